@@ -2,12 +2,13 @@
  * Requests of accounts that had an `Idempotency-Key`, and their answers: a request that is made again with the same
  * key gets the same answer, and is not carried out again.
  *
- * `idempotency_keys` has a row from the start of a request, and its answer at the end. A process that dies in between
- * leaves a row without an answer. Then the request is carried out again after {@link UNDER_WAY_MS}: what it did before
- * is not known.
+ * `idempotency_keys` has a row from the start of a request, and its answer at the end. A request that adds messages to
+ * this database stores its answer in the same transaction: so it is known whether it was carried out, also where the
+ * process dies or the answer to the commit is lost. Any other request that was cut off leaves a row without an answer,
+ * and is carried out again after {@link UNDER_WAY_MS}: that changes nothing twice, except on a mail server.
  */
 import { createHash } from 'node:crypto';
-import { type Database, isReferenceGone, type Row } from '../database/database.ts';
+import { type Database, isReferenceGone, type Queries, type Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 
 /** How long a request without an answer counts as under way: longer than any request takes. */
@@ -82,17 +83,25 @@ export class AnsweredRequests {
   }
 
   /** Stores the answer to a request. */
-  async finish({ id }: BegunRequest, hash: string, answer: GivenAnswer): Promise<void> {
-    const values = { request_hash: hash, status: answer.status, answer: answer.body };
-    await this.#database.write((tx) =>
-      tx.updateTable('idempotency_keys').set(values).where('id', '=', id).execute(),
-    );
+  async finish(begun: BegunRequest, hash: string, answer: GivenAnswer): Promise<void> {
+    await this.#database.write((tx) => this.finishIn(tx, begun, hash, answer));
   }
 
-  /** The request changed nothing: it may be made again with the same key. */
+  /** The same within the transaction of the change. */
+  async finishIn(
+    tx: Queries,
+    { id }: BegunRequest,
+    hash: string,
+    answer: GivenAnswer,
+  ): Promise<void> {
+    const values = { request_hash: hash, status: answer.status, answer: answer.body };
+    await tx.updateTable('idempotency_keys').set(values).where('id', '=', id).execute();
+  }
+
+  /** The request failed: it may be made again with the same key, unless its change was committed all the same. */
   async giveUp({ id }: BegunRequest): Promise<void> {
     await this.#database.write((tx) =>
-      tx.deleteFrom('idempotency_keys').where('id', '=', id).execute(),
+      tx.deleteFrom('idempotency_keys').where('id', '=', id).where('answer', 'is', null).execute(),
     );
   }
 

@@ -2,10 +2,10 @@
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { invalidField, Refusal } from '../errors/errors.ts';
-import type { Mailstore } from '../mailstore/mailstore.ts';
+import type { AppendedByClient, Mailstore } from '../mailstore/mailstore.ts';
 import { ClientShares } from '../net/net.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
-import { hashedBody } from './repeat-safely.ts';
+import { answerWithin, hashedBody } from './repeat-safely.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
 /** Messages that are read at once: of one account, and in all. */
@@ -76,20 +76,25 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
         const holder = String(user.accountId);
         if (!shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
         try {
-          const { state, uid } = await mailstore.appendMessage(
+          const appended = await mailstore.appendMessage(
             user,
             { mailbox, flags: [flags].flat().flatMap(splitFlags), octets: length },
             // Only the parser below sets it; there is none where there is no body.
             hashedBody(request, readMessage(request.body as Readable | undefined, maxMessageBytes)),
+            answerWithin(request, 201, placeOf),
           );
           reply.code(201);
-          return { mailbox: state.mailbox, uidvalidity: state.uidvalidity, uid };
+          return placeOf(appended);
         } finally {
           shares.give(holder, 1);
         }
       },
     );
   };
+}
+
+function placeOf({ state: { mailbox, uidvalidity }, uid }: AppendedByClient) {
+  return { mailbox, uidvalidity, uid };
 }
 
 /** Accepts only `message/rfc822`, as a stream that the route reads. */

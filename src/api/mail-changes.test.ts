@@ -1,62 +1,99 @@
-/** The answer to a change where its sync fails. */
+/** The answer to a change where its sync fails, or the answer to its commit is lost. */
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { before, test } from 'node:test';
+import { onEachEngine } from '../../test/support/databases.ts';
 import { Refusal } from '../errors/errors.ts';
 import { EmbeddedMailstore } from '../mailstore/mailstore.ts';
 import { type RunningApi, startApi } from './testing/start-api.ts';
 
-let api: RunningApi;
-let user: { accountId: number; address: string };
-let authorization: string;
+onEachEngine('changes and their answers', (engine) => {
+  let api: RunningApi;
+  let user: { accountId: number; address: string };
+  let authorization: string;
 
-before(async () => {
-  api = await startApi('sqlite');
-  await api.activateDomain('demo', 'acme.test');
-  const owner = { userId: 'demo', domain: 'acme.test', localPart: 'ada' };
-  const { account } = await api.accounts.create(owner);
-  user = { accountId: account.id, address: account.address };
-  authorization = `Bearer ${(await api.tokens.issue(account)).token}`;
-});
-
-async function append(): Promise<number> {
-  const source = Readable.from([Buffer.from('Subject: kept\r\n\r\nHello.\r\n')]);
-  const request = { mailbox: 'INBOX', octets: 1024 };
-  return (await api.mailstore.appendMessage(user, request, source)).uid;
-}
-
-const changes = [
-  ['/mail/flags', { add: ['\\Seen'] }],
-  ['/mail/move', { to: 'Archive' }],
-  ['/mail/copy', { to: 'Archive' }],
-  ['/mail/delete', {}],
-] as const;
-
-test('an invalid since is refused, and nothing is changed', async () => {
-  const uid = await append();
-  const before = await api.mailstore.listMailboxes(user);
-  for (const [path, more] of changes) {
-    for (const [since, field] of [
-      [{ token: 'zz', uidvalidity: '1' }, 'since.token'],
-      [{ token: '1' }, 'since.uidvalidity'],
-    ] as const) {
-      const body = { mailbox: 'INBOX', uids: [uid], since, ...more };
-      const answer = await api.call('POST', path, body, { authorization });
-      assert.equal(answer.status, 400, path);
-      assert.equal(answer.body.errors[0].field, field);
-    }
-  }
-  assert.deepEqual(await api.mailstore.listMailboxes(user), before);
-});
-
-test('a change succeeds also where the sync after it fails', async (t) => {
-  t.mock.method(EmbeddedMailstore.prototype, 'sync', async () => {
-    throw new Refusal('unavailable', 'the database cannot be reached right now');
+  before(async () => {
+    api = await startApi(engine);
+    await api.activateDomain('demo', 'acme.test');
+    const owner = { userId: 'demo', domain: 'acme.test', localPart: 'ada' };
+    const { account } = await api.accounts.create(owner);
+    user = { accountId: account.id, address: account.address };
+    authorization = `Bearer ${(await api.tokens.issue(account)).token}`;
   });
-  for (const [path, more] of changes) {
-    const body = { mailbox: 'INBOX', uids: [await append()], since: {}, ...more };
-    const answer = await api.call('POST', path, body, { authorization });
-    assert.equal(answer.status, 200, path);
-    assert.equal('sync' in answer.body, false);
+
+  async function append(): Promise<number> {
+    const source = Readable.from([Buffer.from('Subject: kept\r\n\r\nHello.\r\n')]);
+    const request = { mailbox: 'INBOX', octets: 1024 };
+    return (await api.mailstore.appendMessage(user, request, source)).uid;
   }
+
+  const changes = [
+    ['/mail/flags', { add: ['\\Seen'] }],
+    ['/mail/move', { to: 'Archive' }],
+    ['/mail/copy', { to: 'Archive' }],
+    ['/mail/delete', {}],
+  ] as const;
+
+  test('an invalid since is refused, and nothing is changed', async () => {
+    const uid = await append();
+    const before = await api.mailstore.listMailboxes(user);
+    for (const [path, more] of changes) {
+      for (const [since, field] of [
+        [{ token: 'zz', uidvalidity: '1' }, 'since.token'],
+        [{ token: '1' }, 'since.uidvalidity'],
+      ] as const) {
+        const body = { mailbox: 'INBOX', uids: [uid], since, ...more };
+        const answer = await api.call('POST', path, body, { authorization });
+        assert.equal(answer.status, 400, path);
+        assert.equal(answer.body.errors[0].field, field);
+      }
+    }
+    assert.deepEqual(await api.mailstore.listMailboxes(user), before);
+  });
+
+  test('a change succeeds also where the sync after it fails', async (t) => {
+    t.mock.method(EmbeddedMailstore.prototype, 'sync', async () => {
+      throw new Refusal('unavailable', 'the database cannot be reached right now');
+    });
+    for (const [path, more] of changes) {
+      const body = { mailbox: 'INBOX', uids: [await append()], since: {}, ...more };
+      const answer = await api.call('POST', path, body, { authorization });
+      assert.equal(answer.status, 200, path);
+      assert.equal('sync' in answer.body, false);
+    }
+  });
+
+  test('a change whose commit is not answered is made once', async (t) => {
+    const uid = await append();
+    const write = api.database.write.bind(api.database);
+    const repeated: [path: string, body: object | string, type: string][] = [
+      ['/mail/copy', { mailbox: 'INBOX', uids: [uid], to: 'Junk' }, 'application/json'],
+      ['/mail/append?mailbox=Junk', 'Subject: once\r\n\r\nHello.\r\n', 'message/rfc822'],
+      ['/mail/move', { mailbox: 'INBOX', uids: [uid], to: 'Junk' }, 'application/json'],
+    ];
+    for (const [path, body, type] of repeated) {
+      const headers = { authorization, 'content-type': type, 'idempotency-key': path };
+      let writes = 0;
+      // The first begins the request, the second makes the change, the third gives the key up.
+      const mock = t.mock.method(
+        api.database,
+        'write',
+        async (work: Parameters<typeof write>[0]) => {
+          const made = await write(work);
+          if (++writes === 2) throw new Error('the connection was lost');
+          return made;
+        },
+      );
+      const first = await api.call('POST', path, body, headers);
+      assert.equal(first.status, 500, JSON.stringify(first.body));
+      assert.equal(writes, 3);
+      mock.mock.restore();
+      const before = await api.mailstore.listMailboxes(user);
+      const again = await api.call('POST', path, body, headers);
+      assert.ok(again.status < 300, JSON.stringify(again.body));
+      const { uid: added, copied = [], moved = [] } = again.body;
+      assert.deepEqual([added, ...copied, ...moved].filter(Boolean).length, 1);
+      assert.deepEqual(await api.mailstore.listMailboxes(user), before);
+    }
+  });
 });

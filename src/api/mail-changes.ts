@@ -6,6 +6,7 @@ import type {
   Mailstore,
   MailUser,
   MessageSet,
+  Relocated,
   SyncRequest,
   SyncResult,
   UpdatedMessage,
@@ -21,6 +22,7 @@ import {
   uidvaliditySchema,
   updatedSchema,
 } from './mail-schemas.ts';
+import { answerWithin } from './repeat-safely.ts';
 import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 /** The most messages that one call changes. */
@@ -192,14 +194,15 @@ function relocationRoute(
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
       checkSince(mailstore, request.body);
-      const { state, uids } = await mailstore[verb](user, setOf(request.body), to);
-      return {
+      const describe = ({ state, uids }: Relocated) => ({
         mailbox,
         to: state.mailbox,
         uidvalidity: state.uidvalidity,
         [done]: [...uids].map(([uid, toUid]) => ({ uid, toUid })),
-        ...(await syncAfter(mailstore, user, request)),
-      };
+      });
+      const within = answerWithin(request, 200, describe);
+      const relocated = await mailstore[verb](user, setOf(request.body), to, within);
+      return { ...describe(relocated), ...(await syncAfter(mailstore, user, request)) };
     },
   );
 }

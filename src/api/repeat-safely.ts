@@ -5,6 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { type AnsweredRequests, type BegunRequest, hashOf } from '../accounts/accounts.ts';
 import { invalidField } from '../errors/errors.ts';
+import type { Within } from '../mailstore/mailstore.ts';
 import type { Api, RouteTools } from './server.ts';
 
 export const KEY_MAX = 255;
@@ -33,9 +34,31 @@ export function readKey({ headers }: FastifyRequest): string | undefined {
 
 /** A request that is being carried out. */
 interface UnderWay {
+  readonly answered: AnsweredRequests;
   readonly begun: BegunRequest;
   /** The hash of the request before its body, where that is a stream. */
   readonly hash: () => string;
+}
+
+const underWay = new WeakMap<FastifyRequest, UnderWay>();
+
+/**
+ * Stores the answer to a request with a key in the transaction of its change. The answer at the end, which may have
+ * more, replaces it.
+ *
+ * @param describe the answer by what the change made
+ */
+export function answerWithin<Made>(
+  request: FastifyRequest,
+  status: number,
+  describe: (made: Made) => object,
+): Within<Made> {
+  return async (tx, made) => {
+    const own = underWay.get(request);
+    if (!own) return;
+    const answer = { status, body: JSON.stringify(describe(made)) };
+    await own.answered.finishIn(tx, own.begun, own.hash(), answer);
+  };
 }
 
 /** Hashes of bodies that are streams, computed while they are read. */
@@ -64,8 +87,6 @@ export function keepAnswers(
   tools: RouteTools,
   answered: AnsweredRequests,
 ): (scope: Api) => void {
-  const underWay = new WeakMap<FastifyRequest, UnderWay>();
-
   async function begin(request: FastifyRequest, reply: FastifyReply) {
     const key = request.method === 'POST' ? readKey(request) : undefined;
     if (key === undefined) return undefined;
@@ -84,7 +105,7 @@ export function keepAnswers(
     if ('body' in found) {
       return reply.code(found.status).type('application/json; charset=utf-8').send(found.body);
     }
-    underWay.set(request, { begun: found, hash: () => hashRequest(request) });
+    underWay.set(request, { answered, begun: found, hash: () => hashRequest(request) });
     return undefined;
   }
 
@@ -93,7 +114,7 @@ export function keepAnswers(
     if (!own) return payload;
     underWay.delete(request);
     const { statusCode: status } = reply;
-    // A refused request changed nothing: it may be carried out later.
+    // Such a request may be carried out later.
     if (status >= 300 || typeof payload !== 'string' || payload.length > ANSWER_MAX) {
       await answered.giveUp(own.begun);
     } else {

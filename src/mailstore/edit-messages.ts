@@ -11,7 +11,15 @@ import {
 } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
-import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from './store.ts';
+import type {
+  Expunged,
+  FlagChange,
+  Flagged,
+  MailUser,
+  MessageSet,
+  Relocated,
+  Within,
+} from './store.ts';
 import {
   canonicalMailboxName,
   changeFlags,
@@ -97,49 +105,71 @@ export class MessageEditor {
     };
   }
 
-  async move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+  async move(
+    user: MailUser,
+    set: MessageSet,
+    to: string,
+    within?: Within<Relocated>,
+  ): Promise<Relocated> {
     if (canonicalMailboxName(set.mailbox) === canonicalMailboxName(to)) {
       throw invalidField('to', 'must be another mailbox');
     }
-    return this.#relocate(user, set, to, true);
+    return this.#relocate(user, set, to, { moving: true, within });
   }
 
-  copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
-    return this.#relocate(user, set, to, false);
+  copy(
+    user: MailUser,
+    set: MessageSet,
+    to: string,
+    within?: Within<Relocated>,
+  ): Promise<Relocated> {
+    return this.#relocate(user, set, to, { moving: false, within });
   }
 
   async #relocate(
     user: MailUser,
     set: MessageSet,
     to: string,
-    moving: boolean,
+    { moving, within }: { moving: boolean; within: Within<Relocated> | undefined },
   ): Promise<Relocated> {
     await this.#mailboxes.find(user, set.mailbox);
     await this.#mailboxes.find(user, to);
     return this.#database.write(async (tx) => {
-      if (!moving) await this.#quotas.hold(tx, [user.accountId]);
-      const [source, target] = await this.#lockBoth(tx, user, set, to);
-      const messages = await selectMessages(tx, source.id, set.uids, allColumns);
-      if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
-      const counts = countOf(messages);
-      if (!moving) await this.#quotas.refuseFull(tx, user.accountId, counts.octets);
-      const { firstUid, modseq } = await this.#advance.next(tx, {
-        mailboxId: target.id,
-        uids: messages.length,
-        ...counts,
-      });
-      const uids = new Map(messages.map(({ uid }, index) => [uid, firstUid + index]));
-      const own = { mailbox_id: target.id, created_modseq: modseq, modseq, saved_at: this.#now() };
-      const rows = messages.map((one) => ({ ...one, ...own, uid: uids.get(one.uid) ?? 0 }));
-      for (const some of chunks(rows, ROWS_AT_A_TIME)) {
-        await tx.insertInto('messages').values(some).execute();
-      }
-      const change = mailboxChange(user, target, modseq);
-      const state = stateOf({ ...target, highestmodseq: modseq });
-      if (!moving) return { state, uids, changes: [change] };
-      const removal = await this.#bury(tx, source.id, messages);
-      return { state, uids, changes: [mailboxChange(user, source, removal), change] };
+      const relocated = await this.#relocateIn(tx, user, set, to, moving);
+      await within?.(tx, relocated);
+      return relocated;
     });
+  }
+
+  async #relocateIn(
+    tx: Queries,
+    user: MailUser,
+    set: MessageSet,
+    to: string,
+    moving: boolean,
+  ): Promise<Relocated> {
+    if (!moving) await this.#quotas.hold(tx, [user.accountId]);
+    const [source, target] = await this.#lockBoth(tx, user, set, to);
+    const messages = await selectMessages(tx, source.id, set.uids, allColumns);
+    if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
+    const counts = countOf(messages);
+    if (!moving) await this.#quotas.refuseFull(tx, user.accountId, counts.octets);
+    const { firstUid, modseq } = await this.#advance.next(tx, {
+      mailboxId: target.id,
+      uids: messages.length,
+      ...counts,
+    });
+    const uids = new Map(messages.map(({ uid }, index) => [uid, firstUid + index]));
+    const own = { mailbox_id: target.id, created_modseq: modseq, modseq, saved_at: this.#now() };
+    const rows = messages.map((one) => ({ ...one, ...own, uid: uids.get(one.uid) ?? 0 }));
+    for (const some of chunks(rows, ROWS_AT_A_TIME)) {
+      await tx.insertInto('messages').values(some).execute();
+    }
+    const change = mailboxChange(user, target, modseq);
+    const state = stateOf({ ...target, highestmodseq: modseq });
+    if (!moving) return { state, uids, changes: [change] };
+    const removal = await this.#bury(tx, source.id, messages);
+    return { state, uids, changes: [mailboxChange(user, source, removal), change] };
   }
 
   async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {

@@ -40,6 +40,7 @@ import type {
   SearchResult,
   SyncRequest,
   SyncResult,
+  Within,
 } from './store.ts';
 import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from './syntax.ts';
 
@@ -174,6 +175,7 @@ export class EmbeddedMailstore implements Mailstore {
     user: MailUser,
     { mailbox, flags = [], octets }: AppendRequest,
     source: AsyncIterable<Uint8Array>,
+    within?: Within<AppendedByClient>,
   ): Promise<AppendedByClient> {
     const bodies = this.#bodies;
     const target = { user, mailbox, flags: normalizeFlags(flags) };
@@ -185,23 +187,25 @@ export class EmbeddedMailstore implements Mailstore {
     if (noRoom) throw noRoom;
     const { parsed, body } = await stageMessage(bodies, source);
     const texts = await describeMessage(bodies, { parsed, body });
-    const appended = await this.#database
+    return this.#database
       .write(async (tx) => {
         await this.quotas.refuseFull(tx, user.accountId, texts.size);
         const bodyId = await bodies.commit(tx, body);
         const [appended] = await this.append(tx, { ...texts, bodyId }, [target]);
         // The account was deleted while the message came in: the body is rolled back with the transaction.
         if (!appended) throw mailboxNotFound(mailbox);
-        return appended;
+        const { uid, change } = appended;
+        const { uidvalidity, token } = change;
+        const state = { mailbox: change.mailbox, uidvalidity, token };
+        const made = { uid, state, changes: [change] };
+        await within?.(tx, made);
+        return made;
       })
       .catch(async (error: unknown) => {
         // After any other error the commit may have happened: the sweep decides then.
         if (error instanceof Refusal) await bodies.discard(body);
         throw error;
       });
-    const { uid, change } = appended;
-    const { uidvalidity, token } = change;
-    return { uid, state: { mailbox: change.mailbox, uidvalidity, token }, changes: [change] };
   }
 
   search(user: MailUser, request: SearchRequest): Promise<SearchResult> {
@@ -229,12 +233,22 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#editor.setFlagsIn(tx, user, set, change);
   }
 
-  move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
-    return this.#editor.move(user, set, to);
+  move(
+    user: MailUser,
+    set: MessageSet,
+    to: string,
+    within?: Within<Relocated>,
+  ): Promise<Relocated> {
+    return this.#editor.move(user, set, to, within);
   }
 
-  copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
-    return this.#editor.copy(user, set, to);
+  copy(
+    user: MailUser,
+    set: MessageSet,
+    to: string,
+    within?: Within<Relocated>,
+  ): Promise<Relocated> {
+    return this.#editor.copy(user, set, to, within);
   }
 
   expunge(user: MailUser, set: MessageSet): Promise<Expunged> {

@@ -48,6 +48,7 @@ export {
   type SyncRequest,
   type SyncResult,
   type UpdatedMessage,
+  type Within,
 } from './store.ts';
 export {
   canonicalMailboxName,
@@ -91,11 +92,13 @@ export function announceChanges(
     renameMailbox: async (user, name, to) =>
       listed(user, await mailstore.renameMailbox(user, name, to)),
     deleteMailbox: async (user, name) => listed(user, await mailstore.deleteMailbox(user, name)),
-    appendMessage: async (user, request, source) =>
-      announced(await mailstore.appendMessage(user, request, source)),
+    appendMessage: async (user, request, source, within) =>
+      announced(await mailstore.appendMessage(user, request, source, within)),
     setFlags: async (user, set, flags) => announced(await mailstore.setFlags(user, set, flags)),
-    move: async (user, set, target) => announced(await mailstore.move(user, set, target)),
-    copy: async (user, set, target) => announced(await mailstore.copy(user, set, target)),
+    move: async (user, set, target, within) =>
+      announced(await mailstore.move(user, set, target, within)),
+    copy: async (user, set, target, within) =>
+      announced(await mailstore.copy(user, set, target, within)),
     expunge: async (user, set) => announced(await mailstore.expunge(user, set)),
   };
 }

@@ -4,6 +4,7 @@
  */
 import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
+import type { Queries } from '../database/database.ts';
 import type { BodyStructure, Envelope, MessagePart, ParsedMessage } from '../message/message.ts';
 import type { QueryTexts } from '../search/search.ts';
 import type { ThreadHeaders } from './threads.ts';
@@ -219,6 +220,12 @@ export interface AppendRequest {
   readonly octets: number;
 }
 
+/**
+ * What the caller stores in the transaction of a change, by what the change made. A mail server has no transaction: it is
+ * not called there.
+ */
+export type Within<Made> = (tx: Queries, made: Made) => Promise<void>;
+
 export interface AppendedByClient extends ChangedMailbox {
   readonly uid: number;
 }
@@ -326,23 +333,35 @@ export interface Mailstore {
   /**
    * Appends a message byte for byte, after it was read to its end (RFC 3501 section 6.3.11).
    *
+   * @param within see {@link Within}; the same below
    * @throws Refusal mailbox_not_found, invalid_request, quota_exceeded, storage_full; any error of the source
    */
   appendMessage(
     user: MailUser,
     request: AppendRequest,
     source: AsyncIterable<Uint8Array>,
+    within?: Within<AppendedByClient>,
   ): Promise<AppendedByClient>;
   /** Changes flags. Messages that already have them keep their MODSEQ; a UID that does not exist is no error. */
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
   /** Moves messages to another mailbox of the account (RFC 6851). */
-  move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
+  move(
+    user: MailUser,
+    set: MessageSet,
+    target: string,
+    within?: Within<Relocated>,
+  ): Promise<Relocated>;
   /**
    * Copies messages to a mailbox of the account, with their flags and their time.
    *
    * @throws Refusal quota_exceeded where there is no room for all of them
    */
-  copy(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
+  copy(
+    user: MailUser,
+    set: MessageSet,
+    target: string,
+    within?: Within<Relocated>,
+  ): Promise<Relocated>;
   /** Removes messages for good. */
   expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
 }
