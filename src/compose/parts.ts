@@ -201,11 +201,13 @@ export function buildParts(given: Given): Parts {
   };
 }
 
-function buildQueue({ database, metrics, shared, logger: log, now }: Given, trace: Trace): Queue {
+function buildQueue(given: Given, trace: Trace): Queue {
+  const { database, metrics, shared, logger: log, nodes, now } = given;
   return new Queue({
     database,
     trace,
     log,
+    owner: nodes.id,
     clock: { ...systemClock, now },
     onAttempt: (report) => metrics.countAttempt(report),
     places: shared?.places,

@@ -62,15 +62,17 @@ export class LateWatch<Payload> {
     const { database, clock, log } = this.#around;
     const { kind } = this.#options;
     this.#looking = true;
-    this.#next = clock.now() + LOOK_MS[database.engine];
+    // One instant for both reads: a row that is due during the look is the next one.
+    const now = clock.now();
+    this.#next = now + LOOK_MS[database.engine];
     try {
-      const rows = await findLate(database.read, kind, clock.now());
+      const rows = await findLate(database.read, kind, now);
       for (const row of rows) {
         if (this.#stopped) return;
         await this.#do(row);
       }
       if (rows.length === ROWS_AT_A_TIME) this.#next = clock.now();
-      else this.#next = Math.min(this.#next, await findNext(database.read, kind, clock.now()));
+      else this.#next = Math.min(this.#next, await findNext(database.read, kind, now));
       this.#isFailing = false;
     } catch (error) {
       if (!this.#isFailing) {

@@ -92,6 +92,8 @@ export {
 export interface QueueOptions {
   readonly database: Database;
   readonly log: QueueLog;
+  /** In whose name deliveries are leased: the id of this node, new at each start; an id of its own where left out. */
+  readonly owner?: string;
   /** Called for every attempt whose outcome is written. */
   readonly onAttempt?: (report: AttemptReport) => void;
   readonly clock?: Clock;
@@ -117,7 +119,7 @@ export class Queue {
   readonly #database: Database;
   readonly #clock: Clock;
   readonly #options: QueueOptions;
-  readonly #owner = randomUUID();
+  readonly #owner: string;
   /** By kind. */
   readonly #onDropped = new Map<string, NonNullable<WorkOptions['onDropped']>>();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
@@ -126,6 +128,7 @@ export class Queue {
     this.#options = options;
     this.#database = options.database;
     this.#clock = options.clock ?? systemClock;
+    this.#owner = options.owner ?? randomUUID();
   }
 
   /**

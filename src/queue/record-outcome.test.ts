@@ -303,6 +303,28 @@ onEachEngine('what does not wait for the first attempt', (engine) => {
     assert.equal(await countLate(bench), 1);
   });
 
+  test('what is due while others are done is done right after them', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue } = startLate(bench, {
+      onLate: async ({ publicId, destination }) => {
+        // It takes so long that the other is due meanwhile.
+        if (destination === 'a') bench.clock.set(2 * SECOND);
+        return async (tx) => {
+          await tx.insertInto('counters').values({ name: publicId, value: 1 }).execute();
+          return undefined;
+        };
+      },
+    });
+    const lateAt = bench.clock.now() + SECOND;
+    await bench.enqueue(
+      queue,
+      bench.delivery('a', { lateAt }),
+      bench.delivery('b', { lateAt: lateAt + SECOND }),
+    );
+    await bench.clock.advance(SECOND);
+    while ((await countLate(bench)) < 2) await turns();
+  });
+
   test('a failure is repeated a minute later, and does not delay the others', async () => {
     const bench = await openQueueBench(engine);
     let isBroken = true;

@@ -22,7 +22,7 @@ import { RunningNodes } from './running-nodes.ts';
 const PAUSE_MS = 50;
 /** A check of a domain is leased for so long, in milliseconds; it need not be waited for. */
 const CHECK_LEASE_MS = 120_000;
-/** Messages whose webhooks are under way when a node is killed. */
+/** Webhooks that a node attempts when it is killed. */
 const CUT_SHORT = 3;
 
 const { database, directory, location } = await openTestDatabase('postgres');
@@ -106,29 +106,26 @@ class Hooks {
     }
   }
 
-  /** Kills a node with attempts in its hands that are not answered, and finds out which deliveries it had leased. */
-  async cutShort(node: TestClient, kill: () => Promise<void>): Promise<void> {
-    const subjects = Array.from({ length: CUT_SHORT }, (_, at) => `cut short ${at} at ${node.url}`);
-    await Promise.all(subjects.map((subject) => this.#send(node, subject)));
-    await until('they are attempted', () => this.#held.length === CUT_SHORT);
+  /** Kills a node with attempts in its hands that are not answered. @param id of the node */
+  async cutShort(node: TestClient, id: string, kill: () => Promise<void>): Promise<void> {
+    const held = async () => {
+      const leased = await leasedBy(id);
+      return this.#held.filter((one) => leased.has(one.id));
+    };
+    let sent = 0;
+    await until('the node attempts some of them', async () => {
+      if ((await held()).length >= CUT_SHORT) return true;
+      // The other node was faster with those before.
+      if (this.#held.length === sent) await this.#send(node, `cut short ${sent++} at ${node.url}`);
+      return false;
+    });
     this.#down = node;
     await kill();
-    const cut = () => this.#held.filter(({ response }) => response.destroyed);
-    // The other node may have found some of them first.
-    await until('attempts break off', () => cut().length > 0);
-    const ids = cut().map(({ id }) => id);
-    for (const { id, response } of this.#held) if (!response.destroyed) this.#end(id, response);
+    const cut = await held();
+    await until('attempts break off', () => cut.every(({ response }) => response.destroyed));
+    for (const one of this.#held) if (!one.response.destroyed) this.#end(one.id, one.response);
     this.#held = [];
-    const leased = await database.read
-      .selectFrom('deliveries')
-      .select('public_id')
-      .where('status', '=', 'queued')
-      .where('lease_owner', 'in', (rows) =>
-        rows.selectFrom('deliveries').select('lease_owner').where('public_id', 'in', ids),
-      )
-      .execute();
-    for (const { public_id } of leased) this.#mayRepeat.add(public_id);
-    for (const id of ids) assert.ok(this.#mayRepeat.has(id), `${id} is not leased any more`);
+    for (const leased of await leasedBy(id)) this.#mayRepeat.add(leased);
   }
 
   isUpAgain(): void {
@@ -142,12 +139,35 @@ class Hooks {
     const hasCome = (subject: string) =>
       this.#attempts.get(subject)?.some((id) => this.#answered.has(id));
     await until('every webhook came', () => [...this.#accepted].every(hasCome));
-    const wrong = [...this.#attempts].filter(
-      ([, ids]) => new Set(ids).size > 1 || (ids.length > 1 && !this.#mayRepeat.has(ids[0] ?? '')),
-    );
+    const rows = await database.read
+      .selectFrom('deliveries')
+      .select(['public_id', 'attempts'])
+      .execute();
+    // On a busy machine an attempt may fail because nothing answers in time: that is written down.
+    const made = new Map(rows.map(({ public_id, attempts }) => [public_id, attempts]));
+    const wrong = [...this.#attempts].filter(([, ids]) => {
+      const [id = '', ...others] = new Set(ids);
+      return others.length > 0 || (ids.length > (made.get(id) ?? 0) && !this.#mayRepeat.has(id));
+    });
     assert.deepEqual(wrong, [], 'a message came under two ids, or again');
     this.#t.diagnostic(`${this.#attempts.size} webhooks, ${this.#mayRepeat.size} leased at a kill`);
   }
+}
+
+/** The open deliveries that a node has leased, also where it is dead. */
+async function leasedBy(nodeId: string): Promise<Set<string>> {
+  const leased = database.read.selectFrom('deliveries').where('lease_owner', '=', nodeId);
+  const rows = await leased.where('status', '=', 'queued').select('public_id').execute();
+  return new Set(rows.map(({ public_id }) => public_id));
+}
+
+/** The id of the node whose process that is. */
+async function idOf(pid: number | undefined): Promise<string> {
+  const rows = database.read
+    .selectFrom('nodes')
+    .where('pid', '=', pid ?? 0)
+    .select('id');
+  return (await rows.executeTakeFirstOrThrow()).id;
 }
 
 /** A domain whose records nobody has published; each check of it ends with when the next one is due. */
@@ -211,7 +231,7 @@ async function killInTheMiddle(
   const other = new Readiness([nodes.each[1 - at]?.url ?? '']);
   try {
     await other.saysOnly(/^ready$/, async () => {
-      await hooks.cutShort(node, async () => {
+      await hooks.cutShort(node, await idOf(nodes.pidOf(at)), async () => {
         await domain.checkBy(node);
         await nodes.kill(at);
       });

@@ -85,7 +85,12 @@ export class RunningNodes {
     return nodes;
   }
 
-  /** Ends a node by SIGKILL, in the middle of everything. @param at its place in {@link each} */
+  /** The process id of a node. @param at its place in {@link each}; the same below */
+  pidOf(at: number): number | undefined {
+    return this.#at(at).process.child.pid;
+  }
+
+  /** Ends a node by SIGKILL, in the middle of everything. */
   async kill(at: number): Promise<void> {
     const { process } = this.#at(at);
     process.child.kill('SIGKILL');
