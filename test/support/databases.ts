@@ -40,9 +40,7 @@ async function openServer(url: string): Promise<{ database: Database; location: 
     await admin.query(`drop database if exists ${name} with (force)`);
     await admin.end();
   });
-  // A thousand queries may wait for few connections, on a machine that is busy with other tests.
-  const database = await openPostgres({ url: own.href, poolSize: 5, timeoutMs: 60_000 });
-  return { database, location: own.href };
+  return { database: await openPostgres({ url: own.href, poolSize: 5 }), location: own.href };
 }
 
 let template: Promise<Uint8Array> | undefined;
