@@ -114,7 +114,7 @@ export function keepAnswers(
     if (!own) return payload;
     underWay.delete(request);
     const { statusCode: status } = reply;
-    // Such a request may be carried out later.
+    // What failed, or has too long an answer to be stored, may be carried out again.
     if (status >= 300 || typeof payload !== 'string' || payload.length > ANSWER_MAX) {
       await answered.giveUp(own.begun);
     } else {

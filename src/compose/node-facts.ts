@@ -46,6 +46,7 @@ export function factsOf(config: Config, secrets: Secrets): NodeFacts {
   return {
     version,
     hasEvents: config.redis !== undefined,
+    lists: keys.map(([name]) => name),
     settings: {
       MAIL_HOSTNAME: [config.mailHostname],
       SPF_INCLUDE: [config.spfInclude],

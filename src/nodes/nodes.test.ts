@@ -21,6 +21,7 @@ const facts: NodeFacts = {
   version: '1.2.3',
   hasEvents: true,
   settings: { MAIL_HOSTNAME: ['mx.test'], API_KEYS: ['#old', '#new'], JWT_SECRET: ['#one'] },
+  lists: ['API_KEYS', 'JWT_SECRET'],
 };
 
 const log = { info: () => {}, warn: () => {} };

@@ -43,6 +43,8 @@ export interface NodeFacts {
    * that keys can be changed one node after the other. A secret is a digest that begins with `#`.
    */
   readonly settings: Readonly<Record<string, readonly string[]>>;
+  /** Those of them that may have several values. */
+  readonly lists: readonly string[];
 }
 
 export interface NodesOptions {
@@ -414,9 +416,6 @@ async function writeRow(tx: Queries, id: string, facts: NodeFacts): Promise<void
     .execute();
 }
 
-/** Settings with several values, of which two nodes need one in common. */
-const LISTS: ReadonlySet<string> = new Set(['API_KEYS', 'JWT_SECRET', 'MAILSERVER_WEBHOOK_SECRET']);
-
 /** Why a node may not run beside another one; undefined where it may. */
 function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
   const where = `the node that runs on ${other.host}`;
@@ -429,7 +428,9 @@ function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
     const [expected, got] = isSecret
       ? ['the value', 'another one']
       : [held, values].map((list) => list.map((value) => JSON.stringify(value)).join(','));
-    const otherwise = LISTS.has(key) ? 'give this node both values ("new,old"), or ' : '';
+    const otherwise = facts.lists.includes(key)
+      ? 'give this node both values ("new,old"), or '
+      : '';
     return `${key}: expected ${expected} that ${where} has, got ${got}; to change it, ${otherwise}stop all nodes first (a node that was killed still counts as running for ${GONE_MS / 1000} s)`;
   }
   const expected = 'REDIS_URL: expected one Redis for all nodes that share a database';
