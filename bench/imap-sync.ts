@@ -11,11 +11,11 @@
  */
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
-import { openSqlite } from '../src/database/database.ts';
-import { atom, commandLayer, quoted } from '../src/mail-server/imap/wire.ts';
-import { ImapMailstore } from '../src/mail-server/mail-server.ts';
-import type { MailUser } from '../src/mailstore/mailstore.ts';
+import { Bodies, BodyFolder } from '../src/mailboxes/bodies/bodies.ts';
+import { atom, commandLayer, quoted } from '../src/mailboxes/mail-server/imap-client/wire.ts';
+import { ImapMailstore } from '../src/mailboxes/mail-server/mail-server.ts';
+import type { MailUser } from '../src/mailboxes/mailstore/mailstore.ts';
+import { openSqlite } from '../src/platform/database/database.ts';
 import { type DovecotServer, startDovecot } from '../test/servers/dovecot.ts';
 import { connectAs } from '../test/servers/imap-client.ts';
 import { atMost, type Benchmark, type Figure, interleave, median } from './support/figures.ts';

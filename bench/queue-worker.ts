@@ -3,9 +3,9 @@
  * for a dead receiver, the rest are due at ten live ones. Answers with what one delivery costs.
  */
 import { join } from 'node:path';
-import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
-import { type Database, openSqlite } from '../src/database/database.ts';
-import { type NewDelivery, Queue } from '../src/queue/queue.ts';
+import { type NewDelivery, Queue } from '../src/mail/queue/queue.ts';
+import { Bodies, BodyFolder } from '../src/mailboxes/bodies/bodies.ts';
+import { type Database, openSqlite } from '../src/platform/database/database.ts';
 import { makeFolder, removeFolder } from './support/folders.ts';
 import { answerTasks } from './support/worker.ts';
 

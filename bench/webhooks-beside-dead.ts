@@ -6,15 +6,15 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
-import { openSqlite } from '../src/database/database.ts';
-import { createAddressFilter } from '../src/net/net.ts';
-import { type NewDelivery, Queue } from '../src/queue/queue.ts';
+import { type NewDelivery, Queue } from '../src/mail/queue/queue.ts';
 import {
   createWebhookSender,
   webhookDelays,
   webhookDestination,
-} from '../src/webhooks/webhooks.ts';
+} from '../src/mail/webhooks/webhooks.ts';
+import { Bodies, BodyFolder } from '../src/mailboxes/bodies/bodies.ts';
+import { openSqlite } from '../src/platform/database/database.ts';
+import { createAddressFilter } from '../src/platform/net/net.ts';
 import { insertDomain, quiet } from './queue-worker.ts';
 import { makeFolder, removeFolder } from './support/folders.ts';
 import { findFreePort, portOf } from './support/ports.ts';

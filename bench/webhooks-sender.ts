@@ -4,11 +4,11 @@
  */
 import { join } from 'node:path';
 import { Agent } from 'undici';
-import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
-import { openSqlite } from '../src/database/database.ts';
-import { createAddressFilter } from '../src/net/net.ts';
-import { type NewDelivery, Queue } from '../src/queue/queue.ts';
-import { createWebhookSender, webhookDestination } from '../src/webhooks/webhooks.ts';
+import { type NewDelivery, Queue } from '../src/mail/queue/queue.ts';
+import { createWebhookSender, webhookDestination } from '../src/mail/webhooks/webhooks.ts';
+import { Bodies, BodyFolder } from '../src/mailboxes/bodies/bodies.ts';
+import { openSqlite } from '../src/platform/database/database.ts';
+import { createAddressFilter } from '../src/platform/net/net.ts';
 import { insertDomain, quiet } from './queue-worker.ts';
 import { makeFolder, removeFolder } from './support/folders.ts';
 import { type MemoryUse, measureMemory } from './support/memory.ts';

@@ -17,7 +17,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     rollupOptions: {
       output: {
-        // Names that the service takes for those of files that never change (src/api/docs-files.ts).
+        // Names that the service takes for those of files that never change (src/servers/api/docs-files.ts).
         entryFileNames: 'assets/[name].[hash].js',
         chunkFileNames: 'assets/[name].[hash].js',
         assetFileNames: 'assets/[name].[hash][extname]',

@@ -11,5 +11,5 @@ if (Number.parseInt(node, 10) < NEEDED) {
   );
   process.exit(1);
 }
-const { main } = await import('./compose/run.ts');
+const { main } = await import('./run/compose/run.ts');
 await main();

@@ -1,7 +1,8 @@
 /** The process beside a mail server that reports its changes to Postroom. */
-import { ConfigError, readConfig } from './config/config.ts';
-import { openLog } from './log/log.ts';
-import { startNotifier } from './notifier/notifier.ts';
+
+import { startNotifier } from './mailboxes/notifier/notifier.ts';
+import { openLog } from './platform/log/log.ts';
+import { ConfigError, readConfig } from './run/config/config.ts';
 
 function refuseStart(error: unknown): never {
   const lines =

@@ -1,4 +1,4 @@
-/** `npm test`: the suites that need no server beside the service. `npm test -- src/smtp` runs a part of them. */
+/** `npm test`: the suites that need no server beside the service. `npm test -- src/servers/smtp` runs a part of them. */
 import { globSync } from 'node:fs';
 import { runSuites } from './suites.ts';
 

@@ -89,7 +89,12 @@ function readCounts(output: string): Counts {
  */
 function groupFiles({ files, longest = [], together = [] }: Suites): Group[] {
   const groups = Map.groupBy(files, (file) =>
-    standsAlone(file) && !together.includes(file) ? file : file.split('/').slice(0, 2).join('/'),
+    standsAlone(file) && !together.includes(file)
+      ? file
+      : file
+          .split('/')
+          .slice(0, file.startsWith('src/') ? 3 : 2)
+          .join('/'),
   );
   const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
   const rankOf = ({ name }: Group) =>

@@ -5,20 +5,20 @@
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
-import {
-  type Database,
-  openPostgres,
-  openSqlite,
-  settingStore,
-} from '../../src/database/database.ts';
+import { Bodies, BodyFolder } from '../../src/mailboxes/bodies/bodies.ts';
 import {
   describeMessage,
   EmbeddedMailstore,
   type MailUser,
   type StagedMessage,
   stageMessage,
-} from '../../src/mailstore/mailstore.ts';
+} from '../../src/mailboxes/mailstore/mailstore.ts';
+import {
+  type Database,
+  openPostgres,
+  openSqlite,
+  settingStore,
+} from '../../src/platform/database/database.ts';
 import { corpusMessage } from './corpus.ts';
 import { message20K, messageWithAttachment, smallMessage } from './messages.ts';
 import { answerTasks } from './worker.ts';

@@ -1,7 +1,7 @@
 /**
  * Makes the pages that the service shows, in `site/`: the documentation, and below `site/console/` the
  * operator's console. `npm run docs:build` runs it, and the script `prepare`, which npm runs at the end
- * of an installation.
+ * of an installation. It does nothing where the site was made of the same files: a digest in the site says so.
  *
  * VitePress makes the documentation in a process of its own, since it needs 700 MB of memory and may be
  * killed for it. Where it fails or is not installed, the site is the same pages as markdown, each
@@ -10,10 +10,11 @@
  * fail for want of pages.
  */
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { cp, mkdir, rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { collectScripts, compressFiles } from './finish-pages.ts';
 import { writeReference } from './reference/pages.ts';
@@ -23,11 +24,45 @@ import { writeTexts } from './texts.ts';
 const BUILD_WITHIN_MS = 600_000;
 /** How much of what a program wrote is looked through for its error, in characters. */
 const KEPT_OUTPUT = 10_000;
+/** What the site is made of; the lock file says with which tools. */
+const SOURCES = ['docs', 'console', 'deploy', 'CHANGELOG.md', 'package.json', 'package-lock.json'];
+/** What VitePress keeps there for itself. */
+const KEPT_BY_VITEPRESS = /^docs\/\.vitepress\/(?:cache|dist)\//;
+/** In the site: the digest of its sources. It begins with a dot: it is not served. */
+const DIGEST_FILE = '.sources';
 
 /** Why something was not made, as half a sentence; undefined where it was. */
 export interface Failures {
   readonly pages: string | undefined;
   readonly console: string | undefined;
+}
+
+/** Whether the site is whole and was made of the files that are there now. */
+export function isBuilt(root: string): boolean {
+  const file = join(root, 'site', DIGEST_FILE);
+  writeReference(join(root, 'docs'));
+  return existsSync(file) && readFileSync(file, 'utf8') === digestSources(root);
+}
+
+function digestSources(root: string): string {
+  const hash = createHash('sha256');
+  const files = SOURCES.flatMap((part) => filesAt(root, part));
+  for (const name of files.toSorted()) {
+    if (KEPT_BY_VITEPRESS.test(name)) continue;
+    const contents = createHash('sha256').update(readFileSync(join(root, name)));
+    hash.update(`${name}\n${contents.digest('hex')}\n`);
+  }
+  return hash.digest('hex');
+}
+
+/** A file, or all files of a folder, by their paths below the root. */
+function filesAt(root: string, part: string): string[] {
+  const path = join(root, part);
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found?.isDirectory()) return found ? [part] : [];
+  return readdirSync(path, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)));
 }
 
 /**
@@ -42,6 +77,8 @@ export async function buildSite(root: string): Promise<Failures> {
   const output = join(root, 'site.new');
   await rm(output, { recursive: true, force: true });
   writeReference(docs);
+  // Of the files as they are before: a change during the build is not in the site.
+  const digest = digestSources(root);
   const pages = await run(root, 'VitePress', 'vitepress/bin/vitepress.js', [
     'build',
     'docs',
@@ -60,6 +97,8 @@ export async function buildSite(root: string): Promise<Failures> {
   await writeTexts(docs, output, pages);
   const failures = { pages, console: await buildConsole(root, join(output, 'console')) };
   await compressFiles(output);
+  const isWhole = failures.pages === undefined && failures.console === undefined;
+  if (isWhole) await writeFile(join(output, DIGEST_FILE), digest);
   await rm(join(root, 'site'), { recursive: true, force: true });
   await rename(output, join(root, 'site'));
   return failures;
@@ -128,7 +167,9 @@ export async function run(
 }
 
 if (import.meta.main) {
-  const failures = await buildSite(fileURLToPath(new URL('../..', import.meta.url)));
+  const root = fileURLToPath(new URL('../..', import.meta.url));
+  const nothing: Failures = { pages: undefined, console: undefined };
+  const failures = isBuilt(root) ? nothing : await buildSite(root);
   const reasons = [
     failures.pages && `The documentation stays plain markdown: ${failures.pages}.\n`,
     failures.console && `There is no console: ${failures.console}.\n`,

@@ -1,16 +1,17 @@
 /** A backup made while mail comes and goes, restored, and compared message by message. */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
+import { execFileSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { Client } from 'pg';
-import { type RestoreOptions, restoreBackup, verifyBackup } from '../../src/backup/backup.ts';
-import { openPostgres, openSqlite } from '../../src/database/database.ts';
+import { openPostgres, openSqlite } from '../../src/platform/database/database.ts';
+import { type RestoreOptions, restoreBackup, verifyBackup } from '../../src/run/backup/backup.ts';
 import {
   environment,
   listening,
@@ -221,25 +222,127 @@ test('a damaged, missing or replaced file is named', async () => {
   const copy = join(ROOT, 'damaged');
   await cp(folder, copy, { recursive: true });
   const copied = { folder: copy, bucket: undefined, onProgress };
-  // Of a body that went while it was copied only the folder is there.
   const found = await readdir(join(copy, 'bodies'), { recursive: true });
-  const named = found.find((name) => /^[0-9a-f]{2}\/./.test(name)) ?? '';
-  const body = basename(named);
-  const path = join(copy, 'bodies', named);
+  const [first = '', second = ''] = found.filter((name) => /^[0-9a-f]{2}\/./.test(name));
+  const path = join(copy, 'bodies', first);
   const source = await readFile(path);
   source[1000] = (source[1000] ?? 0) ^ 1;
   await writeFile(path, source);
-  await assert.rejects(verifyBackup(copied), new RegExp(`${body} is damaged`));
-  await rm(path);
-  await assert.rejects(verifyBackup(copied), new RegExp(`${body} is missing`));
+  await assert.rejects(verifyBackup(copied), new RegExp(`${basename(first)} is damaged`));
+  await rm(join(copy, 'bodies', second));
+  await assert.rejects(verifyBackup(copied), ({ message }: Error) => {
+    assert.match(message, /^2 of \d+ bodies are missing:/);
+    assert.match(message, new RegExp(`${basename(first)} is damaged`));
+    assert.match(message, new RegExp(`${basename(second)} is missing`));
+    return true;
+  });
   const target = await installation('of-damaged');
-  await assert.rejects(restoreBackup(into(target, copy)), new RegExp(`${body} is missing`));
+  await assert.rejects(restoreBackup(into(target, copy)), /2 of \d+ bodies are missing/);
   assert.ok(!existsSync(target.DATA_DIR ?? ''), 'nothing is written before all is checked');
+  const rest = { ...into(target, copy), allowMissingBodies: true };
+  assert.deepEqual((await restoreBackup(rest)).missing.toSorted(), [first, second].toSorted());
+  const restored = await readdir(join(target.DATA_DIR ?? '', 'bodies'), { recursive: true });
+  assert.ok(!restored.includes(first) && !restored.includes(second));
+  const again = await startHere(target);
+  const token = await signIn(target);
+  const { changes } = await mail(target, token, 'sync', { mailbox: 'INBOX' });
+  const codes: string[] = [];
+  for (const { uid } of changes.added) {
+    const answer = await fetch(
+      `http://127.0.0.1:${target.PORT}/mail/message?mailbox=INBOX&uid=${uid}`,
+      { headers: { authorization: `Bearer ${token}` } },
+    );
+    const body = (await answer.json()) as { code?: string };
+    if (answer.status !== 200) codes.push(body.code ?? '');
+  }
+  await again.stop();
+  assert.deepEqual(codes, ['body_unavailable', 'body_unavailable']);
   // A list that does not name the body either.
   const sums = join(copy, 'SHA256SUMS');
   const lines = (await readFile(sums, 'utf8')).split('\n');
-  await writeFile(sums, lines.filter((line) => !line.includes(body)).join('\n'));
+  await writeFile(sums, lines.filter((line) => !line.includes(first)).join('\n'));
   await assert.rejects(verifyBackup(copied), /SHA256SUMS was changed after the backup was made/);
+});
+
+test('links, FIFOs and names that are none of a backup are refused', async () => {
+  const copy = join(ROOT, 'odd');
+  const copied = { folder: copy, bucket: undefined, onProgress };
+  const database = SERVER ? 'postroom.dump' : 'postroom.sqlite';
+  const refuseAfter = async (change: () => Promise<unknown>, why: RegExp) => {
+    await rm(copy, { recursive: true, force: true });
+    await cp(folder, copy, { recursive: true });
+    await change();
+    await assert.rejects(verifyBackup(copied), why);
+  };
+  const replaceBy = async (name: string, make: (path: string) => Promise<unknown>) => {
+    await rm(join(copy, name), { recursive: true });
+    await make(join(copy, name));
+  };
+  const link = (name: string) => replaceBy(name, (path) => symlink(join(folder, name), path));
+  await refuseAfter(() => link(database), /postroom\.\w+ is a link/);
+  await refuseAfter(() => link('SHA256SUMS'), /SHA256SUMS is a link/);
+  await refuseAfter(() => link('bodies'), /is a link/);
+  const fifo = async (path: string) => void execFileSync('mkfifo', [path]);
+  await refuseAfter(() => replaceBy(database, fifo), /is no plain file/);
+  await refuseAfter(() => replaceBy('backup.json', fifo), /is no plain file/);
+  const journal = join(copy, 'postroom.sqlite-journal');
+  await refuseAfter(() => writeFile(journal, ''), /sqlite-journal is no file of a backup/);
+  await refuseAfter(async () => {
+    const sums = `${await readFile(join(copy, 'SHA256SUMS'), 'utf8')}${'0'.repeat(64)}  ../x\n`;
+    await writeFile(join(copy, 'SHA256SUMS'), sums);
+    await seal(copy);
+  }, /names "\.\.\/x", which is no file of a backup/);
+});
+
+/** Makes a changed backup one whose digests are right. */
+async function seal(copy: string): Promise<void> {
+  const hash = (text: Buffer | string) => createHash('sha256').update(text).digest('hex');
+  const path = join(copy, 'SHA256SUMS');
+  const lines = (await readFile(path, 'utf8')).split('\n');
+  const database = 'postroom.sqlite';
+  const found = lines.findIndex((line) => line.endsWith(`  ${database}`));
+  if (found >= 0) lines[found] = `${hash(await readFile(join(copy, database)))}  ${database}`;
+  await writeFile(path, lines.join('\n'));
+  const manifest = JSON.parse(await readFile(join(copy, 'backup.json'), 'utf8'));
+  const sums = hash(lines.join('\n'));
+  await writeFile(join(copy, 'backup.json'), JSON.stringify({ ...manifest, sums }));
+}
+
+test('a database that the start refuses is refused by backup, doctor, verify-backup and restore alike', {
+  skip: SERVER !== undefined,
+}, async () => {
+  const copy = join(ROOT, 'unfit');
+  for (const [change, why] of [
+    ['alter table settings add column extra text', /settings\.extra is not known/],
+    ['create trigger t after insert on messages begin select 1; end', /trigger t is not known/],
+    ['create view v as select 1', /view v is not known/],
+  ] as const) {
+    await rm(copy, { recursive: true, force: true });
+    await cp(folder, copy, { recursive: true });
+    const database = new DatabaseSync(join(copy, 'postroom.sqlite'));
+    database.exec(change);
+    database.close();
+    await seal(copy);
+    const unfit = { folder: copy, bucket: undefined, onProgress };
+    const explained = (error: Error) => {
+      assert.match(error.message, why);
+      assert.match(error.message, /^the database in the backup cannot be used by this program/);
+      assert.doesNotMatch(error.message, /restore (?:a|the) backup/);
+      return true;
+    };
+    await assert.rejects(verifyBackup(unfit), explained);
+    const target = await installation('of-unfit');
+    await assert.rejects(restoreBackup(into(target, copy)), explained);
+    assert.ok(!existsSync(target.DATA_DIR ?? ''));
+    const data = target.DATA_DIR ?? '';
+    await mkdir(data, { recursive: true });
+    await cp(join(copy, 'postroom.sqlite'), join(data, 'postroom.sqlite'));
+    await assert.rejects(startHere(target), why);
+    await refuse(['backup', join(ROOT, 'of-unfit-backup')], target, why);
+    const doctor = await postroom(['doctor'], target).ended();
+    assert.match(doctor.output, new RegExp(`failed +database .*${why.source}`));
+    await rm(data, { recursive: true });
+  }
 });
 
 test('restore refuses a service that runs, a folder with something in it, and a newer schema', async () => {

@@ -4,7 +4,7 @@ import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/p
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createTransport } from 'nodemailer';
-import { ConfigError } from '../../src/config/config.ts';
+import { ConfigError } from '../../src/run/config/config.ts';
 import { NO_CERTIFICATE } from '../support/certificate.ts';
 import { environment, listening, start, startHere, stop } from '../support/process.ts';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parseAllDocuments, parse as parseYaml } from 'yaml';
-import { configKeys, readConfig } from '../../src/config/config.ts';
+import { configKeys, readConfig } from '../../src/run/config/config.ts';
 
 const read = (name: string) =>
   readFileSync(new URL(`../../deploy/${name}`, import.meta.url), 'utf8');

@@ -7,9 +7,9 @@ import { parseEnv } from 'node:util';
 import { Check } from 'typebox/schema';
 import { createMarkdownRenderer } from 'vitepress';
 import { nameRows } from '../../docs/.vitepress/row-anchors.ts';
-import { configKeys, readConfig } from '../../src/config/config.ts';
-import { answerOf, answers, type ErrorCode, Refusal } from '../../src/errors/errors.ts';
-import { answerProblem } from '../../src/net/net.ts';
+import { answerOf, answers, type ErrorCode, Refusal } from '../../src/platform/errors/errors.ts';
+import { answerProblem } from '../../src/platform/net/net.ts';
+import { configKeys, readConfig } from '../../src/run/config/config.ts';
 import { compareJson, compareLines } from '../support/compare-output.ts';
 import { idleExceptions, notRun, ownSuites } from '../support/doc-not-run.ts';
 import { type Page, readPage, readPages, repository } from '../support/doc-pages.ts';
@@ -185,6 +185,14 @@ function at(document: unknown, path: string | readonly string[]): unknown {
   const names = typeof path === 'string' ? path.split('/') : path;
   return names.reduce((value, name) => Object(value)[name], document);
 }
+
+test('the site that the installation built is served', async () => {
+  const served = { 'docs/llms.txt': 'llms.txt', console: 'console/index.html' };
+  for (const [path, file] of Object.entries(served)) {
+    const answer = await fetch(`${service.url}/${path}`);
+    assert.equal(await answer.text(), readFileSync(`${repository}site/${file}`, 'utf8'), path);
+  }
+});
 
 test('shown answers that no test gets match the description of the API', async () => {
   const response = await fetch(`${service.url}/docs/openapi.json`);

@@ -7,14 +7,14 @@ import { connect } from 'node:net';
 import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
+import { answers, type ErrorCode, Refusal } from '../../src/platform/errors/errors.ts';
+import { keyedRoutesElsewhere } from '../../src/run/compose/write-openapi.ts';
 import {
   apiKey,
   type RunningApi,
   secondApiKey,
   startApi,
-} from '../../src/api/testing/start-api.ts';
-import { keyedRoutesElsewhere } from '../../src/compose/write-openapi.ts';
-import { answers, type ErrorCode, Refusal } from '../../src/errors/errors.ts';
+} from '../../src/servers/api/testing/start-api.ts';
 import { onEachEngine } from '../support/databases.ts';
 
 /** Routes that fail in every way there is. */

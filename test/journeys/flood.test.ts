@@ -1,7 +1,7 @@
 /** Strangers who take all that they can get, and others who only want to bring a mail. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { DialogueClient } from '../../src/smtp/testing/dialogue.ts';
+import { DialogueClient } from '../../src/servers/smtp/testing/dialogue.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 

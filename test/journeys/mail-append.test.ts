@@ -92,6 +92,44 @@ onEachEngine('adding messages', (engine) => {
     socket.close();
   });
 
+  test('an import keeps the time at which a message arrived, also over a copy and a move', async () => {
+    const { token } = await service.makeAccount();
+    const internalDate = '2019-02-03T04:05:06.000Z';
+    const { mailboxes } = (await service.mail(token, 'GET', '/mail/mailboxes')).body;
+    const named = (use: string) =>
+      mailboxes.find(({ specialUse }: { specialUse?: string }) => specialUse === use).mailbox;
+    for (const [given, kept] of [
+      [internalDate, internalDate],
+      ['2019-02-03T05:05:06+01:00', internalDate],
+      ['1999-12-31T23:59:59Z', '1999-12-31T23:59:59.000Z'],
+    ] as const) {
+      const query = new URLSearchParams({ mailbox: 'INBOX', internalDate: given });
+      const { status, body } = await append(token, `${query}`, draft);
+      assert.equal(status, 201, JSON.stringify(body));
+      for (const [path, to] of [
+        ['copy', named('\\Archive')],
+        ['move', named('\\Trash')],
+      ]) {
+        const request = { mailbox: 'INBOX', uids: [body.uid], to };
+        assert.equal((await service.mail(token, 'POST', `/mail/${path}`, request)).status, 200);
+        const { changes } = await sync(token, { mailbox: to, fields: ['internalDate'] });
+        assert.equal(changes.added.at(-1).internalDate, kept, to);
+      }
+    }
+    const { matches } = (
+      await service.mail(token, 'POST', '/mail/search', {
+        before: '2019-02-04',
+        since: '2019-02-03',
+      })
+    ).body;
+    assert.equal(matches.length, 4);
+    for (const bad of ['yesterday', '2019-02-30T00:00:00Z', '2019-02-03', '1969-12-31T23:59:59Z']) {
+      const { status, body } = await append(token, `mailbox=INBOX&internalDate=${bad}`, draft);
+      assert.equal(status, 400, bad);
+      assert.equal(body.errors[0].field, 'internalDate');
+    }
+  });
+
   test('broken MIME is stored unchanged', async () => {
     const { token } = await service.makeAccount();
     const broken = Buffer.from(

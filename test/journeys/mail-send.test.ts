@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { verify } from '../../src/outbound/testing/dkim.ts';
-import { type FarEnd, refusal, startFarEnd } from '../../src/outbound/testing/far-end.ts';
+import { verify } from '../../src/mail/outbound/testing/dkim.ts';
+import { type FarEnd, refusal, startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
 import { onEachEngine } from '../support/databases.ts';
 import {
   type Answer,
@@ -703,6 +703,13 @@ onEachEngine('sending mail', (engine) => {
       [source(ada.address, 'X-A: a\rFrom: eve@far.test\r\n'), 'x-a'],
       [source(ada.address, 'Resent-From: eve@far.test\r\n'), 'resent-from'],
       [source(ada.address, 'ARC-Seal: i=1; d=localhost\r\n'), 'arc-seal'],
+      [source(ada.address, 'X-Spam-Status: No\r\n'), 'x-spam-status'],
+      [source(ada.address, 'Errors-To: eve@far.test\r\n'), 'errors-to'],
+      [source(ada.address, 'Apparently-From: eve@far.test\r\n'), 'apparently-from'],
+      [source(ada.address, 'Subject: another\r\n'), 'subject'],
+      [source(ada.address, 'TO: another@far.test\r\n'), 'to'],
+      [source(ada.address, 'Content-Type: x/y\r\nContent-type: x/y\r\n'), 'content-type'],
+      [source(ada.address, `X-A: ${'x'.repeat(1_000)}\r\n`), 'x-a'],
       [source(ada.address, 'Received-SPF: pass\r\n'), 'received-spf'],
       [source(ada.address, 'Authentication-Results: x; dmarc=pass\r\n'), 'authentication-results'],
     ];

@@ -281,7 +281,10 @@ onEachEngine('mail', (engine) => {
     for (const [index, body] of bodies.entries()) {
       await service.send({
         envelope: { from: 'bob@example.test', to: ann.address },
-        raw: Buffer.concat([Buffer.from(`Subject: ${index}\r\n\r\n`), body]),
+        raw: Buffer.concat([
+          Buffer.from(`From: bob@example.test\r\nSubject: ${index}\r\n\r\n`),
+          body,
+        ]),
       });
       const path = `/mail/message?uid=${index + 1}`;
       const { body: json } = await service.mail(ann.token, 'GET', path);

@@ -9,12 +9,12 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { environment, listening, type Process, run, start, stop } from '../support/process.ts';
 
-const PROGRAM = fileURLToPath(new URL('../../src/postroom.js', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../../postroom', import.meta.url));
 
 const env = { ...(await environment('program')), DNS_SERVERS: '127.0.0.1:9' };
 
 function postroom(args: readonly string[], settings: Record<string, string> = env): Process {
-  return run([process.execPath, PROGRAM, ...args], settings, 'pipe');
+  return run([PROGRAM, ...args], settings, 'pipe');
 }
 
 /** Runs a command that has to succeed; its JSON. */
@@ -23,6 +23,22 @@ async function result(...args: string[]) {
   assert.equal(code, 0, output);
   return JSON.parse(output);
 }
+
+test('a command loads no more than it needs', async () => {
+  const tell = `import { registerHooks } from 'node:module';
+    registerHooks({ load(url, context, next) { console.log(url); return next(url, context); } });`;
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(tell)}`;
+  const packagesOf = async (...args: string[]) => {
+    const { output } = await postroom(args, { ...env, NODE_OPTIONS }).ended();
+    assert.match(output, /postroom\.js$/m);
+    return new Set(Array.from(output.matchAll(/\/node_modules\/([^/\n]+)/g), ([, name]) => name));
+  };
+  assert.deepEqual(await packagesOf('--version'), new Set());
+  // It only asks the service.
+  const packages = await packagesOf('trace');
+  assert.ok(packages.has('commander'));
+  for (const name of ['kysely', 'pg', 'fastify', 'pino']) assert.ok(!packages.has(name), name);
+});
 
 test('demo starts a service, and makes a mailbox with a message', async () => {
   const demo = postroom(['demo', '--json']);

@@ -8,7 +8,12 @@ import { after, before, test } from 'node:test';
 import { SMTPServer, type SMTPServerDataStream } from 'smtp-server';
 import { Webhook } from 'standardwebhooks';
 import { onEachEngine } from '../support/databases.ts';
-import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import {
+  nodeCount,
+  startTestService,
+  type TestAccount,
+  type TestService,
+} from '../support/service.ts';
 
 interface Posted {
   readonly headers: IncomingMessage['headers'];
@@ -175,7 +180,8 @@ onEachEngine('routes', (engine) => {
     verify(retried);
   });
 
-  test('webhook: a link to a source whose file is missing is answered 503', async () => {
+  const skip = nodeCount > 1 && 'a bucket has no file';
+  test('webhook: a link to a source whose file is missing is answered 503', { skip }, async () => {
     const ann = await service.makeAccount();
     status = 200;
     await route(ann, { forward_mode: 'webhook', webhook_url: url(), webhook_secret: SECRET });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type FarEnd, refusal, startFarEnd } from '../../src/outbound/testing/far-end.ts';
+import { type FarEnd, refusal, startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
 import { CERTIFICATE } from '../support/certificate.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Process, ROOT, start } from '../support/process.ts';
@@ -137,6 +137,40 @@ test('killed between commit and answer: the same key is answered, and sent once'
   assert.equal(arrived('unheard'), 1);
   assert.deepEqual(await copies(), ['unheard']);
 });
+
+test('killed while a request comes in: its key is free again at once', async () => {
+  const source = 'Subject: cut off\r\n\r\nnever whole\r\n';
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => {});
+  socket.write(
+    `POST /mail/append?mailbox=Drafts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\n` +
+      `Content-Type: message/rfc822\r\nIdempotency-Key: cut-off\r\nContent-Length: ${source.length}\r\n\r\nSubj`,
+  );
+  while (!hasKey('cut-off')) await pause(20);
+  await kill(service);
+  socket.destroy();
+
+  service = await startService();
+  const again = await fetch(`${url}/mail/append?mailbox=Drafts`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${token}`,
+      'content-type': 'message/rfc822',
+      'idempotency-key': 'cut-off',
+    },
+    body: source,
+  });
+  assert.equal(again.status, 201, await again.text());
+});
+
+/** Whether a request with the key has begun. */
+function hasKey(key: string): boolean {
+  const path = join(ROOT, 'data', 'postroom.sqlite');
+  const database = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
+  const row = database.prepare('select key from idempotency_keys where key = ?').get(key);
+  database.close();
+  return row !== undefined;
+}
 
 test('killed again and again under load: each message is sent once', async () => {
   // Nothing is taken before the end: what arrives then twice was sent twice.

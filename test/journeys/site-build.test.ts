@@ -1,11 +1,21 @@
 /** What an installation makes of the documentation where VitePress cannot make its pages. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  cp,
+  mkdir,
+  mkdtemp,
+  readFile,
+  rm,
+  stat,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { buildSite, run } from '../../docs/.vitepress/build.ts';
+import { buildSite, isBuilt, run } from '../../docs/.vitepress/build.ts';
 import { repository } from '../support/doc-pages.ts';
 
 const parent = await mkdtemp(join(tmpdir(), 'postroom-site-'));
@@ -24,15 +34,22 @@ async function install(name: string, vitepress?: string): Promise<string> {
   for (const part of ['CHANGELOG.md', 'deploy']) {
     await cp(join(repository, part), join(root, part), { recursive: true });
   }
-  if (vitepress !== undefined) await addVitepress(root, vitepress);
+  if (vitepress !== undefined) await addProgram(root, 'vitepress', vitepress);
   return root;
 }
 
-async function addVitepress(root: string, program: string): Promise<void> {
-  const bin = join(root, 'node_modules/vitepress/bin');
+async function addProgram(root: string, name: string, program: string): Promise<void> {
+  const bin = join(root, 'node_modules', name, 'bin');
   await mkdir(bin, { recursive: true });
-  await writeFile(join(bin, 'vitepress.js'), program);
+  await writeFile(join(bin, `${name}.js`), program);
 }
+
+/** Makes a page in the folder that it is told, as VitePress and Vite do. */
+const pageMaker = `
+  const { mkdirSync, writeFileSync } = require('node:fs');
+  const folder = process.argv[process.argv.indexOf('--outDir') + 1];
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(folder + '/index.html', '<p style="color:red">Home</p><script>go()</script>');`;
 
 test('without VitePress each page is markdown that says why, until a build has pages', async () => {
   const root = await install('bare');
@@ -51,13 +68,7 @@ test('without VitePress each page is markdown that says why, until a build has p
   }
   assert.ok(!existsSync(join(root, 'site', '.build.json')));
 
-  // As VitePress does: it is told the folder, and writes pages there.
-  const program = `
-    const { mkdirSync, writeFileSync } = require('node:fs');
-    const folder = process.argv[process.argv.indexOf('--outDir') + 1];
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(folder + '/index.html', '<p style="color:red">Home</p><script>go()</script>');`;
-  await addVitepress(root, program);
+  await addProgram(root, 'vitepress', pageMaker);
   assert.equal((await buildSite(root)).pages, undefined);
   const site = join(root, 'site');
   assert.match(await readFile(join(site, 'index.html'), 'utf8'), /^<p>Home/);
@@ -65,11 +76,29 @@ test('without VitePress each page is markdown that says why, until a build has p
   assert.equal(scripts.length, 1);
   assert.match(await readFile(join(site, 'quickstart.md'), 'utf8'), /^# /);
   assert.ok(!existsSync(join(root, 'site.new')));
+  assert.ok(!isBuilt(root), 'there is no console');
+});
+
+test('a whole site is built again when what it is made of has changed', async () => {
+  const root = await install('again', pageMaker);
+  await addProgram(root, 'vite', pageMaker);
+  await buildSite(root);
+  assert.equal(isBuilt(root), true);
+  const cache = join(root, 'docs/.vitepress/cache');
+  await mkdir(cache, { recursive: true });
+  await writeFile(join(cache, 'found.json'), '{}');
+  assert.equal(isBuilt(root), true);
+  // As `git pull` does: the page changes, its time need not be later.
+  const page = join(root, 'docs/quickstart.md');
+  const { atime, mtime } = await stat(page);
+  await appendFile(page, 'More.\n');
+  await utimes(page, atime, mtime);
+  assert.equal(isBuilt(root), false);
 });
 
 test('a VitePress that is killed or fails leaves markdown that says why', async () => {
   const killed = join(parent, 'killed');
-  await addVitepress(killed, "process.kill(process.pid, 'SIGKILL')");
+  await addProgram(killed, 'vitepress', "process.kill(process.pid, 'SIGKILL')");
   const reason = await run(killed, 'VitePress', 'vitepress/bin/vitepress.js', []);
   assert.match(reason ?? '', /SIGKILL, most likely for want of memory/);
   const failing = await install('failing', "throw new TypeError('no such theme')");

@@ -1,7 +1,7 @@
 /** Quotas, usage and the overview, as operators see them. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { startFarEnd } from '../../src/outbound/testing/far-end.ts';
+import { startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 
@@ -72,7 +72,7 @@ onEachEngine('what operators see of usage', (engine) => {
     assert.deepEqual(lifted.body, { account_id: ann.id, email: ann.address });
     for (const [body, status] of [
       [{ account_id: ann.id, quota_bytes: -1 }, 400],
-      [{ account_id: ann.id, quota_byte: 1 }, 400],
+      [{ account_id: ann.id, quotaBytes: 1 }, 400],
       [{ account_id: 99_999, quota_bytes: 1 }, 404],
     ] as const) {
       const answer = await service.v2('POST', '/v2/operator/accounts/quota', body);

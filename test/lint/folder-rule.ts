@@ -1,8 +1,9 @@
 /**
- * Checks the dependency rule of ARCHITECTURE.md, part of `npm run lint`: imports go down the rows,
- * folders of one row never import each other, and a folder is entered by its public file alone. The
- * table of the rows is read from ARCHITECTURE.md, so that the rule is written once. Tests and what
- * stands in `testing/` may import anything. Cycles are found by Biome.
+ * Checks the dependency rule of ARCHITECTURE.md, part of `npm run lint`: an import goes to a group below, or within its
+ * group to a folder at the right of a `>`; folders that no `>` parts never
+ * import each other; and a folder is entered by its public file alone. The table of the groups is read from
+ * ARCHITECTURE.md, so that the rule is written once. Tests and what stands in `testing/` may import anything. Cycles
+ * are found by Biome.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -11,37 +12,51 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const source = join(root, 'src');
 
-/** The row of each folder, from the lines `<row>  <folder> <folder> ...` of the rule's table. */
-function readRows(): Map<string, number> {
-  const page = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8');
-  const [, section = ''] = page.split('\n## The dependency rule\n');
-  const rows = new Map<string, number>();
-  for (const [, row, names = ''] of section.matchAll(/^ {4}(\d) {2}(.+)$/gm)) {
-    for (const name of names.trim().split(/\s+/)) rows.set(name, Number(row));
-  }
-  return rows;
+/** Where a folder stands: the row of its group, and its step within the group, counted from the left. */
+interface Position {
+  readonly row: number;
+  readonly step: number;
 }
 
-const rows = readRows();
+/** The position of each folder (`group/folder`), from lines such as `5  mail  delivery > sending webhooks > queue`. */
+function readPositions(): Map<string, Position> {
+  const page = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8');
+  const [, section = ''] = page.split('\n## The dependency rule\n');
+  const positions = new Map<string, Position>();
+  for (const [, row, group, line = ''] of section.matchAll(/^ {4}(\d) {2}(\w+) +(.+)$/gm)) {
+    for (const [step, names] of line.split('>').entries()) {
+      for (const name of names.trim().split(/\s+/)) {
+        positions.set(`${group}/${name}`, { row: Number(row), step });
+      }
+    }
+  }
+  return positions;
+}
 
-function rowOf(folder: string): number {
-  const row = rows.get(folder);
-  if (row === undefined) throw new Error(`ARCHITECTURE.md has no row for src/${folder}`);
-  return row;
+const positions = readPositions();
+
+function positionOf(folder: string): Position {
+  const position = positions.get(folder);
+  if (position === undefined) throw new Error(`ARCHITECTURE.md has no place for src/${folder}`);
+  return position;
 }
 
 /** Why `file` may not import `target` (paths below src/), or undefined where it may. */
 function judge(file: string, target: string): string | undefined {
-  const [from = '', ...below] = file.split('/');
-  const [to = '', ...rest] = target.split('/');
+  const [fromGroup = '', fromName = '', ...below] = file.split('/');
+  const [toGroup = '', toName = '', ...rest] = target.split('/');
   if (below.length === 0) return undefined;
   if (rest.length === 0) return 'the processes (main.ts, notifier.ts) are imported by nobody';
+  const from = `${fromGroup}/${fromName}`;
+  const to = `${toGroup}/${toName}`;
   if (from === to) return undefined;
-  if (rest.join('/') !== `${to}.ts`) return `${to}/ is entered by ${to}/${to}.ts alone`;
-  // errors/ and files/ stand below the others of their row, which refuse and write files.
-  if (to === 'errors' || to === 'files') return undefined;
-  if (rowOf(to) < rowOf(from)) return undefined;
-  return `${from}/ is of row ${rowOf(from)}, ${to}/ of row ${rowOf(to)}: imports go down only`;
+  if (rest.join('/') !== `${toName}.ts`) return `${to}/ is entered by ${to}/${toName}.ts alone`;
+  const [importer, imported] = [positionOf(from), positionOf(to)];
+  if (imported.row < importer.row) return undefined;
+  if (imported.row > importer.row)
+    return `${toGroup}/ is above ${fromGroup}/: imports go down only`;
+  if (imported.step > importer.step) return undefined;
+  return `within ${toGroup}/ imports go to the right of a ">" only: ${toName}/ is not there`;
 }
 
 const isTest = (file: string) => file.endsWith('.test.ts') || file.includes('/testing/');

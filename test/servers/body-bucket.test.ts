@@ -14,9 +14,9 @@ import {
   PutObjectCommand,
   S3Client,
 } from '@aws-sdk/client-s3';
-import { Bodies, openBodyStore, storeIdOf } from '../../src/bodies/bodies.ts';
-import { checkBucket } from '../../src/cli/check-stores.ts';
-import { readConfig } from '../../src/config/config.ts';
+import { Bodies, openBodyStore, storeIdOf } from '../../src/mailboxes/bodies/bodies.ts';
+import { checkBucket } from '../../src/run/cli/check-stores.ts';
+import { readConfig } from '../../src/run/config/config.ts';
 import { openTestDatabase } from '../support/databases.ts';
 import { type Fault, type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
 import { startS3 } from './s3.ts';
@@ -140,30 +140,41 @@ void suite('bodies in a bucket', async () => {
     assert.deepEqual(await readdir(join(shared.directory, 'spool')), []);
     const files = await database.write((tx) => bodies.release(tx, [id, small]));
     await bodies.removeFiles(files);
+    assert.deepEqual((await keys()).sort(), files.map((name) => `quarantine/${name}`).sort());
+    for (const name of files) assert.ok(await store.has(name));
+    const [name = ''] = files;
+    const whole = { start: 0, end: large.length, size: large.length, reuse: false };
+    assert.ok(large.equals(Buffer.concat(await Array.fromAsync(store.read(name, whole)))));
+    assert.equal((await bodies.expireFiles(signal)).removed, 0);
+    const later = new Bodies({ database, store, now: () => Date.now() + 2.1 * DAY });
+    await later.checkStore(false);
+    assert.equal((await later.expireFiles(signal)).removed, 2);
     assert.deepEqual(await keys(), []);
+    assert.equal(await store.has(name), false);
   });
 
-  void test('a body that no row names is moved after a day and removed seven days later', async () => {
+  void test('a body that no row names is found after a day, and one that is named again stays', async () => {
     const staged = await bodies.stage(Readable.from([middle]), () => {});
     const named = await shared.keep(middle);
-    const nothing = { quarantined: 0, restored: 0, removed: 0 };
     const late = new Bodies({ database, store, now: () => Date.now() + 1.1 * DAY });
-    await late.checkStore(false);
-    assert.deepEqual(await bodies.sweepFiles(signal), nothing);
-    assert.deepEqual(await late.sweepFiles(signal), { ...nothing, quarantined: 1 });
+    const later = new Bodies({ database, store, now: () => Date.now() + 2.1 * DAY });
+    for (const one of [late, later]) await one.checkStore(false);
+    assert.equal(await bodies.sweepFiles(signal), 0);
+    assert.equal(await late.sweepFiles(signal), 1);
     assert.ok((await keys()).includes(`quarantine/${staged.file}`));
-    assert.deepEqual(await late.sweepFiles(signal), nothing);
-    // A newer database that is put back finds it.
+    assert.equal(await late.sweepFiles(signal), 0);
+    assert.deepEqual(await late.expireFiles(signal), { restored: 0, removed: 0 });
+    // A database that is put back names it.
     const again = await database.write((tx) => bodies.commit(tx, staged));
     assert.ok(middle.equals(await shared.read(again)));
+    assert.deepEqual(await later.expireFiles(signal), { restored: 1, removed: 0 });
+    assert.ok((await keys()).includes(staged.file ?? ''));
     await database.write((tx) => tx.deleteFrom('bodies').where('id', '=', again).execute());
-    assert.deepEqual(await late.sweepFiles(signal), { ...nothing, quarantined: 1 });
-    const later = new Bodies({ database, store, now: () => Date.now() + 8.2 * DAY });
-    await later.checkStore(false);
-    assert.deepEqual(await later.sweepFiles(signal), { ...nothing, removed: 1 });
+    assert.equal(await late.sweepFiles(signal), 1);
+    assert.deepEqual(await later.expireFiles(signal), { restored: 0, removed: 1 });
     assert.ok(middle.equals(await shared.read(named)));
     const files = await database.write((tx) => bodies.release(tx, [named]));
-    await bodies.removeFiles(files);
+    await store.remove(files);
     assert.deepEqual(await keys(), []);
   });
 
@@ -216,7 +227,7 @@ void suite('bodies in a bucket', async () => {
     for (const range of [undefined, { start: 10, end: 20 }, { start: 2000, end: 2010 }]) {
       await assert.rejects(shared.read(id, range), { code: 'body_unavailable' });
     }
-    await bodies.removeFiles([Key]);
+    await store.remove([Key]);
     await assert.rejects(shared.read(id), { code: 'body_unavailable' });
     assert.match(lines.at(-1) ?? '', /is missing/);
     assert.equal(await bodies.readiness(), true);

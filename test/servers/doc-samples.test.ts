@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { after, test } from 'node:test';
@@ -56,13 +56,9 @@ function runnable(page: Page | undefined): CodeBlock[] {
 /** A folder as a reader has it before the first start: the repository without data. */
 async function makeFolder(name: string): Promise<string> {
   const folder = await mkdtemp(join(ROOT, `${name.replace(/\W+/g, '-')}-`));
-  for (const part of ['src', 'docs', 'node_modules', 'package.json', '.env.example']) {
+  for (const part of ['src', 'docs', 'node_modules', 'package.json', '.env.example', 'postroom']) {
     await symlink(join(repository, part), join(folder, part));
   }
-  // What npx runs in the end: before that it asks the npm registry.
-  await mkdir(join(folder, '.bin'));
-  const npx = '#!/bin/sh\nshift\nexec node src/postroom.js "$@"\n';
-  await writeFile(join(folder, '.bin', 'npx'), npx, { mode: 0o755 });
   return folder;
 }
 
@@ -122,7 +118,7 @@ for (const { page, language, own } of readings) {
         folder,
         env: {
           ...env,
-          PATH: [join(folder, '.bin'), dirname(process.execPath), process.env.PATH].join(delimiter),
+          PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
           HOME: folder,
           LANG: 'C.UTF-8',
         },

@@ -4,7 +4,7 @@ import { after, before, suite, test } from 'node:test';
 import { ImapFlow } from 'imapflow';
 import { createTransport } from 'nodemailer';
 import { Client } from 'pg';
-import type { Engine } from '../../src/database/database.ts';
+import type { Engine } from '../../src/platform/database/database.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { type DovecotServer, startDovecot } from './dovecot.ts';
 

@@ -1,4 +1,4 @@
-/** The program of the last release, out of the history of this repository, with the packages that are installed. */
+/** Programs of earlier releases, out of the history of this repository, with the packages that are installed. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,24 +7,32 @@ import { promisify } from 'node:util';
 import { ROOT } from '../support/process.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
-export const LAST_RELEASE = '0.2.0';
-const COMMIT = '8f41f4d34b8a98b3e463615882394b8d50ce9297';
+
+/** Each release by its commit, and the last commit of main: people run both. */
+export const EARLIER = {
+  '0.2.0': '8f41f4d34b8a98b3e463615882394b8d50ce9297',
+  // The last commit before the release: many run it.
+  '0.3.0': '32a3998',
+  'the last commit': 'HEAD^',
+} as const;
+export type Earlier = keyof typeof EARLIER;
 
 /**
- * Its packages have the same versions today, so nothing is downloaded.
+ * Their packages have the same versions today, so nothing is downloaded.
  *
  * @returns path of its `main.ts`
  */
-export async function unpackLastRelease(): Promise<string> {
-  const folder = await mkdtemp(join(ROOT, 'last-release-'));
+export async function unpackEarlier(name: Earlier): Promise<string> {
+  const commit = EARLIER[name];
+  const folder = await mkdtemp(join(ROOT, 'earlier-'));
   const archive = join(folder, 'release.tar');
   const run = promisify(execFile);
   const files = ['src', 'package.json'];
   try {
-    await run('git', ['archive', '-o', archive, COMMIT, ...files], { cwd: REPOSITORY });
+    await run('git', ['archive', '-o', archive, commit, ...files], { cwd: REPOSITORY });
   } catch (error) {
     throw new Error(
-      `release ${LAST_RELEASE} is commit ${COMMIT}, which cannot be read here: this test needs git and a clone with its history. ` +
+      `${name} is commit ${commit}, which cannot be read here: this test needs git and a clone with its history. ` +
         'In a shallow clone run "git fetch --unshallow"; in an archive without .git clone the repository',
       { cause: error },
     );

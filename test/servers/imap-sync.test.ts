@@ -168,7 +168,8 @@ for (const [name, start] of Object.entries(servers)) {
         if (!page.hasMore) break;
         page = await sync(account, { ...since(page), limit: 1500 });
       }
-      assert.equal(seen.size, 5000);
+      // 4000 was deleted before its page.
+      assert.equal(seen.size, 4999);
       const rest = await sync(account, { ...since(page), fields: ['flags'] });
       assert.equal(rest.reset, undefined);
       assert.deepEqual(uids(rest.changes.removed), [10, 4000]);

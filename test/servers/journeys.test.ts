@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { sharedS3 } from './s3.ts';
 
 const onMailServers = [
   'mail.test.ts',
@@ -23,7 +24,6 @@ const onNodes = [
   'inbox-client.test.ts',
   'mail-changes.test.ts',
   'mail-search.test.ts',
-  'missing-body.test.ts',
   'repeated-requests.test.ts',
   'routes.test.ts',
 ];
@@ -66,6 +66,6 @@ void suite('the journeys of mail', () => {
     {
       timeout,
     },
-    ({ signal }) => run(onNodes, { TEST_NODES: '3' }, signal),
+    async ({ signal }) => run(onNodes, { TEST_NODES: '3', TEST_S3_URL: await sharedS3() }, signal),
   );
 });

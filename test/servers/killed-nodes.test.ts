@@ -25,7 +25,7 @@ const CHECK_LEASE_MS = 120_000;
 /** Webhooks that a node attempts when it is killed. */
 const CUT_SHORT = 3;
 
-const { database, directory, location } = await openTestDatabase('postgres');
+const { database, location } = await openTestDatabase('postgres');
 const redis = await startRedis();
 atEnd(() => redis.stop());
 const dns = await startDnsServer();
@@ -248,7 +248,6 @@ async function killInTheMiddle(
 test('a killed node loses nothing, the other continues, and the killed one joins again', async (t) => {
   const nodes = await RunningNodes.start({
     DATABASE_URL: location,
-    DATA_DIR: directory,
     REDIS_URL: redis.url,
     DNS_SERVERS: dns.address,
     OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',

@@ -4,28 +4,28 @@
  */
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { Accounts } from '../../src/accounts/accounts.ts';
-import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
-import { InProcessChanges } from '../../src/changes/changes.ts';
-import { buildMailFlow } from '../../src/compose/mail-flow.ts';
+import { carryOut } from '../../src/mail/delivery/delivery.ts';
+import { Queue } from '../../src/mail/queue/queue.ts';
+import { Trace } from '../../src/mail/trace/trace.ts';
+import { Bodies, BodyFolder } from '../../src/mailboxes/bodies/bodies.ts';
+import { InProcessChanges } from '../../src/mailboxes/changes/changes.ts';
+import { ServerDelivery } from '../../src/mailboxes/mail-server/mail-server.ts';
+import { EmbeddedMailstore } from '../../src/mailboxes/mailstore/mailstore.ts';
+import { openSqlite } from '../../src/platform/database/database.ts';
+import { onlyKey } from '../../src/platform/nodes/nodes.ts';
+import { buildMailFlow } from '../../src/run/compose/mail-flow.ts';
 import {
   ensureDataDir,
   fileSecretStore,
   loadCertificate,
   loadSecrets,
   readConfig,
-} from '../../src/config/config.ts';
-import { openSqlite } from '../../src/database/database.ts';
-import { carryOut } from '../../src/delivery/delivery.ts';
-import { Domains } from '../../src/domains/domains.ts';
-import { ServerDelivery } from '../../src/mail-server/mail-server.ts';
-import { EmbeddedMailstore } from '../../src/mailstore/mailstore.ts';
-import { createMetrics } from '../../src/metrics/metrics.ts';
-import { onlyKey } from '../../src/nodes/nodes.ts';
-import { Queue } from '../../src/queue/queue.ts';
-import { startSmtp } from '../../src/smtp/smtp.ts';
-import { Trace } from '../../src/trace/trace.ts';
-import { Usage } from '../../src/usage/usage.ts';
+} from '../../src/run/config/config.ts';
+import { createMetrics } from '../../src/servers/metrics/metrics.ts';
+import { startSmtp } from '../../src/servers/smtp/smtp.ts';
+import { Accounts } from '../../src/tenants/accounts/accounts.ts';
+import { Domains } from '../../src/tenants/domains/domains.ts';
+import { Usage } from '../../src/tenants/usage/usage.ts';
 import { imapSide } from './look-through.ts';
 
 const ACCOUNTS = ['ann', 'ben', 'cal'];

@@ -1,7 +1,7 @@
 /** Delivery to real mail servers: by LMTP, by IMAP where that is not the way, and from the queue. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, suite, test } from 'node:test';
-import { answerOf, Refusal } from '../../src/errors/errors.ts';
+import { answerOf, Refusal } from '../../src/platform/errors/errors.ts';
 import { type MailServerBench, openMailServerBench } from '../support/mail-server-bench.ts';
 import { startCyrus } from './cyrus.ts';
 import { startDovecot } from './dovecot.ts';
@@ -11,8 +11,9 @@ import type { MailServer } from './mail-server.ts';
 const ANN = 'ann@acme.test';
 const BEN = 'ben@acme.test';
 const CAL = 'cal@acme.test';
+const FROM = 'From: Bob <bob@sender.test>\r\n';
 /** Larger than any mailbox on Dovecot here. */
-const LARGE = `Subject: large\r\n\r\n${`${'x'.repeat(76)}\r\n`.repeat(3_000)}`;
+const LARGE = `${FROM}Subject: large\r\n\r\n${`${'x'.repeat(76)}\r\n`.repeat(3_000)}`;
 
 const QUOTA = `
 mail_plugins = $mail_plugins quota
@@ -65,7 +66,7 @@ for (const [name, start] of Object.entries(starts)) {
     test('a message arrives unchanged', async () => {
       // Cyrus adds these two where they are missing.
       const ids = 'Date: Thu, 1 Jan 2026 00:00:00 +0000\r\nMessage-ID: <lines@sender.test>\r\n';
-      const body = `${ids}Subject: lines\r\n\r\n.\r\n..dots\r\n${'y'.repeat(900)}\r\nn\xe4ive\r\n\r\n`;
+      const body = `${FROM}${ids}Subject: lines\r\n\r\n.\r\n..dots\r\n${'y'.repeat(900)}\r\nn\xe4ive\r\n\r\n`;
       await bench.receive([ANN, BEN], { source: Buffer.from(body, 'latin1').toString('latin1') });
       for (const address of [ANN, BEN]) {
         const [source = '', ...others] = await withSubject(address, 'lines');
@@ -100,7 +101,7 @@ for (const [name, start] of Object.entries(starts)) {
       });
 
     test('an existing message is found by our Received field, another is not', async () => {
-      await bench.receive([ANN], { source: 'Subject: found\r\n\r\nHello.\r\n' });
+      await bench.receive([ANN], { source: `${FROM}Subject: found\r\n\r\nHello.\r\n` });
       const [source = ''] = await withSubject(ANN, 'found');
       const id = / by mx\.test with ESMTP id ([0-9a-f-]{36})/.exec(source)?.[1] ?? '';
       const ann = { accountId: 1, address: ANN };
@@ -130,7 +131,7 @@ for (const [name, start] of Object.entries(starts)) {
         webhookUrl: 'https://receiver.test/',
       });
       await server.pause();
-      const source = 'Subject: late\r\n\r\nHello.\r\n';
+      const source = `${FROM}Subject: late\r\n\r\nHello.\r\n`;
       await assert.rejects(
         bench.receive([ANN], { source }),
         (error) => error instanceof Refusal && error.code === 'unavailable',
@@ -162,7 +163,7 @@ for (const [name, start] of Object.entries(starts)) {
       const subjects = Array.from({ length: 100 }, (_, at) => `many-${at}`);
       await Promise.all(
         subjects.map((subject) =>
-          bench.receive([BEN], { source: `Subject: ${subject}\r\n\r\nHello.\r\n` }),
+          bench.receive([BEN], { source: `${FROM}Subject: ${subject}\r\n\r\nHello.\r\n` }),
         ),
       );
       const sources = await readSources(server, BEN);

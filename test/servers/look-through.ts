@@ -1,6 +1,6 @@
 /** What IMAP does for delivery, with a connection for each question: for suites on delivery alone. */
 import { ImapFlow } from 'imapflow';
-import type { ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
+import type { ServerDeliveryOptions } from '../../src/mailboxes/mail-server/mail-server.ts';
 import type { MailServer } from './mail-server.ts';
 
 /** Where a mail server is, and how to log in as an account. */

@@ -15,9 +15,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { createClient } from '@redis/client';
 import { generate } from 'selfsigned';
-import { checkRedis } from '../../src/cli/check-stores.ts';
-import type { SharedTiming } from '../../src/compose/shared.ts';
-import { readConfig } from '../../src/config/config.ts';
+import { checkRedis } from '../../src/run/cli/check-stores.ts';
+import type { SharedTiming } from '../../src/run/compose/shared.ts';
+import { readConfig } from '../../src/run/config/config.ts';
 import { atEnd, openTestDatabase } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import {
@@ -33,6 +33,7 @@ import { until } from './mail-load.ts';
 import { TcpProxy } from './proxy.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 import { RunningNodes } from './running-nodes.ts';
+import { makeBucket } from './s3.ts';
 
 /** Longer than a node takes to find Redis gone or back, and short beside the look of every minute. */
 const SOON_MS = 20_000;
@@ -45,9 +46,10 @@ async function startNodes(environment: Record<string, string> = {}, timing: Shar
   atEnd(() => redis.stop());
   const link = await TcpProxy.start(redis.port);
   atEnd(async () => link.stop());
-  const env = { REDIS_URL: `redis://127.0.0.1:${link.port}`, ...environment };
+  const stores = { REDIS_URL: `redis://127.0.0.1:${link.port}`, S3_URL: await makeBucket() };
+  const env = { ...stores, ...environment };
   const a = await startTestService('postgres', env, undefined, timing);
-  const shared = { ...env, DATABASE_URL: a.databaseLocation, DATA_DIR: a.config.dataDir };
+  const shared = { ...env, DATABASE_URL: a.databaseLocation };
   const b = await startTestService('postgres', shared, undefined, timing);
   return { redis, a, b };
 }
@@ -88,11 +90,11 @@ const redis = await startRedis();
 atEnd(() => redis.stop());
 const link = await TcpProxy.start(redis.port);
 atEnd(async () => link.stop());
-const { location, directory } = await openTestDatabase('postgres');
+const { location } = await openTestDatabase('postgres');
 const shared = {
   REDIS_URL: `redis://127.0.0.1:${link.port}`,
   DATABASE_URL: location,
-  DATA_DIR: directory,
+  S3_URL: await makeBucket(),
 };
 const nodes = await RunningNodes.start(shared);
 const [a, b] = nodes.each;
@@ -293,7 +295,7 @@ suite('limits over all nodes', () => {
   });
 
   test('places of a killed node are free again after its lease', async () => {
-    const { CountingState, Redis, RedisPlaces } = await import('../../src/redis/redis.ts');
+    const { CountingState, Redis, RedisPlaces } = await import('../../src/platform/redis/redis.ts');
     const log = { info: () => {}, warn: () => {} };
     const server = {
       host: '127.0.0.1',
@@ -480,7 +482,7 @@ suite('nodes with different values of REDIS_URL', () => {
   test('a node that uses another Redis is reported once, and once more when it uses the same', async () => {
     const [here, elsewhere] = await Promise.all([startRedis(), startRedis()]);
     for (const server of [here, elsewhere]) atEnd(() => server.stop());
-    const { Redis, SeenNodes } = await import('../../src/redis/redis.ts');
+    const { Redis, SeenNodes } = await import('../../src/platform/redis/redis.ts');
     const all = ['a', 'b', 'c'].map((id) => ({ id, host: `host-${id}` }));
     const said: string[] = [];
     const open = async ({ url }: TestRedis, own: string) => {
@@ -534,7 +536,7 @@ suite('Redis over TLS', () => {
     const secure = await startRedis('--port', '0', '--tls-port', `${port}`, ...files, ...trust);
     atEnd(() => secure.stop());
 
-    const { Redis } = await import('../../src/redis/redis.ts');
+    const { Redis } = await import('../../src/platform/redis/redis.ts');
     const { redis: server } = readConfig({ REDIS_URL: `rediss://localhost:${port}/1` }, folder);
     assert.ok(server);
     const failures: unknown[] = [];

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { cp, readdir, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -18,8 +18,10 @@ import { freePort } from '../support/free-port.ts';
 import { listening, type Process, ROOT, start, stop } from '../support/process.ts';
 import { openSocket } from '../support/web-socket.ts';
 import { startBalancer } from './balancer.ts';
+import { startPgbouncer } from './pgbouncer.ts';
 import { findPostgres, type RunningServer, startPostgres } from './postgres.ts';
 import { startRedis, type TestRedis } from './redis.ts';
+import { makeBucket } from './s3.ts';
 
 const KEY = 'key-of-the-test-of-nodes';
 const PASSWORD = 'a good password';
@@ -28,6 +30,7 @@ const ADDRESS = 'ann@acme.test';
 
 let postgres: RunningServer;
 let redis: TestRedis;
+let bucket: string;
 let dns: DnsServer;
 let database: Client;
 
@@ -41,6 +44,7 @@ interface Node {
 before(async () => {
   postgres = await startPostgres(findPostgres() ?? '');
   redis = await startRedis();
+  bucket = await makeBucket();
   dns = await startDnsServer();
   database = new Client({ connectionString: postgres.url });
   await database.connect();
@@ -53,8 +57,8 @@ after(async () => {
 
 async function startNode(changed: Record<string, string> = {}): Promise<Node> {
   const environment = {
-    // One folder for all: the bodies are shared.
-    DATA_DIR: join(ROOT, 'shared'),
+    DATA_DIR: await mkdtemp(join(ROOT, 'node-')),
+    S3_URL: bucket,
     PORT: String(await freePort()),
     SMTP_PORT: String(await freePort()),
     DATABASE_URL: postgres.url,
@@ -198,12 +202,6 @@ test('where the clock says that a token has expired, its socket stays open', asy
 });
 
 test('a node that differs from the running ones is refused with one line', async () => {
-  // As on a machine that was made from an image of another one.
-  const clone = join(ROOT, 'clone');
-  await cp(join(ROOT, 'shared'), clone, { recursive: true });
-  // By the time that it starts, what its copy of the folder says of other nodes is old.
-  const marks = join(clone, 'bodies', 'nodes');
-  for (const id of await readdir(marks)) await writeFile(join(marks, id), '1');
   const refused: [Record<string, string>, RegExp][] = [
     [
       { MAIL_HOSTNAME: 'mx.other.test' },
@@ -211,8 +209,7 @@ test('a node that differs from the running ones is refused with one line', async
     ],
     [{ REDIS_URL: '' }, /^REDIS_URL: expected one Redis for all nodes/],
     [{ JWT_ISSUER: 'https://id.test' }, /^JWT_ISSUER: expected "" that the node/],
-    [{ DATA_DIR: join(ROOT, 'own') }, /^S3_URL: expected a body store that all nodes share/],
-    [{ DATA_DIR: clone }, /^S3_URL: .* \S+clone\/bodies is not the folder of the nodes that run$/],
+    [{ S3_URL: '' }, /^S3_URL: expected "\S+" that the node that runs on \S+ has, got ""/],
   ];
   await Promise.all(
     refused.map(async ([changed, line]) => {
@@ -223,6 +220,43 @@ test('a node that differs from the running ones is refused with one line', async
       assert.match(lines[0] ?? '', line);
     }),
   );
+});
+
+/** A node that shares nothing with others but the database. */
+function startSingle(databaseUrl: string): Promise<Node> {
+  return startNode({ DATABASE_URL: databaseUrl, REDIS_URL: '', S3_URL: '' });
+}
+
+test('a node that was killed has its successor at once; through PgBouncer its heartbeat runs out', async () => {
+  await database.query('create database single');
+  const direct = postgres.url.replace(/postgres$/, 'single');
+  const pooler = await startPgbouncer(postgres.port, new URL(postgres.url).username);
+  atEnd(() => pooler.stop());
+  const pooled = direct.replace(`:${postgres.port}/`, `:${pooler.port}/`);
+  const killed = await startSingle(direct);
+  await listening(killed.process);
+  const isRefused = async (url: string) => {
+    const { code, output } = await (await startSingle(url)).process.ended();
+    assert.equal(code, 1, output);
+    assert.match(output, /^REDIS_URL: expected one Redis for all nodes/m);
+  };
+  await isRefused(direct);
+  const kill = async ({ process }: Node) => {
+    process.child.kill('SIGKILL');
+    await process.ended();
+  };
+  await kill(killed);
+  const successor = await startSingle(direct);
+  await listening(successor.process);
+  await stop(successor.process);
+  const behindPooler = await startSingle(pooled);
+  await listening(behindPooler.process);
+  await isRefused(direct);
+  await kill(behindPooler);
+  await pause(20_000);
+  const last = await startSingle(pooled);
+  await listening(last.process);
+  await stop(last.process);
 });
 
 /** Does the same again and again until it is told to stop; answers how often. */

@@ -4,12 +4,10 @@
  */
 
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { before, type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
 import { atEnd } from '../support/databases.ts';
-import { ROOT } from '../support/process.ts';
 import type { TestAccount } from '../support/service.ts';
 import { MailLoad, until } from './mail-load.ts';
 import { startPgbouncer } from './pgbouncer.ts';
@@ -17,6 +15,7 @@ import { findPostgres, startPostgres } from './postgres.ts';
 import { TcpProxy } from './proxy.ts';
 import { startRedis } from './redis.ts';
 import { RunningNodes } from './running-nodes.ts';
+import { makeBucket } from './s3.ts';
 
 /** Of one statement; the connection is given up a second later. */
 const TIMEOUT_MS = 1_000;
@@ -34,6 +33,8 @@ const redis = await startRedis();
 atEnd(() => redis.stop());
 
 let account: TestAccount | undefined;
+/** By the database that it belongs to. */
+const buckets = new Map<string, string>();
 
 before(async () => {
   const admin = await asAdmin();
@@ -50,12 +51,18 @@ async function asAdmin(database = 'postgres'): Promise<Client> {
   return client;
 }
 
-function startOn(t: TestContext, port: number, database: string): Promise<RunningNodes> {
+async function bucketOf(database: string): Promise<string> {
+  const bucket = buckets.get(database) ?? (await makeBucket());
+  buckets.set(database, bucket);
+  return bucket;
+}
+
+async function startOn(t: TestContext, port: number, database: string): Promise<RunningNodes> {
   const environment = {
     DATABASE_URL: `postgres://postroom@127.0.0.1:${port}/${database}`,
     DATABASE_TIMEOUT_SECONDS: String(TIMEOUT_MS / 1000),
     DATABASE_POOL_SIZE: '8',
-    DATA_DIR: join(ROOT, database),
+    S3_URL: await bucketOf(database),
     REDIS_URL: redis.url,
   };
   return RunningNodes.start(environment, (cleanup) => t.after(cleanup));

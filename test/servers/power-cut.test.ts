@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openSqlite } from '../../src/database/database.ts';
+import { openSqlite } from '../../src/platform/database/database.ts';
 import { type CutDisk, cutPower } from './power-cut/cut-power.ts';
 import { type Event, readEvents } from './power-cut/events.ts';
 import { findLoss } from './power-cut/look-at-disk.ts';

@@ -12,7 +12,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseEnv } from 'node:util';
 import { WebSocket } from 'ws';
-import { loadCertificate, readConfig } from '../../src/config/config.ts';
+import { loadCertificate, readConfig } from '../../src/run/config/config.ts';
 import { readPage, repository } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
@@ -222,7 +222,7 @@ test('PostgreSQL accepts the statements, and the login that they create', async 
   }
 });
 
-test('the files that the Dockerfile copies and runs exist', () => {
+test('the files that the Dockerfile copies and packs exist', () => {
   const page = readPage('docs/guides/production.md').text;
   for (const name of ['deploy/Dockerfile', 'deploy/compose.yaml']) {
     assert.ok(page.includes(name) && existsSync(join(repository, name)), name);
@@ -232,11 +232,13 @@ test('the files that the Dockerfile copies and runs exist', () => {
     'package-lock.json',
     '.npmrc',
     '.dockerignore',
-    'src/main.ts',
+    'deploy/compile.ts',
+    'postroom',
   ]) {
     assert.ok(existsSync(join(repository, name)), name);
   }
   const { dependencies } = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8'));
   const dockerfile = readFileSync(join(repository, 'deploy/Dockerfile'), 'utf8');
   assert.ok(dockerfile.includes(`FROM node:${dependencies.node}-`), 'the Node of package.json');
+  assert.match(dockerfile, /^CMD \["\.\/postroom", "start"\]$/m);
 });

@@ -1,25 +1,106 @@
 /** The alerts and the queries of the dashboard, read and run by Prometheus's own `promtool`. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import {
   ALERT_TESTS,
   ALERTS,
   dashboardQueries,
+  readAlerts,
   readDashboard,
 } from '../support/prometheus-files.ts';
 import { runCommand } from './mail-server.ts';
+import { FAULT, type Fault, faults } from './prometheus-faults.ts';
+
+/** Seconds between two scrapes: often, and as seldom as Prometheus does by default. */
+const SCRAPES = [15, 60];
+/** Seconds after the begin of a fault in which no alert may fire. */
+const AFTER = 60 * 60;
+
+async function temporaryFolder(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'postroom-promtool-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** A test of promtool in which the alert must not fire, in any minute. */
+function quiet(name: string, { series, history = 0 }: Fault, scrape: number) {
+  const scrapes = Math.ceil((history + FAULT.begins + AFTER) / scrape);
+  const times = Array.from({ length: scrapes }, (_, n) => n * scrape - history);
+  return {
+    name: `${name}, read every ${scrape} s`,
+    interval: `${scrape}s`,
+    input_series: Object.entries(series).map(([series, valueAt]) => ({
+      series,
+      values: times.map((at) => valueAt(at) + history).join(' '),
+    })),
+    alert_rule_test: Array.from({ length: AFTER / 60 }, (_, minute) => ({
+      eval_time: `${(history + FAULT.begins) / 60 + minute}m`,
+      alertname: name,
+      exp_alerts: [],
+    })),
+  };
+}
+
+/** Runs promtool with tests of our own. JSON is YAML. */
+async function testRules(rules: string, tests: readonly unknown[], folder: string): Promise<void> {
+  const file = join(folder, 'tests.json');
+  const content = { rule_files: [rules], evaluation_interval: '1m', tests };
+  await writeFile(file, JSON.stringify(content));
+  await runCommand('promtool', ['test', 'rules', file]);
+}
 
 test('the alerts are valid, and fire only for what they name', async () => {
   await runCommand('promtool', ['check', 'rules', ALERTS]);
   await runCommand('promtool', ['test', 'rules', ALERT_TESTS]);
 });
 
+test('a fault of 60 s pages nobody', async (t) => {
+  const critical = readAlerts().filter(({ labels }) => labels.severity === 'critical');
+  assert.deepEqual(Object.keys(faults).toSorted(), critical.map(({ alert }) => alert).toSorted());
+  const folder = await temporaryFolder(t);
+  const tests = (some: [string, Fault][]) =>
+    some.flatMap(([name, fault]) => {
+      // A day's history is read seldom, so that it is short.
+      const scrapes = fault.history === undefined ? SCRAPES : SCRAPES.slice(-1);
+      return scrapes.map((scrape) => quiet(name, fault, scrape));
+    });
+  await testRules(ALERTS, tests(Object.entries(faults)), folder);
+
+  // They are the faults that the alerts report: without `for`, each fires.
+  const noticed = Object.entries(faults).filter(([, { isBelow }]) => !isBelow);
+  const hasty = join(folder, 'hasty.yml');
+  await writeFile(hasty, (await readFile(ALERTS, 'utf8')).replace(/^ +for: .*\n/gm, ''));
+  const said = await testRules(hasty, tests(noticed), folder).then(
+    () => '',
+    (error: Error) => error.message,
+  );
+  for (const [name] of noticed) {
+    for (const scrape of SCRAPES) {
+      assert.match(said, new RegExp(`name: ${name}, read every ${scrape} s,`));
+    }
+  }
+});
+
+test('planned restarts page nobody', async (t) => {
+  const node = 'instance="a", job="postroom"';
+  const planned: Fault = {
+    series: {
+      // Every ten minutes, and away for 30 s.
+      [`process_start_time_seconds{${node}}`]: (at) => 600 * Math.floor(at / 600),
+      [`up{${node}}`]: (at) => Number(at % 600 >= 30),
+    },
+  };
+  const tests = ['PostroomRestarts', 'PostroomDown'].flatMap((name) =>
+    SCRAPES.map((scrape) => quiet(name, planned, scrape)),
+  );
+  await testRules(ALERTS, tests, await temporaryFolder(t));
+});
+
 test('the queries of the dashboard are valid', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'postroom-promtool-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  const directory = await temporaryFolder(t);
   const check = async (queries: readonly string[]) => {
     // JSON is YAML; Grafana puts in its variables before it asks.
     const rules = queries.map((expr, index) => ({

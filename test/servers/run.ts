@@ -11,6 +11,7 @@ import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 import { hasRedis } from './redis.ts';
+import { bucketUrl, startS3 } from './s3.ts';
 
 const DOVECOT_MODULES = '/usr/lib/dovecot/modules';
 
@@ -98,8 +99,10 @@ await unpackCourier();
 process.exitCode = await run(['docs/.vitepress/build.ts'], process.env);
 if (process.exitCode !== 0) process.exit();
 const postgres = await startPostgres(findPostgres() ?? '');
+// Once, for all nodes: it takes ten seconds. Suites that do something to the server start one of their own.
+const s3 = await startS3();
 try {
-  const environment = { TEST_DATABASE_URL: postgres.url };
+  const environment = { TEST_DATABASE_URL: postgres.url, TEST_S3_URL: bucketUrl(s3) };
   const servers = globSync('test/servers/**/*.test.ts');
   // Those with real servers wait for them more than they work, also on two cores.
   for (const [files, processes] of [[databaseSuites(), 2] as const, [servers, 3] as const]) {
@@ -113,6 +116,7 @@ try {
         'test/servers/browser/site-pages.test.ts',
         'test/servers/browser/inbox-writing.test.ts',
         'test/servers/doc-samples.test.ts',
+        'test/servers/package.test.ts',
         'test/servers/s3-service.test.ts',
         'test/servers/postgres-bad-days.test.ts',
         'test/servers/crash.test.ts',
@@ -122,5 +126,6 @@ try {
     if (!passed) process.exitCode = 1;
   }
 } finally {
+  await s3.stop();
   await postgres.stop();
 }

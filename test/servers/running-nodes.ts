@@ -8,6 +8,7 @@ import { listening, type Process, ROOT, start } from '../support/process.ts';
 import { clientOf, commonVariables, type TestClient } from '../support/service.ts';
 import { type NodePorts, startBalancer } from './balancer.ts';
 import { Readiness } from './readiness.ts';
+import { makeBucket } from './s3.ts';
 
 const DRAIN_SECONDS = 1;
 /** What the guide "Several nodes" asks of whoever stops a node to wait, in milliseconds. */
@@ -45,25 +46,25 @@ export class RunningNodes {
   /**
    * Starts two nodes.
    *
-   * @param environment with the database and the Redis that they share
+   * @param environment with the database and the Redis that they share; a bucket is made where it names none
    * @param onEnd what is run when all is over, also where that is before their end
    */
   static async start(
     environment: Record<string, string>,
     onEnd: (cleanup: () => Promise<void>) => void = atEnd,
   ): Promise<RunningNodes> {
-    // One folder for all: the bodies are shared.
-    const shared = await mkdtemp(join(ROOT, 'shared-'));
+    const bucket = environment.S3_URL ?? (await makeBucket());
     const ports = [await freePorts(), await freePorts()] as const;
     const running = await Promise.all(
       ports.map(async ({ http, smtp }): Promise<RunningNode> => {
         const own = {
-          ...(await commonVariables(shared)),
+          ...(await commonVariables(await mkdtemp(join(ROOT, 'node-')))),
           PORT: String(http),
           SMTP_PORT: String(smtp),
           DRAIN_SECONDS: String(DRAIN_SECONDS),
           TRUST_PROXY: '127.0.0.1',
           SMTP_PROXY_NETWORKS: '127.0.0.1',
+          S3_URL: bucket,
           ...environment,
         };
         return { environment: own, process: start(own) };

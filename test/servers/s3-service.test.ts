@@ -1,6 +1,8 @@
 /** The service with its large bodies in a real S3 server: what clients see, on good days and on bad ones. */
 import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -15,6 +17,7 @@ import {
 import { createTransport } from 'nodemailer';
 import { openTestDatabase } from '../support/databases.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
+import { freePort } from '../support/free-port.ts';
 import {
   bareEnvironment,
   environment,
@@ -25,7 +28,7 @@ import {
   start,
   stop,
 } from '../support/process.ts';
-import type { TestClient } from '../support/service.ts';
+import { clientOf, commonVariables, type TestClient } from '../support/service.ts';
 import { MailLoad } from './mail-load.ts';
 import { startRedis } from './redis.ts';
 import { RunningNodes } from './running-nodes.ts';
@@ -196,7 +199,10 @@ test('bodies go from the folder to the bucket, through a kill, and mail continue
   );
   const removed = await call('/mail/delete', { mailbox: 'INBOX', uids: [1] });
   assert.equal(removed.status, 200);
-  assert.equal((await keys()).length, 3);
+  // Its body stays for BODY_KEEP_HOURS.
+  const isKept = (key: string) => key.startsWith('quarantine/');
+  await until(async () => (await keys()).filter(isKept).length === 1);
+  assert.equal((await keys()).filter((key) => !isKept(key)).length, 3);
   await stop(service);
 });
 
@@ -299,6 +305,64 @@ test('two nodes continue with small mail while S3 answers 503 or nothing at all'
   await nodes.end();
 });
 
+test('a node whose own disk is full takes small mail, and leaves the rest to others', async (t) => {
+  const disk = await mkdtemp(join(ROOT, 'small-disk-'));
+  // Little more than what is kept free of mail.
+  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=90m', 'tmpfs', disk]);
+  if (mounted.status !== 0) return t.skip(`no tmpfs can be mounted: ${mounted.stderr}`);
+  t.after(() => execFileSync('umount', ['--lazy', disk]));
+  const { location } = await openTestDatabase('postgres');
+  await client.send(new CreateBucketCommand({ Bucket: 'disks' }));
+  const redis = await startRedis();
+  t.after(() => redis.stop());
+  const nodeWith = async (folder: string): Promise<Record<string, string>> => ({
+    ...(await commonVariables(join(folder, 'data'))),
+    DATABASE_URL: location,
+    REDIS_URL: redis.url,
+    S3_URL: S3_URL.replace(`/${bucket}?`, '/disks?'),
+    PORT: String(await freePort()),
+  });
+  const environment = await nodeWith(disk);
+  const node = start(environment);
+  await listening(node);
+  const at = (port: string | undefined) => `http://127.0.0.1:${port}`;
+  const { PORT, SMTP_PORT } = environment;
+  const own = clientOf({ url: at(PORT), smtpPort: Number(SMTP_PORT) });
+  const { address } = await own.makeAccount();
+  const take = (octets: number) =>
+    own.send({ from: 'bob@far.test', to: address, subject: 'a', text: 'a'.repeat(octets) }).then(
+      () => 250,
+      (error: { responseCode?: number }) => error.responseCode ?? 0,
+    );
+  const isReady = async () => {
+    const answer = await fetch(`${at(PORT)}/readyz`);
+    const { status, detail } = (await answer.json()) as { status: unknown; detail?: string };
+    return `${status}: ${detail}`;
+  };
+  assert.equal(await take(300_000), 250);
+  await writeFile(join(disk, 'full'), Buffer.alloc(30_000_000));
+  await until(async () => (await isReady()) === 'degraded: disk');
+  for (let mail = 0; mail < 3; mail++) {
+    assert.equal(await take(10), 250);
+    assert.equal(await take(300_000), 452);
+  }
+
+  const other = start(await nodeWith(await mkdtemp(join(ROOT, 'other-disk-'))));
+  await listening(other);
+  await until(async () => (await isReady()) === '503: not ready: disk');
+  assert.equal(await take(10), 250);
+  await rm(join(disk, 'full'));
+  await until(async () => (await isReady()) === 'ready: undefined');
+  assert.equal(await take(300_000), 250);
+  await stop(other);
+  await stop(node);
+  const lines = node.output().split('\n');
+  const said = lines.filter((line) => /"level":50|the disk of DATA_DIR/.test(line));
+  assert.equal(said.length, 2, said.join('\n'));
+  assert.match(said[0] ?? '', /is full: mail above 64 KiB is deferred/);
+  assert.match(said[1] ?? '', /has space again/);
+});
+
 test('S3 is killed during uploads, and started again', async () => {
   const service = start({ ...settings, S3_URL });
   await listening(service);
@@ -391,7 +455,11 @@ test('a backup leaves the bodies in the bucket, misses none of them, and is rest
   const Body = await lost.Body?.transformToByteArray();
   assert.ok(Body);
   await client.send(new DeleteObjectCommand({ Bucket: bucket, Key }));
-  await refuse(['verify-backup', backup], withBucket, /body \S+ is no longer in /);
+  await refuse(
+    ['verify-backup', backup],
+    withBucket,
+    /1 of \d+ bodies are missing:\n {2}body \S+ is not in /,
+  );
   await client.send(new PutObjectCommand({ Bucket: bucket, Key, Body }));
 
   const restored = { ...withBucket, DATA_DIR: join(ROOT, 's3-restored') };

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv, promisify } from 'node:util';
+import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
+import { atEnd } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import { untilRefused } from './mail-server.ts';
 
@@ -12,6 +14,10 @@ const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('start-s3.sh', import.meta.url));
 /** It takes its port and so many after it. */
 const MORE_PORTS = 9;
+
+/** What {@link sharedS3} returns. */
+let shared = process.env.TEST_S3_URL ? Promise.resolve(process.env.TEST_S3_URL) : undefined;
+let buckets = 0;
 
 export interface S3Server {
   readonly port: number;
@@ -57,4 +63,38 @@ export async function startS3(): Promise<S3Server> {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** The value of `S3_URL` for its bucket. */
+export function bucketUrl({ bucket }: Pick<S3Server, 'bucket'>): string {
+  const { accessKeyId, secretAccessKey, endpoint, region } = bucket;
+  return `${endpoint.replace('//', `//${accessKeyId}:${secretAccessKey}@`)}/${bucket.bucket}?region=${region}`;
+}
+
+/**
+ * The server for nodes of any test, as the value of `S3_URL` for a bucket of it: the one that `TEST_S3_URL` names, or
+ * else one that ends with the tests of this process.
+ */
+export function sharedS3(): Promise<string> {
+  shared ??= startS3().then((server) => {
+    atEnd(() => server.stop());
+    return bucketUrl(server);
+  });
+  return shared;
+}
+
+/** Makes a bucket on the shared server. @returns the value of `S3_URL` */
+export async function makeBucket(): Promise<string> {
+  const url = new URL(await sharedS3());
+  const name = `nodes-${process.pid}-${buckets++}`;
+  const client = new S3Client({
+    endpoint: url.origin,
+    region: url.searchParams.get('region') ?? '',
+    forcePathStyle: true,
+    credentials: { accessKeyId: url.username, secretAccessKey: url.password },
+  });
+  await client.send(new CreateBucketCommand({ Bucket: name }));
+  client.destroy();
+  url.pathname = name;
+  return url.href;
 }

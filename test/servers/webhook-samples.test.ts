@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { signRequest } from '../../src/webhooks/send-webhook.ts';
+import { signRequest } from '../../src/mail/webhooks/send-webhook.ts';
 import { readPage } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
 

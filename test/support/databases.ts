@@ -15,7 +15,7 @@ import {
   type Engine,
   openPostgres,
   openSqlite,
-} from '../../src/database/database.ts';
+} from '../../src/platform/database/database.ts';
 
 export interface TestDatabase {
   readonly database: Database;

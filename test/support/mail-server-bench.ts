@@ -1,23 +1,29 @@
 /** Delivery, queue and workers over the mailboxes of a mail server that the test speaks for. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { type Account, Accounts } from '../../src/accounts/accounts.ts';
-import type { Engine } from '../../src/database/database.ts';
 import {
   carryOut,
   createMailReceiver,
+  type MailboxStorage,
   type MailReceiver,
+  OwnMailboxes,
+  ServerMailboxes,
   type SpamFilter,
-} from '../../src/delivery/delivery.ts';
-import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-checks.ts';
-import { Domains } from '../../src/domains/domains.ts';
-import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
-import { onlyKey } from '../../src/nodes/nodes.ts';
-import { type MessageSender, SenderRewriting } from '../../src/outbound/outbound.ts';
-import { Queue } from '../../src/queue/queue.ts';
-import { FakeClock } from '../../src/queue/testing/fake-clock.ts';
-import { Usage } from '../../src/usage/usage.ts';
-import type { WebhookSender } from '../../src/webhooks/webhooks.ts';
+} from '../../src/mail/delivery/delivery.ts';
+import { blindChecks } from '../../src/mail/delivery/sender-checks/testing/blind-checks.ts';
+import { type MessageSender, SenderRewriting } from '../../src/mail/outbound/outbound.ts';
+import { Queue } from '../../src/mail/queue/queue.ts';
+import { FakeClock } from '../../src/mail/queue/testing/fake-clock.ts';
+import type { WebhookSender } from '../../src/mail/webhooks/webhooks.ts';
+import {
+  ServerDelivery,
+  type ServerDeliveryOptions,
+} from '../../src/mailboxes/mail-server/mail-server.ts';
+import type { Engine } from '../../src/platform/database/database.ts';
+import { onlyKey } from '../../src/platform/nodes/nodes.ts';
+import { type Account, Accounts } from '../../src/tenants/accounts/accounts.ts';
+import { Domains } from '../../src/tenants/domains/domains.ts';
+import { Usage } from '../../src/tenants/usage/usage.ts';
 import { startLmtpServer, type TestLmtpServer } from './lmtp-server.ts';
 import { openTestMailstore, type TestMailstore } from './mail.ts';
 
@@ -80,10 +86,8 @@ export class MailServerBench {
       domains,
       accounts,
       database: store.database,
-      mailstore: store.mailstore,
-      mailServer: this.mailServer,
+      storage: this.#storage(true),
       usage: new Usage({ database: store.database }),
-      changes: { publish: () => {} },
       bodies: store.bodies,
       queue,
       senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)) }),
@@ -95,6 +99,16 @@ export class MailServerBench {
       log: { info: () => {}, warn: () => {} },
       now: () => this.clock.now(),
     });
+  }
+
+  #storage(hasMailServer: boolean): MailboxStorage {
+    const { mailServer, queue } = this;
+    const { database, bodies, mailstore } = this.store;
+    const changes = { publish: () => {} };
+    if (!hasMailServer) return new OwnMailboxes({ mailstore, bodies, changes });
+    const log = { warn: () => {} };
+    const now = () => this.clock.now();
+    return new ServerMailboxes({ database, bodies, queue, mailServer, changes, log, now });
   }
 
   /**
@@ -117,13 +131,11 @@ export class MailServerBench {
       domains: this.domains,
       accounts: this.accounts,
       database: this.store.database,
-      mailstore: this.store.mailstore,
-      mailServer: hasMailServer ? this.mailServer : undefined,
-      changes: { publish: () => {} },
+      storage: this.#storage(hasMailServer),
       webhooks,
       sender,
       hostname: 'mx.test',
-      log: { warn: () => {}, error: () => {} },
+      log: { error: () => {} },
       now: () => this.clock.now(),
     });
   }

@@ -1,7 +1,6 @@
 /** Accounts and messages for tests that begin below the API. */
 import { join } from 'node:path';
-import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
-import type { Engine } from '../../src/database/database.ts';
+import { Bodies, BodyFolder } from '../../src/mailboxes/bodies/bodies.ts';
 import {
   type Appended,
   type AppendTarget,
@@ -10,7 +9,8 @@ import {
   type MailUser,
   type StagedMessage,
   stageMessage,
-} from '../../src/mailstore/mailstore.ts';
+} from '../../src/mailboxes/mailstore/mailstore.ts';
+import type { Engine } from '../../src/platform/database/database.ts';
 import { openTestDatabase, type TestDatabase } from './databases.ts';
 
 export interface TestMailstore extends TestDatabase {

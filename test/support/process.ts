@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { readConfig } from '../../src/config/config.ts';
+import { readConfig } from '../../src/run/config/config.ts';
 import { CERTIFICATE } from './certificate.ts';
 import { freePort } from './free-port.ts';
 
@@ -66,7 +66,7 @@ export interface ServiceHere {
  * @throws ConfigError
  */
 export async function startHere(environment: Record<string, string>): Promise<ServiceHere> {
-  const { startService } = await import('../../src/compose/service.ts');
+  const { startService } = await import('../../src/run/compose/service.ts');
   const config = readConfig(environment, ROOT);
   let output = '';
   const write = (line: string) => {

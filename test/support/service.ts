@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { type Logger, pino } from 'pino';
-import { type Service, startService } from '../../src/compose/service.ts';
-import type { SharedTiming } from '../../src/compose/shared.ts';
-import { readConfig } from '../../src/config/config.ts';
-import type { Database, Engine } from '../../src/database/database.ts';
-import type { MailUser } from '../../src/mailstore/mailstore.ts';
+import type { MailUser } from '../../src/mailboxes/mailstore/mailstore.ts';
+import type { Database, Engine } from '../../src/platform/database/database.ts';
+import { type Service, startService } from '../../src/run/compose/service.ts';
+import type { SharedTiming } from '../../src/run/compose/shared.ts';
+import { readConfig } from '../../src/run/config/config.ts';
 import { CERTIFICATE } from './certificate.ts';
 import { atEnd, openTestDatabase } from './databases.ts';
 import { freePort } from './free-port.ts';
@@ -197,8 +197,8 @@ export async function commonVariables(directory: string): Promise<Record<string,
 }
 
 /**
- * Starts nodes that share a database, a folder of bodies and a Redis, behind a load balancer that gives each
- * request to the next of them.
+ * Starts nodes that share a database, a bucket and a Redis, behind a load balancer that gives each request to the
+ * next of them.
  *
  * @returns the first, with the addresses of the balancer
  */
@@ -208,12 +208,14 @@ async function startNodes(
 ): Promise<Service> {
   const { startRedis } = await import('../servers/redis.ts');
   const { startBalancer } = await import('../servers/balancer.ts');
+  const { makeBucket } = await import('../servers/s3.ts');
   const redis = await startRedis();
   atEnd(() => redis.stop());
   const shared = {
     DATABASE_URL: databaseUrl,
     DATABASE_POOL_SIZE: '5',
     REDIS_URL: redis.url,
+    S3_URL: await makeBucket(),
     TRUST_PROXY: '127.0.0.1',
     SMTP_PROXY_NETWORKS: '127.0.0.1',
   };

@@ -4,13 +4,14 @@
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { Refusal } from '../../src/errors/errors.ts';
 import type {
   Mailstore,
   MailUser,
+  MessageField,
   SyncRequest,
   SyncResult,
-} from '../../src/mailstore/mailstore.ts';
+} from '../../src/mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../src/platform/errors/errors.ts';
 
 /** A mailbox that is changed by one way and read by another. */
 export interface ModelMailbox {
@@ -22,6 +23,8 @@ export interface ModelMailbox {
   /** Flags by UID, as they are. */
   state(): Promise<ReadonlyMap<number, readonly string[]>>;
   sync(request: Omit<SyncRequest, 'mailbox'>): Promise<SyncResult>;
+  /** What is asked of every new message. */
+  readonly fields: readonly MessageField[];
   /** Makes the store forget what was removed; without it there is never a reset. */
   forget?(): Promise<void>;
   /** Sources by UID, as they are. No two messages have the same source. */
@@ -125,23 +128,40 @@ export function lives({ maxLength, forgets, reads = false, madeAnew = false }: L
 /** Applies answers as the contract tells clients to, and checks what each may hold. */
 class Client {
   readonly seen = new Map<number, readonly string[] | undefined>();
+  /** Messages that were there while pages were read, or beside a change, and that no page has told of yet. */
+  readonly #unread = new Set<number>();
   last: SyncResult | undefined;
 
-  apply(answer: SyncResult, mayReset: boolean): void {
+  /**
+   * @param fields every new message has them
+   */
+  apply(answer: SyncResult, fields: readonly MessageField[], mayReset: boolean): void {
     assert.ok(mayReset || !answer.reset, 'started anew without need');
-    if (answer.reset) this.seen.clear();
-    for (const { uid, flags } of answer.changes.added) {
+    if (answer.reset) {
+      this.seen.clear();
+      this.#unread.clear();
+    }
+    for (const message of answer.changes.added) {
+      const { uid, flags } = message;
       assert.ok(!this.seen.has(uid), `${uid} was added twice`);
+      for (const field of fields) assert.ok(field in message, `${uid} was added without ${field}`);
       this.seen.set(uid, flags);
+      this.#unread.delete(uid);
     }
     for (const { uid, flags } of answer.changes.updated) {
       assert.ok(this.seen.has(uid), `${uid} was updated before it was added`);
       this.seen.set(uid, flags);
     }
     for (const { uid } of answer.changes.removed) {
-      assert.ok(this.seen.delete(uid), `${uid} was removed but not there`);
+      const wasThere = this.seen.delete(uid) || this.#unread.delete(uid);
+      assert.ok(wasThere, `${uid} was removed but not there`);
     }
     this.last = answer;
+  }
+
+  /** Notes messages that may be removed before the client is told of them. */
+  expect(uids: Iterable<number>): void {
+    for (const uid of uids) if (!this.seen.has(uid)) this.#unread.add(uid);
   }
 
   get isMidPage(): boolean {
@@ -154,16 +174,18 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
   const client = new Client();
   const reader = new Reader(mailbox);
   let isAnother = false;
-  const sync = async (limit: number | undefined, newest = false) => {
+  const sync = async (limit: number | undefined, newest = false, isRace = false) => {
     const { uidvalidity, token } = client.last ?? {};
+    const before = await mailbox.state();
     const answer = await mailbox.sync({
-      fields: ['flags'],
+      fields: mailbox.fields,
       newest,
       ...(uidvalidity !== undefined && { uidvalidity }),
       ...(token !== undefined && { token }),
       ...(limit !== undefined && { limit }),
     });
-    client.apply(answer, isAnother || mailbox.forget !== undefined);
+    client.apply(answer, mailbox.fields, isAnother || mailbox.forget !== undefined);
+    if (client.isMidPage || isRace) client.expect(before.keys());
     isAnother = false;
   };
   const check = async () => {
@@ -180,7 +202,7 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
       if (wasWhole && !client.isMidPage) await check();
     } else if (step.do === 'race') {
       await reader.race(step.pick, () =>
-        Promise.all([sync(step.limit), apply(mailbox, step.change)]),
+        Promise.all([sync(step.limit, false, true), apply(mailbox, step.change)]),
       );
     } else if (step.do === 'read') await reader.read(step.pick);
     else if (step.do === 'forget') await mailbox.forget?.();

@@ -1,8 +1,8 @@
 /** The syntax of a block, and the list in which each sender is looked up. Pure: no database, no clocks. */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import { invalidField } from '../errors/errors.ts';
-import { formatAddress, parseAddress, toDnsName } from '../message/message.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import { formatAddress, parseAddress, toDnsName } from '../../protocols/message/message.ts';
 
 export type BlockKind = 'address' | 'domain' | 'network';
 

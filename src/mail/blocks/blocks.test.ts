@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import type { Database, NewRow } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import type { Database, NewRow } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { type BlockKind, BlockList, readBlock } from './block-list.ts';
 import { BLOCKS_MAX, Blocks } from './blocks.ts';
 

@@ -7,9 +7,9 @@
  * database does not answer, the last list stays in use.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Actor, recordAudit } from '../audit/audit.ts';
-import type { Database, Queries, Row } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { type BlockedSender, type BlockKind, BlockList, readBlock } from './block-list.ts';
 
 export type { BlockKind } from './block-list.ts';

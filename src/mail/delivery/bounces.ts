@@ -1,9 +1,9 @@
 /** DSNs of deliveries that failed for good. */
 import { randomUUID } from 'node:crypto';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Queries } from '../database/database.ts';
-import type { Domains } from '../domains/domains.ts';
-import { type Header, readHeader } from '../message/message.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { type Header, readHeader } from '../../protocols/message/message.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 import { buildDsn, mailDestination } from '../outbound/outbound.ts';
 import type { DeliveryError, Job, NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';

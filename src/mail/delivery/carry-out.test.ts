@@ -5,21 +5,25 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import { Accounts } from '../accounts/accounts.ts';
-import { Domains, type RouteSettings } from '../domains/domains.ts';
-import { shareDkimKey } from '../domains/testing/dkim-key.ts';
-import { createAddressFilter } from '../net/net.ts';
-import { onlyKey } from '../nodes/nodes.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
+import { createAddressFilter } from '../../platform/net/net.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
+import { Accounts } from '../../tenants/accounts/accounts.ts';
+import { Domains, type RouteSettings } from '../../tenants/domains/domains.ts';
+import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
+import { Usage } from '../../tenants/usage/usage.ts';
 import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
 import { type FarEnd, startFarEnd } from '../outbound/testing/far-end.ts';
 import { Queue } from '../queue/queue.ts';
 import { FakeClock } from '../queue/testing/fake-clock.ts';
-import { Usage } from '../usage/usage.ts';
 import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
-import { carryOut, createMailReceiver, type MailReceiver } from './delivery.ts';
+import { carryOut, createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const SECOND = 1_000;
@@ -60,17 +64,18 @@ onEachEngine('what was queued', (engine) => {
     });
     accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
     queue = new Queue({ database, clock, random: () => 0, log });
+    const changes = { publish: () => {} };
+    const storage = new OwnMailboxes({ mailstore, bodies, changes });
     delivery = createMailReceiver({
       database,
       domains,
       accounts,
-      mailstore,
+      storage,
       bodies,
       queue,
       log,
       now,
       usage: new Usage({ database, now }),
-      changes: { publish: () => {} },
       senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
       checks: blindChecks(),
       hostname: 'mx.test',
@@ -99,12 +104,11 @@ onEachEngine('what was queued', (engine) => {
       bodies,
       domains,
       accounts,
-      mailstore,
+      storage,
       webhooks,
       sender,
       log,
       now,
-      changes: { publish: () => {} },
       hostname: 'mx.test',
     });
   });

@@ -3,17 +3,12 @@
  * failed last attempt. The transaction that ends the delivery also writes what follows, so that it happens
  * once: the message is stored, or a bounce is queued, or both.
  */
-import type { Accounts } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Changes } from '../changes/changes.ts';
-import type { Database, Queries } from '../database/database.ts';
-import type { Domains } from '../domains/domains.ts';
-import {
-  describeStored,
-  type EmbeddedMailstore,
-  type MailServer,
-  type MessageTexts,
-} from '../mailstore/mailstore.ts';
+
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import { describeStored } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 import {
   type MessageSender,
   mailDelays,
@@ -39,13 +34,7 @@ import {
   type WebhookPayload,
   webhookPayloads,
 } from './kinds.ts';
-import { storedEvents } from './record-mail.ts';
-import {
-  type MailboxAttempt,
-  type MailboxTarget,
-  ServerMailboxes,
-  type ServerMailboxesOptions,
-} from './server-mailboxes.ts';
+import type { MailboxAttempt, MailboxStorage, PreparedStoring } from './mailbox-storage.ts';
 
 export interface CarryOutOptions {
   readonly database: Database;
@@ -53,17 +42,13 @@ export interface CarryOutOptions {
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey' | 'webhookSecrets'>;
   readonly accounts: Pick<Accounts, 'stillThere'>;
-  /** Our own mailboxes. */
-  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
-  /** Where the mailboxes are a mail server's. */
-  readonly mailServer?: MailServer | undefined;
-  /** Announces a change after its commit. */
-  readonly changes: Pick<Changes, 'publish'>;
+  /** Where mail for accounts is stored. */
+  readonly storage: MailboxStorage;
   readonly webhooks: WebhookSender;
   readonly sender: Pick<MessageSender, 'sendMessage'>;
   /** Our host name: the reporting MTA of a DSN. */
   readonly hostname: string;
-  readonly log: BouncesLog & ServerMailboxesOptions['log'];
+  readonly log: BouncesLog;
   readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -122,8 +107,8 @@ export function carryOut(options: CarryOutOptions): void {
 interface Prepared {
   /** The DSN for the sender, where the delivery failed for good. */
   readonly dsn?: PreparedDsn | undefined;
-  /** The texts of a message that will be stored. */
-  readonly texts?: MessageTexts | undefined;
+  /** The message, where it will be stored. */
+  readonly storing?: PreparedStoring | undefined;
 }
 
 type AfterCommit = (() => void) | undefined;
@@ -140,15 +125,12 @@ class Courier {
   readonly #options: CarryOutOptions;
   readonly #now: () => number;
   readonly #bounces: Bounces;
-  readonly #serverMailboxes: ServerMailboxes | undefined;
 
   constructor(options: CarryOutOptions) {
     this.#options = options;
     const now = options.now ?? Date.now;
     this.#now = now;
     this.#bounces = new Bounces({ ...options, now });
-    const { mailServer } = options;
-    this.#serverMailboxes = mailServer && new ServerMailboxes({ ...options, mailServer, now });
   }
 
   async attemptWebhook(
@@ -159,19 +141,19 @@ class Courier {
     const { url, secret, body, mode, users } = payload;
     const stores = (when: WebhookPayload['mode']) => mode === when && users.length > 0;
     // Read the message before the request: if it cannot be read, the attempt fails before the receiver gets anything.
-    const stored =
-      job.isFirst && stores('webhook_then_store') ? await this.#describe(job) : undefined;
+    const early =
+      job.isFirst && stores('webhook_then_store') ? await this.#prepareToStore(job) : undefined;
     // A message keeps the secret that was valid when it was accepted; a receiver may know only a newer one.
     const known = await this.#options.domains.webhookSecrets(job.domainId, url);
     const secrets = [...new Set([...known, ...(secret ? [secret] : [])])];
     const request = { url, id: job.publicId, body, secrets };
     const outcome = await this.#options.webhooks.attempt(request, signal);
-    if (!endsWithout(job, outcome)) return { ...outcome, prepared: { texts: stored } };
+    if (!endsWithout(job, outcome)) return { ...outcome, prepared: { storing: early } };
     const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
     const about = { domain: payload.domain, origin: payload.origin, enhancedStatus: '5.4.0' };
     const dsn = await this.#bounces.prepare(job, NOT_PASSED_ON, recipients, about);
-    const texts = stores('webhook') ? await this.#describe(job) : stored;
-    return { ...outcome, prepared: { dsn, texts } };
+    const storing = stores('webhook') ? await this.#prepareToStore(job) : early;
+    return { ...outcome, prepared: { dsn, storing } };
   }
 
   /**
@@ -189,7 +171,7 @@ class Courier {
     tx: Queries,
     job: Job<WebhookPayload>,
     { status }: Settled,
-    { dsn, texts }: Prepared = {},
+    { dsn, storing }: Prepared = {},
   ): Promise<AfterCommit> {
     if (job.isReplay) return undefined;
     const { queue } = this.#options;
@@ -200,7 +182,7 @@ class Courier {
       mode === 'webhook'
         ? failed && users.length > 0
         : job.isFirst && (await queue.cancelLate(tx, job.id));
-    const tell = stores ? await this.#store(tx, job, targetsOf(job.payload), texts) : undefined;
+    const tell = stores ? await this.#store(tx, job, storing) : undefined;
     const bounced = failed && dsn && (await this.#bounces.enqueue(tx, job, dsn));
     return () => {
       tell?.();
@@ -210,8 +192,8 @@ class Courier {
 
   /** Stores the message because the first attempt of its webhook is late. */
   async storeLate(job: Job<WebhookPayload>): Promise<(tx: Queries) => Promise<AfterCommit>> {
-    const texts = await this.#describe(job);
-    return (tx) => this.#store(tx, job, targetsOf(job.payload), texts);
+    const storing = await this.#prepareToStore(job);
+    return (tx) => this.#store(tx, job, storing);
   }
 
   async attemptForward(
@@ -291,25 +273,21 @@ class Courier {
     return toOutcome(await this.#options.sender.sendMessage(message, signal));
   }
 
-  /**
-   * Without a mail server, deliveries that were queued for one go into our own mailboxes. So do failed ones
-   * that an operator retries.
-   */
   async attemptMailbox(
     job: Job<MailboxPayload>,
     signal: AbortSignal,
   ): Promise<Attempted<Prepared>> {
-    if (!this.#serverMailboxes) {
-      return { result: 'delivered', prepared: { texts: await this.#describe(job) } };
-    }
     const { recipient, origin } = job.payload;
-    const attempted = await this.#serverMailboxes.attempt(job, signal);
+    const attempted = await this.#options.storage.attempt(job, signal);
     const outcome = toOutcome(attempted);
+    if (attempted.result === 'delivered') {
+      return { ...outcome, prepared: { storing: attempted.storing } };
+    }
     if (!endsWithout(job, outcome) || attempted.isGone) return outcome;
     const dsn = await this.#bounces.prepare(job, outcome.error, [recipient], {
       domain: mailDestination(recipient),
       origin,
-      ...(attempted.result !== 'delivered' && { enhancedStatus: attempted.error.enhancedStatus }),
+      enhancedStatus: attempted.error.enhancedStatus,
     });
     return { ...outcome, prepared: { dsn } };
   }
@@ -318,52 +296,38 @@ class Courier {
     tx: Queries,
     job: Job<MailboxPayload>,
     settled: Settled,
-    prepared?: Prepared,
+    prepared: Prepared = {},
   ): Promise<AfterCommit> {
-    const { status } = settled;
-    if (status !== 'delivered' || this.#serverMailboxes) {
-      return this.afterMail(tx, job, settled, prepared);
-    }
-    const { user, recipient, mailbox, origin } = job.payload;
-    const internalDate = origin.receivedAt;
-    return this.#store(tx, job, [{ user, recipient, mailbox, internalDate }], prepared?.texts);
+    const { storing } = prepared;
+    if (settled.status === 'delivered' && storing) return this.#store(tx, job, storing);
+    return this.afterMail(tx, job, settled, prepared);
   }
 
-  /**
-   * Stores a message in our own mailboxes, or queues it for those of the mail server, which cannot take part
-   * in a transaction.
-   *
-   * @returns what announces it after the commit
-   */
+  /** Prepares to store a message whose webhook may fail. */
+  async #prepareToStore({ bodyId, payload }: Job<WebhookPayload>): Promise<PreparedStoring> {
+    const { bodies, storage } = this.#options;
+    const { origin, users, mailbox } = payload;
+    const body = await bodies.get(bodyId);
+    const targets = users.map(({ recipient, ...user }) => {
+      return { user, recipient, mailbox, internalDate: origin.receivedAt };
+    });
+    const describe = () => describeStored(bodies, body);
+    const mail = { ...origin, body, describe, origin: async () => origin };
+    return storage.prepare(mail, targets, { answers: 'none' });
+  }
+
+  /** @returns what announces the message after the commit */
   async #store(
     tx: Queries,
-    { id, bodyId, payload }: Job<WebhookPayload | MailboxPayload>,
-    targets: readonly MailboxTarget[],
-    texts: MessageTexts | undefined,
+    { id, bodyId }: Job,
+    storing: PreparedStoring | undefined,
   ): Promise<AfterCommit> {
-    const { mailstore, queue, changes, trace } = this.#options;
-    if (this.#serverMailboxes) {
-      const { origin } = payload;
-      const tried = targets.map((target) => ({ target }));
-      const rows = await this.#serverMailboxes.enqueue(tx, tried, { bodyId, origin });
-      return () => queue.wake(rows);
-    }
-    if (!texts) throw new Error('the attempt did not read what is to be stored');
-    const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
-    const places = appended.map(({ user: { address }, uid, change: { mailbox } }) => {
-      return { address, mailbox, uid };
-    });
-    await queue.noteStored(tx, id, places);
-    await trace?.write(tx, storedEvents(payload.origin.id, appended));
-    return () => {
-      for (const { change } of appended) changes.publish(change);
-    };
-  }
-
-  /** What a mailbox keeps of a message: read from its source a second time, with the same result. */
-  async #describe({ bodyId }: Job): Promise<MessageTexts> {
-    const { bodies } = this.#options;
-    return describeStored(bodies, await bodies.get(bodyId));
+    if (!storing) throw new Error('the attempt did not read what is to be stored');
+    const { queue, trace } = this.#options;
+    const { places, traced, afterCommit } = await storing.commit(tx, async () => bodyId);
+    if (places) await queue.noteStored(tx, id, places);
+    await trace?.write(tx, traced);
+    return afterCommit;
   }
 }
 
@@ -374,15 +338,6 @@ function endsWithout(
 ): outcome is Extract<Outcome, { readonly result: 'temporary' | 'permanent' }> {
   if (job.isReplay) return false;
   return outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
-}
-
-function targetsOf({ users, mailbox, origin }: WebhookPayload): MailboxTarget[] {
-  return users.map(({ recipient, ...user }) => ({
-    user,
-    recipient,
-    mailbox,
-    internalDate: origin.receivedAt,
-  }));
 }
 
 function toOutcome(sent: SendOutcome | MailboxAttempt): Outcome {

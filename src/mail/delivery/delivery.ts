@@ -13,22 +13,22 @@
  * - What comes after the commit is only for speed: an app that no change was published to sees the message at
  *   its next sync, and the queue reads every row when it starts.
  */
-import { type Bodies, throwOrRefuse } from '../bodies/bodies.ts';
-import type { Changes } from '../changes/changes.ts';
-import type { Database, Queries } from '../database/database.ts';
-import { answerOf, Refusal } from '../errors/errors.ts';
-import {
-  describeMessage,
-  type EmbeddedMailstore,
-  type MailServer,
-  quotaExceeded,
-  type StagedMessage,
-} from '../mailstore/mailstore.ts';
-import { readHeader } from '../message/message.ts';
+import { type Bodies, throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
+import { describeMessage, type StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { answerOf, Refusal } from '../../platform/errors/errors.ts';
+import { readHeader } from '../../protocols/message/message.ts';
+import type { Usage } from '../../tenants/usage/usage.ts';
 import { isLooping, type ReadReport } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
-import type { Trace, TraceEvent } from '../trace/trace.ts';
-import type { Usage } from '../usage/usage.ts';
+import type { Trace } from '../trace/trace.ts';
+import type {
+  MailboxStorage,
+  MailboxTarget,
+  MailToStore,
+  PreparedStoring,
+  StoredMail,
+} from './mailbox-storage.ts';
 import {
   type AcceptedMail,
   originOf,
@@ -36,7 +36,7 @@ import {
   type QueueMailOptions,
   queueMail,
 } from './queue-mail.ts';
-import { queuedEvent, receivedEvents, storedEvent, storedEvents, usageOf } from './record-mail.ts';
+import { queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
   type Destination,
@@ -44,18 +44,10 @@ import {
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
-  RoomMarks,
   resolveRecipient,
 } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
 import {
-  type MailboxTarget,
-  refusalOf,
-  refusalOfAll,
-  ServerMailboxes,
-} from './server-mailboxes.ts';
-import {
-  type FoundRecipient,
   type InboundEnvelope,
   isLmtp,
   type MailReceiver,
@@ -67,11 +59,13 @@ import {
 
 export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
+export type { MailboxStorage } from './mailbox-storage.ts';
+export { OwnMailboxes } from './own-mailboxes.ts';
 export { createSenderChecks } from './sender-checks/check-sender.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
+export { ServerMailboxes } from './server-mailboxes.ts';
 export { SpamFilter, type SpamOutcome } from './spam-filter.ts';
 export type {
-  FoundRecipient,
   InboundEnvelope,
   MailReceiver,
   RecipientOutcome,
@@ -96,12 +90,8 @@ interface ReceiverMetrics {
 export interface MailReceiverOptions extends RecipientSources, QueueMailOptions, StagingOptions {
   readonly database: Database;
   readonly bodies: Bodies;
-  /** Our own mailboxes. */
-  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'quotas'>;
-  /** Where the mailboxes are a mail server's. */
-  readonly mailServer?: MailServer | undefined;
-  /** Publishes a change once it is committed. */
-  readonly changes: Pick<Changes, 'publish'>;
+  /** Where mail for accounts is stored. */
+  readonly storage: MailboxStorage;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
@@ -125,16 +115,19 @@ interface Resolved {
 interface Routed {
   readonly recipients: readonly ResolvedRecipient[];
   readonly plan: DeliveryPlan;
-  readonly targets: readonly MailboxTarget[];
+  readonly storing: PreparedStoring;
   readonly queued: readonly QueuedMail[];
   readonly report: ((tx: Queries) => Promise<void>) | undefined;
 }
 
-/** How long the result of RCPT may be used, in milliseconds. */
-const FOUND_MS = 5_000;
-
 /** By account. */
-type Refused = ReadonlyMap<number, Refusal>;
+type Refused = StoredMail['refused'];
+
+/** What the transaction that accepts a message has done. */
+interface Accepted extends Pick<StoredMail, 'refused' | 'afterCommit'> {
+  /** Whether something names the body now. */
+  readonly keepsBody: boolean;
+}
 
 export function createMailReceiver(options: MailReceiverOptions): MailReceiver {
   return new RoutedReceiver(options);
@@ -143,15 +136,10 @@ export function createMailReceiver(options: MailReceiverOptions): MailReceiver {
 class RoutedReceiver implements MailReceiver {
   readonly #options: MailReceiverOptions;
   readonly #now: () => number;
-  readonly #serverMailboxes: ServerMailboxes | undefined;
-  readonly #roomMarks = new RoomMarks();
 
   constructor(options: MailReceiverOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
-    const { mailServer } = options;
-    this.#serverMailboxes =
-      mailServer && new ServerMailboxes({ ...options, mailServer, now: this.#now });
   }
 
   checkRoom(octets: number): Promise<Refusal | undefined> {
@@ -161,20 +149,15 @@ class RoutedReceiver implements MailReceiver {
   async checkRecipient(
     recipient: string,
     { from, octets }: { readonly from: string; readonly octets: number },
-  ): Promise<Refusal | FoundRecipient | undefined> {
-    const foundAt = this.#now();
-    const octetsFor = (accountId: number) => this.#roomMarks.octetsFor(accountId, from, octets);
-    const found = await resolveRecipient(this.#options, recipient, { from, octetsFor });
-    if (found instanceof Refusal) return found;
-    // An account with a quota is checked again with the real size of the message.
-    const isSure = found.kind === 'mailbox' && !found.isLimited;
-    return isSure ? { from, destination: found, foundAt } : undefined;
+  ): Promise<Refusal | undefined> {
+    const about = { from, octets: Math.max(octets, 1) };
+    const found = await resolveRecipient(this.#options, recipient, about);
+    return found instanceof Refusal ? found : undefined;
   }
 
   async receive(
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
-    foundAtRcpt: ReadonlyMap<string, FoundRecipient> = new Map(),
   ): Promise<RecipientOutcome[]> {
     const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(throwOrRefuse);
@@ -182,7 +165,7 @@ class RoutedReceiver implements MailReceiver {
     if (staged.verdicts) metrics?.countChecks(staged.verdicts);
     const stagedAt = performance.now();
     const mail: AcceptedMail = { ...arrived, ...staged };
-    const resolved = await this.#deliverOrDiscard(mail, foundAtRcpt);
+    const resolved = await this.#deliverOrDiscard(mail);
     const outcomes = resolved.map(outcomeOf);
     for (const { result } of outcomes) metrics?.countRecipient(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
@@ -209,14 +192,11 @@ class RoutedReceiver implements MailReceiver {
   }
 
   /** Brings the message to every recipient; if none accepts it, nothing of it stays on disk. */
-  async #deliverOrDiscard(
-    mail: AcceptedMail,
-    foundAtRcpt: ReadonlyMap<string, FoundRecipient>,
-  ): Promise<Resolved[]> {
+  async #deliverOrDiscard(mail: AcceptedMail): Promise<Resolved[]> {
     const { bodies } = this.#options;
     try {
       refuseJudged(mail);
-      const resolved = await this.#resolveAll(mail, foundAtRcpt);
+      const resolved = await this.#resolveAll(mail);
       const recipients = resolved.flatMap(({ forwardPath, found }) =>
         found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
       );
@@ -234,27 +214,13 @@ class RoutedReceiver implements MailReceiver {
     }
   }
 
-  /** Resolves the recipients again if the message took long: an account may have been deleted meanwhile. */
-  async #resolveAll(
-    mail: AcceptedMail,
-    foundAtRcpt: ReadonlyMap<string, FoundRecipient>,
-  ): Promise<Resolved[]> {
+  /** Resolves the recipients again, now that the size is known: an account may have been deleted meanwhile. */
+  async #resolveAll({ envelope, message }: AcceptedMail): Promise<Resolved[]> {
     const resolved: Resolved[] = [];
-    const { envelope, message } = mail;
-    const { size } = message.parsed;
     const { from, to } = envelope;
-    const about = {
-      from,
-      octetsFor: () => size,
-      onFull: (accountId: number) => this.#noteFull(mail, accountId),
-    };
-    const since = this.#now() - FOUND_MS;
+    const about = { from, octets: message.parsed.size };
     for (const forwardPath of to) {
-      const known = foundAtRcpt.get(forwardPath);
-      const found =
-        known?.from === from && known.foundAt > since
-          ? known.destination
-          : await resolveRecipient(this.#options, forwardPath, about);
+      const found = await resolveRecipient(this.#options, forwardPath, about);
       if (found instanceof Refusal && !isLmtp(envelope)) {
         throw refuseWhole(found, to.length);
       }
@@ -289,10 +255,19 @@ class RoutedReceiver implements MailReceiver {
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({ user, recipient, mailbox, internalDate }),
     );
-    const routed = { recipients, plan, targets, queued, report };
-    return this.#serverMailboxes
-      ? this.#toServer(this.#serverMailboxes, mail, routed)
-      : this.#store(mail, routed);
+    const storing = await this.#options.storage.prepare(this.#toStore(mail), targets, {
+      answers: isLmtp(mail.envelope) ? 'each' : 'one',
+      isAlone: queued.length === 0,
+      limited: plan.limited,
+    });
+    return this.#commit(mail, { recipients, plan, queued, report, storing });
+  }
+
+  #toStore(mail: AcceptedMail): MailToStore {
+    const { id, from } = mail.envelope;
+    const { parsed, body } = mail.message;
+    const describe = () => describeMessage(this.#options.bodies, { parsed, body });
+    return { id, from, body, describe, origin: () => originOf(this.#options, mail) };
   }
 
   /** What a bounce reports about messages that its recipient accounts have sent. */
@@ -310,40 +285,54 @@ class RoutedReceiver implements MailReceiver {
     return (tx) => note(tx, accountIds);
   }
 
-  /** Stores in our own mailboxes: body, messages and queue in one transaction. */
-  async #store(mail: AcceptedMail, routed: Routed): Promise<Refused> {
-    const { plan, targets, queued, report } = routed;
-    const { database, bodies, mailstore, queue, usage, changes } = this.#options;
-    const { parsed, body } = mail.message;
-    const { size } = parsed;
-    const texts = await describeMessage(bodies, { parsed, body });
-    const { appended, refused } = await database.write(async (tx) => {
-      const full = await mailstore.quotas.findFull(tx, [...plan.limited], size);
-      const fitting = targets.filter(({ user }) => !full.has(user.accountId));
-      const refused = new Map([...full].map((id) => [id, quotaExceeded()]));
-      this.#refuseForAll(mail, refused);
-      if (fitting.length + queued.length === 0) return { appended: [], refused };
-      const bodyId = await bodies.commit(tx, body);
-      const appended = await mailstore.append(tx, { ...texts, bodyId }, fitting);
-      for (const { user } of fitting) {
-        // The account was deleted after it was resolved.
-        if (!appended.some((one) => one.user === user)) refused.set(user.accountId, goneRefusal());
-      }
-      this.#refuseForAll(mail, refused);
-      if (appended.length + queued.length === 0) {
-        await bodies.release(tx, [bodyId]);
-        return { appended, refused };
-      }
-      const stored = storedEvents(mail.envelope.id, appended);
-      await this.#enqueue(tx, { mail, routed, refused, bodyId }, stored);
-      await report?.(tx);
-      await usage.count(tx, usageOf(plan, size, refused), mail.receivedAt);
-      return { appended, refused };
-    });
-    if (appended.length + queued.length === 0) await bodies.discard(body);
-    for (const { change } of appended) changes.publish(change);
-    if (queued.length > 0) queue.wake(queued);
-    return refused;
+  /** Accepts the message: body, messages and queue in one transaction. */
+  async #commit(mail: AcceptedMail, routed: Routed): Promise<Refused> {
+    const { database, bodies, queue, log } = this.#options;
+    const { done } = routed.storing;
+    const accepted = await database
+      .write((tx) => this.#write(tx, mail, routed))
+      .catch((err: unknown) => {
+        if (!done || routed.queued.length > 0) throw err;
+        // The mail server has the message already: after a refusal the sender would send it a second time.
+        const lost =
+          'a message was stored, but its trace, its usage and what it says as a bounce could not be recorded';
+        log.warn({ err }, lost);
+        return { ...done, keepsBody: false };
+      });
+    if (!accepted.keepsBody) await bodies.discard(mail.message.body);
+    accepted.afterCommit();
+    if (routed.queued.length > 0) queue.wake(routed.queued);
+    return accepted.refused;
+  }
+
+  async #write(
+    tx: Queries,
+    mail: AcceptedMail,
+    { recipients, plan, queued, report, storing }: Routed,
+  ): Promise<Accepted> {
+    const { bodies, queue, trace, usage } = this.#options;
+    const { body, parsed } = mail.message;
+    let bodyId: number | undefined;
+    const keepBody = async () => {
+      bodyId ??= await bodies.commit(tx, body);
+      return bodyId;
+    };
+    const stored = await storing.commit(tx, keepBody);
+    const { refused, afterCommit } = stored;
+    this.#refuseForAll(mail, refused);
+    const keepsBody = stored.namesBody || queued.length > 0;
+    // The accounts were deleted meanwhile: nothing names it.
+    if (bodyId !== undefined && !keepsBody) await bodies.release(tx, [bodyId]);
+    const traced = receivedEvents(mail, pathsWithout(recipients, refused));
+    traced.push(...stored.traced);
+    for (const delivery of queued) {
+      const row = { ...delivery, bodyId: await keepBody() };
+      traced.push(queuedEvent(delivery, await queue.enqueue(tx, row)));
+    }
+    await trace?.write(tx, traced);
+    await report?.(tx);
+    await usage.count(tx, usageOf(plan, parsed.size, refused), mail.receivedAt);
+    return { refused, keepsBody, afterCommit };
   }
 
   /** By SMTP, one mailbox that refuses the message rolls everything back. */
@@ -351,90 +340,8 @@ class RoutedReceiver implements MailReceiver {
     const { envelope } = mail;
     const [first] = refused.values();
     if (!first || isLmtp(envelope)) return;
-    for (const [accountId, { code }] of refused) {
-      if (code === 'quota_exceeded') this.#noteFull(mail, accountId);
-    }
     throw refuseWhole(first, envelope.to.length);
   }
-
-  #noteFull({ envelope, message }: AcceptedMail, accountId: number): void {
-    if (envelope.to.length > 1) this.#roomMarks.note(accountId, envelope.from, message.parsed.size);
-  }
-
-  /**
-   * Delivers to the mailboxes of a mail server. Its answers come first. Then what it did not accept is queued
-   * together with the rest, or, by LMTP, answered for each recipient.
-   */
-  async #toServer(server: ServerMailboxes, mail: AcceptedMail, routed: Routed): Promise<Refused> {
-    const { plan, targets, queued, report } = routed;
-    const { database, bodies, queue, usage } = this.#options;
-    const { body } = mail.message;
-    const source = { open: () => bodies.read(body), size: body.size, from: mail.envelope.from };
-    const left = await server.deliver(source, targets);
-    const refused = isLmtp(mail.envelope) ? left : [];
-    const retried = isLmtp(mail.envelope) ? [] : left;
-    if (retried.length > 0 && retried.length === targets.length && queued.length === 0) {
-      throw refusalOfAll(retried);
-    }
-    const refusals = new Map(refused.map((one) => [one.target.user.accountId, refusalOf(one)]));
-    const notStored = new Set(left.map(({ target }) => target));
-    const stored = targets
-      .filter((target) => !notStored.has(target))
-      .map(({ user, mailbox }) =>
-        storedEvent(mail.envelope.id, user.address, `${mailbox}, by the mail server`),
-      );
-    const note = async (tx: Queries, bodyId?: number) => {
-      await this.#enqueue(tx, { mail, routed, refused: refusals, bodyId }, stored);
-      await report?.(tx);
-      await usage.count(tx, usageOf(plan, body.size, refusals), mail.receivedAt);
-    };
-    if (retried.length + queued.length === 0) {
-      // The server has the message already: after a refusal the sender would send it a second time.
-      await database
-        .write((tx) => note(tx))
-        .catch((err: unknown) => {
-          const left =
-            'a message was stored, but its trace, its usage and what it says as a bounce could not be recorded';
-          this.#options.log.warn({ err }, left);
-        });
-      await bodies.discard(body);
-    } else {
-      const origin = await originOf(this.#options, mail);
-      const rows = await database.write(async (tx) => {
-        const bodyId = await bodies.commit(tx, body);
-        await note(tx, bodyId);
-        return server.enqueue(tx, retried, { bodyId, origin });
-      });
-      queue.wake([...queued, ...rows]);
-    }
-    return refusals;
-  }
-
-  /** Queues what goes on, and writes the whole trace of the message. */
-  async #enqueue(
-    tx: Queries,
-    { mail, routed, refused, bodyId }: Enqueued,
-    stored: readonly TraceEvent[],
-  ): Promise<void> {
-    const { queue, trace } = this.#options;
-    const traced = receivedEvents(mail, pathsWithout(routed.recipients, refused));
-    traced.push(...stored);
-    if (bodyId !== undefined) {
-      for (const delivery of routed.queued) {
-        traced.push(queuedEvent(delivery, await queue.enqueue(tx, { ...delivery, bodyId })));
-      }
-    }
-    await trace?.write(tx, traced);
-  }
-}
-
-/** An accepted message, and what is queued and traced of it. */
-interface Enqueued {
-  readonly mail: AcceptedMail;
-  readonly routed: Routed;
-  readonly refused: Refused;
-  /** Absent where no copy of it is kept here. */
-  readonly bodyId: number | undefined;
 }
 
 /** Forward-paths that were accepted: all but those of mailboxes that refused. */
@@ -454,10 +361,6 @@ function refuseWhole(refusal: Refusal, recipients: number): Refusal {
   return new Refusal('unavailable', 'a recipient is not available any more, try again', {
     cause: refusal,
   });
-}
-
-function goneRefusal(): Refusal {
-  return new Refusal('account_not_found', 'there is no such account any more');
 }
 
 function outcomeOf({ forwardPath, found }: Resolved): RecipientOutcome {

@@ -3,13 +3,16 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { startLmtpServer } from '../../test/support/lmtp-server.ts';
-import { type MailServerBench, openMailServerBench } from '../../test/support/mail-server-bench.ts';
-import type { Queries } from '../database/database.ts';
-import { answerOf, Refusal } from '../errors/errors.ts';
-import type { ImapAppend } from '../mail-server/mail-server.ts';
-import type { MailUser } from '../mailstore/mailstore.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { startLmtpServer } from '../../../test/support/lmtp-server.ts';
+import {
+  type MailServerBench,
+  openMailServerBench,
+} from '../../../test/support/mail-server-bench.ts';
+import type { ImapAppend } from '../../mailboxes/mail-server/mail-server.ts';
+import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { answerOf, Refusal } from '../../platform/errors/errors.ts';
 
 const ANN = 'ann@acme.test';
 const BEN = 'ben@acme.test';
@@ -61,7 +64,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
   }
 
   test('accepted for all: no copy is kept here, and the apps get an event', async () => {
-    const source = `Subject: large\r\n\r\n${'x'.repeat(70)}\r\n${'.y\r\n'.repeat(50_000)}`;
+    const source = `From: Bob <bob@sender.test>\r\nSubject: large\r\n\r\n${'x'.repeat(70)}\r\n${'.y\r\n'.repeat(50_000)}`;
     const outcomes = await bench.receive([ANN, 'ann+tag@acme.test', BEN], { source });
     assert.deepEqual(
       outcomes.map(({ result }) => result),
@@ -87,7 +90,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
 
   test('accepted for nobody: the sender gets the answer of the server, and no copy is kept', async () => {
     const { server } = bench;
-    const large = `Subject: large\r\n\r\n${'x\r\n'.repeat(50_000)}`;
+    const large = `From: Bob <bob@sender.test>\r\nSubject: large\r\n\r\n${'x\r\n'.repeat(50_000)}`;
     server.atEnd.set(ANN, FULL);
     assert.equal(
       await refusalOf(bench.receive([ANN], { source: large })),
@@ -212,8 +215,8 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual(
       (await bench.rows()).map(({ kind, destination }) => [kind, destination]),
       [
-        ['webhook', 'https://receiver.test'],
         ['mailbox', ANN],
+        ['webhook', 'https://receiver.test'],
       ],
     );
     assert.equal(await bench.countBodies(), 1);

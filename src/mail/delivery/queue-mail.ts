@@ -1,8 +1,8 @@
 /** From a plan to the rows of the queue, ready before the transaction that accepts the message. */
 import { randomUUID } from 'node:crypto';
-import type { Bodies } from '../bodies/bodies.ts';
-import { parseAddress, readHeader } from '../message/message.ts';
-import type { SigningKeys } from '../nodes/nodes.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import { parseAddress, readHeader } from '../../protocols/message/message.ts';
 import { mailDestination, mayBounce, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';

@@ -2,17 +2,21 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import { Accounts, setQuota } from '../accounts/accounts.ts';
-import { Domains } from '../domains/domains.ts';
-import { shareDkimKey } from '../domains/testing/dkim-key.ts';
-import { answerOf, Refusal } from '../errors/errors.ts';
-import { onlyKey } from '../nodes/nodes.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
+import { answerOf, Refusal } from '../../platform/errors/errors.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
+import { Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
+import { Domains } from '../../tenants/domains/domains.ts';
+import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
+import { Usage } from '../../tenants/usage/usage.ts';
 import { SenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
-import { Usage } from '../usage/usage.ts';
-import { createMailReceiver, type MailReceiver } from './delivery.ts';
+import { createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const NOON = Date.UTC(2026, 4, 3, 12);
@@ -36,11 +40,13 @@ onEachEngine('quotas', (engine) => {
       makeDkimKey: shareDkimKey,
     });
     const accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
+    const changes = { publish: () => {} };
+    const storage = new OwnMailboxes({ mailstore, bodies, changes });
     delivery = createMailReceiver({
       database,
       domains,
       accounts,
-      mailstore,
+      storage,
       bodies,
       now,
       usage: new Usage({ database, now }),
@@ -50,7 +56,6 @@ onEachEngine('quotas', (engine) => {
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
-      changes: { publish: () => {} },
       log: { info: () => {}, warn: () => {} },
     });
     const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
@@ -153,16 +158,16 @@ onEachEngine('quotas', (engine) => {
     assert.equal(await rcpt('ben@acme.test'), '452 4.2.2', 'the default holds again');
   });
 
-  test('when the sender tries again, RCPT refuses the one full mailbox of several', async () => {
+  test('RCPT refuses the one full mailbox of several where the sender announces the size', async () => {
     const small = await create('small', 6_000);
     const large = await create('large', 0);
     const both = ['small@acme.test', 'large@acme.test'];
     const text = 'x'.repeat(6_000);
     assert.equal(await rcpt('small@acme.test'), undefined, 'nobody knows yet how large it is');
     await assert.rejects(receive(both, 'ESMTP', text), { code: 'unavailable' });
-    assert.equal(await rcpt('small@acme.test'), '452 4.2.2');
+    assert.equal(await rcpt('small@acme.test', 6_100), '452 4.2.2');
     assert.equal(await rcpt('small@acme.test', 500), undefined, 'a smaller one has room');
-    assert.equal(await rcpt('large@acme.test'), undefined);
+    assert.equal(await rcpt('large@acme.test', 6_100), undefined);
     await receive(['large@acme.test'], 'ESMTP', text);
     assert.equal((await stored(small)).messages, 0);
     assert.equal((await stored(large)).messages, 1);

@@ -1,7 +1,7 @@
 /** What is recorded about mail: the trace for operators, and the usage for billing. */
-import type { Appended } from '../mailstore/mailstore.ts';
+import type { Appended } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Counted } from '../../tenants/usage/usage.ts';
 import type { TraceEvent } from '../trace/trace.ts';
-import type { Counted } from '../usage/usage.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
 import type { DeliveryPlan } from './resolve-recipient.ts';
 

@@ -2,20 +2,15 @@
  * Resolves each forward-path to where its mail goes, checks that the accounts have room for it by their quotas, and
  * groups the recipients of one message by destination.
  */
-import { LRUCache } from 'lru-cache';
-import { type Account, type Accounts, mailLocalPart } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Database } from '../database/database.ts';
-import { type ActiveDomain, type Domains, hasDomains } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
-import {
-  type EmbeddedMailstore,
-  fits,
-  type MailUser,
-  quotaExceeded,
-} from '../mailstore/mailstore.ts';
-import { parseAddress } from '../message/message.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import { fits, type MailUser, quotaExceeded } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { parseAddress } from '../../protocols/message/message.ts';
+import { type Account, type Accounts, mailLocalPart } from '../../tenants/accounts/accounts.ts';
+import { type ActiveDomain, type Domains, hasDomains } from '../../tenants/domains/domains.ts';
 import { REWRITTEN, type SenderRewriting } from '../outbound/outbound.ts';
+import type { MailboxStorage } from './mailbox-storage.ts';
 
 /** Where mail for one recipient goes. */
 export type Destination =
@@ -34,20 +29,16 @@ export interface RecipientSources {
   readonly accounts: Accounts;
   readonly senders: SenderRewriting;
   readonly bodies: Bodies;
-  /** Our own mailboxes. */
-  readonly mailstore: Pick<EmbeddedMailstore, 'quotas'>;
-  /** Where the mailboxes are a mail server's, which has quotas of its own. */
-  readonly mailServer?: object | undefined;
+  /** Has the quotas of accounts. */
+  readonly storage: Pick<MailboxStorage, 'quotas'>;
 }
 
 /** What the recipients of one message have in common. */
 export interface ResolvedMail {
   /** Reverse-path, `''` for the null sender. */
   readonly from: string;
-  /** Octets that an account needs room for. */
-  readonly octetsFor: (accountId: number) => number;
-  /** Called with an account that has no room for them. */
-  readonly onFull?: (accountId: number) => void;
+  /** Octets that an account needs room for, as far as they are known: at least 1. */
+  readonly octets: number;
 }
 
 interface Recipient {
@@ -65,7 +56,7 @@ interface Recipient {
 export async function resolveRecipient(
   sources: RecipientSources,
   forwardPath: string,
-  { from, octetsFor, onFull }: ResolvedMail,
+  { from, octets }: ResolvedMail,
 ): Promise<Destination | Refusal> {
   // If the bodies belong to another database, this one may be the wrong one: an unknown recipient says nothing.
   if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is accepted right now');
@@ -88,11 +79,8 @@ export async function resolveRecipient(
   // What only a webhook gets is stored when the webhook fails. It was accepted then, so a quota no longer counts.
   const isStored = forwardMode === 'store' || forwardMode === 'webhook_then_store';
   if (isStored && account?.status === 'active') {
-    const refusal = await refuseWithoutRoom(sources, account, octetsFor(account.id));
-    if (refusal) {
-      onFull?.(account.id);
-      return refusal;
-    }
+    const refusal = await refuseWithoutRoom(sources, account, octets);
+    if (refusal) return refusal;
   }
   if (forwardMode === 'store') return resolveMailbox(sources, recipient, account);
   // Both accept every local part. Mail of a suspended account must not get lost either.
@@ -168,11 +156,8 @@ function refuseDomain(state: string, domain: string): Refusal {
 /* Whether accounts have room for a message. */
 
 /** Whether the quota of the account limits this message. */
-function isLimited(
-  { mailstore, mailServer }: Pick<RecipientSources, 'mailstore' | 'mailServer'>,
-  account: Account,
-): boolean {
-  return !mailServer && mailstore.quotas.isLimited(account.quotaBytes);
+function isLimited({ storage }: Pick<RecipientSources, 'storage'>, account: Account): boolean {
+  return storage.quotas?.isLimited(account.quotaBytes) ?? false;
 }
 
 /**
@@ -185,46 +170,11 @@ async function refuseWithoutRoom(
   account: Account,
   octets: number,
 ): Promise<Refusal | undefined> {
-  if (!isLimited(sources, account)) return undefined;
-  const { database, mailstore } = sources;
+  const { database, storage } = sources;
+  if (!storage.quotas || !isLimited(sources, account)) return undefined;
   const { id, address } = account;
-  const [room] = await mailstore.quotas.rooms(database.read, [id]);
+  const [room] = await storage.quotas.rooms(database.read, [id]);
   return room && !fits(room, octets) ? quotaExceeded(address) : undefined;
-}
-
-/** The most that our trace fields add to a message, in octets: SIZE does not count them. */
-const TRACE_MAX = 4_096;
-const MARKS_MAX = 1_000;
-/** How long a sender may take to try again. */
-const MARK_MS = 4 * 60 * 60 * 1000;
-
-/**
- * Messages that had no room in one of several mailboxes, by account and sender. SMTP has one answer for all recipients,
- * so the sender is asked to try again. Then RCPT refuses the mailbox that has no room, and the others get the message,
- * also where the sender does not announce its size. Mail of other senders is not affected.
- */
-export class RoomMarks {
-  readonly #octets = new LRUCache<string, number>({ max: MARKS_MAX, ttl: MARK_MS });
-
-  /**
-   * @param from reverse-path
-   * @param octets of the message that had no room
-   */
-  note(accountId: number, from: string, octets: number): void {
-    this.#octets.set(`${accountId} ${from}`, octets);
-  }
-
-  /**
-   * How many octets a message has to have room for.
-   *
-   * @param from reverse-path
-   * @param declared the size that the sender announces; 0 where it announces none
-   */
-  octetsFor(accountId: number, from: string, declared: number): number {
-    const noted = this.#octets.get(`${accountId} ${from}`) ?? 0;
-    const isTheSame = declared === 0 || (noted >= declared && noted - declared <= TRACE_MAX);
-    return Math.max(isTheSame ? noted : declared, 1);
-  }
 }
 
 /* Groups the recipients of one message by destination. */

@@ -10,21 +10,22 @@
  *   died, or the connection broke after the end of the message), the mailbox is first searched for the id
  *   in our Received field.
  */
-import { findAccountStates, findAccounts } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Changes } from '../changes/changes.ts';
-import type { Database, Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type {
   AppendTarget,
   MailboxFailure,
   MailboxResult,
   MailServer,
   ServerMail,
-} from '../mailstore/mailstore.ts';
+} from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { findAccountStates, findAccounts } from '../../tenants/accounts/accounts.ts';
 import { failure } from '../outbound/outbound.ts';
 import type { Job, NewDelivery, Queue } from '../queue/queue.ts';
-import type { Trace, TraceEvent } from '../trace/trace.ts';
+import type { TraceEvent } from '../trace/trace.ts';
 import {
   FIRST_RETRY_MS,
   MAILBOX,
@@ -32,13 +33,21 @@ import {
   type MailOrigin,
   mailboxPayloads,
 } from './kinds.ts';
-import { queuedEvent } from './record-mail.ts';
+import type {
+  MailboxAttempt,
+  MailboxStorage,
+  MailboxTarget,
+  MailToStore,
+  PreparedStoring,
+  StoredMail,
+  StoringOptions,
+} from './mailbox-storage.ts';
+import { queuedEvent, storedEvent } from './record-mail.ts';
 
 export interface ServerMailboxesOptions {
   readonly database: Database;
   readonly bodies: Bodies;
-  readonly queue: Pick<Queue, 'enqueue'>;
-  readonly trace?: Pick<Trace, 'write'> | undefined;
+  readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   readonly mailServer: MailServer;
   /** Publishes a change. */
   readonly changes: Pick<Changes, 'publish'>;
@@ -47,21 +56,13 @@ export interface ServerMailboxesOptions {
   readonly now: () => number;
 }
 
-/** An account's mailbox, and the address that the sender wrote to. */
-export interface MailboxTarget extends AppendTarget {
-  readonly recipient: string;
-}
-
 type FailedResult = Exclude<MailboxResult, { readonly result: 'delivered' }>;
 
 /** A target that did not get the message. */
-export interface Left {
+interface Left {
   readonly target: MailboxTarget;
   readonly failure: FailedResult;
 }
-
-/** How an attempt for one mailbox ended; `isGone`: the account was deleted, and nobody gets a bounce. */
-export type MailboxAttempt = MailboxResult & { readonly isGone?: true };
 
 /** What is queued for a target. */
 interface QueuedTarget {
@@ -78,7 +79,9 @@ const FIRST_FOR_SURE_MS = 5_000;
 /** Attempts that are deferred while the mailbox cannot be searched. */
 const DEFERRALS_MAX = 4;
 
-export class ServerMailboxes {
+export class ServerMailboxes implements MailboxStorage {
+  /** The mail server has quotas of its own. */
+  readonly quotas = undefined;
   readonly #options: ServerMailboxesOptions;
   readonly #startedAt: number;
 
@@ -88,11 +91,49 @@ export class ServerMailboxes {
   }
 
   /**
+   * Where somebody waits for an answer, the mail server is asked here, before the transaction. What it does not accept
+   * is queued by the transaction, or, where each recipient has an answer of his own, refused.
+   */
+  async prepare(
+    mail: MailToStore,
+    targets: readonly MailboxTarget[],
+    { answers, isAlone = false }: StoringOptions,
+  ): Promise<PreparedStoring> {
+    const { bodies } = this.#options;
+    if (answers === 'none') {
+      const origin = await mail.origin();
+      const queued = targets.map((target) => ({ target }));
+      return { commit: (tx, keepBody) => this.#queue(tx, queued, { keepBody, origin }) };
+    }
+    const { id, body, from } = mail;
+    const source = { open: () => bodies.read(body), size: body.size, from };
+    const left = await this.#deliver(source, targets);
+    const missed = new Set(left.map(({ target }) => target));
+    const traced = targets
+      .filter((target) => !missed.has(target))
+      .map(({ user, mailbox }) => storedEvent(id, user.address, `${mailbox}, by the mail server`));
+    const done = { refused: new Map(), traced, namesBody: false, afterCommit: () => {} };
+    if (answers === 'each') {
+      done.refused = new Map(left.map((one) => [one.target.user.accountId, refusalOf(one)]));
+    } else if (left.length > 0) {
+      if (isAlone && left.length === targets.length) throw refusalOfAll(left);
+      const origin = await mail.origin();
+      return {
+        commit: async (tx, keepBody) => {
+          const queued = await this.#queue(tx, left, { keepBody, origin });
+          return { ...queued, traced: [...traced, ...queued.traced] };
+        },
+      };
+    }
+    return { done, commit: async () => done };
+  }
+
+  /**
    * Makes one attempt for each target, and notifies the apps of those that got the message.
    *
    * @returns the targets that did not get it
    */
-  async deliver(
+  async #deliver(
     mail: ServerMail,
     targets: readonly MailboxTarget[],
     signal?: AbortSignal,
@@ -116,52 +157,28 @@ export class ServerMailboxes {
     return left;
   }
 
-  /**
-   * Queues a message for mailboxes. Targets whose account was deleted are skipped.
-   *
-   * @returns what the queue is to be woken for
-   */
-  async enqueue(
+  /** Queues a message for mailboxes. Targets whose account was deleted are skipped. */
+  async #queue(
     tx: Queries,
     targets: readonly QueuedTarget[],
-    { bodyId, origin }: { readonly bodyId: number; readonly origin: MailOrigin },
-  ): Promise<NewDelivery[]> {
+    { keepBody, origin }: { readonly keepBody: () => Promise<number>; readonly origin: MailOrigin },
+  ): Promise<StoredMail> {
+    const { queue } = this.#options;
     const ids = targets.map(({ target }) => target.user.accountId);
     const states = await findAccountStates(tx, ids);
     const rows: NewDelivery[] = [];
     const traced: TraceEvent[] = [];
     for (const { target, failure } of targets) {
-      const { user, mailbox, recipient } = target;
-      const state = states.get(user.accountId);
+      const state = states.get(target.user.accountId);
       if (!state) continue;
-      const { accountId, address } = user;
-      const refused = failure?.result === 'permanent' && { refused: failure.error };
-      const row = {
-        kind: MAILBOX,
-        domainId: state.domainId,
-        bodyId,
-        // Each mailbox is a destination of its own: one over its quota delays no other.
-        destination: address,
-        mailId: origin.id,
-        recipients: [recipient],
-        payload: mailboxPayloads.write({
-          user: { accountId, address },
-          mailbox,
-          recipient,
-          origin,
-          ...refused,
-        }),
-        ...(failure?.result === 'temporary' && {
-          tried: { error: failure.error, retryMs: FIRST_RETRY_MS },
-        }),
-      };
-      const deliveryId = await this.#options.queue.enqueue(tx, row);
+      const { domainId } = state;
+      const row = { ...rowOf(target, failure, origin), domainId, bodyId: await keepBody() };
+      const deliveryId = await queue.enqueue(tx, row);
       rows.push(row);
-      const detail = failure?.error.text;
-      traced.push(queuedEvent(row, deliveryId, detail));
+      traced.push(queuedEvent(row, deliveryId, failure?.error.text));
     }
-    await this.#options.trace?.write(tx, traced);
-    return rows;
+    const afterCommit = () => queue.wake(rows);
+    return { refused: new Map(), traced, namesBody: rows.length > 0, afterCommit };
   }
 
   /** Makes an attempt for a delivery of kind `mailbox`. */
@@ -186,7 +203,7 @@ export class ServerMailboxes {
     const body = await bodies.get(job.bodyId);
     const mail = { open: () => bodies.read(body), size: body.size, from: origin.from };
     const target = { user, mailbox, recipient, internalDate: origin.receivedAt };
-    const [left] = await this.deliver(mail, [target], signal);
+    const [left] = await this.#deliver(mail, [target], signal);
     if (!left) return { result: 'delivered' };
     // Mail of a suspended account is kept as long as the account may be resumed.
     const isClosed = state.status === 'suspended' && left.failure.result === 'permanent';
@@ -234,8 +251,29 @@ export class ServerMailboxes {
   }
 }
 
+/** The delivery that is queued for a target. */
+function rowOf(
+  { user: { accountId, address }, mailbox, recipient }: QueuedTarget['target'],
+  failed: FailedResult | undefined,
+  origin: MailOrigin,
+) {
+  const refused = failed?.result === 'permanent' && { refused: failed.error };
+  const user = { accountId, address };
+  return {
+    kind: MAILBOX,
+    // Each mailbox is a destination of its own: one over its quota delays no other.
+    destination: address,
+    mailId: origin.id,
+    recipients: [recipient],
+    payload: mailboxPayloads.write({ user, mailbox, recipient, origin, ...refused }),
+    ...(failed?.result === 'temporary' && {
+      tried: { error: failed.error, retryMs: FIRST_RETRY_MS },
+    }),
+  };
+}
+
 /** The answer to the sender for a recipient who did not get the message. */
-export function refusalOf({ failure: { result, error }, target: { recipient } }: Left): Refusal {
+function refusalOf({ failure: { result, error }, target: { recipient } }: Left): Refusal {
   const detail = `the mail server of ${recipient} ${describe(error)}`;
   if (result === 'temporary') return new Refusal('unavailable', detail);
   // RFC 3463 section 3.3: 2 is a full mailbox, 3 a message that is too large for it.
@@ -247,7 +285,7 @@ export function refusalOf({ failure: { result, error }, target: { recipient } }:
 }
 
 /** The answer to the sender where nobody got it: a temporary one if a retry may help any recipient. */
-export function refusalOfAll(left: readonly Left[]): Refusal {
+function refusalOfAll(left: readonly Left[]): Refusal {
   const telling = left.find(({ failure }) => failure.result === 'temporary') ?? left[0];
   if (!telling) throw new Error('nothing failed');
   return refusalOf(telling);

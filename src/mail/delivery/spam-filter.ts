@@ -7,7 +7,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { Pool } from 'undici';
-import { inTime } from '../net/net.ts';
+import { inTime } from '../../platform/net/net.ts';
 
 /** What to do with a message: accept it, put it into Junk, defer it with 451, or refuse it with 550. */
 export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';

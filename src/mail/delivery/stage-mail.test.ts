@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../test/support/any-character.ts';
+import { anyCharacter } from '../../../test/support/any-character.ts';
 import { type InboundEnvelope, received, returnPath } from './stage-mail.ts';
 
 const stamp = { hostname: 'mx.test', at: Date.UTC(2026, 10, 1, 8, 5, 9) };

@@ -2,11 +2,14 @@
  * Staging: all that is found out about a message before its recipients are resolved. One pass over its bytes
  * checks its sender, parses it, and keeps its source.
  */
-import type { Bodies } from '../bodies/bodies.ts';
-import { Refusal } from '../errors/errors.ts';
-import { prependHeader, type StagedMessage, stageMessage } from '../mailstore/mailstore.ts';
-import { formatDate } from '../message/message.ts';
-import type { Destination } from './resolve-recipient.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import {
+  prependHeader,
+  type StagedMessage,
+  stageMessage,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { formatDate } from '../../protocols/message/message.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
 import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
 
@@ -59,7 +62,7 @@ export async function stageMail(
   // The checks end after the message, but their field stands in front of our Received field.
   const results = [path, Buffer.from(authenticationResults)];
   const spam =
-    verdicts.action === 'reject'
+    verdicts.action === 'reject' || verdicts.action === 'defer'
       ? undefined
       : await spamFilter?.check({
           envelope,
@@ -82,7 +85,7 @@ async function verdictsOf(check: SenderCheck, discard: () => Promise<void>) {
   }
 }
 
-/** @throws Refusal sender_rejected, spam_rejected, spam_deferred where the results forbid to accept the message */
+/** @throws Refusal sender_rejected, sender_unclear, spam_rejected, spam_deferred where the results forbid to accept the message */
 export function refuseJudged({ verdicts, spam }: Pick<StagedMail, 'verdicts' | 'spam'>): void {
   refuseSender(verdicts);
   refuseSpam(spam);
@@ -90,8 +93,14 @@ export function refuseJudged({ verdicts, spam }: Pick<StagedMail, 'verdicts' | '
 
 /** RFC 7489 section 6.3: refused where the owner of the domain asks for it and the operator enforces it. */
 function refuseSender(verdicts: Verdicts | undefined): void {
+  const { domain } = verdicts?.dmarc ?? {};
+  if (verdicts?.action === 'defer') {
+    throw new Refusal(
+      'sender_unclear',
+      `the checks of ${domain} need DNS, which has not answered: try again later`,
+    );
+  }
   if (verdicts?.action !== 'reject') return;
-  const { domain } = verdicts.dmarc;
   throw new Refusal(
     'sender_rejected',
     verdicts.dmarc.result === 'permerror'
@@ -148,14 +157,6 @@ export type RecipientOutcome =
       readonly refusal: Refusal;
     };
 
-/** A recipient who was accepted at RCPT, and where the mail goes as far as was known then. */
-export interface FoundRecipient {
-  readonly from: string;
-  readonly destination: Destination;
-  /** Milliseconds since 1970. */
-  readonly foundAt: number;
-}
-
 export interface MailReceiver {
   /**
    * Judges whether there is room for a message, before it is sent.
@@ -169,13 +170,12 @@ export interface MailReceiver {
    *
    * @param transaction its reverse-path, `''` for the null sender, and the size in octets that the client
    *   announces; 0 where it announces none
-   * @returns the refusal to answer with; for an accepted recipient what {@link MailReceiver.receive} may get,
-   *   so that the database is not asked again
+   * @returns the refusal to answer with
    */
   checkRecipient(
     recipient: string,
     transaction: { readonly from: string; readonly octets: number },
-  ): Promise<Refusal | FoundRecipient | undefined>;
+  ): Promise<Refusal | undefined>;
   /**
    * Accepts a message: when the outcome says `delivered`, the message is durable.
    *
@@ -183,13 +183,11 @@ export interface MailReceiver {
    * its own (RFC 2033 section 4.2). Outcomes come in the order of `envelope.to`.
    *
    * @param source the message as it came, dots already unstuffed; read to its end or destroyed
-   * @param foundAtRcpt the results of RCPT, by forward-path
    * @throws Refusal for the message as a whole
    */
   receive(
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
-    foundAtRcpt?: ReadonlyMap<string, FoundRecipient>,
   ): Promise<RecipientOutcome[]>;
 }
 

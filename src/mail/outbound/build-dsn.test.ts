@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../test/support/any-character.ts';
-import { MessageParser, type MessagePart, readHeader } from '../message/message.ts';
-import { mutatedMessages } from '../message/testing/sample-messages.ts';
+import { anyCharacter } from '../../../test/support/any-character.ts';
+import { MessageParser, type MessagePart, readHeader } from '../../protocols/message/message.ts';
+import { mutatedMessages } from '../../protocols/message/testing/sample-messages.ts';
 import { buildDsn, type DsnOptions, mayBounce } from './outbound.ts';
 import { makeKey, verify } from './testing/dkim.ts';
 import { collect, senderTo, sourceOf, startFarEnd } from './testing/far-end.ts';

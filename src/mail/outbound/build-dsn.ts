@@ -2,7 +2,7 @@
  * Delivery status notifications (RFC 3464): a text for people, the status of each recipient for programs, and the
  * header of the message for both.
  */
-import type { DkimKey } from '../domains/domains.ts';
+
 import {
   canonicalAddress,
   fieldValue,
@@ -12,7 +12,8 @@ import {
   oneLine,
   parseAddress,
   readEnvelope,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
+import type { DkimKey } from '../../tenants/domains/domains.ts';
 import type { SendError } from './outcome.ts';
 import { type PreparedMessage, prepareOwn, toWire } from './prepare-forward.ts';
 

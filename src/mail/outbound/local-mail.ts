@@ -1,7 +1,7 @@
 /** Mail that accounts send and that stays here: for recipients hosted here, and reports about sent mail. */
-import type { Queries } from '../database/database.ts';
-import type { Refusal } from '../errors/errors.ts';
-import type { ParsedMessage } from '../message/message.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import type { Refusal } from '../../platform/errors/errors.ts';
+import type { ParsedMessage } from '../../protocols/message/message.ts';
 
 /** A message for recipients of one domain that is hosted here. */
 export interface LocalMail {

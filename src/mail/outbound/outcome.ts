@@ -1,5 +1,5 @@
 /** The outcome of an attempt to send a message, and when the next one is made. */
-import { oneLine } from '../message/message.ts';
+import { oneLine } from '../../protocols/message/message.ts';
 
 /** Seconds between attempts of mail: five days in all (RFC 5321 section 4.5.4.1). */
 export const mailDelays = [

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { MessageParser, readHeader } from '../message/message.ts';
-import { mutatedMessages, readCorpus } from '../message/testing/sample-messages.ts';
+import { MessageParser, readHeader } from '../../protocols/message/message.ts';
+import { mutatedMessages, readCorpus } from '../../protocols/message/testing/sample-messages.ts';
 import { isLooping, prepareForward, type SenderVerdict } from './outbound.ts';
 import { makeKey, verify } from './testing/dkim.ts';
 import { collect, sourceOf } from './testing/far-end.ts';
@@ -103,6 +103,20 @@ suite('a forwarded message', () => {
       assert.deepEqual(await verify(sent, key), ['none undefined']);
     });
   }
+
+  test('names each field that readers show once more than it has it', async () => {
+    const { text, sent } = await forward(
+      'Subject: one\r\nSubject: two\r\nFrom: a@example.com\r\nReceived: x\r\nMessage-ID: <1@x>\r\n\r\nhi\r\n',
+    );
+    const names = /h=([\s\S]*?);/.exec(text)?.[1]?.split(/:\s*/);
+    const subjects = ['subject', 'subject', 'subject'];
+    assert.deepEqual(names, ['from', 'from', ...subjects, 'message-id']);
+    assert.deepEqual(await verify(sent, key), ['pass acme.test']);
+    for (const field of ['From: x@y.test', 'Subject: three']) {
+      const added = Buffer.concat([Buffer.from(`${field}\r\n`), sent]);
+      assert.deepEqual(await verify(added, key), ['fail acme.test'], field);
+    }
+  });
 
   test('that is only a body stays a body', async () => {
     const { text } = await forward('no header here\r\n');

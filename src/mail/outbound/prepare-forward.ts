@@ -6,8 +6,7 @@
 import { isAscii } from 'node:buffer';
 import { sign } from 'node:crypto';
 import { promisify } from 'node:util';
-import type { DkimKey } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   asBuffer,
   BodyHash,
@@ -21,7 +20,8 @@ import {
   readEnvelope,
   readHeader,
   signedText,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
+import type { DkimKey } from '../../tenants/domains/domains.ts';
 import { needsRewriting, rewriteFrom, type SenderVerdict } from './rewrite-from.ts';
 
 /** A message as it is sent. */
@@ -219,8 +219,9 @@ export function isLooping({ fields }: Header, address: string): boolean {
 
 const signAsync = promisify(sign);
 
-/** The fields to sign (RFC 6376 section 5.4.1), besides From. */
+/** The fields to sign (RFC 6376 section 5.4.1). */
 const SIGNED = [
+  'from',
   'reply-to',
   'subject',
   'date',
@@ -240,6 +241,9 @@ const SIGNED = [
   'list-unsubscribe-post',
 ];
 
+/** Fields that readers show, each of which a message has once: nobody may add another one. */
+const SEALED = new Set(['from', 'reply-to', 'subject', 'date', 'to', 'cc', 'content-type']);
+
 /** Base64 digits in a line of the signature. */
 const LINE_DIGITS = 72;
 
@@ -254,8 +258,20 @@ export interface Signing {
 }
 
 /**
- * Signs a message, with From named twice: a signature that names a field once more than the message has it fails when
- * somebody adds one (RFC 6376 section 8.15).
+ * The names to sign: each as often as the message has it, and those that readers show once more, so that the
+ * signature fails when somebody adds one (RFC 6376 section 8.15). Of a field that is not there none is named: a list
+ * may add it.
+ */
+function namesToSign(fields: readonly HeaderField[]): string[] {
+  return SIGNED.flatMap((name) => {
+    const count = fields.filter((field) => field.name === name).length;
+    const more = count > 0 && SEALED.has(name) ? 1 : 0;
+    return Array.from({ length: count + more }, () => name);
+  });
+}
+
+/**
+ * Signs a message.
  *
  * @returns the DKIM-Signature field, or undefined for a message without exactly one From: without From a signature is
  *   invalid (RFC 6376 section 5.4), and with two its meaning would be unclear
@@ -265,8 +281,7 @@ async function signDkim(
   { key, domain, bodyHash, now }: Signing,
 ): Promise<HeaderField | undefined> {
   if (fields.filter(({ name }) => name === 'from').length !== 1) return undefined;
-  const present = new Set(fields.map((field) => field.name));
-  const names = ['from', 'from', ...SIGNED.filter((name) => present.has(name))];
+  const names = namesToSign(fields);
   const unsigned =
     `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=${domain}; s=${key.selector};\r\n` +
     ` t=${Math.floor(now / 1000)}; h=${names.join(':\r\n  ')};\r\n bh=${bodyHash};\r\n b=`;

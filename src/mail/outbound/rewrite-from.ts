@@ -4,7 +4,12 @@
  * for mailing lists).
  */
 import { getDomain } from 'tldts';
-import { type Authors, type HeaderField, type Mailbox, rawValue } from '../message/message.ts';
+import {
+  type Authors,
+  type HeaderField,
+  type Mailbox,
+  rawValue,
+} from '../../protocols/message/message.ts';
 
 /** What the sender checks found when the message came in. */
 export interface SenderVerdict {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../test/support/any-character.ts';
-import { parseAddress } from '../message/message.ts';
-import { onlyKey } from '../nodes/nodes.ts';
+import { anyCharacter } from '../../../test/support/any-character.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
+import { parseAddress } from '../../protocols/message/message.ts';
 import { SenderRewriting } from './outbound.ts';
 
 const DAY = 86_400_000;

@@ -16,8 +16,8 @@
  * repeat.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { formatAddress, parseAddress } from '../message/message.ts';
-import type { SigningKeys } from '../nodes/nodes.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import { formatAddress, parseAddress } from '../../protocols/message/message.ts';
 
 /** How long bounces are accepted: MTAs give up after 5 days (RFC 5321 section 4.5.4.1). */
 const VALID_DAYS = 10;

@@ -3,7 +3,7 @@ import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { setDefaultCACertificates } from 'node:tls';
 import { generate } from 'selfsigned';
-import { freePort } from '../../test/support/free-port.ts';
+import { freePort } from '../../../test/support/free-port.ts';
 import {
   MessageSender,
   type MessageSenderOptions,

@@ -3,14 +3,13 @@
  * attempt and reports the outcome; the queue makes the next attempt.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
-import { formatAddress, parseAddress } from '../message/message.ts';
-import {
-  type ConnectionTimeouts,
-  type Endpoint,
-  inTime,
-  type Login,
-  runInTurn,
-} from '../net/net.ts';
+import { inTime, runInTurn } from '../../platform/net/net.ts';
+import { formatAddress, parseAddress } from '../../protocols/message/message.ts';
+import type {
+  ConnectionTimeouts,
+  Endpoint,
+  Login,
+} from '../../protocols/smtp-client/smtp-client.ts';
 import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
 import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
 import {

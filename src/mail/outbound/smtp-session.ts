@@ -1,5 +1,5 @@
 /** Sends one message to one host, and reads the outcome from its answers. */
-import { oneLine } from '../message/message.ts';
+import { oneLine } from '../../protocols/message/message.ts';
 import {
   type ConnectionTimeouts,
   type Endpoint,
@@ -13,7 +13,7 @@ import {
   SmtpConnection,
   SmtpFailure,
   sizeLimit,
-} from '../net/net.ts';
+} from '../../protocols/smtp-client/smtp-client.ts';
 import { failure, type SendOutcome } from './outcome.ts';
 
 /** A message with its envelope. */

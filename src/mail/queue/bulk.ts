@@ -4,7 +4,7 @@
  * that is being attempted is not changed.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Database, Engine, Queries, Row } from '../database/database.ts';
+import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import { type OpenKey, pastStateOf, type Receiver, readKeys } from './open-keys.ts';
 import { dropped, hasPayload, replaysOnceRetried } from './operator-rows.ts';

@@ -3,7 +3,7 @@
 import { Buffer } from 'node:buffer';
 import { type Static, type TObject, Type } from 'typebox';
 import { Compile } from 'typebox/schema';
-import type { Row } from '../database/database.ts';
+import type { Row } from '../../platform/database/database.ts';
 
 export interface NewDelivery {
   /** The `kind` of the worker that attempts it. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
 import { Destinations, DueHeap } from './destinations.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import { type Attempt, delivered, openQueueBench, refused } from './testing/open-queue.ts';

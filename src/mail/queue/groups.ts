@@ -1,6 +1,6 @@
 /** The queue as operators see it: waiting and failed deliveries by receiver, domain and kind. */
 import { sql } from 'kysely';
-import type { Queries } from '../database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import type { OpenState, QueueFilter } from './bulk.ts';
 import { type Delivery, errorFromJson } from './delivery.ts';
 import { behindQuery, type OpenKey, pastStateOf, readKeys } from './open-keys.ts';

@@ -3,7 +3,7 @@
  * receiver. For a row with `late_at`, {@link WorkOptions.onLate} runs at that instant. It runs once: its transaction
  * clears the column. An attempt that ends in time clears it as well (`Queue.cancelLate`).
  */
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import { LOOK_MS, type WorkerSurroundings, type WorkOptions } from './work-options.ts';
 import { jobFacts, type LeasedRow, payloadsOf, rowColumns } from './worker-rows.ts';
 

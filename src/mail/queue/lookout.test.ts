@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { Lookout } from './lookout.ts';
 
 onEachEngine('the look at the queue', (engine) => {

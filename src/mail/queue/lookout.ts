@@ -1,5 +1,5 @@
 /** Finds rows that the worker was not told of: of an earlier run, of other nodes, and those that were due later. */
-import type { Database } from '../database/database.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { type Clock, LOOK_MS, type QueueLog } from './work-options.ts';
 import { findWaiting, type Waiting } from './worker-rows.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
 import { listGroups, listOpen } from './groups.ts';
 import { behindQuery, type OpenKey, pastStateOf, readKeys, restQuery } from './open-keys.ts';
 import { openQueueBench } from './testing/open-queue.ts';

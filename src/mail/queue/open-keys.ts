@@ -3,7 +3,7 @@
  * state and id. They are read from the index alone, and from any place in it at the same cost.
  */
 import { sql } from 'kysely';
-import type { Queries, Row } from '../database/database.ts';
+import type { Queries, Row } from '../../platform/database/database.ts';
 
 /** Where a delivery is in the index. */
 export type OpenKey = Pick<

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Type } from 'typebox';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
 import { payloadFormat, type Queue } from './queue.ts';
 import { until } from './testing/fake-clock.ts';
 import {

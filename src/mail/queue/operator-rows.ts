@@ -1,7 +1,7 @@
 /** The operators' queries on `deliveries`: list, retry, and remove ended ones. */
 import { sql } from 'kysely';
-import type { Queries, Row } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import type { Queries, Row } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type Delivery,
   type DeliveryStatus,

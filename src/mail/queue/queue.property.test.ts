@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
 import { turns } from './testing/fake-clock.ts';
 import {
   type Attempt,

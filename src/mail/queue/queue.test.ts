@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import type { Database } from '../database/database.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import { delivered, gone, KIND, openQueueBench, refused, rowWhen } from './testing/open-queue.ts';
 

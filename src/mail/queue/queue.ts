@@ -26,8 +26,8 @@
  * Fairness: see `destinations.ts`.
  */
 import { randomUUID } from 'node:crypto';
-import type { Database, Queries } from '../database/database.ts';
-import type { SharedPlaces } from '../net/net.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import type { SharedPlaces } from '../../platform/net/net.ts';
 import type { Trace } from '../trace/trace.ts';
 import {
   type BulkRequest,
@@ -78,6 +78,7 @@ export {
   type Outcome,
   payloadFormat,
   type Settled,
+  type StoredPlace,
 } from './delivery.ts';
 export type { GroupKey, OpenDelivery, OpenKey, QueueGroup } from './groups.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
 import type { Job, Settled, WorkOptions } from './queue.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import {

@@ -1,5 +1,5 @@
 /** Records the outcome of an attempt, together with its consequences. */
-import type { Queries } from '../database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
 import { nextDelayMs, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';

@@ -3,8 +3,12 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
 import { Queue } from './queue.ts';
 
 const BEFORE = 5_000;
@@ -83,7 +87,7 @@ onEachEngine('deliveries that ended', (engine) => {
     );
     assert.equal(await release(), 0);
     const files = await readdir(join(store.directory, 'bodies'), { recursive: true });
-    assert.ok(!files.some((path) => path.endsWith(file)));
+    assert.ok(!files.includes(file));
     for (const id of ids) {
       assert.equal((await queue.find(1, id))?.status, 'failed');
       await assert.rejects(queue.retry(1, id, 'test'), { code: 'delivery_released' });

@@ -1,6 +1,6 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
-import type { Database, Queries } from '../database/database.ts';
-import type { SharedPlaces } from '../net/net.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import type { SharedPlaces } from '../../platform/net/net.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { Job, Outcome, PayloadFormat, Settled } from './delivery.ts';
 

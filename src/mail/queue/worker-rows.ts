@@ -1,6 +1,6 @@
 /** The workers' queries on `deliveries`: waiting destinations, leases, outcomes. */
 import { sql } from 'kysely';
-import type { Database, Engine, Queries } from '../database/database.ts';
+import type { Database, Engine, Queries } from '../../platform/database/database.ts';
 import type { Trace } from '../trace/trace.ts';
 import { lockSuspended, orderEvents } from './bulk.ts';
 import { type DeliveryError, type DeliveryStatus, errorToJson, type JobFacts } from './delivery.ts';

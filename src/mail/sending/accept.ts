@@ -1,14 +1,19 @@
 /** The transaction that accepts a message: its copy in Sent, its row, and its deliveries. */
-import { findSendingAccount, type SendingAccount } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
-import type { Domains } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
-import { describeMessage, type MailUser, type StagedMessage } from '../mailstore/mailstore.ts';
+
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import {
+  describeMessage,
+  type MailUser,
+  type StagedMessage,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
+import type { Counted, Usage } from '../../tenants/usage/usage.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
-import type { Counted, Usage } from '../usage/usage.ts';
 import type { AfterCommit, Copies, Keeping, PinnedPlace } from './copies.ts';
 import {
   type Accepted,

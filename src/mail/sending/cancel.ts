@@ -1,11 +1,15 @@
 /** Cancels a message before any of it was sent: it is a draft again. */
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import { describeStored, type Mailstore, type MailUser } from '../mailstore/mailstore.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import {
+  describeStored,
+  type Mailstore,
+  type MailUser,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
-import type { Usage } from '../usage/usage.ts';
 import { sentUsage } from './accept.ts';
 import {
   type AfterCommit,

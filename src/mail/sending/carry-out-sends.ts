@@ -3,12 +3,12 @@
  * that writes the outcome.
  */
 import { randomUUID } from 'node:crypto';
-import { findSendingAccount } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
-import { type DkimKey, type Domains, findSendingObstacle } from '../domains/domains.ts';
-import { answerOf, type Refusal } from '../errors/errors.ts';
-import { formatDate, readHeader } from '../message/message.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { answerOf, type Refusal } from '../../platform/errors/errors.ts';
+import { formatDate, readHeader } from '../../protocols/message/message.ts';
+import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
+import { type DkimKey, type Domains, findSendingObstacle } from '../../tenants/domains/domains.ts';
 import {
   buildDsn,
   type LocalMailDelivery,

@@ -3,9 +3,14 @@ import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../test/support/any-character.ts';
-import { Refusal } from '../errors/errors.ts';
-import { MessageParser } from '../message/message.ts';
+import { anyCharacter } from '../../../test/support/any-character.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import {
+  decodeWords,
+  fieldValue,
+  MessageParser,
+  readHeader,
+} from '../../protocols/message/message.ts';
 import {
   type Composition,
   checkComposition,
@@ -98,6 +103,18 @@ test('text that a header cannot contain is refused with its field', () => {
   assert.equal(refusedField({ headers: { 'X-A: b\r\nC': 'd' } })?.startsWith('headers.'), true);
   assert.equal(refusedField({ headers: { 'DKIM-Signature': 'v=1' } }), 'headers.DKIM-Signature');
   assert.equal(refusedField({ headers: { 'Content-Type': 'text/html' } }), 'headers.Content-Type');
+  for (const name of [
+    'X-Spam-Status',
+    'x-spam',
+    'X-Rspamd-Score',
+    'Errors-To',
+    'Apparently-From',
+  ]) {
+    assert.equal(refusedField({ headers: { [name]: 'x' } }), `headers.${name}`);
+  }
+  for (const name of ['Subject', 'TO', 'date', 'MIME-Version']) {
+    assert.equal(refusedField({ headers: { [name]: 'x' } }), `headers.${name}`);
+  }
   const open = () => Readable.from(['x']);
   const file = (more: object) => ({ attachments: [{ contentType: 'text/csv', open, ...more }] });
   assert.equal(refusedField(file({ filename: 'a\r\nb' })), 'attachments.0.filename');
@@ -157,6 +174,53 @@ test('a subject that looks like an encoded word arrives unchanged', async () => 
     assert.equal(parse(source).envelope.subject, subject);
     for (const line of String(source).split('\r\n')) assert.ok(line.length <= 78, line);
   }
+});
+
+test('no line of a header is longer than 998 octets, whatever the text', async () => {
+  const long = 'x'.repeat(4_000);
+  for (const text of [
+    long,
+    `${long.slice(10)} ü`,
+    `ü ${long.slice(10)}`,
+    `${'a b '.repeat(50)}${'y'.repeat(1_000)}`,
+  ]) {
+    const name = `X-${'n'.repeat(74)}`;
+    const source = await write({ subject: text, headers: { [name]: text } });
+    const { envelope } = parse(source);
+    assert.equal(envelope.subject, text);
+    const field = (await readHeader(Readable.from([source]))).fields.find(
+      (one) => one.name === name.toLowerCase(),
+    );
+    assert.equal(field && decodeWords(fieldValue(field)), text);
+    for (const line of String(source).split('\r\n')) assert.ok(line.length <= 998, line);
+  }
+});
+
+test('property: no line of a header is longer than 998 octets', async () => {
+  const unit = fc.constantFrom(
+    'x'.repeat(300),
+    'ü',
+    '=?',
+    ' ',
+    '"',
+    '\\',
+    '<',
+    '\u00a0',
+    'y'.repeat(900),
+  );
+  const text = fc.string({ unit, maxLength: 10 });
+  await fc.assert(
+    fc.asyncProperty(text, text, text, async (subject, name, value) => {
+      const to = [{ name, address: `${'l'.repeat(64)}@${'d.'.repeat(90)}test` }];
+      const composition = { subject, to, headers: { [`X-${'n'.repeat(74)}`]: value } };
+      if (refusedField(composition) !== undefined) return;
+      const source = await write({ ...composition, text: 'x' });
+      for (const line of String(source).split('\r\n')) {
+        assert.ok(Buffer.byteLength(line) <= 998, line);
+      }
+    }),
+    { numRuns: 300 },
+  );
 });
 
 test('the number of recipients is limited, and each is a single address', () => {

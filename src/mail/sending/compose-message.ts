@@ -5,9 +5,9 @@
 import type { Readable } from 'node:stream';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { encodeWord } from 'nodemailer/lib/mime-funcs';
-import { invalidField } from '../errors/errors.ts';
-import { decodeWords, hasHidden, parseAddress } from '../message/message.ts';
-import { isWritablePath } from '../net/net.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import { decodeWords, hasHidden, parseAddress } from '../../protocols/message/message.ts';
+import { isWritablePath } from '../../protocols/smtp-client/smtp-client.ts';
 
 /** A person in a header field. */
 export interface Correspondent {
@@ -47,12 +47,14 @@ export interface Composition {
 
 /** Recipients of one message, all fields together. */
 export const RECIPIENTS_MAX = 100;
-/** The most characters of a name, a subject, a further field (RFC 5322 section 2.1.1 limits a line to 998). */
+/** The most characters of a name, a subject, a further field. */
 const NAME_MAX = 255;
 const SUBJECT_MAX = 4_000;
 /** RFC 2047 section 2: an encoded word has at most 75 characters, and a line with one at most 76. */
 const ENCODED_MAX = 52;
 const HEADER_MAX = 4_000;
+/** A line is folded only at white space, and has at most 998 octets (RFC 5322 section 2.1.1), a field name included. */
+const UNFOLDABLE = /\S{900}/;
 const HEADERS_MAX = 50;
 
 /** RFC 5322 section 2.2: printable ASCII but the colon. */
@@ -67,20 +69,31 @@ export const NOT_HIDDEN =
   'must not hold invisible characters, or ones that turn the order of others';
 const MEDIA_TYPE = /^[a-z\d!#$&^_.+-]{1,127}\/[a-z\d!#$&^_.+-]{1,127}$/i;
 
-/** Fields of {@link Composition}, and fields of the structure: only the composer writes them. */
+/** Fields of {@link Composition}: only the composer writes them. */
 const OWN_FIELDS = new Set(
   'from sender to cc bcc reply-to subject date message-id in-reply-to references mime-version'.split(
     ' ',
   ),
 );
-/** Fields about the way of a message, and the results of checks. */
+/** Fields about the way of a message, where its errors go, and the results of checks. */
 const TRACE_FIELDS = new Set(
-  'return-path received delivered-to dkim-signature authentication-results received-spf'.split(' '),
+  'return-path received delivered-to apparently-from errors-to dkim-signature authentication-results received-spf'.split(
+    ' ',
+  ),
 );
+const TRACE_PREFIX = /^(?:arc-|resent-|x-spam|x-rspamd?)/;
 
-/** Whether only mail servers write a field: readers would trust it as theirs. */
+/** Whether only mail servers and their filters write a field: readers would trust it as theirs. */
 export function isTraceField(name: string): boolean {
-  return TRACE_FIELDS.has(name) || name.startsWith('arc-') || name.startsWith('resent-');
+  return TRACE_FIELDS.has(name) || TRACE_PREFIX.test(name);
+}
+
+/**
+ * Whether a message has a field once at most (RFC 5322 section 3.6, RFC 2045 section 3): of two, some readers show the
+ * first, and others the last.
+ */
+export function isSingleField(name: string): boolean {
+  return OWN_FIELDS.has(name) || name.startsWith('content-');
 }
 
 /**
@@ -151,7 +164,10 @@ function checkHeaders(headers: Readonly<Record<string, string>>): void {
       throw invalidField(field, 'must be a field name: printable ASCII without spaces and colons');
     }
     const lower = name.toLowerCase();
-    if (OWN_FIELDS.has(lower) || lower.startsWith('content-') || isTraceField(lower)) {
+    if (isTraceField(lower)) {
+      throw invalidField(field, 'is written by mail servers; leave it out');
+    }
+    if (isSingleField(lower)) {
       throw invalidField(field, 'is written by Postroom; use the member of the request instead');
     }
     checkLine(field, value, HEADER_MAX);
@@ -210,7 +226,10 @@ export function composeMessage(composition: Composition): Readable {
       contentDisposition: inline === true ? 'inline' : 'attachment',
       ...(contentId !== undefined && { cid: contentId }),
     })),
-    headers: Object.entries(headers).map(([key, value]) => ({ key, value })),
+    headers: Object.entries(headers).map(([key, value]) => ({
+      key,
+      value: UNFOLDABLE.test(value) ? encodeText(value) : value,
+    })),
     ...(inReplyTo !== undefined && { inReplyTo }),
     ...(references !== undefined && references.length > 0 && { references: [...references] }),
     messageId,
@@ -230,7 +249,12 @@ export function composeMessage(composition: Composition): Readable {
  * arrive unchanged (RFC 2047 section 5).
  */
 function writeSubject(subject: string): string {
-  return subject.includes('=?') ? encodeWord(subject, 'B', ENCODED_MAX) : subject;
+  return subject.includes('=?') || UNFOLDABLE.test(subject) ? encodeText(subject) : subject;
+}
+
+/** Encoded words, between which a line is folded (RFC 2047 section 2). */
+function encodeText(text: string): string {
+  return encodeWord(text, 'B', ENCODED_MAX);
 }
 
 function writeAddress({ name, address }: Correspondent) {

@@ -4,17 +4,17 @@
  * In our own mailboxes all of it is part of the transaction that accepts or cancels the message; on a mail server it
  * happens before or after (`server-copies.ts`).
  */
-import type { Bodies, StagedBody, StoredBody } from '../bodies/bodies.ts';
-import type { Changes } from '../changes/changes.ts';
-import type { Queries } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
+import type { Bodies, StagedBody, StoredBody } from '../../mailboxes/bodies/bodies.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
   canonicalMailboxName,
   type EmbeddedMailstore,
   type Mailstore,
   type MailUser,
   type MessageTexts,
-} from '../mailstore/mailstore.ts';
+} from '../../mailboxes/mailstore/mailstore.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 
 /** Where a message is, as an app names it. */
 export interface Place {

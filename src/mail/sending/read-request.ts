@@ -1,15 +1,15 @@
 /** Turns an app's request to send into a message that can be written. */
 import { Readable } from 'node:stream';
-import type { SendingAccount } from '../accounts/accounts.ts';
-import { invalidField, readInstant } from '../errors/errors.ts';
-import type { Mailstore, MailUser } from '../mailstore/mailstore.ts';
+import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import { invalidField, readInstant } from '../../platform/errors/errors.ts';
 import {
   fieldValue,
   findPart,
   parseAddress,
   parsePartNumber,
   readHeader,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
+import type { SendingAccount } from '../../tenants/accounts/accounts.ts';
 import {
   type ComposedAttachment,
   type Composition,

@@ -1,8 +1,8 @@
 /** A message that an app wrote itself: its author and its recipients. */
-import type { SendingAccount } from '../accounts/accounts.ts';
-import type { StagedBody } from '../bodies/bodies.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
-import { prependHeader, type StagedMessage } from '../mailstore/mailstore.ts';
+
+import type { StagedBody } from '../../mailboxes/bodies/bodies.ts';
+import { prependHeader, type StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import {
   fieldValue,
   formatDate,
@@ -10,10 +10,12 @@ import {
   rawValue,
   readAddressList,
   readHeader,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
+import type { SendingAccount } from '../../tenants/accounts/accounts.ts';
 import {
   isDeceptive,
   isSendable,
+  isSingleField,
   isTraceField,
   NOT_HIDDEN,
   RECIPIENTS_MAX,
@@ -45,7 +47,8 @@ export async function readSource(
 ): Promise<ReadSource> {
   const { fields, isWhole } = await readHeader(open(staged.body));
   if (!isWhole) throw new Refusal('message_too_large', 'the header is too long to be sent');
-  for (const field of fields) checkField(field);
+  const seen = new Set<string>();
+  for (const field of fields) checkField(field, seen);
   const [from, ...others] = addressesOf(fields, 'from');
   if (from === undefined || others.length > 0 || !isOwnAddress(from, account.address)) {
     throw invalidField('from', `must be ${account.address} alone, or that with a +tag`);
@@ -71,16 +74,24 @@ export async function readSource(
 /** Lines of a field: each but the first begins with white space (RFC 5322 section 2.2.3). */
 const FIELD_LINES = /^[^\x00-\x08\x0a-\x1f\x7f]*(?:\r?\n[ \t][^\x00-\x08\x0a-\x1f\x7f]*)*$/;
 
+/** A line longer than RFC 5322 section 2.1.1 allows: servers cut or refuse it. */
+const LONG_LINE = /[^\r\n]{999}/;
+
 /**
  * Refuses a field that readers could read as another one than we do, under our signature, and fields that only mail
  * servers write.
+ *
+ * @param seen names of the fields before
  */
-function checkField({ name, text }: HeaderField): void {
+function checkField({ name, text }: HeaderField, seen: Set<string>): void {
   if (name === '' || !FIELD_LINES.test(text)) {
     const expected = 'must be followed by lines of header fields alone, without control characters';
     throw invalidField(name === '' ? 'header' : name, expected);
   }
   if (isTraceField(name)) throw invalidField(name, 'is written by mail servers; leave it out');
+  if (isSingleField(name) && seen.has(name)) throw invalidField(name, 'must be there once');
+  if (LONG_LINE.test(text)) throw invalidField(name, 'must have lines of at most 998 octets');
+  seen.add(name);
 }
 
 function readRecipients(fields: readonly HeaderField[]): string[] {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { MessageParser } from '../message/message.ts';
+import { MessageParser } from '../../protocols/message/message.ts';
 import { readReport } from './reports.ts';
 
 const REPORT = [

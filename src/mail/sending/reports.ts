@@ -6,7 +6,7 @@
  * what the account sees of it. It puts no address on a suppression list: every recipient knows the Message-ID, and
  * could stop the mail of the whole domain to the others.
  */
-import type { Queries } from '../database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import {
   decodePart,
   fieldValue,
@@ -16,7 +16,7 @@ import {
   oneLine,
   type ParsedMessage,
   readHeader,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
 import type { NoteReport, ReadReport } from '../outbound/outbound.ts';
 import { comparableAddress } from './suppressions.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import {
   burySends,
   insertRecipients,

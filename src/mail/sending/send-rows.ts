@@ -4,8 +4,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
-import type { Queries, Row } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import type { Queries, Row } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { payloadFormat } from '../queue/queue.ts';
 import type { PinnedPlace } from './copies.ts';
 

@@ -8,17 +8,17 @@
  *   again and gets the same answer: the key is a column of the row that the transaction wrote.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { findSendingAccount, type SendingAccount } from '../accounts/accounts.ts';
-import { throwOrRefuse } from '../bodies/bodies.ts';
-import type { Queries } from '../database/database.ts';
-import { findSendingObstacle } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
+import { throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
 import {
   type Mailstore,
   type MailUser,
   type StagedMessage,
   stageMessage,
-} from '../mailstore/mailstore.ts';
+} from '../../mailboxes/mailstore/mailstore.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
+import { findSendingObstacle } from '../../tenants/domains/domains.ts';
 import { type AcceptOptions, accept } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';

@@ -1,9 +1,9 @@
 /** The order on a mail server: what is kept before the transaction, and found again after a crash. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
-import { Refusal } from '../errors/errors.ts';
-import { describeMessage } from '../mailstore/mailstore.ts';
+import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
+import { describeMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { Queue } from '../queue/queue.ts';
 import { FakeClock, until } from '../queue/testing/fake-clock.ts';
 import { ServerCopies } from './server-copies.ts';

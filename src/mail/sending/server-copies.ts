@@ -12,11 +12,11 @@
  *   fails, or the process dies, the queue repeats it. A repetition changes nothing more.
  */
 import { type Static, Type } from 'typebox';
-import { findSendingAccount } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { Mailstore, MailUser } from '../mailstore/mailstore.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { mailDelays, mailDestination } from '../outbound/outbound.ts';
 import { type Outcome, payloadFormat, type Queue } from '../queue/queue.ts';
 import {

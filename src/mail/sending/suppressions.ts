@@ -1,7 +1,8 @@
 /** Addresses that bounced for good: a domain's accounts can no longer write to them, to keep its reputation. */
-import { type Actor, recordAudit } from '../audit/audit.ts';
-import type { Database, Queries, Row } from '../database/database.ts';
-import { parseAddress } from '../message/message.ts';
+
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import { parseAddress } from '../../protocols/message/message.ts';
+import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import type { SendError } from '../outbound/outbound.ts';
 
 export interface Suppression {

@@ -1,5 +1,5 @@
 /** Reads the rows of `trace` for operators. */
-import type { Queries, Row } from '../database/database.ts';
+import type { Queries, Row } from '../../platform/database/database.ts';
 
 /** Characters of a Message-ID that are kept. */
 export const MESSAGE_ID_MAX = 255;

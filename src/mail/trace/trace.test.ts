@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { pageQuery } from './list-trace.ts';
 import { listTrace, newMailId, REFUSALS, Trace, type TraceRequest, timeLine } from './trace.ts';
 

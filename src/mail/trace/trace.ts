@@ -14,7 +14,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
+import {
+  type Database,
+  type NewRow,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
 import { MESSAGE_ID_MAX } from './list-trace.ts';
 
 export {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { onlyKey } from '../nodes/nodes.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { readRetryAfter } from './send-webhook.ts';
 import { type SignedLink, signLink, verifyLink } from './webhooks.ts';
 

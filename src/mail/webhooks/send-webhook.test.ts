@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { after, before, suite, test } from 'node:test';
 import { generate } from 'selfsigned';
 import { Webhook } from 'standardwebhooks';
-import { createAddressFilter } from '../net/net.ts';
+import { createAddressFilter } from '../../platform/net/net.ts';
 import { type Receiver, startReceiver } from './testing/receiver.ts';
 import {
   createWebhookSender,

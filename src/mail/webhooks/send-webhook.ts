@@ -9,7 +9,7 @@ import {
   guardLookup,
   inTime,
   type ResolveHost,
-} from '../net/net.ts';
+} from '../../platform/net/net.ts';
 import type { Outcome } from '../queue/queue.ts';
 
 export interface WebhookSenderOptions {

@@ -7,7 +7,7 @@ import {
   type OpenSource,
   type ParsedMessage,
   readInlineText,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
 
 /** The results of the sender checks; null where they were not made. */
 export interface AuthVerdicts {

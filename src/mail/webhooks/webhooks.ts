@@ -6,7 +6,7 @@
  * under the same `webhook-id`. Only the timestamp and its signature differ.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { SigningKeys } from '../nodes/nodes.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 
 export {
   createWebhookSender,

@@ -2,7 +2,11 @@ import assert from 'node:assert/strict';
 import { access, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { onEachEngine, openTestDatabase, type TestDatabase } from '../../test/support/databases.ts';
+import {
+  onEachEngine,
+  openTestDatabase,
+  type TestDatabase,
+} from '../../../test/support/databases.ts';
 import { Bodies, BodyFolder, Gathered } from './bodies.ts';
 
 const DAY = 86_400_000;
@@ -74,11 +78,12 @@ onEachEngine('bodies', (engine) => {
     const { bodies, database, lines } = store;
     const [lost, deleted] = [await store.keep('l'), await store.keep('d')];
     const found = await bodies.get(deleted.id);
-    await bodies.removeFiles([lost.file]);
+    await rm(join(store.path, lost.file));
     await assert.rejects(store.read(lost.id), { code: 'body_unavailable' });
     assert.match(lines.at(-1) ?? '', /is missing: .* restore the file from a backup$/);
-    // Another node deletes the message between the two steps of a reader.
-    await bodies.removeFiles(await database.write((tx) => bodies.release(tx, [deleted.id])));
+    // Another node deletes the message between the two steps of a reader, and keeps nothing.
+    const other = new Bodies({ database, store: new BodyFolder(store.path), keepHours: 0 });
+    await other.removeFiles(await database.write((tx) => bodies.release(tx, [deleted.id])));
     await assert.rejects(Array.fromAsync(bodies.read(found)), { code: 'body_unavailable' });
     assert.match(lines.at(-1) ?? '', /its message was deleted meanwhile/);
   });
@@ -120,6 +125,7 @@ onEachEngine('bodies', (engine) => {
     await assert.rejects(foreign.keep('b'), { code: 'unavailable' });
     foreign.pass(30 * DAY);
     await foreign.bodies.sweepFiles(signal);
+    await foreign.bodies.expireFiles(signal);
     await foreign.bodies.removeFiles([file]);
     assert.ok(await store.exists(file));
     // The operator can declare that the two belong together.
@@ -137,43 +143,105 @@ onEachEngine('bodies', (engine) => {
     assert.ok(!(await store.exists('store-id')));
   });
 
-  test('a file that no row names is moved after a day and removed seven days later', async () => {
+  const quarantined = (file: string) => join('quarantine', file);
+
+  test('a released body stays for BODY_KEEP_HOURS, and can be read like any other', async () => {
     const store = await openStore();
+    const { bodies, database } = store;
+    const [named, released] = [await store.keep('a'), await store.keep('b')];
+    const copied = await bodies.get(released.id);
+    await bodies.removeFiles(await database.write((tx) => bodies.release(tx, [released.id])));
+    assert.ok(await store.exists(quarantined(released.file)));
+    const read = await Array.fromAsync(bodies.read(copied));
+    assert.equal(Buffer.concat(read).toString(), 'b'.repeat(100_000));
+    const folder = new BodyFolder(store.path);
+    assert.deepEqual([await folder.has(named.file), await folder.has(released.file)], [true, true]);
+    const nothing = { restored: 0, removed: 0 };
+    store.pass(1.9 * DAY);
+    assert.deepEqual(await bodies.expireFiles(signal), nothing);
+    store.pass(0.2 * DAY);
+    assert.deepEqual(await bodies.expireFiles(signal), { ...nothing, removed: 1 });
+    assert.equal(await folder.has(released.file), false);
+    await assert.rejects(Array.fromAsync(bodies.read(copied)), { code: 'body_unavailable' });
+    assert.equal(await store.read(named.id), 'a'.repeat(100_000));
+  });
+
+  test('a body that is named again while it waits for its removal stays', async () => {
+    const store = await openStore();
+    const { bodies, database } = store;
+    const kept = [await store.keep('a'), await store.keep('b')];
+    const rows = await database.read.selectFrom('bodies').selectAll().execute();
+    const files = await database.write((tx) =>
+      bodies.release(
+        tx,
+        kept.map(({ id }) => id),
+      ),
+    );
+    await bodies.removeFiles(files);
+    // An older database is put back, which names the first of them.
+    await database.write((tx) => tx.insertInto('bodies').values(rows.slice(0, 1)).execute());
+    store.pass(2.1 * DAY);
+    assert.deepEqual(await bodies.expireFiles(signal), { restored: 1, removed: 1 });
+    assert.match(store.lines.at(-1) ?? '', /a message names again were moved back/);
+    assert.ok(await store.exists(kept[0]?.file ?? ''));
+    assert.equal(await store.read(kept[0]?.id ?? 0), 'a'.repeat(100_000));
+  });
+
+  test('nothing is kept with BODY_KEEP_HOURS=0, where the disk is nearly full, or of what no row named', async () => {
+    const store = await openStore();
+    const { bodies, database, path } = store;
+    const release = async (by: Bodies, id: number) =>
+      by.removeFiles(await database.write((tx) => by.release(tx, [id])));
+    const folder = new BodyFolder(path);
+    const none = new Bodies({ database, store: folder, keepHours: 0 });
+    const first = await store.keep('a');
+    await release(none, first.id);
+    assert.equal(await folder.has(first.file), false);
+
+    const second = await store.keep('b');
+    await release(bodies, second.id);
+    assert.equal(await folder.has(second.file), true);
+    const lines: string[] = [];
+    const log = (...args: unknown[]) => void lines.push(String(args.at(-1)));
+    const full = new (class extends BodyFolder {
+      override freeBytes = async () => 500_000_000;
+    })(path);
+    const low = new Bodies({ database, store: full, log: { info: log, warn: log, error: log } });
+    const third = await store.keep('c');
+    await release(low, third.id);
+    assert.equal(await folder.has(third.file), false);
+    await bodies.relieveDisk(signal);
+    assert.equal(await folder.has(second.file), true);
+    // Milliseconds may be equal.
+    await utimes(join(path, quarantined(second.file)), 1, 1);
+    await low.relieveDisk(signal);
+    assert.equal(await folder.has(second.file), false);
+    assert.match(lines.join(), /the disk is nearly full/);
+
+    const staged = await bodies.stage(chunksOf('d'.repeat(100_000)), () => {});
+    await bodies.discard(staged);
+    assert.equal(await folder.has(staged.file ?? ''), false);
+  });
+
+  test('a file that no row names is found after a day, and goes the same way', async () => {
+    const store = await openStore();
+    const { bodies } = store;
     const [named, orphan] = [await store.keep('a'), await store.keep('b')];
     await forget(store, orphan.id);
     await writeFile(join(store.path, named.file.slice(0, 2), 'foreign'), '');
-    const sweep = () => store.bodies.sweepFiles(signal);
-    const nothing = { quarantined: 0, restored: 0, removed: 0 };
     store.pass(0.9 * DAY);
-    assert.deepEqual(await sweep(), nothing);
+    assert.equal(await bodies.sweepFiles(signal), 0);
     store.pass(0.2 * DAY);
-    assert.deepEqual(await sweep(), { ...nothing, quarantined: 1 });
-    assert.ok(await store.exists(join('quarantine', orphan.file)));
-    store.pass(6.9 * DAY);
-    assert.deepEqual(await sweep(), nothing);
+    assert.equal(await bodies.sweepFiles(signal), 1);
+    assert.ok(await store.exists(quarantined(orphan.file)));
+    assert.match(store.lines.join(), /moved to quarantine/);
+    store.pass(1.9 * DAY);
+    assert.equal((await bodies.expireFiles(signal)).removed, 0);
     store.pass(0.2 * DAY);
-    assert.deepEqual(await sweep(), { ...nothing, removed: 1 });
-    assert.ok(!(await store.exists(join('quarantine', orphan.file))));
+    assert.equal((await bodies.expireFiles(signal)).removed, 1);
+    assert.ok(!(await store.exists(quarantined(orphan.file))));
     assert.equal(await store.read(named.id), 'a'.repeat(100_000));
     assert.ok((await readdir(join(store.path, named.file.slice(0, 2)))).includes('foreign'));
-  });
-
-  test('after a restored older database was used, the newer one finds its bodies', async () => {
-    const store = await openStore();
-    const bodies = [await store.keep('a'), await store.keep('b')];
-    for (const { file } of bodies) await utimes(join(store.path, file), 1, 1);
-    const rows = await store.database.read.selectFrom('bodies').selectAll().execute();
-    // The older one has the same id, but no rows for these bodies.
-    await store.database.write((tx) => tx.deleteFrom('bodies').execute());
-    assert.equal((await store.bodies.sweepFiles(signal)).quarantined, 2);
-    await store.database.write((tx) => tx.insertInto('bodies').values(rows).execute());
-    const [first, second] = bodies;
-    assert.ok(first && second);
-    assert.equal(await store.read(first.id), 'a'.repeat(100_000));
-    assert.ok(await store.exists(first.file));
-    assert.equal((await store.bodies.sweepFiles(signal)).restored, 1);
-    assert.ok(await store.exists(second.file));
-    assert.match(store.lines.join(), /moved to quarantine/);
   });
 
   test('a sweep can be stopped', async () => {
@@ -181,7 +249,7 @@ onEachEngine('bodies', (engine) => {
     const { id } = await store.keep('a');
     await forget(store, id);
     store.pass(2 * DAY);
-    assert.equal((await store.bodies.sweepFiles(AbortSignal.abort())).quarantined, 0);
+    assert.equal(await store.bodies.sweepFiles(AbortSignal.abort()), 0);
   });
 });
 

@@ -4,7 +4,8 @@
  * A small body is in its row (`bodies.content`), so that it is durable with the transaction that refers to it. A
  * large one is a file in a store (`body-store.ts`: a folder, or a bucket of an S3 server) that is durable there
  * before the row that names it is committed (`bodies.file`); only the first lines of its header may be in the
- * row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} moves it to quarantine.
+ * row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} finds it. A file that no row
+ * names any more stays for `BODY_KEEP_HOURS`, so that a copy of the database and a later copy of the files fit together.
  * Database and store have the same store id: where the ids differ, nothing is accepted and nothing removed. A
  * transaction that removes messages or deliveries also releases their bodies ({@link Bodies.release}), so that
  * every body is still in use.
@@ -23,8 +24,8 @@ import {
   PreparedQuery,
   type Queries,
   type Schema,
-} from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+} from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { BucketOptions } from './body-bucket.ts';
 import { BodyFolder } from './body-folder.ts';
 import {
@@ -33,9 +34,11 @@ import {
   findMismatch,
   type NewBody,
   StoreUnavailable,
-  type Swept,
-  sweepStore,
+  type Sweep,
+  sweepOrphans,
+  sweepQuarantine,
 } from './body-store.ts';
+import { DiskRoom, FREE_BYTES_LEFT } from './disk-room.ts';
 import { Gathered } from './gathered.ts';
 import { StoreHealth } from './store-health.ts';
 
@@ -48,6 +51,7 @@ export {
   StoreUnavailable,
   storeIdOf,
 } from './body-store.ts';
+export { FREE_BYTES_LEFT } from './disk-room.ts';
 export { Gathered } from './gathered.ts';
 export {
   type LargeBody,
@@ -63,12 +67,10 @@ export {
  */
 const INLINE_MAX = 64 * 1024;
 /**
- * Octets of the disk that are kept free of mail, so that accepted mail can still be read, marked, removed and
- * delivered.
+ * Free octets of the disk below which files that nothing names are not kept: an account that stores and removes
+ * large mail again and again fills no disk with them.
  */
-export const FREE_BYTES_LEFT = 64 * 1024 * 1024;
-/** Milliseconds for which the measured free space of a disk is used. */
-const FREE_BYTES_MS = 1_000;
+const KEEP_ABOVE_BYTES = 1024 * 1024 * 1024;
 
 /** The place of a body's bytes, by its row: first `content`, then `file`. */
 export interface StoredBody {
@@ -119,6 +121,8 @@ export interface BodiesOptions {
   readonly database: Database;
   /** The store of the large ones. */
   readonly store: BodyStore;
+  /** How long a file stays after nothing names it any more; 0: it is removed at once. */
+  readonly keepHours?: number;
   readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -131,21 +135,29 @@ export class Bodies {
   readonly #health: StoreHealth | undefined;
   readonly #log: BodiesOptions['log'];
   readonly #now: () => number;
+  readonly #keepMs: number;
   #mismatch: string | undefined;
   /** Whether an empty store may become the store of this database. */
   #isNew = false;
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
-  #free = { at: Number.NEGATIVE_INFINITY, bytes: Promise.resolve(0) };
+  readonly #room: DiskRoom;
+  /** Octets up to which a message needs no disk of this machine: those that PostgreSQL keeps in a row. */
+  readonly #withoutDisk: number;
 
-  constructor({ database, store, log, now = Date.now }: BodiesOptions) {
+  constructor({ database, store, keepHours = 48, log, now = Date.now }: BodiesOptions) {
     this.#database = database;
     this.#store = store;
     this.#health = store.isRemote
       ? new StoreHealth({ look: () => this.#compareIds(), log })
       : undefined;
+    const isElsewhere = database.engine === 'postgres';
+    this.#withoutDisk = isElsewhere ? INLINE_MAX : -1;
+    const deferred = isElsewhere ? 'mail above 64 KiB' : 'mail';
+    this.#room = new DiskRoom({ freeBytes: () => store.freeBytes(), deferred, log });
     this.#log = log;
     this.#now = now;
+    this.#keepMs = keepHours * 3_600_000;
     this.#insert = new PreparedQuery(({ size, content, file }) =>
       database.read.insertInto('bodies').values({ size, content, file }).returning('id'),
     );
@@ -201,6 +213,11 @@ export class Bodies {
     return this.#health?.isUp;
   }
 
+  /** Whether the disk of this machine is full, so that mail that needs it is deferred. @throws the file system's error */
+  isDiskFull(): Promise<boolean> {
+    return this.#room.isFull();
+  }
+
   /** Stores and removes nothing from now on: the folder was replaced. */
   refuse(reason: string): void {
     this.#mismatch = reason;
@@ -209,6 +226,7 @@ export class Bodies {
   /** Closes the store; it is not used after that. */
   close(): void {
     this.#health?.close();
+    this.#room.close();
     this.#store.close();
   }
 
@@ -216,8 +234,8 @@ export class Bodies {
    * Reads a body to its end. Memory stays flat for any size; nothing is left on disk when the source fails.
    *
    * @param observe gets every chunk in order, before it is stored
-   * @throws any error of the source or the disk (`ENOSPC`); Refusal unavailable, where the store does not
-   *   accept it
+   * @throws any error of the source or the disk (`ENOSPC`); Refusal storage_full, where the disk has no room;
+   *   unavailable, where the store does not accept it
    */
   async stage(
     source: AsyncIterable<Uint8Array>,
@@ -234,6 +252,9 @@ export class Bodies {
         else held.add(chunk);
         if (!spill && size > INLINE_MAX) {
           if (this.#mismatch || this.#health?.isUp === false) throw refuseToKeep();
+          // The client may not have said how large it is.
+          const noRoom = await this.checkRoom(size);
+          if (noRoom) throw noRoom;
           spill = await this.#store.create();
           await spill.write(held.take());
         }
@@ -259,9 +280,8 @@ export class Bodies {
    */
   async checkRoom(octets: number): Promise<Refusal | undefined> {
     if (octets > INLINE_MAX && this.#health?.isUp === false) return refuseToKeep();
-    const at = performance.now();
-    if (at - this.#free.at >= FREE_BYTES_MS) this.#free = { at, bytes: this.#store.freeBytes() };
-    const bytes = await this.#free.bytes;
+    if (octets <= this.#withoutDisk) return undefined;
+    const bytes = await this.#room.free();
     if (bytes >= FREE_BYTES_LEFT + octets) return undefined;
     return noSpace(new Error(`${bytes} bytes are free, ${FREE_BYTES_LEFT} of them are kept free`));
   }
@@ -292,9 +312,9 @@ export class Bodies {
     return body;
   }
 
-  /** Removes the file of a staged body that no row refers to. */
+  /** Removes the file of a staged body that no row ever named: no copy of the database needs it. */
   async discard({ file }: StagedBody): Promise<void> {
-    if (file !== undefined) await this.removeFiles([file]);
+    if (file !== undefined) await this.#remove(() => this.#store.remove([file]));
   }
 
   /**
@@ -373,7 +393,7 @@ export class Bodies {
    * Removes those of the given bodies that no message and no delivery refers to any more, within the transaction
    * that removed their references.
    *
-   * @returns files to remove after the commit, by {@link Bodies.removeFiles}
+   * @returns files for {@link Bodies.removeFiles}, after the commit
    */
   async release(tx: Queries, ids: readonly number[]): Promise<string[]> {
     if (ids.length === 0) return [];
@@ -405,7 +425,7 @@ export class Bodies {
    * Removes the octets of those of the given bodies that no message needs, and no delivery that is open or ended
    * later than `before`. Their rows stay for the deliveries that name them; {@link Bodies.find} no longer finds them.
    *
-   * @returns files to remove after the commit, by {@link Bodies.removeFiles}
+   * @returns files for {@link Bodies.removeFiles}, after the commit
    */
   async empty(tx: Queries, ids: readonly number[], before: number): Promise<string[]> {
     if (ids.length === 0) return [];
@@ -438,39 +458,89 @@ export class Bodies {
     return rows.flatMap(({ file }) => (file === null ? [] : [file]));
   }
 
-  /** Removes files that {@link Bodies.release} returned. The sweep finds those that a failure leaves. */
+  /**
+   * Removes files that {@link Bodies.release} returned, once they were kept for `BODY_KEEP_HOURS`: until then they are
+   * in quarantine. The sweep finds those that a failure leaves.
+   */
   async removeFiles(files: readonly string[]): Promise<void> {
-    if (files.length === 0 || this.#mismatch || this.#health?.isUp === false) return;
+    if (files.length === 0) return;
+    await this.#remove(async () => {
+      const isKept = this.#keepMs > 0 && !(await this.#isDiskLow());
+      if (isKept) await this.#store.quarantine(files, this.#now());
+      else await this.#store.remove(files);
+    });
+  }
+
+  async #remove(act: () => Promise<unknown>): Promise<void> {
+    if (this.#mismatch || this.#health?.isUp === false) return;
     try {
-      await this.#store.remove(files);
+      await act();
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
       this.#health?.suspect(error);
     }
   }
 
+  /** A bucket has no disk of ours. */
+  async #isDiskLow(): Promise<boolean> {
+    return !this.#store.isRemote && (await this.#room.free()) < KEEP_ABOVE_BYTES;
+  }
+
   /**
-   * Moves files that no row names to quarantine, and removes files whose time in quarantine is over. Nothing is
-   * moved where the store does not belong to the database, or does not answer.
+   * Finds files that no row names and that are not in quarantine, and moves them there. It looks at every file.
    *
-   * @param signal stops it early
+   * @param signal ends it early
+   * @returns how many it moved
    */
-  async sweepFiles(signal: AbortSignal): Promise<Swept> {
-    // Checked again: another folder may have been mounted here since the start.
-    const isOurs = !(await this.checkStore(false)) && this.#health?.isUp !== false;
-    if (!isOurs) return { quarantined: 0, restored: 0, removed: 0 };
-    const swept = await sweepStore(this.#database, this.#store, this.#now(), signal);
-    const { quarantined, restored, removed } = swept;
-    const files = { store: this.#store.place, quarantined, restored, removed };
-    if (quarantined + restored > 0) {
+  async sweepFiles(signal: AbortSignal): Promise<number> {
+    if (!(await this.#isOurs())) return 0;
+    const quarantined = await sweepOrphans(this.#sweep(signal), this.#now());
+    if (quarantined > 0) {
+      this.#log?.warn(
+        { store: this.#store.place, quarantined },
+        'body files without a message were moved to quarantine: they are removed after BODY_KEEP_HOURS',
+      );
+    }
+    return quarantined;
+  }
+
+  /**
+   * Removes files that are in quarantine for longer than `BODY_KEEP_HOURS`, where the disk is nearly full all of them.
+   * Those that a row names again are moved back.
+   *
+   * @param signal ends it early
+   */
+  async expireFiles(signal: AbortSignal): Promise<{ restored: number; removed: number }> {
+    const nothing = { restored: 0, removed: 0 };
+    if (!(await this.#isOurs())) return nothing;
+    const isLow = await this.#isDiskLow();
+    const before = isLow ? this.#now() : this.#now() - this.#keepMs;
+    const swept = await sweepQuarantine(this.#sweep(signal), before);
+    const files = { store: this.#store.place, ...swept };
+    if (swept.restored > 0) {
+      this.#log?.warn(files, 'body files in quarantine that a message names again were moved back');
+    }
+    if (isLow && swept.removed > 0) {
       this.#log?.warn(
         files,
-        'body files without a message were moved to quarantine (kept for 7 days); files that have one again were moved back',
+        'the disk is nearly full: body files that nothing names were removed before BODY_KEEP_HOURS were over',
       );
-    } else if (removed > 0) {
-      this.#log?.info(files, 'body files were removed after 7 days in quarantine');
     }
     return swept;
+  }
+
+  /** The same at once, where the disk is nearly full. */
+  async relieveDisk(signal: AbortSignal): Promise<void> {
+    if (await this.#isDiskLow()) await this.expireFiles(signal);
+  }
+
+  /** Before a sweep: another folder may have been mounted here since the start. */
+  async #isOurs(): Promise<boolean> {
+    return !(await this.checkStore(false)) && this.#health?.isUp !== false;
+  }
+
+  #sweep(signal: AbortSignal): Sweep {
+    return { database: this.#database, store: this.#store, signal };
   }
 }
 

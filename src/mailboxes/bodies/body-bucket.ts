@@ -28,7 +28,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import pLimit from 'p-limit';
-import { ensureFolder } from '../files/files.ts';
+import { ensureFolder } from '../../platform/files/files.ts';
 import { readRange } from './body-folder.ts';
 import {
   BodyLost,
@@ -38,7 +38,6 @@ import {
   type Note,
   newBodyName,
   QUARANTINE,
-  QUARANTINED_MS,
   type WantedBytes,
 } from './body-store.ts';
 import { hasStatus, isMissingObject, readObject, unavailable } from './read-object.ts';
@@ -72,6 +71,17 @@ const UPLOADS_AT_ONCE = 8;
 const REQUESTS_AT_ONCE = 16;
 /** Every slow reader holds a connection: enough that the others still get one. */
 const MOST_CONNECTIONS = 4_096;
+
+const IN_QUARANTINE = `${QUARANTINE}/`;
+
+/** Where a body may be. The first place once more: a sweep may move it back between the two. */
+function keysOf(name: string): string[] {
+  return [name, `${IN_QUARANTINE}${name}`, name];
+}
+
+function isBefore(time: Date | undefined, before: number): boolean {
+  return time !== undefined && time.getTime() < before;
+}
 
 export class BodyBucket implements BodyStore {
   readonly isRemote = true;
@@ -155,18 +165,23 @@ export class BodyBucket implements BodyStore {
 
   /** @throws BodyLost, StoreUnavailable */
   async #open(name: string, range: string | undefined): Promise<GetObjectCommandOutput> {
-    const get = () =>
-      this.#client.send(
-        new GetObjectCommand({ ...this.#at(name), ...(range && { Range: range }) }),
-      );
-    try {
-      return await get();
-    } catch (error) {
-      if (hasStatus(error, 416)) throw new BodyLost(`${this.place}/${name} is cut short`);
-      if (!isMissingObject(error)) throw unavailable(this.place, error);
-      if (!(await this.restore(name))) throw new BodyLost(`${this.place}/${name} is missing`);
-      return this.#ask(get);
+    for (const key of keysOf(name)) {
+      const wanted = { ...this.#at(key), ...(range && { Range: range }) };
+      try {
+        return await this.#client.send(new GetObjectCommand(wanted));
+      } catch (error) {
+        if (hasStatus(error, 416)) throw new BodyLost(`${this.place}/${name} is cut short`);
+        if (!isMissingObject(error)) throw unavailable(this.place, error);
+      }
     }
+    throw new BodyLost(`${this.place}/${name} is missing`);
+  }
+
+  async has(name: string): Promise<boolean> {
+    for (const key of keysOf(name)) {
+      if ((await this.#age(key, Date.now())) !== undefined) return true;
+    }
+    return false;
   }
 
   async remove(names: readonly string[]): Promise<void> {
@@ -213,21 +228,32 @@ export class BodyBucket implements BodyStore {
   }
 
   async isEmpty(): Promise<boolean> {
-    for (const from of ['bodies', 'quarantine'] as const) {
-      for await (const names of this.list(from)) if (names.length > 0) return false;
+    for (const prefix of ['', IN_QUARANTINE]) {
+      for await (const names of this.#list(prefix)) if (names.length > 0) return false;
     }
     return true;
   }
 
+  list(): AsyncGenerator<string[]> {
+    return this.#list('');
+  }
+
+  /** An object's time is that of the copy to quarantine. */
+  listQuarantined(before: number): AsyncGenerator<string[]> {
+    return this.#list(IN_QUARANTINE, before);
+  }
+
   /** A page of the bucket at a time: memory stays flat with millions of bodies. */
-  async *list(from: 'bodies' | 'quarantine'): AsyncGenerator<string[]> {
-    const prefix = from === 'bodies' ? '' : `${QUARANTINE}/`;
+  async *#list(prefix: string, before = Number.POSITIVE_INFINITY): AsyncGenerator<string[]> {
     let ContinuationToken: string | undefined;
     do {
       const request = { Bucket: this.#bucket, Prefix: prefix, ContinuationToken };
       const page = await this.#ask(() => this.#client.send(new ListObjectsV2Command(request)));
-      const names = (page.Contents ?? []).map(({ Key = '' }) => Key.slice(prefix.length));
-      yield names.filter(isBodyName);
+      // Without a time it counts as new: nothing is removed because a server leaves something out.
+      const found = (page.Contents ?? []).filter(
+        ({ LastModified }) => before === Number.POSITIVE_INFINITY || isBefore(LastModified, before),
+      );
+      yield found.map(({ Key = '' }) => Key.slice(prefix.length)).filter(isBodyName);
       ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
     } while (ContinuationToken !== undefined);
   }
@@ -237,20 +263,20 @@ export class BodyBucket implements BodyStore {
   }
 
   /** A copy and a removal: where a crash leaves both objects, the next sweep moves the body again. */
-  quarantine(name: string): Promise<boolean> {
-    return this.#move(name, `${QUARANTINE}/${name}`);
+  async quarantine(names: readonly string[]): Promise<number> {
+    let moved = 0;
+    await this.#forEach(names, async (name) => {
+      moved += Number(await this.#move(name, `${IN_QUARANTINE}${name}`));
+    });
+    return moved;
   }
 
   restore(name: string): Promise<boolean> {
-    return this.#move(`${QUARANTINE}/${name}`, name);
+    return this.#move(`${IN_QUARANTINE}${name}`, name);
   }
 
-  async expire(name: string, now: number): Promise<boolean> {
-    const key = `${QUARANTINE}/${name}`;
-    const age = await this.#age(key, now);
-    if (age === undefined || age < QUARANTINED_MS) return false;
-    await this.#delete(key);
-    return true;
+  async removeQuarantined(names: readonly string[]): Promise<void> {
+    await this.#forEach(names, (name) => this.#delete(`${IN_QUARANTINE}${name}`));
   }
 
   /** Multipart uploads that were cut short use space until they are aborted. */

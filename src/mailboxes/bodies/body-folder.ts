@@ -11,7 +11,7 @@ import {
   utimes,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { ensureFolder, isMissing, replaceDurably, syncFolder } from '../files/files.ts';
+import { ensureFolder, isMissing, replaceDurably, syncFolder } from '../../platform/files/files.ts';
 import {
   BodyLost,
   type BodyStore,
@@ -20,7 +20,6 @@ import {
   type Note,
   newBodyName,
   QUARANTINE,
-  QUARANTINED_MS,
   type WantedBytes,
 } from './body-store.ts';
 
@@ -58,14 +57,24 @@ export class BodyFolder implements BodyStore {
   }
 
   async #open(name: string): Promise<FileHandle> {
-    const path = join(this.place, name);
-    try {
-      return await open(path);
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-      if (!(await this.restore(name))) throw new BodyLost(`${path} is missing`, { cause: error });
-      return open(path);
+    // The first place once more: a sweep may move the body back between the two.
+    for (const place of ['', QUARANTINE, '']) {
+      try {
+        return await open(join(this.place, place, name));
+      } catch (error) {
+        if (!isMissing(error)) throw error;
+      }
     }
+    throw new BodyLost(`${join(this.place, name)} is missing`);
+  }
+
+  async has(name: string): Promise<boolean> {
+    const handle = await this.#open(name).catch((error: unknown) => {
+      if (error instanceof BodyLost) return undefined;
+      throw error;
+    });
+    await handle?.close();
+    return handle !== undefined;
   }
 
   async remove(names: readonly string[]): Promise<void> {
@@ -105,13 +114,18 @@ export class BodyFolder implements BodyStore {
     return !names.some((name) => name === QUARANTINE || SUBFOLDER.test(name));
   }
 
-  async *list(from: 'bodies' | 'quarantine'): AsyncGenerator<string[]> {
-    const root = from === 'bodies' ? this.place : join(this.place, QUARANTINE);
-    for (const folder of await listFolder(root)) {
-      if (!SUBFOLDER.test(folder)) continue;
-      const files = (await listFolder(join(root, folder))).map((file) => `${folder}/${file}`);
-      const names = files.filter(isBodyName);
-      for (let at = 0; at < names.length; at += BATCH) yield names.slice(at, at + BATCH);
+  list(): AsyncGenerator<string[]> {
+    return listBodies(this.place);
+  }
+
+  async *listQuarantined(before: number): AsyncGenerator<string[]> {
+    for await (const names of listBodies(join(this.place, QUARANTINE))) {
+      const due: string[] = [];
+      for (const name of names) {
+        const age = await ageOf(join(this.place, QUARANTINE, name), before);
+        if (age !== undefined && age > 0) due.push(name);
+      }
+      yield due;
     }
   }
 
@@ -119,7 +133,14 @@ export class BodyFolder implements BodyStore {
     return ageOf(join(this.place, name), now);
   }
 
-  async quarantine(name: string, now: number): Promise<boolean> {
+  async quarantine(names: readonly string[], now: number): Promise<number> {
+    let moved = 0;
+    for (const name of names) moved += Number(await this.#quarantine(name, now));
+    return moved;
+  }
+
+  /** @returns false where it does not exist */
+  async #quarantine(name: string, now: number): Promise<boolean> {
     await this.#makeFolderOf(join(QUARANTINE, name));
     const path = join(this.place, name);
     try {
@@ -145,12 +166,8 @@ export class BodyFolder implements BodyStore {
     return true;
   }
 
-  async expire(name: string, now: number): Promise<boolean> {
-    const path = join(this.place, QUARANTINE, name);
-    const age = await ageOf(path, now);
-    if (age === undefined || age < QUARANTINED_MS) return false;
-    await unlinkIfThere(path);
-    return true;
+  async removeQuarantined(names: readonly string[]): Promise<void> {
+    for (const name of names) await unlinkIfThere(join(this.place, QUARANTINE, name));
   }
 
   /** An unfinished file looks like any other: the sweep finds it as one that no row names. */
@@ -228,6 +245,16 @@ export async function* readRange(
 
 /** Files in one batch: the names in one query. */
 const BATCH = 500;
+
+/** Names of the bodies below a folder. */
+async function* listBodies(root: string): AsyncGenerator<string[]> {
+  for (const folder of await listFolder(root)) {
+    if (!SUBFOLDER.test(folder)) continue;
+    const files = (await listFolder(join(root, folder))).map((file) => `${folder}/${file}`);
+    const names = files.filter(isBodyName);
+    for (let at = 0; at < names.length; at += BATCH) yield names.slice(at, at + BATCH);
+  }
+}
 
 async function listFolder(path: string): Promise<string[]> {
   try {

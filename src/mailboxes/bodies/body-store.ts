@@ -2,21 +2,22 @@
  * Where large bodies are: one interface, and the rules that every store shares. `body-folder.ts` is a folder of
  * this machine, `body-bucket.ts` a bucket of an S3 server. Both use the same names:
  *     <xx>/<uuid>              a body, written once and never changed
- *     quarantine/<xx>/<uuid>   a body that no row of the database named when the sweep checked it
+ *     quarantine/<xx>/<uuid>   a body that no row of the database names any more
  *     store-id                 the id that the database has as well
  *     moved-up-to              while bodies are moved here: the id of the last row whose body is here
  *
- * A body that no row names is not removed at once: it goes to quarantine, and is removed after
- * {@link QUARANTINED_MS}. If a row names a body in quarantine (a newer database was restored), the body is moved
- * back when it is read, or by the next sweep. Bodies that a crash left without a row are swept only while store and
+ * A body that no row names any more goes to quarantine, and stays there for `BODY_KEEP_HOURS`. It is read there like
+ * everywhere: a copy of the database that is older than a copy of the bodies, by at most these hours, has all bodies
+ * that it names. When the hours are over, the database is asked once more. A body that a row names again (an older
+ * database was restored) is moved back, the others are removed. After a crash at any point a body is in the one
+ * place, or in the other, or in both.
+ *
+ * Bodies that a crash left without a row are swept into quarantine. Nothing is moved or removed unless store and
  * database belong together.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Database, settingOf, settingStore } from '../database/database.ts';
-
-/** How long a body stays in quarantine, in milliseconds. */
-export const QUARANTINED_MS = 7 * 86_400_000;
+import { type Database, settingOf, settingStore } from '../../platform/database/database.ts';
 
 export const QUARANTINE = 'quarantine';
 /** A short text that is stored beside the bodies. */
@@ -68,12 +69,12 @@ export interface BodyStore {
    */
   create(name?: string): Promise<NewBody>;
   /**
-   * Streams octets of a body. A body in quarantine is moved back first.
+   * Streams octets of a body, also of one in quarantine.
    *
    * @throws BodyLost, StoreUnavailable, the file system's error
    */
   read(name: string, wanted: WantedBytes): AsyncGenerator<Uint8Array>;
-  /** Removes bodies that nothing refers to any more. */
+  /** Removes bodies at once: those that no row ever named, or that are not to be kept. */
   remove(names: readonly string[]): Promise<void>;
   /** Octets that are free on the disk which bodies are written to. */
   freeBytes(): Promise<number>;
@@ -84,16 +85,20 @@ export interface BodyStore {
   removeNote(note: Note): Promise<void>;
   /** Whether no body was ever stored here; other files do not count. */
   isEmpty(): Promise<boolean>;
-  /** Names of the bodies, or of those in quarantine, in batches of at most 1,000. */
-  list(from: 'bodies' | 'quarantine'): AsyncGenerator<string[]>;
+  /** Names of the bodies, without those in quarantine, in batches of at most 1,000. */
+  list(): AsyncGenerator<string[]>;
+  /** Names of the bodies that came to quarantine before a time, in milliseconds since 1970; in the same batches. */
+  listQuarantined(before: number): AsyncGenerator<string[]>;
   /** Milliseconds since a body was written; undefined where it does not exist. */
   age(name: string, now: number): Promise<number | undefined>;
-  /** Moves a body to quarantine; its time there begins `now`. @returns false where it does not exist */
-  quarantine(name: string, now: number): Promise<boolean>;
+  /** Whether a body can be read, in quarantine or not. */
+  has(name: string): Promise<boolean>;
+  /** Moves bodies to quarantine, where their time begins `now`. @returns how many there were */
+  quarantine(names: readonly string[], now: number): Promise<number>;
   /** Moves a body back from quarantine. @returns false where it is not in quarantine */
   restore(name: string): Promise<boolean>;
-  /** Removes a body from quarantine if its time there is over. */
-  expire(name: string, now: number): Promise<boolean>;
+  /** Removes bodies from quarantine. */
+  removeQuarantined(names: readonly string[]): Promise<void>;
   /** Removes unfinished things, other than bodies, that were begun before a time. */
   sweepUnfinished(before: number): Promise<void>;
   close(): void;
@@ -180,8 +185,6 @@ export function compareStoreIds(
   };
 }
 
-/* Removes bodies that no row names: a crash after a body was written and before its commit leaves them. */
-
 /**
  * Bodies younger than this are kept: their message may be about to be committed, here or on another node. No
  * message takes that long.
@@ -191,46 +194,62 @@ const SPARED_MS = 86_400_000;
 /** Milliseconds between batches: a sweep of millions runs beside everything else. */
 const PAUSE_MS = 5;
 
-export interface Swept {
-  /** Bodies that no row names, moved to quarantine. */
-  quarantined: number;
-  /** Bodies in quarantine that a row names, moved back. */
-  restored: number;
-  /** Bodies whose time in quarantine was over. */
-  removed: number;
+export interface Sweep {
+  readonly database: Database;
+  /** The caller has verified that it belongs to the database. */
+  readonly store: BodyStore;
+  /** Ends it early. */
+  readonly signal: AbortSignal;
 }
 
 /**
- * Checks all bodies once. The caller has verified that the store belongs to the database.
+ * Moves bodies to quarantine that no row names, though nobody said so: a crash between the commit and the move leaves
+ * them, or one after a body was written and before its commit.
  *
- * @param signal stops it early
+ * @param now milliseconds since 1970
+ * @returns how many it moved
  */
-export async function sweepStore(
-  database: Database,
-  store: BodyStore,
+export async function sweepOrphans(
+  { database, store, signal }: Sweep,
   now: number,
-  signal: AbortSignal,
-): Promise<Swept> {
-  const swept = { quarantined: 0, restored: 0, removed: 0 };
-  for await (const names of store.list('quarantine')) {
-    if (signal.aborted) return swept;
+): Promise<number> {
+  let moved = 0;
+  for await (const names of store.list()) {
+    if (signal.aborted) return moved;
+    const orphans: string[] = [];
     const named = await findNamed(database, names);
     for (const name of names) {
-      if (!named.has(name)) swept.removed += Number(await store.expire(name, now));
-      else swept.restored += Number(await store.restore(name));
+      const isOld = !named.has(name) && ((await store.age(name, now)) ?? 0) >= SPARED_MS;
+      if (isOld) orphans.push(name);
     }
-    await pause(PAUSE_MS);
-  }
-  for await (const names of store.list('bodies')) {
-    if (signal.aborted) return swept;
-    const named = await findNamed(database, names);
-    for (const name of names) {
-      if (named.has(name) || ((await store.age(name, now)) ?? 0) < SPARED_MS) continue;
-      swept.quarantined += Number(await store.quarantine(name, now));
-    }
+    moved += await store.quarantine(orphans, now);
     await pause(PAUSE_MS);
   }
   await store.sweepUnfinished(now - SPARED_MS);
+  return moved;
+}
+
+/**
+ * Removes the bodies that came to quarantine before a time, and moves those back that a row names again.
+ *
+ * @param before milliseconds since 1970
+ */
+export async function sweepQuarantine(
+  { database, store, signal }: Sweep,
+  before: number,
+): Promise<{ restored: number; removed: number }> {
+  const swept = { restored: 0, removed: 0 };
+  for await (const names of store.listQuarantined(before)) {
+    if (signal.aborted) return swept;
+    const named = await findNamed(database, names);
+    const unnamed = names.filter((name) => !named.has(name));
+    await store.removeQuarantined(unnamed);
+    swept.removed += unnamed.length;
+    for (const name of names) {
+      if (named.has(name)) swept.restored += Number(await store.restore(name));
+    }
+    await pause(PAUSE_MS);
+  }
   return swept;
 }
 

@@ -12,7 +12,7 @@
  */
 import { createHash } from 'node:crypto';
 import pLimit from 'p-limit';
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import { BodyLost, type BodyStore, databaseStoreId } from './body-store.ts';
 
 /** Bodies in one query, after which the progress is noted. */
@@ -65,10 +65,7 @@ export async function moveBodies(options: MoveOptions): Promise<Moved> {
     await from.writeNote('store-id', id);
     throw error;
   }
-  for await (const names of from.list('bodies')) {
-    const limit = pLimit(COPIES_AT_ONCE);
-    await limit.map(names, (name) => from.quarantine(name, Date.now()));
-  }
+  for await (const names of from.list()) await from.quarantine(names, Date.now());
   await to.removeNote('moved-up-to');
   return moved;
 }

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type GetObjectCommandOutput, S3ServiceException } from '@aws-sdk/client-s3';
-import { fileErrorCode } from '../files/files.ts';
+import { fileErrorCode } from '../../platform/files/files.ts';
 import { BodyLost, StoreUnavailable, type WantedBytes } from './body-store.ts';
 
 export interface ObjectSource {

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { suite, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore } from '../../test/support/mail.ts';
-import { findAccounts } from '../accounts/account-rows.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore } from '../../../test/support/mail.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { findAccounts } from '../../tenants/accounts/account-rows.ts';
 import { InProcessChanges, type MailboxChange } from '../changes/changes.ts';
-import type { Database } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import { MailserverEvents } from './event-hook.ts';
 import { KnownEvents } from './known-events.ts';
-import { MailserverEvents } from './mailserver-events.ts';
 
 const HOUR_MS = 3_600_000;
 

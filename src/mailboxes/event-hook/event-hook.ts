@@ -12,9 +12,9 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { Changes } from '../changes/changes.ts';
-import type { Database } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
 import { EventLines, type MailserverEvent, type RejectedLine } from './event-lines.ts';
 import { KnownEvents } from './known-events.ts';
 

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Old rows removed for each new one, so that the table hardly grows beyond one day. */

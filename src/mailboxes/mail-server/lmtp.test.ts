@@ -7,10 +7,10 @@ import {
   polite,
   startLmtpServer,
   startScript,
-} from '../../test/support/lmtp-server.ts';
+} from '../../../test/support/lmtp-server.ts';
+import { LineEnds } from '../../protocols/message/message.ts';
+import { DotTransparency, stuffDots } from '../../protocols/smtp-client/text.ts';
 import type { MailboxResult, ServerMail } from '../mailstore/mailstore.ts';
-import { LineEnds } from '../message/message.ts';
-import { DotTransparency, stuffDots } from '../net/smtp-text.ts';
 import { LmtpClient, type LmtpClientOptions, withLineEnds, withoutReturnPath } from './lmtp.ts';
 
 /** The timeout where a server does not answer; the others allow for a busy machine. */
@@ -320,11 +320,34 @@ void suite('an LMTP server at fault', () => {
 });
 
 void suite('connections to the LMTP server', () => {
+  test('are left for others where a mailbox stalls, and where all of a domain do', async () => {
+    let held = 0;
+    let stalls = true;
+    const server = await startScript({
+      ...polite,
+      MAIL: (socket) => (stalls ? void held++ : void socket.write('250 ok\r\n')),
+    });
+    const sender = client(server.port, { connections: 8 });
+    const stop = new AbortController();
+    const flood = ['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c', 'c', 'd', 'd'].map((name) => {
+      const [mail, to] = message([`${name}@stalled.test`]);
+      return sender.deliver(mail, to, stop.signal);
+    });
+    // Two for each mailbox, six for the domain.
+    while (held < 6) await new Promise((resolve) => setImmediate(resolve));
+    stalls = false;
+    assert.deepEqual(shown(await sender.deliver(...message(['a@x.test']))), ['delivered']);
+    assert.equal(held, 6);
+    stop.abort();
+    await Promise.all(flood);
+    sender.close();
+  });
+
   test('are as many as allowed, used again, and closed at the end', async () => {
     const server = await startLmtpServer();
     const sender = client(server.port, { connections: 3 });
     const all = await Promise.all(
-      Array.from({ length: 30 }, () => sender.deliver(...message(['a@x.test']))),
+      Array.from({ length: 30 }, (_, index) => sender.deliver(...message([`a@x${index}.test`]))),
     );
     assert.deepEqual(new Set(all.flatMap(shown)), new Set(['delivered']));
     assert.equal(server.counts.connections, 3);

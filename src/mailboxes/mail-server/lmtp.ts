@@ -4,9 +4,8 @@
  */
 
 import { isAscii } from 'node:buffer';
-import pLimit, { type LimitFunction } from 'p-limit';
-import type { MailboxResult, ServerMail } from '../mailstore/mailstore.ts';
-import { asBuffer, LineEnds, oneLine } from '../message/message.ts';
+import { type Party, Turns } from '../../platform/net/net.ts';
+import { asBuffer, LineEnds, oneLine } from '../../protocols/message/message.ts';
 import {
   type ConnectionTimeouts,
   type Endpoint,
@@ -14,11 +13,11 @@ import {
   isFinalRefusal,
   isWritablePath,
   type RecipientResult,
-  runInTurn,
   SmtpConnection,
   SmtpFailure,
   sizeLimit,
-} from '../net/net.ts';
+} from '../../protocols/smtp-client/smtp-client.ts';
+import type { MailboxResult, ServerMail } from '../mailstore/mailstore.ts';
 
 export interface LmtpClientOptions {
   readonly server: Endpoint;
@@ -48,6 +47,9 @@ const TIMEOUTS: LmtpClientTimeouts = {
   idle: 30_000,
 };
 const CONNECTIONS = 20;
+/** The part of them for one recipient, and for one domain: a mailbox that stalls leaves the others their places. */
+const OF_RECIPIENT = 0.25;
+const OF_DOMAIN = 0.75;
 
 interface Idle {
   readonly connection: SmtpConnection;
@@ -57,7 +59,8 @@ interface Idle {
 export class LmtpClient {
   readonly #options: LmtpClientOptions;
   readonly #timeouts: LmtpClientTimeouts;
-  readonly #places: LimitFunction;
+  readonly #turns: Turns;
+  readonly #connections: number;
   /** The one that was used last is at the end, and is used next. */
   #idle: Idle[] = [];
   #isClosed = false;
@@ -65,7 +68,8 @@ export class LmtpClient {
   constructor(options: LmtpClientOptions) {
     this.#options = options;
     this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
-    this.#places = pLimit(options.connections ?? CONNECTIONS);
+    this.#connections = options.connections ?? CONNECTIONS;
+    this.#turns = new Turns(this.#connections);
   }
 
   /**
@@ -84,13 +88,27 @@ export class LmtpClient {
     const deadline = AbortSignal.timeout(this.#timeouts.whole);
     const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
     try {
-      return await runInTurn(this.#places, signal, () => this.#attempt(mail, to, signal));
+      return await this.#turns.run(
+        this.#partiesOf(to),
+        () => this.#attempt(mail, to, signal),
+        signal,
+      );
     } catch (error) {
       const isFailure = error instanceof SmtpFailure;
       if (!isFailure && !(signal.aborted && error === signal.reason)) throw error;
       const text = isFailure ? explain(error) : 'no connection to the mail server was free in time';
       return to.map(() => failed('temporary', '4.4.1', text));
     }
+  }
+
+  /** Each recipient, then each domain, both sorted: two messages to the same two never wait for each other. */
+  #partiesOf(to: readonly string[]): Party[] {
+    const share = (part: number) => Math.max(1, Math.floor(this.#connections * part));
+    const addresses = new Set(to.map((address) => address.toLowerCase()));
+    const domains = new Set([...addresses].map((one) => one.slice(one.lastIndexOf('@') + 1)));
+    const parties = (names: Set<string>, most: number) =>
+      [...names].sort().map((name) => ({ name, most }));
+    return [...parties(addresses, share(OF_RECIPIENT)), ...parties(domains, share(OF_DOMAIN))];
   }
 
   /** Closes idle connections; the others close after their message. */

@@ -2,7 +2,8 @@
  * Delivers one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND into other
  * mailboxes. Without LMTP all messages use APPEND, which bypasses the server's filters.
  */
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { inTime } from '../../platform/net/net.ts';
 import type {
   AppendTarget,
   MailboxResult,
@@ -10,7 +11,6 @@ import type {
   MailUser,
   ServerMail,
 } from '../mailstore/mailstore.ts';
-import { inTime } from '../net/net.ts';
 import { failed, LmtpClient, type LmtpClientOptions, withLineEnds } from './lmtp.ts';
 
 /** What IMAP APPEND needs (RFC 3501 section 6.3.11). */

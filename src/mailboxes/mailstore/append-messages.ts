@@ -1,5 +1,10 @@
 /** Appends messages within the caller's transaction: one MODSEQ for each mailbox. */
-import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
+import {
+  type Database,
+  type NewRow,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
 import { prepareEnqueue } from '../search/search.ts';
 import { MailboxAdvance, type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';

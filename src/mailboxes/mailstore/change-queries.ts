@@ -5,7 +5,7 @@
  * UID that the client has, and the page is below it.
  */
 import { sql } from 'kysely';
-import type { Queries, Row } from '../database/database.ts';
+import type { Queries, Row } from '../../platform/database/database.ts';
 import type { WindowValues } from './read-texts.ts';
 import type { Description, MessageField } from './store.ts';
 
@@ -32,7 +32,7 @@ export interface LiveRow {
   older?: Description;
 }
 
-export type GoneRow = Pick<Row<'tombstones'>, 'uid' | 'created_modseq' | 'modseq'>;
+export type GoneRow = Pick<Row<'tombstones'>, 'uid'>;
 
 /** Which messages are read, and in which order: see {@link liveQuery}. */
 export type LiveQuery = 'all by UID' | 'new by UID' | 'changed by UID' | 'changed by MODSEQ';
@@ -101,40 +101,28 @@ export function liveQuery(
 
 export interface GoneValues {
   readonly mailboxId: number;
-  readonly goneAfter: number;
+  readonly base: number;
   readonly snapshot: number;
 }
 
-/** Messages that were removed after one state and had come by another. */
-export function goneQuery(queries: Queries, { mailboxId, goneAfter, snapshot }: GoneValues) {
+/** Messages that the client knew, since they came by `base`, and that were removed by `snapshot`. */
+export function goneQuery(queries: Queries, { mailboxId, base, snapshot }: GoneValues) {
   return queries
     .selectFrom('tombstones')
-    .select(['uid', 'created_modseq', 'modseq'])
+    .select('uid')
     .where('mailbox_id', '=', mailboxId)
-    .where('modseq', '>', goneAfter)
-    .where('created_modseq', '<=', snapshot);
+    .where('modseq', '>', base)
+    .where('modseq', '<=', snapshot)
+    .where('created_modseq', '<=', base);
 }
 
 export interface GoneInOrderValues extends GoneValues {
-  readonly base: number;
   readonly afterUid: number;
   readonly most: number;
 }
 
-/**
- * Of these, the first after a UID that the client has to learn of: those that it knew (they came by `base`)
- * and that were removed by `snapshot`, and those that it did not know and that were still there then.
- */
-export function goneInOrderQuery(queries: Queries, newest: boolean, values: GoneInOrderValues) {
-  const { base, snapshot, afterUid, most } = values;
-  return goneQuery(queries, values)
-    .where('uid', newest ? '<' : '>', afterUid)
-    .where(({ eb, or, and }) =>
-      or([
-        and([eb('created_modseq', '<=', base), eb('modseq', '<=', snapshot)]),
-        and([eb('created_modseq', '>', base), eb('modseq', '>', snapshot)]),
-      ]),
-    )
-    .orderBy('uid', newest ? 'desc' : 'asc')
-    .limit(most);
+/** Of these, the first after a UID. */
+export function goneInOrderQuery(queries: Queries, values: GoneInOrderValues) {
+  const { afterUid, most } = values;
+  return goneQuery(queries, values).where('uid', '>', afterUid).orderBy('uid').limit(most);
 }

@@ -1,7 +1,8 @@
 /** Flags, moves, copies and expunges messages: each in one transaction with one MODSEQ for each mailbox. */
+
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
 import {
   MailboxAdvance,
   type Mailboxes,

@@ -3,10 +3,14 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { sql } from 'kysely';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import type { Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { liveQuery } from './change-queries.ts';
 import { EmbeddedMailstore, type MailUser, type SyncResult, stageMessage } from './mailstore.ts';
 import { oldTombstones } from './purge-mailboxes.ts';
@@ -284,8 +288,8 @@ onEachEngine('embedded mail store', (engine) => {
     // Meanwhile a message that was already sent and one that was not are removed, and a new one comes.
     await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [1, 4] });
     await append(user, ['7']);
-    const second = await sync(user, { ...first, limit: 3 });
-    assert.deepEqual(second.changes.added, [{ uid: 3 }, { uid: 4 }, { uid: 5 }]);
+    const second = await sync(user, { ...first, limit: 2 });
+    assert.deepEqual(second.changes.added, [{ uid: 3 }, { uid: 5 }]);
     const third = await sync(user, { ...second, limit: 3 });
     assert.deepEqual(third.changes.added, [{ uid: 6 }]);
     assert.equal(third.hasMore, undefined);
@@ -370,7 +374,7 @@ onEachEngine('embedded mail store', (engine) => {
     const [ann, bob] = [await store.makeUser(), await store.makeUser()];
     const files = async () =>
       (await readdir(join(store.directory, 'bodies'), { recursive: true })).filter((name) =>
-        name.includes('/'),
+        /^[0-9a-f]{2}\//.test(name),
       );
     const before = await files();
     const message = await store.stage(`Subject: large\r\n\r\n${'x'.repeat(100_000)}`);

@@ -1,7 +1,8 @@
 /** The mail store in Postroom's own database. */
+
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
 import type { Search } from '../search/search.ts';
 import { type AppendedMessage, MessageWriter } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
@@ -173,12 +174,17 @@ export class EmbeddedMailstore implements Mailstore {
 
   async appendMessage(
     user: MailUser,
-    { mailbox, flags = [], octets }: AppendRequest,
+    { mailbox, flags = [], internalDate, octets }: AppendRequest,
     source: AsyncIterable<Uint8Array>,
     within?: Within<AppendedByClient>,
   ): Promise<AppendedByClient> {
     const bodies = this.#bodies;
-    const target = { user, mailbox, flags: normalizeFlags(flags) };
+    const target = {
+      user,
+      mailbox,
+      flags: normalizeFlags(flags),
+      ...(internalDate !== undefined && { internalDate }),
+    };
     await this.#mailboxes.find(user, mailbox);
     // Check before the message is read, whatever its size: the account may have no room at all.
     const rooms = await this.quotas.rooms(this.#database.read, [user.accountId]);

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
 import type { MailUser } from './mailstore.ts';
 
 const DAY = 86_400_000;

@@ -6,10 +6,10 @@
  * its days. UIDs are given in that order, so the first messages of a mailbox show whether there is anything to do.
  */
 import { sql } from 'kysely';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import type { Database } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
 import type { MessageEditor } from './edit-messages.ts';
 
 /** Mailboxes that one query checks. */

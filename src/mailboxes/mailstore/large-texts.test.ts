@@ -1,8 +1,12 @@
 /** Envelopes and structures are as long as senders make them: pages of a sync are limited by their size. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
 import type { MailUser, MessageField, SyncResult } from './mailstore.ts';
 
 const MB = 1_000_000;
@@ -111,7 +115,7 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [3, 7] });
     await append(user, [10]);
     const rest = await allPages(user, first);
-    assert.deepEqual(rest.map(uids), [[6, 7]]);
+    assert.deepEqual(rest.map(uids), [[6]]);
     assert.deepEqual(rest[0]?.changes.removed, []);
     const next = await sync(user, rest.at(-1));
     assert.deepEqual(uids(next), [8]);

@@ -1,8 +1,13 @@
 /** Rows of `mailboxes`: finds, creates and renames them, and advances their counters. */
 import { type RawBuilder, sql } from 'kysely';
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
 import { buryMailbox } from './purge-mailboxes.ts';
 import type { ChangedMailbox, MailboxState, MailboxSummary, MailUser } from './store.ts';
 import {

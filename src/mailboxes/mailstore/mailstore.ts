@@ -11,7 +11,7 @@ import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
 export { EmbeddedMailstore } from './embedded.ts';
 export { renewUidvalidity } from './mailboxes.ts';
-export { fits, quotaExceeded } from './quotas.ts';
+export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
 export {
@@ -39,6 +39,7 @@ export {
   type MessageTexts,
   messageFields,
   type PartContent,
+  partiesOf,
   type Relocated,
   type SearchMatch,
   type SearchRequest,
@@ -47,6 +48,7 @@ export {
   type StagedMessage,
   type SyncRequest,
   type SyncResult,
+  tenantOf,
   type UpdatedMessage,
   type Within,
 } from './store.ts';

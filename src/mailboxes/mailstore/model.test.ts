@@ -4,9 +4,13 @@
  */
 import { before, test } from 'node:test';
 import fc from 'fast-check';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import { live, lives, type ModelMailbox } from '../../test/support/sync-model.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
+import { live, lives, type ModelMailbox } from '../../../test/support/sync-model.ts';
 import type { MailUser, MessageField } from './mailstore.ts';
 
 onEachEngine('a client that applies every delta', (engine) => {
@@ -46,7 +50,8 @@ onEachEngine('a client that applies every delta', (engine) => {
         const { changes } = await mailstore.sync(user, { mailbox, fields: ['flags'] });
         return new Map(changes.added.map(({ uid, flags }) => [uid, flags ?? []]));
       },
-      sync: (request) => mailstore.sync(user, { mailbox, ...request, fields }),
+      fields,
+      sync: (request) => mailstore.sync(user, { mailbox, ...request }),
       async forget() {
         clock += 31 * 86_400_000;
         await mailstore.pruneTombstones(30 * 86_400_000);

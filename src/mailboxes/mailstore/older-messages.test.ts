@@ -1,8 +1,8 @@
 /** Rows of before 0.3.0 give the same answers as new ones. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore } from '../../test/support/mail.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore } from '../../../test/support/mail.ts';
 
 const answer =
   'From: bob@example.test\r\nSubject: Re: plans\r\nMessage-ID: <2@example.test>\r\n' +

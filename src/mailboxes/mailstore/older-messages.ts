@@ -2,8 +2,8 @@
  * Messages from before 0.3.0 have no preview, no thread and no attachment flag in their rows: these are read
  * from the source when they are requested.
  */
-import type { Bodies } from '../bodies/bodies.ts';
-import { Refusal } from '../errors/errors.ts';
+
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type Envelope,
   hasAttachments,
@@ -11,7 +11,8 @@ import {
   readHeader,
   readPreview,
   readReferences,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
+import type { Bodies } from '../bodies/bodies.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Description } from './store.ts';
 import { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';

@@ -1,8 +1,8 @@
 /** An account sees no number that counts the mail of others. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore } from '../../test/support/mail.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore } from '../../../test/support/mail.ts';
 import { EmbeddedMailstore } from './embedded.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 

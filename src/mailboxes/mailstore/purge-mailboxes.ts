@@ -7,8 +7,8 @@
  * next step continues from the last commit.
  */
 import { sql } from 'kysely';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
 import { enqueueSearch } from '../search/search.ts';
 import { forgetInSearch } from './search-source.ts';
 

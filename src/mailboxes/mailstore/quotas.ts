@@ -7,8 +7,8 @@
  * deliveries never exceed the quota. Accounts without a quota are not locked.
  */
 import { sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 
 /** The octets that an account uses, and may use; 0 for no limit. */
 export interface Room {

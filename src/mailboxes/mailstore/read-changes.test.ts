@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import type { CompiledQuery } from 'kysely';
-import { openTestMailstore, type TestMailstore } from '../../test/support/mail.ts';
-import type { Queries } from '../database/database.ts';
+import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 

@@ -3,11 +3,16 @@
  *
  * A client that has state `base` is brought to state `snapshot`: what came after `base` is added, what it
  * knows and was changed is updated, what it knew and was removed is removed. What came and was removed in
- * between is not reported. The cost depends on the number of changes, not on the size of the mailbox.
+ * between is not reported. In a paged sync, what was removed since the first page is not added: only its removal is
+ * reported, by the next sync. The cost depends on the number of changes, not on the size of the mailbox.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import { PreparedQuery, type Queries } from '../database/database.ts';
-import { type Envelope, type MessagePart, toBodyStructure } from '../message/message.ts';
+import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import {
+  type Envelope,
+  type MessagePart,
+  toBodyStructure,
+} from '../../protocols/message/message.ts';
 import {
   columnsOf,
   type GoneInOrderValues,
@@ -74,8 +79,7 @@ export class ChangeReader {
   readonly #texts: TextReader;
   readonly #live = new Map<string, PreparedQuery<WindowValues, LiveRow>>();
   readonly #gone: PreparedQuery<GoneValues, GoneRow>;
-  readonly #goneUpwards: PreparedQuery<GoneInOrderValues, GoneRow>;
-  readonly #goneDownwards: PreparedQuery<GoneInOrderValues, GoneRow>;
+  readonly #goneInOrder: PreparedQuery<GoneInOrderValues, GoneRow>;
 
   constructor({ queries, sources, pageBytes }: ChangeReaderOptions) {
     this.#queries = queries;
@@ -83,8 +87,7 @@ export class ChangeReader {
     this.#pageBytes = pageBytes;
     this.#texts = new TextReader(queries);
     this.#gone = new PreparedQuery((value) => goneQuery(queries, value));
-    this.#goneUpwards = new PreparedQuery((value) => goneInOrderQuery(queries, false, value));
-    this.#goneDownwards = new PreparedQuery((value) => goneInOrderQuery(queries, true, value));
+    this.#goneInOrder = new PreparedQuery((value) => goneInOrderQuery(queries, value));
   }
 
   /** Reads one page of changes; `tx` sees one state of the database throughout. */
@@ -198,24 +201,16 @@ export class ChangeReader {
   }
 
   /**
-   * Removed messages, in the order of the page: those that the client knew, and those that still existed in
-   * the state it is brought to. (In a paged sync that snapshot is past. The next sync reports the removal, so
-   * this one has to report the message.)
+   * Removed messages, in the order of the page. What was removed after the snapshot is not in it: the next sync
+   * reports its removal, whether the client got the message before or not.
    */
   async #readGone(tx: Queries, window: ChangeWindow, most: number | undefined) {
-    const { mailboxId, base, snapshot, afterUid, newest } = window;
-    const values = { mailboxId, goneAfter: base === 0 ? snapshot : base, snapshot };
-    if (most !== undefined) {
-      const query = newest ? this.#goneDownwards : this.#goneUpwards;
-      return query.all(tx, { ...values, base, afterUid, most });
-    }
-    const compare = inOrder(newest);
+    const { mailboxId, base, snapshot, afterUid } = window;
+    if (base === 0) return [];
+    const values = { mailboxId, base, snapshot };
+    if (most !== undefined) return this.#goneInOrder.all(tx, { ...values, afterUid, most });
     const rows = await this.#gone.all(tx, values);
-    return rows
-      .filter(({ uid, created_modseq, modseq }) => {
-        return compare(uid, afterUid) > 0 && created_modseq <= base === modseq <= snapshot;
-      })
-      .sort((a, b) => compare(a.uid, b.uid));
+    return rows.filter(({ uid }) => uid > afterUid).sort((a, b) => a.uid - b.uid);
   }
 
   #liveQuery(kind: LiveQuery, fields: readonly MessageField[], newest = false) {
@@ -261,12 +256,10 @@ async function classify(
     if (row.created_modseq > window.base) added.push(addedMessage(row, window));
     else updated.push(updatedMessage(row));
   }
-  for (const { uid, created_modseq } of gone) {
+  for (const { uid } of gone) {
     if (isPast(uid, cut)) break;
-    if (created_modseq <= window.base) removed.push({ uid });
-    else added.push({ uid });
+    removed.push({ uid });
   }
-  if (gone.length > 0) added.sort((a, b) => compare(a.uid, b.uid));
   return { added, updated, removed, nextAfterUid: cut };
 }
 

@@ -1,7 +1,12 @@
 /** Reads one message and its parts. */
-import type { Bodies } from '../bodies/bodies.ts';
-import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type BodyStructure,
   decodePart,
@@ -11,7 +16,8 @@ import {
   type MessagePart,
   partFilename,
   toBodyStructure,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
+import type { Bodies } from '../bodies/bodies.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow, type Told } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';

@@ -7,7 +7,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import { PreparedQuery, type Queries } from '../database/database.ts';
+import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
 
 /** Columns whose length the sender of a message decides. */
 export const textColumns = ['envelope', 'structure'] as const;

@@ -5,10 +5,11 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
+import type { Database, Row } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { Turns } from '../../platform/net/net.ts';
+import type { Envelope } from '../../protocols/message/message.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Row } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
-import type { Envelope } from '../message/message.ts';
 import {
   type Hit,
   type HitPlace,
@@ -19,7 +20,14 @@ import {
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
-import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult } from './store.ts';
+import {
+  type MailUser,
+  partiesOf,
+  type SearchFilter,
+  type SearchMatch,
+  type SearchRequest,
+  type SearchResult,
+} from './store.ts';
 import { flagsFromText } from './syntax.ts';
 
 /** Rows that are read at once. */
@@ -58,14 +66,44 @@ export interface MessageSearchOptions {
   readonly search: Pick<Search, 'find' | 'isBehind'> | undefined;
 }
 
+/**
+ * Searches at once. One may take seconds of the index's thread, or of a connection to PostgreSQL: a user has two thirds
+ * of the places, an account a third, and what else the service does needs the other connections.
+ */
+const AT_ONCE = 6;
+const OF_ONE = { account: 2, tenant: 4 };
+/** Searches of one account, under way or waiting. */
+const IN_LINE_OF_ONE = 20;
+/** Milliseconds for which a search waits for its turn. */
+const WAIT_MS = 10_000;
+
 export class MessageSearch {
   readonly #options: MessageSearchOptions;
+  readonly #turns = new Turns(AT_ONCE);
 
   constructor(options: MessageSearchOptions) {
     this.#options = options;
   }
 
+  /** @throws Refusal rate_limited where the account has too many searches under way; unavailable under too much load */
   async run(user: MailUser, request: SearchRequest): Promise<SearchResult> {
+    const parties = partiesOf(user, OF_ONE);
+    const [account] = parties;
+    if (account && this.#turns.tasksOf(account.name) >= IN_LINE_OF_ONE) {
+      throw new Refusal('rate_limited', 'too many searches of this account are under way', {
+        retryAfter: 1,
+      });
+    }
+    const signal = AbortSignal.timeout(WAIT_MS);
+    try {
+      return await this.#turns.run(parties, () => this.#run(user, request), signal);
+    } catch (error) {
+      if (!signal.aborted || error !== signal.reason) throw error;
+      throw new Refusal('unavailable', 'too many searches are under way', { retryAfter: 5 });
+    }
+  }
+
+  async #run(user: MailUser, request: SearchRequest): Promise<SearchResult> {
     const { search, ids: opaque } = this.#options;
     const terms = readQuery(request.texts);
     const after = request.cursor === undefined ? undefined : readCursor(opaque, request.cursor);

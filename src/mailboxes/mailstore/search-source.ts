@@ -1,6 +1,6 @@
 /** The mail of the embedded store, as the search index reads it. */
-import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
-import type { Envelope, MessagePart } from '../message/message.ts';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import type { Envelope, MessagePart } from '../../protocols/message/message.ts';
 import { enqueueSearch, type SearchSource } from '../search/search.ts';
 
 /** Messages of a mailbox that are queued in one transaction. */

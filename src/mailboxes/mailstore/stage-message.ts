@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Bodies, prependBody, type StagedBody, type StoredBody } from '../bodies/bodies.ts';
 import {
   asBuffer,
   HEADER_START,
@@ -10,7 +9,8 @@ import {
   readPreview,
   shiftParsed,
   startsHeader,
-} from '../message/message.ts';
+} from '../../protocols/message/message.ts';
+import { type Bodies, prependBody, type StagedBody, type StoredBody } from '../bodies/bodies.ts';
 import type { MessageTexts, StagedMessage } from './store.ts';
 import { threadHeaders } from './threads.ts';
 

@@ -2,10 +2,17 @@
  * The interface of every mail store, the embedded one and an IMAP server alike; and of what delivers mail to a
  * mail server.
  */
+
+import type { Queries } from '../../platform/database/database.ts';
+import type { Party } from '../../platform/net/net.ts';
+import type {
+  BodyStructure,
+  Envelope,
+  MessagePart,
+  ParsedMessage,
+} from '../../protocols/message/message.ts';
 import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import type { Queries } from '../database/database.ts';
-import type { BodyStructure, Envelope, MessagePart, ParsedMessage } from '../message/message.ts';
 import type { QueryTexts } from '../search/search.ts';
 import type { ThreadHeaders } from './threads.ts';
 
@@ -13,6 +20,24 @@ import type { ThreadHeaders } from './threads.ts';
 export interface MailUser {
   readonly accountId: number;
   readonly address: string;
+  /** Whose account it is; absent where the caller has not asked. */
+  readonly userId?: string | undefined;
+}
+
+/** Who shares what is scarce with others: the account, and the user it belongs to (or its domain). */
+export function partiesOf(
+  user: MailUser,
+  most: { readonly account: number; readonly tenant: number },
+): readonly Party[] {
+  return [
+    { name: `account ${user.accountId}`, most: most.account },
+    { name: tenantOf(user), most: most.tenant },
+  ];
+}
+
+/** Names the user whose account it is: by the domain where the caller has not asked. */
+export function tenantOf({ address, userId }: MailUser): string {
+  return `user ${userId ?? address.slice(address.lastIndexOf('@') + 1)}`;
 }
 
 export interface MailboxState {
@@ -216,6 +241,8 @@ export interface Relocated extends ChangedMailbox {
 export interface AppendRequest {
   readonly mailbox: string;
   readonly flags?: readonly string[];
+  /** Milliseconds since 1970; by default now. */
+  readonly internalDate?: number;
   /** The most octets that the message may have. */
   readonly octets: number;
 }

@@ -1,5 +1,5 @@
 /** The syntax of mailbox names, flags and sync tokens, and the mailboxes that every account has. */
-import { invalidField } from '../errors/errors.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
 
 /** RFC 6154 section 2; the first is where mail arrives. */
 export const defaultMailboxes = [
@@ -48,11 +48,11 @@ export function readNewName(field: string, name: string): string {
 }
 
 /**
- * INBOX is case-insensitive in ASCII only (RFC 3501 section 5.1): the capital of a dotless i is I, too. Other
- * names are case-sensitive.
+ * The name of a mailbox by which it is stored: NFC. INBOX is case-insensitive in ASCII only (RFC 3501 section 5.1): the
+ * capital of a dotless i is I, too. Other names are case-sensitive.
  */
 export function canonicalMailboxName(name: string): string {
-  return /^inbox$/i.test(name) ? 'INBOX' : name;
+  return /^inbox$/i.test(name) ? 'INBOX' : name.normalize('NFC');
 }
 
 /** Whether a name is below another one. Names that differ only in case look the same to people. */
@@ -64,8 +64,11 @@ export function isBelow(name: string, above: string, separator = SEPARATOR): boo
 
 const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen'];
 
-/** An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. */
-const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
+/**
+ * An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. `NIL` is none: in IMAP it means that there is
+ * nothing, so that some servers refuse it and clients do not see it.
+ */
+const KEYWORD = /^(?!nil$)[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/i;
 
 /** The most keywords, far more than any client uses; each is part of every sync of the message. */
 const FLAGS_MAX = 64;
@@ -84,7 +87,7 @@ export function normalizeFlags(flags: readonly string[], field = 'flags'): strin
     if (!system && !KEYWORD.test(flag)) {
       throw invalidField(
         field,
-        'must be system flags (\\Seen ...) or keywords of 1 to 64 characters',
+        'must be system flags (\\Seen ...) or keywords of 1 to 64 characters, and not NIL',
       );
     }
     const name = system ?? flag;
@@ -101,7 +104,9 @@ export function changeFlags(
   remove: readonly string[],
 ): string[] {
   const removed = new Set(normalizeFlags(remove).map((flag) => flag.toLowerCase()));
-  return normalizeFlags([...current, ...add]).filter((flag) => !removed.has(flag.toLowerCase()));
+  // Messages may have NIL from before it was refused: it goes with the next change.
+  const kept = current.filter((flag) => flag.toLowerCase() !== 'nil');
+  return normalizeFlags([...kept, ...add]).filter((flag) => !removed.has(flag.toLowerCase()));
 }
 
 export function flagsToText(flags: readonly string[]): string {

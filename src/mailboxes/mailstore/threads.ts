@@ -4,8 +4,8 @@
  * message that names only the one it answers gets the thread of that one, if the account has it.
  */
 import { hash } from 'node:crypto';
-import type { Queries } from '../database/database.ts';
-import { readMessageIds } from '../message/message.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { readMessageIds } from '../../protocols/message/message.ts';
 
 /** The header fields that decide the conversation. */
 export interface ThreadHeaders {

@@ -1,5 +1,5 @@
 /** How much mail mailboxes hold, for operators. */
-import type { Queries } from '../database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 
 /** Messages and the octets of their sources. */
 export interface MailTotals {

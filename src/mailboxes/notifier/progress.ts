@@ -5,7 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isMissing, replaceDurably } from '../files/files.ts';
+import { isMissing, replaceDurably } from '../../platform/files/files.ts';
 import type { MailboxEvent } from './merge-lines.ts';
 import type { Positions } from './spool.ts';
 

@@ -1,23 +1,23 @@
 /** What is indexed of a message, on either engine, and the interface of an index. */
-import type { Bodies, StoredBody } from '../bodies/bodies.ts';
+
 import {
   createDecoder,
-  decodeText,
   type Envelope,
   htmlToText,
   listAttachments,
+  listNestedMessages,
   listTextParts,
   type Mailbox,
   type MessagePart,
-} from '../message/message.ts';
+  readEnvelope,
+  readHeader,
+  readPartText,
+} from '../../protocols/message/message.ts';
+import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { type DocumentTexts, documentTerms, type QueryTerm } from './terms.ts';
 
 /** A text part of a message, as it is in the source. */
-export interface TextPart {
-  readonly html: boolean;
-  /** Content-Transfer-Encoding, as the structure has it. */
-  readonly encoding: string;
-  readonly charset: string | undefined;
+export interface TextPart extends Pick<MessagePart, 'type' | 'parameters' | 'encoding'> {
   readonly bytes: Uint8Array;
 }
 
@@ -92,48 +92,91 @@ export async function readDocument(
   message: StoredMessage,
 ): Promise<SearchDocument> {
   const { accountId, bodyId, date, envelope, structure, body } = message;
-  const { from, to, cc, bcc } = envelope;
+  const reader = new PartReader(bodies, body);
+  await reader.read(structure);
   return {
     accountId,
     bodyId,
     date,
-    subject: envelope.subject ?? '',
+    ...headTexts(envelope),
+    attachmentNames: attachmentNames(structure),
+    parts: reader.parts,
+  };
+}
+
+function headTexts({ subject, from, to, cc, bcc }: Envelope) {
+  return {
+    subject,
     from: addressesText(from),
     to: addressesText([...(to ?? []), ...(cc ?? []), ...(bcc ?? [])]),
-    attachmentNames: listAttachments(structure)
-      .map(({ filename }) => filename ?? '')
-      .join(' '),
-    parts: await readTextParts(bodies, body, structure),
   };
+}
+
+function attachmentNames(structure: MessagePart): string {
+  return listAttachments(structure)
+    .map(({ filename }) => filename ?? '')
+    .join(' ');
 }
 
 function addressesText(mailboxes: readonly Mailbox[] | undefined): string {
   return (mailboxes ?? []).map(({ name, address }) => `${name ?? ''} ${address ?? ''}`).join(' ');
 }
 
-/** The plain text; the HTML only where there is no plain text, since both mostly say the same. */
-async function readTextParts(
-  bodies: Pick<Bodies, 'read'>,
-  body: StoredBody,
-  structure: MessagePart,
-): Promise<TextPart[]> {
-  const plain = listTextParts(structure, 'text/plain');
-  const html = plain.length > 0 ? [] : listTextParts(structure, 'text/html');
-  const parts: TextPart[] = [];
-  let left = ENCODED_MAX;
-  for (const part of [...plain, ...html]) {
-    if (left <= 0) break;
-    const end = Math.min(part.bodyEnd, part.bodyStart + left);
-    const pieces: Buffer[] = [];
-    for await (const piece of bodies.read(body, { start: part.bodyStart, end })) {
-      pieces.push(Buffer.from(piece));
-    }
-    const bytes = new Uint8Array(Buffer.concat(pieces));
-    left -= bytes.length;
-    const isHtml = part.type === 'text/html';
-    parts.push({ html: isHtml, encoding: part.encoding, charset: part.parameters?.charset, bytes });
+/** Reads the texts of a message and of the messages in it, up to the limit. */
+class PartReader {
+  readonly parts: TextPart[] = [];
+  readonly #bodies: Pick<Bodies, 'read'>;
+  readonly #body: StoredBody;
+  #left = ENCODED_MAX;
+
+  constructor(bodies: Pick<Bodies, 'read'>, body: StoredBody) {
+    this.#bodies = bodies;
+    this.#body = body;
   }
-  return parts;
+
+  /** The plain text; the HTML only where there is no plain text, since both mostly say the same. */
+  async read(structure: MessagePart): Promise<void> {
+    const plain = listTextParts(structure, 'text/plain');
+    const html = plain.length > 0 ? [] : listTextParts(structure, 'text/html');
+    for (const { type, parameters, encoding, bodyStart, bodyEnd } of [...plain, ...html]) {
+      const bytes = await this.#take(bodyStart, bodyEnd);
+      if (!bytes) return;
+      this.parts.push({ type, encoding, bytes, ...(parameters && { parameters }) });
+    }
+    for (const nested of listNestedMessages(structure)) {
+      await this.#readHead(nested);
+      await this.read(nested);
+    }
+  }
+
+  /** Who wrote a forwarded message and what about, as the body of the one around it (RFC 3501 section 6.4.4). */
+  async #readHead(nested: MessagePart): Promise<void> {
+    const bytes = await this.#take(nested.headerStart, nested.bodyStart);
+    if (!bytes) return;
+    const { fields } = await readHeader(asSource(bytes));
+    const texts = [...Object.values(headTexts(readEnvelope(fields))), attachmentNames(nested)];
+    this.parts.push({
+      type: 'text/plain',
+      parameters: { charset: 'utf-8' },
+      encoding: '8bit',
+      bytes: new Uint8Array(Buffer.from(texts.join('\n'))),
+    });
+  }
+
+  /** The next octets of the source; undefined after the limit. */
+  async #take(start: number, end: number): Promise<Uint8Array | undefined> {
+    if (this.#left <= 0) return undefined;
+    const pieces: Buffer[] = [];
+    const range = { start, end: Math.min(end, start + this.#left) };
+    for await (const piece of this.#bodies.read(this.#body, range)) pieces.push(Buffer.from(piece));
+    const bytes = new Uint8Array(Buffer.concat(pieces));
+    this.#left -= bytes.length;
+    return bytes;
+  }
+}
+
+async function* asSource(bytes: Uint8Array) {
+  yield bytes;
 }
 
 /** A message that cannot be found by its words, since it could not be read. */
@@ -155,11 +198,11 @@ export function tryTerms(document: SearchDocument): { terms: string[]; unreadabl
 
 function documentTexts(document: SearchDocument): DocumentTexts {
   const { subject, from, to, attachmentNames, parts } = document;
-  const body = parts.map(({ html, encoding, charset, bytes }) => {
-    const decoder = createDecoder(encoding);
-    const decoded = [decoder.write(Buffer.from(bytes)), decoder.end()];
-    const text = decodeText(Buffer.concat(decoded), charset);
-    return html ? htmlToText(text) : text;
+  const body = parts.map((part) => {
+    const decoder = createDecoder(part.encoding);
+    const decoded = [decoder.write(Buffer.from(part.bytes)), decoder.end()];
+    const text = readPartText(part, Buffer.concat(decoded));
+    return part.type === 'text/html' ? htmlToText(text) : text;
   });
   return { subject, from, to, body: [attachmentNames, ...body].join('\n') };
 }

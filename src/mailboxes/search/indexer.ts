@@ -16,9 +16,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
 import {
   readDocument,
   type SearchChange,

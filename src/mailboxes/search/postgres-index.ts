@@ -6,7 +6,7 @@
  * this transaction.
  */
 import { type RawBuilder, sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import {
   type FindRequest,
   type Hit,

@@ -6,10 +6,10 @@ import { afterEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { pino } from 'pino';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, type TestMailstore } from '../../test/support/mail.ts';
-import { settingStore } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
+import { settingStore } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
 import { PostgresFeed } from './postgres-index.ts';
@@ -85,6 +85,43 @@ onEachEngine('the search index', (engine) => {
     assert.deepEqual(await found(search, user, 'builder hello'), [young]);
     assert.deepEqual(await found(search, user, 'inv*'), [young, old]);
     assert.deepEqual(await found(search, user, 'nothing'), []);
+  });
+
+  test('finds forwarded messages by their words, senders, subjects and attachments', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const inner =
+      'From: Zoe Zimmer <zoe@far.test>\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n' +
+      'Content-Type: multipart/mixed; boundary=i\r\n\r\n' +
+      '--i\r\nContent-Type: text/html\r\n\r\n<p>Rhubarb <b>cru</b>mble</p>\r\n' +
+      '--i\r\nContent-Type: application/pdf; name=recipe.pdf\r\n\r\nx\r\n' +
+      '--i\r\nContent-Type: message/rfc822\r\n\r\nSubject: deepest\r\n\r\nCustard\r\n--i--\r\n';
+    const outer = `--o\r\n\r\nSee below.\r\n--o\r\nContent-Type: message/rfc822\r\n\r\n${inner}\r\n--o--`;
+    const id = await add(
+      store,
+      user,
+      mail('Fwd', outer, 'Content-Type: multipart/mixed; boundary=o\r\n'),
+    );
+    const search = startSearch(store);
+    await settle(search, user);
+    for (const words of [
+      'below',
+      'rhubarb crumble',
+      'grusse',
+      'zimmer',
+      'zoe',
+      'recipe',
+      'deepest',
+      'custard',
+    ]) {
+      assert.deepEqual(await found(search, user, words), [id], words);
+    }
+    // Fields are those of the message around it, as on a mail server.
+    const subject = readQuery({ subject: 'grusse' });
+    const { accountId } = user;
+    assert.deepEqual(await search.find({ accountId, terms: subject, limit: 9 }), []);
+    const body = readQuery({ body: 'grusse custard' });
+    assert.equal((await search.find({ accountId, terms: body, limit: 9 })).length, 1);
   });
 
   test('indexes what a dead node left, without being woken', async () => {

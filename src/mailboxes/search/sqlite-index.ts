@@ -1,8 +1,8 @@
 /** The index on SQLite for the event loop: requests to the thread that owns the file, and its feed. */
 import { Worker } from 'node:worker_threads';
 import { sql } from 'kysely';
-import { PreparedQuery, type Queries, settingStore } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import { PreparedQuery, type Queries, settingStore } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { FindRequest, Hit, SearchChange, SearchIndex, Unreadable } from './documents.ts';
 import {
   BATCH,

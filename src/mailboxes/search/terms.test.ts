@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../test/support/any-character.ts';
+import { anyCharacter } from '../../../test/support/any-character.ts';
 import { documentTerms, foldText, parseQueryText, termsOf } from './terms.ts';
 
 /** Whether a query would find an indexed text. */

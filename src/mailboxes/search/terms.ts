@@ -6,7 +6,7 @@
  * characters; pieces of three make longer queries exact without positions in the index (with pieces of two alone, 18
  * to 70 % of the hits are false).
  */
-import { type ErrorCode, Refusal } from '../errors/errors.ts';
+import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 
 /** The field of a term. A term of the body has no mark. */
 export type SearchField = 'body' | 'subject' | 'from' | 'to';
@@ -21,8 +21,8 @@ const MARKS: Readonly<Record<SearchField, string>> = {
 
 const searchFields: readonly SearchField[] = ['body', 'subject', 'from', 'to'];
 
-/** Increased when the same text gives other terms than before: then an older index is filled again. */
-export const TERMS_VERSION = 1;
+/** Increased when the same message gives other terms than before: then an older index is filled again. */
+export const TERMS_VERSION = 2;
 
 /** The most characters of a word that are kept. */
 const WORD_MAX = 40;

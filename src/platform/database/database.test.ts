@@ -3,7 +3,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import {
   isStorageFull,
   isUnavailable,

@@ -9,12 +9,13 @@
 import { createHash } from 'node:crypto';
 import type { Compilable } from 'kysely';
 import type { NamedQuery, Queries } from './engine.ts';
-import { runDirectly } from './sqlite/driver.ts';
+import { type BoundQuery, bindQuery } from './sqlite/driver.ts';
 
 export {
   advisoryLocks,
   type Database,
   type Engine,
+  type ProcessLock,
   type Queries,
   type ReadDatabase,
   type SettingStore,
@@ -22,8 +23,9 @@ export {
   settingStore,
 } from './engine.ts';
 export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
-export { newestSchema, refuseUnfinished, schemaVersions, UnfitDatabase } from './migrate.ts';
+export { newestSchema, refuseUnfit, schemaVersions, UnfitDatabase } from './migrate.ts';
 export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
+export { isProcessLockFree } from './postgres/process-lock.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 export { copySqlite, findDamage, openSqliteToRead } from './sqlite/copy.ts';
@@ -45,6 +47,10 @@ class Placeholder {
  */
 export class PreparedQuery<Values extends object, Row> {
   readonly #compiled: NamedQuery<Row>;
+  /** The name of each parameter's value; undefined for one that never changes. */
+  readonly #names: readonly (keyof Values | undefined)[];
+  /** By connection to SQLite. */
+  readonly #bound = new WeakMap<Queries, BoundQuery>();
 
   /**
    * @param build makes the query from placeholders for its values, which it names in its type:
@@ -56,6 +62,9 @@ export class PreparedQuery<Values extends object, Row> {
     const compiled = build(placeholders as Values).compile();
     const name = createHash('sha256').update(compiled.sql).digest('base64url');
     this.#compiled = { ...compiled, name };
+    this.#names = compiled.parameters.map((parameter) =>
+      parameter instanceof Placeholder ? (parameter.name as keyof Values) : undefined,
+    );
   }
 
   /** Runs it and returns its rows; a write returns none without a `returning` clause. */
@@ -65,16 +74,25 @@ export class PreparedQuery<Values extends object, Row> {
 
   /** The first row, or undefined. */
   async first(queries: Queries, values: Values): Promise<Row | undefined> {
-    return (await this.#run(queries, values))[0];
+    const rows = this.#run(queries, values);
+    return rows instanceof Promise ? (await rows)[0] : rows[0];
   }
 
-  /** On SQLite the rows are there at once, unless they are not on the disk yet. */
   #run(queries: Queries, values: Values): Row[] | Promise<Row[]> {
-    const parameters = this.#compiled.parameters.map((parameter) =>
-      parameter instanceof Placeholder ? values[parameter.name as keyof Values] : parameter,
-    );
+    const parameters = this.#compiled.parameters.slice();
+    for (let at = 0; at < parameters.length; at++) {
+      const name = this.#names[at];
+      if (name !== undefined) parameters[at] = values[name];
+    }
+    const bound = this.#bound.get(queries) ?? this.#bind(queries);
+    if (bound) return bound(parameters) as Row[] | Promise<Row[]>;
     const query = { ...this.#compiled, parameters };
-    const rows = runDirectly(queries, query) as Row[] | Promise<Row[]> | undefined;
-    return rows ?? queries.executeQuery<Row>(query).then((result) => result.rows);
+    return queries.executeQuery<Row>(query).then(({ rows }) => rows);
+  }
+
+  #bind(queries: Queries): BoundQuery | undefined {
+    const bound = bindQuery(queries, this.#compiled.sql);
+    if (bound) this.#bound.set(queries, bound);
+    return bound;
   }
 }

@@ -5,7 +5,10 @@ import type { Schema } from './schema.ts';
 /** The dialect of SQL, for the few places where the engines must differ. */
 export type Engine = 'sqlite' | 'postgres';
 
-/** The numbers of our advisory locks on PostgreSQL: each is of one purpose, in all versions. */
+/**
+ * The numbers of our advisory locks on PostgreSQL: each is of one purpose, in all versions. That of `nodes` with a second
+ * number is the lock of one process.
+ */
 export const advisoryLocks = { migration: 7_265_017, nodes: 0x706f7374, restore: 0x726573 };
 
 /** Queries inside a transaction or a snapshot. */
@@ -14,6 +17,17 @@ export type Queries = Kysely<Schema>;
 /** A query that is run again and again. A name stands for one text, on every node. */
 export interface NamedQuery<Row = unknown> extends CompiledQuery<Row> {
   readonly name: string;
+}
+
+/** A lock that ends with this process, however that ends. */
+export interface ProcessLock {
+  /**
+   * Whether it is held now. It is taken where it is not: at first, and after its connection broke. Never held through
+   * a pooler.
+   */
+  isHeld(): Promise<boolean>;
+  /** Frees it, and closes its connection. */
+  release(): Promise<void>;
 }
 
 export interface Database {
@@ -25,6 +39,8 @@ export interface Database {
    * missing now was lost by it. Undefined where the server does not tell it, and on SQLite.
    */
   readonly timeline?: RawBuilder<number> | undefined;
+  /** Makes the lock of a key, on PostgreSQL; nobody holds it yet. */
+  readonly processLock?: (key: string) => ProcessLock;
   /** Single reads; two in a row may see different states. */
   readonly read: Queries;
   /**

@@ -15,9 +15,19 @@ import {
 } from './postgres/online.ts';
 import { checkSchema, UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 
-/** This release cannot use the database; the message says what to do. */
+/** This release cannot use the database. */
 export class UnfitDatabase extends Error {
   override readonly name = 'UnfitDatabase';
+  /** What is wrong with it. */
+  readonly found: string;
+  /** What to do, where the database is the one of the service. */
+  readonly advice: string;
+
+  constructor(found: string, advice: string) {
+    super(`${found}: ${advice}`);
+    this.found = found;
+    this.advice = advice;
+  }
 }
 
 /**
@@ -51,7 +61,8 @@ function migrationsFor(engine: Engine, isBegun = false): Record<string, Migratio
 export async function refuseUnfinished<T>(kysely: Kysely<T>): Promise<void> {
   if (await hasTable(kysely, 'postgres', UNFINISHED_RESTORE_TABLE)) {
     throw new UnfitDatabase(
-      'a restore into this database was interrupted, or is still running: when none is running, run "postroom restore" again',
+      'a restore into this database was interrupted, or is still running',
+      'when none is running, run "postroom restore" again',
     );
   }
 }
@@ -68,12 +79,34 @@ export async function migrate<T>(
   onStep?: OnStep,
 ): Promise<void> {
   const isNewer = await applyMigrations(kysely, engine, onStep);
+  await refuseDifference(kysely, engine, isNewer);
+}
+
+async function refuseDifference<T>(
+  kysely: Kysely<T>,
+  engine: Engine,
+  isNewer: boolean,
+): Promise<void> {
   const difference = await checkSchema(kysely, engine, isNewer);
-  if (difference !== undefined) {
-    throw new UnfitDatabase(
-      `the schema differs from the one that this program makes: ${difference}; restore the backup, or start with an empty database`,
-    );
-  }
+  if (difference === undefined) return;
+  throw new UnfitDatabase(
+    `the schema differs from the one that this program makes (${difference})`,
+    'restore a backup, or start with an empty database',
+  );
+}
+
+/**
+ * The check of the start, for those that only read. A database of an older version is migrated first by the start;
+ * its schema is not compared here.
+ *
+ * @throws UnfitDatabase where the start would refuse the database
+ */
+export async function refuseUnfit({ engine, read }: ReadDatabase): Promise<void> {
+  if (engine === 'postgres') await refuseUnfinished(read);
+  const applied = await readApplied(read, engine);
+  const known = Object.keys(migrationsFor(engine));
+  const isNewer = await isOfNewer(read, engine, applied, known);
+  if (isNewer || applied.length === known.length) await refuseDifference(read, engine, isNewer);
 }
 
 /**
@@ -168,7 +201,8 @@ async function isOfNewer<T>(
 ): Promise<boolean> {
   if (applied.some((name) => !/^\d{4}$/.test(name))) {
     throw new UnfitDatabase(
-      'the database was made before the first release, 0.2.0, and cannot be migrated: start with an empty database',
+      'the database was made before the first release, 0.2.0, and cannot be migrated',
+      'start with an empty database',
     );
   }
   const [version, newest] = [versionOf(applied), versionOf(known)];
@@ -179,6 +213,7 @@ async function isOfNewer<T>(
     if (rows[0] && Number(rows[0].value) <= newest) return true;
   }
   throw new UnfitDatabase(
-    `the database has schema version ${version}, but this program knows only versions up to ${newest}: start the newer program, or restore a backup`,
+    `the database has schema version ${version}, but this program knows only versions up to ${newest}`,
+    'start the newer program, or restore a backup',
   );
 }

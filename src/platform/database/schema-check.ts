@@ -33,7 +33,8 @@ export async function describeSchema<T>(kysely: Kysely<T>, engine: Engine): Prom
 
 /**
  * Compares the schema of a database with the result of the migrations. Tables and indexes that an operator or an
- * extension added are no difference; columns and constraints added to our tables are.
+ * extension added are no difference. Columns and constraints added to our tables are, and so are triggers and views:
+ * a trigger changes what is written, and a view stops the next migration.
  *
  * @param isNewer whether a newer program migrated it: then only the columns of this one have to exist
  * @returns the first difference, as part of a sentence
@@ -59,7 +60,37 @@ export async function checkSchema<T>(
       return `${name} is not known`;
     }
   }
-  return undefined;
+  return isNewer ? undefined : findStranger(kysely, engine, expected);
+}
+
+/** @returns the first trigger or view that is not ours */
+async function findStranger<T>(
+  kysely: Kysely<T>,
+  engine: Engine,
+  expected: ReadonlyMap<string, string>,
+): Promise<string | undefined> {
+  const query =
+    engine === 'sqlite'
+      ? sql<Stranger>`
+          select type as kind, name from sqlite_schema where type in ('trigger', 'view') order by type, name`
+      : sql<Stranger>`
+          select 'trigger' as kind, tgname as name from pg_trigger
+          join pg_class on pg_class.oid = tgrelid
+          where relnamespace = current_schema()::regnamespace and not tgisinternal
+          union all
+          select 'view', relname from pg_class
+          where relnamespace = current_schema()::regnamespace and relkind in ('v', 'm')
+            and not exists (select 1 from pg_depend where objid = pg_class.oid and deptype = 'e')
+          order by kind, name`;
+  const ours = new Set([...expected.keys()].map((key) => (isOfTable(key) ? tableOf(key) : key)));
+  const { rows } = await query.execute(kysely);
+  const found = rows.find(({ kind, name }) => !ours.has(`${kind} ${name}`) && !ours.has(name));
+  return found && `${found.kind} ${found.name} is not known`;
+}
+
+interface Stranger {
+  readonly kind: string;
+  readonly name: string;
 }
 
 /** Columns and constraints have the name of their table in front, all others their kind. */

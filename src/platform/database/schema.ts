@@ -139,7 +139,7 @@ interface RetiredAddressTable {
   retired_at: number;
 }
 
-/** `mailstore` */
+/** `mailstore/` */
 interface MailboxTable {
   id: Generated<number>;
   /** Negative where the mailbox was deleted and its messages are being removed. */
@@ -162,7 +162,7 @@ interface MailboxTable {
   octets: Generated<number>;
 }
 
-/** `mailstore`: a message in a mailbox. */
+/** `mailstore/`: a message in a mailbox. */
 interface MessageTable {
   mailbox_id: number;
   uid: number;
@@ -191,7 +191,7 @@ interface MessageTable {
   saved_at: number | null;
 }
 
-/** `mailstore`: a removed message. */
+/** `mailstore/`: a removed message. */
 interface TombstoneTable {
   mailbox_id: number;
   uid: number;
@@ -209,13 +209,13 @@ interface BodyTable {
   file: string | null;
 }
 
-/** `mailstore`: UIDVALIDITY values that were given so far. */
+/** `mailstore/`: UIDVALIDITY values that were given so far. */
 interface CounterTable {
   name: string;
   value: number;
 }
 
-/** `mailserver-events/`: events accepted in the last day. */
+/** `event-hook/`: events accepted in the last day. */
 interface MailserverEventTable {
   event_id: string;
   received_at: number;
@@ -301,7 +301,7 @@ interface TraceTable {
   client: string | null;
 }
 
-/** `mailstore/imap`: the last known state of a mailbox whose server does not report removals. */
+/** `mail-server/`: the last known state of a mailbox whose server does not report removals. */
 interface ShadowMailboxTable {
   id: Generated<number>;
   /** Negative where the shadow was dropped and its messages are being removed. */
@@ -322,7 +322,7 @@ interface ShadowMailboxTable {
   timeline: Generated<number>;
 }
 
-/** `mailstore/imap`: a message as it was last seen. */
+/** `mail-server/`: a message as it was last seen. */
 interface ShadowMessageTable {
   shadow_id: number;
   uid: number;
@@ -332,7 +332,7 @@ interface ShadowMessageTable {
   flags: string;
 }
 
-/** `mailstore/imap`: a message that was seen and is removed. */
+/** `mail-server/`: a message that was seen and is removed. */
 interface ShadowTombstoneTable {
   shadow_id: number;
   uid: number;
@@ -428,8 +428,12 @@ interface SuppressionTable {
 interface NodeTable {
   /** UUID of this run. */
   id: string;
+  /** This and `pid` are for people. */
   host: string;
-  /** Tells machines with the same name apart; as `nodes/` reads it. */
+  /**
+   * `lock` where the process holds its lock, else empty. Nodes of 0.3.0 write their machine here, and hold no lock; they
+   * take ours for one of another machine.
+   */
   machine: string;
   pid: number;
   version: string;

@@ -4,8 +4,8 @@ import { connect, createServer } from 'node:net';
 import { hostname } from 'node:os';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { startDnsServer } from '../../test/support/dns-server.ts';
-import { DnsResolver } from '../dns/dns.ts';
+import { startDnsServer } from '../../../test/support/dns-server.ts';
+import { DnsResolver } from '../../protocols/dns/dns.ts';
 import {
   type AddressRecords,
   type AddressRefused,

@@ -1,11 +1,9 @@
 /**
  * Sockets and addresses, in both directions.
  *
- * SMTP and LMTP as a client: a pure protocol (`smtp-client.ts`) over a socket and its clocks
- * (`smtp-connection.ts`); replies and dots for both sides (`smtp-text.ts`).
- *
  * Clients that connect to us: where a request comes from, under which key a client is counted, and what it holds
- * (`clients.ts`); how often it may do something (`limits.ts`); how HTTP requests are refused (`http.ts`).
+ * (`clients.ts`); how often it may do something (`limits.ts`); its turns at what is scarce (`turns.ts`); how HTTP
+ * requests are refused (`http.ts`).
  *
  * Addresses that we connect to when somebody else named the host: webhooks, and mail exchangers from DNS. A URL or
  * an MX record must not make us connect to our own network. The check is made at the connection, on the very address
@@ -50,19 +48,4 @@ export {
   type SharedPlaces,
   type Usage,
 } from './limits.ts';
-export { isWritablePath, type Login, type RecipientResult, sizeLimit } from './smtp-client.ts';
-export {
-  type ConnectionTimeouts,
-  type Endpoint,
-  ownPreface,
-  SmtpConnection,
-} from './smtp-connection.ts';
-export {
-  DotTransparency,
-  enhancedOf,
-  formatReply,
-  isFinalRefusal,
-  isInternationalized,
-  type Reply,
-  SmtpFailure,
-} from './smtp-text.ts';
+export { type Party, Turns } from './turns.ts';

@@ -1,24 +1,28 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Turns } from './append-message.ts';
+import { Turns } from './turns.ts';
 
 /** Tasks that record their start; held ones end when the test says so. */
 function openTurns(atOnce: number) {
   const turns = new Turns(atOnce);
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
+  const partiesOf = (key: number) => [
+    { name: `account ${key}`, most: 1 },
+    { name: key < 10 ? 'acme.test' : 'other.test', most: 2 },
+  ];
   const run = (name: string, key: number, signal = new AbortController().signal) =>
-    turns.run(key, async () => void begun.push(name), signal);
+    turns.run(partiesOf(key), async () => void begun.push(name), signal);
   const hold = (name: string, key: number) => {
     const held = new Promise<void>((resolve) => ends.set(name, resolve));
     const begin = () => {
       begun.push(name);
       return held;
     };
-    return turns.run(key, begin, new AbortController().signal);
+    return turns.run(partiesOf(key), begin, new AbortController().signal);
   };
-  return { begun, run, hold, end: (name: string) => ends.get(name)?.() };
+  return { turns, begun, run, hold, end: (name: string) => ends.get(name)?.() };
 }
 
 void suite('turns', () => {
@@ -37,6 +41,20 @@ void suite('turns', () => {
     assert.deepEqual(begun, ['a', 'c', 'd', 'b']);
     end('d');
     await last;
+  });
+
+  void test('leave a place for others where one party has all of its tasks under way', async () => {
+    const { turns, begun, run, hold, end } = openTurns(3);
+    const held = [hold('a', 1), hold('b', 2), hold('c', 3)];
+    await run('d', 11);
+    assert.deepEqual(begun, ['a', 'b', 'd']);
+    assert.equal(turns.tasksOf('acme.test'), 3);
+    for (const name of ['a', 'b']) end(name);
+    await turn();
+    assert.deepEqual(begun, ['a', 'b', 'd', 'c']);
+    end('c');
+    await Promise.all(held);
+    assert.equal(turns.tasksOf('acme.test'), 0);
   });
 
   void test('an aborted wait ends, and its task never runs', async () => {

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import { type Database, openPostgres } from '../database/database.ts';
+import { sql } from 'kysely';
+import { atEnd, onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { advisoryLocks, type Database, openPostgres } from '../database/database.ts';
 import { DatabaseClock } from './clock.ts';
 import { renewUntil } from './lead.ts';
 import {
@@ -13,32 +14,54 @@ import {
   type NodeFacts,
   NodeRefused,
   type Nodes,
+  type NodesOptions,
 } from './nodes.ts';
 import { placeOfSigning } from './signing-keys.ts';
-import { thisMachine } from './this-machine.ts';
 
 const facts: NodeFacts = {
   version: '1.2.3',
   hasEvents: true,
+  sharesBodies: true,
   settings: { MAIL_HOSTNAME: ['mx.test'], API_KEYS: ['#old', '#new'], JWT_SECRET: ['#one'] },
   lists: ['API_KEYS', 'JWT_SECRET'],
 };
 
 const log = { info: () => {}, warn: () => {} };
-const onRefused = (line: string) => assert.fail(line);
 
 async function join(
   database: Database,
   changed: Partial<NodeFacts> = {},
-  onLogLevel: (level: string) => void = () => {},
+  told: Partial<Pick<NodesOptions, 'onLogLevel' | 'onRefused'>> = {},
 ): Promise<Nodes> {
   const own = { ...facts, ...changed };
-  const node = await joinNodes({ database, facts: own, log, onRefused, onLogLevel });
+  const node = await joinNodes({
+    database,
+    facts: own,
+    log,
+    onRefused: (line) => assert.fail(line),
+    onLogLevel: () => {},
+    ...told,
+  });
   atEnd(async () => {
     await node.stopLeading();
     await node.leave();
   });
   return node;
+}
+
+/** The sessions that hold the lock of a node. */
+const lockers = sql`
+  select pid from pg_locks where locktype = 'advisory' and classid = ${sql.lit(advisoryLocks.nodes)} and objsubid = 2
+    and database = (select oid from pg_database where datname = current_database())`;
+
+async function countLocks({ read }: Database): Promise<number> {
+  return (await lockers.execute(read)).rows.length;
+}
+
+/** Ends the sessions that hold a lock, and waits until they are free. */
+async function endSessions(database: Database): Promise<void> {
+  await sql`select pg_terminate_backend(pid) from (${lockers}) as held`.execute(database.read);
+  while ((await countLocks(database)) > 0) await sleep(20);
 }
 
 /** Work that records who does it. */
@@ -73,11 +96,17 @@ onEachEngine('nodes', (engine) => {
     const { database } = await openTestDatabase(engine);
     const told: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
-    const first = await join(database, {}, (level) => told.push(`first ${level}`));
-    await join(database, {}, (level) => {
-      told.push(`second ${level}`);
-      resolve();
-    });
+    const first = await join(database, {}, { onLogLevel: (level) => told.push(`first ${level}`) });
+    await join(
+      database,
+      {},
+      {
+        onLogLevel: (level) => {
+          told.push(`second ${level}`);
+          resolve();
+        },
+      },
+    );
     await database.write((tx) => first.changeLogLevel(tx, 'debug'));
     await promise;
     const waits = () =>
@@ -85,7 +114,7 @@ onEachEngine('nodes', (engine) => {
     while ((await waits()).length > 0) await sleep(50);
     assert.deepEqual(told, ['second debug']);
     // A node that starts later has the level of its settings.
-    await join(database, {}, (level) => told.push(`third ${level}`));
+    await join(database, {}, { onLogLevel: (level) => told.push(`third ${level}`) });
     assert.deepEqual(await waits(), []);
   });
 
@@ -123,6 +152,11 @@ onEachEngine('nodes', (engine) => {
       { hasEvents: false },
       /^REDIS_URL: expected one Redis for all nodes that share a database, got nothing here while/,
     ],
+    [
+      'bodies',
+      { sharesBodies: false },
+      /^S3_URL: expected one bucket for all nodes that share a database, got nothing while/,
+    ],
   ];
   for (const [what, changed, line] of differences) {
     test(`a node that differs in ${what} is refused while another one runs`, async () => {
@@ -157,10 +191,10 @@ onEachEngine('nodes', (engine) => {
     const keys = fresh.signingKeys('JWT_SECRET', ['two', 'one']);
     assert.deepEqual([keys.signing, keys.all], ['one', ['two', 'one']]);
     assert.equal(old.signingKeys('JWT_SECRET', ['one']).signing, 'one');
-    // It was killed on another machine, and may come back with the values that it had.
+    // It was killed, and may come back with the values that it had.
     await database.read
       .updateTable('nodes')
-      .set(({ eb }) => ({ host: 'elsewhere', seen_at: eb('seen_at', '-', 60_000) }))
+      .set(({ eb }) => ({ machine: '', seen_at: eb('seen_at', '-', 60_000) }))
       .where('settings', 'not like', '%#two%')
       .execute();
     const next = await join(database, withKeys('#two', '#one'));
@@ -173,53 +207,40 @@ onEachEngine('nodes', (engine) => {
     assert.equal((await join(database, withKeys('#two'))).isAlone, false);
   });
 
-  test('a killed node does not block another one', async () => {
+  test('a node whose lock is free was killed, and does not block another one', async () => {
     const { database } = await openTestDatabase(engine);
-    await join(database, { hasEvents: false });
-    const row = database.read.updateTable('nodes');
-    // On another machine its heartbeat runs out; on this one its process is known to have ended.
-    await row.set({ host: 'elsewhere' }).execute();
-    await assert.rejects(
-      join(database),
-      /^NodeRefused: REDIS_URL: .* on elsewhere: stop that one$/,
-    );
-    await row.set(({ eb }) => ({ seen_at: eb('seen_at', '-', 20_000) })).execute();
-    assert.equal((await join(database)).isAlone, true);
-  });
-
-  test('a node of another machine with the same name does not count as killed', async () => {
-    const { database } = await openTestDatabase(engine);
-    await join(database);
-    // No process has this number: on its own machine the node would be gone.
-    const moved = database.read.updateTable('nodes').set({ pid: 2 ** 31 - 1 });
-    await moved.set({ machine: 'another-boot pid:[1]' }).execute();
-    assert.equal((await listRunningNodes(database)).length, 1);
-    await assert.rejects(join(database, { hasEvents: false }), NodeRefused);
-  });
-
-  test('a node in another container counts, though it has our host name and our number', async () => {
-    const { database } = await openTestDatabase(engine);
-    await join(database);
-    const [system] = thisMachine.split(' ');
-    await database.read
-      .updateTable('nodes')
-      .set(({ eb }) => ({
-        machine: `${system} pid:[1]`,
-        started_at: eb('started_at', '-', 3_600_000),
-      }))
-      .execute();
-    assert.equal((await listRunningNodes(database)).length, 1);
-    await assert.rejects(join(database, { hasEvents: false }), NodeRefused);
-  });
-
-  test('a node of this machine whose process has ended does not count', async () => {
-    const { database } = await openTestDatabase(engine);
-    await join(database);
-    await database.read
-      .updateTable('nodes')
-      .set({ pid: 2 ** 31 - 1 })
-      .execute();
+    const refused = Promise.withResolvers<string>();
+    await join(database, { hasEvents: false }, { onRefused: refused.resolve });
+    await assert.rejects(join(database), /^NodeRefused: REDIS_URL: .* on \S+: stop that one$/);
+    // What the end of its process does to the connection that holds its lock.
+    await endSessions(database);
     assert.deepEqual(await listRunningNodes(database), []);
+    assert.equal((await join(database)).isAlone, true);
+    // Had it lost no more than the connection, it would be told that another one runs.
+    assert.match(await refused.promise, /^REDIS_URL: expected one Redis .* got nothing here/);
+  });
+
+  test('a node that lost its lock takes it again, and is not taken for a killed one', async () => {
+    const { database } = await openTestDatabase(engine);
+    await join(database);
+    await endSessions(database);
+    // With a heartbeat.
+    while ((await countLocks(database)) === 0) await sleep(50);
+    assert.equal((await listRunningNodes(database)).length, 1);
+    await assert.rejects(join(database, { hasEvents: false }), NodeRefused);
+  });
+
+  test('the heartbeat alone decides where a row says nothing of a lock, as behind a pooler', async () => {
+    const { database } = await openTestDatabase(engine);
+    const first = await join(database, { hasEvents: false }, { onRefused: () => {} });
+    const row = database.read.updateTable('nodes');
+    // As a node of 0.3.0 writes it.
+    await row.set({ machine: 'a-boot pid:[1]' }).execute();
+    await endSessions(database);
+    await assert.rejects(join(database), NodeRefused);
+    const silent = row.set(({ eb }) => ({ seen_at: eb('seen_at', '-', 20_000) }));
+    await silent.where('id', '=', first.id).execute();
+    assert.equal((await join(database)).isAlone, true);
   });
 
   test('one node at a time does the shared work, and the next continues when it stops or dies', async () => {

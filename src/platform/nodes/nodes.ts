@@ -1,11 +1,13 @@
 /**
  * The processes that share a database. On SQLite there is one; on PostgreSQL each has a row of `nodes`, which it
  * writes again every few seconds (a heartbeat), by the database's clock. If a row was not written for
- * {@link GONE_MS}, its node is gone.
+ * {@link GONE_MS}, its node is gone. A process also holds a lock that ends with it: where that is free, its node was
+ * killed, and its successor need not wait. Through a pooler there are no such locks, and the heartbeat alone decides.
  *
  * The row has all settings that must be equal on all nodes, secrets as digests. A node that differs from a running one
- * is refused. If none runs, the new one is right: an operator changes such a setting by stopping all nodes. Nodes that
- * start together take turns (an advisory lock of the transaction, which works through PgBouncer).
+ * is refused, and so is one without a Redis and a bucket that all share. If none runs, the new one is right: an operator
+ * changes such a setting by stopping all nodes. Nodes that start together take turns (an advisory lock of the
+ * transaction, which works through PgBouncer).
  *
  * A node that was silent for longer than {@link GONE_MS}, such as a paused machine, is judged again.
  *
@@ -15,12 +17,18 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
-import { advisoryLocks, type Database, type Queries, type Row } from '../database/database.ts';
+import {
+  advisoryLocks,
+  type Database,
+  isProcessLockFree,
+  type ProcessLock,
+  type Queries,
+  type Row,
+} from '../database/database.ts';
 import type { LogLevel } from '../log/log.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { doAlone, lead } from './lead.ts';
 import { placeOfSigning, type SigningKeys } from './signing-keys.ts';
-import { thisMachine, wasKilledHere } from './this-machine.ts';
 
 export { LeaseTaken } from './lead.ts';
 export { onlyKey, type SigningKeys } from './signing-keys.ts';
@@ -29,6 +37,8 @@ const BEAT_MS = 5_000;
 const GONE_MS = 20_000;
 /** A killed node may come back with its old key values; a node that stopped by itself has removed its row. */
 const MAY_RETURN_MS = 3_600_000;
+/** What `machine` of a row says while the process holds its lock. */
+const LOCKED = 'lock';
 /** How long the row of a gone node is kept. */
 const KEPT_MS = 86_400_000;
 
@@ -38,6 +48,8 @@ export interface NodeFacts {
   readonly version: string;
   /** Whether it receives the changes that other nodes make. */
   readonly hasEvents: boolean;
+  /** Whether it has its bodies where other nodes read them. */
+  readonly sharesBodies: boolean;
   /**
    * The settings that must be equal on all nodes, by key. A setting with several values only needs one in common, so
    * that keys can be changed one node after the other. A secret is a digest that begins with `#`.
@@ -115,7 +127,12 @@ export interface Nodes {
 export async function joinNodes(options: NodesOptions): Promise<Nodes> {
   if (options.database.engine === 'sqlite') return new OnlyNode(options.facts);
   const node = new Node(options);
-  await node.join();
+  try {
+    await node.join();
+  } catch (error) {
+    await node.unlock();
+    throw error;
+  }
   return node;
 }
 
@@ -163,6 +180,7 @@ class Node implements Nodes {
   readonly now = this.#clock.now;
   readonly #stopping = new AbortController();
   readonly #work: Promise<void>[] = [];
+  readonly #lock: ProcessLock | undefined;
   #others = 0;
   /** The settings of the other nodes, also of those that may come back. */
   #theirSettings: readonly TheirSettings[] = [];
@@ -174,6 +192,7 @@ class Node implements Nodes {
 
   constructor(options: NodesOptions) {
     this.#options = options;
+    this.#lock = options.database.processLock?.(this.id);
   }
 
   get isAlone(): boolean {
@@ -255,6 +274,16 @@ class Node implements Nodes {
     await this.#options.database.write((tx) =>
       tx.deleteFrom('nodes').where('id', '=', this.id).execute(),
     );
+    await this.unlock();
+  }
+
+  async unlock(): Promise<void> {
+    await this.#lock?.release();
+  }
+
+  /** What the row says of the lock. */
+  async #holdLock(): Promise<string> {
+    return (await this.#lock?.isHeld()) ? LOCKED : '';
   }
 
   /** Compares this node with the running ones, and writes its row. */
@@ -264,6 +293,7 @@ class Node implements Nodes {
     const line = this.#clock.report();
     if (line) log.warn(line);
     const at = performance.now();
+    const machine = await this.#holdLock();
     const found = await database.write(async (tx) => {
       await sql`select pg_advisory_xact_lock(${sql.lit(advisoryLocks.nodes)})`.execute(tx);
       const { running: others, returning } = await findNodes(tx, this.id);
@@ -271,7 +301,7 @@ class Node implements Nodes {
         const reason = judge(facts, other);
         if (reason !== undefined) throw new NodeRefused(reason);
       }
-      await writeRow(tx, this.id, facts);
+      await writeRow(tx, this.id, facts, machine);
       return { others: others.length, theirs: [...others, ...returning].map(settingsOf) };
     });
     this.#others = found.others;
@@ -308,10 +338,11 @@ class Node implements Nodes {
   /** @returns false where the row does not exist */
   async #write(): Promise<boolean> {
     const { database, onLogLevel } = this.#options;
+    const machine = await this.#holdLock();
     const row = await database.write((tx) =>
       tx
         .updateTable('nodes')
-        .set({ seen_at: databaseTime })
+        .set({ seen_at: databaseTime, machine })
         .where('id', '=', this.id)
         .returning('log_level')
         .executeTakeFirst(),
@@ -374,7 +405,7 @@ interface OtherNodes {
   readonly returning: readonly Row<'nodes'>[];
 }
 
-/** The other nodes; the rows of gone ones are removed, at once or after a day. */
+/** The other nodes; the rows of killed ones are removed, and of gone ones after a day. */
 async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
   const { rows } = await sql<{ now: number }>`select ${databaseTime} as now`.execute(tx);
   const now = rows[0]?.now ?? 0;
@@ -388,9 +419,12 @@ async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
     .where('id', '!=', ownId)
     .where('seen_at', '>', now - MAY_RETURN_MS)
     .execute();
-  const killed = known.filter((row) => wasKilledHere(row, now)).map(({ id }) => id);
-  if (killed.length > 0) await tx.deleteFrom('nodes').where('id', 'in', killed).execute();
-  const others = known.filter(({ id }) => !killed.includes(id));
+  const others = [];
+  for (const row of known) {
+    const wasKilled = row.machine === LOCKED && (await isProcessLockFree(tx, row.id));
+    if (wasKilled) await tx.deleteFrom('nodes').where('id', '=', row.id).execute();
+    else others.push(row);
+  }
   const isRunning = ({ seen_at }: Row<'nodes'>) => seen_at > now - GONE_MS;
   return {
     running: others.filter(isRunning),
@@ -398,12 +432,12 @@ async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
   };
 }
 
-async function writeRow(tx: Queries, id: string, facts: NodeFacts): Promise<void> {
+async function writeRow(tx: Queries, id: string, facts: NodeFacts, machine: string): Promise<void> {
   const { version, hasEvents } = facts;
   const row = {
     version,
     host: hostname(),
-    machine: thisMachine,
+    machine,
     pid: process.pid,
     seen_at: databaseTime,
     has_events: hasEvents ? 1 : 0,
@@ -436,5 +470,9 @@ function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
   const expected = 'REDIS_URL: expected one Redis for all nodes that share a database';
   if (!facts.hasEvents) return `${expected}, got nothing here while ${where} runs`;
   if (other.has_events === 0) return `${expected}, got nothing on ${where}: stop that one`;
+  // The other has none either: S3_URL is one of the settings.
+  if (!facts.sharesBodies) {
+    return `S3_URL: expected one bucket for all nodes that share a database, got nothing while ${where} runs`;
+  }
   return undefined;
 }

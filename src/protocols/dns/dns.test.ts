@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { beforeEach, suite, test } from 'node:test';
-import { type DnsServer, type Fault, startDnsServer } from '../../test/support/dns-server.ts';
+import { type DnsServer, type Fault, startDnsServer } from '../../../test/support/dns-server.ts';
 import { DnsResolver, type DnsResolverOptions } from './dns.ts';
 
 const timeouts = { first: 5_000, later: 5_000 };

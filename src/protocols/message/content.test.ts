@@ -1,8 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../test/support/any-character.ts';
-import { htmlToText, readMessageTexts, readPreview } from './content.ts';
+import { anyCharacter } from '../../../test/support/any-character.ts';
+import {
+  hasAttachments,
+  htmlToText,
+  listNestedMessages,
+  previewOf as previewOfPart,
+  readMessageTexts,
+  readPreview,
+} from './content.ts';
 import { MessageParser } from './parse-message.ts';
 
 function open(source: string) {
@@ -68,6 +75,56 @@ test('a preview has at most 200 characters, and none is halved', async () => {
 
 test('a message that is all attachment has an empty preview', async () => {
   assert.equal(await previewOf('Content-Type: application/pdf\n\nx'), '');
+});
+
+const related = (...parts: string[]) =>
+  `Content-Type: multipart/related; boundary=r\n\n${parts.map((part) => `--r\n${part}\n`).join('')}--r--\n`;
+const page = 'Content-Type: text/html\n\n<img src="cid:logo">';
+const logo = 'Content-Type: image/png\nContent-ID: <logo>\n\npng';
+const mixed = (...parts: string[]) => related(...parts).replace('related', 'mixed');
+
+test('attachments: pictures that the HTML shows do not count, everything else does', () => {
+  const inline = `Content-Disposition: inline; filename=logo.png\n${logo}`;
+  const pdf = 'Content-Type: application/pdf\n\npdf';
+  for (const none of [
+    related(page, logo),
+    related(page, inline, logo),
+    related(
+      `Content-Type: multipart/alternative; boundary=a\n\n--a\n\nx\n--a\n${page}\n--a--\n`,
+      logo,
+    ),
+    page,
+  ]) {
+    assert.equal(hasAttachments(open(none).structure), false, none);
+  }
+  for (const some of [
+    related(page, logo, pdf),
+    related(page, `Content-Disposition: attachment\n${logo}`),
+    related(page, logo.replace('Content-ID: <logo>\n', '')),
+    related(page, logo.replace('image/png', 'application/pdf')),
+    related('Content-Type: text/plain\n\nx', logo),
+    mixed(page, inline),
+    logo,
+  ]) {
+    assert.equal(hasAttachments(open(some).structure), true, some);
+  }
+});
+
+test('messages within a message are found, also in each other', () => {
+  const forward = 'Content-Type: message/rfc822\n\nSubject: inner\n\ntext';
+  const [nested, ...more] = listNestedMessages(open(mixed('\nhello', forward)).structure);
+  assert.deepEqual([nested?.part, more.length], ['2.1', 0]);
+  assert.equal(listNestedMessages(open(forward).structure).length, 1);
+  assert.equal(listNestedMessages(open(page).structure).length, 0);
+});
+
+test('a preview of one part is read like that of a message', () => {
+  const parameters = { format: 'flowed', delsp: 'yes', charset: 'utf-8' };
+  const part = { part: '1', type: 'text/plain', encoding: '8bit', size: 9, parameters };
+  assert.equal(previewOfPart(part, Buffer.from('日本 \n語')), '日本語');
+  const koi8 = Buffer.from('<meta charset=koi8-r><p>\xd0\xd2\xc9', 'latin1');
+  const { parameters: _, ...document } = { ...part, type: 'text/html' };
+  assert.equal(previewOfPart(document, koi8), 'при');
 });
 
 test('blocks become lines, and white space one space', () => {

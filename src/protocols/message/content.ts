@@ -4,8 +4,8 @@
  */
 import { Buffer } from 'node:buffer';
 import { Tokenizer } from 'htmlparser2';
+import { readPartText } from './part-text.ts';
 import { type BodyStructure, type MessagePart, partFilename } from './structure.ts';
-import { decodeText } from './text.ts';
 import { createDecoder, decodePart } from './transfer-encoding.ts';
 
 /** Characters of a preview. */
@@ -78,7 +78,7 @@ export function findPreviewPart(
 export function previewOf(part: BodyStructure, encoded: Buffer): string {
   const decoder = createDecoder(part.encoding);
   const decoded = Buffer.concat([decoder.write(encoded), decoder.end()]);
-  const text = decodeText(decoded, part.parameters?.charset);
+  const text = readPartText(part, decoded);
   return toPreview(
     part.type === 'text/html' ? htmlToText(text, HTML_TEXT_MAX) : text.replace(QUOTED, ''),
   );
@@ -124,37 +124,53 @@ type Part<Own> = Omit<BodyStructure, 'childNodes'> & { readonly childNodes?: rea
 
 interface Leaves<Own> {
   readonly inline: Own[];
-  readonly attached: Own[];
+  readonly attached: { readonly part: Own; readonly isShown: boolean }[];
 }
 
 /**
  * Sorts the leaves as RFC 8621 section 4.1.4 does: a text part belongs to the body unless it says that it is an
  * attachment, is not the first in a multipart/related, or has a file name and is not the first of its
- * multipart. A message inside the message is one leaf.
+ * multipart. A message inside the message is one leaf. So is a multipart without parts, since it names no boundary or
+ * its boundary never came: it is text, so that it can be read.
  */
 function sortLeaves<Own extends Part<Own>>(structure: Own): Leaves<Own> {
   const leaves: Leaves<Own> = { inline: [], attached: [] };
-  const sort = (part: Own, index: number, parent: string) => {
-    // A multipart whose boundary never came has no parts: it counts as a leaf.
+  const sort = (part: Own, index: number, isRelated: boolean, hasHtml: boolean) => {
     if (part.childNodes && part.type.startsWith('multipart/')) {
-      for (const [at, child] of part.childNodes.entries()) sort(child, at, part.type);
+      const related = part.type === 'multipart/related';
+      const html = related && part.childNodes.some(holdsHtml);
+      for (const [at, child] of part.childNodes.entries()) sort(child, at, related, html);
       return;
     }
-    const isText = part.type === 'text/plain' || part.type === 'text/html';
-    const isFirst = index === 0;
     const isInline =
-      isText &&
+      textTypeOf(part) !== undefined &&
       part.disposition !== 'attachment' &&
-      (isFirst || (parent !== 'multipart/related' && partFilename(part) === undefined));
-    (isInline ? leaves.inline : leaves.attached).push(part);
+      (index === 0 || (!isRelated && partFilename(part) === undefined));
+    if (isInline) leaves.inline.push(part);
+    else leaves.attached.push({ part, isShown: hasHtml && isPicture(part) });
   };
-  sort(structure, 0, '');
+  sort(structure, 0, false, false);
   return leaves;
+}
+
+/** How a leaf is read, where it is text. */
+function textTypeOf({ type }: Part<unknown>): InlineType | undefined {
+  if (type === 'text/plain' || type === 'text/html') return type;
+  return type.startsWith('multipart/') ? 'text/plain' : undefined;
+}
+
+function holdsHtml<Own extends Part<Own>>({ type, childNodes }: Own): boolean {
+  return type === 'text/html' || childNodes?.some(holdsHtml) === true;
+}
+
+/** A picture that HTML beside it in a multipart/related can show, by its Content-ID (RFC 2387, RFC 2392). */
+function isPicture({ type, id, disposition }: Part<unknown>): boolean {
+  return type.startsWith('image/') && id !== undefined && disposition !== 'attachment';
 }
 
 /** Every leaf that belongs neither to `text` nor to `html`. */
 export function listAttachments(structure: MessagePart): Attachment[] {
-  return sortLeaves(structure).attached.map((part) => {
+  return sortLeaves(structure).attached.map(({ part }) => {
     const filename = partFilename(part);
     const contentId = part.id?.replace(/^<|>$/g, '');
     return {
@@ -168,14 +184,19 @@ export function listAttachments(structure: MessagePart): Attachment[] {
   });
 }
 
-/** Whether there are attachments, pictures within the text included. */
+/** Whether there are attachments, pictures that the HTML shows not counted. */
 export function hasAttachments<Own extends Part<Own>>(structure: Own): boolean {
-  return sortLeaves(structure).attached.length > 0;
+  return sortLeaves(structure).attached.some(({ isShown }) => !isShown);
+}
+
+/** The messages within a message that are not encoded, such as forwarded ones. */
+export function listNestedMessages(structure: MessagePart): MessagePart[] {
+  return sortLeaves(structure).attached.flatMap(({ part }) => part.childNodes ?? []);
 }
 
 /** The parts of one type that are the message's text, in order. */
 export function listTextParts<Own extends Part<Own>>(structure: Own, type: InlineType): Own[] {
-  return sortLeaves(structure).inline.filter((part) => part.type === type);
+  return sortLeaves(structure).inline.filter((part) => textTypeOf(part) === type);
 }
 
 /**
@@ -199,9 +220,9 @@ export async function readInlineText(
     if (left <= 0) return { text: texts.join('\n'), truncated: true };
     const { bytes, truncated } = await readPart(part, left, open);
     left -= bytes.length;
-    const text = decodeText(bytes, part.parameters?.charset);
+    const text = readPartText(part, bytes);
     // A character that was cut decodes to at most one U+FFFD for each of its bytes.
-    texts.push((truncated ? text.replace(/\ufffd{1,4}$/, '') : text).replace(/\r\n?/g, '\n'));
+    texts.push(truncated ? text.replace(/\ufffd{1,4}$/, '') : text);
     if (truncated) return { text: texts.join('\n'), truncated: true };
   }
   return { text: texts.join('\n'), truncated: false };

@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decodeText, findPart, type MessagePart, partFilename } from './message.ts';
+import {
+  decodeText,
+  findPart,
+  hasAttachments,
+  listAttachments,
+  type MessagePart,
+  partFilename,
+  readMessageTexts,
+} from './message.ts';
 import { contentOf, leavesOf, outline, parse, readCorpus } from './testing/sample-messages.ts';
 
 /** For each message of the corpus its parts: number, type, encoding, decoded size. */
@@ -50,6 +58,8 @@ const outlines: Record<string, string[]> = {
     '  6 text/plain 7bit 1',
     '  7 text/plain 7bit 1',
   ],
+  'flowed-delsp': ['1 text/plain 8bit 133'],
+  'flowed-spaces': ['1 text/plain 7bit 96'],
   'header-cut-by-boundary': [
     '- multipart/mixed 7bit 56',
     '  1 text/html 7bit 0',
@@ -60,6 +70,8 @@ const outlines: Record<string, string[]> = {
   'headers-only': ['1 text/plain 7bit 0'],
   'hostile-addresses': ['1 text/plain 7bit 6'],
   'hostile-parameters': ['1 text/plain 7bit 6'],
+  'html-meta-charset': ['1 text/html 8bit 151'],
+  'inline-logo': ['- multipart/related 7bit 202', '  1 text/html 7bit 44', '  2 image/png 7bit 3'],
   'inner-closed-by-outer': [
     '- multipart/mixed 7bit 122',
     '  1 multipart/alternative 7bit 16',
@@ -103,6 +115,8 @@ const outlines: Record<string, string[]> = {
     '    1.1 text/plain 7bit 5',
     '    1.2 text/html 7bit 13',
   ],
+  'utf-32': ['1 text/plain base64 36'],
+  'utf-7': ['1 text/plain 7bit 33'],
   'wrong-charsets': ['1 text/plain 7bit 9'],
 };
 
@@ -146,6 +160,50 @@ test('unknown charsets, split characters and cut-off bytes still give readable t
   assert.equal(envelope.from?.[0]?.name, 'Jörg');
   assert.equal(part('1').parameters?.charset, 'no such charset');
   assert.equal(text('1'), 'Grüße\r\n');
+});
+
+/** The texts as a reader sees them. */
+function seen(name: string) {
+  const { source, structure } = read(name);
+  return readMessageTexts(structure, 10_000, async function* ({ start, end }) {
+    yield source.subarray(start, end);
+  });
+}
+
+test('format=flowed: the lines of a paragraph are joined, with DelSp without the space', async () => {
+  assert.equal(
+    (await seen('flowed-delsp')).text,
+    '日本語の長い文章は、途中で折り返される。\n\n> quotedtext\n>> deeper\nFrom here\n> From there\n-- \nAnn\n',
+  );
+  assert.equal(
+    (await seen('flowed-spaces')).text,
+    'This paragraph goes on.\n\n> A quoted one,\n>> a deeper \n> one.\n-- \n-- \nAnn Lee\n',
+  );
+});
+
+test('UTF-7 and UTF-32 are read, and HTML by the charset that it names itself', async () => {
+  assert.equal(read('utf-7').envelope.subject, 'Grüße');
+  assert.equal((await seen('utf-7')).text, 'Grüße + 日本語, 1 + 1\n');
+  assert.equal((await seen('utf-32')).text, 'Grüße 🎉\n');
+  assert.match((await seen('html-meta-charset')).html ?? '', /<p>Привет<\/p>/);
+});
+
+test('a multipart without a boundary, or without parts, is read as text and is no attachment', async () => {
+  for (const name of ['no-boundary', 'boundary-never-seen']) {
+    const { source, structure, headerEnd } = read(name);
+    const { text } = await seen(name);
+    assert.equal(text, source.toString('utf8', headerEnd).replaceAll('\r\n', '\n'), name);
+    assert.equal(hasAttachments(structure), false);
+  }
+});
+
+test('a picture that the HTML shows is listed, and is no attachment', () => {
+  const { structure } = read('inline-logo');
+  assert.equal(hasAttachments(structure), false);
+  assert.deepEqual(
+    listAttachments(structure).map(({ part, inline, contentId }) => [part, inline, contentId]),
+    [['2', true, 'logo@example.org']],
+  );
 });
 
 test('broken base64 gives everything that can be decoded', () => {

@@ -68,7 +68,8 @@ test('encoded words: neighbours are joined, other text is kept', () => {
     ['=?utf-8?Q?spaces in it?=', 'spaces in it'],
     ['=?utf-8?Q?=4=G1=?=', '=4=G1='],
     ['=?utf-8?X?x?= =?utf-8?Q?open', '=?utf-8?X?x?= =?utf-8?Q?open'],
-    ['=?utf-7?Q?+ADw-script+AD4-?=', '+ADw-script+AD4-'],
+    ['=?utf-7?Q?+ADw-script+AD4-?=', '<script>'],
+    ['=?utf-32be?B?AAAgrA==?=', '€'],
     ['=??Q?x?= =? ?Q?x?=', '=??Q?x?= =? ?Q?x?='],
     ['=?__proto__?Q?=C3=A9?=', 'é'],
   ];
@@ -163,7 +164,12 @@ test('address fields: any text gives at most a thousand mailboxes, all of text',
   assert.equal(readAddressList('a@b,'.repeat(5_000)).mailboxes.length, 1_000);
 });
 
-function authorsOf(...fields: (string | Buffer)[]): Authors {
+function authorsOf(...fields: (string | Buffer)[]): Omit<Authors, 'hasAddress'> {
+  const { hasAddress: _, ...authors } = foundIn(...fields);
+  return authors;
+}
+
+function foundIn(...fields: (string | Buffer)[]): Authors {
   return findAuthors(fields.map((field) => Buffer.from(field).toString('latin1')));
 }
 
@@ -230,6 +236,22 @@ suite('author domains', () => {
       assert.deepEqual(authorsOf(from), { domains: [], isWhole: false });
     });
   }
+
+  test('whether there is an address', () => {
+    for (const from of [
+      'ann@bank.test',
+      'ann@[192.0.2.1]',
+      'ann@192.0.2.1',
+      '"x" <ann@bank.test>',
+    ]) {
+      assert.equal(foundIn(from).hasAddress, true, from);
+      assert.equal(foundIn('', from).hasAddress, true, from);
+    }
+    for (const from of ['', 'Ann', '<>', 'us:;', '"ann@bank.test" <>', '(ann@bank.test) Ann']) {
+      assert.equal(foundIn(from).hasAddress, false, from);
+    }
+    assert.equal(foundIn().hasAddress, false);
+  });
 
   test('of several fields', () => {
     const fields = ['a@one.test', 'b@two.test', 'c@one.test'];

@@ -75,10 +75,12 @@ export interface Authors {
   readonly domains: readonly string[];
   /** Whether these are all; if not, the fields may show an author who is not among them. */
   readonly isWhole: boolean;
+  /** Whether a From field has an address at all; without one nobody can be judged. */
+  readonly hasAddress: boolean;
 }
 
 /** The most author domains that are read; mail by several authors has two or three. */
-export const MAX_AUTHOR_DOMAINS = 10;
+export const MAX_AUTHOR_DOMAINS = 3;
 
 /** The domain of an address; an address literal counts where it could be read as a name. */
 function domainsOf(address: string): string[] {
@@ -138,11 +140,13 @@ const MAX_FROM_FIELDS = 10;
 function authorsIn(value: string): Authors {
   const { mailboxes, isExact } = readAddressList(value);
   const shown = mailboxes.flatMap(({ address }) => domainsOf(address));
-  if (isExact) return { domains: shown, isWhole: true };
+  const hasAddress = mailboxes.some(({ address }) => address.includes('@'));
+  if (isExact) return { domains: shown, isWhole: true, hasAddress };
   const found = Array.from(readingsOf(value), (text) => ({ text, names: namesBehindAts(text) }));
   return {
     domains: [...shown, ...found.flatMap(({ names }) => names)],
     isWhole: found.every(({ text, names }) => names.length > 0 || !text.includes('@')),
+    hasAddress,
   };
 }
 
@@ -157,16 +161,41 @@ function authorsIn(value: string): Authors {
 export function findAuthors(values: readonly string[]): Authors {
   const domains = new Set<string>();
   let isWhole = values.length <= MAX_FROM_FIELDS;
+  let hasAddress = false;
   for (const value of values.slice(0, MAX_FROM_FIELDS)) {
     const found = value.length > MAX_FROM ? undefined : authorsIn(value);
     isWhole &&= found?.isWhole ?? false;
+    hasAddress ||= found?.hasAddress ?? false;
     for (const domain of found?.domains ?? []) domains.add(domain);
   }
   const all = [...domains];
   return {
     domains: all.slice(0, MAX_AUTHOR_DOMAINS),
     isWhole: isWhole && all.length <= MAX_AUTHOR_DOMAINS,
+    hasAddress,
   };
+}
+
+/** A line end after which neither a fold nor the next field begins: readers differ on what follows. */
+const STRAY = /[\r\n](?![\n \t])/;
+/** What a reader would believe, if it saw the field: who the author is, and that it was checked. */
+const BELIEVED = /^(?:from|authentication-results):/i;
+
+/**
+ * Whether a line of a header is no field here, but a From or Authentication-Results for a reader that leaves out
+ * what it cannot show (`From\0:`, a byte order mark), or that ends lines at a bare CR.
+ */
+export function hidesField(fields: readonly HeaderField[]): boolean {
+  return fields.some(({ name, text }) => {
+    // Text before the first field is judged whole; the first line of a field is what we read too.
+    if (name !== '' && !STRAY.test(text)) return false;
+    const lines = text.split(/\r?\n|\r/).slice(name === '' ? 0 : 1);
+    return lines.some((line) => !/^[ \t]/.test(line) && BELIEVED.test(printable(line)));
+  });
+}
+
+function printable(line: string): string {
+  return line.replace(/[^!-~]/g, '');
 }
 
 /** The most characters of a Date field that are read: enough for every form of date with its comments. */

@@ -23,6 +23,7 @@ export {
   hasAttachments,
   htmlToText,
   listAttachments,
+  listNestedMessages,
   listTextParts,
   type OpenSource,
   previewOf,
@@ -44,6 +45,7 @@ export {
   type Envelope,
   findAuthors,
   formatDate,
+  hidesField,
   readEnvelope,
   readMessageIds,
   readReferences,
@@ -61,6 +63,7 @@ export {
 } from './header.ts';
 export { MessageParser, type ParsedMessage, parseMessage, shiftParsed } from './parse-message.ts';
 export { readContent } from './part-content.ts';
+export { readPartText } from './part-text.ts';
 export {
   type BodyStructure,
   findPart,

@@ -4,6 +4,7 @@
  */
 import { Buffer, isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
+import { decodeUnicodeForm } from './unicode-forms.ts';
 
 /** Longest WHATWG encoding label is 19 characters; a longer name is no charset. */
 const MAX_LABEL = 40;
@@ -21,7 +22,7 @@ function decoderOf(charset: string): TextDecoder | undefined {
     decoders.set(label, decoder);
     return decoder;
   } catch {
-    // A RangeError: an unknown charset, or one that is refused for a good reason (UTF-7).
+    // A RangeError: an unknown charset.
     return undefined;
   }
 }
@@ -35,14 +36,17 @@ function guessText(bytes: Uint8Array): string {
 /**
  * Decodes the bytes of a text part (without transfer encoding) to a string. Never throws.
  *
- * Labels are those of the WHATWG Encoding Standard. An unknown charset, none, and us-ascii (the
+ * Labels are those of the WHATWG Encoding Standard, UTF-7 and UTF-32; a byte order mark tells the order of UTF-16
+ * (RFC 2781 section 4.3). An unknown charset, none, and us-ascii (the
  * default that senders forget to change, RFC 2045 section 5.2) are read as UTF-8 if that is
  * valid, else as windows-1252. Bytes that a known charset does not have become U+FFFD.
  */
 export function decodeText(bytes: Uint8Array, charset?: string): string {
   if (charset === undefined || /^\s*(?:us-)?ascii\s*$/i.test(charset)) return guessText(bytes);
-  const decoder = decoderOf(charset);
-  return decoder ? decoder.decode(bytes) : guessText(bytes);
+  const isBigEndian = bytes[0] === 0xfe && bytes[1] === 0xff && /^\s*utf-?16\s*$/i.test(charset);
+  const decoder = decoderOf(isBigEndian ? 'utf-16be' : charset);
+  if (decoder) return decoder.decode(bytes);
+  return decodeUnicodeForm(bytes, charset) ?? guessText(bytes);
 }
 
 /**

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { after, test } from 'node:test';
-import { SmtpConnection } from './smtp-connection.ts';
-import { SmtpFailure } from './smtp-text.ts';
+import { SmtpConnection } from './connection.ts';
+import { SmtpFailure } from './text.ts';
 
 const closing: (() => void)[] = [];
 after(() => {

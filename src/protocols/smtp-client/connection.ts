@@ -1,7 +1,7 @@
 /** A connection to a server of SMTP or LMTP: the socket and the clocks under `smtp-client.ts`. */
 import { connect, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { testNetworks } from './clients.ts';
+import { testNetworks } from '../../platform/net/net.ts';
 import {
   type ClientOptions,
   type Conversation,
@@ -11,8 +11,8 @@ import {
   reset,
   type ServerFacts,
   transact,
-} from './smtp-client.ts';
-import { type Reply, ReplyReader, SmtpFailure, stuffDots } from './smtp-text.ts';
+} from './protocol.ts';
+import { type Reply, ReplyReader, SmtpFailure, stuffDots } from './text.ts';
 
 export interface Endpoint {
   readonly host: string;

@@ -10,8 +10,8 @@ import {
   type RecipientResult,
   type ServerFacts,
   transact,
-} from './smtp-client.ts';
-import { type Reply, ReplyReader, SmtpFailure } from './smtp-text.ts';
+} from './protocol.ts';
+import { type Reply, ReplyReader, SmtpFailure } from './text.ts';
 
 function replyOf(text: string): Reply {
   const [reply] = new ReplyReader().read(Buffer.from(text.replaceAll('|', '\r\n').concat('\r\n')));

@@ -3,7 +3,7 @@
  * generator: it yields what its connection is to do next, and gets the replies. Where the connection fails, its owner
  * throws the {@link SmtpFailure} into it. `smtp-connection.ts` is the owner that has a socket.
  */
-import { type Reply, SmtpFailure } from './smtp-text.ts';
+import { type Reply, SmtpFailure } from './text.ts';
 
 /** A step for the connection. */
 export type Step =

@@ -10,7 +10,7 @@ import {
   type Reply,
   ReplyReader,
   SmtpFailure,
-} from './smtp-text.ts';
+} from './text.ts';
 
 /** The result of reading a conversation: its replies, and whether it broke off. */
 function read(source: Buffer, sizes: readonly number[]): { replies: Reply[]; broke: boolean } {

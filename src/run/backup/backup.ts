@@ -5,36 +5,37 @@
  * (`secrets.json`; PostgreSQL has them itself), the large bodies (`bodies/`, unless they are in a bucket),
  * `SHA256SUMS` of all of them, and `backup.json`. The search index is left out: it is built again.
  *
- * No message of a backup lacks its body:
- * 1. The bodies that the database names now are copied. Those that come later are few.
- * 2. The database is copied as it is at one moment.
- * 3. The bodies that this copy names and that are not copied yet are copied. If one is missing now, it came after
- *    step 1 and was removed with its message after step 2: then the database is copied again. If the service's
- *    database still names it, it was lost before; the backup says so. `backup.json` is written last. A folder
- *    without it is no backup: it was cut short.
+ * The database is copied as it is at one moment, then the bodies that this copy names. They are still there, since a
+ * body stays for `BODY_KEEP_HOURS` after nothing names it any more. The backup lists those that are missing all the
+ * same. `backup.json` is written last. A folder without it is no backup: it was cut short.
  */
 import { createReadStream } from 'node:fs';
-import { rm, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import pLimit from 'p-limit';
-import { BodyLost, type BodyStore, type LargeBody, listLargeBodies } from '../bodies/bodies.ts';
+import {
+  BodyLost,
+  type BodyStore,
+  type LargeBody,
+  listLargeBodies,
+} from '../../mailboxes/bodies/bodies.ts';
 import {
   copySqlite,
   openSqliteToRead,
   type Queries,
   type ReadDatabase,
-  refuseUnfinished,
+  refuseUnfit,
   schemaVersions,
   settingOf,
-} from '../database/database.ts';
+  UnfitDatabase,
+} from '../../platform/database/database.ts';
 import {
   BackupFailed,
   BODIES_COPY,
   DATABASE_COPY,
   digestOf,
   ensureEmpty,
-  explainUnfit,
   type Manifest,
   orMissing,
   SECRETS_COPY,
@@ -49,8 +50,6 @@ export { verifyBackup } from './verify.ts';
 
 /** Bodies under way at once. */
 const COPIES_AT_ONCE = 4;
-/** How often the database is copied before the backup fails because mail is removed too fast. */
-const ATTEMPTS_MAX = 5;
 
 export interface BackupOptions {
   readonly database: ReadDatabase;
@@ -74,7 +73,9 @@ export interface BackupOptions {
  */
 export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   const { database, source, store, target } = options;
-  if (database.engine === 'postgres') await refuseUnfinished(database.read).catch(explainUnfit);
+  await refuseUnfit(database).catch((error: unknown) => {
+    throw error instanceof UnfitDatabase ? new BackupFailed(error.message) : error;
+  });
   const storeId = await settingOf(database, 'store_id');
   const found = await store.readNote('store-id');
   if (storeId === undefined || found !== storeId) {
@@ -84,20 +85,14 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   }
   await ensureEmpty(target);
   const bodies = new BodyCopies(options);
-  await bodies.copyAll(database.read);
   const copy = join(target, DATABASE_COPY[database.engine]);
-  for (let attempt = 1; ; attempt++) {
-    options.onProgress('copying the database');
-    const gone = await takeDatabase(options, copy, source, bodies);
-    const missing = await stillNamed(database, gone);
-    bodies.missing = missing;
-    if (missing.length === gone.length) break;
-    if (attempt === ATTEMPTS_MAX) {
-      throw new BackupFailed('mail is removed faster than it can be copied: try again later');
-    }
-  }
+  options.onProgress('copying the database');
+  const missing = await takeDatabase(options, copy, source, bodies);
   const digests = new Map<string, string>();
-  digests.set(DATABASE_COPY[database.engine], await digestOf(copy));
+  digests.set(
+    DATABASE_COPY[database.engine],
+    await digestOf(target, DATABASE_COPY[database.engine]),
+  );
   let octets = (await stat(copy)).size + bodies.octets;
   if (options.secrets !== undefined) {
     const secrets = join(target, SECRETS_COPY);
@@ -116,7 +111,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
     bucket: store.isRemote ? store.place : null,
     bodies: bodies.named,
     octets,
-    missing: bodies.missing,
+    missing,
   });
 }
 
@@ -127,7 +122,6 @@ async function takeDatabase(
   source: BackupOptions['source'],
   bodies: BodyCopies,
 ): Promise<string[]> {
-  await rm(copy, { force: true });
   if ('file' in source) {
     copySqlite(source.file, copy);
     const taken = openSqliteToRead(copy);
@@ -137,6 +131,7 @@ async function takeDatabase(
       await taken.close();
     }
   }
+  // The list of bodies is that of the dump.
   return database.snapshot(async (tx) => {
     const { rows } = await sql<{ id: string }>`select pg_export_snapshot() as id`.execute(tx);
     await dumpPostgres(source.urls, rows[0]?.id ?? '', copy);
@@ -144,40 +139,22 @@ async function takeDatabase(
   });
 }
 
-/** Those of the bodies that the database names now. */
-async function stillNamed({ read }: ReadDatabase, files: readonly string[]): Promise<string[]> {
-  const named: string[] = [];
-  for (const file of files) {
-    const row = await read
-      .selectFrom('bodies')
-      .select('file')
-      .where('file', '=', file)
-      .executeTakeFirst();
-    if (row) named.push(file);
-  }
-  return named;
-}
-
 /** The large bodies of a backup. */
 class BodyCopies {
   readonly digests = new Map<string, string>();
-  /** Checked in a bucket, which keeps them. */
-  readonly #seen = new Set<string>();
   octets = 0;
-  /** The number of bodies that the last database names. */
+  /** The number of bodies that the database names. */
   named = 0;
-  missing: readonly string[] = [];
   readonly #options: BackupOptions;
 
   constructor(options: BackupOptions) {
     this.#options = options;
   }
 
-  /** Copies the bodies that a database names and that are not copied yet. @returns missing ones */
+  /** Copies the bodies that a database names. @returns missing ones */
   async copyAll(read: Queries): Promise<string[]> {
     const limit = pLimit(COPIES_AT_ONCE);
     const gone: string[] = [];
-    this.named = 0;
     for (let after = 0; ; ) {
       const batch = await listLargeBodies(read, after);
       const last = batch.at(-1);
@@ -194,12 +171,8 @@ class BodyCopies {
   /** @returns whether it exists */
   async #copy({ file, size }: LargeBody): Promise<boolean> {
     const { store, target } = this.#options;
-    if (store.isRemote) {
-      if (!this.#seen.has(file) && (await store.age(file, Date.now())) === undefined) return false;
-      this.#seen.add(file);
-      return true;
-    }
-    if (this.digests.has(file)) return true;
+    // A bucket keeps them.
+    if (store.isRemote) return store.has(file);
     try {
       const wanted = { start: 0, end: size, size, reuse: true };
       const path = join(target, BODIES_COPY, file);

@@ -1,11 +1,13 @@
 /** The description of a backup: `backup.json`, which is written last, and `SHA256SUMS`. */
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { open, readdir, readFile, rm } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readdir, realpath, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { type Engine, UnfitDatabase } from '../database/database.ts';
-import { ensureFolder, isMissing, replaceDurably } from '../files/files.ts';
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { type Engine, UnfitDatabase } from '../../platform/database/database.ts';
+import { ensureFolder, isMissing, replaceDurably } from '../../platform/files/files.ts';
 
 const MANIFEST = 'backup.json';
 const SUMS = 'SHA256SUMS';
@@ -21,9 +23,12 @@ export class BackupFailed extends Error {
   override readonly name = 'BackupFailed';
 }
 
-/** @throws BackupFailed for a database that cannot be used, else the error itself */
+/** For a `catch` around the database of a backup. @throws BackupFailed where the service would refuse it */
 export function explainUnfit(error: unknown): never {
-  throw error instanceof UnfitDatabase ? new BackupFailed(error.message) : error;
+  if (!(error instanceof UnfitDatabase)) throw error;
+  throw new BackupFailed(
+    `the database in the backup cannot be used by this program: ${error.found}`,
+  );
 }
 
 export interface Manifest {
@@ -43,7 +48,7 @@ export interface Manifest {
   readonly bodies: number;
   /** Of all files. */
   readonly octets: number;
-  /** Bodies that were lost before the backup was made. */
+  /** Bodies that the database names and that were not there when the backup was made. */
   readonly missing: readonly string[];
   /** SHA-256 of `SHA256SUMS`, in hex. */
   readonly sums: string;
@@ -84,8 +89,9 @@ export async function writeManifest(
 export async function readManifest(folder: string): Promise<Manifest> {
   let manifest: Manifest;
   try {
-    manifest = JSON.parse(await readFile(join(folder, MANIFEST), 'utf8'));
+    manifest = JSON.parse(await readText(folder, MANIFEST));
   } catch (error) {
+    if (error instanceof BackupFailed) throw error;
     const why = isMissing(error)
       ? `it has no ${MANIFEST}, which is written last: the backup was interrupted, or this is another folder`
       : `${MANIFEST} cannot be read: ${String(error)}`;
@@ -101,22 +107,65 @@ export async function readManifest(folder: string): Promise<Manifest> {
 export async function readDigests(folder: string, { sums }: Manifest): Promise<Digests> {
   const path = join(folder, SUMS);
   const digests = new Map<string, string>();
-  const found = await digestOf(path).catch(orMissing(path));
+  for (const name of await readdir(folder)) {
+    const isKnown = [MANIFEST, SUMS, BODIES_COPY].includes(name) || isKnownName(name);
+    if (!isKnown) throw new BackupFailed(`${join(folder, name)} is no file of a backup: remove it`);
+  }
+  const found = await digestOf(folder, SUMS).catch(orMissing(path));
   if (found !== sums)
     throw new BackupFailed(
       `${path} was changed after the backup was made: its digest differs from the one in backup.json`,
     );
-  for await (const line of createInterface({ input: createReadStream(path) })) {
+  for await (const line of createInterface({ input: await openFile(folder, SUMS) })) {
     const [, digest, name] = /^([0-9a-f]{64}) {2}(.+)$/.exec(line) ?? [];
-    if (digest && name) digests.set(name, digest);
+    if (!digest || !name) continue;
+    if (!isKnownName(name)) {
+      throw new BackupFailed(`${path} names ${JSON.stringify(name)}, which is no file of a backup`);
+    }
+    digests.set(name, digest);
   }
   return digests;
 }
 
-/** SHA-256 of a file, in hex. */
-export async function digestOf(path: string): Promise<string> {
+const BODY = /^bodies\/[0-9a-f]{2}\/[0-9a-f-]{36}$/;
+
+/** Whether a path in a backup is that of a body. */
+export function isBodyPath(path: string): boolean {
+  return BODY.test(path);
+}
+
+/** Nothing else is read from a backup, or written to DATA_DIR. */
+function isKnownName(path: string): boolean {
+  const files: readonly string[] = [DATABASE_COPY.sqlite, DATABASE_COPY.postgres, SECRETS_COPY];
+  return files.includes(path) || isBodyPath(path);
+}
+
+/**
+ * Opens a file of a backup. Somebody else may have written to the folder since: a link would lead out of it, and a
+ * FIFO would never end.
+ *
+ * @throws BackupFailed where it is no plain file, or a link leads to it; the file system's error
+ */
+export async function openFile(folder: string, path: string): Promise<Readable> {
+  const whole = join(folder, path);
+  const isLink = (await realpath(whole)) !== join(await realpath(folder), path);
+  // Without waiting for whoever would write to a FIFO.
+  const handle = await open(whole, constants.O_RDONLY | constants.O_NONBLOCK);
+  if (isLink || !(await handle.stat()).isFile()) {
+    await handle.close();
+    throw new BackupFailed(`${whole} is ${isLink ? 'a link' : 'no plain file'}: a backup has none`);
+  }
+  return handle.createReadStream();
+}
+
+async function readText(folder: string, path: string): Promise<string> {
+  return text(await openFile(folder, path));
+}
+
+/** SHA-256 of a file of a backup, in hex. @throws as {@link openFile} */
+export async function digestOf(folder: string, path: string): Promise<string> {
   const hash = createHash('sha256');
-  for await (const chunk of createReadStream(path)) hash.update(chunk);
+  for await (const chunk of await openFile(folder, path)) hash.update(chunk);
   return hash.digest('hex');
 }
 

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
-import type { LargeBody } from '../bodies/bodies.ts';
+import type { LargeBody } from '../../mailboxes/bodies/bodies.ts';
 import { BackupFailed } from './manifest.ts';
 
 /**

@@ -11,7 +11,7 @@ import {
   type Queries,
   type ReadDatabase,
   UNFINISHED_RESTORE_TABLE,
-} from '../database/database.ts';
+} from '../../platform/database/database.ts';
 import { BackupFailed } from './manifest.ts';
 
 /** How long the connections of a killed restore may take to end. */

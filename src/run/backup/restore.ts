@@ -11,13 +11,14 @@
  * that no token or name from after the backup opens something else. Everybody has to sign in again: the backup may
  * have sessions that were ended since.
  */
-import { createReadStream, existsSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import type { BodyStore } from '../bodies/bodies.ts';
-import { BodyFolder } from '../bodies/bodies.ts';
-import { UNFINISHED_RESTORE } from '../config/config.ts';
+import type { BodyStore } from '../../mailboxes/bodies/bodies.ts';
+import { BodyFolder } from '../../mailboxes/bodies/bodies.ts';
+import { buryAllShadows } from '../../mailboxes/mail-server/mail-server.ts';
+import { renewUidvalidity } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   type Database,
   lockDirectory,
@@ -25,17 +26,18 @@ import {
   openPostgres,
   openSqlite,
   type Queries,
-} from '../database/database.ts';
-import { createDurably, ensureFolder, syncFolder } from '../files/files.ts';
-import { buryAllShadows } from '../mail-server/mail-server.ts';
-import { renewUidvalidity } from '../mailstore/mailstore.ts';
+} from '../../platform/database/database.ts';
+import { createDurably, ensureFolder, isMissing, syncFolder } from '../../platform/files/files.ts';
+import { UNFINISHED_RESTORE } from '../config/config.ts';
 import {
   BackupFailed,
   BODIES_COPY,
   DATABASE_COPY,
   type Digests,
   explainUnfit,
+  isBodyPath,
   type Manifest,
+  openFile,
   readDigests,
   SECRETS_COPY,
   writeStream,
@@ -52,6 +54,8 @@ export interface RestoreOptions {
   readonly urls: readonly string[] | undefined;
   /** The bucket of the large bodies in the settings. */
   readonly bucket: BodyStore | undefined;
+  /** Whether the rest is restored where bodies are missing. */
+  readonly allowMissingBodies?: boolean;
   readonly onProgress: (text: string) => void;
 }
 
@@ -61,7 +65,10 @@ export interface RestoreOptions {
  * @throws BackupFailed, StoreUnavailable, the file system's error
  */
 export async function restoreBackup(options: RestoreOptions): Promise<Manifest> {
-  const { urls } = options;
+  const { urls, dataDir } = options;
+  // The whole backup is read next, which may take an hour. On PostgreSQL the folder may be that of a restore which only
+  // lacks its last step: the mark of the database says so, later.
+  if (!urls) await refusePlace(dataDir);
   const manifest = await verifyBackup(options);
   await checkTarget(options, manifest);
   if (urls) {
@@ -93,7 +100,7 @@ async function fill(
   const unlock = await takeFolder(dataDir);
   try {
     await emptyDatabase();
-    await copyFiles(options, await readDigests(folder, manifest));
+    await copyFiles(options, await readDigests(folder, manifest), manifest.missing);
     if (manifest.bucket === null) {
       await new BodyFolder(join(dataDir, BODIES_COPY)).writeNote('store-id', manifest.store_id);
     }
@@ -115,6 +122,11 @@ async function fill(
     await syncFolder(dataDir);
     await rm(join(dataDir, UNFINISHED_RESTORE));
     await syncFolder(dataDir);
+  } catch (error) {
+    // What cannot be removed now stays marked, and the next restore removes it.
+    await emptyDatabase().catch(() => {});
+    await emptyFolder(dataDir).catch(() => {});
+    throw error;
   } finally {
     unlock();
   }
@@ -168,30 +180,58 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
  * @returns releases the folder
  */
 async function takeFolder(dataDir: string): Promise<() => void> {
+  const names = await refusePlace(dataDir);
   await ensureFolder(dataDir);
-  const names = await readdir(dataDir);
-  const busy = `DATA_DIR: a service or a command is using ${dataDir}: stop it, and restore into an empty folder`;
-  if (names.length > 0 && !names.includes(UNFINISHED_RESTORE)) {
-    // The lock would create its file where there is none; here nothing may be created.
-    const unlock = names.includes(LOCK_FILE) ? lockDirectory(dataDir) : () => {};
-    unlock?.();
-    throw new BackupFailed(
-      unlock
-        ? `DATA_DIR: expected an empty folder, got ${dataDir} with ${names[0]}: restore into an empty folder`
-        : busy,
-    );
-  }
   const text = 'A restore into this folder is not complete.\n';
   const isFirst = await createDurably(join(dataDir, UNFINISHED_RESTORE), text, 0o600);
-  if (!isFirst && names.length === 0) throw new BackupFailed(busy);
+  if (!isFirst && names.length === 0) throw busy(dataDir);
   const unlock = lockDirectory(dataDir);
-  if (!unlock) throw new BackupFailed(busy);
-  for (const name of names) {
-    if (name !== UNFINISHED_RESTORE && name !== LOCK_FILE) {
-      await rm(join(dataDir, name), { recursive: true });
-    }
-  }
+  if (!unlock) throw busy(dataDir);
+  await removeRestored(dataDir);
   return unlock;
+}
+
+/**
+ * Writes nothing.
+ *
+ * @returns what is in DATA_DIR
+ * @throws BackupFailed where it has anything but an unfinished restore
+ */
+async function refusePlace(dataDir: string): Promise<string[]> {
+  const names = await readdir(dataDir).catch((error: unknown): string[] => {
+    if (isMissing(error)) return [];
+    throw error;
+  });
+  if (names.length === 0 || names.includes(UNFINISHED_RESTORE)) return names;
+  const [other] = names.filter((name) => !name.startsWith(LOCK_FILE));
+  // The lock would create its file where there is none; here nothing may be created.
+  const unlock = names.includes(LOCK_FILE) ? lockDirectory(dataDir) : () => {};
+  if (!unlock) throw busy(dataDir);
+  unlock();
+  if (other === undefined) return names;
+  throw new BackupFailed(
+    `DATA_DIR: expected an empty folder, got ${dataDir} with ${other}: restore into an empty folder`,
+  );
+}
+
+function busy(dataDir: string): BackupFailed {
+  return new BackupFailed(
+    `DATA_DIR: a service or a command is using ${dataDir}: stop it, and restore into an empty folder`,
+  );
+}
+
+/** Removes what a restore wrote, and not yet its mark. */
+async function removeRestored(dataDir: string): Promise<void> {
+  for (const name of await readdir(dataDir)) {
+    if (name === UNFINISHED_RESTORE || name.startsWith(LOCK_FILE)) continue;
+    await rm(join(dataDir, name), { recursive: true });
+  }
+}
+
+/** After a restore that failed: the folder can be used for another one. */
+async function emptyFolder(dataDir: string): Promise<void> {
+  await removeRestored(dataDir);
+  await rm(join(dataDir, UNFINISHED_RESTORE));
 }
 
 const LOCK_FILE = 'lock.sqlite';
@@ -199,21 +239,21 @@ const LOCK_FILE = 'lock.sqlite';
 async function copyFiles(
   { folder, dataDir, urls, onProgress }: RestoreOptions,
   digests: Digests,
+  missing: readonly string[],
 ): Promise<void> {
   let copied = 0;
+  const lost = new Set(missing.map((file) => `${BODIES_COPY}/${file}`));
   for (const [path, digest] of digests) {
-    const isKnown = [DATABASE_COPY.sqlite, SECRETS_COPY].includes(path) || BODY.test(path);
-    if (urls ? !BODY.test(path) : !isKnown) continue;
-    const source = createReadStream(join(folder, path));
+    if (lost.has(path)) continue;
+    const isFile = isBodyPath(path) || path === DATABASE_COPY.sqlite || path === SECRETS_COPY;
+    if (urls ? !isBodyPath(path) : !isFile) continue;
+    const source = await openFile(folder, path);
     if ((await writeStream(source, join(dataDir, path))) !== digest) {
       throw new BackupFailed(`${join(folder, path)} changed while it was restored`);
     }
     onProgress(`${++copied} of ${digests.size} files restored`);
   }
 }
-
-/** Nothing else is written to DATA_DIR, whatever the list of a backup names. */
-const BODY = /^bodies\/[0-9a-f]{2}\/[0-9a-f-]{36}$/;
 
 /** Opens the restored data as the service does: its schema is migrated, and its tables are checked. */
 async function openRestored({ dataDir, urls }: RestoreOptions): Promise<Database> {

@@ -1,17 +1,27 @@
 /** Verifies that a backup can be restored. */
-import { readFile, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { BodyStore, LargeBody } from '../bodies/bodies.ts';
-import { listLargeBodies } from '../bodies/bodies.ts';
+import { text } from 'node:stream/consumers';
+import type { BodyStore, LargeBody } from '../../mailboxes/bodies/bodies.ts';
+import { listLargeBodies } from '../../mailboxes/bodies/bodies.ts';
+import {
+  findDamage,
+  openSqliteToRead,
+  refuseUnfit,
+  schemaVersions,
+  settingOf,
+} from '../../platform/database/database.ts';
 import { ConfigError, parseSecrets } from '../config/config.ts';
-import { findDamage, openSqliteToRead, schemaVersions, settingOf } from '../database/database.ts';
 import {
   BackupFailed,
   BODIES_COPY,
   DATABASE_COPY,
   type Digests,
   digestOf,
+  explainUnfit,
+  isBodyPath,
   type Manifest,
+  openFile,
   orMissing,
   readDigests,
   readManifest,
@@ -23,6 +33,8 @@ export interface VerifyOptions {
   readonly folder: string;
   /** The bucket, where the backup left the bodies in it. */
   readonly bucket: BodyStore | undefined;
+  /** Whether bodies may be missing: their messages cannot be read after a restore. */
+  readonly allowMissingBodies?: boolean;
   readonly onProgress: (text: string) => void;
 }
 
@@ -30,21 +42,19 @@ export interface VerifyOptions {
  * Reads all files and compares their digests, opens the database, checks all of it, and searches every body that it
  * names.
  *
- * @throws BackupFailed with the first error
+ * @returns the manifest, with all bodies that are missing now
+ * @throws BackupFailed with the first error, or with all bodies that are missing and may not
  */
-export async function verifyBackup({
-  folder,
-  bucket,
-  onProgress,
-}: VerifyOptions): Promise<Manifest> {
+export async function verifyBackup(options: VerifyOptions): Promise<Manifest> {
+  const { folder, onProgress } = options;
   const manifest = await readManifest(folder);
   const digests = await readDigests(folder, manifest);
   let checked = 0;
+  const lost = new Map<string, string>();
   for (const [path, digest] of digests) {
-    const file = join(folder, path);
-    if ((await digestOf(file).catch(orMissing(file))) !== digest) {
-      throw new BackupFailed(`${file} is damaged: its digest is not the one in SHA256SUMS`);
-    }
+    const wrong = await findWrong(folder, path, digest);
+    if (wrong !== undefined && !isBodyPath(path)) throw new BackupFailed(wrong);
+    if (wrong !== undefined) lost.set(path.slice(BODIES_COPY.length + 1), wrong);
     onProgress(`${++checked} of ${digests.size} files compared`);
   }
   if (manifest.engine === 'sqlite') await checkSecrets(folder, digests);
@@ -61,15 +71,31 @@ export async function verifyBackup({
       `${path} belongs to store ${storeId}, but the backup belongs to ${manifest.store_id}`,
     );
   }
-  await checkBodies({ folder, manifest, digests, bucket, onProgress }, named);
-  return manifest;
+  const missing = await checkBodies({ ...options, manifest, digests }, named, lost);
+  return { ...manifest, missing };
+}
+
+/** What is wrong with a file of a backup. @throws BackupFailed where it is no plain file */
+async function findWrong(
+  folder: string,
+  path: string,
+  digest: string,
+): Promise<string | undefined> {
+  const file = join(folder, path);
+  try {
+    if ((await digestOf(folder, path).catch(orMissing(file))) === digest) return undefined;
+  } catch (error) {
+    if (error instanceof BackupFailed) return error.message;
+    throw error;
+  }
+  return `${file} is damaged: its digest is not the one in SHA256SUMS`;
 }
 
 async function checkSecrets(folder: string, digests: Digests): Promise<void> {
   const path = join(folder, SECRETS_COPY);
   if (!digests.has(SECRETS_COPY)) throw new BackupFailed(`${path} is not in SHA256SUMS`);
   try {
-    parseSecrets(await readFile(path, 'utf8'), path);
+    parseSecrets(await text(await openFile(folder, SECRETS_COPY)), path);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     throw new BackupFailed(error.lines.join('; '));
@@ -81,6 +107,7 @@ async function readSqlite(path: string, onBody: (body: LargeBody) => void): Prom
   if (damage !== undefined) throw new BackupFailed(`${path} is damaged: ${damage}`);
   const database = openSqliteToRead(path);
   try {
+    await refuseUnfit(database).catch(explainUnfit);
     for (let after = 0; ; ) {
       const batch = await listLargeBodies(database.read, after);
       const last = batch.at(-1);
@@ -95,27 +122,51 @@ async function readSqlite(path: string, onBody: (body: LargeBody) => void): Prom
   }
 }
 
+/** @param lost the files of the backup that are missing or damaged, by the names of their bodies */
 async function checkBodies(
   given: VerifyOptions & { readonly manifest: Manifest; readonly digests: Digests },
   named: readonly Omit<LargeBody, 'id'>[],
-): Promise<void> {
-  const { folder, manifest, digests, bucket, onProgress } = given;
-  const missing = new Set(manifest.missing);
-  let checked = 0;
-  for (const { file, size } of named) {
-    onProgress(`${++checked} of ${named.length} bodies checked`);
-    if (missing.has(file)) continue;
-    if (manifest.bucket !== null) {
-      if (!bucket) throw new BackupFailed(`the bodies are in ${manifest.bucket}: set S3_URL`);
-      if ((await bucket.age(file, Date.now())) !== undefined) continue;
-      throw new BackupFailed(
-        `body ${file} is no longer in ${bucket.place}: restore it from the older versions in the bucket`,
-      );
-    }
-    const name = `${BODIES_COPY}/${file}`;
-    if (!digests.has(name)) throw new BackupFailed(`body ${file} is not in the backup`);
-    const found = (await stat(join(folder, name))).size;
-    if (found === size) continue;
-    throw new BackupFailed(`${join(folder, name)} has ${found} octets, the database says ${size}`);
+  lost: Map<string, string>,
+): Promise<string[]> {
+  const { manifest, bucket, allowMissingBodies, onProgress } = given;
+  if (manifest.bucket !== null && !bucket) {
+    throw new BackupFailed(`the bodies are in ${manifest.bucket}: set S3_URL`);
   }
+  const known = new Set(manifest.missing);
+  const missing: string[] = [];
+  let checked = 0;
+  for (const body of named) {
+    onProgress(`${++checked} of ${named.length} bodies checked`);
+    const wrong = await findLost(given, body, lost);
+    if (wrong === undefined) continue;
+    missing.push(body.file);
+    if (!known.has(body.file)) lost.set(body.file, wrong);
+  }
+  // Those that were missing when the backup was made are no reason to refuse it.
+  const unexpected = missing.filter((file) => !known.has(file));
+  if (unexpected.length === 0 || allowMissingBodies) return missing;
+  throw new BackupFailed(
+    [
+      `${unexpected.length} of ${named.length} bodies are missing:`,
+      ...unexpected.map((file) => `  ${lost.get(file)}`),
+      'Bring them back, or give --allow-missing-bodies: their messages are then answered body_unavailable.',
+    ].join('\n'),
+  );
+}
+
+/** What is wrong with a body; undefined where it is there. */
+async function findLost(
+  given: Pick<VerifyOptions, 'folder' | 'bucket'> & { readonly digests: Digests },
+  { file, size }: Omit<LargeBody, 'id'>,
+  lost: ReadonlyMap<string, string>,
+): Promise<string | undefined> {
+  const { folder, bucket, digests } = given;
+  if (bucket)
+    return (await bucket.has(file)) ? undefined : `body ${file} is not in ${bucket.place}`;
+  const path = join(BODIES_COPY, file);
+  if (!digests.has(path)) return `body ${file} is not in the backup`;
+  if (lost.has(file)) return lost.get(file);
+  const found = (await stat(join(folder, path))).size;
+  if (found === size) return undefined;
+  return `${join(folder, path)} has ${found} octets, the database says ${size}`;
 }

@@ -1,18 +1,11 @@
 /** `postroom backup`, `verify-backup` and `restore`. */
-import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
+import { type BodyStore, openBodyStore, StoreUnavailable } from '../../mailboxes/bodies/bodies.ts';
 import type { Manifest } from '../backup/backup.ts';
-import { type BodyStore, openBodyStore, StoreUnavailable } from '../bodies/bodies.ts';
 import { type Config, readConfig, secretsPath } from '../config/config.ts';
-import {
-  CommandFailed,
-  databaseFile,
-  megabytes,
-  openProgress,
-  openToRead,
-  report,
-} from './command.ts';
+import { CommandFailed, type CommandParts, megabytes, openProgress, report } from './command.ts';
+import { databaseFile, openToRead } from './read-database.ts';
 
 /** Only where it is needed: it takes longer to load than most commands take. */
 function loadBackup(): Promise<typeof import('../backup/backup.ts')> {
@@ -21,14 +14,21 @@ function loadBackup(): Promise<typeof import('../backup/backup.ts')> {
 
 interface Arguments {
   readonly json?: true;
+  readonly allowMissingBodies?: true;
 }
+
+/** For verify-backup and restore. */
+const ALLOW_MISSING = [
+  '--allow-missing-bodies',
+  'accepts that bodies are missing, and lists them',
+] as const;
 
 const BACKUP_HELP = `
 The service may run meanwhile. The command creates FOLDER, which must be empty. The backup contains all keys: protect
 it like DATA_DIR. Settings (.env) are not in it. The folder of an interrupted run has no backup.json, and all other
-commands refuse it. With S3_URL, bodies stay in the bucket, and its older versions keep them.`;
+commands refuse it. With S3_URL, bodies stay in the bucket: copy it within BODY_KEEP_HOURS, or let it keep versions.`;
 
-export function backupCommand(): Command {
+export function backupCommand({ version }: CommandParts): Command {
   return new Command('backup')
     .description('makes a backup while the service runs')
     .argument('<folder>', 'the folder that the backup is written to')
@@ -37,7 +37,7 @@ export function backupCommand(): Command {
     .action((folder: string, { json }: Arguments) => {
       const config = readConfig(process.env);
       return carryOut(config, async (onProgress, store) => {
-        const made = await backup(config, resolve(folder), store, onProgress);
+        const made = await backup(config, resolve(folder), version, store, onProgress);
         const result = { ok: true, folder: resolve(folder), ...made };
         report(json, result, describe(made, `The backup was written to ${resolve(folder)}`));
       });
@@ -50,13 +50,19 @@ export function verifyBackupCommand(): Command {
       'checks that a backup can be restored: digests, database and every body that the database names',
     )
     .argument('<folder>', 'the folder of the backup')
+    .option(...ALLOW_MISSING)
     .option('--json', 'prints the result as JSON')
-    .action((folder: string, { json }: Arguments) => {
+    .action((folder: string, { json, allowMissingBodies }: Arguments) => {
       const config = readConfig(process.env);
       return carryOut(config, async (onProgress, store) => {
         const { verifyBackup } = await loadBackup();
         const bucket = config.bodies.bucket && store;
-        const manifest = await verifyBackup({ folder: resolve(folder), bucket, onProgress });
+        const manifest = await verifyBackup({
+          folder: resolve(folder),
+          bucket,
+          allowMissingBodies: allowMissingBodies ?? false,
+          onProgress,
+        });
         report(json, { ok: true, ...manifest }, describe(manifest, 'The backup can be restored'));
       });
     });
@@ -71,9 +77,10 @@ export function restoreCommand(): Command {
   return new Command('restore')
     .description('restores a backup into an empty DATA_DIR and, on PostgreSQL, an empty database')
     .argument('<folder>', 'the folder of the backup')
+    .option(...ALLOW_MISSING)
     .option('--json', 'prints the result as JSON')
     .addHelpText('after', RESTORE_HELP)
-    .action((folder: string, { json }: Arguments) => {
+    .action((folder: string, { json, allowMissingBodies }: Arguments) => {
       const config = readConfig(process.env);
       const { dataDir } = config;
       return carryOut(config, async (onProgress, store) => {
@@ -83,6 +90,7 @@ export function restoreCommand(): Command {
           dataDir,
           urls: config.database.urls,
           bucket: config.bodies.bucket && store,
+          allowMissingBodies: allowMissingBodies ?? false,
           onProgress,
         });
         const said = `The backup was restored into ${dataDir}; start the service`;
@@ -113,20 +121,18 @@ async function carryOut(
 async function backup(
   config: Config,
   target: string,
+  program: string,
   store: BodyStore,
   onProgress: (text: string) => void,
 ): Promise<Manifest> {
   const { urls } = config.database;
   const database = openToRead(config);
-  const { version } = JSON.parse(
-    readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
-  );
   const { makeBackup } = await loadBackup();
   try {
     return await makeBackup({
       database,
       store,
-      program: version,
+      program,
       target,
       onProgress,
       source: urls ? { urls } : { file: databaseFile(config.dataDir) },
@@ -145,6 +151,6 @@ function describe(manifest: Manifest, said: string): string {
     `  made at   ${made_at}, by Postroom ${manifest.program}, schema ${manifest.schema}, ${manifest.engine}`,
     `  size      ${megabytes(octets)}`,
     `  bodies    ${bodies} large ones${where}`,
-    ...missing.map((name) => `  missing   ${name} was already lost when the backup was made`),
+    ...missing.map((name) => `  missing   ${name}: its message cannot be read`),
   ].join('\n');
 }

@@ -9,10 +9,10 @@ import {
   moveBodies,
   openBodyStore,
   StoreUnavailable,
-} from '../bodies/bodies.ts';
+} from '../../mailboxes/bodies/bodies.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { doAloneOn, LeaseTaken, listRunningNodes } from '../../platform/nodes/nodes.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
-import { doAloneOn, LeaseTaken, listRunningNodes } from '../nodes/nodes.ts';
 import { CommandFailed, type CommandParts, megabytes, openProgress, report } from './command.ts';
 
 interface MoveArguments {

@@ -1,10 +1,15 @@
 /** What `postroom doctor` checks where data is stored: the database, and where they are set Redis and the bucket. */
 import { stat } from 'node:fs/promises';
-import { compareStoreIds, openBodyStore, StoreUnavailable, storeIdOf } from '../bodies/bodies.ts';
+import {
+  compareStoreIds,
+  openBodyStore,
+  StoreUnavailable,
+  storeIdOf,
+} from '../../mailboxes/bodies/bodies.ts';
+import { refuseUnfit, schemaVersions, UnfitDatabase } from '../../platform/database/database.ts';
+import { hasDomains } from '../../tenants/domains/domains.ts';
 import { type Config, redactUrl } from '../config/config.ts';
-import { schemaVersions } from '../database/database.ts';
-import { hasDomains } from '../domains/domains.ts';
-import { databaseFile, openToRead } from './command.ts';
+import { databaseFile, openToRead } from './read-database.ts';
 
 /** One thing that was checked. */
 export interface Finding {
@@ -57,10 +62,12 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
   const database = openToRead(config);
   try {
     const { version, newest } = await schemaVersions(database);
+    await refuseUnfit(database);
     const said = `${place} has schema ${version}, this program ${newest}`;
     if (version < newest) return warning(said, 'the next start migrates it, or "postroom migrate"');
     return version > newest ? warning(said, 'run the newer program') : ok(said);
   } catch (error) {
+    if (error instanceof UnfitDatabase) return failed(`${place}: ${error.found}`, error.advice);
     return failed(
       `${place}: ${error instanceof Error ? error.message : String(error)}`,
       'check that the database server is running',
@@ -72,7 +79,7 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
 
 /** Whether the Redis of REDIS_URL answers, and counts. The client is loaded only here. */
 export async function checkRedis(server: NonNullable<Config['redis']>): Promise<Verdict> {
-  const { inspectRedis, RedisRefuses } = await import('../redis/redis.ts');
+  const { inspectRedis, RedisRefuses } = await import('../../platform/redis/redis.ts');
   const place = `${server.host}:${server.port}`;
   try {
     const { version, isReplica, isFull } = await inspectRedis(server);

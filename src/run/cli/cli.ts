@@ -5,17 +5,36 @@
  * `--json` as one JSON object; progress and errors go to stderr. The exit code is 0 where the command did
  * everything, 1 where it did not, 2 where its arguments are wrong.
  */
-import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
-import { ConfigError } from '../config/config.ts';
-import { backupCommand, restoreCommand, verifyBackupCommand } from './backup.ts';
-import { bodiesCommand } from './bodies.ts';
 import { CommandFailed, type CommandParts } from './command.ts';
-import { demoCommand } from './demo.ts';
-import { doctorCommand } from './doctor.ts';
-import { operatorCommands } from './operator.ts';
-import { rotateCommand } from './rotate.ts';
-import { migrateCommand, startCommand } from './run.ts';
+
+type Load = (parts: CommandParts) => Promise<Command>;
+
+/** The commands in the order of the help. Only the one that is called is loaded: some need most of the service. */
+const commands: Readonly<Record<string, Load>> = {
+  start: async (parts) => (await import('./run.ts')).startCommand(parts),
+  demo: async (parts) => (await import('./demo.ts')).demoCommand(parts),
+  migrate: async (parts) => (await import('./run.ts')).migrateCommand(parts),
+  doctor: async (parts) => (await import('./doctor.ts')).doctorCommand(parts),
+  rotate: async (parts) => (await import('./rotate.ts')).rotateCommand(parts),
+  backup: async (parts) => (await import('./backup.ts')).backupCommand(parts),
+  'verify-backup': async () => (await import('./backup.ts')).verifyBackupCommand(),
+  restore: async () => (await import('./backup.ts')).restoreCommand(),
+  bodies: async (parts) => (await import('./bodies.ts')).bodiesCommand(parts),
+  domains: async () => (await import('./operator.ts')).domainsCommand(),
+  accounts: async () => (await import('./operator.ts')).accountsCommand(),
+  queue: async () => (await import('./operator.ts')).queueCommand(),
+  trace: async () => (await import('./operator.ts')).traceCommand(),
+  blocks: async () => (await import('./operator.ts')).blocksCommand(),
+  usage: async () => (await import('./operator.ts')).usageCommand(),
+  audit: async () => (await import('./operator.ts')).auditCommand(),
+};
+
+/** The command that these arguments call; all of them for the help. */
+function commandsFor([first = '']: readonly string[]): readonly Load[] {
+  const called = Object.hasOwn(commands, first) ? commands[first] : undefined;
+  return called ? [called] : Object.values(commands);
+}
 
 /**
  * Runs one command.
@@ -24,24 +43,12 @@ import { migrateCommand, startCommand } from './run.ts';
  * @returns the exit code
  */
 export async function runCommand(args: readonly string[], parts: CommandParts): Promise<number> {
-  const { version } = JSON.parse(
-    readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
-  );
   const program = new Command('postroom')
     .description('Runs and maintains an installation of Postroom.')
-    .version(version)
+    .version(parts.version)
     // `trace` and `trace show` both have --json: an option after a command's name belongs to that command.
-    .enablePositionalOptions()
-    .addCommand(startCommand(parts))
-    .addCommand(demoCommand(parts))
-    .addCommand(migrateCommand(parts))
-    .addCommand(doctorCommand(parts))
-    .addCommand(rotateCommand(parts))
-    .addCommand(backupCommand())
-    .addCommand(verifyBackupCommand())
-    .addCommand(restoreCommand())
-    .addCommand(bodiesCommand(parts));
-  for (const command of operatorCommands()) program.addCommand(command);
+    .enablePositionalOptions();
+  for (const load of commandsFor(args)) program.addCommand(await load(parts));
   for (const command of [program, ...program.commands, ...program.commands.flatMap(below)]) {
     command.exitOverride().showHelpAfterError();
   }
@@ -50,6 +57,8 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     return 0;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    // Loaded by now, where this is one of its errors.
+    const { ConfigError } = await import('../config/config.ts');
     if (!(error instanceof ConfigError) && !(error instanceof CommandFailed)) throw error;
     const lines = error instanceof ConfigError ? error.lines : [error.message];
     for (const line of lines) process.stderr.write(`${line}\n`);

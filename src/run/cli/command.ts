@@ -1,16 +1,12 @@
 /** What all commands share: their parts, and how they report their result. */
-import { join } from 'node:path';
 import type { Logger } from 'pino';
+import type { Database } from '../../platform/database/database.ts';
 import type { BoundAddresses, Config, Secrets } from '../config/config.ts';
-import {
-  type Database,
-  openPostgresToRead,
-  openSqliteToRead,
-  type ReadDatabase,
-} from '../database/database.ts';
 
 /** What the composition root gives to the commands. */
 export interface CommandParts {
+  /** Of this program. */
+  readonly version: string;
   /**
    * Opens the database as the service does.
    *
@@ -41,29 +37,6 @@ export interface StartedService {
 /** A command could not do its work; the message is for the operator. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
-}
-
-/**
- * Opens the database without migration, beside a service or without one.
- *
- * @throws CommandFailed where it does not exist on SQLite
- */
-export function openToRead({
-  dataDir,
-  database: { urls },
-}: Pick<Config, 'dataDir' | 'database'>): ReadDatabase {
-  if (urls) return openPostgresToRead(urls);
-  const file = databaseFile(dataDir);
-  try {
-    return openSqliteToRead(file);
-  } catch (error) {
-    throw new CommandFailed(`DATA_DIR: ${file} cannot be opened: ${String(error)}`);
-  }
-}
-
-/** The file of SQLite. */
-export function databaseFile(dataDir: string): string {
-  return join(dataDir, 'postroom.sqlite');
 }
 
 /** Writes the result of a command: one JSON object for machines, else the text. */

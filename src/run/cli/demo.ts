@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Command } from 'commander';
 import { pino } from 'pino';
-import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
+import { type Config, programName, publicUrlOf, readConfig } from '../config/config.ts';
 import { CommandFailed, type CommandParts, report } from './command.ts';
 import { NotRunning, openClient, Refused, ServiceClient } from './service-client.ts';
 
@@ -22,7 +22,7 @@ interface DemoArguments {
 const HELP = `
 Where no service runs, this starts one, which runs until Ctrl-C. Run again, it gives the mailbox a new password
 and sends another mail. The domain is in no DNS, so its records are marked as verified by hand.
-In a shell, eval "$(npx postroom demo --export)" sets URL, KEY and TOKEN.`;
+In a shell, eval "$(${programName} demo --export)" sets URL, KEY and TOKEN.`;
 
 export function demoCommand(parts: CommandParts): Command {
   return new Command('demo')

@@ -8,11 +8,11 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
-import { FREE_BYTES_LEFT } from '../bodies/bodies.ts';
+import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
+import { isMissing } from '../../platform/files/files.ts';
+import { DnsResolver } from '../../protocols/dns/dns.ts';
+import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
 import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
-import { DnsResolver } from '../dns/dns.ts';
-import { isMissing } from '../files/files.ts';
-import { ownPreface } from '../net/net.ts';
 import {
   CONNECT_MS,
   checkBucket,
@@ -25,7 +25,8 @@ import {
   type Verdict,
   warning,
 } from './check-stores.ts';
-import { CommandFailed, type CommandParts, openToRead, report } from './command.ts';
+import { CommandFailed, type CommandParts, report } from './command.ts';
+import { openToRead } from './read-database.ts';
 
 /** For a question to DNS, in milliseconds, for each of two attempts. */
 const DNS_TIMEOUTS = { first: 2_000, later: 2_000 };
@@ -105,7 +106,7 @@ async function examine(
 const ACCOUNTS_TRIED = 3;
 
 async function someAddresses(config: Config): Promise<string[]> {
-  const { findSomeActive } = await import('../accounts/accounts.ts');
+  const { findSomeActive } = await import('../../tenants/accounts/accounts.ts');
   const database = openToRead(config);
   try {
     const accounts = await findSomeActive(database.read, ACCOUNTS_TRIED);

@@ -18,12 +18,8 @@ interface Common extends Readonly<Record<string, unknown>> {
   readonly json?: true;
 }
 
-export function operatorCommands(): Command[] {
-  return [domains(), accounts(), queue(), trace(), blocks(), ...lists.map(listCommand)];
-}
-
-const lists = [
-  {
+export function usageCommand(): Command {
+  return listCommand({
     name: 'usage',
     description: 'messages and bytes received, sent and stored, by UTC day',
     path: 'usage',
@@ -43,17 +39,20 @@ const lists = [
       'bytes_out',
       'stored_bytes',
     ],
-  },
-  {
+  });
+}
+
+export function auditCommand(): Command {
+  return listCommand({
     name: 'audit',
     description: 'who did what with which key',
     path: 'audit',
     filters: {},
     columns: ['at', 'actor', 'action', 'target', 'counts', 'node'],
-  },
-];
+  });
+}
 
-function domains(): Command {
+export function domainsCommand(): Command {
   const list = listCommand({
     name: 'list',
     description: 'domains of all users',
@@ -195,7 +194,7 @@ async function deleteDomain(domain: string, given: Common): Promise<void> {
   report(given.json, { ok: true, ...removed }, `${domain} is removed, with ${counts}.`);
 }
 
-function accounts(): Command {
+export function accountsCommand(): Command {
   return new Command('accounts')
     .description('accounts of all users')
     .addCommand(
@@ -234,7 +233,7 @@ const queueFilters = {
   state: 'pending, held or failed',
 };
 
-function queue(): Command {
+export function queueCommand(): Command {
   const columns = [
     'destination',
     'domain',
@@ -339,7 +338,7 @@ async function callUntilDone(client: ServiceClient, action: string, body: object
   return all;
 }
 
-function blocks(): Command {
+export function blocksCommand(): Command {
   const add = onService(new Command('add'))
     .description('refuses the mail of a sender, on all nodes')
     .argument('<kind>', 'address, domain or network')
@@ -368,7 +367,7 @@ function blocks(): Command {
 
 const traceColumns = ['at', 'event', 'sender', 'recipient', 'status', 'detail', 'node', 'id'];
 
-function trace(): Command {
+export function traceCommand(): Command {
   const list = listCommand({
     name: 'trace',
     description: 'what happened to messages, newest first',

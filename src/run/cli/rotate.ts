@@ -11,7 +11,6 @@ import {
   rotateSecret,
   type SecretStore,
 } from '../config/config.ts';
-import { settingStore } from '../database/database.ts';
 import { CommandFailed, type CommandParts, report } from './command.ts';
 
 interface Secret {
@@ -97,6 +96,7 @@ async function openStore(
 ): Promise<{ store: SecretStore; close(): Promise<void> }> {
   if (config.database.urls) {
     const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
+    const { settingStore } = await import('../../platform/database/database.ts');
     const place = 'row "secrets" of table settings';
     return { store: { ...settingStore(database, 'secrets'), place }, close };
   }

@@ -1,8 +1,8 @@
 /** `postroom start` and `postroom migrate`. */
 import { Command } from 'commander';
 import { pino } from 'pino';
+import { schemaVersions } from '../../platform/database/database.ts';
 import { readConfig } from '../config/config.ts';
-import { schemaVersions } from '../database/database.ts';
 import { type CommandParts, report } from './command.ts';
 
 export function startCommand(parts: CommandParts): Command {

@@ -6,7 +6,6 @@ import {
   publicUrlOf,
   type Secrets,
 } from '../config/config.ts';
-import { openPostgresToRead, settingOf } from '../database/database.ts';
 import { CommandFailed } from './command.ts';
 
 /** Bulk actions answer within 5 s, everything else far sooner. */
@@ -116,6 +115,7 @@ async function readSecrets({ dataDir, database: { urls } }: Config): Promise<Sec
     const text = await store.read();
     return text === undefined ? undefined : parseSecrets(text, store.place);
   }
+  const { openPostgresToRead, settingOf } = await import('../../platform/database/database.ts');
   const database = openPostgresToRead(urls);
   try {
     const text = await settingOf(database, 'secrets');

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { generate } from 'selfsigned';
-import { CERTIFICATE } from '../../test/support/certificate.ts';
+import { CERTIFICATE } from '../../../test/support/certificate.ts';
 import type { Certificate } from '../config/config.ts';
 import { followCertificate } from './follow-certificate.ts';
 

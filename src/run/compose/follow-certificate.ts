@@ -1,13 +1,13 @@
 /** Reads the certificate of STARTTLS again when its files change, so that a renewal needs no restart. */
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
+import type { Metrics } from '../../servers/metrics/metrics.ts';
 import {
   type Certificate,
   type CertificateOptions,
   ConfigError,
   loadCertificate,
 } from '../config/config.ts';
-import type { Metrics } from '../metrics/metrics.ts';
 
 /** An ACME client renews weeks before the end, so a minute is soon enough. */
 const LOOK_EVERY_MS = 60_000;

@@ -1,42 +1,48 @@
 /** Builds the parts that mail passes through: sender checks, delivery, the queue, and its workers. */
 import type { Logger } from 'pino';
-import type { Accounts } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Changes } from '../changes/changes.ts';
-import type { Config } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
 import {
   type CarryOutOptions,
   createMailReceiver,
   createSenderChecks,
   LocalDelivery,
   type MailReceiver,
+  OwnMailboxes,
+  ServerMailboxes,
   SpamFilter,
-} from '../delivery/delivery.ts';
-import { DnsResolver } from '../dns/dns.ts';
-import type { Domains } from '../domains/domains.ts';
-import type { EmbeddedMailstore, MailServer, Mailstore } from '../mailstore/mailstore.ts';
-import type { Metrics } from '../metrics/metrics.ts';
-import {
-  type AddressFilter,
-  createAddressFilter,
-  createHostResolver,
-  type NetworkTest,
-  ownPreface,
-  testNetworks,
-} from '../net/net.ts';
-import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
-import type { Queue } from '../queue/queue.ts';
+} from '../../mail/delivery/delivery.ts';
+import { MessageSender, SenderRewriting } from '../../mail/outbound/outbound.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
 import {
   type CarryOutSendsOptions,
   EmbeddedCopies,
   readReport,
   Sending,
   ServerCopies,
-} from '../sending/sending.ts';
-import type { Trace } from '../trace/trace.ts';
-import type { Usage } from '../usage/usage.ts';
-import { createWebhookSender } from '../webhooks/webhooks.ts';
+} from '../../mail/sending/sending.ts';
+import type { Trace } from '../../mail/trace/trace.ts';
+import { createWebhookSender } from '../../mail/webhooks/webhooks.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import type {
+  EmbeddedMailstore,
+  MailServer,
+  Mailstore,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
+import {
+  type AddressFilter,
+  createAddressFilter,
+  createHostResolver,
+  type NetworkTest,
+  testNetworks,
+} from '../../platform/net/net.ts';
+import { DnsResolver } from '../../protocols/dns/dns.ts';
+import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
+import type { Metrics } from '../../servers/metrics/metrics.ts';
+import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
+import type { Usage } from '../../tenants/usage/usage.ts';
+import type { Config } from '../config/config.ts';
 import type { Keys } from './node-facts.ts';
 
 export interface MailFlowOptions {
@@ -104,13 +110,16 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     usage,
     trace,
     mailstore: embedded,
-    mailServer,
     changes,
     log,
     now,
   };
+  const storage = mailServer
+    ? new ServerMailboxes({ ...shared, mailServer })
+    : new OwnMailboxes(shared);
   const resolving = {
     ...shared,
+    storage,
     senders: new SenderRewriting({ key: keys.senders, now }),
     linkSecret: keys.links,
     publicUrl: options.publicUrl,
@@ -124,7 +133,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   });
   const sender = buildSender(options, dns, filter);
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns), now });
-  const courier = { ...shared, webhooks, sender, hostname };
+  const courier = { ...shared, storage, webhooks, sender, hostname };
   const copies = mailServer
     ? new ServerCopies({ ...shared, mailstore: options.mailstore })
     : new EmbeddedCopies(shared);
@@ -221,6 +230,7 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
     },
     hostname,
     enforce: senderChecks.dmarcEnforce,
+    isRelay: isTrusted,
     removesSpamFields: spamFilter !== undefined,
     ...(spamFilter && { isNameWanted: (address) => !isTrusted(address) }),
   });

@@ -1,19 +1,19 @@
 /** Builds the mail store on the operator's mail server, where MAILSTORE_URL names one. */
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
-import { findSomeActive } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Changes } from '../changes/changes.ts';
-import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
   ImapMailstore,
   type ImapServer,
   logIn,
   ServerDelivery,
-} from '../mail-server/mail-server.ts';
-import type { MailServer, MailUser } from '../mailstore/mailstore.ts';
-import type { Metrics } from '../metrics/metrics.ts';
+} from '../../mailboxes/mail-server/mail-server.ts';
+import type { MailServer, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Metrics } from '../../servers/metrics/metrics.ts';
+import { findSomeActive } from '../../tenants/accounts/accounts.ts';
+import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '../config/config.ts';
 
 export interface MailServerOptions {
   readonly config: Config;

@@ -1,19 +1,19 @@
 /** Regular work, whatever the load, and the removal of what deletions left. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../accounts/accounts.ts';
-import type { Changes } from '../changes/changes.ts';
-import type { EmbeddedMailstore } from '../mailstore/mailstore.ts';
-import type { Queue } from '../queue/queue.ts';
-import { pruneSends } from '../sending/sending.ts';
-import type { Trace } from '../trace/trace.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
+import { pruneSends } from '../../mail/sending/sending.ts';
+import type { Trace } from '../../mail/trace/trace.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import type { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
+import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../../tenants/accounts/accounts.ts';
 import {
   pruneTraffic,
   pruneUsage,
   type Traffic,
   USAGE_KEPT_MS,
   type Usage,
-} from '../usage/usage.ts';
+} from '../../tenants/usage/usage.ts';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
@@ -87,6 +87,8 @@ export class Maintenance {
     await Promise.all([
       this.#repeat(signal, HOUR_MS, () => this.#forgetOld(signal)),
       this.#repeat(signal, DAY_MS, () => bodies.sweepFiles(signal)),
+      this.#repeat(signal, HOUR_MS, () => bodies.expireFiles(signal)),
+      this.#repeat(signal, MINUTE_MS, () => bodies.relieveDisk(signal)),
       this.#repeat(signal, HOUR_MS, () => this.#expireTrash(signal)),
       this.#repeat(signal, HOUR_MS, () => this.#releaseEnded(signal)),
       this.#repeat(signal, MEASURE_MS, () => this.#measure(signal)),

@@ -2,13 +2,13 @@
 import { statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Bodies } from '../bodies/bodies.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
+import type { Search } from '../../mailboxes/search/search.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { MetricSources, Metrics } from '../../servers/metrics/metrics.ts';
 import type { Config } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
-import type { ImapMailstore } from '../mail-server/mail-server.ts';
-import type { MetricSources, Metrics } from '../metrics/metrics.ts';
-import type { Queue } from '../queue/queue.ts';
-import type { Search } from '../search/search.ts';
 import { version } from './node-facts.ts';
 
 export interface Watched {

@@ -1,11 +1,11 @@
 /** What this node reports to the others; much of it must be equal on all nodes. */
 import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { NodeFacts, Nodes, SigningKeys } from '../../platform/nodes/nodes.ts';
 import type { Config, Secrets } from '../config/config.ts';
-import type { NodeFacts, Nodes, SigningKeys } from '../nodes/nodes.ts';
 
 export const { version }: { readonly version: string } = JSON.parse(
-  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
 );
 
 /** Every value in force of each secret: the operator's, or the generated ones. */
@@ -46,6 +46,7 @@ export function factsOf(config: Config, secrets: Secrets): NodeFacts {
   return {
     version,
     hasEvents: config.redis !== undefined,
+    sharesBodies: config.bodies.bucket !== undefined,
     lists: keys.map(([name]) => name),
     settings: {
       MAIL_HOSTNAME: [config.mailHostname],

@@ -1,13 +1,11 @@
 /** Builds the operator's part: the routes below /v2/operator, and the sessions of the console. */
 import type { Logger } from 'pino';
-import type { Accounts } from '../accounts/accounts.ts';
-import type { ApiOptions, RouteGroup } from '../api/api.ts';
-import type { Blocks } from '../blocks/blocks.ts';
-import type { Config } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
-import type { Domains } from '../domains/domains.ts';
-import type { OpenLimit } from '../net/net.ts';
-import type { Nodes } from '../nodes/nodes.ts';
+import type { Blocks } from '../../mail/blocks/blocks.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { OpenLimit } from '../../platform/net/net.ts';
+import type { Nodes } from '../../platform/nodes/nodes.ts';
+import type { ApiOptions, RouteGroup } from '../../servers/api/api.ts';
 import {
   auditRoutes,
   blockRoutes,
@@ -26,9 +24,11 @@ import {
   signInRoute,
   traceRoutes,
   usageRoutes,
-} from '../operator/operator.ts';
-import type { Queue } from '../queue/queue.ts';
-import type { Traffic } from '../usage/usage.ts';
+} from '../../servers/operator/operator.ts';
+import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
+import type { Traffic } from '../../tenants/usage/usage.ts';
+import type { Config } from '../config/config.ts';
 
 interface OperatorParts {
   readonly database: Database;

@@ -5,7 +5,30 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
-import { Accounts, AnsweredRequests, findAccounts, Tokens } from '../accounts/accounts.ts';
+import { Blocks } from '../../mail/blocks/blocks.ts';
+import { Queue, systemClock } from '../../mail/queue/queue.ts';
+import { burySends, type Sending, Suppressions } from '../../mail/sending/sending.ts';
+import { Trace } from '../../mail/trace/trace.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.ts';
+import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
+import {
+  buryShadowsOf,
+  type ImapMailstore,
+  purgeShadows,
+} from '../../mailboxes/mail-server/mail-server.ts';
+import {
+  announceChanges,
+  createSearchSource,
+  EmbeddedMailstore,
+  type Mailstore,
+  type MailUser,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import { createSearch, type Search } from '../../mailboxes/search/search.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { limitInMemory, type OpenLimit, type SharedPlaces } from '../../platform/net/net.ts';
+import type { Nodes } from '../../platform/nodes/nodes.ts';
+import { DnsResolver } from '../../protocols/dns/dns.ts';
 import {
   type Api,
   createApi,
@@ -14,32 +37,18 @@ import {
   mailserverEventRoutes,
   rawMessageRoute,
   suppressionRoutes,
-} from '../api/api.ts';
-import { Blocks } from '../blocks/blocks.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import { type Changes, InProcessChanges } from '../changes/changes.ts';
-import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
-import { DnsResolver } from '../dns/dns.ts';
-import { Domains, Verification } from '../domains/domains.ts';
-import { buryShadowsOf, type ImapMailstore, purgeShadows } from '../mail-server/mail-server.ts';
-import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
+} from '../../servers/api/api.ts';
+import type { Metrics } from '../../servers/metrics/metrics.ts';
+import { asksForWebSocket, Realtime, type SharedState } from '../../servers/realtime/realtime.ts';
 import {
-  announceChanges,
-  createSearchSource,
-  EmbeddedMailstore,
-  type Mailstore,
-  type MailUser,
-} from '../mailstore/mailstore.ts';
-import type { Metrics } from '../metrics/metrics.ts';
-import { limitInMemory, type OpenLimit, type SharedPlaces } from '../net/net.ts';
-import type { Nodes } from '../nodes/nodes.ts';
-import { Queue, systemClock } from '../queue/queue.ts';
-import { asksForWebSocket, Realtime, type SharedState } from '../realtime/realtime.ts';
-import { createSearch, type Search } from '../search/search.ts';
-import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
-import { Trace } from '../trace/trace.ts';
-import { Traffic, Usage } from '../usage/usage.ts';
+  Accounts,
+  AnsweredRequests,
+  findAccounts,
+  Tokens,
+} from '../../tenants/accounts/accounts.ts';
+import { Domains, Verification } from '../../tenants/domains/domains.ts';
+import { Traffic, Usage } from '../../tenants/usage/usage.ts';
+import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
@@ -125,9 +134,11 @@ export const DATABASE_FILE = 'postroom.sqlite';
 
 /** JSON bodies of the API are small; the mail server's batches have a limit of their own. */
 const MAX_JSON_BODY = 1024 * 1024;
+/** Questions of verification to DNS at once: as many as its checks can have under way, so that none waits here. */
+const VERIFICATION_CONCURRENCY = 512;
 
 /** Where the installation has built the public pages (`docs/.vitepress/build.ts`). */
-const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
+const SITE_DIRECTORY = fileURLToPath(new URL('../../../site', import.meta.url));
 
 type Given = Omit<Ground, 'changes' | 'openLimit'> & {
   /** What several nodes share; undefined for a single node. */
@@ -244,6 +255,7 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
   const domains = new Domains({ database, mailHostname, spfInclude, log: logger, now });
   const dns = new DnsResolver({
     servers: config.dns.servers,
+    concurrency: VERIFICATION_CONCURRENCY,
     onAsked: metrics.dnsQuestions('verification'),
   });
   const verification = new Verification({ database, dns, mailHostname, log: logger, now });
@@ -257,7 +269,6 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
   const tokens = new Tokens({
     database,
     onLogin: (result) => metrics.countLogin(result),
-    domains,
     openLimit,
     now,
     log: logger,
@@ -316,9 +327,17 @@ function buildApi(ground: Ground, served: Served): Api {
       database: () => answers(database),
       listeners: async () => served.progress.listening,
       bodies: () => served.bodies.readiness(),
+      disk: () => diskReadiness(served.bodies, ground.nodes),
       'mail server': async () => served.imap?.answers() ?? true,
     },
   });
+}
+
+/** A node whose disk is full sends mail to the others, where there are any; alone it still serves what needs no disk. */
+async function diskReadiness(bodies: Bodies, nodes: Nodes): Promise<boolean | 'degraded'> {
+  if (!(await bodies.isDiskFull())) return true;
+  const running = (await nodes.list()).filter(({ isRunning }) => isRunning);
+  return running.length > 1 ? false : 'degraded';
 }
 
 interface RealtimeParts {

@@ -2,11 +2,16 @@
  * Removes the data of deleted accounts and domains in short transactions, each of which leaves a state from which the
  * next start can continue. No other query finds this data any more.
  */
-import { type Accounts, endAccountDeletion, listDeletedAccounts } from '../accounts/accounts.ts';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
-import type { Domains } from '../domains/domains.ts';
-import type { Queue } from '../queue/queue.ts';
+
+import type { Queue } from '../../mail/queue/queue.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import {
+  type Accounts,
+  endAccountDeletion,
+  listDeletedAccounts,
+} from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 
 /** A store with mail of accounts. */
 export interface PurgedStore {

@@ -1,7 +1,7 @@
 /** The life of the process: reads the configuration, starts the service, stops it on a signal. */
 import { setFlagsFromString } from 'node:v8';
+import { changeLevel, openLog } from '../../platform/log/log.ts';
 import { type Config, ConfigError, describeStart, readConfig } from '../config/config.ts';
-import { changeLevel, openLog } from '../log/log.ts';
 
 /** The longest time from the first signal, after the time for draining, to the end, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;

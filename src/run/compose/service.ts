@@ -5,8 +5,30 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { Bodies, openBodyStore, StoreUnavailable } from '../bodies/bodies.ts';
-import type { Changes } from '../changes/changes.ts';
+import { carryOut } from '../../mail/delivery/delivery.ts';
+import { carryOutSends } from '../../mail/sending/sending.ts';
+import { Bodies, openBodyStore, StoreUnavailable } from '../../mailboxes/bodies/bodies.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  type Database,
+  lockDirectory,
+  openPostgres,
+  openSqlite,
+  settingStore,
+  UnfitDatabase,
+} from '../../platform/database/database.ts';
+import { changeLevel } from '../../platform/log/log.ts';
+import { testNetworks } from '../../platform/net/net.ts';
+import { joinNodes, NodeRefused } from '../../platform/nodes/nodes.ts';
+import {
+  type CommitReport,
+  createMetrics,
+  type Metrics,
+  serveMetrics,
+} from '../../servers/metrics/metrics.ts';
+import { type SmtpListener, startSmtp } from '../../servers/smtp/smtp.ts';
+import { hasDomains } from '../../tenants/domains/domains.ts';
 import {
   type BoundAddress,
   type BoundAddresses,
@@ -19,33 +41,11 @@ import {
   type Secrets,
   watchPlaces,
 } from '../config/config.ts';
-import {
-  type Database,
-  lockDirectory,
-  openPostgres,
-  openSqlite,
-  settingStore,
-  UnfitDatabase,
-} from '../database/database.ts';
-import { carryOut } from '../delivery/delivery.ts';
-import { hasDomains } from '../domains/domains.ts';
-import { changeLevel } from '../log/log.ts';
-import type { Mailstore } from '../mailstore/mailstore.ts';
-import {
-  type CommitReport,
-  createMetrics,
-  type Metrics,
-  serveMetrics,
-} from '../metrics/metrics.ts';
-import { testNetworks } from '../net/net.ts';
-import { joinNodes, NodeRefused } from '../nodes/nodes.ts';
-import { carryOutSends } from '../sending/sending.ts';
-import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
+import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
-import { checkBodies } from './shared-bodies.ts';
 
 export interface Service {
   readonly config: Config;
@@ -142,15 +142,16 @@ async function open(
   onStop(() => nodes.leave());
   const shared = await openShared({ config, database, logger, nodes, timing });
   onStop(() => shared?.stop());
-  const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
+  const store = await openBodyStore(config.bodies);
+  const keepHours = config.limits.bodyKeepHours;
+  const bodies = new Bodies({ database, store, keepHours, log: logger });
   onStop(() => bodies.close());
   const { now } = nodes;
   const keys = signingKeysOf(config, secrets, nodes);
   const ground = { config, secrets, keys, database, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...ground, now, shared });
   onStop(parts.closeMailstore);
-  const given = { config, database, bodies, nodes, log: logger, isNew };
-  onStop(await checkBodies(given).catch(explainBucket));
+  await checkBodies(bodies, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();
   onStop(() => parts.search?.stop());

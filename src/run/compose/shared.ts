@@ -2,16 +2,16 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
-import { findAccess } from '../accounts/accounts.ts';
-import { databaseStoreId } from '../bodies/bodies.ts';
-import { SharedChanges } from '../changes/changes.ts';
+import { databaseStoreId } from '../../mailboxes/bodies/bodies.ts';
+import { SharedChanges } from '../../mailboxes/changes/changes.ts';
+import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
+import type { EmbeddedMailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { OpenLimit, SharedPlaces } from '../../platform/net/net.ts';
+import type { Nodes } from '../../platform/nodes/nodes.ts';
+import type { MailboxTip, SharedState } from '../../servers/realtime/realtime.ts';
+import { findAccess } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
-import type { ImapMailstore } from '../mail-server/mail-server.ts';
-import type { EmbeddedMailstore, MailUser } from '../mailstore/mailstore.ts';
-import type { OpenLimit, SharedPlaces } from '../net/net.ts';
-import type { Nodes } from '../nodes/nodes.ts';
-import type { MailboxTip, SharedState } from '../realtime/realtime.ts';
 
 /** How often a node reads changes that it got no event for, give or take a fifth, in milliseconds. */
 const LOOK_EVERY_MS = 50_000;
@@ -75,7 +75,7 @@ export async function openShared({
   if (!server) return undefined;
   // Loaded here: a single node starts without the client.
   const { CountingState, Redis, RedisPlaces, RedisRefuses, SeenNodes, sharedLimits } = await import(
-    '../redis/redis.ts'
+    '../../platform/redis/redis.ts'
   );
   const prefix = `postroom:${await databaseStoreId(database)}:`;
   const channel = `${prefix}changes`;

@@ -5,7 +5,10 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import type { Accounts } from '../accounts/accounts.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
 import {
   createApi,
   deliveryRoutes,
@@ -14,11 +17,7 @@ import {
   rawMessageRoute,
   suppressionRoutes,
   writeDescription,
-} from '../api/api.ts';
-import type { Database } from '../database/database.ts';
-import type { Domains } from '../domains/domains.ts';
-import { limitInMemory } from '../net/net.ts';
-import { onlyKey } from '../nodes/nodes.ts';
+} from '../../servers/api/api.ts';
 import {
   auditRoutes,
   blockRoutes,
@@ -34,10 +33,11 @@ import {
   signInRoute,
   traceRoutes,
   usageRoutes,
-} from '../operator/operator.ts';
-import type { Queue } from '../queue/queue.ts';
+} from '../../servers/operator/operator.ts';
+import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 
-const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
+const docs = fileURLToPath(new URL('../../../docs/', import.meta.url));
 
 /** Stands for a capability that is never called. */
 function uncalled<T extends object>(name: string): T {

@@ -8,7 +8,7 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
-import { ensureFolder, replaceDurably } from '../files/files.ts';
+import { ensureFolder, replaceDurably } from '../../platform/files/files.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 import { dataDirError } from './data-folder.ts';
 

@@ -14,7 +14,13 @@ export { ConfigError } from './config-error.ts';
 export { ensureDataDir, UNFINISHED_RESTORE, watchPlaces } from './data-folder.ts';
 export { type Config, type ImapMailstore, readConfig } from './environment.ts';
 export { publicUrlOf, redactUrl } from './parse-urls.ts';
-export { type BoundAddress, type BoundAddresses, describeStart, type Start } from './quickstart.ts';
+export {
+  type BoundAddress,
+  type BoundAddresses,
+  describeStart,
+  programName,
+  type Start,
+} from './quickstart.ts';
 export {
   dropOldValues,
   fileSecretStore,

@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { syncFolder } from '../files/files.ts';
+import { syncFolder } from '../../platform/files/files.ts';
 import { ConfigError, ensureDataDir, watchPlaces } from './config.ts';
 
 const isLinux = process.platform === 'linux';

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { closeToOthers, ensureFolder, fileErrorCode } from '../files/files.ts';
+import { closeToOthers, ensureFolder, fileErrorCode } from '../../platform/files/files.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 
 /** What only the owner may open; everything else in the folder is made with mode 0600 or 0700. */

@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { parseEnv } from 'node:util';
 import { configKeys, readConfig } from './config.ts';
 
-const text = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
+const text = readFileSync(new URL('../../../.env.example', import.meta.url), 'utf8');
 const empty = mkdtempSync(join(tmpdir(), 'postroom-env-example-'));
 after(() => rmSync(empty, { recursive: true }));
 

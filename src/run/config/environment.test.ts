@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../test/support/any-character.ts';
+import { anyCharacter } from '../../../test/support/any-character.ts';
 import { ConfigError, configKeys, readConfig } from './config.ts';
 
 const empty = mkdtempSync(join(tmpdir(), 'postroom-config-'));
@@ -79,6 +79,7 @@ test('an empty environment gives the defaults', () => {
       quotaBytes: 0,
       trashDays: 0,
       deliveryBodyHours: 24,
+      bodyKeepHours: 48,
     },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
     redis: undefined,
@@ -147,6 +148,7 @@ test('every key appears in its place', () => {
       MAX_MESSAGE_BYTES: '65536',
       QUOTA_BYTES: '1000',
       TRASH_DAYS: '30',
+      BODY_KEEP_HOURS: '0',
       DELIVERY_BODY_HOURS: '48',
       MAILSTORE_URL:
         'imaps://master:s%2Fecret@IMAP.example.com?auth=plain&ca=tls/ca.pem&connections=9&timeout=5',
@@ -204,6 +206,7 @@ test('every key appears in its place', () => {
       quotaBytes: 1_000,
       trashDays: 30,
       deliveryBodyHours: 48,
+      bodyKeepHours: 0,
     },
     database: {
       urls: [
@@ -455,6 +458,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['MAX_MESSAGE_BYTES', '65535', 'a number of bytes from 65536 to 268435456'],
   ['QUOTA_BYTES', '10GB', 'a number of bytes from 0 to 999999999999999'],
   ['TRASH_DAYS', '-1', 'a number of days from 0 to 3650'],
+  ['BODY_KEEP_HOURS', '8761', 'a number of hours from 0 to 8760'],
   ['DELIVERY_BODY_HOURS', '0', 'a number of hours from 1 to 720'],
   ['MAILSTORE_URL', 'maildir:///var/mail', serverForm, '"maildir://..."'],
   ['MAILSTORE_URL', 'imaps://imap.example.com', serverForm, '"imaps://imap.example.com"'],

@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
-import { isMissing } from '../files/files.ts';
+import { isMissing } from '../../platform/files/files.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import {
   type BucketUrl,
@@ -77,6 +77,8 @@ export interface Config {
     readonly trashDays: number;
     /** How long an ended delivery can be attempted again. */
     readonly deliveryBodyHours: number;
+    /** How long a large body stays after nothing names it any more; 0: it is removed at once. */
+    readonly bodyKeepHours: number;
   };
   readonly database: {
     /** Postgres URLs with their password, one for each host; undefined: SQLite in the data folder. */
@@ -259,6 +261,7 @@ function limitsOf(values: Values): Config['limits'] {
     quotaBytes: values.QUOTA_BYTES,
     trashDays: values.TRASH_DAYS,
     deliveryBodyHours: values.DELIVERY_BODY_HOURS,
+    bodyKeepHours: values.BODY_KEEP_HOURS,
   };
 }
 

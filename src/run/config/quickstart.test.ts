@@ -94,5 +94,5 @@ test('the listeners with their addresses, and the data folder', () => {
 test('the first start suggests what to try, and names what is off', () => {
   const description = describeStart(startOf({ addresses: { http: addresses.http } }));
   assert.match(description, /^ {2}SMTP +off$/m);
-  assert.match(description, /^npx postroom demo$/m);
+  assert.match(description, /^\.\/postroom demo$/m);
 });

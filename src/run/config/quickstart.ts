@@ -6,6 +6,9 @@ import type { Config } from './environment.ts';
 import { publicUrlOf, redactUrl, urlHost } from './parse-urls.ts';
 import { type Secrets, secretsPath } from './secrets.ts';
 
+/** How the program is called: a clone has it in its folder, and runs TypeScript; the package has it on the PATH. */
+export const programName = import.meta.url.endsWith('.ts') ? './postroom' : 'postroom';
+
 /** A bound address, as `server.address()` returns it. */
 export interface BoundAddress {
   readonly address: string;
@@ -64,7 +67,7 @@ function describeFirstStart(start: Start): string {
 
 Try it: run this in another terminal with the same settings. It makes a domain and a mailbox with a first message.
 
-npx postroom demo
+${programName} demo
 
 `;
 }

@@ -12,7 +12,7 @@
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createDurably, isMissing, replaceDurably } from '../files/files.ts';
+import { createDurably, isMissing, replaceDurably } from '../../platform/files/files.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import { dataDirError } from './data-folder.ts';
 

@@ -82,8 +82,8 @@ test('for an unknown path the answer names similar ones', async () => {
   }
   assert.ok(!below.includes('/mail/') && !below.includes('acme.test'));
   for (const [path, meant] of [
-    ['/mail/mesage?uid=1', 'GET /mail/message or POST /mail/messages'],
-    ['/v2/domain/acme.test/info', 'GET /v2/domains/:domain/info'],
+    ['/mail/Message?uid=1', 'GET /mail/message'],
+    ['/v2/DOMAINS/acme.test/info', 'GET /v2/domains/:domain/info'],
     ['/v2/emailaccounts/1', 'GET /v2/email-accounts/:id or PUT /v2/email-accounts/:id'],
     ['/V2/Email-Accounts/', 'GET /v2/email-accounts'],
   ] as const) {

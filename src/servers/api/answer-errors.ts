@@ -4,9 +4,9 @@
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { refusalOfFailure } from '../database/database.ts';
-import { answerOf, Refusal } from '../errors/errors.ts';
-import { answerProblem, bearerChallenge } from '../net/net.ts';
+import { refusalOfFailure } from '../../platform/database/database.ts';
+import { answerOf, Refusal } from '../../platform/errors/errors.ts';
+import { answerProblem, bearerChallenge } from '../../platform/net/net.ts';
 import { describeInvalid, isInvalid } from './describe-invalid.ts';
 
 /** Failures that Fastify finds itself, by its code; its other 4xx are `invalid_request`. */
@@ -65,7 +65,9 @@ export function answerRefusal(
 ): void {
   const { http } = answerOf(refusal.code);
   if (refusal.cause !== undefined && http >= 500) {
-    request.log.error({ err: refusal.cause, requestId: request.id }, 'request failed');
+    // A full disk has lines of its own, at its begin and its end.
+    const level = refusal.code === 'storage_full' ? 'info' : 'error';
+    request.log[level]({ err: refusal.cause, requestId: request.id }, 'request failed');
   }
   // Fastify would close the connection with unread data, which resets it before the client has read the reason. Node
   // reads on and drops the data, for as long as a request may take.

@@ -2,10 +2,11 @@
  * The HTTP interface: every route of the contract except the WebSocket, with authentication, errors, limits, the API
  * description and the public pages. Stores nothing; a route makes one call of its capability.
  */
-import type { Accounts, AnsweredRequests, Tokens } from '../accounts/accounts.ts';
-import type { Domains, Verification } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { Mailstore } from '../mailstore/mailstore.ts';
+
+import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { Accounts, AnsweredRequests, Tokens } from '../../tenants/accounts/accounts.ts';
+import type { Domains, Verification } from '../../tenants/domains/domains.ts';
 import { authenticateMail, type FindSession, requireOperator } from './authenticate.ts';
 import { compressAnswers } from './compress-answers.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';

@@ -3,9 +3,9 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
-import type { MailAccess, Tokens } from '../accounts/accounts.ts';
-import { Refusal } from '../errors/errors.ts';
-import { readBearer } from '../net/net.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { readBearer } from '../../platform/net/net.ts';
+import type { MailAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 
 /** A console that was signed in to with an API key. */
 export interface ConsoleSession {

@@ -10,8 +10,8 @@
  */
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
-import { Refusal } from '../errors/errors.ts';
-import { ClientShares } from '../net/net.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { ClientShares } from '../../platform/net/net.ts';
 
 /** The most bytes held at once. */
 interface HeldBytesLimits {

@@ -6,8 +6,8 @@ import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { Refusal } from '../errors/errors.ts';
-import { answerOnSocket, answerProblem } from '../net/net.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { answerOnSocket, answerProblem } from '../../platform/net/net.ts';
 
 /** What Node's HTTP parser reports, by its code. */
 const brokenStatus: Readonly<Record<string, { status: number; detail: string }>> = {

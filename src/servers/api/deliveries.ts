@@ -1,8 +1,8 @@
 /** The deliveries of a domain, for operators: webhooks, forwarded mail, bounces, what accounts send, mailboxes. */
 import { Type } from 'typebox';
-import type { Domains } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { Delivery, Queue } from '../queue/queue.ts';
+import type { Delivery, Queue } from '../../mail/queue/queue.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
 import { actorOf, credentials, type RouteGroup } from './server.ts';
 

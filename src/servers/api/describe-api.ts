@@ -8,15 +8,15 @@ import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
 import type { FastifySchema } from 'fastify';
 import { Type } from 'typebox';
-import { answerOf, answers, type ErrorCode } from '../errors/errors.ts';
-import { ERRORS_PAGE } from '../net/net.ts';
+import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.ts';
+import { ERRORS_PAGE } from '../../platform/net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
 import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
 
 /** The version of the package: the interface has no other. */
 const { version } = JSON.parse(
-  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
 );
 
 const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,
@@ -24,8 +24,8 @@ keep apps in sync with them, and get changes at once.
 
 Every failure has the same body (\`Error\`), with a stable \`code\`; it is sent as
 \`application/problem+json\` if the request accepts that. Types are not converted: 42 is
-not "42". null counts as absent. Unknown members and parameters are ignored; one whose name is close to
-a known one is refused with "did you mean". Every answer has the request's id in \`x-request-id\` and the
+not "42". null counts as absent. Unknown members and parameters are ignored; one that differs from
+a known name in case, \`_\` or \`-\` alone is refused with "did you mean". Every answer has the request's id in \`x-request-id\` and the
 rest of the rate limit in \`x-ratelimit-*\`.`;
 
 const tags = [

@@ -2,7 +2,7 @@
  * Describes the errors of a route's schema in the words of the contract.
  */
 import type { FastifyError, FastifySchemaValidationError } from 'fastify';
-import { type FieldError, Refusal } from '../errors/errors.ts';
+import { type FieldError, Refusal } from '../../platform/errors/errors.ts';
 
 /** The most fields that one answer names. */
 const FIELDS_MAX = 20;

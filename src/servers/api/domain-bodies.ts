@@ -1,6 +1,6 @@
 /** The answers of the routes of domains: a domain's DNS records, its route, all its details. */
 import { Type } from 'typebox';
-import type { DnsRecord, DomainDetails, Route } from '../domains/domains.ts';
+import type { DnsRecord, DomainDetails, Route } from '../../tenants/domains/domains.ts';
 import { DomainBody, DomainName, isoTime, RecordId, writeDomain } from './schemas.ts';
 
 export const DnsRecordBody = Type.Object(

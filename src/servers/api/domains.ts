@@ -2,8 +2,8 @@
  * Section 4.1 of the contract: claim a domain, read its DNS records, set its route.
  */
 import { Type } from 'typebox';
-import type { Accounts } from '../accounts/accounts.ts';
-import { type Domains, type Verification, writeZone } from '../domains/domains.ts';
+import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import { type Domains, type Verification, writeZone } from '../../tenants/domains/domains.ts';
 import { DetailsBody, DnsRecordBody, writeDetails, writeRecord } from './domain-bodies.ts';
 import {
   DomainBody,

@@ -2,8 +2,13 @@
  * Section 4.2 of the contract: mailbox accounts and their passwords, and tokens for them.
  */
 import { Type } from 'typebox';
-import type { Account, Accounts, AccountWithPassword, Tokens } from '../accounts/accounts.ts';
-import type { Domains } from '../domains/domains.ts';
+import type {
+  Account,
+  Accounts,
+  AccountWithPassword,
+  Tokens,
+} from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 import { TokenBody, writeToken } from './mail-tokens.ts';
 import {
   DomainBody,

@@ -6,7 +6,7 @@ import cors from '@fastify/cors';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { Logger } from 'pino';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   addressOf,
   countField,
@@ -15,7 +15,7 @@ import {
   type OpenLimit,
   requestIdOf,
   testNetworks,
-} from '../net/net.ts';
+} from '../../platform/net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl } from './broken-requests.ts';
 import { compilersFactory } from './compile-schemas.ts';
@@ -25,10 +25,10 @@ import { type NotFoundPage, sendBusyPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
 import { collectPaths } from './known-paths.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
-import { refuseNearNames } from './near-names.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { type OnAnswered, pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
+import { refuseSpellings } from './spellings.ts';
 
 export interface FrameOptions {
   readonly logger: Logger;
@@ -77,7 +77,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   admitRequests(app, limits, collectPaths(app));
   acceptJsonBodies(app);
   convertIntegers(app);
-  refuseNearNames(app);
+  refuseSpellings(app);
   app.setErrorHandler(answerError);
   // Unknown paths were refused before; this is for a route that found nothing to serve.
   app.setNotFoundHandler(() => {

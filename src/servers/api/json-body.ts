@@ -3,7 +3,7 @@
  * cannot store; members that are null count as absent.
  */
 import { isUtf8 } from 'node:buffer';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { Api } from './server.ts';
 
 /**

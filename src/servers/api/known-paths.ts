@@ -1,6 +1,6 @@
 /** The existing paths, for the answer to an unknown one. */
-import { isNearName } from './near-names.ts';
 import type { Api } from './server.ts';
+import { plainName } from './spellings.ts';
 
 /** The most paths that one answer names. */
 const NAMED_MAX = 12;
@@ -45,11 +45,13 @@ function namesOf(paths: readonly KnownPath[], between: string): string {
   return paths.map(({ name }) => name).join(between);
 }
 
-/** How many segments at the start of a path are equal or close to those of a route. */
+/** How many segments at the start of a path are those of a route, in any spelling. */
 function sharedLength(route: readonly string[], asked: readonly string[]): number {
   const end = route.findIndex((segment, at) => {
     const given = asked[at];
-    return given === undefined || !(segment.startsWith(':') || isNearName(given, segment));
+    return (
+      given === undefined || !(segment.startsWith(':') || plainName(given) === plainName(segment))
+    );
   });
   return end === -1 ? route.length : end;
 }

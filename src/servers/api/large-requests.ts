@@ -1,19 +1,19 @@
 /** Limits how many large requests are read and carried out at a time. */
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Refusal } from '../errors/errors.ts';
-import { ClientShares } from '../net/net.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import { AccountShares } from './account-shares.ts';
 
 /** Octets from which a request is a large one. */
 const LARGE = 1024 * 1024;
-/** The most large requests of one account at a time, and of all. */
-const OF_ONE_ACCOUNT = 4;
-const IN_ALL = 12;
+/** The most large requests at a time: of one account, of all accounts of one user, and of all. */
+const SHARES = { account: 4, user: 9, all: 12 };
 const RETRY_AFTER = 2;
 
 /** The large requests that are being read or carried out. */
 export class LargeRequests {
-  readonly #shares = new ClientShares(IN_ALL);
+  readonly #shares = new AccountShares(SHARES);
   readonly #work = new WeakMap<FastifyRequest, Promise<unknown>>();
 
   /**
@@ -25,7 +25,7 @@ export class LargeRequests {
     request: FastifyRequest,
     reply: FastifyReply,
     payload: Readable,
-    holder: string,
+    holder: MailAccess,
   ): AsyncGenerator<Uint8Array> {
     let octets = 0;
     try {
@@ -48,12 +48,12 @@ export class LargeRequests {
     return answer;
   }
 
-  #count(request: FastifyRequest, reply: FastifyReply, holder: string): void {
-    if (!this.#shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
+  #count(request: FastifyRequest, reply: FastifyReply, holder: MailAccess): void {
+    if (!this.#shares.take(holder)) throw tooMany();
     void closed(request, reply)
       .then(() => this.#work.get(request))
       .catch(() => undefined)
-      .then(() => this.#shares.give(holder, 1));
+      .then(() => this.#shares.give(holder));
   }
 }
 

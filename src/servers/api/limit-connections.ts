@@ -1,6 +1,6 @@
 import type { Server } from 'node:http';
 import type { Logger } from 'pino';
-import { ClientShares, clientKey, type NetworkTest } from '../net/net.ts';
+import { ClientShares, clientKey, type NetworkTest } from '../../platform/net/net.ts';
 
 export interface ConnectionLimits {
   /** Connections of one client at a time. */

@@ -1,21 +1,37 @@
 /** POST /mail/append: an unchanged message, put into a mailbox. */
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { invalidField, Refusal } from '../errors/errors.ts';
-import type { AppendedByClient, Mailstore } from '../mailstore/mailstore.ts';
-import { ClientShares } from '../net/net.ts';
+import type { AppendedByClient, Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
+import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
+import { AccountShares } from './account-shares.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
 import { answerWithin, hashedBody } from './repeat-safely.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
-/** Messages that are read at once: of one account, and in all. */
-const OF_ONE_ACCOUNT = 4;
-const IN_ALL = 40;
+/** Messages that are read at once: of one account, of all accounts of one user, and in all. */
+const SHARES = { account: 4, user: 30, all: 40 };
 
 /** Seconds after which the next one may find a place. */
 const RETRY_AFTER = 2;
 
 const flag = Type.String({ maxLength: 4_096, examples: ['\\Seen'] });
+
+const querystring = Type.Object({
+  mailbox: mailboxName('The mailbox that gets the message.'),
+  flags: Type.Optional(
+    Type.Union([flag, Type.Array(flag, { maxItems: 64 })], {
+      description: 'Its flags: the parameter repeated, or separated by spaces.',
+    }),
+  ),
+  internalDate: Type.Optional(
+    Type.String({
+      maxLength: 64,
+      description:
+        'When the message arrived (RFC 3339), as an import keeps it; by default now. A mail server keeps whole seconds.',
+      examples: ['2026-01-31T12:00:00Z'],
+    }),
+  ),
+});
 
 const source = Type.Unknown({
   description: 'The source of the message, byte by byte.',
@@ -23,7 +39,7 @@ const source = Type.Unknown({
 });
 
 export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): RouteGroup {
-  const shares = new ClientShares(IN_ALL);
+  const shares = new AccountShares(SHARES);
   return (app, tools) => {
     acceptMessageBodies(app);
     app.post(
@@ -36,14 +52,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           description:
             'Stores the source as it is; nothing is sent. At most `MAX_MESSAGE_BYTES` (50 MiB).',
           security: credentials.bearer,
-          querystring: Type.Object({
-            mailbox: mailboxName('The mailbox that gets the message.'),
-            flags: Type.Optional(
-              Type.Union([flag, Type.Array(flag, { maxItems: 64 })], {
-                description: 'Its flags: the parameter repeated, or separated by spaces.',
-              }),
-            ),
-          }),
+          querystring,
           body: { content: { 'message/rfc822': { schema: source } } },
           response: {
             201: Type.Object(
@@ -63,6 +72,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
             'body_too_large',
             'mailbox_full',
             'mailbox_refused',
+            'mail_server_refused',
             'quota_exceeded',
             'storage_full',
           ],
@@ -70,15 +80,20 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
       },
       async (request, reply) => {
         const user = await tools.authenticateMail(request);
-        const { mailbox, flags = [] } = request.query;
+        const { mailbox, flags = [], internalDate } = request.query;
+        const arrived = internalDate === undefined ? undefined : readArrival(internalDate);
         const length = Number(request.headers['content-length'] ?? maxMessageBytes);
         if (length > maxMessageBytes) throw tooLarge(maxMessageBytes);
-        const holder = String(user.accountId);
-        if (!shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
+        if (!shares.take(user)) throw tooMany();
         try {
           const appended = await mailstore.appendMessage(
             user,
-            { mailbox, flags: [flags].flat().flatMap(splitFlags), octets: length },
+            {
+              mailbox,
+              flags: [flags].flat().flatMap(splitFlags),
+              octets: length,
+              ...(arrived !== undefined && { internalDate: arrived }),
+            },
             // Only the parser below sets it; there is none where there is no body.
             hashedBody(request, readMessage(request.body as Readable | undefined, maxMessageBytes)),
             answerWithin(request, 201, placeOf),
@@ -86,7 +101,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           reply.code(201);
           return placeOf(appended);
         } finally {
-          shares.give(holder, 1);
+          shares.give(user);
         }
       },
     );
@@ -101,6 +116,13 @@ function placeOf({ state: { mailbox, uidvalidity }, uid }: AppendedByClient) {
 function acceptMessageBodies(app: Api): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('message/rfc822', (_request, payload, done) => done(null, payload));
+}
+
+/** Not all mail servers have earlier times. */
+function readArrival(written: string): number {
+  const instant = readInstant('internalDate', written);
+  if (instant < 0) throw invalidField('internalDate', 'must not be before 1970');
+  return instant;
 }
 
 function splitFlags(text: string): string[] {

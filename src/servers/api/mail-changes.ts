@@ -1,7 +1,6 @@
 /** Changing messages: flags, move, copy, delete for good, append. */
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { invalidField, Refusal } from '../errors/errors.ts';
 import type {
   Mailstore,
   MailUser,
@@ -10,7 +9,8 @@ import type {
   SyncRequest,
   SyncResult,
   UpdatedMessage,
-} from '../mailstore/mailstore.ts';
+} from '../../mailboxes/mailstore/mailstore.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import {
   fieldsSchema,
   MAIL_BODY_MAX,
@@ -81,7 +81,12 @@ interface SetBody {
   readonly fields?: Parameters<Mailstore['sync']>[1]['fields'];
 }
 
-const refusals = ['mailbox_not_found', 'uidvalidity_changed', 'account_inactive'] as const;
+const refusals = [
+  'mailbox_not_found',
+  'uidvalidity_changed',
+  'account_inactive',
+  'mail_server_refused',
+] as const;
 
 export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
@@ -187,7 +192,10 @@ function relocationRoute(
         response: { 200: relocated(done) },
       },
       config: {
-        refusals: [...refusals, ...(verb === 'copy' ? (['quota_exceeded'] as const) : [])],
+        refusals: [
+          ...refusals,
+          ...(verb === 'copy' ? (['quota_exceeded', 'mailbox_full'] as const) : []),
+        ],
       },
     },
     async (request) => {

@@ -1,6 +1,6 @@
 /** The mailboxes of an account: listed, created, renamed, deleted. */
 import { Type } from 'typebox';
-import type { Mailstore } from '../mailstore/mailstore.ts';
+import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
 import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 
@@ -69,7 +69,7 @@ const createRoute: AddRoute = (app, tools, mailstore) => {
         ),
         response: { 201: mailboxStateSchema },
       },
-      config: { refusals: ['mailbox_exists', 'account_inactive'] },
+      config: { refusals: ['mailbox_exists', 'account_inactive', 'mail_server_refused'] },
     },
     async (request, reply) => {
       const user = await tools.authenticateMail(request);
@@ -101,7 +101,13 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
         response: { 200: mailboxStateSchema },
       },
       config: {
-        refusals: ['mailbox_not_found', 'mailbox_exists', 'mailbox_protected', 'account_inactive'],
+        refusals: [
+          'mailbox_not_found',
+          'mailbox_exists',
+          'mailbox_protected',
+          'account_inactive',
+          'mail_server_refused',
+        ],
       },
     },
     async (request) => {
@@ -135,7 +141,15 @@ const deleteRoute: AddRoute = (app, tools, mailstore) => {
           }),
         },
       },
-      config: { refusals: ['mailbox_not_found', 'mailbox_protected', 'account_inactive'] },
+      config: {
+        refusals: [
+          'mailbox_not_found',
+          'mailbox_has_children',
+          'mailbox_protected',
+          'account_inactive',
+          'mail_server_refused',
+        ],
+      },
     },
     async (request) => {
       const user = await tools.authenticateMail(request);

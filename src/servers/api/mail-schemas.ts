@@ -1,7 +1,7 @@
 /** Parts of schemas that the mail routes share. */
 import type { Readable } from 'node:stream';
 import { type TSchema, Type } from 'typebox';
-import { messageFields } from '../mailstore/mailstore.ts';
+import { messageFields } from '../../mailboxes/mailstore/mailstore.ts';
 import { SAME_SHAPE } from './server.ts';
 
 /**
@@ -193,7 +193,8 @@ export const syncAnswer = Type.Object(
             ),
             hasAttachment: Type.Optional(
               Type.Boolean({
-                description: 'Whether anything is attached, pictures in the text included.',
+                description:
+                  'Whether anything is attached; pictures that the HTML shows (multipart/related, with a Content-ID) do not count.',
               }),
             ),
           },

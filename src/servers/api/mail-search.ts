@@ -1,7 +1,7 @@
 /** POST /mail/search: messages by their words and properties. */
 import { Type } from 'typebox';
-import { readInstant } from '../errors/errors.ts';
-import type { Mailstore, SearchResult } from '../mailstore/mailstore.ts';
+import type { Mailstore, SearchResult } from '../../mailboxes/mailstore/mailstore.ts';
+import { readInstant } from '../../platform/errors/errors.ts';
 import {
   envelopeSchema,
   MAIL_BODY_MAX,

@@ -3,8 +3,8 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { invalidField } from '../errors/errors.ts';
-import type { Accepted, Sending, SendStatus } from '../sending/sending.ts';
+import type { Accepted, Sending, SendStatus } from '../../mail/sending/sending.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
 import { LargeRequests } from './large-requests.ts';
 import { readMessage } from './mail-append.ts';
 import {
@@ -241,8 +241,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
       bodyLimit: SEND_BODY_MAX,
       // Before the body is read: nobody else can make us hold so much.
       preParsing: async (request, reply, payload) => {
-        const { accountId } = await tools.authenticateMail(request);
-        const holder = String(accountId);
+        const holder = await tools.authenticateMail(request);
         const body = Readable.from(large.read(request, reply, payload, holder), {
           objectMode: false,
         });

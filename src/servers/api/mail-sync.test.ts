@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { AddedMessage, SyncResult } from '../mailstore/mailstore.ts';
+import type { AddedMessage, SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
 import { writeInPieces } from './mail-sync.ts';
 
 const PIECE_MAX = 1_000_000;

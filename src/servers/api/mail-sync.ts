@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Type } from 'typebox';
-import { hasTexts, type Mailstore, type SyncResult } from '../mailstore/mailstore.ts';
+import { hasTexts, type Mailstore, type SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   fieldsSchema,
   MAIL_BODY_MAX,
@@ -16,13 +16,6 @@ const syncBody = Type.Object(
   {
     mailbox: Type.Optional(
       Type.String({ maxLength: MAILBOX_MAX, description: 'Mailbox name; INBOX when left out.' }),
-    ),
-    mailboxId: Type.Optional(
-      Type.String({
-        maxLength: 256,
-        description:
-          'As in `hello`, so that a client may send back what it got there. It is ignored: `mailbox` names the mailbox.',
-      }),
     ),
     uidvalidity: Type.Optional(
       Type.String({ maxLength: 64, description: 'As the last sync returned it.' }),

@@ -4,13 +4,13 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import {
   type IssuedToken,
   REMEMBERED_SECONDS,
   type RememberedToken,
   type Tokens,
-} from '../accounts/accounts.ts';
-import { type ErrorCode, Refusal } from '../errors/errors.ts';
+} from '../../tenants/accounts/accounts.ts';
 import { HostCookie } from './host-cookie.ts';
 import { MAIL_BODY_MAX } from './mail-schemas.ts';
 import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './server.ts';

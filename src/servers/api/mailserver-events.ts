@@ -8,9 +8,9 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { Refusal } from '../errors/errors.ts';
-import { isSignature, type MailserverEvents } from '../mailserver-events/mailserver-events.ts';
-import { clientKey } from '../net/net.ts';
+import { isSignature, type MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { clientKey } from '../../platform/net/net.ts';
 import { BatchBodies, type HeldBody } from './batch-bodies.ts';
 import { credentials, type RouteGroup } from './server.ts';
 

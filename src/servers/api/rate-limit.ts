@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   addressOf,
   clientKey,
@@ -12,7 +12,7 @@ import {
   type NetworkTest,
   type OpenLimit,
   type Usage,
-} from '../net/net.ts';
+} from '../../platform/net/net.ts';
 import type { Admission, LimitBucket, RateLimits } from './server.ts';
 
 const WINDOW_SECONDS = 60;

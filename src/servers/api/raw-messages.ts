@@ -5,13 +5,18 @@
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Bodies, StoredBody } from '../bodies/bodies.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { PartContent } from '../mailstore/mailstore.ts';
-import { decodePart, findPart, parseMessage, partFilename } from '../message/message.ts';
-import type { SigningKeys } from '../nodes/nodes.ts';
-import type { Queue } from '../queue/queue.ts';
-import { type LinkTarget, verifyLink } from '../webhooks/webhooks.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
+import { type LinkTarget, verifyLink } from '../../mail/webhooks/webhooks.ts';
+import type { Bodies, StoredBody } from '../../mailboxes/bodies/bodies.ts';
+import type { PartContent } from '../../mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import {
+  decodePart,
+  findPart,
+  parseMessage,
+  partFilename,
+} from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { partAnswer, sendPart } from './mail-attachment.ts';
 import { credentials, type RouteGroup } from './server.ts';

@@ -3,9 +3,13 @@ import { createHash, type Hash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { type AnsweredRequests, type BegunRequest, hashOf } from '../accounts/accounts.ts';
-import { invalidField } from '../errors/errors.ts';
-import type { Within } from '../mailstore/mailstore.ts';
+import type { Within } from '../../mailboxes/mailstore/mailstore.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import {
+  type AnsweredRequests,
+  type BegunRequest,
+  hashOf,
+} from '../../tenants/accounts/accounts.ts';
 import type { Api, RouteTools } from './server.ts';
 
 export const KEY_MAX = 255;

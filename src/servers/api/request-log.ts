@@ -5,7 +5,7 @@
  */
 import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import type { Logger } from 'pino';
-import { addressOf, type NetworkTest } from '../net/net.ts';
+import { addressOf, type NetworkTest } from '../../platform/net/net.ts';
 
 /** Called for each answered request. */
 export type OnAnswered = (answered: {

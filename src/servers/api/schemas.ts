@@ -2,7 +2,7 @@
  * Shapes that several routes of /v2 share.
  */
 import { Type } from 'typebox';
-import type { Domain } from '../domains/domains.ts';
+import type { Domain } from '../../tenants/domains/domains.ts';
 
 /** The user whose domains and accounts a call is about. */
 export const UserId = Type.String({

@@ -12,9 +12,9 @@ import type {
   RawRequestDefaultExpression,
   RawServerDefault,
 } from 'fastify';
-import type { MailAccess } from '../accounts/accounts.ts';
-import type { Actor } from '../audit/audit.ts';
-import type { ErrorCode } from '../errors/errors.ts';
+import type { ErrorCode } from '../../platform/errors/errors.ts';
+import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import type { Actor } from '../../tenants/audit/audit.ts';
 
 /** Counts what is deleted, by names for the audit log. */
 export interface ContentsCounter {

@@ -1,4 +1,4 @@
-/** A typing error in a name is reported; a name for another purpose is ignored. */
+/** Another spelling of a known name is reported; any other unknown name is ignored. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { type RunningApi, startApi } from './testing/start-api.ts';
@@ -14,16 +14,14 @@ before(async () => {
   authorization = { authorization: `Bearer ${(await api.tokens.issue(account)).token}` };
 });
 
-test('a member close to a known one is refused by its name', async () => {
+test('another spelling of a known member is refused by its name', async () => {
   for (const [written, meant] of [
     ['userId', 'user_id'],
     ['USER_ID', 'user_id'],
     ['user-id', 'user_id'],
-    ['usr_id', 'user_id'],
     ['displayName', 'display_name'],
-    ['dispaly_nmae', 'display_name'],
-    ['local_parts', 'local_part'],
-    ['domian', 'domain'],
+    ['local-part', 'local_part'],
+    ['doMain', 'domain'],
   ] as const) {
     const body = { domain: 'acme.test', local_part: 'bob', user_id: 'demo', [written]: 'x' };
     const { status, body: problem } = await api.call('POST', '/v2/email-accounts/create', body);
@@ -35,17 +33,16 @@ test('a member close to a known one is refused by its name', async () => {
   }
 });
 
-test('other unknown names are ignored, and so are short ones that differ', async () => {
-  const body = { user_id: 'demo', comment: 'x', uid: 1, pass: 'x', name: 'x', account: 1, i: 1 };
+test('other unknown names are ignored, as a newer client may send them', async () => {
+  const body = { user_id: 'demo', comment: 'x', uid: 1, users_id: 'x', ids: 1 };
   const reset = { id: 999_999, ...body };
   assert.equal((await api.call('POST', '/v2/email-accounts/delete', reset)).status, 404);
-  const listed = await api.call('GET', '/v2/email-accounts?user_id=demo&page=2&t=1');
+  const listed = await api.call('GET', '/v2/email-accounts?user_id=demo&page=2&limits=1');
   assert.equal(listed.status, 200);
 });
 
 test('parameters of a query are checked, too', async () => {
   for (const [query, field, meant] of [
-    ['user_id=demo&limt=5', 'limt', 'limit'],
     ['user_id=demo&Limit=5', 'Limit', 'limit'],
     ['userid=demo', 'userid', 'user_id'],
     ['user_id=demo&off_set=1&off_set=2', 'off_set', 'offset'],
@@ -69,14 +66,14 @@ test('members of members are named by their path', async () => {
   ]);
 });
 
-test('a sync with the contract’s members is accepted, and a typing error in one is reported', async () => {
-  const sync = { mailbox: 'INBOX', uidvalidity: '', token: '' };
+test('a sync with the contract’s members is accepted, and another spelling of one is reported', async () => {
+  const sync = { mailbox: 'INBOX', mailboxId: 'm1', uidvalidity: '', token: '' };
   assert.equal((await api.call('POST', '/mail/sync', sync, authorization)).status, 200);
   const slip = await api.call('POST', '/mail/sync', { mailBox: 'INBOX' }, authorization);
   assert.equal(slip.body.errors[0].field, 'mailBox');
 });
 
-test('an answer names at most twenty typing errors', async () => {
+test('an answer names at most twenty spellings', async () => {
   const members = Array.from({ length: 500 }, (_, i) => [`user_id_${'_'.repeat(i)}`, i]);
   const body = { user_id: 'demo', domain: 'acme.test', ...Object.fromEntries(members) };
   const { status, body: problem } = await api.call('POST', '/v2/domains/delete', body);

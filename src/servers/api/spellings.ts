@@ -1,40 +1,26 @@
 /**
- * Names that are almost right. A member of a body, or a parameter of a query, that no schema knows is ignored; one
- * that is close to a known name is a typing error, and ignoring it would do something else than the caller meant.
+ * Other spellings of known names. A member of a body, or a parameter of a query, that no schema knows is ignored, so
+ * that a newer client meets an older service; one that differs from a known name in case, `_` or `-` alone is refused.
  */
 import type { FastifyRequest } from 'fastify';
-import type { FieldError } from '../errors/errors.ts';
+import type { FieldError } from '../../platform/errors/errors.ts';
 import { refuseFields } from './describe-invalid.ts';
 import type { Api } from './server.ts';
 
-/** The most unknown names of one request that are compared: a body may have thousands. */
-const COMPARED_MAX = 50;
-
-/** Shorter names differ by one letter from too many others: they are close only if case or underscores differ. */
-const SHORT = 4;
-/** From this length on, two wrong letters are a typing error too. */
-const LONG = 7;
-
-/** The result of checking one request. */
-interface Found {
-  readonly errors: FieldError[];
-  compared: number;
-}
-
 /** Checks a value whose path is `path`, and adds its errors. */
-type Look = (value: unknown, path: string, found: Found) => void;
+type Look = (value: unknown, path: string, errors: FieldError[]) => void;
 
-/** Refuses requests with a name that is close to a known one, on every route that has a schema. */
-export function refuseNearNames(app: Api): void {
+/** Refuses requests with another spelling of a known name, on every route that has a schema. */
+export function refuseSpellings(app: Api): void {
   app.addHook('onRoute', (route) => {
     const lookAtBody = lookFor(route.schema?.body);
     const lookAtQuery = lookFor(route.schema?.querystring);
     if (!lookAtBody && !lookAtQuery) return;
     const check = (request: FastifyRequest, _reply: unknown, done: (error?: Error) => void) => {
-      const found: Found = { errors: [], compared: 0 };
-      lookAtBody?.(request.body, '', found);
-      lookAtQuery?.(request.query, '', found);
-      done(found.errors.length > 0 ? refuseFields(found.errors) : undefined);
+      const errors: FieldError[] = [];
+      lookAtBody?.(request.body, '', errors);
+      lookAtQuery?.(request.query, '', errors);
+      done(errors.length > 0 ? refuseFields(errors) : undefined);
     };
     const others = route.preValidation ?? [];
     route.preValidation = [check, ...(Array.isArray(others) ? others : [others])];
@@ -66,9 +52,9 @@ function propertiesOf(schema: unknown): object {
 
 function lookAtItems(look: Look | undefined): Look | undefined {
   if (!look) return undefined;
-  return (value, path, found) => {
+  return (value, path, errors) => {
     if (!Array.isArray(value)) return;
-    for (const [at, item] of value.entries()) look(item, `${path}${at}.`, found);
+    for (const [at, item] of value.entries()) look(item, `${path}${at}.`, errors);
   };
 }
 
@@ -76,60 +62,23 @@ function lookAtMembers(properties: Record<string, unknown>): Look {
   const known = new Map(
     Object.entries(properties).map(([name, member]) => [name, lookFor(member)]),
   );
-  return (value, path, found) => {
+  const spellings = new Map([...known.keys()].map((name) => [plainName(name), name]));
+  return (value, path, errors) => {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
     for (const [name, member] of Object.entries(value)) {
-      if (known.has(name)) known.get(name)?.(member, `${path}${name}.`, found);
-      else if (found.compared < COMPARED_MAX) {
-        found.compared++;
-        const meant = nearest(name, known.keys());
-        if (meant === undefined) continue;
-        const message = `is not known: did you mean ${path}${meant}?`;
-        found.errors.push({ field: `${path}${name}`, message });
+      if (known.has(name)) {
+        known.get(name)?.(member, `${path}${name}.`, errors);
+        continue;
       }
+      const meant = spellings.get(plainName(name));
+      if (meant === undefined) continue;
+      const message = `is not known: did you mean ${path}${meant}?`;
+      errors.push({ field: `${path}${name}`, message });
     }
   };
 }
 
-/** The known name that was meant, if any: first one that differs only in case and underscores. */
-function nearest(name: string, known: Iterable<string>): string | undefined {
-  const names = [...known];
-  const plain = plainName(name);
-  return (
-    names.find((candidate) => plainName(candidate) === plain) ??
-    names.find((candidate) => isSlip(plain, plainName(candidate)))
-  );
-}
-
-function plainName(name: string): string {
+/** A name without what differs between spellings of it. */
+export function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[_-]/g, '');
-}
-
-/** Whether a name is another one, or a typing error for it. */
-export function isNearName(name: string, candidate: string): boolean {
-  const [plain, meant] = [plainName(name), plainName(candidate)];
-  return plain === meant || isSlip(plain, meant);
-}
-
-function isSlip(name: string, candidate: string): boolean {
-  if (candidate.length < SHORT) return false;
-  const slips = candidate.length < LONG ? 1 : 2;
-  return Math.abs(name.length - candidate.length) <= slips && isWithin(name, candidate, slips);
-}
-
-/** Whether so many wrong, missing, extra or swapped letters make one name the other. */
-function isWithin(name: string, candidate: string, slips: number): boolean {
-  let same = 0;
-  while (same < name.length && name[same] === candidate[same]) same++;
-  const a = name.slice(same);
-  const b = candidate.slice(same);
-  if (a === b) return true;
-  if (slips === 0) return false;
-  const rest = slips - 1;
-  return (
-    isWithin(a.slice(1), b, rest) ||
-    isWithin(a, b.slice(1), rest) ||
-    isWithin(a.slice(1), b.slice(1), rest) ||
-    (a[0] === b[1] && a[1] === b[0] && isWithin(a.slice(2), b.slice(2), rest))
-  );
 }

@@ -1,8 +1,8 @@
 /** The addresses that a domain's accounts can no longer write to, for operators. */
 import { Type } from 'typebox';
-import type { Domains } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { Suppressions } from '../sending/sending.ts';
+import type { Suppressions } from '../../mail/sending/sending.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, UserId } from './schemas.ts';
 import { actorOf, credentials, type RouteGroup } from './server.ts';
 

@@ -3,7 +3,7 @@
  * and the outcome. Labels have few values: no text of a client becomes one.
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import { answerOf, type ErrorCode } from '../errors/errors.ts';
+import { answerOf, type ErrorCode } from '../../platform/errors/errors.ts';
 
 type MailProtocol = 'smtp' | 'lmtp';
 

@@ -45,6 +45,28 @@ test('counters and gauges are read as Prometheus reads them', async (t) => {
   await assert.rejects(fetch(`${url}/metrics`));
 });
 
+test('a scrape does not wait for a database or a disk that hangs', {
+  timeout: 10_000,
+}, async () => {
+  const metrics = createMetrics();
+  const never = () => new Promise<never>(() => {});
+  metrics.watch({
+    connections: () => 7,
+    now: Date.now,
+    queueDepths: never,
+    disk: never,
+    searchWaiting: never,
+  });
+  for (let scrape = 0; scrape < 2; scrape++) {
+    const before = performance.now();
+    const text = await metrics.text();
+    const took = performance.now() - before;
+    assert.ok(took < 1_000, `a scrape took ${took} ms`);
+    assert.match(text, /^postroom_realtime_connections 7$/m);
+    assert.doesNotMatch(text, /^postroom_(queue_depth|disk_free_bytes|search_waiting)[ {]/m);
+  }
+});
+
 test('no label has text of a client', async () => {
   const metrics = createMetrics();
   const traffic = metrics.mailTraffic('smtp');

@@ -13,7 +13,7 @@ import {
   type MetricValue,
   Registry,
 } from 'prom-client';
-import type { AttemptReport } from '../queue/queue.ts';
+import type { AttemptReport } from '../../mail/queue/queue.ts';
 import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
 import { addRequestMetrics, type RequestMetrics } from './request-metrics.ts';
 import {

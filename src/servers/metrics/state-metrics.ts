@@ -3,7 +3,7 @@
  * each scrape; values that need a query over many rows are cached for a while.
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import type { QueueDepth } from '../queue/queue.ts';
+import type { QueueDepth } from '../../mail/queue/queue.ts';
 
 export interface MetricSources {
   /** Open connections of the realtime channel. */
@@ -59,6 +59,18 @@ export interface StateMetrics {
  */
 const QUEUE_KEPT_MS = 15_000;
 const QUEUE_KEPT_TIMES = 200;
+
+/** How long a scrape waits for a value of the database or the disk; then the value is left out. */
+const READ_MS = 500;
+
+/** Of a promise that takes longer, the value is `undefined`; so it is where the promise is rejected. */
+async function inTime<Value>(value: Promise<Value>): Promise<Value | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, READ_MS, undefined);
+  });
+  return Promise.race([value.catch(() => undefined), late]).finally(() => clearTimeout(timer));
+}
 
 const DISK_BUCKETS = [0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 1, 5];
 
@@ -142,9 +154,9 @@ function addQueueGauges(registry: Registry, sources: () => MetricSources): void 
       labelNames,
       registers: [registry],
       async collect() {
-        const found = await readDepths().catch(() => []);
+        const found = await inTime(readDepths());
         this.reset();
-        for (const depth of found) set(this, depth);
+        for (const depth of found ?? []) set(this, depth);
       },
     });
   gauge(
@@ -186,7 +198,7 @@ function addResourceGauges(registry: Registry, sources: () => MetricSources): vo
       registers: [registry],
       async collect() {
         // An unreadable value is left out: then the other metrics are needed most.
-        const now = await value().catch(() => undefined);
+        const now = await inTime(value());
         if (now === undefined) this.remove();
         else this.set(now);
       },

@@ -1,10 +1,10 @@
 /** `GET /v2/operator/accounts`: the accounts of all users. */
 import { Type } from 'typebox';
-import { listAllAccounts, type OperatedAccount } from '../accounts/accounts.ts';
+import { type MailTotals, totalsOfAccounts } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { listAllAccounts, type OperatedAccount } from '../../tenants/accounts/accounts.ts';
+import { findAnyClaim } from '../../tenants/domains/domains.ts';
 import { credentials, DomainName, isoTime, RecordId, type RouteGroup, UserId } from '../api/api.ts';
-import type { Database } from '../database/database.ts';
-import { findAnyClaim } from '../domains/domains.ts';
-import { type MailTotals, totalsOfAccounts } from '../mailstore/mailstore.ts';
 import { afterOf } from './domain-routes.ts';
 import {
   answerPage,

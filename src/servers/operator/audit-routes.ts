@@ -1,8 +1,8 @@
 /** `GET /v2/operator/audit`: who changed what. */
 import { Type } from 'typebox';
+import type { Database } from '../../platform/database/database.ts';
+import { type KeptEntry, listAudit } from '../../tenants/audit/audit.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
-import { type KeptEntry, listAudit } from '../audit/audit.ts';
-import type { Database } from '../database/database.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 export { actorOf } from '../api/api.ts';

@@ -1,7 +1,7 @@
 /** `/v2/operator/blocks`: senders whose mail is refused. */
 import { Type } from 'typebox';
+import type { Block, Blocks } from '../../mail/blocks/blocks.ts';
 import { actorOf, credentials, isoTime, RecordId, type RouteGroup } from '../api/api.ts';
-import type { Block, Blocks } from '../blocks/blocks.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Kind = Type.Enum(['address', 'domain', 'network'], {

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { freePort } from '../../test/support/free-port.ts';
-import { startTestService, type TestService } from '../../test/support/service.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { freePort } from '../../../test/support/free-port.ts';
+import { startTestService, type TestService } from '../../../test/support/service.ts';
 import { DialogueClient } from '../smtp/testing/dialogue.ts';
 
 const STRANGER = '203.0.113.5';

@@ -1,6 +1,10 @@
 /** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
 import { Type } from 'typebox';
-import { type Accounts, findAnyAccount } from '../accounts/accounts.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
+import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
+import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
 import {
   type Api,
   actorOf,
@@ -10,10 +14,6 @@ import {
   type RouteGroup,
   UserId,
 } from '../api/api.ts';
-import { type Actor, recordAudit } from '../audit/audit.ts';
-import { checkReason, findAnyClaim, setSuspended } from '../domains/domains.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
-import type { Queue } from '../queue/queue.ts';
 import { type AccountRouteParts, OperatedAccountBody, writeAccounts } from './account-routes.ts';
 import {
   Contents,

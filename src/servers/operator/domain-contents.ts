@@ -1,9 +1,10 @@
 /** What is deleted with a domain or an account. */
-import { countAccounts } from '../accounts/accounts.ts';
+
+import { countOpenDeliveries } from '../../mail/queue/queue.ts';
+import { totalsOfAccounts, totalsOfDomains } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { countAccounts } from '../../tenants/accounts/accounts.ts';
 import type { ContentsCounter } from '../api/api.ts';
-import type { Database } from '../database/database.ts';
-import { totalsOfAccounts, totalsOfDomains } from '../mailstore/mailstore.ts';
-import { countOpenDeliveries } from '../queue/queue.ts';
 
 /** The counts of each kind. */
 export interface ContentCounts extends Record<string, number> {

@@ -1,6 +1,15 @@
 /** `GET /v2/operator/domains`: the domains of all users. */
 import { Type } from 'typebox';
-import { countAccounts } from '../accounts/accounts.ts';
+import { totalsOfDomains } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { countAccounts } from '../../tenants/accounts/accounts.ts';
+import {
+  type DnsRecord,
+  type Domains,
+  findAnyClaim,
+  listAllClaims,
+  type OperatedDomain,
+} from '../../tenants/domains/domains.ts';
 import {
   credentials,
   DnsRecordBody,
@@ -10,15 +19,6 @@ import {
   UserId,
   writeRecord,
 } from '../api/api.ts';
-import type { Database } from '../database/database.ts';
-import {
-  type DnsRecord,
-  type Domains,
-  findAnyClaim,
-  listAllClaims,
-  type OperatedDomain,
-} from '../domains/domains.ts';
-import { totalsOfDomains } from '../mailstore/mailstore.ts';
 import type { DomainContents } from './domain-contents.ts';
 import {
   answerPage,

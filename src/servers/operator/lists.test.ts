@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { answerPage, isIdKey, isTextKey, readPage } from './lists.ts';
 
 const rows = Array.from({ length: 7 }, (_, at) => ({ id: 100 - at }));

@@ -3,7 +3,7 @@
  * before, so that every page costs the same however far down it is; for clients it is opaque.
  */
 import { Type } from 'typebox';
-import { invalidField } from '../errors/errors.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 200;

@@ -1,7 +1,7 @@
 /** `GET /v2/operator/overview`: what the service did in the last hours, for charts. */
 import { Type } from 'typebox';
+import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
-import { HOURS_MAX, type Traffic, type TrafficPoint } from '../usage/usage.ts';
 
 const HOURS_DEFAULT = 24;
 

@@ -1,10 +1,10 @@
 /** How operators find a message, and what they can do with the queue. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { Trace } from '../../mail/trace/trace.ts';
+import type { NewRow } from '../../platform/database/database.ts';
 import { type RunningApi, startApi } from '../api/testing/start-api.ts';
-import type { NewRow } from '../database/database.ts';
-import { Trace } from '../trace/trace.ts';
 
 const HOUR = 3_600_000;
 

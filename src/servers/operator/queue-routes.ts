@@ -1,10 +1,5 @@
 /** The queue of all domains: waiting deliveries with the reason, and the operator's actions. */
 import { Type } from 'typebox';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
-import { recordAudit } from '../audit/audit.ts';
-import type { Database } from '../database/database.ts';
-import { findClaimIds, findClaimNames } from '../domains/domains.ts';
-import { invalidField } from '../errors/errors.ts';
 import type {
   BulkAction,
   OpenDelivery,
@@ -13,7 +8,12 @@ import type {
   Queue,
   QueueFilter,
   QueueGroup,
-} from '../queue/queue.ts';
+} from '../../mail/queue/queue.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import { recordAudit } from '../../tenants/audit/audit.ts';
+import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
+import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 

@@ -1,11 +1,11 @@
 /** The running nodes and their settings: `/v2/operator/nodes`, `/v2/operator/settings` and `/v2/operator/log-level`. */
 import type { Logger } from 'pino';
 import { Type } from 'typebox';
+import type { Database } from '../../platform/database/database.ts';
+import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
+import type { Nodes } from '../../platform/nodes/nodes.ts';
+import { recordAudit } from '../../tenants/audit/audit.ts';
 import { actorOf, credentials, isoTime, type RouteGroup } from '../api/api.ts';
-import { recordAudit } from '../audit/audit.ts';
-import type { Database } from '../database/database.ts';
-import { changeLevel, LOG_LEVELS } from '../log/log.ts';
-import type { Nodes } from '../nodes/nodes.ts';
 import { listEcho } from './lists.ts';
 
 const NodeBody = Type.Object(

@@ -1,6 +1,7 @@
 /** `/v2/operator/console/session`: sign-in and sign-out of the console, and its current session. */
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   CONSOLE_COOKIE,
   type ConsoleSession,
@@ -10,7 +11,6 @@ import {
   isoTime,
   type RouteGroup,
 } from '../api/api.ts';
-import { Refusal } from '../errors/errors.ts';
 import { type ConsoleSessions, SESSION_SECONDS } from './sessions.ts';
 
 const PATH = '/v2/operator/console/session';

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
 import {
   type Answer,
   apiKey,
@@ -10,7 +11,6 @@ import {
   secondApiKey,
   startApi,
 } from '../api/testing/start-api.ts';
-import { limitInMemory } from '../net/net.ts';
 import { ConsoleSessions } from './sessions.ts';
 
 const PATH = '/v2/operator/console/session';

@@ -4,11 +4,11 @@
  * ends after 12 hours, at the sign-out, and when its API key is no longer one of API_KEYS.
  */
 import { createHash, createHmac, randomBytes } from 'node:crypto';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { clientKey, type Limit, type OpenLimit } from '../../platform/net/net.ts';
+import { recordAudit } from '../../tenants/audit/audit.ts';
 import { ApiKeys, type ConsoleSession } from '../api/api.ts';
-import { recordAudit } from '../audit/audit.ts';
-import type { Database } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import { clientKey, type Limit, type OpenLimit } from '../net/net.ts';
 
 export const SESSION_SECONDS = 12 * 60 * 60;
 const SECRET_BYTES = 32;

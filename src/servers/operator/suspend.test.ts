@@ -3,13 +3,13 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { before, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
 import {
   API_KEY,
   startTestService,
   type TestAccount,
   type TestService,
-} from '../../test/support/service.ts';
+} from '../../../test/support/service.ts';
 
 onEachEngine('suspended by the operator', (engine) => {
   let service: TestService;

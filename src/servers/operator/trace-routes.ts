@@ -1,10 +1,10 @@
 /** `GET /v2/operator/trace`: what happened to each message. */
 import { Type } from 'typebox';
+import type { Queue } from '../../mail/queue/queue.ts';
+import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
-import type { Database } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { Queue } from '../queue/queue.ts';
-import { listTrace, type TraceItem, timeLine } from '../trace/trace.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 
 const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';

@@ -1,10 +1,9 @@
 /** `GET /v2/operator/usage` and `POST /v2/operator/accounts/quota`: what accounts use, and may use. */
 import { Type } from 'typebox';
-import { setQuota } from '../accounts/accounts.ts';
-import { credentials, type RouteGroup } from '../api/api.ts';
-import { recordAudit } from '../audit/audit.ts';
-import type { Database } from '../database/database.ts';
-import { readInstant } from '../errors/errors.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { readInstant } from '../../platform/errors/errors.ts';
+import { setQuota } from '../../tenants/accounts/accounts.ts';
+import { recordAudit } from '../../tenants/audit/audit.ts';
 import {
   dayOf,
   listUsage,
@@ -12,7 +11,8 @@ import {
   type UsageItem,
   type UsageKey,
   usageKeys,
-} from '../usage/usage.ts';
+} from '../../tenants/usage/usage.ts';
+import { credentials, type RouteGroup } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 

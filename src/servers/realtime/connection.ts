@@ -6,8 +6,13 @@
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
-import type { AccountAccess, MailAccess } from '../accounts/accounts.ts';
-import type { AccessChange, Change, Changes, MailboxChange } from '../changes/changes.ts';
+import type {
+  AccessChange,
+  Change,
+  Changes,
+  MailboxChange,
+} from '../../mailboxes/changes/changes.ts';
+import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 
 /** The codes and reasons of a close (RFC 6455 section 7.4; 4000 to 4999 are free for applications). */
 export const closings = {

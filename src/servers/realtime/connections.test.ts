@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import {
   change,
   connectClient,

@@ -3,7 +3,7 @@
  * got with the database, and sends them the difference.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import type { AccountAccess, MailAccess } from '../accounts/accounts.ts';
+import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { AccountFeed, MailboxTip } from './connection.ts';
 
 /** Reads of the database, for many accounts at once. */

@@ -3,13 +3,13 @@ import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
-import { Accounts, findAccess, Tokens } from '../accounts/accounts.ts';
-import { InProcessChanges } from '../changes/changes.ts';
-import { Domains } from '../domains/domains.ts';
-import { limitInMemory } from '../net/net.ts';
-import { onlyKey } from '../nodes/nodes.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
+import { InProcessChanges } from '../../mailboxes/changes/changes.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
+import { Accounts, findAccess, Tokens } from '../../tenants/accounts/accounts.ts';
+import { Domains } from '../../tenants/domains/domains.ts';
 import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';
 
 const SECRET = 'a secret of thirty-two bytes, or more';
@@ -26,7 +26,6 @@ onEachEngine('realtime', (engine) => {
     const accounts = new Accounts({ database, domains, changes });
     const tokens = new Tokens({
       database,
-      domains,
       openLimit: limitInMemory,
       log: pino({ level: 'silent' }),
       secret: onlyKey(SECRET),

@@ -16,11 +16,11 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { MailAccess } from '../accounts/accounts.ts';
-import type { Changes } from '../changes/changes.ts';
-import { refusalOfFailure } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { SharedPlaces } from '../net/net.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import { refusalOfFailure } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { SharedPlaces } from '../../platform/net/net.ts';
+import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import {
   AccountFeed,
   ClientSocket,

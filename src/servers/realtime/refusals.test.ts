@@ -4,7 +4,7 @@ import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { after, suite, test } from 'node:test';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { asksForWebSocket } from './realtime.ts';
 import {
   askForUpgrade,

@@ -1,7 +1,7 @@
 /** The conditions for a request to become a WebSocket, the place of its token, and its refusals. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { type ErrorCode, Refusal } from '../errors/errors.ts';
+import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import {
   answerOnSocket,
   answerProblem,
@@ -9,7 +9,7 @@ import {
   countField,
   readBearer,
   requestIdOf,
-} from '../net/net.ts';
+} from '../../platform/net/net.ts';
 
 const PATH = '/ws';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { isInternationalized } from '../net/net.ts';
+import { isInternationalized } from '../../protocols/smtp-client/smtp-client.ts';
 import { CommandLines, MAX_LINE_OCTETS, readAddressCommand, reply } from './commands.ts';
 
 test('reads paths and parameters', () => {

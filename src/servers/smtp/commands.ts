@@ -1,8 +1,8 @@
 /** What a client sends and what it is answered: command lines, their arguments, and replies. */
 import { isUtf8 } from 'node:buffer';
 import { isIPv4, isIPv6 } from 'node:net';
-import { answerOf, Refusal } from '../errors/errors.ts';
-import type { Reply } from '../net/net.ts';
+import { answerOf, Refusal } from '../../platform/errors/errors.ts';
+import type { Reply } from '../../protocols/smtp-client/smtp-client.ts';
 
 /* Splits what a client sends into command lines. */
 

@@ -7,14 +7,15 @@ import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type {
-  FoundRecipient,
   InboundEnvelope,
   MailReceiver,
   RecipientOutcome,
-} from '../delivery/delivery.ts';
-import { type ErrorCode, Refusal } from '../errors/errors.ts';
-import { clientKey, type Reply } from '../net/net.ts';
-import { newMailId, type Trace } from '../trace/trace.ts';
+} from '../../mail/delivery/delivery.ts';
+import { newMailId, type Trace } from '../../mail/trace/trace.ts';
+import { refusalOfFailure } from '../../platform/database/database.ts';
+import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
+import { clientKey } from '../../platform/net/net.ts';
+import type { Reply } from '../../protocols/smtp-client/smtp-client.ts';
 import { LOCAL_ERROR, refusalReply, reply, tooLarge } from './commands.ts';
 import {
   type ProtocolEvent,
@@ -68,6 +69,8 @@ interface Incoming {
   refusal: Refusal | undefined;
 }
 
+const NOT_ACCEPTED = 'a message could not be accepted: the client got 451 and will try again';
+
 export class Connection {
   readonly #id = randomBytes(8).toString('hex');
   readonly #client: Client;
@@ -75,8 +78,6 @@ export class Connection {
   readonly #logger: Logger;
   readonly #wire: Wire;
   readonly #protocol: ServerProtocol;
-  /** Accepted recipients of the current transaction, by forward-path. */
-  readonly #foundAtRcpt = new Map<string, FoundRecipient>();
   #message: Incoming | undefined;
   /** The id of the message of this transaction and of its refusals: a new one for each MAIL. */
   #mailId = newMailId(Date.now());
@@ -186,19 +187,13 @@ export class Connection {
     switch (event.kind) {
       case 'mail': {
         this.#mailId = newMailId(Date.now());
-        this.#foundAtRcpt.clear();
         const { from, size } = event;
         const check = async () => this.#findBlock(from) ?? delivery.checkRoom(size);
         return this.#protocol.answer(await this.#judge(check, { from }));
       }
       case 'recipient': {
         const { recipient, from, size } = event;
-        const check = async () => {
-          const found = await delivery.checkRecipient(recipient, { from, octets: size });
-          if (found instanceof Refusal) return found;
-          if (found) this.#foundAtRcpt.set(recipient, found);
-          return undefined;
-        };
+        const check = () => delivery.checkRecipient(recipient, { from, octets: size });
         return this.#protocol.answer(await this.#judge(check, { from, to: [recipient] }));
       }
       case 'data': {
@@ -329,7 +324,7 @@ export class Connection {
   ): Promise<(recipient: string) => Reply> {
     const envelope = this.#envelope(transaction);
     try {
-      const outcomes = await this.#settings.delivery.receive(envelope, content, this.#foundAtRcpt);
+      const outcomes = await this.#settings.delivery.receive(envelope, content);
       for (const outcome of outcomes) {
         if (outcome.result === 'delivered') continue;
         this.#refuse(outcome.refusal, { ...transaction, to: [outcome.recipient] });
@@ -365,27 +360,24 @@ export class Connection {
   /** The reply for an error; an unexpected error tells the client nothing. */
   #refuse(error: unknown, { from, to = [] }: Refused): Reply {
     const mailId = this.#mailId;
-    const code = error instanceof Refusal ? error.code : 'internal';
-    this.#settings.onRefused?.(code);
-    const detail = error instanceof Refusal ? error.message : 'an unexpected error, see the log';
-    const refused = error instanceof Refusal ? refusalReply(error) : LOCAL_ERROR;
-    this.#noteRefusal(refused, { from, to, detail: `${code}: ${detail}` });
     const fields = { mailId, from, to };
-    if (!(error instanceof Refusal)) {
-      this.#logger.error(
-        { ...fields, err: error },
-        'a message could not be accepted: the client got 451 and will try again',
-      );
-      return refused;
+    const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
+    const code = refusal?.code ?? 'internal';
+    this.#settings.onRefused?.(code);
+    if (!refusal) {
+      this.#logger.error({ ...fields, err: error }, NOT_ACCEPTED);
+      const detail = `${code}: an unexpected error, see the log`;
+      this.#noteRefusal(LOCAL_ERROR, { from, to, detail });
+      return LOCAL_ERROR;
     }
-    // Logged for the operator, who has to make room. A limit of one client's unfinished mail has no cause.
-    if (code === 'storage_full' && error.cause !== undefined) {
-      this.#logger.error(
-        { ...fields, code, err: error.cause },
-        'the disk is full: mail is deferred until there is space',
-      );
+    const refused = refusalReply(refusal);
+    const detail = refusal.message;
+    this.#noteRefusal(refused, { from, to, detail: `${code}: ${detail}` });
+    if (refusal === error || code === 'storage_full') {
+      // A full disk has lines of its own in the log, at its begin and its end.
+      this.#logger.info({ ...fields, code, detail, ...causeOf(refusal) }, 'refused');
     } else {
-      this.#logger.info({ ...fields, code, detail }, 'refused');
+      this.#logger.warn({ ...fields, code, err: error }, NOT_ACCEPTED);
     }
     return refused;
   }
@@ -413,6 +405,10 @@ export class Connection {
   #shutDown(): void {
     this.#hangUp(reply(421, '4.3.2', 'The server is shutting down'));
   }
+}
+
+function causeOf({ cause }: Refusal): { readonly cause?: string } {
+  return cause instanceof Error ? { cause: cause.message } : {};
 }
 
 function outcomeReply(outcome: RecipientOutcome, id: string): Reply {

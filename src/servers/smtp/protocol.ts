@@ -11,8 +11,13 @@
  * A message is passed on byte for byte as it came, without the dots that dot-stuffing added. Bare CR and bare
  * LF in it are neither corrected nor refused, and never end it.
  */
-import { Refusal } from '../errors/errors.ts';
-import { DotTransparency, formatReply, isInternationalized, type Reply } from '../net/net.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import {
+  DotTransparency,
+  formatReply,
+  isInternationalized,
+  type Reply,
+} from '../../protocols/smtp-client/smtp-client.ts';
 import {
   CommandLines,
   isHttp,

@@ -9,8 +9,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
 import { generate } from 'selfsigned';
-import type { InboundEnvelope } from '../delivery/delivery.ts';
-import { Refusal } from '../errors/errors.ts';
+import type { InboundEnvelope } from '../../mail/delivery/delivery.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { SmtpOptions } from './smtp.ts';
 import { DialogueClient } from './testing/dialogue.ts';
 import { RecordingDelivery } from './testing/recording-delivery.ts';
@@ -132,6 +132,29 @@ test('an unexpected error is logged with its session, and the client learns noth
   const [entry] = target.log.filter(({ level }) => level === 50);
   assert.match(JSON.stringify(entry), /the database said too much/);
   assert.match(String(entry?.sessionId), /^[0-9a-v]{16}$/);
+  client.destroy();
+});
+
+test('a database that is away is a reason of its own, in the reply, the counts, the trace and the log', async (context) => {
+  const counted: string[] = [];
+  const traced: (string | undefined)[] = [];
+  const target = await startListener(context, {
+    traffic: {
+      connected() {},
+      disconnected() {},
+      command() {},
+      refused: (code) => counted.push(code),
+    },
+    trace: { refused: (_client, { detail }) => void traced.push(detail) },
+  });
+  const client = await startMessage(target, 'cut@acme.test');
+  const said = 'the database cannot be reached right now';
+  assert.equal(await client.ask('hello\r\n.'), `451 4.3.0 ${said}`);
+  assert.deepEqual(counted, ['unavailable']);
+  assert.deepEqual(traced, [`unavailable: ${said}`]);
+  const [entry] = target.log.filter(({ level }) => Number(level) >= 40);
+  assert.equal(entry?.code, 'unavailable');
+  assert.match(JSON.stringify(entry), /ECONNREFUSED/);
   client.destroy();
 });
 

@@ -9,19 +9,17 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import type { MailReceiver } from '../delivery/delivery.ts';
-
-import { type ErrorCode, Refusal } from '../errors/errors.ts';
+import type { MailReceiver } from '../../mail/delivery/delivery.ts';
+import type { Trace } from '../../mail/trace/trace.ts';
+import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import {
   ClientShares,
   clientKey,
-  formatReply,
   isLoopback,
   type NetworkTest,
   type SharedPlaces,
-} from '../net/net.ts';
-
-import type { Trace } from '../trace/trace.ts';
+} from '../../platform/net/net.ts';
+import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
 import { refusalReply } from './commands.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
 import { readProxyHeader } from './proxy-header.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { checkLocalPart, mailLocalPart, readAddress } from './account-rows.ts';
 
 test('local parts are dot-strings, kept in lower case', () => {

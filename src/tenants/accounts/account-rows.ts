@@ -1,8 +1,13 @@
 /** Accounts as they are stored, and how they are found by address. */
 import { sql } from 'kysely';
-import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
-import { parseAddress } from '../message/message.ts';
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { parseAddress } from '../../protocols/message/message.ts';
 import { domainIsThere } from './delete-accounts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
@@ -29,12 +34,21 @@ export interface Account {
 /** The data that decides whether a login or token is accepted. */
 export interface Credentials {
   readonly accountId: number;
+  readonly userId: string;
   readonly address: string;
   readonly status: AccountStatus;
   readonly passwordHash: string;
   readonly credentialVersion: number;
   readonly createdAt: number;
   readonly tokensFrom: number;
+  /** Since when the claim on the domain is active: before that the name may have belonged to another user. */
+  readonly activeSince: number;
+}
+
+/** An address in the form of account lookups. */
+export interface MailAddress {
+  readonly localPart: string;
+  readonly domain: string;
 }
 
 /** Existing accounts, each with the id of its user's oldest. */
@@ -79,28 +93,35 @@ const accessStatus = sql<AccountStatus>`case when exists (
     select 1 from domains where domains.id = accounts.domain_id and domains.suspended_at is not null
   ) then 'suspended' else accounts.status end`.as('status');
 
+/** Joins the domain: an account exists, and is open, only as its domain does and is. */
 function selectCredentials(queries: Queries) {
   return queries
     .selectFrom('accounts')
+    .innerJoin('domains', 'domains.id', 'accounts.domain_id')
     .select([
-      'id as accountId',
+      'accounts.id as accountId',
+      'accounts.user_id as userId',
       'domain_name',
       'local_part',
-      accessStatus,
+      sql<AccountStatus>`case when domains.suspended_at is null then accounts.status else 'suspended' end`.as(
+        'status',
+      ),
       'password_hash as passwordHash',
       'credential_version as credentialVersion',
-      'created_at as createdAt',
+      'accounts.created_at as createdAt',
       'tokens_from as tokensFrom',
-    ])
-    .where(domainIsThere('accounts'));
+      'domains.verified_at as verifiedAt',
+    ]);
 }
 
 type CredentialsRow = Awaited<
   ReturnType<ReturnType<typeof selectCredentials>['executeTakeFirstOrThrow']>
 >;
 
-function toCredentials({ local_part, domain_name, ...row }: CredentialsRow): Credentials {
-  return { ...row, address: `${local_part}@${domain_name}` };
+function toCredentials(row: CredentialsRow | undefined): Credentials | undefined {
+  if (!row) return undefined;
+  const { local_part, domain_name, verifiedAt, ...rest } = row;
+  return { ...rest, address: `${local_part}@${domain_name}`, activeSince: verifiedAt ?? 0 };
 }
 
 /**
@@ -110,28 +131,34 @@ function toCredentials({ local_part, domain_name, ...row }: CredentialsRow): Cre
 export class CredentialsReader {
   readonly #queries: Queries;
   readonly #byId: PreparedQuery<{ id: number }, CredentialsRow>;
-  readonly #byAddress: PreparedQuery<{ domainId: number; localPart: string }, CredentialsRow>;
+  readonly #byAddress: PreparedQuery<{ domain: string; localPart: string }, CredentialsRow>;
 
   constructor({ read }: Pick<Database, 'read'>) {
     this.#queries = read;
-    this.#byId = new PreparedQuery((value) => selectCredentials(read).where('id', '=', value.id));
+    this.#byId = new PreparedQuery((value) =>
+      selectCredentials(read).where('accounts.id', '=', value.id),
+    );
     this.#byAddress = new PreparedQuery((value) =>
       selectCredentials(read)
-        .where('domain_id', '=', value.domainId)
+        // A parameter would not do: only with the literal the index of active claims is used.
+        .where('domains.status', '=', sql.lit('active'))
+        .where('domains.name', '=', value.domain)
         .where('local_part', '=', value.localPart),
     );
   }
 
   /** The credentials of an account, or undefined where it does not exist. */
   async ofAccount(id: number): Promise<Credentials | undefined> {
-    const row = await this.#byId.first(this.#queries, { id });
-    return row && toCredentials(row);
+    return toCredentials(await this.#byId.first(this.#queries, { id }));
   }
 
-  /** The credentials of an address on a claim, or undefined. */
-  async ofAddress(domainId: number, localPart: string): Promise<Credentials | undefined> {
-    const row = await this.#byAddress.first(this.#queries, { domainId, localPart });
-    return row && toCredentials(row);
+  /**
+   * The credentials of an address whose claim is active, or undefined.
+   *
+   * @param address as {@link readAddress} returns it
+   */
+  async ofAddress(address: MailAddress): Promise<Credentials | undefined> {
+    return toCredentials(await this.#byAddress.first(this.#queries, address));
   }
 }
 
@@ -370,8 +397,8 @@ export function mailLocalPart(text: string): string {
   return (plus < 0 ? text : text.slice(0, plus)).toLowerCase();
 }
 
-/** An address in the form of account lookups, or undefined where the text is not an address. */
-export function readAddress(text: string): { localPart: string; domain: string } | undefined {
+/** Reads an address; undefined where the text is none. */
+export function readAddress(text: string): MailAddress | undefined {
   const address = parseAddress(text);
   return address && { localPart: address.local.toLowerCase(), domain: address.domain };
 }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, suite, test } from 'node:test';
 import { verify } from '@node-rs/argon2';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import type { Change } from '../../mailboxes/changes/changes.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { listAudit } from '../audit/audit.ts';
-import type { Change } from '../changes/changes.ts';
-import type { Database } from '../database/database.ts';
 import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { CredentialsReader } from './account-rows.ts';
@@ -367,7 +367,7 @@ onEachEngine('accounts', (engine) => {
     assert.equal((await findAccountStates(database.read, [ann.id])).size, 0);
     const credentials = new CredentialsReader(database);
     assert.equal(await credentials.ofAccount(ann.id), undefined);
-    assert.equal(await credentials.ofAddress(domainId, 'ann'), undefined);
+    assert.equal(await credentials.ofAddress({ domain, localPart: 'ann' }), undefined);
     // Its rows still exist.
     assert.equal((await hashOf(ann.id)).credential_version, 1);
     // The address is free, is the default of its user, and accepts no token of the earlier account.

@@ -10,12 +10,13 @@
  * Several claims on a name may have the same address, left from times when each was active; an address always means
  * the account on the claim that is active now.
  */
+
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { hasHidden } from '../../protocols/message/message.ts';
 import { type Actor, type AuditEntry, recordAudit } from '../audit/audit.ts';
-import type { Changes } from '../changes/changes.ts';
-import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
-import { hasHidden } from '../message/message.ts';
 import {
   type Account,
   type AccountRow,
@@ -159,7 +160,7 @@ export class Accounts {
     refuseInactive(domain);
     // Checked before the hash, which takes some 30 ms; the insert below decides.
     if (await this.#findOnDomain(localPart, domain.id)) throw addressExists(localPart, domain);
-    const password_hash = await hashPassword(password);
+    const password_hash = await hashPassword(password, input.userId);
     const account = await this.#database.write(async (tx) => {
       const now = this.#now();
       const { id: domain_id, ...held } = await this.#domains.lock(tx, input.userId, domain.name);
@@ -292,7 +293,7 @@ export class Accounts {
     const password = given ?? generatePassword();
     checkPassword(password);
     await this.get(userId, id);
-    const password_hash = await hashPassword(password);
+    const password_hash = await hashPassword(password, userId);
     const account = await this.#database.write(async (tx) => {
       await tx
         .updateTable('accounts')

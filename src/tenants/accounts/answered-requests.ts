@@ -5,11 +5,17 @@
  * `idempotency_keys` has a row from the start of a request, and its answer at the end. A request that adds messages to
  * this database stores its answer in the same transaction: so it is known whether it was carried out, also where the
  * process dies or the answer to the commit is lost. Any other request that was cut off leaves a row without an answer,
- * and is carried out again after {@link UNDER_WAY_MS}: that changes nothing twice, except on a mail server.
+ * and is carried out again after {@link UNDER_WAY_MS}, on SQLite as soon as the next process runs: that changes nothing
+ * twice, except on a mail server.
  */
 import { createHash } from 'node:crypto';
-import { type Database, isReferenceGone, type Queries, type Row } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import {
+  type Database,
+  isReferenceGone,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 
 /** How long a request without an answer counts as under way: longer than any request takes. */
 const UNDER_WAY_MS = 5 * 60 * 1000;
@@ -45,11 +51,14 @@ export interface KeyedRequest {
 export class AnsweredRequests {
   readonly #database: Database;
   readonly #now: () => number;
+  /** What began before is not under way: its process ended. On PostgreSQL it may be another node's. */
+  readonly #since: number;
 
   /** @param now milliseconds since 1970, the same on all nodes */
   constructor(database: Database, now: () => number) {
     this.#database = database;
     this.#now = now;
+    this.#since = database.engine === 'sqlite' ? now() : 0;
   }
 
   /**
@@ -125,7 +134,7 @@ export class AnsweredRequests {
             .columns(['account_id', 'key'])
             .doUpdateSet({ started_at: now })
             .where('idempotency_keys.answer', 'is', null)
-            .where('idempotency_keys.started_at', '<', now - UNDER_WAY_MS),
+            .where('idempotency_keys.started_at', '<', Math.max(now - UNDER_WAY_MS, this.#since)),
         )
         .returning('id')
         .executeTakeFirst(),

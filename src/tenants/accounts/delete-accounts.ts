@@ -7,7 +7,7 @@
  * query of this folder finds them ({@link domainIsThere}).
  */
 import { sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import { CLOCK_SKEW_SECONDS } from './token-keys.ts';
 
 /** Accounts of a deleted domain that are removed in one transaction. */

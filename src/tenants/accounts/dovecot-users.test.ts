@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { verify } from '@node-rs/argon2';
 import { sql } from 'kysely';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import type { Database } from '../database/database.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { Domains } from '../domains/domains.ts';
 import { Accounts } from './accounts.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore } from '../../test/support/mail.ts';
-import { limitInMemory } from '../net/net.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore } from '../../../test/support/mail.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
 import { LoginLimits } from './login-limits.ts';
 
 const DAY_MS = 86_400_000;

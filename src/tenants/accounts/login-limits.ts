@@ -12,9 +12,9 @@
  *
  * `sign_ins` has the clients that signed in to an account: the last 20 of each account, for half a year.
  */
-import type { Database } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import { clientKey, type Limit, type OpenLimit, type Usage } from '../net/net.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { clientKey, type Limit, type OpenLimit, type Usage } from '../../platform/net/net.ts';
 
 const HOUR_SECONDS = 60 * 60;
 const DAY_MS = 24 * HOUR_SECONDS * 1000;

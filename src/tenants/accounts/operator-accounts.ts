@@ -1,6 +1,6 @@
 /** Accounts of all users, for operators. */
 import { sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import { type Account, selectAccounts, toAccount } from './account-rows.ts';
 
 /** An account as operators see it. */

@@ -8,18 +8,18 @@ import {
   verifyPassword as verifyInTurn,
 } from './passwords.ts';
 
-const verifyPassword = (passwordHash: string | undefined, password: string) =>
-  verifyInTurn(passwordHash, password, async () => {});
+const verifyPassword = (hash: string | undefined, password: string) =>
+  verifyInTurn({ hash, password, client: '192.0.2.1' }, async () => {});
 
 test('hashes are argon2id in PHC format at the cost that OWASP recommends', async () => {
-  const hash = await hashPassword('correct horse');
+  const hash = await hashPassword('correct horse', 'user');
   assert.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z\d+/]{22}\$[A-Za-z\d+/]{43}$/);
-  assert.notEqual(await hashPassword('correct horse'), hash, 'each has a salt of its own');
+  assert.notEqual(await hashPassword('correct horse', 'user'), hash, 'each has a salt of its own');
   assert.ok(await verify(hash, 'correct horse'));
 });
 
 test('a password matches only its own hash', async () => {
-  const hash = await hashPassword('correct horse');
+  const hash = await hashPassword('correct horse', 'user');
   assert.equal(await verifyPassword(hash, 'correct horse'), true);
   for (const wrong of ['correct horsf', 'Correct horse', 'correct horse ', '', '\0', '\ud800']) {
     assert.equal(await verifyPassword(hash, wrong), false);
@@ -31,8 +31,8 @@ test('a password matches only its own hash', async () => {
 
 test('a password that is too long does not match even its own hash', async () => {
   const long = 'x'.repeat(1025);
-  assert.equal(await verifyPassword(await hashPassword(long), long), false);
-  assert.equal(await verifyPassword(await hashPassword(''), long), false);
+  assert.equal(await verifyPassword(await hashPassword(long, 'user'), long), false);
+  assert.equal(await verifyPassword(await hashPassword('', 'user'), long), false);
 });
 
 test('passwords have 8 characters to 1024 bytes', () => {
@@ -72,9 +72,12 @@ test('generated passwords have 20 unambiguous characters, each equally frequent'
 test('a flood of checks is refused, and does not prevent the setting of a password', async () => {
   let checked = 0;
   const flood = Promise.allSettled(
-    Array.from({ length: 400 }, () => verifyInTurn(undefined, 'guess', async () => void checked++)),
+    Array.from({ length: 400 }, (_, index) => {
+      const guess = { hash: undefined, password: 'guess', client: `192.0.2.${index % 4}` };
+      return verifyInTurn(guess, async () => void checked++);
+    }),
   );
-  await hashPassword('correct horse');
+  await hashPassword('correct horse', 'user');
   assert.ok(checked < 100, `${checked} guesses went first`);
   const refused = (await flood).filter((one) => one.status === 'rejected');
   assert.ok(refused.length > 100 && refused.length <= 400 - 256, `${refused.length}`);
@@ -85,9 +88,26 @@ test('a flood of checks is refused, and does not prevent the setting of a passwo
 test('an attempt that is refused in its turn is not checked', async () => {
   const refusal = new Error('not now');
   await assert.rejects(
-    verifyInTurn(await hashPassword('correct horse'), 'correct horse', () =>
-      Promise.reject(refusal),
+    verifyInTurn(
+      { hash: await hashPassword('correct horse', 'user'), password: 'x', client: '192.0.2.1' },
+      () => Promise.reject(refusal),
     ),
     refusal,
+  );
+});
+
+test('neither a client nor a user fills the line for the others', async () => {
+  const hash = await hashPassword('correct horse', 'user');
+  const guess = (client: string) =>
+    verifyInTurn({ hash, password: 'x', client }, () => Promise.reject(new Error('turn')));
+  const flood = Array.from({ length: 300 }, () => guess('192.0.2.1'));
+  await assert.rejects(guess('192.0.2.2'), { message: 'turn' });
+  const messages = (await Promise.allSettled(flood)).map((one) =>
+    one.status === 'rejected' ? one.reason.message : '',
+  );
+  assert.equal(messages.filter((text) => text === 'turn').length, 128);
+  assert.equal(
+    messages.filter((text) => text === 'too many passwords are being checked').length,
+    172,
   );
 });

@@ -2,8 +2,9 @@
 import { Buffer } from 'node:buffer';
 import { randomInt } from 'node:crypto';
 import { type Algorithm, hash, verify } from '@node-rs/argon2';
-import pLimit, { type LimitFunction } from 'p-limit';
-import { invalidField, Refusal } from '../errors/errors.ts';
+import pLimit from 'p-limit';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { ClientShares } from '../../platform/net/net.ts';
 
 const PASSWORD_MIN = 8;
 const PASSWORD_MAX_BYTES = 1024;
@@ -24,19 +25,38 @@ const COST = { algorithm: ARGON2ID, memoryCost: 19_456, timeCost: 2, parallelism
  * one for files. Logins have a queue of their own, so that guesses of passwords never prevent an operator from setting
  * one.
  */
-const logins = pLimit(2);
-const settings = pLimit(1);
+const LOGINS_AT_ONCE = 2;
+const SETTINGS_AT_ONCE = 1;
 
-/** With a full queue the last login waits about 4 s, and a password change twice as long. */
-const WAITING_MAX = 256;
+/** Under way or waiting: the last login of a full line waits about 4 s, and a password change twice as long. */
+const IN_LINE = 256;
+/** Of one client that signs in, or one user that sets passwords: nobody fills the line for the others. */
+const OF_ONE = IN_LINE / 2;
 
-/** @throws Refusal unavailable where too many wait already */
-async function inTurn<T>(queue: LimitFunction, run: () => Promise<T>): Promise<T> {
-  if (queue.pendingCount >= WAITING_MAX) {
-    throw new Refusal('unavailable', 'too many passwords are being checked', { retryAfter: 5 });
+/** Runs that wait for their turn, in the order in which they came. */
+class Line {
+  readonly #shares = new ClientShares(IN_LINE);
+  readonly #limit;
+
+  constructor(atOnce: number) {
+    this.#limit = pLimit(atOnce);
   }
-  return queue(run);
+
+  /** @throws Refusal unavailable where too many wait already, of this party or of all */
+  async run<T>(party: string, work: () => Promise<T>): Promise<T> {
+    if (!this.#shares.take(party, 1, OF_ONE)) {
+      throw new Refusal('unavailable', 'too many passwords are being checked', { retryAfter: 5 });
+    }
+    try {
+      return await this.#limit(work);
+    } finally {
+      this.#shares.give(party, 1);
+    }
+  }
 }
+
+const logins = new Line(LOGINS_AT_ONCE);
+const settings = new Line(SETTINGS_AT_ONCE);
 
 /**
  * Checks a new password.
@@ -64,9 +84,14 @@ export function generatePassword(): string {
   );
 }
 
-/** The hash of a password that is set. @throws Refusal unavailable under too much load */
-export function hashPassword(password: string): Promise<string> {
-  return inTurn(settings, () => hash(password, COST));
+/**
+ * The hash of a password that is set.
+ *
+ * @param userId who sets it
+ * @throws Refusal unavailable under too much load
+ */
+export function hashPassword(password: string, userId: string): Promise<string> {
+  return settings.run(userId, () => hash(password, COST));
 }
 
 let nobody: Promise<string> | undefined;
@@ -80,20 +105,27 @@ function hashOfNobody(): Promise<string> {
   return nobody;
 }
 
+/** A password to check. */
+interface Guess {
+  /** Undefined where there is no such account: that takes as long, so that the time of an answer does not show which
+   * addresses exist. */
+  readonly hash: string | undefined;
+  readonly password: string;
+  /** Who signs in, as `clientKey` names it. */
+  readonly client: string;
+}
+
 /**
  * Whether the password of a login matches the hash.
  *
- * @param passwordHash undefined where there is no such account: that takes as long, so that the time of an answer does
- *   not show which addresses exist
  * @param begin called when it is its turn, just before the check; may throw to refuse it
  * @throws Refusal unavailable under too much load
  */
 export function verifyPassword(
-  passwordHash: string | undefined,
-  password: string,
+  { hash: passwordHash, password, client }: Guess,
   begin: () => Promise<void>,
 ): Promise<boolean> {
-  return inTurn(logins, async () => {
+  return logins.run(client, async () => {
     await begin();
     const decoy = await hashOfNobody();
     const tooLong = Buffer.byteLength(password) > PASSWORD_MAX_BYTES;

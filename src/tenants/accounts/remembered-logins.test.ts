@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { pino } from 'pino';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import type { Database } from '../database/database.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Domains } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
-import { limitInMemory } from '../net/net.ts';
-import { onlyKey } from '../nodes/nodes.ts';
 import { type Account, Accounts, REMEMBERED_SECONDS, Tokens } from './accounts.ts';
 
 const PASSWORD = 'correct horse';
@@ -36,7 +36,6 @@ onEachEngine('remembered logins', (engine) => {
     const secret = onlyKey('a secret of thirty-two bytes, or more');
     tokens = new Tokens({
       database,
-      domains,
       openLimit: limitInMemory,
       log,
       secret,

@@ -9,9 +9,9 @@
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Logger } from 'pino';
-import type { Database, Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { SigningKeys } from '../nodes/nodes.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import type { Credentials } from './account-rows.ts';
 
 /** A login that was not used for this long ends. */

@@ -10,8 +10,8 @@ import {
   type RemoteJWKSet,
   SignJWT,
 } from 'jose';
-import { Refusal } from '../errors/errors.ts';
-import type { SigningKeys } from '../nodes/nodes.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 
 export interface TokenKeysOptions {
   /** Keys of HS256, at least 32 bytes each (RFC 7518 section 3.2). */

@@ -5,12 +5,12 @@ import type { AddressInfo } from 'node:net';
 import { after, before, suite, test } from 'node:test';
 import { exportJWK, SignJWT, UnsecuredJWT } from 'jose';
 import { pino } from 'pino';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import type { Database } from '../database/database.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
-import { limitInMemory } from '../net/net.ts';
-import { onlyKey } from '../nodes/nodes.ts';
 import { type Account, Accounts, Tokens, type TokensOptions } from './accounts.ts';
 
 const secret = 'an operator’s secret of 32 bytes or more';
@@ -51,7 +51,6 @@ onEachEngine('tokens', (engine) => {
   const tokensWith = (options: Partial<TokensOptions> = {}): Tokens =>
     new Tokens({
       database,
-      domains,
       secret: onlyKey(secret),
       openLimit: limitInMemory,
       log,
@@ -100,8 +99,8 @@ onEachEngine('tokens', (engine) => {
       const { token, expiresIn } = await tokens.issue(account);
       assert.equal(expiresIn, 3600);
       const expiresAt = (seconds() + 3600) * 1000;
-      const { id: accountId, address } = account;
-      const access = { accountId, address, credentialVersion: 1, expiresAt };
+      const { id: accountId, address, userId } = account;
+      const access = { accountId, address, userId, credentialVersion: 1, expiresAt };
       assert.deepEqual(await tokens.authenticate(token), access);
       assert.deepEqual(await tokens.authenticate(token), access, 'the second time from the cache');
       assert.deepEqual(await tokensWith().authenticate(token), access, 'by another process');
@@ -810,12 +809,10 @@ suite('unusable keys prevent the start', () => {
   for (const [kind, key] of Object.entries(bad)) {
     test(kind, async () => {
       const { database } = await openTestDatabase('sqlite');
-      const domains = new Domains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
       assert.throws(
         () =>
           new Tokens({
             database,
-            domains,
             secret: onlyKey(secret),
             openLimit: limitInMemory,
             log,

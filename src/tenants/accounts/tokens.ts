@@ -9,11 +9,15 @@
 import type { JWTPayload } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
-import type { Database } from '../database/database.ts';
-import type { Domains } from '../domains/domains.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { OpenLimit } from '../net/net.ts';
-import { type Credentials, CredentialsReader, readAddress } from './account-rows.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { clientKey, type OpenLimit } from '../../platform/net/net.ts';
+import {
+  type Credentials,
+  CredentialsReader,
+  type MailAddress,
+  readAddress,
+} from './account-rows.ts';
 import { afterLastToken } from './delete-accounts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
@@ -29,7 +33,6 @@ import {
 
 export interface TokensOptions extends TokenKeysOptions {
   readonly database: Database;
-  readonly domains: Domains;
   /** Where logins are counted. */
   readonly openLimit: OpenLimit;
   readonly log: Logger;
@@ -59,6 +62,8 @@ export interface RememberedToken extends IssuedToken {
 export interface MailAccess {
   readonly accountId: number;
   readonly address: string;
+  /** The user whose account it is. */
+  readonly userId: string;
   /** The account's version when the token was checked; a new password ends connections with an older one. */
   readonly credentialVersion: number;
   /** When the token expires, in milliseconds since 1970. */
@@ -76,8 +81,7 @@ interface OwnClaims {
 
 interface AddressClaims {
   readonly kind: 'address';
-  readonly localPart: string;
-  readonly domain: string;
+  readonly address: MailAddress;
   /** Undefined where the token has no `iat`. */
   readonly issuedAt: number | undefined;
   readonly expiresAt: number;
@@ -119,7 +123,6 @@ function secondOf(instant: number): number {
 /** Issues mailbox tokens, and tells whom a token lets in. */
 export class Tokens {
   readonly #credentials: CredentialsReader;
-  readonly #domains: Domains;
   readonly #keys: TokenKeys;
   readonly #accountClaim: string;
   readonly #lifetimeSeconds: number;
@@ -133,7 +136,6 @@ export class Tokens {
 
   constructor(options: TokensOptions) {
     this.#credentials = new CredentialsReader(options.database);
-    this.#domains = options.domains;
     this.#keys = new TokenKeys(options);
     this.#accountClaim = options.accountClaim ?? 'sub';
     this.#lifetimeSeconds = options.lifetimeSeconds ?? LIFETIME_SECONDS;
@@ -213,12 +215,15 @@ export class Tokens {
   async #verify(text: string, password: string, ip: string): Promise<Credentials> {
     const read = readAddress(text);
     const address = read && `${read.localPart}@${read.domain}`;
-    const found = read && (await this.#find(read.domain, read.localPart));
-    const accountId = found?.credentials.accountId;
+    const found = read && (await this.#credentials.ofAddress(read));
+    const accountId = found?.accountId;
     const name = address ?? text.slice(0, UNREADABLE_MAX);
     const attempt = await this.#limits.admit({ name, accountId, ip });
-    const { passwordHash } = found?.credentials ?? {};
-    const matches = await verifyPassword(passwordHash, password, () => attempt.begin());
+    const { passwordHash } = found ?? {};
+    const matches = await verifyPassword(
+      { hash: passwordHash, password, client: clientKey(ip) },
+      () => attempt.begin(),
+    );
     if (!found || !matches) {
       // A text that is not an address is not logged: it may be a password in the wrong field.
       this.#log.warn({ address, ip }, 'login failed: address or password is wrong');
@@ -230,7 +235,7 @@ export class Tokens {
         'a login succeeded, but its client could not be remembered: the limit on failed logins still applies to the client',
       );
     });
-    return found.credentials;
+    return found;
   }
 
   /**
@@ -239,22 +244,28 @@ export class Tokens {
    * @throws Refusal unauthorized, account_inactive, unavailable
    */
   async authenticate(token: string): Promise<MailAccess> {
-    const claims = await this.#read(token);
+    const claims = this.#known(token) ?? (await this.#read(token));
     const credentials =
-      claims.kind === 'account' ? await this.#byAccount(claims) : await this.#byAddress(claims);
+      claims.kind === 'account'
+        ? checkOwn(claims, await this.#credentials.ofAccount(claims.accountId))
+        : this.#checkAddress(claims, await this.#credentials.ofAddress(claims.address));
     refuseSuspended(credentials);
-    const { accountId, address, credentialVersion } = credentials;
-    return { accountId, address, credentialVersion, expiresAt: claims.expiresAt };
+    const { accountId, address, userId, credentialVersion } = credentials;
+    return { accountId, address, userId, credentialVersion, expiresAt: claims.expiresAt };
+  }
+
+  /** Claims of a token whose signature was verified lately. */
+  #known(token: string): Claims | undefined {
+    const now = this.#now();
+    const known = this.#verified.get(token);
+    if (!known || now >= known.until) return undefined;
+    if (now < known.claims.expiresAt + SKEW_MS) return known.claims;
+    throw refuseToken('is expired');
   }
 
   /** Claims of a token whose signature and times are valid. */
   async #read(token: string): Promise<Claims> {
     const now = this.#now();
-    const known = this.#verified.get(token);
-    if (known && now < known.until) {
-      if (now < known.claims.expiresAt + SKEW_MS) return known.claims;
-      throw refuseToken('is expired');
-    }
     const claims = this.#interpret(await this.#keys.verify(token, now), now);
     if (token.length <= KNOWN_LENGTH_MAX) {
       this.#verified.set(token, { claims, until: now + BELIEVED_MS });
@@ -274,23 +285,11 @@ export class Tokens {
     // A token from the future could be valid after its account ended, in the time of the next account.
     if (issuedAt !== undefined && issuedAt > now + SKEW_MS)
       throw refuseToken('was issued in the future');
-    return { kind: 'address', ...address, issuedAt, expiresAt };
+    return { kind: 'address', address, issuedAt, expiresAt };
   }
 
-  async #byAccount({ accountId, address, credentialVersion }: OwnClaims): Promise<Credentials> {
-    const credentials = await this.#credentials.ofAccount(accountId);
-    if (!credentials) throw refuseToken('names an account that was deleted');
-    if (credentials.address !== address) throw refuseToken('names two different accounts');
-    if (credentials.credentialVersion !== credentialVersion) {
-      throw refuseToken('was issued before the password was reset');
-    }
-    return credentials;
-  }
-
-  async #byAddress({ domain, localPart, issuedAt }: AddressClaims): Promise<Credentials> {
-    const found = await this.#find(domain, localPart);
-    if (!found) throw refuseToken('names no account of ours');
-    const { credentials, activeSince } = found;
+  #checkAddress({ issuedAt }: AddressClaims, credentials: Credentials | undefined): Credentials {
+    if (!credentials) throw refuseToken('names no account of ours');
     if (issuedAt === undefined) {
       // The address never had another account, so the token can only mean this one.
       if (credentials.tokensFrom === 0) return credentials;
@@ -298,7 +297,7 @@ export class Tokens {
     }
     // No tolerance for clocks here, in either direction: it would open a new account to tokens from the last seconds of
     // the earlier one.
-    const { tokensFrom } = credentials;
+    const { tokensFrom, activeSince } = credentials;
     if (tokensFrom > 0 && issuedAt > this.#now()) {
       throw refuseToken('was issued in the future, and the address had another account before');
     }
@@ -307,13 +306,6 @@ export class Tokens {
     const from = Math.max(secondOf(credentials.createdAt), tokensFrom, claimFrom);
     if (issuedAt < from) throw refuseToken('was issued before the account was there');
     return credentials;
-  }
-
-  async #find(domain: string, localPart: string) {
-    const claim = await this.#domains.findActive(domain);
-    if (!claim) return undefined;
-    const credentials = await this.#credentials.ofAddress(claim.id, localPart);
-    return credentials && { credentials, activeSince: claim.activeSince };
   }
 
   async #sign(credentials: Credentials): Promise<IssuedToken> {
@@ -330,6 +322,18 @@ export class Tokens {
     );
     return { token, expiresIn: this.#lifetimeSeconds };
   }
+}
+
+function checkOwn(
+  { address, credentialVersion }: OwnClaims,
+  credentials: Credentials | undefined,
+): Credentials {
+  if (!credentials) throw refuseToken('names an account that was deleted');
+  if (credentials.address !== address) throw refuseToken('names two different accounts');
+  if (credentials.credentialVersion !== credentialVersion) {
+    throw refuseToken('was issued before the password was reset');
+  }
+  return credentials;
 }
 
 function refuseSuspended({ status }: Credentials): void {

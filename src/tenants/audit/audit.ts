@@ -3,7 +3,7 @@
  * transaction where there is one. Entries are never changed, and kept for good.
  */
 import { hostname } from 'node:os';
-import type { Queries } from '../database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 
 /** Who made a change. */
 export interface Actor {

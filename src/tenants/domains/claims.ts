@@ -1,7 +1,7 @@
 /** Claims on a name: reads and locks them, decides which one is active, and writes the consequences. */
 import type { Logger } from 'pino';
-import type { Database, Queries, Row } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
 import { checkUserId, normalizeDomainName } from './domain-names.ts';
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, test } from 'node:test';
 import { pino } from 'pino';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import { type DnsServer, startDnsServer } from '../../test/support/dns-server.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { type DnsServer, startDnsServer } from '../../../test/support/dns-server.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { listAudit } from '../audit/audit.ts';
-import type { Database } from '../database/database.ts';
-import { DnsResolver } from '../dns/dns.ts';
 import { type DnsRecord, Domains, findSendingObstacle, Verification } from './domains.ts';
 import { shareDkimKey } from './testing/dkim-key.ts';
 

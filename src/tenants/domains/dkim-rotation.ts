@@ -4,7 +4,7 @@
  * keys: the new one signs from then on. The record of the former key (`old`) stays listed for a week, because
  * receivers of mail that is still on its way look it up. After that the record and the key are deleted.
  */
-import type { Queries } from '../database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { dkimHost, KEEP_OLD_KEY_MS, type NewDkimKey } from './dns-records.ts';
 
 /** Whether a next key of a claim waits for its DNS record. */

@@ -1,8 +1,8 @@
 /** The records that the zone of a claim must have, its DKIM key included, and what is known of them. */
 import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
-import type { NewRow, Queries, Row } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
+import type { NewRow, Queries, Row } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { checkText } from './domain-names.ts';
 
 export type DnsRecordStatus = Row<'dns_records'>['status'];

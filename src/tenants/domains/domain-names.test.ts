@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { checkClaimedName, normalizeDomainName } from './domain-names.ts';
 
 const OURS = 'mail.postroom.example';

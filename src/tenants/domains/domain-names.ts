@@ -5,8 +5,8 @@
 import { isIP } from 'node:net';
 import { domainToUnicode } from 'node:url';
 import { getDomain } from 'tldts';
-import { invalidField } from '../errors/errors.ts';
-import { toBrowserName } from '../message/message.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import { toBrowserName } from '../../protocols/message/message.ts';
 
 /** RFC 1035 section 2.3.4 allows 255 octets on the wire, which is 253 characters of text. */
 const NAME_MAX = 253;

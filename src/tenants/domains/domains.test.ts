@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { before, suite, test } from 'node:test';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import type { Database } from '../database/database.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { type DnsRecordStatus, type DomainDetails, Domains } from './domains.ts';
 import { shareDkimKey } from './testing/dkim-key.ts';
 
@@ -464,7 +464,7 @@ onEachEngine('domains', (engine) => {
       database.write((tx) => domains.lock(tx, userId, name)),
       remove(userId, name),
     ];
-    const names = ['private.test', 'nobody.test', '', 'a b', '../..', '%00', 'x'.repeat(10_000)];
+    const names = ['private.test', 'nobody.test', '', 'a b', '../../..', '%00', 'x'.repeat(10_000)];
     const details = new Set<string>();
     for (const name of names) {
       for (const result of await Promise.allSettled(attempts('stranger', name))) {

@@ -12,9 +12,9 @@
  */
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
-import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
 import {
   type ClaimPage,
   type Domain,

@@ -1,7 +1,7 @@
 /** Claims of all users, for operators. */
 import { sql } from 'kysely';
-import type { Database, Queries, Row } from '../database/database.ts';
-import { invalidField, Refusal } from '../errors/errors.ts';
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type Domain, toDomain } from './claims.ts';
 import { normalizeDomainName } from './domain-names.ts';
 

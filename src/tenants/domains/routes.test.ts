@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { checkRoute, type RouteSettings } from './routes.ts';
 
 const hook = 'https://hooks.test/in?a=1';

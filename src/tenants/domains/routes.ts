@@ -1,8 +1,8 @@
 /** What happens to the mail of a domain. */
 import { Buffer } from 'node:buffer';
-import type { Queries, Row } from '../database/database.ts';
-import { invalidField } from '../errors/errors.ts';
-import { parseAddress } from '../message/message.ts';
+import type { Queries, Row } from '../../platform/database/database.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import { parseAddress } from '../../protocols/message/message.ts';
 import { checkText } from './domain-names.ts';
 
 export type ForwardMode = Row<'routes'>['forward_mode'];

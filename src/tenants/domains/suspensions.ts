@@ -1,6 +1,6 @@
 /** Domains that an operator has suspended: their mail is deferred, and nobody can sign in to their accounts. */
-import type { Queries } from '../database/database.ts';
-import { invalidField } from '../errors/errors.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
 import { checkText } from './domain-names.ts';
 
 const REASON_MAX = 500;

@@ -1,7 +1,7 @@
 /** Lists what was counted, by day and by domain, account or user. */
 import { type RawBuilder, sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
-import { invalidField } from '../errors/errors.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
 
 /** What an item of a list stands for. */
 export type UsageGroup = 'domain' | 'account' | 'user';

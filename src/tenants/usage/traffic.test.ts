@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import type { Database } from '../database/database.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { pruneTraffic, Traffic } from './usage.ts';
 
 const MINUTE = 60_000;

@@ -7,7 +7,7 @@
  * the node that does the maintenance.
  */
 import { type RawBuilder, sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../test/support/databases.ts';
-import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import type { MailUser } from '../mailstore/mailstore.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
+import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import { listUsage, pruneUsage, Usage, type UsageGroup, usageKeys } from './usage.ts';
 
 const DAY = 86_400_000;

@@ -12,7 +12,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
-import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { measureSome } from './list-usage.ts';
 
 export {

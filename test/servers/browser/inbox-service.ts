@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { pino } from 'pino';
-import { type Service, startService } from '../../../src/compose/service.ts';
-import { readConfig } from '../../../src/config/config.ts';
+import { type Service, startService } from '../../../src/run/compose/service.ts';
+import { readConfig } from '../../../src/run/config/config.ts';
 import { freePort } from '../../support/free-port.ts';
 
 const API_KEY = 'key-of-the-inbox-test';

@@ -1,7 +1,7 @@
 /** Opens what a power cut left, as a start does. */
 import { rmSync, writeFileSync } from 'node:fs';
 import { sql } from 'kysely';
-import { openSqlite } from '../../../src/database/database.ts';
+import { openSqlite } from '../../../src/platform/database/database.ts';
 import type { CutDisk } from './cut-power.ts';
 
 /**

@@ -5,7 +5,7 @@
  */
 import { openSync, writeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Database, openSqlite } from '../../../src/database/database.ts';
+import { type Database, openSqlite } from '../../../src/platform/database/database.ts';
 import { contentOf } from './look-at-disk.ts';
 
 const [path = ''] = process.argv.slice(2);

@@ -238,15 +238,58 @@ const table: [what: string, message: string, client: SendingClient, short: strin
     stranger,
     'pass | pass* | pass reject bank.test | accept',
   ],
-  ['no From field', 'Subject: Hi\r\n\r\nHello.\r\n', stranger, 'pass |  | none none  | accept'],
-  ['a group without authors', mail('nobody:;'), stranger, 'pass |  | none none  | accept'],
+  [
+    'a second To field that is not signed',
+    `To: eve@evil.test\r\n${await signed('ann@bank.test', { domain: 'bank.test' })}`,
+    stranger,
+    'pass | pass* | fail reject bank.test | reject',
+  ],
+  ...(await Promise.all(
+    [
+      'Subject: Pay',
+      'Date: x',
+      'Cc: e@evil.test',
+      'Reply-To: e@evil.test',
+      'Content-Type: text/html',
+    ].map(async (field): Promise<(typeof table)[number]> => {
+      const name = field.split(':', 1)[0] ?? '';
+      const once = `${name}: y\r\n${mail('ann@bank.test').replace('Subject: Hi\r\n', '')}`;
+      const signing = { domain: 'bank.test', headerList: ['from', name] };
+      return [
+        `a ${name} put on top of one that is signed`,
+        `${field}\r\n${await sign(once, signing)}`,
+        stranger,
+        'pass | pass* | fail reject bank.test | reject',
+      ];
+    }),
+  )),
+  [
+    'two Subject fields that are both signed',
+    await sign(`Subject: Pay\r\n${mail('ann@bank.test')}`, { domain: 'bank.test' }),
+    stranger,
+    'pass | pass* | pass reject bank.test | accept',
+  ],
+  [
+    'two Subject fields, one of which is signed, and SPF that passes',
+    `Subject: Pay\r\n${await signed('ann@bank.test', { domain: 'bank.test' })}`,
+    insider,
+    'pass | pass* | pass reject bank.test | accept',
+  ],
+  ['no From field', 'Subject: Hi\r\n\r\nHello.\r\n', stranger, 'pass |  | none none  | quarantine'],
+  [
+    'an empty first line, so no header',
+    `\r\n${mail('ann@bank.test')}`,
+    stranger,
+    'pass |  | none none  | quarantine',
+  ],
+  ['a group without authors', mail('nobody:;'), stranger, 'pass |  | none none  | quarantine'],
   [
     'a group with one',
     mail('us: ann@bank.test;'),
     stranger,
     'pass |  | fail reject bank.test | reject',
   ],
-  ['a From field without an address', mail('Ann'), stranger, 'pass |  | none none  | accept'],
+  ['a From field without an address', mail('Ann'), stranger, 'pass |  | none none  | quarantine'],
   [
     'a From field that is a header without a body',
     'From: ann@bank.test',
@@ -259,7 +302,7 @@ const table: [what: string, message: string, client: SendingClient, short: strin
     stranger,
     'pass |  | fail reject bank.test | reject',
   ],
-  ['a message of nothing', '', stranger, 'pass |  | none none  | accept'],
+  ['a message of nothing', '', stranger, 'pass |  | none none  | quarantine'],
 ];
 
 suite('the verdict on', () => {

@@ -5,7 +5,8 @@
  * without DNS accepts mail at full speed, unchecked.
  */
 import type { Buffer } from 'node:buffer';
-import { Refusal } from '../../errors/errors.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
+import { clientKey, type Party } from '../../../platform/net/net.ts';
 import {
   type Authors,
   asBuffer,
@@ -14,12 +15,17 @@ import {
   type HeaderField,
   HeaderReader,
   rawValue,
-} from '../../message/message.ts';
-import { discoverPolicy, isAligned, type PolicyDiscovery } from './evaluate-dmarc.ts';
+} from '../../../protocols/message/message.ts';
+import {
+  discoverPolicy,
+  isAligned,
+  organizationalDomain,
+  type PolicyDiscovery,
+} from './evaluate-dmarc.ts';
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
 import { findClientName } from './find-client-name.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
-import { MessageLookups, ResolverGuard, type SenderDns } from './lookups.ts';
+import { DECIDING_OF_ONE, MessageLookups, ResolverGuard, type SenderDns } from './lookups.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
@@ -38,6 +44,8 @@ export interface SenderChecksOptions {
   readonly enforce: boolean;
   /** Whether fields of other spam filters (`X-Spam...`) are removed, since our own filter writes them. */
   readonly removesSpamFields?: boolean;
+  /** Whether a client is a relay of the operator's own: it brings mail of many, and has ten shares of the lookups. */
+  readonly isRelay?: (remoteAddress: string) => boolean;
   /** Whether to look up the name of a client; by default no name is looked up. */
   readonly isNameWanted?: (remoteAddress: string) => boolean;
   /** Milliseconds for one lookup, for all lookups of a message, and to leave a dead resolver alone. */
@@ -93,7 +101,8 @@ function startInquiry(shared: Shared, client: SendingClient, header: Header): In
   const { options, guard, now } = shared;
   const from = header.fields.filter(({ name }) => name === 'from');
   const authors = findAuthors(from.map(rawValue));
-  const lookups = new MessageLookups(guard, options.times ?? TIMES, now);
+  const parties = partiesOf(options, client, authors);
+  const lookups = new MessageLookups(guard, options.times ?? TIMES, parties, now);
   const isBlind = guard.isResting();
   const ask = (name: string) => lookups.ask(name, 'TXT', 'deciding');
   const policies = Promise.all(authors.domains.map((domain) => discoverPolicy(domain, ask)));
@@ -108,20 +117,38 @@ function startInquiry(shared: Shared, client: SendingClient, header: Header): In
   const isDeciding = authors.domains.some((author) => isAligned(sender, author, false));
   const weight = isDeciding ? 'deciding' : 'other';
   const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, isBlind });
-  const clientName = startNaming(shared, client);
+  const clientName = startNaming(shared, client, parties);
   // The verdicts of a message that breaks off are never read.
   for (const promise of [policies, spf, clientName]) promise.catch(() => {});
   return { header, authors, lookups, policies, spf, signatures, clientName };
+}
+
+/** A relay of the operator's own has this many shares of one client. */
+const SHARES_OF_RELAY = 10;
+
+/** Who shares the lookups with others: the client, and each author's organisation. */
+function partiesOf(
+  { isRelay }: SenderChecksOptions,
+  { remoteAddress }: SendingClient,
+  { domains }: Authors,
+): readonly Party[] {
+  const shares = isRelay?.(remoteAddress) ? SHARES_OF_RELAY : 1;
+  const organizations = [...new Set(domains.map(organizationalDomain))].sort();
+  return [
+    { name: `client ${clientKey(remoteAddress)}`, most: shares * DECIDING_OF_ONE },
+    ...organizations.map((name) => ({ name, most: DECIDING_OF_ONE })),
+  ];
 }
 
 /** The two lookups, for the name and for its addresses, share the time limit of one. */
 async function startNaming(
   { options, guard, now }: Shared,
   { remoteAddress }: SendingClient,
+  parties: readonly Party[],
 ): Promise<string | undefined> {
   if (!options.isNameWanted?.(remoteAddress)) return undefined;
   const { lookupMs } = options.times ?? TIMES;
-  const lookups = new MessageLookups(guard, { lookupMs, totalMs: lookupMs }, now);
+  const lookups = new MessageLookups(guard, { lookupMs, totalMs: lookupMs }, parties, now);
   return findClientName(remoteAddress, lookups);
 }
 
@@ -194,8 +221,7 @@ class MessageCheck implements SenderCheck {
     }
     if (bytes.length > start) yield bytes.subarray(start);
     const last = header.fields.at(-1);
-    if (!header.isWhole && last)
-      this.#tail = `${last.name}:${bytes.toString('latin1').slice(-TELLING_MAX)}`;
+    if (!header.isWhole && last) this.#tail = `${last.name}:${readable(bytes).slice(-TELLING_MAX)}`;
   }
 
   /**
@@ -205,7 +231,7 @@ class MessageCheck implements SenderCheck {
   *#takeOverflow(): Generator<Buffer> {
     const { skipped } = this.#reader;
     if (skipped.length === 0) return;
-    const text = this.#tail + skipped.toString('latin1');
+    const text = this.#tail + readable(skipped);
     const { removesSpamFields } = this.#shared.options;
     if (TELLING.test(text) || (removesSpamFields && SPAM_FIELD.test(text))) {
       throw new Refusal('sender_rejected', 'its header is too long to tell who it is from');
@@ -227,9 +253,26 @@ class MessageCheck implements SenderCheck {
     lookups.throwBugs();
     const removedResults = this.#removedResults;
     const client = this.#client;
-    const evidence = { client, header, authors, policies, spf, found, removedResults };
+    const isLost = lookups.isCrowded;
+    const isBlind = this.#shared.guard.isResting();
+    const evidence = {
+      client,
+      header,
+      authors,
+      policies,
+      spf,
+      found,
+      removedResults,
+      isLost,
+      isBlind,
+    };
     return { ...judgeSender(evidence, { hostname, enforce, draw: random() }), clientName };
   }
+}
+
+/** What every reader shows of a header: some leave out the rest, and then see a field in `From\0:`. */
+function readable(bytes: Buffer): string {
+  return bytes.toString('latin1').replace(/[^\t\r\n -~]+/g, '');
 }
 
 /** Creates the checks: once for the process, since all of them share the resolver. */

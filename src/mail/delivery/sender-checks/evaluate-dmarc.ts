@@ -3,15 +3,19 @@
  *
  * Decided here where the RFC leaves it open (section 6.6.1):
  * - Several From fields, or several authors in one: each domain is evaluated, and the strictest
- *   policy among those that fail is applied. A signature must cover every From field to count.
- * - No From, or none with a domain (a group, a bare name): the message claims no domain, so the result is
- *   `none` and the message is accepted.
+ *   policy among those that fail is applied. A signature must cover every From field to count, and every other
+ *   repeated field that readers show.
+ * - No From, or none with an address (a group, a bare name): the message claims no domain, so the result is `none`,
+ *   and the message goes to Junk. So does one with a line that only some readers see as a From field.
+ * - No answer to a lookup that could have given an aligned pass: where the policy is known to be `quarantine` or
+ *   `reject`, the message is deferred (RFC 7489 section 6.6.3 leaves it to us). Else a sender could choose names whose
+ *   servers do not answer, and would be accepted.
  * - More authors than are evaluated, or a From field longer than any honest one: one of the authors may be
  *   a victim of forgery, so the result is `permerror` and the message is refused.
  */
 
 import { getDomain } from 'tldts';
-import { parseTagList } from '../../message/message.ts';
+import { parseTagList } from '../../../protocols/message/message.ts';
 import { type LookupAnswer, textRecords } from './lookups.ts';
 import type { DkimResult, DmarcPolicy, DmarcResult, SenderAction, SpfResult } from './verdicts.ts';
 
@@ -21,8 +25,8 @@ export interface Identifiers {
   readonly signatures: readonly {
     readonly domain: string;
     readonly result: DkimResult;
-    /** Whether it covers every From field. */
-    readonly coversAuthors: boolean;
+    /** Whether it covers every From field, and every repeated field that readers show. */
+    readonly coversShown: boolean;
   }[];
 }
 
@@ -62,7 +66,8 @@ export function evaluateAuthor(
   const { record, isOwn } = discovery;
   const policy = isOwn ? record.policy : record.subdomainPolicy;
   const result = compare(domain, record, identifiers);
-  const action = result === 'fail' ? actions[appliedPolicy(policy, record, draw)] : 'accept';
+  const asked = result === 'pass' ? 'accept' : actions[appliedPolicy(policy, record, draw)];
+  const action = result === 'temperror' && asked !== 'accept' ? 'defer' : asked;
   return { domain, result, policy, action };
 }
 
@@ -80,15 +85,15 @@ function compare(
 ): 'pass' | 'fail' | 'temperror' {
   const results: string[] = [];
   if (isAligned(spf.domain, author, record.strictSpf)) results.push(spf.result);
-  for (const { domain, result, coversAuthors } of signatures) {
-    if (coversAuthors && isAligned(domain, author, record.strictDkim)) results.push(result);
+  for (const { domain, result, coversShown } of signatures) {
+    if (coversShown && isAligned(domain, author, record.strictDkim)) results.push(result);
   }
   if (results.includes('pass')) return 'pass';
   // A temporary error counts only where its identifier could have passed.
   return results.includes('temperror') ? 'temperror' : 'fail';
 }
 
-const actionOrder: readonly SenderAction[] = ['accept', 'quarantine', 'reject'];
+const actionOrder: readonly SenderAction[] = ['accept', 'quarantine', 'defer', 'reject'];
 const resultOrder: readonly DmarcResult[] = ['pass', 'none', 'temperror', 'permerror', 'fail'];
 
 /** The deciding verdict: of the strictest action, and among those the worst result. */

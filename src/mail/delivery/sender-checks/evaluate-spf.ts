@@ -1,5 +1,5 @@
 /** Whether the client may send for the domain that it gives as the sender's (RFC 7208). */
-import { toDnsName } from '../../message/message.ts';
+import { toDnsName } from '../../../protocols/message/message.ts';
 import {
   LookupError,
   type LookupType,

@@ -7,9 +7,10 @@ import {
   decodeRawHeader,
   type Header,
   type HeaderField,
+  hidesField,
   rawValue,
   toDnsName,
-} from '../../message/message.ts';
+} from '../../../protocols/message/message.ts';
 import {
   type AuthorVerdict,
   decidingVerdict,
@@ -35,6 +36,10 @@ export interface Evidence {
   readonly found: SignatureFindings;
   /** Whether an Authentication-Results field was removed. */
   readonly removedResults: boolean;
+  /** Whether a lookup that decides was not made, since too many of the client or the authors were under way. */
+  readonly isLost: boolean;
+  /** Whether DNS is found dead: then mail is accepted unchecked. */
+  readonly isBlind: boolean;
 }
 
 export interface JudgeOptions {
@@ -58,13 +63,20 @@ function authorsOf({ authors, policies }: Evidence): Author[] {
   });
 }
 
+/** Fields that readers show or answer, or read the body by; a message has one of each at most (RFC 5322 section 3.6). */
+const SHOWN = ['from', 'subject', 'to', 'date', 'cc', 'reply-to', 'content-type'];
+
 /**
- * Whether a signature covers every From field. Each time h= names a field, one more field of that name is
- * covered, from the bottom up (RFC 6376 section 5.4.2); mail readers may show any of them.
+ * Whether a signature covers every From field, and every other field that readers show and that is repeated. Each
+ * time h= names a field, one more field of that name is covered, from the bottom up (RFC 6376 section 5.4.2); readers
+ * may show any of them, so whoever has a signed message could put a Subject of his own on top (section 8.15).
  */
-function coversAuthors({ signedFields }: SignatureFinding, { fields }: Header): boolean {
-  const count = fields.filter(({ name }) => name === 'from').length;
-  return signedFields.filter((name) => name === 'from').length >= count;
+function coversShown({ signedFields }: SignatureFinding, { fields }: Header): boolean {
+  return SHOWN.every((shown) => {
+    const count = fields.filter(({ name }) => name === shown).length;
+    // Whether a single one is signed is the signer's choice; From always is (section 5.4).
+    return count < 2 || signedFields.filter((name) => name === shown).length >= count;
+  });
 }
 
 function judgeAuthors(evidence: Evidence, draw: number): AuthorVerdict[] {
@@ -72,7 +84,7 @@ function judgeAuthors(evidence: Evidence, draw: number): AuthorVerdict[] {
   const signatures = found.signatures.map((finding) => ({
     domain: finding.domain,
     result: finding.result,
-    coversAuthors: coversAuthors(finding, header),
+    coversShown: coversShown(finding, header),
   }));
   return authors.domains.map((domain, index) =>
     evaluateAuthor(domain, policies[index] ?? { kind: 'none' }, { spf, signatures }, draw),
@@ -83,10 +95,12 @@ function judgeAuthors(evidence: Evidence, draw: number): AuthorVerdict[] {
 const nobody: AuthorVerdict = { domain: '', policy: 'none', result: 'none', action: 'accept' };
 
 function judgeMessage(
-  authors: Authors,
+  { authors, header }: Evidence,
   verdicts: readonly AuthorVerdict[],
 ): { dmarc: DmarcVerdict; action: SenderAction } {
-  const { domain, policy, result, action } = decidingVerdict(verdicts) ?? nobody;
+  const { domain, policy, result, action: asked } = decidingVerdict(verdicts) ?? nobody;
+  const isUnclear = !authors.hasAddress || hidesField(header.fields);
+  const action = isUnclear && asked === 'accept' ? 'quarantine' : asked;
   if (authors.isWhole) return { dmarc: { result, policy, domain }, action };
   return { dmarc: { result: 'permerror', policy, domain }, action: 'reject' };
 }
@@ -99,12 +113,26 @@ function speaksForAll(finding: SignatureFinding, authors: readonly Author[]): bo
   );
 }
 
+/** What is done in the end: nothing for want of DNS, and no refusal where the operator does not enforce policies. */
+function actionFor(
+  asked: SenderAction,
+  { isBlind }: Evidence,
+  { enforce }: JudgeOptions,
+): SenderAction {
+  if (asked === 'defer' && isBlind) return 'accept';
+  return enforce || asked === 'accept' ? asked : 'quarantine';
+}
+
 /** Judges a message by the results of the checks. */
 export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgement {
   const { authors, client, found, header, removedResults, spf } = evidence;
   const everyAuthor = authorsOf(evidence);
   const authorVerdicts = judgeAuthors(evidence, options.draw);
-  const { dmarc, action } = judgeMessage(authors, authorVerdicts);
+  const { dmarc, action } = judgeMessage(evidence, authorVerdicts);
+  // What we had no place to ask must not pass for a policy that cannot be learned.
+  const isPolicyLost =
+    evidence.isLost && evidence.policies.some(({ kind }) => kind === 'unanswered');
+  const asked = isPolicyLost && action !== 'reject' ? 'defer' : action;
   const authenticationResults = formatAuthenticationResults(options.hostname, {
     spf,
     isHelo: client.from === '',
@@ -124,10 +152,10 @@ export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgemen
     })),
     dmarc,
     arc: found.arc,
-    action: action === 'reject' && !options.enforce ? 'quarantine' : action,
+    action: actionFor(asked, evidence, options),
     survivesForwarding: found.signatures.some(
       (finding) =>
-        coversAuthors(finding, header) &&
+        coversShown(finding, header) &&
         speaksForAll(finding, everyAuthor) &&
         survivesForwarding(finding, header, removedResults),
     ),

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 // Else it is loaded with the first message, whose lookup for SPF would come later than the others.
 import 'mailauth/lib/spf/index.js';
 import { createSenderChecks, type SendingClient } from './check-sender.ts';
-import { type LookupAnswer, ResolverGuard, type SenderDns } from './lookups.ts';
+import { type LookupAnswer, ResolverGuard, type SenderDns, type Weight } from './lookups.ts';
 import {
   check,
   HOST,
@@ -24,10 +24,19 @@ import { lookupIn, type Zone } from './testing/zone.ts';
 const forged = mail('ann@bank.test');
 const withSlow = (...silent: string[]) => ({ silent });
 
-const temporary: [what: string, zone: Partial<Zone>, message: string, client: SendingClient][] = [
+type Case = [what: string, zone: Partial<Zone>, message: string, client: SendingClient];
+const unknown: Case[] = [
   ['the DMARC record is silent', withSlow('TXT _dmarc.bank.test'), forged, stranger],
   ['the DMARC record fails', { failing: ['TXT _dmarc.bank.test'] }, forged, stranger],
+];
+const temporary: Case[] = [
   ['SPF of the author is silent', withSlow('TXT bank.test'), forged, insider],
+  [
+    'an envelope sender below the author’s domain fails',
+    { failing: ['TXT lost.bank.test'] },
+    forged,
+    { ...stranger, from: 'x@lost.bank.test' },
+  ],
   [
     'the key of an aligned signature is silent',
     withSlow('TXT key1._domainkey.mail.bank.test'),
@@ -35,7 +44,7 @@ const temporary: [what: string, zone: Partial<Zone>, message: string, client: Se
     stranger,
   ],
 ];
-const final: [what: string, zone: Partial<Zone>, message: string, client: SendingClient][] = [
+const final: Case[] = [
   ['SPF of somebody else is silent', withSlow('TXT evil.test'), forged, stranger],
   [
     'the key of somebody else is silent',
@@ -122,11 +131,19 @@ suite('lookups', () => {
     assert.equal(new Set(asked).size, asked.length);
   });
 
-  for (const [what, zone, message, client] of temporary) {
+  for (const [what, zone, message, client] of unknown) {
     test(`temperror, and the message is accepted, where ${what}`, async () => {
       const { verdicts } = await check({ message, client, zone });
       assert.equal(verdicts.dmarc.result, 'temperror');
       assert.equal(verdicts.action, 'accept');
+    });
+  }
+
+  for (const [what, zone, message, client] of temporary) {
+    test(`temperror, and the message is deferred, where the policy is known and ${what}`, async () => {
+      const { verdicts } = await check({ message, client, zone });
+      assert.equal(verdicts.dmarc.result, 'temperror');
+      assert.equal(verdicts.action, 'defer');
     });
   }
 
@@ -204,6 +221,8 @@ const REST = 30_000;
 const found: LookupAnswer = { kind: 'records', records: ['x'] };
 const failed: LookupAnswer = { kind: 'unanswered', reason: 'no connection' };
 
+const never = new AbortController().signal;
+
 /** A resolver whose answers the test chooses, with a clock of its own. */
 function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer>) {
   const asked: string[] = [];
@@ -221,8 +240,10 @@ function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer
     probeMs: 5,
     now: () => clock.now,
   });
-  const ask = (name: string) => guard.ask(name, 'TXT', 5, 'deciding');
-  return { guard, ask, asked, clock, outages, kept };
+  const askFor = (client: string, name: string, weight: Weight, signal = never) =>
+    guard.ask(name, 'TXT', { ms: 5, weight, parties: [{ name: client, most: 16 }], signal });
+  const ask = (name: string) => askFor('one', name, 'deciding');
+  return { guard, ask, askFor, asked, clock, outages, kept };
 }
 
 /** Lets everything that waits for a promise continue. */
@@ -329,20 +350,75 @@ suite('a resolver that is alive', () => {
 });
 
 test('the number of lookups that decide nothing is limited, and they never delay those that decide', async () => {
-  const { guard, asked } = openGuard((name) =>
-    name === 'bank.test' ? found : new Promise<LookupAnswer>(() => {}),
+  const ends: (() => void)[] = [];
+  const { askFor, asked } = openGuard((name) =>
+    name === 'bank.test'
+      ? found
+      : new Promise<LookupAnswer>((resolve) => ends.push(() => resolve(failed))),
   );
   const others = Array.from({ length: 100 }, (_, n) =>
-    guard.ask(`n${n}.evil.test`, 'TXT', 5, 'other'),
+    askFor(`client ${n % 10}`, `n${n}.evil.test`, 'other'),
   );
+  const ofOne = Array.from({ length: 4 }, (_, n) => askFor('client 0', `m${n}.evil.test`, 'other'));
   assert.equal(asked.length, 64);
-  assert.equal((await guard.ask('bank.test', 'TXT', 5, 'deciding')).kind, 'records');
-  const reasons = (await Promise.all(others)).map((answer) =>
+  assert.equal((await askFor('x', 'bank.test', 'deciding')).kind, 'records');
+  const reasons = (await Promise.all([...others, ...ofOne])).map((answer) =>
     answer.kind === 'unanswered' ? answer.reason : answer.kind,
   );
   assert.equal(reasons.filter((reason) => reason === 'timeout').length, 64);
-  assert.equal(reasons.filter((reason) => reason === 'too busy').length, 36);
-  const later = guard.ask('later.test', 'TXT', 5, 'other');
+  assert.equal(reasons.filter((reason) => reason === 'too busy').length, 40);
+  for (const end of ends) end();
+  await settle();
+  const later = askFor('client 0', 'later.test', 'other');
   assert.equal(asked.at(-1), 'later.test');
   await later;
+});
+
+suite('lookups of one party that are never answered', () => {
+  const silent = () =>
+    openGuard((name) => (name.includes('evil') ? new Promise<LookupAnswer>(() => {}) : found));
+
+  test('leave places for the others, and are no sign that DNS is dead', async () => {
+    const { guard, askFor, asked } = silent();
+    const flood = Array.from({ length: 600 }, (_, n) =>
+      askFor('stranger', `n${n}.evil.test`, 'deciding'),
+    );
+    for (const one of flood) one.catch(() => {});
+    await settle();
+    assert.equal(asked.length, 16);
+    assert.equal((await askFor('bank', 'bank.test', 'deciding')).kind, 'records');
+    await flood[0];
+    await settle();
+    assert.equal(guard.isResting(), false);
+    // The resolver still works at them, though nobody waits any more.
+    assert.equal(asked.filter((name) => name.includes('evil')).length, 16);
+  });
+
+  test('make his own mail wait and then be deferred, and do not open the way for forgeries of others', async () => {
+    const names = Array.from({ length: 20 }, (_, n) => `evil${n}.test`);
+    const dns = lookupIn({ records, silent: names.map((name) => `TXT _dmarc.${name}`) });
+    const checks = createSenderChecks({
+      dns,
+      hostname: HOST,
+      enforce: true,
+      times: { ...times, totalMs: 500 },
+    });
+    const flood = names.map((name) => pass(checks, mail(`x@${name}`), stranger));
+    while (dns.asked.filter((name) => name.includes('_dmarc')).length < 16) await settle();
+    const own = pass(checks, forged, stranger);
+    const other = { ...stranger, remoteAddress: '203.0.113.99' };
+    assert.equal((await pass(checks, forged, other)).verdicts.action, 'reject');
+    assert.equal((await own).verdicts.action, 'defer');
+    await Promise.all(flood);
+  });
+
+  test('keep the next of his from its turn, which then fails with the reason of the end', async () => {
+    const { askFor } = silent();
+    for (let n = 0; n < 16; n++) void askFor('stranger', `n${n}.evil.test`, 'deciding');
+    const end = new AbortController();
+    const late = askFor('stranger', 'bank.test', 'deciding', end.signal);
+    const reason = new Error('out of time');
+    end.abort(reason);
+    await assert.rejects(late, reason);
+  });
 });

@@ -1,7 +1,8 @@
 /**
  * DNS for the checks: the lookups of one message, and the state of the resolver that all messages share.
  */
-import { isDnsName } from '../../dns/dns.ts';
+import { ClientShares, type Party, Turns } from '../../../platform/net/net.ts';
+import { isDnsName } from '../../../protocols/dns/dns.ts';
 
 export type LookupType = 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT';
 
@@ -57,14 +58,33 @@ export class MessageLookups {
   readonly #lookupMs: number;
   readonly #endsAt: number;
   readonly #answers = new Map<string, Promise<LookupAnswer>>();
+  readonly #parties: readonly Party[];
+  readonly #signal: AbortSignal;
+  #isCrowded = false;
   #bug: { readonly error: unknown } | undefined;
 
-  /** The time limit starts here. */
-  constructor(guard: ResolverGuard, { lookupMs, totalMs }: LookupTimes, now: () => number) {
+  /**
+   * The time limit starts here.
+   *
+   * @param parties whose lookups they are
+   */
+  constructor(
+    guard: ResolverGuard,
+    { lookupMs, totalMs }: LookupTimes,
+    parties: readonly Party[],
+    now: () => number,
+  ) {
     this.#guard = guard;
+    this.#parties = parties;
+    this.#signal = AbortSignal.timeout(totalMs);
     this.#now = now;
     this.#lookupMs = lookupMs;
     this.#endsAt = now() + totalMs;
+  }
+
+  /** Whether a lookup that decides was not made, since too many of its parties' were under way. */
+  get isCrowded(): boolean {
+    return this.#isCrowded;
   }
 
   /** Throws the error of the lookup function, if any: a bug must not look like a server that does not answer. */
@@ -90,9 +110,15 @@ export class MessageLookups {
     if (!isDnsName(name)) return { kind: 'absent', reason: 'bad_name' };
     const left = this.#endsAt - this.#now();
     if (left <= 0) return unanswered('out of time');
+    const ms = Math.min(left, this.#lookupMs);
+    const [parties, signal] = [this.#parties, this.#signal];
     try {
-      return await this.#guard.ask(name, type, Math.min(left, this.#lookupMs), weight);
+      return await this.#guard.ask(name, type, { ms, weight, parties, signal });
     } catch (error) {
+      if (signal.aborted && error === signal.reason) {
+        this.#isCrowded = true;
+        return unanswered('too many lookups');
+      }
       this.#bug ??= { error };
       return unanswered('failed');
     }
@@ -126,12 +152,18 @@ export type Weight = 'deciding' | 'other';
 /** A name that every resolver has cached, and that no sender controls. */
 const PROBE = 'a.root-servers.net';
 
-/**
- * Lookups of weight `other` under way at a time, of all messages. Without a limit, mail with signatures of
- * domains whose servers never answer would block the lookup of the DMARC record of the next message, which
- * would then be accepted unchecked.
+/*
+ * Lookups under way at a time, of all messages. Strangers choose the names, and may choose ones whose servers never
+ * answer. All together are fewer than the resolver makes at once, so that the probe never waits behind them.
  */
-const MAX_OTHER = 64;
+
+/** Of weight `deciding`. Whoever has used up his share waits, and his mail is deferred. */
+const DECIDING_AT_ONCE = 400;
+/** The share of one client, and of one organisation of authors. */
+export const DECIDING_OF_ONE = 16;
+/** Of weight `other`: what comes on top is not looked up. */
+const OTHERS_AT_ONCE = 64;
+const OTHERS_OF_ONE = 8;
 
 /** A timer may fire a little early by the clock. */
 const TIMER_MARGIN_MS = 5;
@@ -156,9 +188,20 @@ function withDeadline(lookup: Promise<LookupAnswer>, ms: number): Promise<Lookup
   });
 }
 
+export interface GuardedLookup {
+  /** How long to wait for its answer, in milliseconds. */
+  readonly ms: number;
+  readonly weight: Weight;
+  /** Whose share it takes: the client, then others. */
+  readonly parties: readonly Party[];
+  /** Ends the wait for its turn. */
+  readonly signal: AbortSignal;
+}
+
 export class ResolverGuard {
   readonly #options: ResolverGuardOptions;
-  #othersUnderWay = 0;
+  readonly #deciding = new Turns(DECIDING_AT_ONCE);
+  readonly #others = new ClientShares(OTHERS_AT_ONCE);
   #answeredAt = Number.NEGATIVE_INFINITY;
   /** When the resolver may be tried again; undefined while it is in use. */
   #restsUntil: number | undefined;
@@ -176,28 +219,43 @@ export class ResolverGuard {
   }
 
   /**
-   * Makes one lookup.
+   * Makes one lookup, when it is its turn.
    *
-   * @param ms how long to wait for its answer
+   * @throws the signal's reason where it comes before the turn
    */
-  async ask(name: string, type: LookupType, ms: number, weight: Weight): Promise<LookupAnswer> {
+  async ask(name: string, type: LookupType, asked: GuardedLookup): Promise<LookupAnswer> {
     const kept = this.#options.dns.kept?.(name, type);
     if (kept) return kept;
     if (this.isResting()) return unanswered('the resolver is left alone');
-    if (weight === 'other' && this.#othersUnderWay >= MAX_OTHER) return unanswered('too busy');
-    const count = Number(weight === 'other');
-    const askedAt = this.#options.now();
-    this.#othersUnderWay += count;
-    try {
-      const answer = await withDeadline(this.#options.dns.lookup(name, type), ms);
-      if (answer.kind !== 'unanswered') this.#answeredAt = this.#options.now();
-      // The missing answer may be the fault of one domain's servers, which the sender chose: then the
-      // resolver answers other questions, and must not be given up.
-      else if (this.#answeredAt < askedAt) this.#probe();
-      return answer;
-    } finally {
-      this.#othersUnderWay -= count;
+    const { ms, weight, parties, signal } = asked;
+    const begun = Promise.withResolvers<LookupAnswer>();
+    // The place is held for as long as the resolver works, also where nobody waits for the answer any more.
+    const lookUp = () => {
+      const lookup = this.#options.dns.lookup(name, type);
+      begun.resolve(this.#watch(lookup, ms));
+      return lookup;
+    };
+    if (weight === 'deciding') {
+      this.#deciding.run(parties, lookUp, signal).catch(begun.reject);
+      return begun.promise;
     }
+    const [holder] = parties;
+    const client = holder?.name ?? '';
+    if (!this.#others.take(client, 1, OTHERS_OF_ONE)) return unanswered('too busy');
+    lookUp()
+      .catch(begun.reject)
+      .finally(() => this.#others.give(client, 1));
+    return begun.promise;
+  }
+
+  async #watch(lookup: Promise<LookupAnswer>, ms: number): Promise<LookupAnswer> {
+    const askedAt = this.#options.now();
+    const answer = await withDeadline(lookup, ms);
+    if (answer.kind !== 'unanswered') this.#answeredAt = this.#options.now();
+    // The missing answer may be the fault of one domain's servers, which the sender chose: then the resolver answers
+    // other questions, and must not be given up.
+    else if (this.#answeredAt < askedAt) this.#probe();
+    return answer;
   }
 
   #probe(): void {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readHeader } from '../../message/message.ts';
+import { readHeader } from '../../../protocols/message/message.ts';
 import { formatAuthenticationResults } from './judge-sender.ts';
 import { readSenderResults } from './read-results.ts';
 

@@ -1,5 +1,5 @@
 /** Reads our own Authentication-Results field (RFC 8601), for display with the message. */
-import { decodeRawHeader, type HeaderField, rawValue } from '../../message/message.ts';
+import { decodeRawHeader, type HeaderField, rawValue } from '../../../protocols/message/message.ts';
 import { isResultOf, RESULTS_FIELD, serviceName } from './judge-sender.ts';
 
 /** One result of RFC 8601 section 2.7 for each method; `none` where the field has none. */

@@ -9,7 +9,7 @@ import {
   parseTagList,
   rawValue,
   toDnsName,
-} from '../../message/message.ts';
+} from '../../../protocols/message/message.ts';
 import type { DkimResult } from './verdicts.ts';
 
 /** A result, and why. */

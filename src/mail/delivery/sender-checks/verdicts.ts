@@ -22,8 +22,8 @@ export type DmarcPolicy = 'none' | 'quarantine' | 'reject';
 /** RFC 8617 section 4.4. */
 export type ArcResult = 'none' | 'pass' | 'fail';
 
-/** What is to be done with the message: stored as usual, put into Junk, or refused at DATA. */
-export type SenderAction = 'accept' | 'quarantine' | 'reject';
+/** What is to be done with the message: stored as usual, put into Junk, deferred, or refused at DATA. */
+export type SenderAction = 'accept' | 'quarantine' | 'defer' | 'reject';
 
 export interface SpfVerdict {
   readonly result: SpfResult;

@@ -7,7 +7,7 @@ import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
 import { readSignature, readSigningKey } from './read-signature.ts';
 import { check, HOST, insider, mail, records, signed, stranger } from './testing/checking.ts';
 import { ed25519Key, rsaKey, sign } from './testing/signed-mail.ts';
-import { survivesForwarding } from './verify-signatures.ts';
+import { keyIn, survivesForwarding } from './verify-signatures.ts';
 
 /** Whether mailauth finds a valid signature that covers the whole body. */
 async function passesElsewhere(message: Buffer): Promise<boolean> {
@@ -21,6 +21,18 @@ async function passesElsewhere(message: Buffer): Promise<boolean> {
   });
   return results.some(({ status }) => status.result === 'pass' && !status.underSized);
 }
+
+test('a key is read once for an answer of DNS, and again from the next answer', () => {
+  const answerWith = (record: string) => ({ kind: 'records' as const, records: [record] });
+  const first = answerWith(rsaKey.record);
+  const key = keyIn(first);
+  assert.ok('key' in key);
+  assert.equal(keyIn(first), key);
+  assert.notEqual(keyIn(answerWith(rsaKey.record)), key);
+  const revoked = answerWith('v=DKIM1; p=');
+  assert.deepEqual(keyIn(revoked), { problem: 'key revoked' });
+  assert.equal(keyIn(revoked), keyIn(revoked));
+});
 
 suite('signatures that another implementation makes', () => {
   const value = fc

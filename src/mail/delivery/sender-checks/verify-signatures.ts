@@ -12,9 +12,9 @@ import {
   rawValue,
   signedText,
   toDnsName,
-} from '../../message/message.ts';
+} from '../../../protocols/message/message.ts';
 import { isAligned } from './evaluate-dmarc.ts';
-import { type MessageLookups, textRecords, type Weight } from './lookups.ts';
+import { type LookupAnswer, type MessageLookups, textRecords, type Weight } from './lookups.ts';
 import {
   type FoundKey,
   isGoodSignature,
@@ -154,11 +154,7 @@ export class SignatureCheck {
   }
 
   async #keyAt(name: string): Promise<FoundKey> {
-    const answer = await this.#inquiry.lookups.ask(name, 'TXT', this.#weightOf(name));
-    if (answer.kind === 'unanswered')
-      return { problem: 'no answer for the key', isTemporary: true };
-    const [record] = textRecords(answer);
-    return record === undefined ? { problem: 'no key' } : readSigningKey(record);
+    return keyIn(await this.#inquiry.lookups.ask(name, 'TXT', this.#weightOf(name)));
   }
 
   /** DMARC depends on the keys of the authors' domains. */
@@ -170,6 +166,23 @@ export class SignatureCheck {
     );
     return isDeciding ? 'deciding' : 'other';
   }
+}
+
+/**
+ * The keys of answers that are cached: OpenSSL takes longer to read an RSA key than to verify with it. A key takes 3 KB:
+ * 20 MB for a cache that is full of them.
+ */
+const readKeys = new WeakMap<LookupAnswer, FoundKey>();
+
+/** The key in an answer of DNS. It is read once, and kept for as long as the answer is. */
+export function keyIn(answer: LookupAnswer): FoundKey {
+  const kept = readKeys.get(answer);
+  if (kept) return kept;
+  if (answer.kind === 'unanswered') return { problem: 'no answer for the key', isTemporary: true };
+  const [record] = textRecords(answer);
+  const key = record === undefined ? { problem: 'no key' } : readSigningKey(record);
+  readKeys.set(answer, key);
+  return key;
 }
 
 /* The ARC chain of a message: who passed it on, and what they had found (RFC 8617). */

@@ -1,9 +1,9 @@
 /** A database with a domain and a body, queues on it, and a receiver that the test controls. */
 import { join } from 'node:path';
-import { openTestDatabase } from '../../../test/support/databases.ts';
-import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
-import type { Database, Engine, Queries, Row } from '../../database/database.ts';
-import type { SharedPlaces } from '../../net/net.ts';
+import { openTestDatabase } from '../../../../test/support/databases.ts';
+import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
+import type { Database, Engine, Queries, Row } from '../../../platform/database/database.ts';
+import type { SharedPlaces } from '../../../platform/net/net.ts';
 import {
   type Job,
   type NewDelivery,

@@ -2,9 +2,9 @@
  * Adds messages by IMAP: for delivery where LMTP is not used, with a way to find out whether a message was added; and
  * for clients, who get its UID.
  */
-import pLimit, { type LimitFunction } from 'p-limit';
+import { Refusal } from '../../../platform/errors/errors.ts';
+import { Turns } from '../../../platform/net/net.ts';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
-import { Refusal } from '../../errors/errors.ts';
 import {
   type AppendedByClient,
   type AppendRequest,
@@ -12,8 +12,8 @@ import {
   defaultMailboxes,
   type MailUser,
   normalizeFlags,
+  partiesOf,
 } from '../../mailstore/mailstore.ts';
-import { runInTurn } from '../../net/net.ts';
 import { withLineEnds } from '../lmtp.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import type { EditorOptions } from './edit-mailboxes.ts';
@@ -52,8 +52,9 @@ export interface AppendedSource {
 /** The most octets of one APPEND: imapflow needs a message in one piece of memory. */
 const SIZE_MAX = 256 * 1024 * 1024;
 
-/** Each holds its message in memory. An account has one at a time, so a stalled one blocks no other account. */
-const APPENDS_AT_ONCE = 2;
+/** Each holds its message in memory. A stalled account or user leaves places for the others. */
+const APPENDS_AT_ONCE = 4;
+const APPENDS_OF_ONE = { account: 1, tenant: 3 };
 
 /** The same time limit as for a message by LMTP. */
 const APPEND_TIMEOUT_MS = 240_000;
@@ -74,13 +75,19 @@ export class MessageAppender {
   }
 
   /** See `ImapMailstore.appendByImap`. */
-  deliver(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
+  async deliver(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
     const name = canonicalMailboxName(mailbox);
-    return this.#inTurn(user, undefined, message.signal, async (connection) => {
-      const target =
-        (await findTarget(connection, name)) ?? (await createMailbox(connection, name));
-      await append(connection, target, message);
-    });
+    try {
+      await this.#inTurn(user, undefined, message.signal, async (connection) => {
+        const target =
+          (await findTarget(connection, name)) ?? (await createMailbox(connection, name));
+        await append(connection, target, message);
+      });
+    } catch (error) {
+      // Servers say NO to many things that work a minute later, and a final refusal bounces the message.
+      const isUnsure = error instanceof Refusal && error.code === 'mail_server_refused';
+      throw isUnsure ? new Refusal('unavailable', error.message) : error;
+    }
   }
 
   /** Whether a mailbox has the message that has this id in a Received field. */
@@ -94,11 +101,11 @@ export class MessageAppender {
   /** Adds a client's message. It is sent to the server when it is complete, since APPEND begins with its size. */
   async append(
     user: MailUser,
-    { mailbox, flags = [], octets }: AppendRequest,
+    { mailbox, flags = [], internalDate, octets }: AppendRequest,
     source: AsyncIterable<Uint8Array>,
   ): Promise<AppendedByClient> {
     const { bodies, repeat } = this.#options;
-    const name = canonicalMailboxName(mailbox);
+    const name = mailbox;
     const wanted = normalizeFlags(flags);
     // Nothing is read for a mailbox that does not exist.
     await repeat(user, name, (connection) => connection.select(name, 'EXAMINE'));
@@ -106,7 +113,7 @@ export class MessageAppender {
     if (noRoom) throw noRoom;
     const body = await bodies.stage(withLineEnds(source), () => undefined);
     try {
-      return await this.#send(user, name, wanted, body);
+      return await this.#send(user, name, { flags: wanted, internalDate }, body);
     } finally {
       await bodies.discard(body);
     }
@@ -115,12 +122,12 @@ export class MessageAppender {
   #send(
     user: MailUser,
     name: string,
-    flags: readonly string[],
+    about: Pick<AppendedSource, 'flags' | 'internalDate'>,
     body: StagedBody,
   ): Promise<AppendedByClient> {
     const { bodies, changeOf } = this.#options;
     const signal = AbortSignal.timeout(APPEND_TIMEOUT_MS);
-    const message = { open: () => bodies.read(body), size: body.size, flags, signal };
+    const message = { ...about, open: () => bodies.read(body), size: body.size, signal };
     const appended = this.#inTurn(user, name, signal, async (connection) => {
       const { uidnext } = await connection.select(name, 'EXAMINE');
       const told = await append(connection, name, message);
@@ -143,7 +150,7 @@ export class MessageAppender {
   ): Promise<T> {
     const guarded = (connection: Connection) => endWith(signal, connection, work);
     return this.#turns.run(
-      user.accountId,
+      partiesOf(user, APPENDS_OF_ONE),
       () => this.#options.once(user, mailbox, guarded),
       signal,
     );
@@ -224,10 +231,7 @@ async function findAppended(
   return found;
 }
 
-/**
- * A NO is final only where its code says so (RFC 5530 section 3, RFC 7889, RFC 9208 section 4.1.3). A final refusal
- * bounces the message, and servers say NO to many things that work a minute later.
- */
+/** The NOs that are final for a delivery, too: by their code (RFC 5530 section 3, RFC 7889, RFC 9208 section 4.1.3). */
 function asRefusal(error: unknown, mailbox: string): unknown {
   if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return error;
   const { responseCode = '', said = '' } = error.details;
@@ -289,33 +293,4 @@ async function hasReceived(
     },
   });
   return found;
-}
-
-/**
- * Runs a bounded number of tasks at once, and one at a time of each key. The others wait in the order in which
- * they came.
- */
-export class Turns {
-  readonly #all: LimitFunction;
-  readonly #keys = new Map<number, { readonly limit: LimitFunction; tasks: number }>();
-
-  constructor(atOnce: number) {
-    this.#all = pLimit(atOnce);
-  }
-
-  /**
-   * @param signal whoever waits leaves the line on it; a task that runs has to heed it by itself
-   * @throws the signal's reason where it comes before the turn: then the task never runs
-   */
-  async run<T>(key: number, task: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    const own = this.#keys.get(key) ?? { limit: pLimit(1), tasks: 0 };
-    this.#keys.set(key, own);
-    own.tasks++;
-    try {
-      // A task that waits for its key takes no place from others.
-      return await runInTurn(own.limit, signal, () => runInTurn(this.#all, signal, task));
-    } finally {
-      if (--own.tasks === 0) this.#keys.delete(key);
-    }
-  }
 }

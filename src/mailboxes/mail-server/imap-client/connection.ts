@@ -3,7 +3,7 @@
  * mailbox that is selected on it.
  */
 import type { ImapFlow } from 'imapflow';
-import { Refusal } from '../../errors/errors.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
 import { UidSet } from './uid-set.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Refusal } from '../../errors/errors.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { type Command, startFakeServer } from './testing/fake-server.ts';
 import { openImapStore } from './testing/open-store.ts';

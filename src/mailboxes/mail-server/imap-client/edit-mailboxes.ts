@@ -1,9 +1,9 @@
 /** Changes that an app makes, carried out on the server: messages and mailboxes. */
+
+import { invalidField, Refusal } from '../../../platform/errors/errors.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
-import { invalidField, Refusal } from '../../errors/errors.ts';
 import {
   type ChangedMailbox,
-  canonicalMailboxName,
   type Expunged,
   type FlagChange,
   type Flagged,
@@ -46,7 +46,7 @@ export class MailboxEditor {
   }
 
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
-    const name = canonicalMailboxName(set.mailbox);
+    const name = set.mailbox;
     return this.#options.repeat(user, name, async (connection) => {
       await requireSame(connection, name, set);
       const changed = await storeFlags(connection, name, set.uids, change);
@@ -71,7 +71,7 @@ export class MailboxEditor {
     set: MessageSet,
     target: string,
   ): Promise<Relocated> {
-    const [from, to] = [canonicalMailboxName(set.mailbox), canonicalMailboxName(target)];
+    const [from, to] = [set.mailbox, target];
     if (verb === 'move' && from === to) throw invalidField('to', 'must be another mailbox');
     return this.#options.once(user, from, async (connection) => {
       // A missing mailbox is refused also where there is nothing to move.
@@ -90,7 +90,7 @@ export class MailboxEditor {
   }
 
   expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
-    const name = canonicalMailboxName(set.mailbox);
+    const name = set.mailbox;
     return this.#options.repeat(user, name, async (connection) => {
       await requireSame(connection, name, set);
       const removed = await expungeMessages(connection, name, set.uids);
@@ -112,9 +112,8 @@ export class MailboxEditor {
     });
   }
 
-  rename(user: MailUser, name: string, wanted: string): Promise<ChangedMailbox> {
+  rename(user: MailUser, from: string, wanted: string): Promise<ChangedMailbox> {
     const given = readNewName('to', wanted);
-    const from = canonicalMailboxName(name);
     return this.#options.once(user, undefined, async (connection) => {
       const namespace = await readNamespace(connection);
       const to = toServerName(given, namespace);
@@ -124,7 +123,9 @@ export class MailboxEditor {
       }
       // A missing mailbox is refused with the same error as in every other call.
       const before = await this.#options.changeOf(connection, user, from);
-      await refuseTaken(connection, to);
+      // As on the embedded store: to its own name nothing is renamed, and to another case of it always.
+      if (to === from) return { state: stateOf(before), changes: [before] };
+      await refuseTaken(connection, to, from);
       await connection.unselect();
       const names = [from, to].map((one) => quoted(encodeMailboxName(one)));
       await connection.command('RENAME', names).catch(explainTaken);
@@ -134,12 +135,11 @@ export class MailboxEditor {
   }
 
   remove(user: MailUser, name: string): Promise<ChangedMailbox> {
-    const canonical = canonicalMailboxName(name);
     return this.#options.once(user, undefined, async (connection) => {
-      await refuseProtected(connection, canonical);
-      const change = await this.#options.changeOf(connection, user, canonical);
+      await refuseProtected(connection, name);
+      const change = await this.#options.changeOf(connection, user, name);
       await connection.unselect();
-      await connection.command('DELETE', [quoted(encodeMailboxName(canonical))]);
+      await connection.command('DELETE', [quoted(encodeMailboxName(name))]);
       return { state: stateOf(change), changes: [change] };
     });
   }
@@ -172,9 +172,9 @@ async function refuseProtected(connection: Connection, name: string): Promise<vo
   throw new Refusal('mailbox_protected', `"${name}" cannot be renamed or deleted`);
 }
 
-/** To people, and to some servers, names that differ only in case are the same. */
-async function refuseTaken(connection: Connection, name: string): Promise<void> {
-  const listed = await listMailboxes(connection);
+/** To people, and to some servers, names that differ only in case are the same. @param own of the mailbox itself */
+async function refuseTaken(connection: Connection, name: string, own?: string): Promise<void> {
+  const listed = (await listMailboxes(connection)).filter(({ mailbox }) => mailbox !== own);
   const other = listed.find(({ mailbox }) => mailbox.toLowerCase() === name.toLowerCase());
   if (other) {
     throw new Refusal('mailbox_exists', `there is a mailbox "${other.mailbox}" already`);

@@ -1,6 +1,6 @@
 /** Failures of an IMAP server by name: for the operator in the log, and for clients. */
 import type { ImapFlow } from 'imapflow';
-import { Refusal } from '../../errors/errors.ts';
+import { type ErrorCode, Refusal } from '../../../platform/errors/errors.ts';
 import { codeOf, type ImapResponse } from './wire.ts';
 
 /** The part of a pino logger that is used for failures. */
@@ -46,6 +46,34 @@ const OF_SERVER = new Set<FailureKind>([
   'garbled',
 ]);
 
+/** Commands whose arguments a client chose. A NO or BAD to any other means that the server, or our use of it, failed. */
+const OF_CLIENT = new Set([
+  'UID STORE',
+  'UID COPY',
+  'UID MOVE',
+  'UID EXPUNGE',
+  'APPEND',
+  'CREATE',
+  'RENAME',
+  'DELETE',
+]);
+
+/** RFC 5530 section 3. */
+const TEMPORARY_CODE =
+  /\b(?:UNAVAILABLE|INUSE|SERVERBUG|LIMIT|CONTACTADMIN|EXPIRED|CORRUPTION|EXPUNGEISSUED)\b/i;
+
+/** What servers say without a code. */
+const TEMPORARY_TEXT = /internal error|I\/O error|try again|temporar|\blocked\b|no space left/i;
+
+/** Codes of RFC 5530 section 3, RFC 3501 section 7.1 and RFC 9208 section 4.1.3 that have an error of their own. */
+const codesOfResponse = new Map<string, ErrorCode>([
+  ['HASCHILDREN', 'mailbox_has_children'],
+  ['ALREADYEXISTS', 'mailbox_exists'],
+  ['NONEXISTENT', 'mailbox_not_found'],
+  ['TRYCREATE', 'mailbox_not_found'],
+  ['OVERQUOTA', 'mailbox_full'],
+]);
+
 export interface FailureDetails {
   /** The command's name, never its arguments. */
   readonly command?: string;
@@ -86,13 +114,17 @@ export class ImapFailure extends Error {
   /** Whether the code of a NO says that the command may work later (RFC 5530 section 3). */
   get isTemporary(): boolean {
     const { said = '', responseCode = '' } = this.details;
-    const temporary = /\b(?:UNAVAILABLE|INUSE|SERVERBUG|LIMIT|CONTACTADMIN|EXPIRED|CORRUPTION)\b/;
-    return temporary.test(responseCode) || /internal error|try again|temporar/i.test(said);
+    return TEMPORARY_CODE.test(responseCode) || TEMPORARY_TEXT.test(said);
   }
 
-  /** The answer to a client: it may try again. It reveals nothing about the server behind us. */
+  /** The answer to a client: what the server refuses for good in its own words, anything else as `unavailable`. */
   toRefusal(): Refusal {
-    const { retryAfter } = this.details;
+    const { retryAfter, command = '', said = '', responseCode = '' } = this.details;
+    const isRefusal = this.kind === 'said_no' || this.kind === 'said_bad';
+    if (isRefusal && OF_CLIENT.has(command) && !this.isTemporary) {
+      const code = codesOfResponse.get(responseCode.toUpperCase()) ?? 'mail_server_refused';
+      return new Refusal(code, `the mail server refuses this: ${said}`);
+    }
     return new Refusal('unavailable', 'the mail server cannot do this right now', {
       ...(retryAfter !== undefined && { retryAfter }),
     });

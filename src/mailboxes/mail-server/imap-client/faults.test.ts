@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { generate } from 'selfsigned';
-import { Refusal } from '../../errors/errors.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import {
   type Command,
@@ -370,12 +370,12 @@ void suite('a server whose answers cannot be right', () => {
   });
 
   void test('reports more removals meanwhile than there were messages', async () => {
-    const { server, store, logged } = await open(patient);
+    const { server, store } = await open(patient);
     server.mailbox.uidnext = 5_000;
-    const list = '* ESEARCH (TAG "TAG") UID ALL 1\r\n* VANISHED 1:4999\r\nTAG OK done\r\n';
+    const list = '* ESEARCH (TAG "TAG") UID ALL 1\r\n* VANISHED 1:4294967294\r\nTAG OK done\r\n';
     server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
-    await assert.rejects(store.sync(ann, inbox), isUnavailable);
-    assert.equal(logged.at(-1)?.failure, 'garbled');
+    const { changes } = await store.sync(ann, inbox);
+    assert.deepEqual(changes, { added: [{ uid: 1 }], updated: [], removed: [] });
   });
 
   void test('leaves removed messages out of its list, and reports them with the next command', async () => {
@@ -388,7 +388,7 @@ void suite('a server whose answers cannot be right', () => {
       return undefined;
     };
     const { changes, uidvalidity, token } = await store.sync(ann, inbox);
-    assert.deepEqual(changes.added, [{ uid: 1 }, { uid: 2 }]);
+    assert.deepEqual(changes.added, [{ uid: 1 }]);
     server.fault = () => undefined;
     server.expunge(2);
     const next = await store.sync(ann, { ...inbox, uidvalidity, token });

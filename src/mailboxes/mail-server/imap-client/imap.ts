@@ -16,9 +16,10 @@
  * `unavailable`, and one log line names the failure (`failure.ts`). `server-delivery.ts` delivers incoming mail to
  * the server.
  */
+
+import type { Database } from '../../../platform/database/database.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
-import type { Database } from '../../database/database.ts';
-import { Refusal } from '../../errors/errors.ts';
 import type {
   AppendedByClient,
   AppendRequest,
@@ -191,7 +192,7 @@ export class ImapMailstore implements Mailstore {
 
   async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
     const token = readToken(request);
-    const mailbox = canonicalMailboxName(request.mailbox);
+    const mailbox = await this.#nameOf(user, request.mailbox);
     return this.#read(user, mailbox, async (connection) => {
       const context = { connection, mailbox, request, token };
       const told = connection.hasQresync ? await syncByModseq(context) : undefined;
@@ -200,7 +201,7 @@ export class ImapMailstore implements Mailstore {
   }
 
   async fetchMessage(user: MailUser, mailbox: string, uid: number): Promise<Message> {
-    return this.#reader.message(user, canonicalMailboxName(mailbox), uid);
+    return this.#reader.message(user, await this.#nameOf(user, mailbox), uid);
   }
 
   async fetchPart(
@@ -209,7 +210,7 @@ export class ImapMailstore implements Mailstore {
     uid: number,
     part: string,
   ): Promise<PartContent> {
-    return this.#reader.part(user, canonicalMailboxName(mailbox), uid, part);
+    return this.#reader.part(user, await this.#nameOf(user, mailbox), uid, part);
   }
 
   /**
@@ -233,44 +234,49 @@ export class ImapMailstore implements Mailstore {
     return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
   }
 
-  appendMessage(
+  async appendMessage(
     user: MailUser,
     request: AppendRequest,
     source: AsyncIterable<Uint8Array>,
   ): Promise<AppendedByClient> {
-    return this.#appender.append(user, request, source);
+    return this.#appender.append(user, await this.#named(user, request), source);
   }
 
-  search(user: MailUser, request: SearchRequest): Promise<SearchResult> {
-    return this.#read(user, request.mailbox, (connection) => searchMailboxes(connection, request));
+  async search(user: MailUser, request: SearchRequest): Promise<SearchResult> {
+    const { mailbox } = request;
+    const search =
+      mailbox === undefined ? request : await this.#named(user, { ...request, mailbox });
+    return this.#read(user, search.mailbox, (connection) => searchMailboxes(connection, search));
   }
 
-  setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
-    return this.#editor.setFlags(user, set, change);
+  async setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+    return this.#editor.setFlags(user, await this.#named(user, set), change);
   }
 
-  move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
-    return this.#editor.relocate(user, 'move', set, to);
+  async move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    const target = await this.#nameOf(user, to);
+    return this.#editor.relocate(user, 'move', await this.#named(user, set), target);
   }
 
-  copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
-    return this.#editor.relocate(user, 'copy', set, to);
+  async copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    const target = await this.#nameOf(user, to);
+    return this.#editor.relocate(user, 'copy', await this.#named(user, set), target);
   }
 
-  expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
-    return this.#editor.expunge(user, set);
+  async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
+    return this.#editor.expunge(user, await this.#named(user, set));
   }
 
   createMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
     return this.#editor.create(user, name);
   }
 
-  renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox> {
-    return this.#editor.rename(user, name, to);
+  async renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox> {
+    return this.#editor.rename(user, await this.#nameOf(user, name), to);
   }
 
-  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
-    return this.#editor.remove(user, name);
+  async deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
+    return this.#editor.remove(user, await this.#nameOf(user, name));
   }
 
   /** Whether the server accepts connections and the master's login. */
@@ -291,6 +297,24 @@ export class ImapMailstore implements Mailstore {
   /** Ends every connection. */
   close(): void {
     this.#pool.close();
+  }
+
+  /**
+   * The name of a mailbox on the server. Names of calls are NFC, as those of the mailboxes that we create; another
+   * client may have created one that is not, which then is listed as it was written.
+   */
+  async #nameOf(user: MailUser, written: string): Promise<string> {
+    const name = canonicalMailboxName(written);
+    if (name === written || name === 'INBOX') return name;
+    const listed = await this.#read(user, undefined, listMailboxes);
+    return listed.some(({ mailbox }) => mailbox === written) ? written : name;
+  }
+
+  async #named<Named extends { readonly mailbox: string }>(
+    user: MailUser,
+    named: Named,
+  ): Promise<Named> {
+    return { ...named, mailbox: await this.#nameOf(user, named.mailbox) };
   }
 
   async #connect(user: MailUser): Promise<Connection> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { anyCharacter } from '../../../test/support/any-character.ts';
+import { anyCharacter } from '../../../../test/support/any-character.ts';
 import { decodeMailboxName, encodeMailboxName } from './wire.ts';
 
 void suite('mailbox names', () => {

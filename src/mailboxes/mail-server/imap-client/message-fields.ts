@@ -6,20 +6,20 @@
  */
 
 import {
-  type AddedMessage,
-  formatThreadId,
-  type MessageField,
-  threadByHeader,
-  threadHeaders,
-} from '../../mailstore/mailstore.ts';
-import {
   type BodyStructure,
   findPreviewPart,
   hasAttachments,
   MessageParser,
   type ParsedMessage,
   previewOf,
-} from '../../message/message.ts';
+} from '../../../protocols/message/message.ts';
+import {
+  type AddedMessage,
+  formatThreadId,
+  type MessageField,
+  threadByHeader,
+  threadHeaders,
+} from '../../mailstore/mailstore.ts';
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { type FetchedItems, fetchRows } from './fetch.ts';

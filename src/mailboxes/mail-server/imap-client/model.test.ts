@@ -4,8 +4,8 @@
  */
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { onEachEngine } from '../../../test/support/databases.ts';
-import { live, lives, type ModelMailbox, readSource } from '../../../test/support/sync-model.ts';
+import { onEachEngine } from '../../../../test/support/databases.ts';
+import { live, lives, type ModelMailbox, readSource } from '../../../../test/support/sync-model.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import type { ImapMailstore } from './imap.ts';
 import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
@@ -42,6 +42,7 @@ function mailboxOf(server: FakeServer, store: ImapMailstore, user: MailUser): Mo
     moveAway: async (uid) => server.expunge(uid),
     state: async () =>
       new Map(server.messages.map(({ uid }) => [uid, [...flagsOf(uid)].sort()] as const)),
+    fields: ['flags'],
     sync: (request) => store.sync(user, { mailbox: 'INBOX', ...request }),
     sources: async () => new Map(server.messages.map(({ uid, source }) => [uid, source] as const)),
     read: (uid) => readSource(store, user, 'INBOX', uid),

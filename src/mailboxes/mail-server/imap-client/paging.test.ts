@@ -1,4 +1,4 @@
-/** Pages of one sync show one state, whatever happens between them, on servers of each kind. */
+/** Pages of one sync show one state but for what is removed between them, on servers of each kind. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { MessageField, SyncResult } from '../../mailstore/mailstore.ts';
@@ -84,7 +84,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       assert.deepEqual(told(next).added, came);
     });
 
-    void test('a new message that is removed before its page is added and then removed', async () => {
+    void test('a new message that is removed before its page is not added, only removed', async () => {
       const { server, sync } = await open(2);
       const whole = await sync();
       for (let count = 0; count < 3; count++) server.add('Subject: new\r\n\r\n');
@@ -93,7 +93,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       server.expunge(5);
       server.add('Subject: later\r\n\r\n');
       const second = await sync(first, 9);
-      assert.deepEqual(told(second), { ...nothing, added: [4, 5] });
+      assert.deepEqual(told(second), { ...nothing, added: [4] });
       const next = await sync(second);
       assert.deepEqual(told(next), { added: [6], updated: [], removed: [5] });
     });
@@ -107,7 +107,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       const passing = server.add('Subject: passing\r\n\r\n');
       server.expunge(passing.uid);
       const second = await sync(first, 9);
-      assert.deepEqual(told(second), { ...nothing, added: [3, 4, 5] });
+      assert.deepEqual(told(second), { ...nothing, added: [3, 5] });
       const next = await sync(second);
       assert.deepEqual(told(next), { ...nothing, removed: [1, 4] });
     });
@@ -132,7 +132,8 @@ for (const [title, extensions] of Object.entries(kinds)) {
       const second = await sync(first, 500, ['envelope', 'flags']);
       assert.equal(second.hasMore, undefined);
       const all = Array.from({ length: 20 }, (_, index) => 4 + index);
-      assert.deepEqual(told(second), { ...nothing, added: all.slice(added.length) });
+      const left = all.slice(added.length).filter((uid) => uid !== 23);
+      assert.deepEqual(told(second), { ...nothing, added: left });
       assert.deepEqual(told(await sync(second)), { ...nothing, removed: [3, 23] });
       const anew = await sync(undefined, undefined, ['envelope']);
       assert.equal(anew.hasMore, true);

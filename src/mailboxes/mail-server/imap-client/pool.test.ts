@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
-import { Refusal } from '../../errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
 import { IMPATIENT, openImapStore } from './testing/open-store.ts';
@@ -75,7 +75,7 @@ void suite('the pool of connections', () => {
 
   void test('a stalled account blocks only itself, and not for ever', async () => {
     const server = await startFakeServer();
-    const options = { connections: 4, timeoutMs: 1_500 };
+    const options = { connections: 5, timeoutMs: 1_500 };
     const { store, logged } = await openImapStore(server.port, {}, options);
     const held = holdBack(server, 'u1@');
     const stalled = Array.from({ length: 4 }, () => store.sync(user(1), inbox));
@@ -89,9 +89,27 @@ void suite('the pool of connections', () => {
     assert.ok(logged.some(({ failure }) => failure === 'silent'));
   });
 
+  void test('stalled accounts of one user leave a connection for others', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { connections: 8, timeoutMs: 5_000 });
+    const ofUser = (accountId: number) => ({ ...user(accountId), userId: 'stalled' });
+    // Connections that are idle take part as well.
+    await Promise.all([10, 11, 12, 13].map((id) => store.sync(ofUser(id), inbox)));
+    const held = holdBack(server, 'u1');
+    const stalled = [10, 11, 12, 13, 14, 15].flatMap((id) =>
+      [1, 2, 3].map(() => store.sync(ofUser(id), inbox)),
+    );
+    const ends = Promise.allSettled(stalled);
+    await until(() => held.length === 6);
+    await Promise.all([2, 3, 4, 5].map((id) => store.sync(user(id), inbox)));
+    assert.equal(held.length, 6);
+    store.close();
+    for (const end of await ends) assert.equal(end.status, 'rejected');
+  });
+
   void test('many requests of one account leave room in the queue for others', async () => {
     const server = await startFakeServer();
-    const { store } = await openImapStore(server.port, {}, { connections: 4, timeoutMs: 5_000 });
+    const { store } = await openImapStore(server.port, {}, { connections: 5, timeoutMs: 5_000 });
     const held = holdBack(server, 'u1@');
     const crowd = Array.from({ length: 1_200 }, () => store.sync(user(1), inbox));
     const ends = Promise.allSettled(crowd);

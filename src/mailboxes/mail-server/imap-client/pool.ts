@@ -3,10 +3,11 @@
  * given in the order of the requests.
  *
  * A connection serves only the account it was opened for. An account that holds all of its connections makes
- * only itself wait. When the total is reached, an idle connection of another account is closed to make room.
+ * only itself wait, and a user whose accounts hold three quarters of the total makes only himself wait. When the total
+ * is reached, an idle connection of another account is closed to make room.
  */
 import { LRUCache } from 'lru-cache';
-import type { MailUser } from '../../mailstore/mailstore.ts';
+import { type MailUser, tenantOf } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { ServerHealth } from './server-health.ts';
@@ -28,6 +29,7 @@ export interface PoolOptions {
 /** The connections and requests of one account. */
 interface Account {
   readonly id: number;
+  readonly tenant: string;
   readonly idle: Pooled[];
   readonly busy: Set<Pooled>;
   opening: number;
@@ -53,6 +55,10 @@ interface Waiter {
 const WAITING_MAX = 1_000;
 /** Also refused: more than this of one account, so that a stalled account leaves room for the others. */
 const WAITING_PER_ACCOUNT = 250;
+/** Also refused: more than this of one user. */
+const WAITING_PER_TENANT = 500;
+/** The part of all connections that the accounts of one user may use at once; the others find a place in the rest. */
+const SHARE_OF_TENANT = 0.75;
 /** Logins under way at a time: a server checks passwords one after the other. */
 const LOGINS_AT_ONCE = 10;
 /** Connections of one account. */
@@ -206,10 +212,27 @@ export class Pool {
     });
   }
 
-  #isCrowded({ accountId }: MailUser): boolean {
+  #isCrowded(asking: MailUser): boolean {
     if (this.#waiting.length < WAITING_PER_ACCOUNT) return false;
-    const own = this.#waiting.filter(({ user }) => user.accountId === accountId);
-    return this.#waiting.length >= WAITING_MAX || own.length >= WAITING_PER_ACCOUNT;
+    const tenant = tenantOf(asking);
+    const ofTenant = this.#waiting.filter(({ user }) => tenantOf(user) === tenant);
+    const own = ofTenant.filter(({ user }) => user.accountId === asking.accountId);
+    return (
+      this.#waiting.length >= WAITING_MAX ||
+      ofTenant.length >= WAITING_PER_TENANT ||
+      own.length >= WAITING_PER_ACCOUNT
+    );
+  }
+
+  /** Whether accounts of a user have all connections in use that one user may have. */
+  #isShareSpent(tenant: string): boolean {
+    const share = Math.ceil(this.#options.total * SHARE_OF_TENANT);
+    if (this.#total - this.#idle.size < share) return false;
+    let inUse = 0;
+    for (const other of this.#accounts.values()) {
+      if (other.tenant === tenant) inUse += other.busy.size + other.opening;
+    }
+    return inUse >= share;
   }
 
   /** A random time, so that requests that were refused together do not come back together. */
@@ -236,7 +259,7 @@ export class Pool {
       waiter.give(idle);
       return true;
     }
-    if (this.#opening >= LOGINS_AT_ONCE) return false;
+    if (this.#opening >= LOGINS_AT_ONCE || this.#isShareSpent(tenantOf(waiter.user))) return false;
     const held = account ? account.idle.length + account.busy.size + account.opening : 0;
     if (held >= PER_ACCOUNT) {
       // Only a new one will do: an idle one of the account makes room.
@@ -255,6 +278,7 @@ export class Pool {
 
   /** The one that was used last, so that connections that are not needed become idle. */
   #takeIdle(account: Account): Pooled | undefined {
+    if (account.idle.length === 0 || this.#isShareSpent(account.tenant)) return undefined;
     const pooled = account.idle.pop();
     if (!pooled) return undefined;
     this.#idle.delete(pooled);
@@ -265,7 +289,7 @@ export class Pool {
 
   #openFor(waiter: Waiter): void {
     const { user } = waiter;
-    const account = this.#account(user.accountId);
+    const account = this.#account(user);
     account.opening++;
     this.#opening++;
     this.#total++;
@@ -318,11 +342,13 @@ export class Pool {
     }
   }
 
-  #account(id: number): Account {
+  #account(user: MailUser): Account {
+    const id = user.accountId;
     const known = this.#accounts.get(id);
     if (known) return known;
     const account: Account = {
       id,
+      tenant: tenantOf(user),
       idle: [],
       busy: new Set(),
       opening: 0,

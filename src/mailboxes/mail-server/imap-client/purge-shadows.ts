@@ -3,7 +3,7 @@
  * and a new name, until its messages are removed; so no query finds it.
  */
 import { sql } from 'kysely';
-import type { Database, Queries } from '../../database/database.ts';
+import type { Database, Queries } from '../../../platform/database/database.ts';
 
 /** Rows that are removed in one transaction. */
 const ROWS_AT_A_TIME = 500;

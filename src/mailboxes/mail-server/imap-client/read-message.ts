@@ -7,8 +7,7 @@
  * there is no shorter command.
  */
 import { LRUCache } from 'lru-cache';
-import { Refusal } from '../../errors/errors.ts';
-import type { ByteRange, MailUser, Message, PartContent } from '../../mailstore/mailstore.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import {
   type BodyStructure,
   createDecoder,
@@ -19,7 +18,8 @@ import {
   partFilename,
   readPreview,
   toBodyStructure,
-} from '../../message/message.ts';
+} from '../../../protocols/message/message.ts';
+import type { ByteRange, MailUser, Message, PartContent } from '../../mailstore/mailstore.ts';
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows, listUids } from './fetch.ts';
@@ -115,9 +115,9 @@ export class MessageReader {
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
     const found = await this.#read(user, mailbox, async (connection) => {
       const { uidvalidity } = await connection.select(mailbox, 'EXAMINE');
-      const structure = await fetchStructure(connection, uid);
-      if (!structure) throw messageNotFound(mailbox, uid);
-      const part = findIn(structure, number);
+      const row = await fetchStructure(connection, uid);
+      if (!row) throw messageNotFound(mailbox, uid);
+      const part = row.structure && findIn(row.structure, number);
       const place = { mailbox, uidvalidity, uid };
       const piece = part && (await fetchFirst(connection, place, number));
       return part && piece && { part, first: piece.bytes, uidvalidity };
@@ -143,7 +143,7 @@ export class MessageReader {
   }
 
   /**
-   * A part that the server does not see, but our parser does: clients get the structure of our parser, which reads
+   * A part that the server does not tell of, but our parser does: clients get the structure of our parser, which reads
    * messages leniently (Courier sees no parts without MIME-Version).
    */
   async #parsedPart(
@@ -229,15 +229,16 @@ async function fetchFirst(
   return fetchPiece(connection, uid, section, 0, items);
 }
 
+/** @returns undefined where there is no such message; no structure where the server's cannot be read */
 async function fetchStructure(
   connection: Connection,
   uid: number,
-): Promise<BodyStructure | undefined> {
-  let structure: BodyStructure | undefined;
+): Promise<{ readonly structure: BodyStructure | undefined } | undefined> {
+  let row: { readonly structure: BodyStructure | undefined } | undefined;
   await fetchRows(connection, UidSet.of([uid]), [atom('BODYSTRUCTURE')], (_, items) => {
-    structure = readBodyStructure(items.get('BODYSTRUCTURE'));
+    row = { structure: readBodyStructure(items.get('BODYSTRUCTURE')) };
   });
-  return structure;
+  return row;
 }
 
 function findIn(structure: BodyStructure, number: string): BodyStructure | undefined {

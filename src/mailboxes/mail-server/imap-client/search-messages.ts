@@ -2,20 +2,15 @@
  * Searches on the server (RFC 3501 section 6.4.4), mailbox by mailbox in the order of the list, the newest UIDs first.
  * A server matches parts of words, so `inv*` and `inv` mean the same there.
  */
-import { invalidField } from '../../errors/errors.ts';
-import {
-  canonicalMailboxName,
-  type SearchMatch,
-  type SearchRequest,
-  type SearchResult,
-} from '../../mailstore/mailstore.ts';
-import { type BodyStructure, hasAttachments } from '../../message/message.ts';
+import { invalidField } from '../../../platform/errors/errors.ts';
+import { type BodyStructure, hasAttachments } from '../../../protocols/message/message.ts';
+import type { SearchMatch, SearchRequest, SearchResult } from '../../mailstore/mailstore.ts';
 import { readQuery } from '../../search/search.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
-import { fetchRows, searchUids } from './fetch.ts';
+import { fetchFields } from './describe-messages.ts';
+import { searchUids } from './fetch.ts';
 import { listMailboxes } from './list-mailboxes.ts';
-import { fetchPreviews, fieldItems, readFields } from './message-fields.ts';
-import { UidSet } from './uid-set.ts';
+import { fetchPreviews } from './message-fields.ts';
 import { type Argument, atom, imapDate, literal } from './wire.ts';
 
 /** Messages whose fields are fetched in one command. */
@@ -74,7 +69,7 @@ async function mailboxesFrom(
   name: string | undefined,
   place: Place | undefined,
 ): Promise<string[]> {
-  if (name !== undefined) return [canonicalMailboxName(name)];
+  if (name !== undefined) return [name];
   const names = (await listMailboxes(connection)).map(({ mailbox }) => mailbox);
   if (!place) return names;
   const at = names.indexOf(place.mailbox);
@@ -86,7 +81,7 @@ function searchKeys(request: SearchRequest): Argument[] {
   const { texts, since, before, larger, smaller, flags = [], notFlags = [] } = request;
   // The same limits and refusals as with our own index.
   readQuery(texts);
-  const keys: Argument[] = [atom('CHARSET'), atom('UTF-8'), atom('UNDELETED')];
+  const keys: Argument[] = [atom('CHARSET'), atom('UTF-8'), atom('ALL')];
   const each = (text: string | undefined, ...key: Argument[]) => {
     for (const word of wordsOf(text)) keys.push(...key, word);
   };
@@ -133,10 +128,7 @@ async function readMatches(
   uids: readonly number[],
   { since, before, hasAttachment }: SearchRequest,
 ): Promise<SearchMatch[]> {
-  const rows: ReturnType<typeof readFields>[] = [];
-  await fetchRows(connection, UidSet.of(uids), fieldItems(connection, FIELDS), (uid, items) => {
-    rows.push(readFields(uid, items, FIELDS));
-  });
+  const rows = [...(await fetchFields(connection, uids, FIELDS)).values()];
   const found: Omit<SearchMatch, 'preview'>[] = [];
   const structures = new Map<number, BodyStructure>();
   for (const row of rows.sort((a, b) => b.uid - a.uid)) {

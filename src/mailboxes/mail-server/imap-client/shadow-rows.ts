@@ -3,8 +3,8 @@
  * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
  * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
-import type { Database, Queries, Row } from '../../database/database.ts';
-import { Refusal } from '../../errors/errors.ts';
+import type { Database, Queries, Row } from '../../../platform/database/database.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { flagsFromText } from '../../mailstore/mailstore.ts';
 import { buryShadow } from './purge-shadows.ts';
@@ -380,30 +380,18 @@ export function readLive(queries: Queries, window: ShadowWindow) {
   return (most === Number.POSITIVE_INFINITY ? query : query.limit(most)).execute();
 }
 
-/** Removed messages: those that the client had, and those that the snapshot still had. */
-export function readGone(queries: Queries, window: ShadowWindow) {
-  const { shadowId, base, snapshot, afterUid, newest, most } = window;
+/** Messages that the client had and that were removed in the window; the next sync reports later removals. */
+export function readGone(queries: Queries, { shadowId, base, snapshot, ...page }: ShadowWindow) {
   const query = queries
     .selectFrom('shadow_tombstones')
-    .select(['uid', 'created_modseq'])
+    .select('uid')
     .where('shadow_id', '=', shadowId)
-    .where('uid', newest ? '<' : '>', afterUid)
-    .where(({ eb, or, and }) =>
-      or([
-        and([
-          eb('created_modseq', '<=', base),
-          eb('modseq', '>', base),
-          eb('modseq', '<=', snapshot),
-        ]),
-        and([
-          eb('created_modseq', '>', base),
-          eb('created_modseq', '<=', snapshot),
-          eb('modseq', '>', snapshot),
-        ]),
-      ]),
-    )
-    .orderBy('uid', newest ? 'desc' : 'asc');
-  return (most === Number.POSITIVE_INFINITY ? query : query.limit(most)).execute();
+    .where('uid', '>', page.afterUid)
+    .where('created_modseq', '<=', base)
+    .where('modseq', '>', base)
+    .where('modseq', '<=', snapshot)
+    .orderBy('uid');
+  return (page.most === Number.POSITIVE_INFINITY ? query : query.limit(page.most)).execute();
 }
 
 function* chunks<T>(items: readonly T[]): Generator<T[]> {

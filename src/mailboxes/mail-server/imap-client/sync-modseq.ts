@@ -6,25 +6,17 @@
  * state and changes of one moment, in one round trip. STATUS would not work: for a mailbox that the connection has
  * selected, servers return what that session saw last.
  *
- * The client is brought to the state of the EXAMINE. Messages that are removed while the rest is fetched are
- * returned as `added` without fields: they belong to that state, and the next sync reports their removal. A server
+ * The client is brought to the state of the EXAMINE, without the messages that are removed while the rest is fetched,
+ * or while the client fetches its pages: they belong to that state, so the next sync reports their removal. A server
  * may list too many removals (RFC 7162 section 3.2.10.1: one that has forgotten them lists every UID that does not
  * exist): its list is used only where it is as long as the client's count of messages requires; otherwise the client
  * gets a reset.
  */
-import { invalidField } from '../../errors/errors.ts';
-import {
-  type AddedMessage,
-  hasTexts,
-  type MessageField,
-  type SyncRequest,
-  type SyncResult,
-} from '../../mailstore/mailstore.ts';
-import type { BodyStructure } from '../../message/message.ts';
-import { readBodyStructure } from './body-structure.ts';
+import { invalidField } from '../../../platform/errors/errors.ts';
+import type { AddedMessage, SyncRequest, SyncResult } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
-import { ChangeCollector, fetchRows, listUids, requirePlausible } from './fetch.ts';
-import { fetchPreviews, fieldItems, readFields } from './message-fields.ts';
+import { describe } from './describe-messages.ts';
+import { ChangeCollector, listUids } from './fetch.ts';
 import type { Selected } from './selected.ts';
 import {
   formatCursor,
@@ -39,15 +31,6 @@ import { atom, listOf, readFlags, sequence } from './wire.ts';
 
 /** A page with more fields than UIDs is limited also when the client set no limit. */
 export const PAGE_WITH_FIELDS = 1_000;
-
-/**
- * Characters, as JSON, of the new messages in one page with envelopes or structures: both are as long as the sender
- * made them.
- */
-const PAGE_TEXT = 4 * 1024 * 1024;
-
-/** Messages whose envelopes are fetched in one command: its whole answer is in memory before it is measured. */
-const TEXTS_AT_A_TIME = 100;
 
 /** The most removals in one answer; more cause a reset. */
 const REMOVED_MAX = 500_000;
@@ -148,10 +131,10 @@ function begin({ request: { newest = false } }: SyncContext, view: Selected): Al
   return { snapshot, afterUid: newest ? snapshot.uidnext : 0, newest };
 }
 
-/** The state after which changes are requested. */
+/** The state after which changes are requested; the pages of a first sync need none. */
 function sinceOf(token: ImapToken | undefined): SyncState | undefined {
-  if (token?.kind === 'state') return usable(token.state);
-  return token?.kind === 'cursor' ? usable(token.base ?? token.snapshot) : undefined;
+  const state = token?.kind === 'cursor' ? token.base : token?.kind === 'state' && token.state;
+  return state ? usable(state) : undefined;
 }
 
 /** RFC 7162 section 7: a mod-sequence of a command is 1 to 2^63-1. */
@@ -196,12 +179,11 @@ async function readChanges(
   const gone = knownGone(view, collector, base);
   if (!gone) return undefined;
   const told = gone.without(lost);
-  const ghosts = lost.within(Math.max(base.uidnext, afterUid + 1), snapshot.uidnext - 1);
   const changed = [...collector.changed.keys()].filter(
     (uid) => uid > afterUid && uid < snapshot.uidnext,
   );
   const { uids, nextAfterUid } = cut(
-    [changed, told.within(afterUid + 1, UID_MAX).take(), ghosts.take()],
+    [changed, told.within(afterUid + 1, UID_MAX).take()],
     pageLimit(context.request),
   );
   const added: number[] = [];
@@ -244,13 +226,10 @@ async function goOn(
   collector: ChangeCollector,
 ): Promise<SyncResult | undefined> {
   const { connection } = context;
-  if (!base) {
-    const lost = knownGone(view, collector, snapshot);
-    return lost && readAll(context, view, { snapshot, afterUid, newest }, undefined, lost);
-  }
+  if (!base) return readAll(context, view, { snapshot, afterUid, newest }, undefined);
   let lost = UidSet.empty;
   if (!isSameState(snapshot, stateOf(view))) {
-    // The next sync reports what was removed after the snapshot; in the snapshot it existed.
+    // The next sync reports what was removed after the snapshot.
     const later = new ChangeCollector();
     const modifiers = [atom('CHANGEDSINCE'), atom(`${snapshot.modseq}`), atom('VANISHED')];
     // Not `1:*`: where the last messages were removed, `*` is less than their UIDs.
@@ -266,39 +245,24 @@ async function goOn(
   return readChanges(context, view, { base, snapshot, afterUid }, collector, lost);
 }
 
-/**
- * Returns all messages of a state.
- *
- * @param lost messages that were removed since that state
- */
+/** Returns all messages of a state that still exist. */
 async function readAll(
   context: SyncContext,
   view: Selected,
   { snapshot, afterUid, newest }: AllOf,
   reset: true | undefined,
-  lost: UidSet = UidSet.empty,
 ): Promise<SyncResult> {
   const { connection, request } = context;
   const last = snapshot.uidnext - 1;
   const [from, to] = newest ? [1, Math.min(last, afterUid - 1)] : [afterUid + 1, last];
   const there = await listUids(connection, from, to);
-  // Cyrus leaves a message that was expunged since the EXAMINE out of the list, and reports its removal with the next
-  // command. It belongs to this state: the next sync will report that it was removed.
-  await connection.command('NOOP');
-  const meanwhile = goneMeanwhile(connection).within(from, to);
-  const gone = requirePlausible(meanwhile, view.exists).union(lost.within(from, to));
   const limit = pageLimit(request);
-  const all = there.union(gone);
-  const some = newest ? all.takeLast(limit + 1) : all.take(limit + 1);
+  const some = newest ? there.takeLast(limit + 1) : there.take(limit + 1);
   const { uids, nextAfterUid } = cut([some], limit, newest);
   const { added, fullAt } = await describe(context, uids);
   const end = fullAt ?? nextAfterUid;
   const token = tokenAfter(undefined, snapshot, end, newest);
   return answer(context, view, { added, updated: [], removed: [] }, token, end, reset);
-}
-
-function goneMeanwhile({ selected }: Connection): UidSet {
-  return UidSet.empty.union(...(selected?.gone ?? []));
 }
 
 function tokenAfter(
@@ -324,71 +288,6 @@ export function cut(
   if (uids.length <= limit) return { uids, nextAfterUid: undefined };
   const page = uids.slice(0, limit);
   return { uids: page, nextAfterUid: page.at(-1) };
-}
-
-/** The new messages of one page. */
-export interface Described {
-  readonly added: readonly AddedMessage[];
-  /** The last of them, where the rest would make the page too large. */
-  readonly fullAt: number | undefined;
-}
-
-/**
- * New messages with their requested fields, as many as fit into a page; at least one. A message that was removed
- * meanwhile has only its UID.
- *
- * @param uids in order
- */
-export async function describe(
-  { connection, request: { fields = [] } }: Pick<SyncContext, 'connection' | 'request'>,
-  uids: readonly number[],
-  known?: ChangeCollector,
-): Promise<Described> {
-  const wanted: MessageField[] = [...fields];
-  if (wanted.length === 0) return { added: uids.map((uid) => ({ uid })), fullAt: undefined };
-  if (known && wanted.every((field) => field === 'flags')) {
-    const added = uids.map((uid) => {
-      const row = known.changed.get(uid);
-      if (!row) return { uid };
-      return { uid, flags: readFlags(listOf(row.flags)), modseq: `${row.modseq}` };
-    });
-    return { added, fullAt: undefined };
-  }
-  const withTexts = hasTexts(wanted) || wanted.includes('preview');
-  const step = withTexts ? TEXTS_AT_A_TIME : Math.max(1, uids.length);
-  const added: AddedMessage[] = [];
-  let length = 0;
-  for (let at = 0; at < uids.length; at += step) {
-    const chunk = uids.slice(at, at + step);
-    const described = await fetchFields(connection, chunk, wanted);
-    for (const uid of chunk) {
-      const message = described.get(uid) ?? { uid };
-      if (withTexts) length += JSON.stringify(message).length;
-      const last = added.at(-1);
-      if (last && length > PAGE_TEXT) return { added, fullAt: last.uid };
-      added.push(message);
-    }
-  }
-  return { added, fullAt: undefined };
-}
-
-async function fetchFields(
-  connection: Connection,
-  uids: readonly number[],
-  wanted: readonly MessageField[],
-): Promise<Map<number, AddedMessage>> {
-  const described = new Map<number, AddedMessage>();
-  const structures = new Map<number, BodyStructure>();
-  await fetchRows(connection, UidSet.of(uids), fieldItems(connection, wanted), (uid, items) => {
-    described.set(uid, { ...described.get(uid), ...readFields(uid, items, wanted) });
-    const structure = readBodyStructure(items.get('BODYSTRUCTURE'));
-    if (structure) structures.set(uid, structure);
-  });
-  if (!wanted.includes('preview')) return described;
-  for (const [uid, preview] of await fetchPreviews(connection, structures)) {
-    described.set(uid, { uid, ...described.get(uid), preview });
-  }
-  return described;
 }
 
 function answer(

@@ -8,7 +8,7 @@
  * that changed and the UIDs. NOOP on an open session would be shorter, but such a session continues with a mailbox
  * that was renamed, or deleted and created again, and reports the new one's messages under the old UIDVALIDITY.
  */
-import type { Database } from '../../database/database.ts';
+import type { Database } from '../../../platform/database/database.ts';
 import type {
   MailUser,
   SyncRequest,
@@ -17,6 +17,7 @@ import type {
 } from '../../mailstore/mailstore.ts';
 import { flagsFromText, flagsToText } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
+import { describe } from './describe-messages.ts';
 import { ImapFailure } from './failure.ts';
 import { ChangeCollector, fetchRows, listUids, searchUids } from './fetch.ts';
 import type { Selected } from './selected.ts';
@@ -35,7 +36,7 @@ import {
   shadowState,
   writeShadow,
 } from './shadow-rows.ts';
-import { cut, describe, pageLimit } from './sync-modseq.ts';
+import { cut, pageLimit } from './sync-modseq.ts';
 import { formatCursor, formatState, type ImapToken, type SyncState } from './token.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
@@ -136,16 +137,12 @@ export class Shadows {
             gone: await readGone(tx, window),
           }));
     const rows = new Map(live.map((row) => [row.uid, row]));
-    const goneRows = new Map(gone.map((row) => [row.uid, row]));
     const { uids, nextAfterUid } = cut(
-      [rows.keys(), goneRows.keys()],
+      [rows.keys(), gone.map(({ uid }) => uid)],
       pageLimit(request),
       window.newest,
     );
-    const isNew = (uid: number) => {
-      const row = rows.get(uid) ?? goneRows.get(uid);
-      return (row?.created_modseq ?? 0) > window.base;
-    };
+    const isNew = (uid: number) => (rows.get(uid)?.created_modseq ?? 0) > window.base;
     const { added: described, fullAt } = await describe(
       { connection, request },
       uids.filter(isNew),

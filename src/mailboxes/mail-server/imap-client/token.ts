@@ -7,7 +7,7 @@
  * more). While a paged sync goes on, the token is a cursor `base.snapshot.uid`, with two such states (the first is 0
  * where the client had nothing), followed by an `n` where pages go downwards.
  */
-import { invalidField } from '../../errors/errors.ts';
+import { invalidField } from '../../../platform/errors/errors.ts';
 import { UID_MAX } from './uid-set.ts';
 
 /** The state of a mailbox, or of a client's copy of it, at one moment. */

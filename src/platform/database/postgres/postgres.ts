@@ -6,6 +6,7 @@ import { migrate, refuseUnfinished } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
 import type { ConnectionOptions } from './connections.ts';
 import { postgresDialect } from './driver.ts';
+import { processLock } from './process-lock.ts';
 
 export interface PostgresOptions {
   /** `postgres://user:password@host:port/database`, once for each host of the database. */
@@ -63,6 +64,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       return isDamaged;
     },
     timeline: canTell ? timeline : undefined,
+    processLock: (key) => processLock(urls, key),
     read: kysely,
     async write(work) {
       const begunAt = performance.now();

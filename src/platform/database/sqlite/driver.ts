@@ -23,9 +23,12 @@ const STATEMENTS_KEPT = 500;
 export interface ConnectionOptions {
   /** Called with each error of a statement. */
   readonly onError?: (error: unknown) => void;
-  /** Settles when everything that can be read now is on the disk; undefined while it is. */
-  readonly settling?: () => Promise<void> | undefined;
+  /** Called before each read; returns what its result has to wait for to be on the disk. */
+  readonly enter?: () => Promise<void> | undefined;
 }
+
+/** Runs a query; its rows are there at once, unless they are not on the disk yet. */
+export type BoundQuery = (parameters: readonly unknown[]) => object[] | Promise<object[]>;
 
 interface Prepared {
   readonly statement: StatementSync;
@@ -56,24 +59,38 @@ class SqliteConnection implements DatabaseConnection {
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    const { statement, columns } = this.#prepare(query.sql);
-    if (columns.length > 0) return { rows: (await this.rows(query)) as R[] };
-    const parameters = query.parameters as SQLInputValue[];
-    const { changes, lastInsertRowid } = this.#told(() => statement.run(...parameters));
+    const prepared = this.#prepare(query.sql);
+    const { parameters } = query;
+    if (prepared.columns.length > 0)
+      return { rows: (await this.#rows(prepared, parameters)) as R[] };
+    const { changes, lastInsertRowid } = this.#told(() =>
+      prepared.statement.run(...(parameters as SQLInputValue[])),
+    );
     return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
   }
 
-  /** Runs a query at once; returns its rows when they are on the disk. A write without rows returns none. */
-  rows(query: CompiledQuery): object[] | Promise<object[]> {
-    const { statement, columns } = this.#prepare(query.sql);
+  /** Prepares a query that is run again and again: it is never prepared again. */
+  bind(sql: string): BoundQuery {
+    const prepared = this.#prepare(sql);
+    return (parameters) => this.#rows(prepared, parameters);
+  }
+
+  /** Runs a statement at once; returns its rows when they are on the disk. A write without rows returns none. */
+  #rows(
+    { statement, columns }: Prepared,
+    parameters: readonly unknown[],
+  ): object[] | Promise<object[]> {
+    const waits = this.#options.enter?.();
     // With setReturnArrays each row is an array, which the type declaration does not say.
-    const parameters = query.parameters as SQLInputValue[];
-    const rows = this.#told(() => statement.all(...parameters)) as unknown as unknown[][];
+    const rows = this.#told(() =>
+      statement.all(...(parameters as SQLInputValue[])),
+    ) as unknown as unknown[][];
     const objects = toObjects(rows, columns);
-    return this.#options.settling?.()?.then(() => objects) ?? objects;
+    return waits?.then(() => objects) ?? objects;
   }
 
   async *streamQuery<R>(query: CompiledQuery, chunkSize: number): AsyncGenerator<QueryResult<R>> {
+    const waits = this.#options.enter?.();
     // A new statement: a cached one could be run again while this one is still read.
     const rows = this.#db.prepare(query.sql).iterate(...(query.parameters as SQLInputValue[]));
     const next = () => this.#told(() => rows.next());
@@ -81,11 +98,11 @@ class SqliteConnection implements DatabaseConnection {
     for (let step = next(); !step.done; step = next()) {
       chunk.push(step.value as R);
       if (chunk.length < chunkSize) continue;
-      await this.#options.settling?.();
+      await waits;
       yield { rows: chunk };
       chunk = [];
     }
-    await this.#options.settling?.();
+    await waits;
     if (chunk.length > 0) yield { rows: chunk };
   }
 
@@ -169,13 +186,10 @@ export function kyselyOn(db: DatabaseSync, options: ConnectionOptions = {}): Kys
 }
 
 /**
- * Runs a compiled query at once, without Kysely's executor: its promises take longer than SQLite.
+ * Binds the text of a query to a connection, to run it without Kysely's executor: its promises take longer than SQLite.
  *
  * @returns undefined where the queries are not those of an SQLite connection
  */
-export function runDirectly(
-  queries: Queries,
-  query: CompiledQuery,
-): object[] | Promise<object[]> | undefined {
-  return connections.get(queries)?.rows(query);
+export function bindQuery(queries: Queries, sql: string): BoundQuery | undefined {
+  return connections.get(queries)?.bind(sql);
 }

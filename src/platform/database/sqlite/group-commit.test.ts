@@ -175,7 +175,7 @@ describe('a log whose disk is slow', () => {
       },
     };
     underWay = undefined;
-    reader = kyselyOn(other, { settling: () => log.underWay });
+    reader = kyselyOn(other, { enter: () => log.underWay });
     groups = new GroupCommit(writer, { queries: kyselyOn(writer), log });
   });
 
@@ -194,7 +194,7 @@ describe('a log whose disk is slow', () => {
     while (!underWay) await turn();
   }
 
-  test('answers neither writers nor readers before the commit is on the disk', async () => {
+  test('answers neither writers nor readers that found the commit before it is on the disk', async () => {
     const written = [groups.write(add('a')), groups.write(add('b'))];
     await untilCommitted();
     const chunks = async () => {

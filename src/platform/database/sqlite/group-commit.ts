@@ -10,6 +10,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { Queries } from '../engine.ts';
 import { LOG_LOST } from '../failures.ts';
+import type { ReadTurns } from './read-turns.ts';
 
 /**
  * Turns of the event loop in which more writes may join a group. A turn without work takes microseconds; under load
@@ -31,6 +32,8 @@ export interface GroupCommitOptions {
   /** Kysely on the same connection. */
   readonly queries: Queries;
   readonly log: Pick<CommitLog, 'underWay' | 'sync'>;
+  /** Held at the last durable state while a commit is under way. */
+  readonly readers?: Pick<ReadTurns, 'hold' | 'renew'>;
   /**
    * Called for each transaction: milliseconds from its begin until it was durable, and those of the sync; undefined
    * where it wrote nothing.
@@ -88,7 +91,7 @@ export class GroupCommit {
 
   async #commit(group: readonly Write[]): Promise<void> {
     const outcomes: Outcome[] = [];
-    const { log, beforeBegin } = this.#options;
+    const { log, readers, beforeBegin } = this.#options;
     try {
       // A sync that is still under way here has failed: nothing more may be written.
       await log.underWay;
@@ -96,9 +99,10 @@ export class GroupCommit {
       const begunAt = performance.now();
       this.#steps.begin.run();
       for (const write of group) outcomes.push(await this.#attempt(write));
+      const hasWritten = this.#hasWritten();
+      if (hasWritten) readers?.hold();
       this.#steps.commit.run();
       const committedAt = performance.now();
-      const hasWritten = this.#hasWritten();
       if (hasWritten) await log.sync(group.length === 1);
       const durableAt = performance.now();
       const syncMs = hasWritten ? durableAt - committedAt : undefined;
@@ -107,6 +111,9 @@ export class GroupCommit {
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);
       return;
+    } finally {
+      // Before any writer is answered: what it wrote is in its next read.
+      readers?.renew();
     }
     for (const [index, write] of group.entries()) {
       const outcome = outcomes[index];
@@ -131,7 +138,7 @@ export class GroupCommit {
     }
   }
 
-  /** Whether rows were written since the last commit: without any, a commit writes nothing to the log. */
+  /** Whether rows were written since it was asked last: without any, a commit writes nothing to the log. */
   #hasWritten(): boolean {
     const before = this.#changes;
     this.#changes = Number(this.#steps.changes.get()?.rows);
@@ -144,8 +151,8 @@ export class GroupCommit {
  *
  * With synchronous=FULL, SQLite would sync the log within each commit and block the thread meanwhile: half of the time
  * of a commit on a good disk, nearly all of it on others. So it runs with synchronous=NORMAL, and the log is synced
- * here, by a thread of Node's pool. Until the sync is done, neither the writer nor a reader gets a result of the
- * commit, so that everything that was ever returned is still there after a power cut.
+ * here, by a thread of Node's pool. Until the sync is done, the writer waits, and nothing of the commit is returned to a
+ * reader, so that everything that was ever returned is still there after a power cut.
  */
 
 const syncFile = promisify(fdatasync);

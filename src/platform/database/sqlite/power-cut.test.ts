@@ -20,6 +20,8 @@ const path = join(folder, 'test.sqlite');
 /** The log as the last finished sync found it when it began. */
 let durable = Buffer.alloc(0);
 let syncs = { here: 0, elsewhere: 0 };
+/** Whether a sync in another thread is under way. */
+let isSyncing = false;
 let database: Database;
 let PreparedQuery: typeof import('../database.ts').PreparedQuery;
 let openSqlite: typeof import('../database.ts').openSqlite;
@@ -34,6 +36,7 @@ before(async () => {
   });
   mock.method(fs, 'fdatasync', (file: number, callback: fs.NoParamCallback) => {
     syncs.elsewhere++;
+    isSyncing = true;
     const log = readFileSync(`${path}-wal`);
     let turns = 20;
     // A slow disk shows which code does not wait for it.
@@ -42,6 +45,7 @@ before(async () => {
       else
         fdatasync(file, (error) => {
           durable = log;
+          isSyncing = false;
           callback(error);
         });
     };
@@ -121,6 +125,24 @@ test('writes that share a commit, and all reads meanwhile', async () => {
   await Promise.all(reading);
   assert.ok(syncs.elsewhere >= 10);
   assert.equal(survivors().size, made);
+});
+
+test('single reads while a commit is under way: they are answered before its sync is done', async () => {
+  const before = made;
+  const written = Promise.all([write(), write()]);
+  while (!isSyncing) await new Promise((resolve) => setImmediate(resolve));
+  const prepared = new PreparedQuery(() => select(database.read));
+  const found = [
+    await select(database.read).execute(),
+    await prepared.all(database.read, {}),
+    await Array.fromAsync(select(database.read).stream(2)),
+  ].map(namesOf);
+  assert.equal(isSyncing, true);
+  for (const names of found) {
+    assert.equal(names.length, before);
+    assertSurvive(names, 'a reader');
+  }
+  assertSurvive(await written, 'a writer');
 });
 
 test('a single writer', async () => {

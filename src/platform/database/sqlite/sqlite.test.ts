@@ -37,9 +37,13 @@ test('a damaged page is reported once, and the database stays marked as damaged'
   const log = { warn: (_: object, text: string) => told.push(text) };
   const database = await openSqlite({ path, log });
   const count = () => database.read.selectFrom('counters').selectAll().execute();
-  await database.read.selectFrom('settings').selectAll().execute();
+  const settings = () => database.read.selectFrom('settings').selectAll().execute();
+  await settings();
   assert.equal(database.isDamaged, false);
   for (let times = 0; times < 2; times++) await assert.rejects(count(), /malformed/);
+  // The error does not end the turn for the others.
+  const [failed, read] = await Promise.allSettled([count(), settings()]);
+  assert.deepEqual([failed.status, read.status], ['rejected', 'fulfilled']);
   assert.equal(database.isDamaged, true);
   assert.deepEqual(
     told.map((text) => /^the database is damaged/.test(text)),

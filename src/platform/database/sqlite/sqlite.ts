@@ -9,6 +9,7 @@ import { migrate } from '../migrate.ts';
 import { Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
 import { CommitLog, GroupCommit, type GroupCommitOptions } from './group-commit.ts';
+import { ReadTurns } from './read-turns.ts';
 
 export interface SqliteOptions {
   /** File of the database; created when missing. */
@@ -179,16 +180,18 @@ async function open(options: SqliteOptions): Promise<Database> {
   const log = new CommitLog(`${path}-wal`, onLost);
   await settle(writer, log);
   const checkpoints = new Checkpoints(writer, { ...options, start: () => startThread(path) });
+  const reader = connect(path, true);
+  const settling = () => log.underWay;
+  const readers = new ReadTurns(reader, settling);
   const groups = new GroupCommit(writer, {
     queries: kyselyOn(writer, { onError }),
     log,
+    readers,
     onCommit: options.onCommit,
     beforeBegin: () => checkpoints.tend(),
   });
-  const reader = connect(path, true);
-  const reading = { onError, settling: () => log.underWay };
-  const snapshots = new SnapshotPool(path, reading);
-  const read = kyselyOn(reader, reading);
+  const snapshots = new SnapshotPool(path, { onError, enter: settling });
+  const read = kyselyOn(reader, { onError, enter: () => readers.enter() });
   return {
     engine: 'sqlite',
     get isDamaged() {
@@ -201,7 +204,7 @@ async function open(options: SqliteOptions): Promise<Database> {
       await groups.close();
       await checkpoints.finish();
       snapshots.close();
-      reader.close();
+      readers.close();
       writer.close();
       await checkpoints.close();
       await log.close();

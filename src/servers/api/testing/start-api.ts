@@ -4,23 +4,23 @@
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { openTestDatabase } from '../../../test/support/databases.ts';
-import { findAccounts } from '../../accounts/account-rows.ts';
-import { Accounts, AnsweredRequests, Tokens } from '../../accounts/accounts.ts';
-import { Blocks } from '../../blocks/blocks.ts';
-import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
-import { InProcessChanges } from '../../changes/changes.ts';
-import { buildOperator } from '../../compose/operator.ts';
-import type { Database, Engine } from '../../database/database.ts';
-import { DnsResolver } from '../../dns/dns.ts';
-import { Domains, Verification } from '../../domains/domains.ts';
-import { shareDkimKey } from '../../domains/testing/dkim-key.ts';
-import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
-import { EmbeddedMailstore } from '../../mailstore/mailstore.ts';
-import { limitInMemory } from '../../net/net.ts';
-import { onlyKey } from '../../nodes/nodes.ts';
-import { Queue } from '../../queue/queue.ts';
-import { Traffic } from '../../usage/usage.ts';
+import { openTestDatabase } from '../../../../test/support/databases.ts';
+import { Blocks } from '../../../mail/blocks/blocks.ts';
+import { Queue } from '../../../mail/queue/queue.ts';
+import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
+import { InProcessChanges } from '../../../mailboxes/changes/changes.ts';
+import { MailserverEvents } from '../../../mailboxes/event-hook/event-hook.ts';
+import { EmbeddedMailstore } from '../../../mailboxes/mailstore/mailstore.ts';
+import type { Database, Engine } from '../../../platform/database/database.ts';
+import { limitInMemory } from '../../../platform/net/net.ts';
+import { onlyKey } from '../../../platform/nodes/nodes.ts';
+import { DnsResolver } from '../../../protocols/dns/dns.ts';
+import { buildOperator } from '../../../run/compose/operator.ts';
+import { findAccounts } from '../../../tenants/accounts/account-rows.ts';
+import { Accounts, AnsweredRequests, Tokens } from '../../../tenants/accounts/accounts.ts';
+import { Domains, Verification } from '../../../tenants/domains/domains.ts';
+import { shareDkimKey } from '../../../tenants/domains/testing/dkim-key.ts';
+import { Traffic } from '../../../tenants/usage/usage.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
 export const apiKey = 'test-key-1';
@@ -147,6 +147,7 @@ const plainOperator = {
       quotaBytes: 0,
       trashDays: 0,
       deliveryBodyHours: 24,
+      bodyKeepHours: 48,
       ratePerMinute: 0,
       maxMessageBytes: 1_048_576,
     },
@@ -194,7 +195,6 @@ export async function startApi(
   const accounts = new Accounts({ database, domains, changes, now });
   const tokens = new Tokens({
     database,
-    domains,
     openLimit: limitInMemory,
     log: logger,
     secret: onlyKey('a secret of thirty-two bytes, or more'),

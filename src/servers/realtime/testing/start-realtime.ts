@@ -7,9 +7,9 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { after } from 'node:test';
 import { pino } from 'pino';
 import { type ClientOptions, WebSocket } from 'ws';
-import type { MailAccess } from '../../accounts/accounts.ts';
-import { InProcessChanges, type MailboxChange } from '../../changes/changes.ts';
-import { Refusal } from '../../errors/errors.ts';
+import { InProcessChanges, type MailboxChange } from '../../../mailboxes/changes/changes.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
+import type { MailAccess } from '../../../tenants/accounts/accounts.ts';
 import { Realtime, type RealtimeOptions } from '../realtime.ts';
 
 export interface RunningRealtime {
@@ -27,6 +27,7 @@ export async function readTestToken(token: string): Promise<MailAccess> {
   return {
     accountId: Number(id),
     address: `user${id}@acme.test`,
+    userId: 'user-1',
     credentialVersion: 1,
     expiresAt: Date.now() + 3_600_000,
   };

@@ -2,10 +2,14 @@
  * A delivery that records what it gets, for one domain: `acme.test`.
  *
  * The local part of a recipient decides its outcome: `nobody` does not exist, `asleep` is suspended; `full`,
- * `broken`, `loop` and `picky` are accepted at RCPT and fail with the message, by LMTP each for itself.
+ * `broken`, `cut` (the database is away), `loop` and `picky` are accepted at RCPT and fail with the message, by LMTP each for itself.
  */
-import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../../delivery/delivery.ts';
-import { Refusal } from '../../errors/errors.ts';
+import type {
+  InboundEnvelope,
+  MailReceiver,
+  RecipientOutcome,
+} from '../../../mail/delivery/delivery.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 
 export interface RecordedMessage {
   readonly envelope: InboundEnvelope;
@@ -63,6 +67,9 @@ export class RecordingDelivery implements MailReceiver {
     }
     await this.gate;
     if (envelope.to.includes('broken@acme.test')) throw new Error('the database said too much');
+    if (envelope.to.includes('cut@acme.test')) {
+      throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+    }
     if (envelope.to.includes('full@acme.test')) {
       throw new Refusal('storage_full', 'There is no space left for the message');
     }

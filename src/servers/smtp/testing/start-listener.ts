@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { type Logger, pino } from 'pino';
-import { CERTIFICATE } from '../../../test/support/certificate.ts';
+import { CERTIFICATE } from '../../../../test/support/certificate.ts';
 import { type SmtpListener, type SmtpOptions, startSmtp } from '../smtp.ts';
 import { RecordingDelivery } from './recording-delivery.ts';
 

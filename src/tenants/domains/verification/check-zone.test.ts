@@ -9,8 +9,8 @@ import {
   type Faults,
   startDnsServer,
   type ZoneRecord,
-} from '../../../test/support/dns-server.ts';
-import { DnsResolver } from '../../dns/dns.ts';
+} from '../../../../test/support/dns-server.ts';
+import { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { generateDkimKey, type NewDkimKey, seedRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
 import { createOurServers } from './judge-spf.ts';

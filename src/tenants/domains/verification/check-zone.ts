@@ -1,6 +1,6 @@
 /** Asks DNS about all records of a claim, and judges the answers. */
 import { getDomain } from 'tldts';
-import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
+import type { DnsAnswer, DnsLookup, DnsType } from '../../../protocols/dns/dns.ts';
 import type { DnsRecord } from '../dns-records.ts';
 import {
   hasPolicy,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { parseTagList, trimSpace } from '../../message/message.ts';
+import { parseTagList, trimSpace } from '../../../protocols/message/message.ts';
 import { judgeDkim, judgeDmarc, listTexts, showText } from './judge-records.ts';
 import { judgeSpf, spfRecordsOf } from './judge-spf.ts';
 

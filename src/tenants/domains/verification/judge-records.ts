@@ -1,8 +1,8 @@
 /** Judges the MX, DMARC and DKIM records of a domain, and describes what was found. */
 import { isUtf8 } from 'node:buffer';
 import { isIP } from 'node:net';
-import type { DnsAnswer, MxRecord } from '../../dns/dns.ts';
-import { parseTagList, type TagList, trimSpace } from '../../message/message.ts';
+import type { DnsAnswer, MxRecord } from '../../../protocols/dns/dns.ts';
+import { parseTagList, type TagList, trimSpace } from '../../../protocols/message/message.ts';
 
 /**
  * Our host must be among the exchangers, and no other host preferred over it (RFC 5321 section 5.1). Another host of

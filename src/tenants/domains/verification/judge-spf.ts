@@ -1,5 +1,5 @@
 /** Whether a domain's SPF record lets our servers send (RFC 7208), and the addresses of our servers. */
-import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
+import type { DnsAnswer, DnsLookup, DnsType } from '../../../protocols/dns/dns.ts';
 import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './judge-records.ts';
 
 /** RFC 7208 section 4.6.4. */

@@ -3,8 +3,8 @@
  * `lease_until`; the leases of a dead node run out. Each lease of a claim ends later than the one before, so the
  * instant identifies its owner.
  */
-import type { Database, Queries } from '../../database/database.ts';
-import { Refusal } from '../../errors/errors.ts';
+import type { Database, Queries } from '../../../platform/database/database.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
 import { type DomainStatus, lockClaim } from '../claims.ts';
 
 /** Longer than any check: lookups take 40 s at most, then it waits for the last answers. */
@@ -15,6 +15,7 @@ const CALL_INTERVAL_MS = 10_000;
 /** A claim that is leased to this node. */
 export interface LeasedClaim extends CheckedClaim {
   readonly id: number;
+  readonly userId: string;
   readonly name: string;
   readonly nextCheckAt: number;
   readonly leaseUntil: number;
@@ -22,6 +23,7 @@ export interface LeasedClaim extends CheckedClaim {
 
 const columns = [
   'id',
+  'user_id',
   'name',
   'status',
   'created_at',
@@ -30,37 +32,41 @@ const columns = [
   'lease_until',
 ] as const;
 
-/** Leases the claims whose check is due for the longest time, at most `limit`. */
+/** Claims that are read to choose from: enough that one user's fill them only until he has his share. */
+const CANDIDATES = 256;
+
+/**
+ * Leases the claims whose check is due for the longest time, at most `limit`.
+ *
+ * @param room how many more checks of a user may be under way
+ */
 export async function leaseDueClaims(
   database: Database,
   now: number,
   limit: number,
+  room: { readonly ofOne: number; readonly spent: readonly string[] },
 ): Promise<LeasedClaim[]> {
-  const due = (queries: Queries, most: number) =>
-    queries
+  if (limit < 1) return [];
+  for (;;) {
+    const due = await database.read
       .selectFrom('domains')
-      .select('id')
+      .select(['id', 'user_id'])
       .where('next_check_at', '<=', now)
       .where('lease_until', '<=', now)
+      .$if(room.spent.length > 0, (query) => query.where('user_id', 'not in', room.spent))
       .orderBy('next_check_at')
       .orderBy('id')
-      .limit(most);
-  // Read first: where nothing is due, nothing is written.
-  if (limit < 1 || !(await due(database.read, 1).executeTakeFirst())) return [];
-  return database.write(async (tx) => {
-    const query = due(tx, limit);
-    // Nodes that look at the same time get different claims instead of waiting for each other; SQLite has one node.
-    const rows =
-      database.engine === 'postgres'
-        ? await query.forUpdate().skipLocked().execute()
-        : await query.execute();
-    if (rows.length === 0) return [];
-    return lease(
-      tx,
-      rows.map(({ id }) => id),
-      now,
-    );
-  });
+      .limit(CANDIDATES)
+      .execute();
+    // Where nothing is due, nothing is written.
+    if (due.length === 0) return [];
+    const byUser = Map.groupBy(due, ({ user_id }) => user_id);
+    const allowed = new Set([...byUser.values()].flatMap((own) => own.slice(0, room.ofOne)));
+    const ids = due.filter((one) => allowed.has(one)).map(({ id }) => id);
+    const leased = await database.write((tx) => lease(tx, ids.slice(0, limit), now));
+    // Else another node has leased all of them meanwhile.
+    if (leased.length > 0) return leased;
+  }
 }
 
 /**
@@ -106,6 +112,7 @@ async function lease(tx: Queries, ids: readonly number[], now: number): Promise<
     .execute();
   return rows.map((row) => ({
     id: row.id,
+    userId: row.user_id,
     name: row.name,
     status: row.status,
     pendingSince: row.lapsed_at ?? row.created_at,

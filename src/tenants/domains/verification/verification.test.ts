@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, suite, test } from 'node:test';
 import { type Logger, pino } from 'pino';
-import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { onEachEngine, openTestDatabase } from '../../../../test/support/databases.ts';
 import {
   type DnsServer,
   startDnsServer,
   type ZoneRecord,
-} from '../../../test/support/dns-server.ts';
-import type { Database } from '../../database/database.ts';
-import { DnsResolver } from '../../dns/dns.ts';
+} from '../../../../test/support/dns-server.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { seedRecords } from '../dns-records.ts';
 import { type DnsRecord, Domains, Verification } from '../domains.ts';
 import { shareDkimKey } from '../testing/dkim-key.ts';
@@ -525,7 +525,7 @@ onEachEngine('verification', (engine) => {
   });
 
   /** Claims without the cost of their keys. */
-  async function insertClaims(count: number): Promise<void> {
+  async function insertClaims(count: number, users = 1): Promise<void> {
     const dkim = { selector: 's', txtValue: 'v=DKIM1; k=rsa; p=AAAA' };
     await database.write(async (tx) => {
       for (let first = 0; first < count; first += 50) {
@@ -533,7 +533,7 @@ onEachEngine('verification', (engine) => {
           .insertInto('domains')
           .values(
             Array.from({ length: Math.min(50, count - first) }, (_, n) => ({
-              user_id: 'u1',
+              user_id: `u${1 + ((first + n) % users)}`,
               name: `n${first + n}.test`,
               status: 'pending' as const,
               dkim_selector: 's',
@@ -570,7 +570,7 @@ onEachEngine('verification', (engine) => {
     });
 
     test('that are due at the start are checked a few at a time', async () => {
-      await insertClaims(100);
+      await insertClaims(100, 5);
       server.faults = () => 'silent';
       const leased = async () =>
         Number(
@@ -587,6 +587,39 @@ onEachEngine('verification', (engine) => {
       assert.equal(await leased(), 16);
       await verification.stop();
       assert.equal(await leased(), 0);
+    });
+  });
+
+  suite('dead domains of one user', () => {
+    test('leave the schedule room for those of others', async () => {
+      await insertClaims(100);
+      now += SECOND;
+      const zone = zoneOf('acme.test', await claim('u2', 'acme.test'));
+      server.add(...zone);
+      server.faults = (name) => (/n\d+\.test$/.test(name) ? 'silent' : undefined);
+      verification.start();
+      while ((await statusOf('u2', 'acme.test')) !== 'active') {
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      const names = server.asked.flatMap(({ name }) => /n\d+\.test$/.exec(name)?.[0] ?? []);
+      assert.equal(new Set(names).size, 4);
+      await verification.stop();
+    });
+
+    test('do not delay a check that somebody else waits for', async () => {
+      const zone = zoneOf('acme.test', await claim('u2', 'acme.test'));
+      server.add(...zone);
+      await insertClaims(40);
+      server.faults = (name) => (/n\d+\.test$/.test(name) ? 'silent' : undefined);
+      const waiting = Array.from({ length: 40 }, (_, n) => verification.verify('u1', `n${n}.test`));
+      const ends = Promise.allSettled(waiting);
+      await untilAsked();
+      await verification.verify('u2', 'acme.test');
+      assert.equal(await statusOf('u2', 'acme.test'), 'active');
+      const names = server.asked.flatMap(({ name }) => /n\d+\.test$/.exec(name)?.[0] ?? []);
+      assert.ok(new Set(names).size <= 4);
+      await verification.stop();
+      await ends;
     });
   });
 

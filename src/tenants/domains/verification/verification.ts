@@ -5,9 +5,10 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Database } from '../../database/database.ts';
-import type { DnsResolver } from '../../dns/dns.ts';
-import { Refusal } from '../../errors/errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
+import { inTime, Turns } from '../../../platform/net/net.ts';
+import type { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { logKeyExchange, logStatusChanges } from '../claims.ts';
 import { type DnsRecord, readRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
@@ -31,10 +32,14 @@ export interface VerificationOptions {
 const TICK_MS = 1_000;
 /**
  * Claims that the schedule checks at a time, and so starts in a second at most: checks that piled up during a stop are
- * spread out. The resolver has a limit of its own for lookups.
+ * spread out. A user has a quarter, so that his dead domains do not stall those of others.
  */
 const CHECKS_MAX = 16;
-/** How long a check by hand waits for one that is under way, and how often it looks, in milliseconds. */
+const CHECKS_OF_USER = 4;
+/** Checks by hand at a time, for which somebody waits: they have places of their own. A user has an eighth. */
+const BY_HAND_MAX = 32;
+const BY_HAND_OF_USER = 4;
+/** How long a check by hand is waited for, and how often it looks whether another one has ended, in milliseconds. */
 const WAIT = { max: 20_000, step: 200 };
 
 export class Verification {
@@ -46,6 +51,9 @@ export class Verification {
   readonly #findOurs: () => Promise<OurServers>;
   /** All checks under way, automatic and by hand. */
   readonly #running = new Set<Promise<void>>();
+  /** Users of the checks that the schedule has under way. */
+  readonly #scheduled: string[] = [];
+  readonly #byHand = new Turns(BY_HAND_MAX);
   #timer: NodeJS.Timeout | undefined;
   /** The current look for due claims. */
   #look: Promise<void> | undefined;
@@ -87,39 +95,68 @@ export class Verification {
   async runDue(): Promise<number> {
     let checked = 0;
     while (!this.#stopped) {
-      const claims = await leaseDueClaims(this.#database, this.#now(), CHECKS_MAX);
+      const claims = await this.#leaseDue();
       if (claims.length === 0) return checked;
-      await Promise.all(claims.map((claim) => this.#check(claim)));
+      await Promise.all(claims.map((claim) => this.#checkDue(claim)));
       checked += claims.length;
     }
     return checked;
   }
 
   /**
-   * Checks a claim now, due or not.
+   * Checks a claim now, due or not. A check that takes longer than the answer goes on, and its result is written.
    *
-   * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call, unavailable
-   *   where another check of the claim does not end
+   * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call, unavailable where it does not end
+   *   within 20 s
    */
   async verify(userId: string, name: string): Promise<void> {
-    for (let waited = 0; ; waited += WAIT.step) {
+    const signal = AbortSignal.timeout(WAIT.max);
+    const party = { name: userId, most: BY_HAND_OF_USER };
+    const check = this.#byHand.run([party], () => this.#verify(userId, name, signal), signal);
+    try {
+      await inTime(signal, check);
+    } catch (error) {
+      if (!signal.aborted || error !== signal.reason) throw error;
+      check.catch((late: unknown) => this.#logLate(late, name));
+      throw new Refusal('unavailable', 'the check of the domain has not ended yet', {
+        retryAfter: 10,
+      });
+    }
+  }
+
+  async #verify(userId: string, name: string, signal: AbortSignal): Promise<void> {
+    for (;;) {
       const claim = await leaseClaim(this.#database, userId, name, this.#now());
       if (claim) return this.#check(claim, 'all');
-      if (waited >= WAIT.max || this.#stopped) {
-        throw new Refusal('unavailable', 'another check of the domain is under way', {
-          retryAfter: 10,
-        });
-      }
+      signal.throwIfAborted();
+      if (this.#stopped) throw new Refusal('unavailable', 'the service stops', { retryAfter: 10 });
       await sleep(WAIT.step);
     }
+  }
+
+  #logLate(error: unknown, domain: string): void {
+    if (error instanceof Refusal || (error instanceof Error && error.name === 'TimeoutError'))
+      return;
+    this.#log.error({ err: error, domain }, 'domain check failed');
+  }
+
+  /** Leases what is due, as far as there is room in all and for each user. */
+  #leaseDue(): Promise<LeasedClaim[]> {
+    const counts = Map.groupBy(this.#scheduled, (userId) => userId);
+    const spent = [...counts].flatMap(([userId, own]) =>
+      own.length >= CHECKS_OF_USER ? [userId] : [],
+    );
+    const left = [...counts.values()].map((own) => CHECKS_OF_USER - own.length);
+    const ofOne = Math.min(CHECKS_OF_USER, ...left.filter((count) => count > 0));
+    const room = CHECKS_MAX - this.#scheduled.length;
+    return leaseDueClaims(this.#database, this.#now(), room, { ofOne, spent });
   }
 
   /** One look for due claims; their checks continue after it. */
   async #beginDue(): Promise<void> {
     try {
-      const room = CHECKS_MAX - this.#running.size;
-      for (const claim of await leaseDueClaims(this.#database, this.#now(), room)) {
-        this.#check(claim).catch((error: unknown) => {
+      for (const claim of await this.#leaseDue()) {
+        this.#checkDue(claim).catch((error: unknown) => {
           // The lease prevents another check at once.
           this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
         });
@@ -136,7 +173,16 @@ export class Verification {
     }
   }
 
-  #check(claim: LeasedClaim, which: 'due' | 'all' = 'due'): Promise<void> {
+  async #checkDue(claim: LeasedClaim): Promise<void> {
+    this.#scheduled.push(claim.userId);
+    try {
+      await this.#check(claim, 'due');
+    } finally {
+      this.#scheduled.splice(this.#scheduled.indexOf(claim.userId), 1);
+    }
+  }
+
+  #check(claim: LeasedClaim, which: 'due' | 'all'): Promise<void> {
     const check = this.#ask(claim, which).finally(() => this.#running.delete(check));
     this.#running.add(check);
     return check;

@@ -1,5 +1,5 @@
 /** Writes the results of a check, and what follows from them, in one transaction. */
-import type { Database, Queries } from '../../database/database.ts';
+import type { Database, Queries } from '../../../platform/database/database.ts';
 import {
   CONTESTED_INTERVAL,
   type Domain,

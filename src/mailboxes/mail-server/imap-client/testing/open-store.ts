@@ -1,7 +1,7 @@
 /** An IMAP mail store on a test's server, with its log. */
 import { after } from 'node:test';
-import { openTestMailstore, type TestMailstore } from '../../../../test/support/mail.ts';
-import type { Database, Engine } from '../../../database/database.ts';
+import { openTestMailstore, type TestMailstore } from '../../../../../test/support/mail.ts';
+import type { Database, Engine } from '../../../../platform/database/database.ts';
 import type { MailUser } from '../../../mailstore/mailstore.ts';
 import { ImapMailstore, type ImapOptions, type ImapServer } from '../imap.ts';
 

@@ -1,0 +1,100 @@
+/** Our own mailboxes: they take a message in the transaction that accepts it, or that ends its delivery. */
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import {
+  describeStored,
+  type EmbeddedMailstore,
+  type Quotas,
+  quotaExceeded,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { Job } from '../queue/queue.ts';
+import type { MailboxPayload } from './kinds.ts';
+import type {
+  MailboxAttempt,
+  MailboxStorage,
+  MailboxTarget,
+  MailToStore,
+  PreparedStoring,
+  StoringOptions,
+} from './mailbox-storage.ts';
+import { storedEvents } from './record-mail.ts';
+
+export interface OwnMailboxesOptions {
+  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'quotas'>;
+  readonly bodies: Pick<Bodies, 'get' | 'read'>;
+  /** Publishes a change once it is committed. */
+  readonly changes: Pick<Changes, 'publish'>;
+}
+
+export class OwnMailboxes implements MailboxStorage {
+  readonly quotas: Quotas;
+  readonly #options: OwnMailboxesOptions;
+
+  constructor(options: OwnMailboxesOptions) {
+    this.#options = options;
+    this.quotas = options.mailstore.quotas;
+  }
+
+  async prepare(
+    { id, describe }: MailToStore,
+    targets: readonly MailboxTarget[],
+    { limited = new Set() }: StoringOptions,
+  ): Promise<PreparedStoring> {
+    const { mailstore, changes } = this.#options;
+    // The texts are in memory before the transaction: no other write waits for a file.
+    const texts = await describe();
+    return {
+      commit: async (tx, keepBody) => {
+        const full = await this.quotas.findFull(tx, [...limited], texts.size);
+        const refused = new Map([...full].map((accountId) => [accountId, quotaExceeded()]));
+        const fitting = targets.filter(({ user }) => !full.has(user.accountId));
+        const appended =
+          fitting.length === 0
+            ? []
+            : await mailstore.append(tx, { ...texts, bodyId: await keepBody() }, fitting);
+        for (const { user } of fitting) {
+          // The account was deleted after it was resolved.
+          if (!appended.some((one) => one.user === user)) refused.set(user.accountId, gone());
+        }
+        return {
+          refused,
+          traced: storedEvents(id, appended),
+          places: appended.map(({ user: { address }, uid, change: { mailbox } }) => {
+            return { address, mailbox, uid };
+          }),
+          namesBody: appended.length > 0,
+          afterCommit() {
+            for (const { change } of appended) changes.publish(change);
+          },
+        };
+      },
+    };
+  }
+
+  /**
+   * Deliveries that were queued for a mail server which is no longer used come here, and failed ones that an operator
+   * retries.
+   */
+  async attempt({ bodyId, payload }: Job<MailboxPayload>): Promise<MailboxAttempt> {
+    const { bodies } = this.#options;
+    const { user, recipient, mailbox, origin } = payload;
+    const body = await bodies.get(bodyId);
+    const mail = {
+      id: origin.id,
+      from: origin.from,
+      body,
+      describe: () => describeStored(bodies, body),
+      origin: async () => origin,
+    };
+    const target = { user, recipient, mailbox, internalDate: origin.receivedAt };
+    return {
+      result: 'delivered',
+      storing: await this.prepare(mail, [target], { answers: 'none' }),
+    };
+  }
+}
+
+function gone(): Refusal {
+  return new Refusal('account_not_found', 'there is no such account any more');
+}

@@ -1,0 +1,82 @@
+/**
+ * The free space of the disk that bodies are written to. {@link FREE_BYTES_LEFT} of it are kept free of mail, so that
+ * accepted mail can still be read, marked, removed and delivered.
+ *
+ * Only a measurement changes the state and writes the log, so that a full disk is one line when it begins and one when
+ * it is over. While it is full, it is measured again and again.
+ */
+import type { Logger } from 'pino';
+
+/** Octets of the disk that are kept free of mail. */
+export const FREE_BYTES_LEFT = 64 * 1024 * 1024;
+/** Octets that are free above these when the disk counts as full no more: it does not go back and forth. */
+const MARGIN = 16 * 1024 * 1024;
+/** Milliseconds for which the measured free space is used. */
+const MEASURED_MS = 1_000;
+
+export interface DiskRoomOptions {
+  /** Measures the free space. */
+  readonly freeBytes: () => Promise<number>;
+  /** What is deferred while there is none, for the log. */
+  readonly deferred: string;
+  readonly log?: Pick<Logger, 'info' | 'error'> | undefined;
+}
+
+export class DiskRoom {
+  readonly #options: DiskRoomOptions;
+  #measured = { at: Number.NEGATIVE_INFINITY, bytes: Promise.resolve(0) };
+  #isFull = false;
+  #next: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: DiskRoomOptions) {
+    this.#options = options;
+  }
+
+  /** The free octets, by a measurement of at most a second ago. @throws the file system's error */
+  free(): Promise<number> {
+    const at = performance.now();
+    if (at - this.#measured.at >= MEASURED_MS) this.#measured = { at, bytes: this.#measure() };
+    return this.#measured.bytes;
+  }
+
+  /** Whether the disk is full, by such a measurement. @throws the file system's error */
+  async isFull(): Promise<boolean> {
+    await this.free();
+    return this.#isFull;
+  }
+
+  /** Measures no more. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#next);
+  }
+
+  async #measure(): Promise<number> {
+    const { freeBytes, deferred, log } = this.#options;
+    const bytes = await freeBytes();
+    const enough = FREE_BYTES_LEFT + (this.#isFull ? MARGIN : 0);
+    const isFull = bytes < enough;
+    if (isFull && !this.#isFull) {
+      log?.error(
+        { freeBytes: bytes, keptFree: FREE_BYTES_LEFT },
+        `the disk of DATA_DIR is full: ${deferred} is deferred until there is space`,
+      );
+    } else if (!isFull && this.#isFull) {
+      log?.info(
+        { freeBytes: bytes },
+        `the disk of DATA_DIR has space again: ${deferred} is accepted`,
+      );
+    }
+    this.#isFull = isFull;
+    if (isFull) this.#measureLater();
+    return bytes;
+  }
+
+  #measureLater(): void {
+    clearTimeout(this.#next);
+    if (this.#isClosed) return;
+    // What fails is measured again by the next mail.
+    this.#next = setTimeout(() => void this.free().catch(() => {}), MEASURED_MS).unref();
+  }
+}

@@ -1,0 +1,154 @@
+/** The fields of new messages in a page of a sync, and of the matches of a search. */
+import {
+  type BodyStructure,
+  hasAttachments,
+  parseMessage,
+  readPreview,
+  toBodyStructure,
+} from '../../../protocols/message/message.ts';
+import {
+  type AddedMessage,
+  type ByteRange,
+  hasTexts,
+  type MessageField,
+  type SyncRequest,
+} from '../../mailstore/mailstore.ts';
+import type { Connection } from './connection.ts';
+import { type ChangeCollector, fetchRows } from './fetch.ts';
+import { fetchPreviews, fieldItems, readFields, threadIdOf } from './message-fields.ts';
+import { fetchPiece } from './source.ts';
+import { UidSet } from './uid-set.ts';
+import { atom, listOf, numberOf, readFlags } from './wire.ts';
+
+/**
+ * Characters, as JSON, of the new messages in one page with envelopes or structures: both are as long as the sender
+ * made them.
+ */
+const PAGE_TEXT = 4 * 1024 * 1024;
+
+/** Messages whose envelopes are fetched in one command: its whole answer is in memory before it is measured. */
+const TEXTS_AT_A_TIME = 100;
+
+/** The new messages of one page. */
+export interface Described {
+  readonly added: readonly AddedMessage[];
+  /** The last of them, where the rest would make the page too large. */
+  readonly fullAt: number | undefined;
+}
+
+/**
+ * New messages with all of their requested fields, as many as fit into a page; at least one. Messages that were removed
+ * meanwhile are left out.
+ *
+ * @param uids in order
+ */
+export async function describe(
+  { connection, request: { fields = [] } }: { connection: Connection; request: SyncRequest },
+  uids: readonly number[],
+  known?: ChangeCollector,
+): Promise<Described> {
+  if (fields.length === 0) return { added: uids.map((uid) => ({ uid })), fullAt: undefined };
+  if (known && fields.every((field) => field === 'flags')) {
+    const added = uids.flatMap((uid) => {
+      const row = known.changed.get(uid);
+      return row ? [{ uid, flags: readFlags(listOf(row.flags)), modseq: `${row.modseq}` }] : [];
+    });
+    return { added, fullAt: undefined };
+  }
+  const withTexts = hasTexts(fields) || fields.includes('preview');
+  const step = withTexts ? TEXTS_AT_A_TIME : Math.max(1, uids.length);
+  const added: AddedMessage[] = [];
+  let length = 0;
+  for (let at = 0; at < uids.length; at += step) {
+    const chunk = uids.slice(at, at + step);
+    const described = await fetchFields(connection, chunk, fields);
+    for (const uid of chunk) {
+      const message = described.get(uid);
+      if (!message) continue;
+      if (withTexts) length += JSON.stringify(message).length;
+      const last = added.at(-1);
+      if (last && length > PAGE_TEXT) return { added, fullAt: last.uid };
+      added.push(message);
+    }
+  }
+  return { added, fullAt: undefined };
+}
+
+/** Messages of the open mailbox with all of these fields; those that were removed meanwhile are left out. */
+export async function fetchFields(
+  connection: Connection,
+  uids: readonly number[],
+  fields: readonly MessageField[],
+): Promise<Map<number, AddedMessage>> {
+  const described = new Map<number, AddedMessage>();
+  const wanted: readonly MessageField[] = fields.includes('preview')
+    ? [...fields, 'bodyStructure']
+    : fields;
+  await fetchRows(connection, UidSet.of(uids), fieldItems(connection, fields), (uid, items) => {
+    described.set(uid, { ...described.get(uid), ...readFields(uid, items, wanted) });
+  });
+  const structures = new Map<number, BodyStructure>();
+  for (const [uid, message] of described) {
+    if (!isComplete(connection, message, wanted)) {
+      const read = await readFromSource(connection, uid, fields);
+      if (read) described.set(uid, read);
+      else described.delete(uid);
+    } else if (message.bodyStructure) structures.set(uid, message.bodyStructure);
+  }
+  if (!fields.includes('preview')) return described;
+  const previews = await fetchPreviews(connection, structures);
+  for (const [uid, preview] of previews) {
+    const { bodyStructure, ...message } = described.get(uid) ?? { uid };
+    const structure = fields.includes('bodyStructure') && bodyStructure && { bodyStructure };
+    described.set(uid, { ...message, ...structure, preview });
+  }
+  return described;
+}
+
+function isComplete(
+  connection: Connection,
+  message: AddedMessage,
+  fields: readonly MessageField[],
+): boolean {
+  return fields.every((field) => {
+    if (field === 'preview') return true;
+    if (field === 'emailId') return message.emailId !== undefined || !connection.has('OBJECTID');
+    return message[field] !== undefined;
+  });
+}
+
+/**
+ * Reads a message itself where the server did not give all that was asked: its parts are nested too deep for the parser
+ * of its answer, or it was removed meanwhile. Only the first piece is read, so that a page of such messages is cheap:
+ * the structure ends there.
+ *
+ * @returns undefined where it was removed
+ */
+async function readFromSource(
+  connection: Connection,
+  uid: number,
+  fields: readonly MessageField[],
+): Promise<AddedMessage | undefined> {
+  const told = fields.filter((field) => ['flags', 'internalDate', 'emailId'].includes(field));
+  const more = [...fieldItems(connection, told), atom('RFC822.SIZE')];
+  const piece = await fetchPiece(connection, uid, '', 0, more);
+  if (!piece) return undefined;
+  const { bytes, items } = piece;
+  async function* open({ start, end }: ByteRange = { start: 0, end: bytes.length }) {
+    yield bytes.subarray(start, end);
+  }
+  const parsed = await parseMessage(open());
+  const all: Required<Omit<AddedMessage, 'uid' | 'modseq' | 'emailId'>> = {
+    envelope: parsed.envelope,
+    flags: readFlags(listOf(items.get('FLAGS'))),
+    size: numberOf(items.get('RFC822.SIZE')) ?? parsed.size,
+    internalDate: new Date(0).toISOString(),
+    bodyStructure: toBodyStructure(parsed.structure),
+    preview: await readPreview(parsed.structure, open),
+    threadId: threadIdOf(parsed),
+    hasAttachment: hasAttachments(parsed.structure),
+  };
+  const found = fields.map((field) => [field, field === 'emailId' ? undefined : all[field]]);
+  const present = found.filter(([, value]) => value !== undefined);
+  return { ...Object.fromEntries(present), ...readFields(uid, items, told) };
+}

@@ -1,0 +1,32 @@
+/** The database as commands read it that need no service. Apart, since most commands need no database. */
+import { join } from 'node:path';
+import {
+  openPostgresToRead,
+  openSqliteToRead,
+  type ReadDatabase,
+} from '../../platform/database/database.ts';
+import type { Config } from '../config/config.ts';
+import { CommandFailed } from './command.ts';
+
+/**
+ * Opens the database without migration, beside a service or without one.
+ *
+ * @throws CommandFailed where it does not exist on SQLite
+ */
+export function openToRead({
+  dataDir,
+  database: { urls },
+}: Pick<Config, 'dataDir' | 'database'>): ReadDatabase {
+  if (urls) return openPostgresToRead(urls);
+  const file = databaseFile(dataDir);
+  try {
+    return openSqliteToRead(file);
+  } catch (error) {
+    throw new CommandFailed(`DATA_DIR: ${file} cannot be opened: ${String(error)}`);
+  }
+}
+
+/** The file of SQLite. */
+export function databaseFile(dataDir: string): string {
+  return join(dataDir, 'postroom.sqlite');
+}
