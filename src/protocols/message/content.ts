@@ -5,7 +5,7 @@
 import { Buffer } from 'node:buffer';
 import { Tokenizer } from 'htmlparser2';
 import { readPartText } from './part-text.ts';
-import { type BodyStructure, type MessagePart, partFilename } from './structure.ts';
+import { type BodyStructure, MAX_DEPTH, type MessagePart, partFilename } from './structure.ts';
 import { createDecoder, decodePart } from './transfer-encoding.ts';
 
 /** Characters of a preview. */
@@ -130,26 +130,29 @@ interface Leaves<Own> {
 /**
  * Sorts the leaves as RFC 8621 section 4.1.4 does: a text part belongs to the body unless it says that it is an
  * attachment, is not the first in a multipart/related, or has a file name and is not the first of its
- * multipart. A message inside the message is one leaf. So is a multipart without parts, since it names no boundary or
- * its boundary never came: it is text, so that it can be read.
+ * multipart. A message inside the message is one leaf. So is a multipart without parts. Where it names no boundary, or
+ * its boundary never came, it is text, so that it can be read. Where it is nested too deep, it is an attachment.
  */
 function sortLeaves<Own extends Part<Own>>(structure: Own): Leaves<Own> {
   const leaves: Leaves<Own> = { inline: [], attached: [] };
-  const sort = (part: Own, index: number, isRelated: boolean, hasHtml: boolean) => {
-    if (part.childNodes && part.type.startsWith('multipart/')) {
+  const sort = (part: Own, index: number, isRelated: boolean, hasHtml: boolean, depth: number) => {
+    const isMultipart = part.type.startsWith('multipart/');
+    if (part.childNodes && isMultipart) {
       const related = part.type === 'multipart/related';
       const html = related && part.childNodes.some(holdsHtml);
-      for (const [at, child] of part.childNodes.entries()) sort(child, at, related, html);
+      for (const [at, child] of part.childNodes.entries())
+        sort(child, at, related, html, depth + 1);
       return;
     }
     const isInline =
       textTypeOf(part) !== undefined &&
+      !(isMultipart && depth >= MAX_DEPTH) &&
       part.disposition !== 'attachment' &&
       (index === 0 || (!isRelated && partFilename(part) === undefined));
     if (isInline) leaves.inline.push(part);
     else leaves.attached.push({ part, isShown: hasHtml && isPicture(part) });
   };
-  sort(structure, 0, false, false);
+  sort(structure, 0, false, false, 0);
   return leaves;
 }
 

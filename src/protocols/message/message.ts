@@ -67,6 +67,7 @@ export { readPartText } from './part-text.ts';
 export {
   type BodyStructure,
   findPart,
+  MAX_DEPTH,
   type MessagePart,
   parsePartNumber,
   partFilename,

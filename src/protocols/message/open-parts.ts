@@ -4,11 +4,8 @@
  */
 import { Buffer } from 'node:buffer';
 import { isIdentity, type PartContent } from './part-content.ts';
-import type { MessagePart } from './structure.ts';
+import { MAX_DEPTH, type MessagePart } from './structure.ts';
 import { isEncoded, TransferMeter } from './transfer-encoding.ts';
-
-/** Levels of nesting that are read; a multipart or message below them is an opaque leaf. */
-const MAX_DEPTH = 50;
 
 /** The most parts that are separated; what comes after them counts in the size of the part around it. */
 const MAX_PARTS = 1_000;

@@ -51,6 +51,9 @@ export interface BodyStructure {
   readonly childNodes?: readonly BodyStructure[];
 }
 
+/** Levels of nesting that are read; a multipart or message below them is an opaque leaf. */
+export const MAX_DEPTH = 50;
+
 /** A part without the fields that clients do not see; absent fields stay absent. */
 export function toBodyStructure(part: MessagePart): BodyStructure {
   const { decodedSize, lines, headerStart, bodyStart, bodyEnd, childNodes, ...seen } = part;

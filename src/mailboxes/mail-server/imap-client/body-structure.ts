@@ -2,11 +2,9 @@
  * BODYSTRUCTURE of a server (RFC 3501 section 7.4.2) in the form that every store of ours returns, numbered by section
  * 6.4.5.
  */
-import { type BodyStructure, readContent } from '../../../protocols/message/message.ts';
+import { type BodyStructure, MAX_DEPTH, readContent } from '../../../protocols/message/message.ts';
 import { bytesOf, type ImapAttribute, listOf, numberOf, textOf } from './wire.ts';
 
-/** The same limit as in the parser of `message/`. */
-const MAX_DEPTH = 50;
 const MAX_PARTS = 1_000;
 
 interface Budget {
