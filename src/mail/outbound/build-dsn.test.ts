@@ -111,19 +111,49 @@ suite('a DSN', () => {
     assert.match(source.toString(), /^Auto-Submitted: auto-replied\r$/m);
   });
 
-  test('names addresses outside ASCII by RFC 6533', async () => {
+  test('is in UTF-8 where an address or the header is (RFC 6533)', async () => {
     const error = { status: 550, enhancedStatus: '5.1.1', text: 'Unbekannt: ü' };
-    const { contents, dsn } = await build({
-      sender: 'юзер@example.com',
-      recipients: [
-        { recipient: 'ü\\@acme.test', error },
-        { recipient: 'ü@acme.test', error },
-      ],
-    });
-    assert.equal(dsn.smtpUtf8, true);
-    assert.match(contents[1] ?? '', /^Final-Recipient: utf-8; \\x\{FC\}@acme\.test\r$/m);
-    assert.match(contents[1] ?? '', /^Diagnostic-Code: smtp; 550 5\.1\.1 Unbekannt: \?\r$/m);
-    assert.match(contents[1] ?? '', /^[\x00-\x7f]*$/);
+    const recipients = [
+      { recipient: 'ü\\@acme.test', error },
+      { recipient: 'info@acme.test', error },
+    ];
+    const changes = { sender: 'юзер@example.com', recipients };
+    const utf8 = await build(changes, 'Subject: Grüße\r\nTo: ü@acme.test\r\n\r\n');
+    assert.equal(utf8.dsn.smtpUtf8, true);
+    const typesOf = ({ parts }: typeof utf8) => parts.map(({ type, encoding }) => [type, encoding]);
+    assert.deepEqual(typesOf(utf8).slice(1), [
+      ['message/global-delivery-status', '8bit'],
+      ['message/global-headers', '8bit'],
+    ]);
+    assert.match(utf8.contents[1] ?? '', /^Final-Recipient: utf-8; ü\\@acme\.test\r$/m);
+    assert.match(utf8.contents[1] ?? '', /^Final-Recipient: rfc822; info@acme\.test\r$/m);
+    assert.match(utf8.contents[1] ?? '', /^Diagnostic-Code: smtp; 550 5\.1\.1 Unbekannt: ü\r$/m);
+    assert.match(utf8.contents[2] ?? '', /^Subject: Grüße\r$/m);
+
+    // A reply in UTF-8 alone needs no reader of UTF-8, and a header in another charset is not UTF-8.
+    const latin1 = Buffer.from('Subject: Gr\xfc\xdfe\r\n\r\n', 'latin1');
+    const ascii = await build({ recipients: recipients.slice(1) }, latin1);
+    assert.deepEqual(typesOf(ascii).slice(1), [
+      ['message/delivery-status', '7bit'],
+      ['text/rfc822-headers', '8bit'],
+    ]);
+    assert.match(ascii.contents[1] ?? '', /^Diagnostic-Code: smtp; 550 5\.1\.1 Unbekannt: \?\r$/m);
+  });
+
+  test('names the host that refused, except where the mail was forwarded to', async () => {
+    const error = { status: 550, enhancedStatus: '5.1.1', text: 'unknown', host: 'mx.far.test' };
+    const statusOf = async (one: DsnOptions['recipients'][number]) =>
+      (await build({ recipients: [one] })).contents[1] ?? '';
+    const recipient = 'info@acme.test';
+    assert.match(await statusOf({ recipient, error }), /^Remote-MTA: dns; mx\.far\.test\r$/m);
+    const { status: _, ...unanswered } = error;
+    for (const other of [
+      { recipient, error: unanswered },
+      { recipient, error, forwardedTo: 'p@far.test' },
+      { recipient, error: { ...error, host: 'mx\r\nX: y' } },
+    ]) {
+      assert.doesNotMatch(await statusOf(other), /Remote-MTA|X: y/);
+    }
   });
 
   test('stays small, whatever message it answers', async () => {
@@ -150,9 +180,9 @@ suite('a DSN', () => {
           const error = { status: 550, enhancedStatus: '5.1.1', text };
           const { source, parts } = await build({ recipients: [{ recipient, error }] }, original);
           assert.doesNotMatch(source.toString('latin1'), /\r(?!\n)|(?<!\r)\n/);
-          assert.deepEqual(
-            parts.map(({ type }) => type),
-            ['text/plain', 'message/delivery-status', 'text/rfc822-headers'],
+          assert.match(
+            parts.map(({ type }) => type).join(),
+            /^text\/plain,message\/(global-)?delivery-status,(text\/rfc822|message\/global)-headers$/,
           );
         },
       ),

@@ -1,8 +1,8 @@
 /**
  * Delivery status notifications (RFC 3464): a text for people, the status of each recipient for programs, and the
- * header of the message for both.
+ * header of the message for both. Where an address or the header is UTF-8, the types of RFC 6533 are used.
  */
-
+import { isUtf8 } from 'node:buffer';
 import {
   canonicalAddress,
   fieldValue,
@@ -13,6 +13,7 @@ import {
   parseAddress,
   readEnvelope,
 } from '../../protocols/message/message.ts';
+import { isInternationalized } from '../../protocols/smtp-client/smtp-client.ts';
 import type { DkimKey } from '../../tenants/domains/domains.ts';
 import type { SendError } from './outcome.ts';
 import { type PreparedMessage, prepareOwn, toWire } from './prepare-forward.ts';
@@ -63,7 +64,11 @@ export interface Dsn extends PreparedMessage {
 const HEADER_SHOWN = 16 * 1024;
 /** RFC 5322 section 2.1.1. */
 const LINE_MAX = 998;
+/** Octets of an address in a field: more than any that SMTP takes. */
+const ADDRESS_MAX = 900;
 const RECIPIENTS_MAX = 100;
+/** A host name or an IP address, and nothing else that DNS or a setting may hold. */
+const HOST = /^[\w.:-]{1,255}$/;
 
 /** Writes a DSN for a delivery that failed for good (action `failed`). */
 export async function buildDsn(options: DsnOptions): Promise<Dsn> {
@@ -84,6 +89,7 @@ function formatDsn(options: DsnOptions): string {
   const boundary = `=_${id}`;
   const subject = `Undelivered mail returned to sender`;
   const messageId = originalId(header);
+  const status = reportFields(options);
   const returned = returnedHeader(header);
   const lines = [
     `From: "Mail delivery" <postmaster@${domain}>`,
@@ -104,18 +110,22 @@ function formatDsn(options: DsnOptions): string {
     ...explain(options),
     '',
     `--${boundary}`,
-    'Content-Type: message/delivery-status',
-    '',
-    ...reportFields(options),
+    ...partHeader(status.join(), 'message/delivery-status', 'message/global-delivery-status'),
+    ...status,
     `--${boundary}`,
-    'Content-Type: text/rfc822-headers',
-    ...(/[\x80-\xff]/.test(returned) ? ['Content-Transfer-Encoding: 8bit'] : []),
-    '',
+    ...partHeader(returned, 'text/rfc822-headers', 'message/global-headers'),
     returned,
     `--${boundary}--`,
     '',
   ];
   return lines.join('\r\n');
+}
+
+/** The type of a part: ASCII's, or UTF-8's (RFC 6533 section 5). A header may be neither. */
+function partHeader(content: string, ascii: string, utf8: string): string[] {
+  const isAscii = !isInternationalized(content);
+  const type = !isAscii && isUtf8(Buffer.from(content, 'latin1')) ? utf8 : ascii;
+  return [`Content-Type: ${type}`, ...(isAscii ? [] : ['Content-Transfer-Encoding: 8bit']), ''];
 }
 
 function explain({ hostname, recipients, header }: DsnOptions): string[] {
@@ -136,21 +146,26 @@ function explain({ hostname, recipients, header }: DsnOptions): string[] {
   ];
 }
 
-/** RFC 3464 section 2.2 and 2.3. */
-function reportFields({ hostname, recipients, arrived }: DsnOptions): string[] {
+/** RFC 3464 section 2.2 and 2.3; in UTF-8 only where an address needs it (RFC 6533 section 5). */
+function reportFields({ hostname, recipients: all, arrived }: DsnOptions): string[] {
+  const recipients = all.slice(0, RECIPIENTS_MAX);
+  const addresses = recipients.map(({ recipient }) => canonicalAddress(recipient));
+  const isAscii = !addresses.some(isInternationalized);
   return [
     `Reporting-MTA: dns; ${hostname}`,
     `Arrival-Date: ${formatDate(arrived)}`,
     '',
-    ...recipients.slice(0, RECIPIENTS_MAX).flatMap((status) => {
+    ...recipients.flatMap((status) => {
       const type = status.error.status === undefined ? 'x-postroom' : 'smtp';
-      // The part is ASCII (RFC 3464 section 2.1).
-      const diagnostic = diagnosticOf(status).replace(/[^ -~]/gu, '?');
+      const said = diagnosticOf(status);
+      // Without an address in UTF-8 the part is ASCII (RFC 3464 section 2.1).
+      const diagnostic = isAscii ? said.replace(/[^ -~]/gu, '?') : bytesOf(said);
       return [
         `Final-Recipient: ${typedAddress(status.recipient)}`,
         'Action: failed',
         `Status: ${status.error.enhancedStatus}`,
-        `Diagnostic-Code: ${type}; ${diagnostic}`,
+        ...remoteMta(status),
+        cut(`Diagnostic-Code: ${type}; ${diagnostic}`, LINE_MAX),
         ...(status.lastAttempt === undefined
           ? []
           : [`Last-Attempt-Date: ${formatDate(status.lastAttempt)}`]),
@@ -160,15 +175,20 @@ function reportFields({ hostname, recipients, arrived }: DsnOptions): string[] {
   ];
 }
 
-/** An address with its type (RFC 3464 section 2.1.2); outside ASCII as RFC 6533 section 3 has it. */
+/** An address with its type (RFC 3464 section 2.1.2; RFC 6533 section 3). */
 function typedAddress(text: string): string {
   const address = canonicalAddress(text).replace(/\p{Cc}/gu, '');
-  if (/^[ -~]*$/.test(address)) return `rfc822; ${address}`;
-  const encoded = address.replace(
-    /[^!-[\]-~]/gu,
-    (character) => `\\x{${(character.codePointAt(0) ?? 0).toString(16).toUpperCase()}}`,
-  );
-  return `utf-8; ${encoded}`;
+  const type = isInternationalized(address) ? 'utf-8' : 'rfc822';
+  return cut(`${type}; ${bytesOf(address)}`, ADDRESS_MAX);
+}
+
+/**
+ * The host whose reply it was (RFC 3464 section 2.3.5). Not where mail was forwarded: it would tell the sender where
+ * to.
+ */
+function remoteMta({ error: { host = '', status }, forwardedTo }: RecipientStatus): string[] {
+  const isTold = status !== undefined && forwardedTo === undefined && HOST.test(host);
+  return isTold ? [`Remote-MTA: dns; ${host}`] : [];
 }
 
 /** What went wrong, without the address that must not be revealed (RFC 3464 section 4.2). */
@@ -214,8 +234,12 @@ function bytesOf(text: string): string {
   return Buffer.from(text).toString('latin1');
 }
 
+/** Never within a character of UTF-8, of which the line has one character per byte. */
 function cut(line: string, length: number): string {
-  return line.length > length ? line.slice(0, length) : line;
+  if (line.length <= length) return line;
+  let end = length;
+  while (end > length - 3 && /[\x80-\xbf]/.test(line.charAt(end))) end--;
+  return line.slice(0, end);
 }
 
 /* Whether a DSN is sent for a message that could not be delivered. */

@@ -36,6 +36,8 @@ test('a report names a message and the result for a recipient', async () => {
   ] as const) {
     assert.equal(await isReport(REPORT.replace(what, otherwise)), false, otherwise);
   }
+  const utf8 = REPORT.replace('message/delivery-status', 'message/global-delivery-status');
+  assert.equal(await isReport(utf8.replace('message/rfc822', 'message/global')), true);
 });
 
 test('a report with many recipients is read up to its limit', async () => {

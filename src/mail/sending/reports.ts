@@ -43,7 +43,7 @@ export async function readReport(
 ): Promise<NoteReport | undefined> {
   if (structure.type !== 'multipart/report') return undefined;
   const parts = structure.childNodes ?? [];
-  const status = parts.find(({ type }) => type === 'message/delivery-status');
+  const status = parts.find(({ type }) => STATUS.has(type));
   const original = parts.find(({ type }) => ORIGINAL.has(type));
   if (!status || !original) return undefined;
   const messageId = firstValue(await fieldsOf(await textOf(original, open)), 'message-id');
@@ -55,8 +55,14 @@ export async function readReport(
   };
 }
 
-/** Parts with the header of the message that the report is about (RFC 6522 section 3). */
-const ORIGINAL = new Set(['message/rfc822', 'text/rfc822-headers', 'message/global-headers']);
+/** Parts with the results, and with the header of the message (RFC 6522 section 3, RFC 6533 section 5). */
+const STATUS = new Set(['message/delivery-status', 'message/global-delivery-status']);
+const ORIGINAL = new Set([
+  'message/rfc822',
+  'text/rfc822-headers',
+  'message/global',
+  'message/global-headers',
+]);
 
 async function textOf(part: MessagePart, open: Open): Promise<Buffer> {
   const end = Math.min(part.bodyEnd, part.bodyStart + 4 * REPORT_MAX);
@@ -105,15 +111,20 @@ function readRecipient(fields: readonly HeaderField[]): Reported | undefined {
       const address = typedValue(fields, name);
       return address === undefined ? [] : [comparableAddress(address)];
     }),
-    detail: oneLine(`${action}: ${status} ${Buffer.from(diagnostic, 'latin1').toString()}`),
+    detail: oneLine(`${action}: ${status} ${diagnostic}`),
   };
 }
 
-/** The value after the type (RFC 3464 section 2.1.2). */
+/** The value after the type (RFC 3464 section 2.1.2), in either form of UTF-8 (RFC 6533 section 3). */
 function typedValue(fields: readonly HeaderField[], name: string): string | undefined {
   const field = fields.find((one) => one.name === name);
-  const [, value] = field ? (/^[^;]*;(.*)$/.exec(fieldValue(field)) ?? []) : [];
-  return value?.trim();
+  const [, type = '', value] = field ? (/^([^;]*);(.*)$/.exec(fieldValue(field)) ?? []) : [];
+  if (value === undefined) return undefined;
+  const text = Buffer.from(value, 'latin1').toString().trim();
+  if (type.trim().toLowerCase() !== 'utf-8') return text;
+  return text.replace(/\\x\{([0-9A-F]{2,5}|10[0-9A-F]{4})\}/g, (_, hex: string) =>
+    String.fromCodePoint(Number.parseInt(hex, 16)),
+  );
 }
 
 async function note(
