@@ -1,6 +1,6 @@
 /**
- * A sync that finds nothing new on a real Dovecot, against the same command on an open connection; and
- * many accounts that sync in turn, against the cap on connections.
+ * A sync that finds nothing new on a real Dovecot, against the same command on an open connection; changes of a message,
+ * and the sync that finds one, against imapflow; and many accounts that sync in turn, against the cap on connections.
  *
  * The target is for a raw IMAP client: one that reads its answers, the library that the mail store is
  * built on with nothing of ours around it. A bare socket, which parses nothing, is shown beside it, and
@@ -26,6 +26,7 @@ const TARGET = 1.5;
 const MESSAGES = 1_000;
 const ROUNDS = 9;
 const SYNCS = 300;
+const CHANGES = 25;
 const ACCOUNTS = 500;
 const CAP = 50;
 const AT_ONCE = 100;
@@ -106,9 +107,14 @@ async function fill(server: DovecotServer, address: string): Promise<void> {
 }
 
 /** Milliseconds that the median one takes, of so many that come one after the other. */
-async function timeEach(count: number, work: () => Promise<unknown>): Promise<number> {
+async function timeEach(
+  count: number,
+  work: () => Promise<unknown>,
+  prepare?: () => Promise<unknown>,
+): Promise<number> {
   const times: number[] = [];
   while (times.length < count) {
+    await prepare?.();
     const from = performance.now();
     await work();
     times.push(performance.now() - from);
@@ -145,6 +151,81 @@ async function measureUnchanged(server: DovecotServer, folder: string): Promise<
   } finally {
     client.close();
     raw.close();
+    await close();
+  }
+}
+
+const source = Buffer.from(
+  `From: Bob <bob@example.test>\r\nSubject: a change\r\n\r\n${'Words. '.repeat(300)}\r\n`,
+);
+
+async function* readSource() {
+  yield source;
+}
+
+/**
+ * Changes of one message, and the sync that finds a new one, against imapflow with the mailbox open all the time: a
+ * change is one command there. Every call of ours opens the mailbox, and returns its state after the change.
+ */
+async function measureChanges(server: DovecotServer, folder: string): Promise<Figure[]> {
+  const user: MailUser = { accountId: 1, address: 'bob@bench.test' };
+  await fill(server, user.address);
+  const { store, close } = await openStore(server, folder, 11);
+  const client = await connectAs(server, user.address);
+  const other = await connectAs(server, user.address);
+  await client.mailboxOpen('INBOX');
+  const { uidvalidity, token } = await store.sync(user, { mailbox: 'INBOX' });
+  const inbox = (uid: number) => ({ mailbox: 'INBOX', uids: [uid], uidvalidity });
+  let [lowest, highest] = [0, MESSAGES + 1];
+  let copy = { mailbox: 'INBOX', uidvalidity, token, fields: ['envelope', 'flags'] as const };
+  const arrive = () => other.append('INBOX', source);
+  const compare = async (
+    name: string,
+    target: number,
+    works: Record<'client' | 'ours', () => Promise<unknown>>,
+    prepare?: () => Promise<unknown>,
+  ) => {
+    const { client, ours } = works;
+    const times = await interleave(ROUNDS, {
+      client: () => timeEach(CHANGES, client, prepare),
+      ours: () => timeEach(CHANGES, ours, prepare),
+    });
+    return atMost(`IMAP ${name}, against an IMAP client`, 'ms', times.ours, times.client, target);
+  };
+  const seen = ['\\Seen'];
+  try {
+    return [
+      await compare('flags', 3, {
+        client: () => client.messageFlagsAdd(`${++lowest}`, seen, { uid: true }),
+        ours: () => store.setFlags(user, inbox(++lowest), { add: seen }),
+      }),
+      await compare('move', 3, {
+        client: () => client.messageMove(`${--highest}`, 'Trash', { uid: true }),
+        ours: () => store.move(user, inbox(--highest), 'Trash'),
+      }),
+      await compare('append', 3, {
+        client: () => client.append('Trash', source),
+        ours: () => store.appendMessage(user, { mailbox: 'Trash', octets: 1e6 }, readSource()),
+      }),
+      await compare(
+        'sync of a new message',
+        2,
+        {
+          client: async () => {
+            const { uidNext } = await client.mailboxOpen('INBOX', { readOnly: true });
+            const fields = { envelope: true, flags: true };
+            await client.fetchAll(`${uidNext - 1}:*`, fields, { uid: true });
+          },
+          ours: async () => {
+            copy = { ...copy, token: (await store.sync(user, copy)).token };
+          },
+        },
+        arrive,
+      ),
+    ];
+  } finally {
+    client.close();
+    other.close();
     await close();
   }
 }
@@ -189,7 +270,11 @@ export const imapSync: Benchmark = {
     const folder = makeFolder();
     const server = await startDovecot();
     try {
-      return [...(await measureUnchanged(server, folder)), await measureMany(server, folder)];
+      return [
+        ...(await measureUnchanged(server, folder)),
+        ...(await measureChanges(server, folder)),
+        await measureMany(server, folder),
+      ];
     } finally {
       await server.stop();
       removeFolder(folder);

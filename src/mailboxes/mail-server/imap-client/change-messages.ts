@@ -4,7 +4,10 @@ import type { FlagChange } from '../../mailstore/mailstore.ts';
 import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import { ImapFailure } from './failure.ts';
-import { fetchRows } from './fetch.ts';
+import { eachRow, type FetchedItems, fetchRows } from './fetch.ts';
+import type { Selected } from './selected.ts';
+import { stateOf } from './sync-modseq.ts';
+import type { SyncState } from './token.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
 import {
   atom,
@@ -32,69 +35,142 @@ async function currentFlags(connection: Connection, uids: UidSet): Promise<Map<n
   return current;
 }
 
+/** A message after a change of flags. */
+export interface FlagRow {
+  readonly uid: number;
+  readonly modseq: bigint | undefined;
+  readonly flags: readonly string[];
+}
+
+/** @returns undefined for a row without flags, which reports something else */
+function readRow(uid: number, row: FetchedItems): FlagRow | undefined {
+  const flags = row.get('FLAGS');
+  const modseq = modseqOf(listOf(row.get('MODSEQ'))[0]);
+  return flags === undefined ? undefined : { uid, modseq, flags: readFlags(listOf(flags)) };
+}
+
 /** The current flags of existing messages on the server. */
 export async function readCurrent(
   connection: Connection,
   mailbox: string,
   uids: readonly number[],
-): Promise<{ uid: number; modseq: bigint | undefined; flags: string[] }[]> {
+): Promise<FlagRow[]> {
   const { exists } = await connection.select(mailbox, 'EXAMINE');
   if (exists === 0) return [];
   const items = [atom('FLAGS'), ...(connection.hasCondstore ? [atom('MODSEQ')] : [])];
-  const rows: { uid: number; modseq: bigint | undefined; flags: string[] }[] = [];
-  await fetchRows(connection, setOf(uids), items, (uid, row) => {
-    const modseq = modseqOf(listOf(row.get('MODSEQ'))[0] ?? null);
-    rows.push({ uid, modseq, flags: readFlags(listOf(row.get('FLAGS'))) });
+  const rows = new Map<number, FlagRow>();
+  await fetchRows(connection, setOf(uids), items, (uid, items) => {
+    const row = readRow(uid, items);
+    if (row) rows.set(uid, row);
   });
-  return rows.sort((a, b) => a.uid - b.uid);
+  return sorted(rows);
+}
+
+function sorted(rows: ReadonlyMap<number, FlagRow>): FlagRow[] {
+  return [...rows.values()].sort((a, b) => a.uid - b.uid);
+}
+
+export interface Stored {
+  readonly changed: boolean;
+  /** The named messages that exist, and the mailbox, afterwards: where the answers told both. */
+  readonly told?: { readonly rows: readonly FlagRow[]; readonly state: SyncState };
+}
+
+/** Changes flags in the mailbox that was just opened. Messages that have the wanted flags keep their MODSEQ. */
+export async function storeFlags(
+  connection: Connection,
+  selected: Selected,
+  uids: readonly number[],
+  { add = [], remove = [] }: FlagChange,
+): Promise<Stored> {
+  // A flag that is both added and removed is removed, as in every store.
+  const added = changeFlags([], add, remove);
+  const changes = [
+    { sign: '+', flags: added },
+    { sign: '-', flags: normalizeFlags(remove) },
+  ].filter(({ flags }) => flags.length > 0);
+  return connection.hasQresync && selected.modseq !== undefined
+    ? storeByModseq(connection, selected, setOf(uids), changes)
+    : { changed: await storeWhereLacking(connection, selected, setOf(uids), changes) };
+}
+
+interface SignedFlags {
+  readonly sign: string;
+  readonly flags: readonly string[];
 }
 
 /**
- * Changes flags. Messages that already have the wanted flags are not changed, so that they keep their MODSEQ.
- *
- * @returns whether anything had to be changed
+ * Changes flags where every change has a MODSEQ, without a command before or after: UID STORE returns the flags and
+ * the MODSEQ of each message that it changes (RFC 7162 section 3.1). Servers return nothing for a message that has
+ * the flags already, or does not exist: only such messages are fetched.
  */
-export async function storeFlags(
+async function storeByModseq(
   connection: Connection,
-  mailbox: string,
-  uids: readonly number[],
-  { add = [], remove = [] }: FlagChange,
+  selected: Selected,
+  uids: UidSet,
+  changes: readonly SignedFlags[],
+): Promise<Stored> {
+  const before = stateOf(selected);
+  const rows = new Map<number, FlagRow>();
+  const note = (uid: number, items: FetchedItems) => {
+    const row = readRow(uid, items);
+    if (row?.modseq === undefined) rows.delete(uid);
+    else rows.set(uid, row);
+  };
+  if (before.count > 0) {
+    for (const { sign, flags } of changes) {
+      for (const text of uids.texts()) {
+        const args = [sequence(text), atom(`${sign}FLAGS`), flags.map(atom)];
+        await connection.command('UID STORE', args, { FETCH: eachRow(uids, note, connection) });
+      }
+    }
+    const untold = uids.without(UidSet.of(rows.keys()));
+    await fetchRows(connection, untold, [atom('FLAGS'), atom('MODSEQ')], note);
+  }
+  let { modseq } = before;
+  for (const row of rows.values()) if (row.modseq && row.modseq > modseq) modseq = row.modseq;
+  // Another client changed the mailbox since it was opened: only a new look shows the UIDNEXT and the highest MODSEQ.
+  if (selected.news) return { changed: true };
+  return {
+    changed: modseq > before.modseq,
+    told: { rows: sorted(rows), state: { ...before, modseq } },
+  };
+}
+
+/** Changes flags of the messages that have other ones. @returns whether there were any */
+async function storeWhereLacking(
+  connection: Connection,
+  { exists }: Selected,
+  uids: UidSet,
+  changes: readonly SignedFlags[],
 ): Promise<boolean> {
-  const removed = normalizeFlags(remove);
-  // A flag that is both added and removed is removed, as in every store.
-  const added = changeFlags([], add, remove);
-  const { exists } = await connection.select(mailbox, 'SELECT');
   if (exists === 0) return false;
-  const current = await currentFlags(connection, setOf(uids));
+  const current = await currentFlags(connection, uids);
   let changed = false;
-  for (const [sign, flags] of [
-    ['+FLAGS.SILENT', added],
-    ['-FLAGS.SILENT', removed],
-  ] as const) {
+  for (const { sign, flags } of changes) {
     const has = (held: readonly string[]) => {
       const keys = new Set(held.map((flag) => flag.toLowerCase()));
       return (flag: string) => keys.has(flag.toLowerCase());
     };
     const lacking = [...current].filter(([, held]) =>
-      sign.startsWith('+') ? !flags.every(has(held)) : flags.some(has(held)),
+      sign === '+' ? !flags.every(has(held)) : flags.some(has(held)),
     );
     for (const text of UidSet.of(lacking.map(([uid]) => uid)).texts()) {
       changed = true;
-      const args = [sequence(text), atom(sign), flags.map(atom)];
+      const args = [sequence(text), atom(`${sign}FLAGS.SILENT`), flags.map(atom)];
       await connection.command('UID STORE', args);
     }
   }
   return changed;
 }
 
-/** Removes messages for good. @returns those that existed */
+/** Removes messages of the mailbox that was just opened, for good. @returns those that existed */
 export async function expungeMessages(
   connection: Connection,
-  mailbox: string,
+  { exists }: Selected,
   uids: readonly number[],
 ): Promise<number[]> {
   requireUidplus(connection);
-  const { exists } = await connection.select(mailbox, 'SELECT');
   const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
   for (const text of UidSet.of(there.keys()).texts()) await removeSet(connection, text);
   return [...there.keys()].sort((a, b) => a - b);
@@ -112,19 +188,19 @@ function requireUidplus(connection: Connection): void {
 }
 
 /**
- * Copies messages, or moves them (by RFC 6851, or else by copy and removal).
+ * Copies messages of the mailbox that was just opened, or moves them (by RFC 6851, or else by copy and removal).
  *
  * @returns old UID to new UID
  */
 export async function relocateMessages(
   connection: Connection,
   verb: 'move' | 'copy',
-  { mailbox, uids, target }: { mailbox: string; uids: readonly number[]; target: string },
+  { exists }: Selected,
+  { uids, to: target }: { uids: readonly number[]; to: string },
 ): Promise<Map<number, number>> {
   const moves = verb === 'move';
   const hasMove = moves && connection.has('MOVE');
   if (moves && !hasMove) requireUidplus(connection);
-  const { exists } = await connection.select(mailbox, moves ? 'SELECT' : 'EXAMINE');
   const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
   const relocated = new Map<number, number>();
   for (const text of UidSet.of(there.keys()).texts()) {

@@ -19,6 +19,8 @@ import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { listMailboxes } from './list-mailboxes.ts';
 import { readNamespace, toServerName } from './namespace.ts';
+import type { Selected } from './selected.ts';
+import type { SyncState } from './token.ts';
 import { encodeMailboxName, quoted } from './wire.ts';
 
 export interface EditorOptions {
@@ -30,12 +32,19 @@ export interface EditorOptions {
   ) => Promise<T>;
   /** Runs work that must not be done twice. */
   readonly once: EditorOptions['repeat'];
-  /** The change that a write made, with the token that a sync would return now. */
+  /** The change that a write made, with the token that a sync would return now; the mailbox is asked where it is not known. */
   readonly changeOf: (
     connection: Connection,
     user: MailUser,
     mailbox: string,
+    known?: KnownState,
   ) => Promise<MailboxChange>;
+}
+
+/** The state of a mailbox that keeps MODSEQs. */
+export interface KnownState {
+  readonly uidvalidity: string;
+  readonly state: SyncState;
 }
 
 export class MailboxEditor {
@@ -48,10 +57,11 @@ export class MailboxEditor {
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
     const name = set.mailbox;
     return this.#options.repeat(user, name, async (connection) => {
-      await requireSame(connection, name, set);
-      const changed = await storeFlags(connection, name, set.uids, change);
-      const after = await this.#options.changeOf(connection, user, name);
-      const rows = await readCurrent(connection, name, set.uids);
+      const selected = requireSame(await connection.select(name, 'SELECT'), set);
+      const { changed, told } = await storeFlags(connection, selected, set.uids, change);
+      const known = told && { uidvalidity: selected.uidvalidity, state: told.state };
+      const after = await this.#options.changeOf(connection, user, name, known);
+      const rows = told?.rows ?? (await readCurrent(connection, name, set.uids));
       return {
         state: stateOf(after),
         // Without CONDSTORE a message has no MODSEQ: it gets that of the mailbox.
@@ -76,12 +86,9 @@ export class MailboxEditor {
     return this.#options.once(user, from, async (connection) => {
       // A missing mailbox is refused also where there is nothing to move.
       await connection.select(to, 'EXAMINE');
-      await requireSame(connection, from, set);
-      const uids = await relocateMessages(connection, verb, {
-        mailbox: from,
-        uids: set.uids,
-        target: to,
-      });
+      const how = verb === 'move' ? 'SELECT' : 'EXAMINE';
+      const selected = requireSame(await connection.select(from, how), set);
+      const uids = await relocateMessages(connection, verb, selected, { uids: set.uids, to });
       const removal = await this.#options.changeOf(connection, user, from);
       const change = await this.#options.changeOf(connection, user, to);
       const changes = verb === 'move' ? [removal, change] : [change];
@@ -92,8 +99,8 @@ export class MailboxEditor {
   expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
     const name = set.mailbox;
     return this.#options.repeat(user, name, async (connection) => {
-      await requireSame(connection, name, set);
-      const removed = await expungeMessages(connection, name, set.uids);
+      const selected = requireSame(await connection.select(name, 'SELECT'), set);
+      const removed = await expungeMessages(connection, selected, set.uids);
       const change = await this.#options.changeOf(connection, user, name);
       return { state: stateOf(change), removed, changes: removed.length > 0 ? [change] : [] };
     });
@@ -150,14 +157,8 @@ function stateOf({ mailbox, uidvalidity, token }: MailboxChange): MailboxState {
 }
 
 /** @throws Refusal uidvalidity_changed */
-async function requireSame(
-  connection: Connection,
-  name: string,
-  { uidvalidity }: MessageSet,
-): Promise<void> {
-  if (uidvalidity === undefined) return;
-  const selected = await connection.select(name, 'EXAMINE');
-  if (selected.uidvalidity === uidvalidity) return;
+function requireSame(selected: Selected, { mailbox: name, uidvalidity }: MessageSet): Selected {
+  if (uidvalidity === undefined || selected.uidvalidity === uidvalidity) return selected;
   throw new Refusal(
     'uidvalidity_changed',
     `"${name}" was created again: its uidvalidity is ${selected.uidvalidity} now; sync it first`,

@@ -45,7 +45,8 @@ function isExpungeIssued(error: unknown): boolean {
   return error.details.responseCode?.toUpperCase() === 'EXPUNGEISSUED';
 }
 
-function eachRow(
+/** Passes on the rows of these messages; one of another is a change of the mailbox, without a request. */
+export function eachRow(
   wanted: UidSet,
   onRow: (uid: number, items: FetchedItems) => void,
   connection: Connection,
@@ -53,7 +54,6 @@ function eachRow(
   return (response) => {
     const items = fetchItems(response);
     const uid = numberOf(items.get('UID'));
-    // A row that was not requested is a change of the mailbox.
     if (uid === undefined || wanted.within(uid, uid).size === 0) {
       if (connection.selected) connection.selected.news = true;
       return;

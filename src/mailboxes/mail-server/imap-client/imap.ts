@@ -42,7 +42,7 @@ import type {
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import { type AppendedSource, type AppenderOptions, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
-import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
+import { type EditorOptions, type KnownState, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
@@ -137,7 +137,7 @@ export class ImapMailstore implements Mailstore {
     const ways: EditorOptions = {
       repeat: (user, mailbox, work) => this.#read(user, mailbox, work),
       once: (user, _mailbox, work) => this.#guard(user, () => this.#pool.use(user, work)),
-      changeOf: (connection, user, mailbox) => this.#changeOf(connection, user, mailbox),
+      changeOf: (...what) => this.#changeOf(...what),
     };
     this.#editor = new MailboxEditor(ways);
     this.#appender = new MessageAppender({ ...ways, bodies: settings.bodies, now: settings.now });
@@ -338,20 +338,30 @@ export class ImapMailstore implements Mailstore {
   }
 
   /** The change that a write made, with the token that a sync would return now. */
-  async #changeOf(connection: Connection, user: MailUser, mailbox: string): Promise<MailboxChange> {
+  async #changeOf(
+    connection: Connection,
+    user: MailUser,
+    mailbox: string,
+    known?: KnownState,
+  ): Promise<MailboxChange> {
+    const { uidvalidity, state } = known ?? (await this.#stateOf(connection, user, mailbox));
+    return {
+      kind: 'mailbox',
+      accountId: user.accountId,
+      mailbox,
+      uidvalidity,
+      token: formatState(state),
+      eventType: 'MailboxesChanged',
+    };
+  }
+
+  async #stateOf(connection: Connection, user: MailUser, mailbox: string): Promise<KnownState> {
     const selected = await connection.select(mailbox, 'EXAMINE');
     const state =
       connection.hasQresync && selected.modseq !== undefined
         ? stateOf(selected)
         : shadowState(await this.#shadows.refresh(connection, user, mailbox));
-    return {
-      kind: 'mailbox',
-      accountId: user.accountId,
-      mailbox,
-      uidvalidity: selected.uidvalidity,
-      token: formatState(state),
-      eventType: 'MailboxesChanged',
-    };
+    return { uidvalidity: selected.uidvalidity, state };
   }
 
   /** Runs work that may be done twice. If its connection was dropped, it runs once more on a new one. */

@@ -78,7 +78,7 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
   const accept = (socket: Socket) => {
     sockets.add(socket);
     socket.on('error', () => undefined).once('close', () => sockets.delete(socket));
-    serve({ fake, messages, expunged: () => expunged, seen: 0 }, socket, ++connections);
+    serve({ fake, messages, expunged: () => expunged, seen: 0, uidnext: 1 }, socket, ++connections);
   };
   const create = (): Server => (tls ? createTlsServer(tls, accept) : createServer(accept));
   let server = create().on('tlsClientError', () => undefined);
@@ -107,7 +107,8 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
       fake.messages.push(message);
       return message;
     },
-    rowsOf: (args) => fetchAnswer({ fake, messages, expunged: () => expunged, seen: 0 }, args),
+    rowsOf: (args) =>
+      fetchAnswer({ fake, messages, expunged: () => expunged, seen: 0, uidnext: 1 }, args),
     setFlags(uid, flags) {
       const message = fake.messages.find((one) => one.uid === uid);
       if (!message || message.flags === flags) return;
@@ -153,8 +154,9 @@ interface Session {
   /** Those of the mailbox that the session opened. */
   messages: readonly FakeMessage[];
   readonly expunged: () => readonly Expunged[];
-  /** The MODSEQ up to which changes were reported to the session. */
+  /** The MODSEQ up to which changes were reported to the session, and the UID up to which messages were. */
   seen: number;
+  uidnext: number;
 }
 
 function serve(session: Session, socket: Socket, connection: number): void {
@@ -229,11 +231,43 @@ function usualAnswer(session: Session, { name, args }: Command): string {
       : `* SEARCH ${found.join(' ')}\r\n${done}`;
   }
   if (name === 'UID FETCH') return fetchAnswer(session, args) + done;
+  if (name === 'UID STORE') {
+    storeFlags(session, args);
+    return newsOf(session) + done;
+  }
   if (name === 'NOOP' && session.seen < fake.mailbox.modseq) {
     session.seen = fake.mailbox.modseq;
     return `* ${session.messages.length} EXISTS\r\n${done}`;
   }
   return done;
+}
+
+/** `1:2,4 +FLAGS (\\Seen)`. Messages that have the flags already are not changed. */
+function storeFlags({ fake }: Session, args: string): void {
+  const [, set = '', sign, list = ''] = /^(\S+) ([+-])FLAGS\S* \(([^)]*)\)$/.exec(args) ?? [];
+  for (const { uid, flags } of fake.messages) {
+    if (!set.split(',').some((range) => isWithin(uid, range))) continue;
+    const held = flags.split(' ').filter((flag) => flag !== '');
+    const named = list.split(' ');
+    const rest = held.filter((flag) => !named.includes(flag));
+    const lacking = named.filter((flag) => !held.includes(flag));
+    fake.setFlags(uid, (sign === '+' ? [...held, ...lacking] : rest).join(' '));
+  }
+}
+
+function isWithin(uid: number, range: string): boolean {
+  const [first = 0, last = first] = range.split(':').map(Number);
+  return uid >= first && uid <= last;
+}
+
+/** What changed since the session was told last, by whomever: with the messages, their number where some came. */
+function newsOf(session: Session): string {
+  const { fake, seen, messages } = session;
+  session.seen = fake.mailbox.modseq;
+  const gone = vanishedSince(session, seen).replace(' (EARLIER)', '');
+  const came = messages.some(({ uid }) => uid >= session.uidnext);
+  session.uidnext = fake.mailbox.uidnext;
+  return rows(session, { after: seen }) + gone + (came ? `* ${messages.length} EXISTS\r\n` : '');
 }
 
 /** The UIDs of all messages, or of those with a flag: `SEEN`, `KEYWORD $Label1`. */
@@ -258,6 +292,7 @@ function selectAnswer(session: Session, args: string): string {
   const { mailbox, messages, capabilities } = session.fake;
   session.messages = messages;
   session.seen = mailbox.modseq;
+  session.uidnext = mailbox.uidnext;
   const since = Number(/QRESYNC \(\d+ (\d+)/.exec(args)?.[1] ?? Number.NaN);
   const lines = [
     `* FLAGS (${['\\Seen', ...new Set(keywordsOf(messages))].join(' ')})`,
