@@ -307,7 +307,8 @@ onEachEngine('what was queued', (engine) => {
         .where('id', '=', id ?? 0)
         .execute(),
     );
-    queue.wake([{ kind: 'forward', destination: 'elsewhere.example' }]);
+    const { id: domainId } = (await domains.findActive(domain)) ?? { id: 0 };
+    queue.wake([{ kind: 'forward', domainId, destination: 'elsewhere.example' }]);
     await until(() => far.received.length > before);
     const { from, to, source } = far.received.at(-1) ?? {};
     assert.deepEqual([from, to], ['', ['bob@example.test']]);

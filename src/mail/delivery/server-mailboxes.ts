@@ -261,6 +261,7 @@ function rowOf(
   const user = { accountId, address };
   return {
     kind: MAILBOX,
+    accountId,
     // Each mailbox is a destination of its own: one over its quota delays no other.
     destination: address,
     mailId: origin.id,

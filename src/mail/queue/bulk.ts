@@ -63,7 +63,7 @@ export type BulkRow = Pick<
 /** A row that was changed, as the trace and workers need it. */
 export type ChangedRow = Pick<
   Row<'deliveries'>,
-  'id' | 'kind' | 'destination' | 'public_id' | 'mail_id' | 'recipient'
+  'id' | 'kind' | 'sender' | 'destination' | 'public_id' | 'mail_id' | 'recipient'
 >;
 
 /** The states that each action changes, where the filter names none. */
@@ -286,7 +286,7 @@ export async function changeRows(
       }),
   };
   return changing[action]()
-    .returning(['id', 'kind', 'destination', 'public_id', 'mail_id', 'recipient'])
+    .returning(['id', 'kind', 'sender', 'destination', 'public_id', 'mail_id', 'recipient'])
     .execute();
 }
 

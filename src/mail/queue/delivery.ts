@@ -10,6 +10,8 @@ export interface NewDelivery {
   readonly kind: string;
   /** The claim that the mail belongs to; deleting it drops the delivery. */
   readonly domainId: number;
+  /** The account whose mail it is, where it is not the domain's: its share of the places (`lanes.ts`). */
+  readonly accountId?: number;
   /** What counts as one receiver: an origin, a mail domain. Operators see it: no secrets. */
   readonly destination: string;
   /** The body that is kept until the delivery is pruned. */

@@ -23,8 +23,9 @@ onEachEngine('the look at the queue', (engine) => {
           return () => {};
         },
       },
-      found: () => {},
-      isFull: () => false,
+      found: () => true,
+      hasRoomFor: () => true,
+      onPage: () => {},
       track: (look) => void looks.push(look),
     });
     const look = async (times: number) => {

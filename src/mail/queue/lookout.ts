@@ -1,20 +1,25 @@
 /** Finds rows that the worker was not told of: of an earlier run, of other nodes, and those that were due later. */
 import type { Database } from '../../platform/database/database.ts';
+import type { Lane } from './lanes.ts';
 import { type Clock, LOOK_MS, type QueueLog } from './work-options.ts';
-import { findWaiting, type Waiting } from './worker-rows.ts';
+import { findWaiting, type LanePlace, type Waiting } from './worker-rows.ts';
 
-const DESTINATIONS_AT_A_TIME = 500;
+const LANES_AT_A_TIME = 500;
 /** The wait after an error of the database. */
 const RETRY_MS = 1_000;
+const FIRST: LanePlace = { sender: '', destination: '' };
 
 interface LookoutOptions {
   readonly database: Database;
   readonly clock: Clock;
   readonly log: QueueLog;
   readonly kind: string;
-  found(waiting: readonly Waiting[]): void;
-  /** Whether there is no room for more destinations: then the look stops. */
-  isFull(): boolean;
+  /** @returns false where there is no room for the lane */
+  found(waiting: Waiting): boolean;
+  /** Whether there is room for more lanes of a sender. */
+  hasRoomFor(sender: string): boolean;
+  /** Called after each page, and at the end. */
+  onPage(): void;
   /** Remembers a task until it ends. */
   track(task: Promise<void>): void;
 }
@@ -22,8 +27,8 @@ interface LookoutOptions {
 export class Lookout {
   readonly #options: LookoutOptions;
   readonly #intervalMs: number;
-  /** Where the look continues; undefined where it has read everything. */
-  #after: string | undefined;
+  /** Senders with lanes that there was no room for, and the first destination of these. */
+  readonly #left = new Map<string, string>();
   #looking = false;
   #isOutdated = false;
   #stopped = false;
@@ -41,38 +46,56 @@ export class Lookout {
     return 2 * this.#intervalMs;
   }
 
-  /** Whether the last look stopped before its end. */
-  get isHalfway(): boolean {
-    return this.#after !== undefined && !this.#looking;
-  }
-
   stop(): void {
     this.#stopped = true;
     this.#disarm();
   }
 
-  /** Looks now, from where the last look stopped, and then every few seconds. */
+  /** Looks now, and then every few seconds. */
   look(): void {
-    if (!this.#looking && !this.#stopped) this.#options.track(this.#look());
+    if (this.#looking || this.#stopped) return;
+    this.#disarm();
+    this.#start(async () => {
+      await this.#lookThrough();
+      return this.#intervalMs;
+    });
   }
 
-  /** The same from the beginning, also during a look: the rows that it has read may have changed. */
+  /** The same, also during a look: the rows that it has read may have changed. */
   lookAnew(): void {
-    this.#after = undefined;
     this.#isOutdated = this.#looking;
     this.look();
   }
 
-  async #look(): Promise<void> {
-    const { clock, log, kind } = this.#options;
+  /** There was no room for a lane; {@link goOn} reads it. */
+  leave({ sender, destination }: Lane): void {
+    if (!this.#left.has(sender)) this.#left.set(sender, destination);
+  }
+
+  /** Reads on for a sender who has room again, where lanes were left. */
+  goOn(): void {
+    if (this.#looking || this.#stopped || this.#left.size === 0) return;
+    for (const [sender, destination] of this.#left) {
+      if (!this.#options.hasRoomFor(sender)) continue;
+      this.#start(async () => {
+        await this.#readOn(sender, destination);
+        return undefined;
+      });
+      return;
+    }
+  }
+
+  /** @param look returns after how many milliseconds the next one comes, if it decides that */
+  #start(look: () => Promise<number | undefined>): void {
     this.#looking = true;
-    this.#disarm();
-    let again = this.#intervalMs;
+    this.#options.track(this.#run(look));
+  }
+
+  async #run(look: () => Promise<number | undefined>): Promise<void> {
+    const { clock, log, kind, onPage } = this.#options;
+    let again: number | undefined;
     try {
-      while ((await this.#page()) && !this.#options.isFull() && !this.#stopped) {
-        // Between two pages other work gets a turn: on SQLite a query holds the thread.
-        await new Promise((resolve) => setImmediate(resolve));
-      }
+      again = await look();
       this.#isFailing = false;
     } catch (error) {
       if (!this.#isFailing) {
@@ -82,21 +105,65 @@ export class Lookout {
       again = RETRY_MS;
     }
     this.#looking = false;
-    if (this.#isOutdated) this.lookAnew();
-    else if (!this.#stopped) this.#disarm = clock.after(again, () => this.look());
+    if (this.#stopped) return;
+    if (this.#isOutdated) {
+      this.lookAnew();
+    } else if (again !== undefined) {
+      this.#disarm();
+      this.#disarm = clock.after(again, () => this.look());
+    }
+    onPage();
   }
 
-  /** @returns whether there may be more */
-  async #page(): Promise<boolean> {
-    const { database, kind } = this.#options;
-    const waiting = await findWaiting(
-      database.read,
-      kind,
-      this.#after ?? '',
-      DESTINATIONS_AT_A_TIME,
-    );
-    this.#after = waiting.length < DESTINATIONS_AT_A_TIME ? undefined : waiting.at(-1)?.destination;
-    this.#options.found(waiting);
-    return this.#after !== undefined;
+  async #lookThrough(): Promise<void> {
+    let after: LanePlace | undefined = FIRST;
+    while (after && !this.#stopped) {
+      const { lanes, last }: Page = await this.#page(after);
+      const full = new Set<string>();
+      for (const lane of lanes) {
+        if (full.has(lane.sender) || this.#options.found(lane)) continue;
+        full.add(lane.sender);
+        this.leave(lane);
+      }
+      // The other lanes of a sender without room are passed over.
+      after = last && full.has(last.sender) ? { ...last, destination: null } : last;
+      await this.#turn();
+    }
   }
+
+  async #readOn(sender: string, destination: string): Promise<void> {
+    let after: LanePlace = { sender, destination };
+    while (!this.#stopped) {
+      const { lanes, last }: Page = await this.#page(after);
+      for (const lane of lanes) {
+        if (lane.sender !== sender || this.#options.found(lane)) continue;
+        this.#left.set(sender, lane.destination);
+        return;
+      }
+      if (last?.sender !== sender) {
+        this.#left.delete(sender);
+        return;
+      }
+      after = last;
+      await this.#turn();
+    }
+  }
+
+  async #page(after: LanePlace): Promise<Page> {
+    const { database, kind } = this.#options;
+    const lanes = await findWaiting(database.read, kind, after, LANES_AT_A_TIME);
+    return { lanes, last: lanes.length < LANES_AT_A_TIME ? undefined : lanes.at(-1) };
+  }
+
+  /** Between two pages other work gets a turn: on SQLite a query holds the thread. */
+  async #turn(): Promise<void> {
+    this.#options.onPage();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+interface Page {
+  readonly lanes: readonly Waiting[];
+  /** The last lane, where there may be more. */
+  readonly last: Lane | undefined;
 }

@@ -23,7 +23,7 @@
  * goes back, rows that were written before keep the length of their wait: a worker checks for that every 6 s, and at
  * its start for rows of an earlier run.
  *
- * Fairness: see `destinations.ts`.
+ * Fairness: see `lanes.ts`.
  */
 import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../../platform/database/database.ts';
@@ -46,6 +46,7 @@ import {
   type OpenKey,
   type Page,
 } from './groups.ts';
+import { senderOf } from './lanes.ts';
 import { clearLate } from './late.ts';
 import {
   type EndedRow,
@@ -109,6 +110,9 @@ export interface QueueOptions {
 /** The fields that decide when a delivery is attempted. */
 type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
 
+/** What tells the queue whose delivery is due, and when. */
+type Woken = Pick<NewDelivery, 'kind' | 'destination' | 'domainId' | 'accountId' | keyof Times>;
+
 function dueAt({ notBefore, tried }: Times, now: number): number {
   return tried ? now + tried.retryMs : (notBefore ?? now);
 }
@@ -147,6 +151,7 @@ export class Queue {
         kind: delivery.kind,
         domain_id: delivery.domainId,
         destination: delivery.destination,
+        sender: senderOf(delivery.domainId, delivery.accountId),
         body_id: delivery.bodyId,
         public_id: delivery.publicId ?? randomUUID(),
         status: 'queued',
@@ -170,12 +175,19 @@ export class Queue {
   }
 
   /** After a commit: attempts those of the new deliveries that are due at once. */
-  wake(deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | keyof Times>>): void {
+  wake(deliveries: Iterable<Woken>): void {
     const now = this.#clock.now();
     for (const delivery of deliveries) {
-      const { kind, destination, lateAt } = delivery;
-      this.#workers.get(kind)?.wake(destination, dueAt(delivery, now), lateAt);
+      const { kind, destination, domainId, accountId, lateAt } = delivery;
+      const lane = { sender: senderOf(domainId, accountId), destination };
+      this.#workers.get(kind)?.wake(lane, dueAt(delivery, now), lateAt);
     }
+  }
+
+  /** The same for rows that are due now. */
+  #wakeRows(rows: readonly ChangedRow[]): void {
+    const now = this.#clock.now();
+    for (const { kind, ...lane } of rows) this.#workers.get(kind)?.wake(lane, now);
   }
 
   /**
@@ -251,7 +263,7 @@ export class Queue {
       if (found?.row) await this.#options.trace?.write(tx, orderEvents('retry', [found.row], by));
       return found;
     });
-    if (requeued?.row) this.wake([requeued.delivery]);
+    if (requeued?.row) this.#wakeRows([requeued.row]);
     return requeued?.delivery;
   }
 
@@ -283,7 +295,7 @@ export class Queue {
         await this.#options.trace?.write(tx, orderEvents(action, changed, by));
         return changed;
       });
-      if (action === 'retry' || action === 'release') this.wake(rows);
+      if (action === 'retry' || action === 'release') this.#wakeRows(rows);
       return rows.length;
     });
   }

@@ -1,9 +1,10 @@
-/** The workers' queries on `deliveries`: waiting destinations, leases, outcomes. */
+/** The workers' queries on `deliveries`: waiting lanes, leases, outcomes. */
 import { sql } from 'kysely';
 import type { Database, Engine, Queries } from '../../platform/database/database.ts';
 import type { Trace } from '../trace/trace.ts';
 import { lockSuspended, orderEvents } from './bulk.ts';
 import { type DeliveryError, type DeliveryStatus, errorToJson, type JobFacts } from './delivery.ts';
+import type { Lane } from './lanes.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
 const queued = sql.lit('queued' as const);
@@ -59,15 +60,19 @@ export function jobFacts(row: LeasedRow, delays: readonly number[]): JobFacts {
   };
 }
 
-export interface Waiting {
-  readonly destination: string;
+export interface Waiting extends Lane {
   /** When its earliest row is due. */
   readonly due: number;
 }
 
-interface LeaseRequest {
+/** Where a look is: at a lane, or behind all lanes of a sender. */
+export interface LanePlace {
+  readonly sender: string;
+  readonly destination: string | null;
+}
+
+interface LeaseRequest extends Lane {
   readonly kind: string;
-  readonly destination: string;
   readonly owner: string;
   readonly now: number;
   readonly until: number;
@@ -82,43 +87,51 @@ interface Lease {
 }
 
 /**
- * Destinations of a kind with queued rows, in the order of their names: one step in the index for
- * each, however many rows it has.
+ * Lanes of a kind with queued rows, in the order of their names: one step in the index for each, however many rows it has.
+ *
+ * @param after also read, where it has rows
  */
 export async function findWaiting(
   queries: Queries,
   kind: string,
-  after: string,
+  after: LanePlace,
   limit: number,
 ): Promise<Waiting[]> {
+  const of = sql`from deliveries where kind = ${kind} and status = ${queued}`;
+  // After the last destination of a sender comes null, then the next sender with '', then its destinations.
   const { rows } = await sql<Waiting>`
-    with recursive waiting (destination) as (
-      select min(destination) from deliveries
-      where kind = ${kind} and status = ${queued} and destination > ${after}
+    with recursive lane (sender, destination) as (
+      select cast(${after.sender} as text), cast(${after.destination} as text)
       union all
-      select (
-        select min(destination) from deliveries
-        where kind = ${kind} and status = ${queued} and destination > waiting.destination
-      ) from waiting where waiting.destination is not null
+      select
+        case when destination is null
+          then (select min(sender) ${of} and sender > lane.sender) else sender end,
+        case when destination is null
+          then '' else (
+            select min(destination) ${of} and sender = lane.sender and destination > lane.destination
+          ) end
+      from lane where sender is not null
     )
-    select destination, (
-      select min(next_attempt_at) from deliveries
-      where kind = ${kind} and status = ${queued} and destination = waiting.destination
-    ) as due from waiting where destination is not null limit ${limit}`.execute(queries);
+    select sender, destination, due from (
+      select sender, destination, (
+        select min(next_attempt_at) ${of}
+          and sender = lane.sender and destination = lane.destination
+      ) as due from lane where sender is not null and destination is not null
+    ) found where due is not null limit ${limit}`.execute(queries);
   return rows;
 }
 
-/** @returns how many rows of a destination are due, at most `limit` */
+/** @returns how many rows of a lane are due, at most `limit` */
 export async function countDue(
   queries: Queries,
-  request: Pick<LeaseRequest, 'kind' | 'destination' | 'now' | 'limit'>,
+  request: Pick<LeaseRequest, 'kind' | keyof Lane | 'now' | 'limit'>,
 ): Promise<number> {
   const due = selectWaiting(queries, request).where('next_attempt_at', '<=', request.now);
   return (await due.limit(request.limit).execute()).length;
 }
 
 /**
- * Leases the due rows of one destination, the longest due first. A row that another worker has locked is skipped.
+ * Leases the due rows of one lane, the longest due first. A row that another worker has locked is skipped.
  * Where nothing is due, nothing is written. Rows of a suspended domain are held instead of leased, however they came
  * to be queued: so none is attempted.
  */
@@ -186,15 +199,16 @@ async function holdSuspended(
   return leased.filter((row) => !isHeld(row));
 }
 
-/** Queued rows of a destination, the longest due first; a leased row is due at the end of its lease. */
+/** Queued rows of a lane, the longest due first; a leased row is due at the end of its lease. */
 function selectWaiting(
   queries: Pick<Queries, 'selectFrom'>,
-  { kind, destination }: Pick<LeaseRequest, 'kind' | 'destination'>,
+  { kind, sender, destination }: Pick<LeaseRequest, 'kind' | keyof Lane>,
 ) {
   return queries
     .selectFrom('deliveries')
     .select(['id', 'next_attempt_at'])
     .where('kind', '=', kind)
+    .where('sender', '=', sender)
     .where('destination', '=', destination)
     .where('status', '=', queued)
     .orderBy('next_attempt_at')

@@ -1,7 +1,7 @@
 /** A worker of one kind of delivery: leases due rows, runs the attempts, and records their outcomes. */
 
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
-import { type Batch, Destinations } from './destinations.ts';
+import { type Batch, type Lane, Lanes } from './lanes.ts';
 import { LateWatch } from './late.ts';
 import { Lookout } from './lookout.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
@@ -47,11 +47,11 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   readonly #recorder: OutcomeRecorder;
   readonly #lookout: Lookout;
   readonly #late: LateWatch<Payload>;
-  readonly #destinations: Destinations;
+  readonly #lanes: Lanes;
   /** Attempts under way at one destination. */
   readonly #most: number;
-  /** Destinations that had no free place when they were last tried. */
-  readonly #putOff = new Set<string>();
+  /** Lanes whose destination had no free place when they were last tried, by destination. */
+  readonly #putOff = new Map<string, Map<string, Lane>>();
   /** Ids of the rows that we have leased. */
   readonly #leased = new Set<number>();
   /** Characters of their payloads. */
@@ -74,17 +74,14 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#lookout = new Lookout({
       ...around,
       kind: options.kind,
-      found: (waiting) => {
-        const now = around.clock.now();
-        for (const { destination, due } of waiting) this.#destinations.add(destination, due, now);
-        this.#pumpSoon();
-      },
-      isFull: () => this.#destinations.isFull,
+      found: (waiting) => this.#lanes.expect(waiting, waiting.due, around.clock.now()),
+      hasRoomFor: (sender) => this.#lanes.hasRoomFor(sender),
+      onPage: () => this.#pumpSoon(),
       track: (task) => this.#track(task),
     });
     this.#late = new LateWatch(options, around, (task) => this.#track(task));
     this.#most = options.perDestination ?? PER_DESTINATION;
-    this.#destinations = new Destinations({
+    this.#lanes = new Lanes({
       concurrency: options.concurrency ?? CONCURRENCY,
       perDestination: this.#most,
       horizon: this.#lookout.horizon,
@@ -97,11 +94,15 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#late.start();
   }
 
-  /** A row of the destination is due from `due` on, and does not wait longer than `lateAt`. */
-  wake(destination: string, due: number, lateAt = Number.POSITIVE_INFINITY): void {
+  /** A row of the lane is due from `due` on, and does not wait longer than `lateAt`. */
+  wake(lane: Lane, due: number, lateAt = Number.POSITIVE_INFINITY): void {
     this.#late.wake(lateAt);
-    this.#destinations.expect(destination, due, this.#around.clock.now());
+    this.#expect(lane, due, this.#around.clock.now());
     this.#pumpSoon();
+  }
+
+  #expect(lane: Lane, due: number, now: number): void {
+    if (!this.#lanes.expect(lane, due, now)) this.#lookout.leave(lane);
   }
 
   /** Resolves when nothing is under way and nothing can be done before time has passed. */
@@ -179,46 +180,55 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const now = this.#around.clock.now();
     const { payloadsMax = PAYLOADS_MAX } = this.#options;
     while (this.#leases < LEASES_MAX) {
-      const batch = this.#destinations.next(now, this.#leasedSize >= payloadsMax);
+      const batch = this.#lanes.next(now, this.#leasedSize >= payloadsMax);
       if (!batch) break;
       this.#leases++;
       this.#track(this.#lease(batch));
     }
     this.#disarmPump();
-    const due = this.#destinations.nextDue;
+    const due = this.#lanes.nextDue;
     if (due !== Number.POSITIVE_INFINITY) {
       this.#disarmPump = this.#around.clock.after(Math.max(due - now, 0), () => this.#pumpSoon());
     }
-    if (this.#lookout.isHalfway && this.#destinations.hasRoom) this.#lookout.look();
+    this.#lookout.goOn();
   }
 
   async #lease(batch: Batch): Promise<void> {
     const { database, clock, owner, log, trace } = this.#around;
     const { kind } = this.#options;
-    const { destination } = batch;
-    this.#putOff.delete(destination);
+    const { sender, destination } = batch;
+    this.#takePutOff(destination, sender);
     let limit = 0;
     let begun = 0;
     try {
       limit = await this.#takePlaces(batch);
       if (limit === 0) {
-        this.#putOff.add(destination);
-        this.#destinations.leased(batch, 0, clock.now() + PLACES_RETRY_MS, clock.now());
+        this.#putOffLane(batch);
+        this.#lanes.leased(batch, 0, clock.now() + PLACES_RETRY_MS, clock.now());
         return;
       }
       const now = clock.now();
-      const request = { kind, destination, owner, now, until: now + LEASE_MS, limit, trace };
+      const request = {
+        kind,
+        sender,
+        destination,
+        owner,
+        now,
+        until: now + LEASE_MS,
+        limit,
+        trace,
+      };
       const { rows, nextDue } = await leaseRows(database, request);
       // Our lease ended unnoticed and we leased the row again: the first attempt is still under way.
       const fresh = rows.filter(({ id }) => !this.#leased.has(id));
       const due = rows.length === limit ? now : nextDue;
-      this.#destinations.leased(batch, fresh.length, due, clock.now());
+      this.#lanes.leased(batch, fresh.length, due, clock.now());
       begun = fresh.length;
-      for (const row of fresh) this.#begin(row);
+      for (const row of fresh) this.#begin(row, batch);
     } catch (error) {
       log.error({ err: error, kind }, 'could not lease deliveries: trying again shortly');
       const now = clock.now();
-      this.#destinations.leased(batch, 0, now + DATABASE_RETRY_MS, now);
+      this.#lanes.leased(batch, 0, now + DATABASE_RETRY_MS, now);
     } finally {
       if (limit > begun) this.#around.places?.give(this.#placeOf(destination), limit - begun);
       this.#leases--;
@@ -230,14 +240,29 @@ export class Worker<Payload = unknown, Prepared = unknown> {
    * Takes places for the rows that are due, and one more, which shows that there are no others. Whoever took all of them
    * while it looks would keep other nodes from their attempts, and for the whole lease of the places if it is killed.
    */
-  async #takePlaces({ destination, places }: Batch): Promise<number> {
+  async #takePlaces({ sender, destination, places }: Batch): Promise<number> {
     const { database, clock, places: shared } = this.#around;
     // A single node needs no shared count.
     if (!shared) return places;
     const { kind } = this.#options;
     const now = clock.now();
-    const due = await countDue(database.read, { kind, destination, now, limit: places });
+    const due = await countDue(database.read, { kind, sender, destination, now, limit: places });
     return shared.take(this.#placeOf(destination), Math.min(due + 1, places), this.#most);
+  }
+
+  #putOffLane({ sender, destination }: Lane): void {
+    const lanes = this.#putOff.get(destination) ?? new Map<string, Lane>();
+    this.#putOff.set(destination, lanes.set(sender, { sender, destination }));
+  }
+
+  /** Takes one of the lanes that were put off; by default the first. */
+  #takePutOff(destination: string, sender?: string): Lane | undefined {
+    const lanes = this.#putOff.get(destination);
+    const [first] = lanes?.keys() ?? [];
+    const lane = lanes?.get(sender ?? first ?? '');
+    if (lane) lanes?.delete(lane.sender);
+    if (lanes?.size === 0) this.#putOff.delete(destination);
+    return lane;
   }
 
   /** The name under which attempts at a destination are counted over all nodes. */
@@ -245,14 +270,14 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     return `${this.#options.kind}:${destination}`;
   }
 
-  #begin(row: LeasedRow): void {
+  #begin(row: LeasedRow, lane: Lane): void {
     this.#leased.add(row.id);
     this.#leasedSize += row.payload.length;
     // Leased after the worker was told to stop: `stop` releases it with the others.
-    if (!this.#stopped) this.#track(this.#run(row));
+    if (!this.#stopped) this.#track(this.#run(row, lane));
   }
 
-  async #run(row: LeasedRow): Promise<void> {
+  async #run(row: LeasedRow, lane: Lane): Promise<void> {
     const { clock } = this.#around;
     const { signal } = this.#abort;
     const startedAt = clock.monotonic();
@@ -270,10 +295,11 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#leased.delete(row.id);
     this.#leasedSize -= row.payload.length;
     const now = clock.now();
-    this.#destinations.settled(row.destination, outcome.result, now);
-    if (due !== undefined) this.#destinations.expect(row.destination, due, now);
+    this.#lanes.settled(lane, outcome.result, now);
+    if (due !== undefined) this.#expect(lane, due, now);
     // The free place may be used at once.
-    if (this.#putOff.delete(row.destination)) this.#destinations.expect(row.destination, now, now);
+    const waiting = this.#takePutOff(row.destination);
+    if (waiting) this.#expect(waiting, now, now);
     this.#pumpSoon();
   }
 

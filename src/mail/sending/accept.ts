@@ -192,6 +192,7 @@ async function queueGroups(
     const delivery = {
       kind: SEND,
       domainId,
+      accountId: row.account_id,
       destination,
       bodyId,
       payload,

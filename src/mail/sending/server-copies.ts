@@ -131,6 +131,7 @@ export class ServerCopies implements Copies {
     const delivery = {
       kind: COPY,
       domainId,
+      accountId,
       bodyId,
       destination: mailDestination(address),
       payload: changes.write(wanted),

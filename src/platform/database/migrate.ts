@@ -4,11 +4,13 @@ import { type Migration, Migrator } from 'kysely/migration';
 import type { Engine, ReadDatabase } from './engine.ts';
 import { first } from './migrations/0001.ts';
 import { beforeSecond, laterThanSecond, second } from './migrations/0002.ts';
+import { beforeThird, laterThanThird, third } from './migrations/0003.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
   findUnfinished,
   finish,
+  type Later,
   type OnStep,
   takeTurns,
   withLockTimeout,
@@ -39,6 +41,16 @@ export class UnfitDatabase extends Error {
 const OLDEST_VERSION = '2';
 const OLDEST = 'oldest_version';
 
+/** On PostgreSQL: changes of tables before the transaction of a migration, and work after that of the last. */
+const BEFORE: Readonly<Record<string, readonly string[]>> = {
+  '0002': beforeSecond,
+  '0003': beforeThird,
+};
+const LATER: Later = {
+  indexes: [...laterThanSecond.indexes, ...laterThanThird.indexes],
+  checks: { ...laterThanSecond.checks, ...laterThanThird.checks },
+};
+
 /** Kysely's table of the migrations that a database has had. */
 const APPLIED = 'kysely_migration';
 
@@ -46,10 +58,14 @@ const APPLIED = 'kysely_migration';
  * All migrations by name; each runs in one transaction. A name is a number of four digits: the version of the
  * database after it. A released migration is never edited (`migrations/released.json`).
  *
- * @param isBegun whether `beforeSecond` was done
+ * @param isBegun whether {@link BEFORE} was done
  */
 function migrationsFor(engine: Engine, isBegun = false): Record<string, Migration> {
-  const migrations = { '0001': first(engine), '0002': second(engine, isBegun) };
+  const migrations = {
+    '0001': first(engine),
+    '0002': second(engine, isBegun),
+    '0003': third(engine, isBegun),
+  };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }
 
@@ -127,7 +143,7 @@ export async function applyMigrations<T>(
     if (applied.length < names.length) await apply(kysely, migrationsFor(engine));
     return false;
   }
-  const findLeft = () => findUnfinished(kysely, laterThanSecond);
+  const findLeft = () => findUnfinished(kysely, LATER);
   const { indexes, checks } = await findLeft();
   const isDone = indexes.length + Object.keys(checks).length === 0;
   if (applied.length === names.length && isDone) return false;
@@ -136,7 +152,8 @@ export async function applyMigrations<T>(
     const { length } = await readApplied(kysely, engine);
     const isEmpty = length === 0;
     if (length < names.length) {
-      if (!isEmpty) await alterBetweenOthers(kysely, onStep, beforeSecond);
+      const before = names.slice(length).flatMap((name) => BEFORE[name] ?? []);
+      if (!isEmpty) await alterBetweenOthers(kysely, onStep, before);
       const migrations = migrationsFor(engine, !isEmpty);
       await applyBetweenOthers(kysely, onStep, (tx) => apply(tx, migrations));
     }

@@ -4,6 +4,7 @@ import { openTestDatabase } from '../../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
 import type { Database, Engine, Queries, Row } from '../../../platform/database/database.ts';
 import type { SharedPlaces } from '../../../platform/net/net.ts';
+import { senderOf } from '../lanes.ts';
 import {
   type Job,
   type NewDelivery,
@@ -153,14 +154,19 @@ export class QueueBench {
     });
   }
 
-  /** Puts many rows into the table, faster than `enqueue` does. */
-  async fill(destination: string, count: number): Promise<void> {
+  /** Puts many rows into the table, faster than `enqueue` does; by default of the domain. */
+  async fill(
+    destination: string | ((n: number) => string),
+    count: number,
+    accountId?: number,
+  ): Promise<void> {
     const now = this.clock.now();
     for (let at = 0; at < count; at += 500) {
-      const rows = Array.from({ length: Math.min(500, count - at) }, () => ({
+      const rows = Array.from({ length: Math.min(500, count - at) }, (_, n) => ({
         kind: KIND,
         domain_id: this.domainId,
-        destination,
+        destination: typeof destination === 'string' ? destination : destination(at + n),
+        sender: senderOf(this.domainId, accountId),
         body_id: this.bodyId,
         public_id: crypto.randomUUID(),
         status: 'queued' as const,
@@ -170,7 +176,7 @@ export class QueueBench {
       }));
       await this.database.write(async (tx) => {
         const ids = await tx.insertInto('deliveries').values(rows).returning('id').execute();
-        const payloads = ids.map(({ id }) => ({ delivery_id: id, payload: '{}' }));
+        const payloads = ids.map(({ id }) => ({ delivery_id: id, payload: `${accountId ?? 0}` }));
         await tx.insertInto('delivery_payloads').values(payloads).execute();
       });
     }

@@ -1,0 +1,305 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { DueHeap } from './due-heap.ts';
+import { type Lane, Lanes } from './lanes.ts';
+import { turns, until } from './testing/fake-clock.ts';
+import { type Attempt, delivered, openQueueBench, refused } from './testing/open-queue.ts';
+
+const HORIZON = 10_000;
+const open = (concurrency = 512, perDestination = 32) =>
+  new Lanes({ concurrency, perDestination, horizon: HORIZON });
+const lane = (destination: string, sender = '1/1') => ({ sender, destination });
+const expect = (lanes: Lanes, due: number, ...all: Lane[]) =>
+  all.every((one) => lanes.expect(one, due, 0));
+const manyFor = (sender: string, count: number) =>
+  Array.from({ length: count }, (_, n) => lane(`${sender}-${n}`, sender));
+
+/** Fills every free place with a leased row, as if there were always more. */
+function takeAll(lanes: Lanes, now = 0, by: keyof Lane = 'destination'): Map<string, number> {
+  const taken = new Map<string, number>();
+  for (;;) {
+    const batch = lanes.next(now);
+    if (!batch) return taken;
+    taken.set(batch[by], (taken.get(batch[by]) ?? 0) + batch.places);
+    lanes.leased(batch, batch.places, now, now);
+  }
+}
+
+test('one destination gets no more than its own places', () => {
+  const lanes = open();
+  expect(lanes, 0, lane('dead'));
+  assert.deepEqual(takeAll(lanes), new Map([['dead', 32]]));
+  lanes.settled(lane('dead'), 'delivered', 0);
+  assert.deepEqual(takeAll(lanes), new Map([['dead', 1]]));
+});
+
+test('after five failures in a row it is one at a time, until a success', () => {
+  const lanes = open();
+  expect(lanes, 0, lane('dead'));
+  takeAll(lanes);
+  for (let n = 0; n < 4; n++) lanes.settled(lane('dead'), 'temporary', 0);
+  assert.deepEqual(takeAll(lanes), new Map([['dead', 4]]));
+  for (let n = 0; n < 31; n++) lanes.settled(lane('dead'), 'temporary', 0);
+  assert.deepEqual(takeAll(lanes), new Map());
+  lanes.settled(lane('dead'), 'temporary', 0);
+  assert.deepEqual(takeAll(lanes), new Map([['dead', 1]]));
+  lanes.settled(lane('dead'), 'permanent', 0);
+  assert.deepEqual(takeAll(lanes), new Map([['dead', 1]]), 'an answer is no success');
+  lanes.settled(lane('dead'), 'delivered', 0);
+  assert.deepEqual(takeAll(lanes), new Map([['dead', 32]]));
+});
+
+test('senders with mail for one destination share its places, and each goes on when one is free', () => {
+  const lanes = open(512, 4);
+  const [one, other] = [lane('slow', '1/1'), lane('slow', '1/2')];
+  expect(lanes, 0, one, other);
+  assert.deepEqual([...takeAll(lanes).values()], [4]);
+  const turns: string[] = [];
+  for (let n = 0; n < 20; n++) {
+    lanes.settled(turns.length % 2 === 0 ? one : other, 'delivered', 0);
+    turns.push(...takeAll(lanes, 0, 'sender').keys());
+  }
+  assert.equal(turns.length, 20);
+  assert.ok(turns.includes('1/1') && turns.includes('1/2'), turns.join());
+});
+
+test('failures are remembered while a destination has nothing due', () => {
+  const lanes = open();
+  for (let n = 0; n < 5; n++) {
+    expect(lanes, 0, lane('dead'));
+    const batch = lanes.next(0);
+    assert.ok(batch);
+    lanes.leased(batch, 1, undefined, 0);
+    lanes.settled(batch, 'temporary', 0);
+  }
+  expect(lanes, 0, lane('dead'));
+  assert.deepEqual(takeAll(lanes), new Map([['dead', 1]]));
+});
+
+test('those that have something due share the places', () => {
+  const lanes = open(100);
+  expect(lanes, 0, ...manyFor('1/1', 50));
+  const taken = takeAll(lanes);
+  assert.equal(taken.size, 50);
+  for (const places of taken.values()) assert.ok(places >= 1 && places <= 4, `${places}`);
+});
+
+test('a sender alone may have all places but the last eighth', () => {
+  const lanes = open(224, 16);
+  expect(lanes, 0, ...manyFor('1/1', 400));
+  assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['1/1', 196]]));
+});
+
+test('who comes later gets places at once, also in the same domain, and free ones before the first', () => {
+  const lanes = open(224, 16);
+  expect(lanes, 0, ...manyFor('1/1', 400));
+  takeAll(lanes);
+  expect(lanes, 0, ...manyFor('1/2', 100));
+  assert.deepEqual(
+    takeAll(lanes, 0, 'sender'),
+    new Map([['1/2', 14]]),
+    'half is for other domains',
+  );
+  expect(lanes, 0, ...manyFor('2/3', 100));
+  assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['2/3', 7]]));
+  expect(lanes, 0, ...manyFor('3/4', 100));
+  assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['3/4', 4]]), 'and no more than is left');
+  for (let n = 0; n < 100; n++) lanes.settled(lane(`1/1-${n}`), 'temporary', 0);
+  const { '1/1': first, ...others } = Object.fromEntries(takeAll(lanes, 0, 'sender'));
+  assert.equal(first, undefined);
+  // With those that they have, 33 or 34 each; the last eighth stays free.
+  assert.deepEqual(others, { '1/2': 19, '2/3': 27, '3/4': 29 });
+});
+
+test('of eight senders none has more than an eighth', () => {
+  const lanes = open(224, 16);
+  const senders = Array.from({ length: 8 }, (_, n) => `${n}/${n}`);
+  for (const sender of senders) expect(lanes, 0, ...manyFor(sender, 50));
+  const taken = takeAll(lanes, 0, 'sender');
+  for (const sender of senders) {
+    const places = taken.get(sender) ?? 0;
+    assert.ok(places >= 14 && places <= 28, `${sender} has ${places}`);
+  }
+});
+
+test('many accounts of one domain together leave places for another domain', () => {
+  const lanes = open(224, 16);
+  for (let n = 0; n < 100; n++) expect(lanes, 0, ...manyFor(`1/${n}`, 10));
+  const taken = [...takeAll(lanes, 0, 'sender').values()].reduce((one, other) => one + other);
+  assert.equal(taken, 210);
+  expect(lanes, 0, ...manyFor('2', 100));
+  assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['2', 7]]));
+});
+
+test('slow destinations together leave places for one with nothing under way', () => {
+  const lanes = open(64);
+  for (let n = 0; n < 10; n++) expect(lanes, 0, lane(`slow${n}`, `${n}/${n}`));
+  takeAll(lanes);
+  expect(lanes, 0, lane('new', '11'));
+  assert.equal(lanes.next(0)?.destination, 'new');
+});
+
+test('a later row comes at its time, one beyond the horizon is not kept', () => {
+  const lanes = open();
+  expect(lanes, 1_000, lane('soon'));
+  expect(lanes, 900, lane('sooner'));
+  expect(lanes, HORIZON + 1, lane('late'));
+  assert.equal(lanes.nextDue, 900);
+  assert.equal(lanes.next(899), undefined);
+  assert.deepEqual([...takeAll(lanes, 1_000).keys()].sort(), ['soon', 'sooner']);
+  assert.deepEqual(takeAll(lanes, HORIZON + 1), new Map());
+});
+
+test('a row that comes during a lease is not forgotten', () => {
+  const lanes = open();
+  expect(lanes, 0, lane('a'));
+  const batch = lanes.next(0);
+  assert.ok(batch);
+  assert.equal(lanes.next(0), undefined);
+  expect(lanes, 0, lane('a'));
+  assert.equal(lanes.next(0), undefined, 'one lease at a time');
+  lanes.leased(batch, 0, undefined, 0);
+  assert.equal(lanes.next(0)?.destination, 'a');
+});
+
+test('the number of lanes is limited; each sender has room for one', () => {
+  const lanes = open();
+  assert.equal(expect(lanes, 5_000, ...manyFor('1/1', 500)), true);
+  assert.equal(expect(lanes, 5_000, lane('one more')), false);
+  assert.equal(lanes.hasRoomFor('1/1'), false);
+  for (let n = 2; n <= 20; n++) expect(lanes, 5_000, ...manyFor(`1/${n}`, 500));
+  assert.equal(expect(lanes, 0, lane('one', '2/21')), true);
+  assert.equal(expect(lanes, 0, lane('two', '2/21')), false);
+  assert.equal(lanes.next(0)?.destination, 'one');
+});
+
+test('what has ended is forgotten', () => {
+  const lanes = open();
+  expect(lanes, 0, ...manyFor('1/1', 500));
+  for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
+    lanes.leased(batch, 1, undefined, 0);
+    lanes.settled(batch, 'delivered', 0);
+  }
+  assert.ok(lanes.hasRoomFor('1/1'));
+  assert.equal(expect(lanes, 0, ...manyFor('1/1', 500)), true);
+});
+
+test('a heap returns its entries in the order of time', () => {
+  fc.assert(
+    fc.property(fc.array(fc.nat(50)), (dues) => {
+      const heap = new DueHeap<number>();
+      for (const due of dues) heap.push(due, due);
+      heap.keep((item) => item % 7 !== 0);
+      const given: (number | undefined)[] = [];
+      while (heap.size > 0) {
+        const { earliest } = heap;
+        given.push(heap.pop());
+        assert.equal(given.at(-1), earliest);
+      }
+      const expected = dues.filter((due) => due % 7 !== 0).sort((a, b) => a - b);
+      assert.deepEqual(given, expected);
+    }),
+  );
+});
+
+onEachEngine('queue fairness', (engine) => {
+  test('a dead destination with 10,000 rows delays no other', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('dead', 10_000);
+    const { queue, receiver } = bench.start();
+    await receiver.nth(31);
+    const isDead = ({ job }: Attempt) => job.destination === 'dead';
+    // The clock does not move: it is attempted while the dead one still hangs.
+    await bench.enqueue(queue, bench.delivery('alive'));
+    assert.equal((await receiver.nth(32)).job.destination, 'alive');
+    receiver.attempts[32]?.answer(delivered);
+    // Four failures in a row: each place is filled again.
+    for (let n = 0; n < 4; n++) {
+      receiver.attempts[n]?.answer(refused);
+      assert.equal((await receiver.nth(33 + n)).job.destination, 'dead');
+    }
+    for (const attempt of receiver.attempts.slice(4).filter(isDead)) attempt.answer(refused);
+    // From then on they are attempted one at a time.
+    for (let n = 0; n < 10; n++) {
+      const next = await receiver.nth(37 + n);
+      await turns(20);
+      assert.equal(receiver.attempts.length, 38 + n);
+      assert.equal(next.job.destination, 'dead');
+      if (n < 9) next.answer(refused);
+    }
+    await bench.enqueue(queue, bench.delivery('alive'), bench.delivery('other'));
+    const two = [
+      (await receiver.nth(47)).job.destination,
+      (await receiver.nth(48)).job.destination,
+    ];
+    assert.deepEqual(two.sort(), ['alive', 'other']);
+    // It answers again: all places are used again.
+    receiver.attempts[46]?.answer(delivered);
+    await receiver.nth(48 + 32);
+    await turns(20);
+    assert.equal(receiver.attempts.length, 49 + 32);
+  });
+
+  test('large payloads are bounded in memory, and delay no other destination', async () => {
+    const bench = await openQueueBench(engine);
+    const payload = JSON.stringify('x'.repeat(100_000));
+    const large = Array.from({ length: 200 }, (_, n) =>
+      bench.delivery(`slow${n % 20}`, { payload }),
+    );
+    await bench.enqueue(bench.queue(), ...large);
+    const { queue, receiver } = bench.start({ payloadsMax: 3_000_000 });
+    const destinations = () => new Set(receiver.attempts.map(({ job }) => job.destination));
+    await until(() => destinations().size === 20);
+    await bench.enqueue(queue, bench.delivery('new'));
+    await until(() => destinations().has('new'));
+    // In addition come what four leases may bring before their sizes are known, and one for each.
+    const underWay = receiver.attempts.length;
+    assert.ok(underWay <= 30 + 4 * 10 + 21, `${underWay} under way`);
+    receiver.respond = () => delivered;
+    for (const { answer } of receiver.attempts) answer(delivered);
+    await until(() => receiver.attempts.length === 201);
+    await queue.idle();
+  });
+
+  test('many slow destinations together leave a place for a new one', async () => {
+    const bench = await openQueueBench(engine);
+    for (let n = 0; n < 10; n++) await bench.fill(`slow${n}`, 40);
+    const { queue, receiver } = bench.start({ concurrency: 64 });
+    await receiver.nth(55);
+    await turns(20);
+    assert.equal(receiver.attempts.length, 56);
+    await bench.enqueue(queue, bench.delivery('new', { accountId: 1 }));
+    assert.equal((await receiver.nth(56)).job.destination, 'new');
+  });
+
+  test('one sender with many due rows hides no other, neither at his destinations nor at one of them', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('all', 2_000, 1);
+    await bench.fill((n) => `only${n}`, 2_000, 1);
+    await bench.clock.advance(1_000);
+    await bench.fill('all', 1, 2);
+    await bench.fill('zebra', 1, 3);
+    const { receiver } = bench.start({ concurrency: 64, perDestination: 4 });
+    const isOf = (sender: number) =>
+      receiver.attempts.some(({ job }) => job.payload === `${sender}`);
+    await until(() => isOf(3));
+    for (const { answer, job } of receiver.attempts)
+      if (job.destination === 'all') answer(delivered);
+    await until(() => isOf(2));
+    // The others have not been answered.
+    assert.ok(receiver.attempts.length <= 64 + 4);
+  });
+
+  test('of more destinations than one look reads, all get their turn', async () => {
+    const bench = await openQueueBench(engine);
+    const destinations = Array.from({ length: 1_100 }, (_, n) => bench.delivery(`d${n}`));
+    await bench.enqueue(bench.queue(), ...destinations);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => delivered;
+    await until(() => receiver.attempts.length === 1_100);
+    await queue.idle();
+    assert.equal(new Set(receiver.attempts.map(({ job }) => job.destination)).size, 1_100);
+  });
+});

@@ -1,0 +1,349 @@
+/**
+ * Which delivery is attempted next: the fairness of the queue. A lane is what one sender (an account, or a domain that
+ * forwards) has for one destination. Memory holds no deliveries, only the state of lanes that have some. So the database is
+ * asked for rows of one lane at a time, and never reads through those of a dead destination or of a large sender.
+ *
+ * - Lanes take turns, by sender, and each gets its part of the free places.
+ * - Senders, domains and destinations have a share of an eighth of all places. Where one of a lane's three holds its share,
+ *   the lane gets a place only while nobody below his share waits, and never the last ones: the last eighth of the places
+ *   is for other senders and destinations, and half of that for other domains. Of these last places nobody holds more
+ *   than are free, so that the next one finds some.
+ * - At most `perDestination` are under way at one destination. After 5 failures in a row it is one at a time until a
+ *   success.
+ *
+ * Memory is limited: lanes that are due later than the horizon are not kept, and of one sender no more than 500, or one
+ * while there are 10,000 in all; the worker's look at the table finds the others.
+ */
+import { LRUCache } from 'lru-cache';
+import { DueHeap } from './due-heap.ts';
+
+const FAILURES_IN_A_ROW = 5;
+const KNOWN_MAX = 10_000;
+const KNOWN_OF_SENDER = 500;
+const FAILING_MAX = 10_000;
+/** The part of all places that each may have while others wait. */
+const SHARE = 1 / 8;
+
+/** Who has a share of the places. */
+interface Party {
+  /** Attempts under way, including the places of leases that are not done. */
+  underWay: number;
+}
+
+interface Sender extends Party {
+  readonly name: string;
+  readonly domain: Domain;
+  readonly lanes: Map<string, LaneState>;
+  /** Those with due rows, in the order of their turns. */
+  readonly ready: Set<LaneState>;
+}
+
+interface Domain extends Party {
+  readonly name: string;
+  senders: number;
+}
+
+interface Destination extends Party {
+  readonly name: string;
+  lanes: number;
+  /** Lanes with due rows that wait until an attempt at this destination ends. */
+  readonly full: Set<LaneState>;
+}
+
+interface LaneState extends Party {
+  readonly from: Sender;
+  readonly to: Destination;
+  /** Rows are being leased right now. */
+  leasing: boolean;
+  /** When its earliest row is due, as far as is known; infinity where there is none. */
+  due: number;
+}
+
+/** The deliveries of one sender to one destination. */
+export interface Lane {
+  readonly sender: string;
+  readonly destination: string;
+}
+
+/** Places that are reserved for rows of a lane, to be leased now. */
+export interface Batch extends Lane {
+  readonly places: number;
+}
+
+interface LanesOptions {
+  /** Attempts under way in all. */
+  readonly concurrency: number;
+  readonly perDestination: number;
+  /** Milliseconds; rows that are due later are not kept. */
+  readonly horizon: number;
+}
+
+/** Names a sender: the domain's id, followed by the account's where an account sends. */
+export function senderOf(domainId: number, accountId: number | undefined): string {
+  return accountId === undefined ? `${domainId}` : `${domainId}/${accountId}`;
+}
+
+export class Lanes {
+  readonly #options: LanesOptions;
+  /** Places that each may have while others wait. */
+  readonly #share: number;
+  /** Places for those who are below their share. */
+  readonly #reserved: number;
+  readonly #senders = new Map<string, Sender>();
+  readonly #domains = new Map<string, Domain>();
+  readonly #destinations = new Map<string, Destination>();
+  #known = 0;
+  /** Senders with ready lanes, in the order of their turns. */
+  readonly #turns = new Set<Sender>();
+  /** Due later. Entries that are out of date are ignored. */
+  readonly #later = new DueHeap<LaneState>();
+  /** Failures in a row; the destinations that were used least recently are forgotten first. */
+  readonly #failures = new LRUCache<string, number>({ max: FAILING_MAX });
+  #underWay = 0;
+
+  constructor(options: LanesOptions) {
+    this.#options = options;
+    this.#reserved = Math.floor(options.concurrency * SHARE);
+    this.#share = Math.max(this.#reserved, 1);
+  }
+
+  /** When the next row that is not due yet will be. */
+  get nextDue(): number {
+    return this.#later.earliest;
+  }
+
+  /** Whether there is enough room to look for other lanes of a sender. */
+  hasRoomFor(sender: string): boolean {
+    return (this.#senders.get(sender)?.lanes.size ?? 0) <= this.#mostOfSender / 2;
+  }
+
+  /**
+   * A row of the lane is due from `due` on.
+   *
+   * @returns false where there is no room for the lane
+   */
+  expect({ sender, destination }: Lane, due: number, now: number): boolean {
+    if (due > now + this.#options.horizon) return true;
+    const known = this.#senders.get(sender)?.lanes;
+    let lane = known?.get(destination);
+    if (!lane) {
+      if ((known?.size ?? 0) >= this.#mostOfSender) return false;
+      lane = this.#addLane(sender, destination);
+    }
+    if (due >= lane.due) return true;
+    lane.due = due;
+    this.#place(lane, now);
+    return true;
+  }
+
+  /**
+   * Reserves places for the lane whose turn it is; undefined where none can have any.
+   *
+   * @param isTight whether memory is short: then only one place, for a destination with nothing under way
+   */
+  next(now: number, isTight = false): Batch | undefined {
+    while (this.#later.earliest <= now) {
+      const lane = this.#later.pop();
+      if (lane && isKnown(lane)) this.#place(lane, now);
+    }
+    if (this.#underWay >= this.#options.concurrency) return undefined;
+    let beyond: Found | undefined;
+    for (const sender of this.#turns) {
+      const found = this.#findReady(sender, isTight);
+      if (found?.isWithin) return this.#reserve(found);
+      // Of those who hold their share, who has the fewest.
+      if (found && !(beyond && beyond.lane.from.underWay <= found.lane.from.underWay))
+        beyond = found;
+    }
+    return beyond && this.#reserve(beyond);
+  }
+
+  /**
+   * The lease of a batch ended.
+   *
+   * @param leased the number of leased rows; the other places are free again
+   * @param due when the next row of the lane is due, if known
+   */
+  leased(batch: Batch, leased: number, due: number | undefined, now: number): void {
+    const lane = this.#stateOf(batch);
+    lane.leasing = false;
+    this.#occupy(lane, leased - batch.places);
+    // If it is not known: `expect` has noted rows that came in meanwhile.
+    if (due !== undefined && due <= now + this.#options.horizon && due < lane.due) lane.due = due;
+    this.#place(lane, now);
+  }
+
+  /** An attempt ended; its place is free. */
+  settled(of: Lane, result: 'delivered' | 'temporary' | 'permanent' | 'held', now: number): void {
+    const { destination } = of;
+    if (result === 'delivered') this.#failures.delete(destination);
+    // A permanent failure is an answer, so the receiver is not dead.
+    if (result === 'temporary') {
+      this.#failures.set(destination, (this.#failures.get(destination) ?? 0) + 1);
+    }
+    const lane = this.#stateOf(of);
+    this.#occupy(lane, -1);
+    this.#place(lane, now);
+  }
+
+  get #mostOfSender(): number {
+    return this.#known < KNOWN_MAX ? KNOWN_OF_SENDER : 1;
+  }
+
+  /** The next lane of a sender that can have places. */
+  #findReady(sender: Sender, isTight: boolean): Found | undefined {
+    const { domain, ready } = sender;
+    const free = this.#options.concurrency - this.#underWay;
+    const spare = free - this.#reserved;
+    const ofSender = Math.min(
+      this.#placesOf(sender, free, spare),
+      this.#placesOf(domain, free, free - Math.floor(this.#reserved / 2)),
+    );
+    if (ofSender <= 0) return undefined;
+    const turn = Math.max(Math.ceil(spare / this.#turns.size / ready.size), 1);
+    const isSenderWithin = this.#isWithin(sender) && this.#isWithin(domain);
+    let beyond: Found | undefined;
+    for (const lane of ready) {
+      const { to } = lane;
+      const capacity = this.#capacity(to);
+      if (capacity <= 0) {
+        this.#unready(lane);
+        to.full.add(lane);
+        continue;
+      }
+      if (isTight && to.underWay > 0) continue;
+      const most = isTight ? 1 : Math.min(capacity, turn);
+      const places = Math.min(most, ofSender, this.#placesOf(to, free, spare));
+      if (places <= 0) continue;
+      const isWithin = isSenderWithin && this.#isWithin(to);
+      if (isWithin || !isSenderWithin) return { lane, places, isWithin };
+      beyond ??= { lane, places, isWithin };
+    }
+    return beyond;
+  }
+
+  #isWithin({ underWay }: Party): boolean {
+    return underWay < this.#share;
+  }
+
+  /**
+   * How many places one of a lane's three leaves to it.
+   *
+   * @param left what is left where he holds his share
+   */
+  #placesOf(party: Party, free: number, left: number): number {
+    if (!this.#isWithin(party)) return left;
+    const toShare = this.#share - party.underWay;
+    return Math.min(toShare, Math.max(left, free - party.underWay));
+  }
+
+  #reserve({ lane, places }: Found): Batch {
+    const { from, to } = lane;
+    this.#unready(lane);
+    // The turn of the sender is over.
+    if (this.#turns.delete(from)) this.#turns.add(from);
+    lane.leasing = true;
+    lane.due = Number.POSITIVE_INFINITY;
+    this.#occupy(lane, places);
+    return { sender: from.name, destination: to.name, places };
+  }
+
+  #addLane(sender: string, destination: string): LaneState {
+    const from = this.#senders.get(sender) ?? this.#addSender(sender);
+    let to = this.#destinations.get(destination);
+    if (!to) {
+      to = { name: destination, underWay: 0, lanes: 0, full: new Set() };
+      this.#destinations.set(destination, to);
+    }
+    const lane = { from, to, underWay: 0, leasing: false, due: Number.POSITIVE_INFINITY };
+    from.lanes.set(destination, lane);
+    to.lanes++;
+    this.#known++;
+    return lane;
+  }
+
+  #addSender(name: string): Sender {
+    const [of = ''] = name.split('/', 1);
+    let domain = this.#domains.get(of);
+    if (!domain) {
+      domain = { name: of, underWay: 0, senders: 0 };
+      this.#domains.set(of, domain);
+    }
+    domain.senders++;
+    const sender = { name, domain, underWay: 0, lanes: new Map(), ready: new Set<LaneState>() };
+    this.#senders.set(name, sender);
+    return sender;
+  }
+
+  #removeLane({ from, to }: LaneState): void {
+    from.lanes.delete(to.name);
+    this.#known--;
+    if (--to.lanes === 0) this.#destinations.delete(to.name);
+    if (from.lanes.size > 0) return;
+    this.#senders.delete(from.name);
+    if (--from.domain.senders === 0) this.#domains.delete(from.domain.name);
+  }
+
+  #stateOf({ sender, destination }: Lane): LaneState {
+    const lane = this.#senders.get(sender)?.lanes.get(destination);
+    if (!lane) throw new Error('a lane with attempts under way is not known');
+    return lane;
+  }
+
+  #occupy(lane: LaneState, places: number): void {
+    for (const party of [lane, lane.from, lane.from.domain, lane.to]) party.underWay += places;
+    this.#underWay += places;
+  }
+
+  #capacity({ name, underWay }: Destination): number {
+    const failing = (this.#failures.peek(name) ?? 0) >= FAILURES_IN_A_ROW;
+    return (failing ? 1 : this.#options.perDestination) - underWay;
+  }
+
+  /** Moves a lane to the collection it now belongs to, and lets lanes go on that waited for its destination. */
+  #place(lane: LaneState, now: number): void {
+    const { from, to } = lane;
+    to.full.delete(lane);
+    if (!lane.leasing && lane.due <= now) {
+      from.ready.add(lane);
+      this.#turns.add(from);
+    } else {
+      this.#unready(lane);
+      if (lane.due === Number.POSITIVE_INFINITY) {
+        if (!lane.leasing && lane.underWay === 0) this.#removeLane(lane);
+      } else if (lane.due > now) {
+        this.#later.push(lane.due, lane);
+        this.#tidy();
+      }
+    }
+    let left = to.full.size > 0 ? this.#capacity(to) : 0;
+    for (const waiting of to.full) {
+      if (left-- <= 0) break;
+      to.full.delete(waiting);
+      waiting.from.ready.add(waiting);
+      this.#turns.add(waiting.from);
+    }
+  }
+
+  #unready(lane: LaneState): void {
+    const { from } = lane;
+    if (from.ready.delete(lane) && from.ready.size === 0) this.#turns.delete(from);
+  }
+
+  /** Removes entries that are out of date, so that they do not pile up. */
+  #tidy(): void {
+    if (this.#later.size <= 4 * this.#known + 1_000) return;
+    this.#later.keep((lane, due) => lane.due === due && isKnown(lane));
+  }
+}
+
+/** A lane that can have places. */
+interface Found {
+  readonly lane: LaneState;
+  readonly places: number;
+  readonly isWithin: boolean;
+}
+
+function isKnown(lane: LaneState): boolean {
+  return lane.from.lanes.get(lane.to.name) === lane;
+}
