@@ -98,6 +98,17 @@ export class RunningNodes {
     await process.ended();
   }
 
+  /** Freezes a node, as a paused machine is: its sockets stay open, and nothing answers. */
+  freeze(at: number): void {
+    this.#at(at).process.child.kill('SIGSTOP');
+  }
+
+  /** Lets a frozen node go on, and waits until the balancer has found that it is ready. */
+  async thaw(at: number): Promise<void> {
+    this.#at(at).process.child.kill('SIGCONT');
+    await this.#untilAllUp();
+  }
+
   /** Starts a node again that was killed, and waits until the balancer has found that it is ready. */
   async restart(at: number): Promise<void> {
     const node = this.#at(at);

@@ -41,8 +41,11 @@ const SOCKET_ERRORS = new Set([
  * cancelled at its deadline, or the server stops or starts; 58 a failure of its system.
  */
 const SERVER_STATES = /^(?:08|25006|25P03|28|3D000|40|53(?!100)|55P03|57|58)/;
-/** The server was stopped or died; pg gives no code for a connection that broke, so its texts are here too. */
-const LOST_STATES = /^(?:08|57P0[123]|ECONNRESET|EPIPE)/;
+/**
+ * The server was stopped or died, or ended the connection because this process was frozen within a transaction (25P03);
+ * pg gives no code for a connection that broke, so its texts are here too.
+ */
+const LOST_STATES = /^(?:08|25P03|57P0[123]|ECONNRESET|EPIPE)/;
 const LOST_TEXTS = /^(?:Connection terminated|Client has encountered a connection error)/;
 /** The text of `pg` where no connection of the pool became free in time. */
 const NO_PLACE = 'timeout exceeded when trying to connect';

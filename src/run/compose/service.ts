@@ -46,6 +46,7 @@ import { followCertificate } from './follow-certificate.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
+import { type Freezes, watchFreezes } from './watch-freezes.ts';
 
 export interface Service {
   readonly config: Config;
@@ -99,7 +100,9 @@ export async function startService(
     }
     const onLost = given.onLost ?? (() => {});
     const metrics = createMetrics();
-    const ground = { config, logger, metrics, onLost, timing: given.timing };
+    const freezes = watchFreezes(logger);
+    onStop(() => freezes.stop());
+    const ground = { config, logger, metrics, onLost, freezes, timing: given.timing };
     const database = given.database ?? (await openDatabase(ground, onStop));
     return { ...(await open({ ...ground, database }, onStop)), stop };
   } catch (error) {
@@ -122,6 +125,7 @@ interface Opening {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly onLost: OnLost;
+  readonly freezes: Freezes;
   readonly timing?: SharedTiming | undefined;
 }
 
@@ -237,7 +241,9 @@ export async function openForCommand(
   const onLost: OnLost = (line) => {
     throw new Error(line);
   };
-  const ground = { config, logger, metrics: createMetrics(), onLost };
+  const freezes = watchFreezes(logger);
+  closers.push(async () => freezes.stop());
+  const ground = { config, logger, metrics: createMetrics(), onLost, freezes };
   await ensureDataDir(config.dataDir);
   const database = await openDatabase(ground, (close) => closers.push(close));
   const close = async () => {
@@ -247,7 +253,7 @@ export async function openForCommand(
 }
 
 async function openDatabase(
-  { config, logger, metrics, onLost }: Omit<Opening, 'database'>,
+  { config, logger, metrics, onLost, freezes }: Omit<Opening, 'database'>,
   onStop: OnStop,
 ): Promise<Database> {
   const { urls, poolSize, timeoutMs } = config.database;
@@ -258,7 +264,9 @@ async function openDatabase(
       poolSize,
       timeoutMs,
       onCommit,
-      onBroken: (error) => logger.warn({ err: error }, 'database connection lost'),
+      onBroken: (error) => {
+        if (!freezes.wereJustNow()) logger.warn({ err: error }, 'database connection lost');
+      },
       onMigration: (line) => logger.info(`migration of the database: ${line}`),
       onNoTimeline: (err) =>
         logger.warn(

@@ -7,6 +7,9 @@
  * sent. Where one connection is found like that, or leads to a server that cannot write, all connections that were
  * made before are replaced as well.
  *
+ * That second begins when this process sees that the deadline of the server is over. Where the process itself was frozen
+ * (stopped, or its machine paused), the answers that came meanwhile are read in it.
+ *
  * Queries that have a name are prepared: a connection keeps them parsed. A pooler that shares connections between
  * transactions loses prepared queries: where this is noticed, nothing is prepared any more.
  */
@@ -138,7 +141,7 @@ export class Connections {
 
   /** @returns undefined for a connection that was made before the others became useless */
   async #acquireOne(): Promise<Lease | undefined> {
-    const client = await this.#pool.connect();
+    const client = await this.#connect();
     const generation = this.#generations.get(client) ?? 0;
     if (generation !== this.#generation) {
       client.release(true);
@@ -146,7 +149,7 @@ export class Connections {
     }
     const { timeoutMs } = this.#options;
     const lease = new Lease(client, {
-      deadlineMs: timeoutMs && timeoutMs + GRACE_MS,
+      timeoutMs,
       onUseless: () => this.#leave(generation),
       keepsStatements: () => this.#keepsStatements,
       onLostStatement: (reason) => {
@@ -170,6 +173,18 @@ export class Connections {
     }
     this.#checked.add(client);
     return lease;
+  }
+
+  /** Waits for a connection; once more where this process was frozen meanwhile, so that the wait was over unseen. */
+  async #connect(): Promise<PoolClient> {
+    const { timeoutMs = CONNECT_MS } = this.#options;
+    const from = performance.now();
+    try {
+      return await this.#pool.connect();
+    } catch (error) {
+      if (performance.now() - from < timeoutMs + GRACE_MS) throw error;
+      return this.#pool.connect();
+    }
   }
 
   /** Stops using the connections of a generation, and uses the next host from now on. */
@@ -196,8 +211,8 @@ export class Connections {
 }
 
 interface LeaseOptions {
-  /** Milliseconds for each query. */
-  readonly deadlineMs: number | undefined;
+  /** Milliseconds that the server has for each query. */
+  readonly timeoutMs: number | undefined;
   /** Called when the connection gives no answer, or its server cannot be written to. */
   readonly onUseless: () => void;
   readonly keepsStatements: () => boolean;
@@ -236,8 +251,11 @@ export class Lease {
   }
 
   async #send(query: QueryConfig): Promise<QueryResult> {
-    const { deadlineMs, onUseless } = this.#options;
-    const timer = deadlineMs && setTimeout(() => this.#giveUp(deadlineMs), deadlineMs);
+    const { timeoutMs, onUseless } = this.#options;
+    const wait = () => {
+      timer = setTimeout(() => this.#giveUp(), GRACE_MS);
+    };
+    let timer = timeoutMs && setTimeout(wait, timeoutMs);
     try {
       return await this.#client.query(query);
     } catch (error) {
@@ -286,7 +304,8 @@ export class Lease {
     this.#client.release(this.#isBroken);
   }
 
-  #giveUp(deadlineMs: number): void {
+  #giveUp(): void {
+    const deadlineMs = (this.#options.timeoutMs ?? 0) + GRACE_MS;
     const error = codedError(NO_ANSWER, `PostgreSQL gave no answer within ${deadlineMs} ms`);
     this.#isBroken = true;
     this.#options.onUseless();

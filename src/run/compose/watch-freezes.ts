@@ -1,0 +1,39 @@
+/**
+ * Notices that this process did not run for a while: it was stopped (SIGSTOP), or its machine was paused. Then deadlines
+ * are over that nobody else missed, and servers have ended connections that were silent for too long. Whoever reads the log
+ * has to know that first.
+ */
+import type { Logger } from 'pino';
+
+const LOOK_EVERY_MS = 1_000;
+/** A look that comes so much too late was no matter of load. */
+const FROZEN_MS = 5_000;
+/** For so long what connections report is explained by it. */
+const EXPLAINS_MS = 5_000;
+
+export interface Freezes {
+  /** Whether this process goes on only since a moment ago. */
+  wereJustNow(): boolean;
+  stop(): void;
+}
+
+/** Writes one line after each freeze. It stands before the lines of all that noticed it by their sockets. */
+export function watchFreezes(log: Pick<Logger, 'warn'>): Freezes {
+  let last = performance.now();
+  let goesOnSince = Number.NEGATIVE_INFINITY;
+  const timer = setInterval(() => {
+    const now = performance.now();
+    const ms = now - last - LOOK_EVERY_MS;
+    last = now;
+    if (ms < FROZEN_MS) return;
+    goesOnSince = now;
+    log.warn(
+      { seconds: Math.round(ms / 1_000) },
+      'this process was frozen: it was stopped, or its machine paused or overloaded; requests and mail that waited for it go on, and connections that were lost meanwhile are made again',
+    );
+  }, LOOK_EVERY_MS).unref();
+  return {
+    wereJustNow: () => performance.now() - goesOnSince < EXPLAINS_MS,
+    stop: () => clearInterval(timer),
+  };
+}
