@@ -207,6 +207,18 @@ test('doctor says who closes the connection, and greets a listener that expects 
   );
 });
 
+test('doctor says that nothing is started, and warns of a proxy that may not name its clients', async () => {
+  const settings = { ...env, PUBLIC_URL: 'https://mail.example.test' };
+  const { output } = await postroom(['doctor'], settings).ended();
+  assert.match(output, /^warning +service \(HTTP\) +not started: nothing listens at http/m);
+  assert.match(output, /^warning +SMTP port +not started: nothing listens at 127\.0\.0\.1:\d+$/m);
+  assert.match(output, /^warning +reverse proxy +PUBLIC_URL is https:\S+, and TRUST_PROXY names no/m);
+  const named = await postroom(['doctor'], { ...settings, TRUST_PROXY: '127.0.0.1' }).ended();
+  assert.match(named.output, /^ok +reverse proxy +clients are named by 127\.0\.0\.1/m);
+  const plain = await postroom(['doctor'], env).ended();
+  assert.doesNotMatch(plain.output, /reverse proxy/);
+});
+
 async function portOf(server: Server): Promise<number> {
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const address = server.address();

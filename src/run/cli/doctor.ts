@@ -64,18 +64,21 @@ async function examine(
 ): Promise<Finding[]> {
   const dns = new DnsResolver({ servers: config.dns.servers, timeouts: DNS_TIMEOUTS });
   const { mailHostname: host, http, smtp, outbound, mailstore } = config;
+  const service = checkService(publicUrlOf(http.host, http.port));
   const checks: Record<string, () => Promise<Verdict>> = {
     'data folder': () => checkFolder(config.dataDir),
     disk: () => checkDisk(config.dataDir),
     database: () => checkDatabase(config),
     clock: checkClock,
-    'service (HTTP)': () => checkService(publicUrlOf(http.host, http.port)),
-    'SMTP port': () => checkSmtp(smtp),
+    'service (HTTP)': () => service,
+    'SMTP port': async () => checkSmtp(smtp, await service),
     certificate: () => checkCertificate(config),
     'DNS: resolver': () => checkResolver(dns, config.dns.servers),
     [`DNS: ${host}`]: () => checkHost(dns, host),
     [`DNS: ${config.spfInclude}`]: () => checkSpf(dns, config.spfInclude),
   };
+  // Postroom itself speaks no TLS over HTTP: a proxy does.
+  if (http.publicUrl.startsWith('https:')) checks['reverse proxy'] = async () => checkProxy(http);
   const { redis } = config;
   if (redis) checks.Redis = () => checkRedis(redis);
   if (config.bodies.bucket) checks.bucket = () => checkBucket(config);
@@ -172,17 +175,39 @@ async function checkService(url: string): Promise<Verdict> {
     const text = (await answer.text()).slice(0, 300);
     if (answer.ok) return ok(`${url}/readyz says 200`);
     return failed(`${url}/readyz says ${answer.status}: ${text}`, 'see the log of the service');
-  } catch {
+  } catch (error) {
+    const reason = error instanceof Error ? error.cause : undefined;
+    if (reason instanceof Error && 'code' in reason && reason.code === 'ECONNREFUSED') {
+      return notStarted(url, 'start the service; if it runs, look at HOST and PORT');
+    }
     return warning(`nothing answers at ${url}`, 'start the service, or look at HOST and PORT');
   }
 }
 
-async function checkSmtp({ host, port, proxyNetworks }: Config['smtp']): Promise<Verdict> {
+const notStarted = (place: string, advice: string) =>
+  warning(`not started: nothing listens at ${place}`, advice);
+
+function checkProxy({ publicUrl, trustProxy }: Config['http']): Verdict {
+  if (trustProxy.length > 0) return ok(`clients are named by ${trustProxy.join(', ')}`);
+  return warning(
+    `PUBLIC_URL is ${publicUrl}, and TRUST_PROXY names no proxy: all clients behind it share one rate limit`,
+    'set TRUST_PROXY to the address from which the proxy connects',
+  );
+}
+
+/** @param service what was found of the service by HTTP */
+async function checkSmtp(
+  { host, port, proxyNetworks }: Config['smtp'],
+  service: Verdict,
+): Promise<Verdict> {
   if (port === 0)
     return warning('SMTP_PORT=0: no mail comes in by SMTP', 'set it to 25 to receive mail');
   const address = new URL(publicUrlOf(host, port)).hostname;
   const preface = ownPreface(address.replace(/^\[|\]$/g, ''), proxyNetworks);
   const found = await checkBanner(address, port, 'SMTP_HOST and SMTP_PORT', preface);
+  if (service.result === 'warning' && found.detail.endsWith('(ECONNREFUSED)')) {
+    return notStarted(`${address}:${port}`, 'start the service');
+  }
   if (found.result !== 'ok' || port === 25) return found;
   return warning(
     `${found.detail}, which is not port 25`,
