@@ -71,6 +71,7 @@ const triedBy: Readonly<Record<string, string>> = {
   'nginx.conf': 'production-guide',
   Caddyfile: 'production-guide',
   sql: 'production-guide',
+  'haproxy.cfg': 'two-machines',
   'receiver.mjs': 'webhook-samples',
   'receiver.py': 'webhook-samples',
   'receiver.php': 'webhook-samples',

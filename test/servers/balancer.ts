@@ -46,14 +46,16 @@ export async function startBalancer(nodes: readonly NodePorts[]): Promise<Balanc
     await stop();
     throw error;
   }
-  const untilAllUp = async () => {
-    const end = performance.now() + STARTS_WITHIN_MS;
-    for (let down = ['all']; down.length > 0; down = await serversThatAreNotUp(control)) {
-      if (performance.now() > end) throw new Error(`HAProxy does not take in ${down.join()}`);
-      await pause(50);
-    }
-  };
-  return { ...ports, untilAllUp, stop };
+  return { ...ports, untilAllUp: () => untilAllUp(control), stop };
+}
+
+/** Waits until HAProxy has found every server ready. @param control path of its socket */
+export async function untilAllUp(control: string): Promise<void> {
+  const end = performance.now() + STARTS_WITHIN_MS;
+  for (let down = ['all']; down.length > 0; down = await serversThatAreNotUp(control)) {
+    if (performance.now() > end) throw new Error(`HAProxy does not take in ${down.join()}`);
+    await pause(50);
+  }
 }
 
 /** Its servers by name that are not `UP`, of `show stat` (HAProxy Management Guide, section 9.1). */

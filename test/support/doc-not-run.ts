@@ -60,6 +60,23 @@ const exceptions: readonly Exception[] = [
     reason: 'needs a bucket; test/servers/s3-service.test.ts runs it',
   },
   {
+    page: 'docs/guides/several-nodes.md',
+    begins: 'mkdir -p /etc/systemd',
+    reason: 'changes the machine',
+  },
+  {
+    page: 'docs/guides/several-nodes.md',
+    begins: 'systemd-run --pipe',
+    reason:
+      'changes the machine; test/servers/two-machines.test.ts starts the nodes with the files above',
+  },
+  {
+    page: 'docs/guides/several-nodes.md',
+    begins: 'haproxy -c -f',
+    reason:
+      'changes the machine; test/servers/two-machines.test.ts starts HAProxy with the file above',
+  },
+  {
     page: 'docs/reference/program.md',
     begins: './postroom rotate',
     reason: 'the service has to be restarted in between; test/journeys/program.test.ts runs it',
