@@ -212,7 +212,10 @@ test('doctor says that nothing is started, and warns of a proxy that may not nam
   const { output } = await postroom(['doctor'], settings).ended();
   assert.match(output, /^warning +service \(HTTP\) +not started: nothing listens at http/m);
   assert.match(output, /^warning +SMTP port +not started: nothing listens at 127\.0\.0\.1:\d+$/m);
-  assert.match(output, /^warning +reverse proxy +PUBLIC_URL is https:\S+, and TRUST_PROXY names no/m);
+  assert.match(
+    output,
+    /^warning +reverse proxy +PUBLIC_URL is https:\S+, and TRUST_PROXY names no/m,
+  );
   const named = await postroom(['doctor'], { ...settings, TRUST_PROXY: '127.0.0.1' }).ended();
   assert.match(named.output, /^ok +reverse proxy +clients are named by 127\.0\.0\.1/m);
   const plain = await postroom(['doctor'], env).ended();
