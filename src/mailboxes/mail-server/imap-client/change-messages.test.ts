@@ -4,8 +4,9 @@ import { suite, test } from 'node:test';
 import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
 import { openImapStore } from './testing/open-store.ts';
 
-async function open() {
+async function open(more = '') {
   const server = await startFakeServer();
+  server.capabilities += more;
   for (const subject of ['one', 'two', 'three']) server.add(`Subject: ${subject}\r\n\r\n`);
   const { store, user } = await openImapStore(server.port);
   const { uidvalidity } = await store.sync(user, { mailbox: 'INBOX' });
@@ -103,5 +104,79 @@ void suite('a change of flags', () => {
     server.add('Subject: new\r\n\r\n');
     await assert.rejects(store.setFlags(user, set(1), seen), { code: 'uidvalidity_changed' });
     assert.equal(server.messages[0]?.flags, '');
+  });
+});
+
+void suite('a move', () => {
+  /** Moves message 1 as a server with MOVE does, after what another client does. */
+  function moveOf(server: FakeServer, others: () => string, code: () => string): void {
+    server.fault = ({ name }) => {
+      if (name !== 'UID MOVE') return undefined;
+      const news = others();
+      server.expunge(1);
+      const moved = '* OK [COPYUID 8 1 20] moved\r\n* VANISHED 1\r\n';
+      return { send: `${news}${moved}TAG OK ${code()}done\r\n` };
+    };
+  }
+
+  async function moved(others: (server: FakeServer) => string = () => '', told = true) {
+    const opened = await open(' MOVE');
+    const { server, store, user, set } = opened;
+    const code = () => (told ? `[HIGHESTMODSEQ ${server.mailbox.modseq}] ` : '');
+    moveOf(server, () => others(server), code);
+    const { uids, changes } = await store.move(user, set(1, 99), 'Archive');
+    assert.deepEqual([...uids], [[1, 20]]);
+    const names = namesOf(server);
+    // The other mailbox of this server has the same messages.
+    assert.deepEqual(
+      changes.map(({ mailbox }) => mailbox),
+      ['INBOX', 'Archive'],
+    );
+    assert.equal(changes[0]?.token, await opened.sync());
+    return names;
+  }
+  const quick = ['EXAMINE', 'SELECT', 'UID MOVE', 'EXAMINE'];
+
+  void test('takes one command between looks at the mailbox that the messages go to', async () => {
+    assert.deepEqual(await moved(), quick);
+  });
+
+  void test('looks again where the server does not tell the state', async () => {
+    assert.deepEqual(await moved(undefined, false), [...quick, 'EXAMINE']);
+  });
+
+  void test('looks again after a change by others, but not after a change of flags', async () => {
+    const flagged = await moved((server) => {
+      server.setFlags(2, '\\Seen');
+      return server.rowsOf('2 (FLAGS)');
+    });
+    assert.deepEqual(flagged, quick);
+    const came = await moved((server) => {
+      server.add('Subject: late\r\n\r\n');
+      return '* 4 EXISTS\r\n';
+    });
+    assert.deepEqual(came, [...quick, 'EXAMINE']);
+    const gone = await moved((server) => {
+      server.expunge(3);
+      server.add('Subject: late\r\n\r\n');
+      return '* VANISHED 3\r\n* 3 EXISTS\r\n';
+    });
+    assert.deepEqual(gone, [...quick, 'EXAMINE']);
+  });
+
+  void test('is done for the messages that exist where the server refuses the others', async () => {
+    const { server, store, user, set } = await open(' MOVE');
+    server.fault = ({ name, args }) => {
+      if (name !== 'UID MOVE') return undefined;
+      const ok = '* OK [COPYUID 8 1 20] moved\r\nTAG OK done\r\n';
+      return { send: args.startsWith('1 ') ? ok : 'TAG NO there is no such message\r\n' };
+    };
+    const { uids } = await store.move(user, set(1, 99), 'Archive');
+    assert.deepEqual([...uids], [[1, 20]]);
+    const none = await store.move(user, set(98, 99), 'Archive');
+    assert.deepEqual([none.uids.size, none.changes], [0, []]);
+    server.fault = ({ name }) =>
+      name === 'UID MOVE' ? { send: 'TAG NO [NOPERM] not here\r\n' } : undefined;
+    await assert.rejects(store.move(user, set(1), 'Archive'), { code: 'mail_server_refused' });
   });
 });

@@ -164,63 +164,112 @@ async function storeWhereLacking(
   return changed;
 }
 
-/** Removes messages of the mailbox that was just opened, for good. @returns those that existed */
-export async function expungeMessages(
-  connection: Connection,
-  { exists }: Selected,
-  uids: readonly number[],
-): Promise<number[]> {
-  requireUidplus(connection);
-  const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
-  for (const text of UidSet.of(there.keys()).texts()) await removeSet(connection, text);
-  return [...there.keys()].sort((a, b) => a - b);
+export interface Removal {
+  readonly removed: UidSet;
+  /** Of the mailbox, where the server told it. */
+  readonly state: SyncState | undefined;
 }
 
-async function removeSet(connection: Connection, text: string): Promise<void> {
+/** Removes messages of the mailbox that was just opened, for good: those that exist. */
+export async function expungeMessages(
+  connection: Connection,
+  selected: Selected,
+  uids: readonly number[],
+): Promise<Removal> {
+  requireUidplus(connection);
+  const before = stateOf(selected);
+  const removed = await existing(connection, selected, setOf(uids));
+  let ok: ImapResponse | undefined;
+  for (const text of removed.texts()) ok = await removeSet(connection, text);
+  return { removed, state: stateAfter(selected, before, removed, ok) };
+}
+
+async function existing(
+  connection: Connection,
+  { exists }: Selected,
+  uids: UidSet,
+): Promise<UidSet> {
+  return exists === 0 ? UidSet.empty : UidSet.of((await currentFlags(connection, uids)).keys());
+}
+
+/** @returns the OK of the removal */
+async function removeSet(connection: Connection, text: string): Promise<ImapResponse> {
   const args = [sequence(text), atom('+FLAGS.SILENT'), [atom('\\Deleted')]];
   await connection.command('UID STORE', args);
   // UID EXPUNGE removes only these (RFC 4315 section 2.1). EXPUNGE would also remove what others marked \Deleted.
-  await connection.command('UID EXPUNGE', [sequence(text)]);
+  return connection.command('UID EXPUNGE', [sequence(text)]);
+}
+
+/**
+ * The state of the open mailbox after a removal, without another look: servers return HIGHESTMODSEQ with the OK (RFC
+ * 7162 section 3.2.9, RFC 6851 section 4.4), and with QRESYNC the UIDs that are gone. If anything else came or went
+ * since the mailbox was opened, only a new look shows the UIDNEXT.
+ */
+function stateAfter(
+  { gone, exists }: Selected,
+  before: SyncState,
+  removed: UidSet,
+  ok: ImapResponse | undefined,
+): SyncState | undefined {
+  const code = ok && codeOf(ok);
+  const modseq = code?.name === 'HIGHESTMODSEQ' ? modseqOf(code.values[0]) : undefined;
+  const isAll =
+    UidSet.empty.union(...gone).equals(removed) && exists === before.count - removed.size;
+  return modseq !== undefined && isAll ? { ...before, modseq, count: exists } : undefined;
 }
 
 function requireUidplus(connection: Connection): void {
   if (!connection.has('UIDPLUS')) throw new ImapFailure('lacking', { said: 'UIDPLUS' });
 }
 
-/**
- * Copies messages of the mailbox that was just opened, or moves them (by RFC 6851, or else by copy and removal).
- *
- * @returns old UID to new UID
- */
+export interface Relocation {
+  /** Old UID to new UID. */
+  readonly uids: ReadonlyMap<number, number>;
+  /** Of the mailbox that they were moved from, where the server told it. */
+  readonly state: SyncState | undefined;
+}
+
+/** Copies messages of the mailbox that was just opened, or moves them (by RFC 6851, or else by copy and removal). */
 export async function relocateMessages(
   connection: Connection,
   verb: 'move' | 'copy',
-  { exists }: Selected,
+  selected: Selected,
   { uids, to: target }: { uids: readonly number[]; to: string },
-): Promise<Map<number, number>> {
+): Promise<Relocation> {
   const moves = verb === 'move';
   const hasMove = moves && connection.has('MOVE');
   if (moves && !hasMove) requireUidplus(connection);
-  const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
+  const before = stateOf(selected);
   const relocated = new Map<number, number>();
-  for (const text of UidSet.of(there.keys()).texts()) {
-    const args = [sequence(text), quoted(encodeMailboxName(target))];
-    const asked = UidSet.parse(text) ?? UidSet.empty;
-    const note = (response: ImapResponse) => readCopied(response, asked, relocated);
-    try {
-      const ok = await connection.command(hasMove ? 'UID MOVE' : 'UID COPY', args, { OK: note });
+  let ok: ImapResponse | undefined;
+  const relocate = async (there: UidSet) => {
+    for (const text of there.texts()) {
+      const args = [sequence(text), quoted(encodeMailboxName(target))];
+      const asked = UidSet.parse(text) ?? UidSet.empty;
+      const note = (response: ImapResponse) => readCopied(response, asked, relocated);
+      ok = await connection.command(hasMove ? 'UID MOVE' : 'UID COPY', args, { OK: note });
       note(ok);
-    } catch (error) {
-      const isNo = error instanceof ImapFailure && error.kind === 'said_no';
-      // RFC 3501 section 6.4.7: TRYCREATE where there is no such mailbox.
-      if (isNo && /TRYCREATE|NONEXISTENT/i.test(error.details.responseCode ?? '')) {
-        throw mailboxNotFound(target);
-      }
-      throw error;
+      if (moves && !hasMove) ok = await removeSet(connection, text);
     }
-    if (moves && !hasMove) await removeSet(connection, text);
+  };
+  const wanted = selected.exists === 0 ? UidSet.empty : setOf(uids);
+  // UIDs that do not exist are passed over (RFC 3501 section 6.4.8).
+  const isQuick = hasMove && connection.hasQresync;
+  try {
+    await relocate(isQuick ? wanted : await existing(connection, selected, wanted));
+  } catch (error) {
+    if (!(error instanceof ImapFailure) || error.kind !== 'said_no') throw error;
+    // RFC 3501 section 6.4.7: TRYCREATE where there is no such mailbox.
+    if (/TRYCREATE|NONEXISTENT/i.test(error.details.responseCode ?? '')) {
+      throw mailboxNotFound(target);
+    }
+    // Some servers refuse them instead.
+    const there = isQuick ? await existing(connection, selected, wanted) : wanted;
+    if (there.size === wanted.size) throw error;
+    await relocate(there);
   }
-  return relocated;
+  const removed = UidSet.of(relocated.keys());
+  return { uids: relocated, state: stateAfter(selected, before, removed, ok) };
 }
 
 /**

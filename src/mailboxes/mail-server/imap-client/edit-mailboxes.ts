@@ -59,7 +59,7 @@ export class MailboxEditor {
     return this.#options.repeat(user, name, async (connection) => {
       const selected = requireSame(await connection.select(name, 'SELECT'), set);
       const { changed, told } = await storeFlags(connection, selected, set.uids, change);
-      const known = told && { uidvalidity: selected.uidvalidity, state: told.state };
+      const known = knownState(selected, told?.state);
       const after = await this.#options.changeOf(connection, user, name, known);
       const rows = told?.rows ?? (await readCurrent(connection, name, set.uids));
       return {
@@ -88,11 +88,17 @@ export class MailboxEditor {
       await connection.select(to, 'EXAMINE');
       const how = verb === 'move' ? 'SELECT' : 'EXAMINE';
       const selected = requireSame(await connection.select(from, how), set);
-      const uids = await relocateMessages(connection, verb, selected, { uids: set.uids, to });
-      const removal = await this.#options.changeOf(connection, user, from);
+      const { uids, state } = await relocateMessages(connection, verb, selected, {
+        uids: set.uids,
+        to,
+      });
+      const removals =
+        verb === 'move' && uids.size > 0
+          ? [await this.#options.changeOf(connection, user, from, knownState(selected, state))]
+          : [];
       const change = await this.#options.changeOf(connection, user, to);
-      const changes = verb === 'move' ? [removal, change] : [change];
-      return { state: stateOf(change), uids, changes: uids.size === 0 ? [] : changes };
+      const changes = uids.size > 0 ? [...removals, change] : [];
+      return { state: stateOf(change), uids, changes };
     });
   }
 
@@ -100,9 +106,14 @@ export class MailboxEditor {
     const name = set.mailbox;
     return this.#options.repeat(user, name, async (connection) => {
       const selected = requireSame(await connection.select(name, 'SELECT'), set);
-      const removed = await expungeMessages(connection, selected, set.uids);
-      const change = await this.#options.changeOf(connection, user, name);
-      return { state: stateOf(change), removed, changes: removed.length > 0 ? [change] : [] };
+      const { removed, state } = await expungeMessages(connection, selected, set.uids);
+      const after = knownState(selected, state);
+      const change = await this.#options.changeOf(connection, user, name, after);
+      return {
+        state: stateOf(change),
+        removed: [...removed.take()],
+        changes: removed.size > 0 ? [change] : [],
+      };
     });
   }
 
@@ -154,6 +165,13 @@ export class MailboxEditor {
 
 function stateOf({ mailbox, uidvalidity, token }: MailboxChange): MailboxState {
   return { mailbox, uidvalidity, token };
+}
+
+function knownState(
+  { uidvalidity }: Selected,
+  state: SyncState | undefined,
+): KnownState | undefined {
+  return state && { uidvalidity, state };
 }
 
 /** @throws Refusal uidvalidity_changed */
