@@ -407,6 +407,39 @@ for (const [name, start] of Object.entries(servers)) {
       });
     });
 
+    void test('messages of our own, with the token that a sync returns', async () => {
+      const { account, client } = await open();
+      const { mailstore } = service;
+      const appendOne = async (subject: string) => {
+        const text = source(subject);
+        const { uid, state } = await mailstore.appendMessage(
+          account,
+          { mailbox: 'INBOX', octets: text.length },
+          (async function* () {
+            yield Buffer.from(text);
+          })(),
+        );
+        return { uid, token: state.token };
+      };
+      const seen = { add: ['\\Seen'] };
+      for (const subject of ['one', 'two', 'three']) {
+        const { uid, token } = await appendOne(subject);
+        // The connection of the next message has had no mailbox open since.
+        const again = await appendOne(`${subject} again`);
+        const last = await sync(account);
+        assert.equal(again.token, last.token);
+        assert.notEqual(again.token, token);
+        assert.deepEqual(uids(last.changes.added).slice(-2), [uid, again.uid]);
+        // By another client, once it knows the message, and at once by us.
+        await client.noop();
+        await client.messageFlagsAdd(String(uid), ['\\Flagged'], { uid: true });
+        const set = { mailbox: 'INBOX', uids: [uid], uidvalidity: last.uidvalidity };
+        const { state, updated } = await mailstore.setFlags(account, set, seen);
+        assert.deepEqual(updated[0]?.flags, ['\\Flagged', '\\Seen']);
+        assert.equal(state.token, (await sync(account)).token);
+      }
+    });
+
     void test('arriving mail is in the mailbox, and the app gets an event', async () => {
       const { account } = await open();
       const first = await sync(account);

@@ -190,6 +190,29 @@ void suite('a message added by IMAP', () => {
     assert.equal(sent.at(-1), `"INBOX" (\\Seen) {${source.length}}\r\n${source}`);
   });
 
+  void test("a client's message takes one command between two looks", async () => {
+    const { server, store, user } = await open();
+    const request = { mailbox: 'INBOX', octets: 100 };
+    const append = async () => {
+      server.commands.length = 0;
+      const { state } = await store.appendMessage(user, request, message.open());
+      const { modseq, uidnext } = server.mailbox;
+      assert.equal(state.token, `${modseq}-${uidnext}-${server.messages.length}`);
+      return server.commands.map(({ name }) => name).filter((name) => name !== 'ENABLE');
+    };
+    server.fault = ({ name }) => {
+      if (name !== 'APPEND') return undefined;
+      const { uid } = server.add(source);
+      return { send: `TAG OK [APPENDUID 7 ${uid}] done\r\n` };
+    };
+    await append();
+    assert.deepEqual(await append(), ['STATUS', 'APPEND', 'STATUS']);
+    const { token } = await store.sync(user, { mailbox: 'INBOX' });
+    assert.equal(token, `${server.mailbox.modseq}-3-2`);
+    // STATUS of a mailbox that is open would tell what the session saw last.
+    assert.deepEqual(await append(), ['EXAMINE', 'UNSELECT', 'APPEND', 'STATUS']);
+  });
+
   void test('no shadow is kept for a deleted account', async () => {
     const { server, store } = await open();
     server.capabilities = 'IMAP4rev1 AUTH=PLAIN';

@@ -19,7 +19,8 @@ import { type Connection, mailboxNotFound } from './connection.ts';
 import type { EditorOptions } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
 import { fetchRows, listUids } from './fetch.ts';
-import { findSpecialUse } from './list-mailboxes.ts';
+import { findSpecialUse, readState } from './list-mailboxes.ts';
+import type { SyncState } from './token.ts';
 import { UID_MAX } from './uid-set.ts';
 import {
   type Argument,
@@ -108,12 +109,12 @@ export class MessageAppender {
     const name = mailbox;
     const wanted = normalizeFlags(flags);
     // Nothing is read for a mailbox that does not exist.
-    await repeat(user, name, (connection) => connection.select(name, 'EXAMINE'));
+    const { uidnext } = await repeat(user, name, (connection) => look(connection, name));
     const noRoom = await bodies.checkRoom(octets);
     if (noRoom) throw noRoom;
     const body = await bodies.stage(withLineEnds(source), () => undefined);
     try {
-      return await this.#send(user, name, { flags: wanted, internalDate }, body);
+      return await this.#send(user, name, { flags: wanted, internalDate, uidnext }, body);
     } finally {
       await bodies.discard(body);
     }
@@ -122,17 +123,17 @@ export class MessageAppender {
   #send(
     user: MailUser,
     name: string,
-    about: Pick<AppendedSource, 'flags' | 'internalDate'>,
+    about: Pick<AppendedSource, 'flags' | 'internalDate'> & { readonly uidnext: number },
     body: StagedBody,
   ): Promise<AppendedByClient> {
     const { bodies, changeOf } = this.#options;
     const signal = AbortSignal.timeout(APPEND_TIMEOUT_MS);
     const message = { ...about, open: () => bodies.read(body), size: body.size, signal };
     const appended = this.#inTurn(user, name, signal, async (connection) => {
-      const { uidnext } = await connection.select(name, 'EXAMINE');
+      const { uidnext } = connection.has('UIDPLUS') ? about : await look(connection, name);
       const told = await append(connection, name, message);
       const change = await changeOf(connection, user, name);
-      const uid = told ?? (await findAppended(connection, uidnext, body.size));
+      const uid = told ?? (await findAppended(connection, name, uidnext, body.size));
       const { uidvalidity, token } = change;
       return { uid, state: { mailbox: name, uidvalidity, token }, changes: [change] };
     });
@@ -178,6 +179,12 @@ async function endWith<T>(
   }
 }
 
+/** @throws Refusal mailbox_not_found */
+async function look(connection: Connection, mailbox: string): Promise<Pick<SyncState, 'uidnext'>> {
+  const known = await readState(connection, mailbox);
+  return known ? known.state : connection.select(mailbox, 'EXAMINE');
+}
+
 /**
  * Adds a message to an existing mailbox (RFC 3501 section 6.3.11).
  *
@@ -212,15 +219,17 @@ function readAppended(response: ImapResponse): number | undefined {
 }
 
 /**
- * The UID of a message that was added to the open mailbox, where the server lacks UIDPLUS: of the messages that came
- * since, the first of the same size.
+ * The UID of a message that was added, where the server lacks UIDPLUS: of the messages that came since, the first of the
+ * same size.
  */
 async function findAppended(
   connection: Connection,
+  mailbox: string,
   uidnext: number,
   size: number,
 ): Promise<number> {
   const sizes = new Map<number, number | undefined>();
+  await connection.select(mailbox, 'EXAMINE');
   const news = await listUids(connection, uidnext, UID_MAX);
   await fetchRows(connection, news, [atom('RFC822.SIZE')], (uid, items) => {
     sizes.set(uid, numberOf(items.get('RFC822.SIZE')));

@@ -17,7 +17,7 @@ import {
 import { expungeMessages, readCurrent, relocateMessages, storeFlags } from './change-messages.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
-import { listMailboxes } from './list-mailboxes.ts';
+import { type KnownState, listMailboxes } from './list-mailboxes.ts';
 import { readNamespace, toServerName } from './namespace.ts';
 import type { Selected } from './selected.ts';
 import type { SyncState } from './token.ts';
@@ -39,12 +39,6 @@ export interface EditorOptions {
     mailbox: string,
     known?: KnownState,
   ) => Promise<MailboxChange>;
-}
-
-/** The state of a mailbox that keeps MODSEQs. */
-export interface KnownState {
-  readonly uidvalidity: string;
-  readonly state: SyncState;
 }
 
 export class MailboxEditor {

@@ -42,9 +42,9 @@ import type {
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import { type AppendedSource, type AppenderOptions, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
-import { type EditorOptions, type KnownState, MailboxEditor } from './edit-mailboxes.ts';
+import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure, type Log } from './failure.ts';
-import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
+import { type KnownState, type ListedMailbox, listMailboxes, readState } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
 import { Pool, type PoolOptions, type UseOptions } from './pool.ts';
 import { Readiness } from './probe.ts';
@@ -356,6 +356,8 @@ export class ImapMailstore implements Mailstore {
   }
 
   async #stateOf(connection: Connection, user: MailUser, mailbox: string): Promise<KnownState> {
+    const known = await readState(connection, mailbox);
+    if (known) return known;
     const selected = await connection.select(mailbox, 'EXAMINE');
     const state =
       connection.hasQresync && selected.modseq !== undefined

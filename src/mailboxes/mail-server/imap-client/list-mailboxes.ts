@@ -7,6 +7,7 @@ import {
   type Argument,
   atom,
   decodeMailboxName,
+  encodeMailboxName,
   type ImapAttribute,
   type ImapResponse,
   listOf,
@@ -77,6 +78,30 @@ export async function listMailboxes(connection: Connection): Promise<ListedMailb
   }
   const order = ({ mailbox }: ListedMailbox) => (mailbox === 'INBOX' ? '' : mailbox);
   return mailboxes.sort((a, b) => (order(a) < order(b) ? -1 : 1));
+}
+
+/** The state of a mailbox that keeps MODSEQs. */
+export type KnownState = Pick<ListedMailbox, 'uidvalidity' | 'state'>;
+
+/**
+ * The state of a mailbox by STATUS, which takes servers half the time of EXAMINE.
+ *
+ * @returns undefined where a mailbox is open on the connection, or the server does not tell it
+ */
+export async function readState(
+  connection: Connection,
+  mailbox: string,
+): Promise<KnownState | undefined> {
+  if (!connection.hasQresync || connection.selected) return undefined;
+  let known: KnownState | undefined;
+  const args = [quoted(encodeMailboxName(mailbox)), statusItems(connection)];
+  const on = {
+    STATUS: ({ attributes = [] }: ImapResponse) => {
+      known = readStatus(listOf(attributes[1]));
+    },
+  };
+  await connection.command('STATUS', args, on).catch(passOverNo);
+  return known && known.state.modseq > 0n ? known : undefined;
 }
 
 /** The mailbox with a use, or else with a name; undefined where there is neither. */

@@ -224,6 +224,7 @@ function usualAnswer(session: Session, { name, args }: Command): string {
   if (name === 'CAPABILITY') return `* CAPABILITY ${fake.capabilities}\r\n${done}`;
   if (name === 'ENABLE') return `* ENABLED ${args}\r\n${done}`;
   if (name === 'EXAMINE' || name === 'SELECT') return selectAnswer(session, args) + done;
+  if (name === 'STATUS') return statusAnswer(session, args) + done;
   if (name === 'UID SEARCH') {
     const found = search(session, args.replace(/^RETURN \(ALL\) /, ''));
     return args.startsWith('RETURN')
@@ -306,6 +307,13 @@ function selectAnswer(session: Session, args: string): string {
     text += vanishedSince(session, since) + rows(session, { after: since });
   }
   return text;
+}
+
+function statusAnswer({ fake }: Session, args: string): string {
+  const { uidvalidity, uidnext, modseq } = fake.mailbox;
+  const [name] = args.split(' ');
+  const values = `MESSAGES ${fake.messages.length} UIDNEXT ${uidnext} UIDVALIDITY ${uidvalidity}`;
+  return `* STATUS ${name} (${values} HIGHESTMODSEQ ${modseq})\r\n`;
 }
 
 function keywordsOf(messages: readonly FakeMessage[]): string[] {
