@@ -7,7 +7,7 @@ import { after, before, suite, test } from 'node:test';
 import fc from 'fast-check';
 import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
-import { live, lives, type ModelMailbox, readSource } from '../support/sync-model.ts';
+import { live, lives, type ModelMailbox, readSource, type Step } from '../support/sync-model.ts';
 import { connectAs, deleteMailbox, mailstoreUrl, servers } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
 
@@ -24,6 +24,12 @@ const FIELDS = [
   'threadId',
   'hasAttachment',
 ] as const;
+
+/** The second message comes beside the first page, and goes before its own. */
+const cameBesideAPage: Step[] = [
+  { do: 'race', limit: 1, pick: 3, change: { do: 'append', count: 2 } },
+  { do: 'move', pick: 3 },
+];
 
 for (const [title, start] of Object.entries(servers)) {
   void suite(`a client that applies every delta of ${title}`, () => {
@@ -112,7 +118,7 @@ for (const [title, start] of Object.entries(servers)) {
         fc.asyncProperty(lives(options), async (steps) => {
           await live(await makeMailbox(), steps);
         }),
-        { numRuns: RUNS },
+        { numRuns: RUNS, examples: [[cameBesideAPage]] },
       );
     });
   });

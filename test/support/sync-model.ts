@@ -204,6 +204,8 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
       await reader.race(step.pick, () =>
         Promise.all([sync(step.limit, false, true), apply(mailbox, step.change)]),
       );
+      // Its further pages have messages that came beside it.
+      if (client.isMidPage) client.expect((await mailbox.state()).keys());
     } else if (step.do === 'read') await reader.read(step.pick);
     else if (step.do === 'forget') await mailbox.forget?.();
     else if (step.do === 'make anew') {
