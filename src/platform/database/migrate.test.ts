@@ -5,11 +5,18 @@ import { suite, test } from 'node:test';
 import { sql } from 'kysely';
 import { Client } from 'pg';
 import { atEnd, onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
-import { type Database, type Engine, openPostgres, openSqlite } from './database.ts';
+import {
+  type Database,
+  type Engine,
+  openPostgres,
+  openSqlite,
+  refuseUnfit,
+  schemaVersions,
+} from './database.ts';
 import { migrate, UnfitDatabase } from './migrate.ts';
 import { first } from './migrations/0001.ts';
-import { laterThanSecond } from './migrations/0002.ts';
-import { laterThanThird } from './migrations/0003.ts';
+import { beforeSecond, laterThanSecond } from './migrations/0002.ts';
+import { beforeThird, laterThanThird } from './migrations/0003.ts';
 
 /** The error of a start on a database that these statements changed; undefined where it starts. */
 async function startAfter(engine: Engine, ...statements: string[]): Promise<unknown> {
@@ -126,6 +133,20 @@ onEachEngine('a database', (engine) => {
     );
   });
 
+  test('of an older release whose schema differs is refused, and not migrated', async () => {
+    const { database, location } = await openTestDatabase(engine);
+    await beginAsFirstRelease(database);
+    await database.write((tx) => sql`alter table routes add column colour text`.execute(tx));
+    const said = await refuseUnfit(database).catch(String);
+    assert.match(String(said), /differs from .* \(routes\.colour is not known\): restore a backup/);
+    const opening =
+      engine === 'sqlite' ? openSqlite({ path: location }) : openPostgres({ url: location });
+    await assert.rejects(opening, { message: String(said).replace('UnfitDatabase: ', '') });
+    assert.equal((await schemaVersions(database)).version, 1);
+    await database.write((tx) => sql`alter table routes drop column colour`.execute(tx));
+    assert.equal(await refuseUnfit(database), undefined);
+  });
+
   test('with a table and an index of the operator is accepted', async () => {
     const said = await startAfter(
       engine,
@@ -188,6 +209,29 @@ suite('a database on PostgreSQL', { skip }, () => {
     assert.ok(made[0]?.includes('domains_by_status') && made.length === indexes, steps.join('\n'));
     const { rows } = await writer.query('select count(*) as rows from deliveries');
     assert.equal(Number(rows[0].rows), written);
+  });
+
+  test('is accepted at every step at which its migration may have been cut short', async () => {
+    const { database } = await openTestDatabase('postgres');
+    await beginAsFirstRelease(database);
+    for (const statement of [...beforeSecond, ...beforeThird]) {
+      await sql.raw(statement).execute(database.read);
+      assert.equal(await refuseUnfit(database), undefined, statement);
+    }
+    await migrate(database.read, 'postgres');
+    // The second was cut short before its work after the transaction, by a program that did not know the third.
+    await sql`delete from kysely_migration where name = '0003'`.execute(database.read);
+    for (const name of ['deliveries_open', 'deliveries_lanes']) {
+      await sql`drop index ${sql.table(name)}`.execute(database.read);
+    }
+    const [, again] = Object.entries(laterThanSecond.checks)[0] ?? [];
+    await sql`alter table deliveries drop constraint ${sql.ref(again ?? '')},
+      add constraint ${sql.ref(again ?? '')} check (held_by in ('operator', 'suspension')) not valid`.execute(
+      database.read,
+    );
+    assert.equal(await refuseUnfit(database), undefined);
+    await sql`drop index deliveries_by_public_id`.execute(database.read);
+    await assert.rejects(refuseUnfit(database), /index deliveries_by_public_id is missing/);
   });
 
   test('gets an index again that a killed migration left unfinished', async () => {

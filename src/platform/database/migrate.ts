@@ -11,6 +11,7 @@ import {
   findUnfinished,
   finish,
   type Later,
+  nameOf,
   type OnStep,
   takeTurns,
   withLockTimeout,
@@ -41,15 +42,24 @@ export class UnfitDatabase extends Error {
 const OLDEST_VERSION = '2';
 const OLDEST = 'oldest_version';
 
-/** On PostgreSQL: changes of tables before the transaction of a migration, and work after that of the last. */
+/** On PostgreSQL: changes of tables before the transaction of a migration, and work after it. */
 const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0002': beforeSecond,
   '0003': beforeThird,
 };
-const LATER: Later = {
-  indexes: [...laterThanSecond.indexes, ...laterThanThird.indexes],
-  checks: { ...laterThanSecond.checks, ...laterThanThird.checks },
+export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
+  '0002': laterThanSecond,
+  '0003': laterThanThird,
 };
+const LATER: Later = {
+  indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
+  checks: Object.assign({}, ...Object.values(LATER_BY_VERSION).map(({ checks }) => checks)),
+};
+/** What of it may be missing or unfinished, by its name in the description of a schema. */
+const OPEN = new Set([
+  ...LATER.indexes.map((statement) => `index ${nameOf(statement)}`),
+  ...Object.entries(LATER.checks).map(([table, name]) => `${table}.${name}`),
+]);
 
 /** Kysely's table of the migrations that a database has had. */
 const APPLIED = 'kysely_migration';
@@ -60,7 +70,7 @@ const APPLIED = 'kysely_migration';
  *
  * @param isBegun whether {@link BEFORE} was done
  */
-function migrationsFor(engine: Engine, isBegun = false): Record<string, Migration> {
+export function migrationsFor(engine: Engine, isBegun = false): Record<string, Migration> {
   const migrations = {
     '0001': first(engine),
     '0002': second(engine, isBegun),
@@ -84,7 +94,7 @@ export async function refuseUnfinished<T>(kysely: Kysely<T>): Promise<void> {
 }
 
 /**
- * Migrates a database and checks that its schema is then as expected.
+ * Migrates a database. Its schema has to be that of its version before, and is that of this program afterwards.
  *
  * @param onStep called with each step that takes time, on PostgreSQL
  * @throws UnfitDatabase
@@ -94,16 +104,26 @@ export async function migrate<T>(
   engine: Engine,
   onStep?: OnStep,
 ): Promise<void> {
-  const isNewer = await applyMigrations(kysely, engine, onStep);
-  await refuseDifference(kysely, engine, isNewer);
+  if (await hasOlderVersion(kysely, engine)) await refuseDifference(kysely, engine);
+  await applyMigrations(kysely, engine, onStep);
+  await refuseDifference(kysely, engine);
 }
 
-async function refuseDifference<T>(
-  kysely: Kysely<T>,
-  engine: Engine,
-  isNewer: boolean,
-): Promise<void> {
-  const difference = await checkSchema(kysely, engine, isNewer);
+async function hasOlderVersion<T>(kysely: Kysely<T>, engine: Engine): Promise<boolean> {
+  return versionOf(await readApplied(kysely, engine)) < newestSchema(engine);
+}
+
+/** @throws UnfitDatabase where a database has another schema than its version; an empty one has none */
+async function refuseDifference<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
+  const names = Object.keys(migrationsFor(engine));
+  const applied = await readApplied(kysely, engine);
+  const isNewer = await isOfNewer(kysely, engine, applied, names);
+  const version = isNewer ? names.at(-1) : names[applied.length - 1];
+  if (version === undefined) return;
+  // On SQLite a migration is one transaction. On PostgreSQL it may have been cut short, or another node is at it now.
+  const later = engine === 'postgres' ? names.filter((name) => name > version) : [];
+  const open = later.length > 0 ? OPEN : new Set<string>();
+  const difference = await checkSchema(kysely, engine, { version, isNewer, later, open });
   if (difference === undefined) return;
   throw new UnfitDatabase(
     `the schema differs from the one that this program makes (${difference})`,
@@ -112,41 +132,35 @@ async function refuseDifference<T>(
 }
 
 /**
- * The check of the start, for those that only read. A database of an older version is migrated first by the start;
- * its schema is not compared here.
+ * The check of the start, for those that only read.
  *
  * @throws UnfitDatabase where the start would refuse the database
  */
 export async function refuseUnfit({ engine, read }: ReadDatabase): Promise<void> {
   if (engine === 'postgres') await refuseUnfinished(read);
-  const applied = await readApplied(read, engine);
-  const known = Object.keys(migrationsFor(engine));
-  const isNewer = await isOfNewer(read, engine, applied, known);
-  if (isNewer || applied.length === known.length) await refuseDifference(read, engine, isNewer);
+  await refuseDifference(read, engine);
 }
 
 /**
  * Applies the missing migrations. On PostgreSQL, nodes that start together take turns, and running nodes continue
- * meanwhile; the next start finishes what an interrupted one left.
- *
- * @returns whether the database is of a newer version that this program may use as well
+ * meanwhile; the next start finishes what an interrupted one left. A database of a newer version stays as it is.
  */
 export async function applyMigrations<T>(
   kysely: Kysely<T>,
   engine: Engine,
   onStep: OnStep = () => {},
-): Promise<boolean> {
+): Promise<void> {
   const names = Object.keys(migrationsFor(engine));
   const applied = await readApplied(kysely, engine);
-  if (await isOfNewer(kysely, engine, applied, names)) return true;
+  if (await isOfNewer(kysely, engine, applied, names)) return;
   if (engine === 'sqlite') {
     if (applied.length < names.length) await apply(kysely, migrationsFor(engine));
-    return false;
+    return;
   }
   const findLeft = () => findUnfinished(kysely, LATER);
   const { indexes, checks } = await findLeft();
   const isDone = indexes.length + Object.keys(checks).length === 0;
-  if (applied.length === names.length && isDone) return false;
+  if (applied.length === names.length && isDone) return;
   await takeTurns(kysely, onStep, async () => {
     // Another node may have done all of it meanwhile.
     const { length } = await readApplied(kysely, engine);
@@ -159,7 +173,6 @@ export async function applyMigrations<T>(
     }
     await finish(kysely, await findLeft(), { isEmpty, onStep });
   });
-  return false;
 }
 
 async function apply<T>(db: Kysely<T>, migrations: Record<string, Migration>): Promise<void> {

@@ -1,10 +1,10 @@
 /**
  * The schema as text, and whether a database has it.
  *
- * `schema.sqlite.txt` and `schema.postgres.txt` hold the result of the migrations, one line for each column,
- * constraint, index and view: `accounts.user_id: text not null`. A test compares them with a new database, so that a
- * change of the schema shows in review; `npm run schema` writes them again (for PostgreSQL with TEST_DATABASE_URL).
- * Each start compares them with its database.
+ * `migrations/0002.sqlite.txt` and the like hold the result of the migrations up to that version, one line for each
+ * column, constraint, index and view: `accounts.user_id: text not null`. A test compares them with a new database, so that
+ * a change of the schema shows in review; `npm run schema` writes them (for PostgreSQL with TEST_DATABASE_URL).
+ * Each start compares its database with the file of its version before it migrates it, and with the newest afterwards.
  */
 import { readFile } from 'node:fs/promises';
 import { type Kysely, sql } from 'kysely';
@@ -19,9 +19,9 @@ interface Definition {
   readonly text: string;
 }
 
-/** The file with the schema of an engine. */
-export function schemaFile(engine: Engine): URL {
-  return new URL(`./schema.${engine}.txt`, import.meta.url);
+/** The file with the schema of a version, `0002`. */
+export function schemaFile(engine: Engine, version: string): URL {
+  return new URL(`./migrations/${version}.${engine}.txt`, import.meta.url);
 }
 
 /** The schema of a database, without the tables that Kysely keeps for itself. */
@@ -31,43 +31,59 @@ export async function describeSchema<T>(kysely: Kysely<T>, engine: Engine): Prom
   return lines.join('');
 }
 
+/** What a database is compared with. */
+export interface Expected {
+  /** The version that it has; that of this program where a newer one migrated it. */
+  readonly version: string;
+  /** Whether a newer program migrated it: then only the columns of this one have to exist. */
+  readonly isNewer?: boolean;
+  /** Versions that a migration was on the way to when it was cut short: what they have is no difference. */
+  readonly later?: readonly string[];
+  /** Indexes and constraints that may be missing or unfinished: the next start makes them. */
+  readonly open?: ReadonlySet<string>;
+}
+
 /**
  * Compares the schema of a database with the result of the migrations. Tables and indexes that an operator or an
  * extension added are no difference. Columns and constraints added to our tables are, and so are triggers and views:
  * a trigger changes what is written, and a view stops the next migration.
  *
- * @param isNewer whether a newer program migrated it: then only the columns of this one have to exist
  * @returns the first difference, as part of a sentence
  */
 export async function checkSchema<T>(
   kysely: Kysely<T>,
   engine: Engine,
-  isNewer = false,
+  { version, isNewer = false, later = [], open = new Set() }: Expected,
 ): Promise<string | undefined> {
-  const expected = parse(await readFile(schemaFile(engine), 'utf8'));
+  const read = async (of: string) => parse(await readFile(schemaFile(engine, of), 'utf8'));
+  const expected = await read(version);
+  const laterOnes = await Promise.all(later.map(read));
   const found = parse(await describeSchema(kysely, engine));
+  const mayBe = (name: string) =>
+    open.has(name) || laterOnes.some((schema) => schema.get(name) === found.get(name));
   const tables = new Set([...expected.keys()].filter(isOfTable).map(tableOf));
   for (const [name, text] of expected) {
     const other = found.get(name);
     if (other === text || (isNewer && (other !== undefined || !isOfTable(name)))) continue;
+    if (mayBe(name)) continue;
     if (other !== undefined) return `${name} is "${other}" and should be "${text}"`;
     const isTableThere =
       !isOfTable(name) || [...found.keys()].some((one) => tableOf(one) === tableOf(name));
     return isTableThere ? `${name} is missing` : `table ${tableOf(name)} is missing`;
   }
   for (const name of found.keys()) {
-    if (!isNewer && isOfTable(name) && tables.has(tableOf(name)) && !expected.has(name)) {
-      return `${name} is not known`;
-    }
+    const isOfOurs = isOfTable(name) && tables.has(tableOf(name));
+    if (!isNewer && isOfOurs && !expected.has(name) && !mayBe(name)) return `${name} is not known`;
   }
-  return isNewer ? undefined : findStranger(kysely, engine, expected);
+  const ours = [expected, ...laterOnes].flatMap((schema) => [...schema.keys()]);
+  return isNewer ? undefined : findStranger(kysely, engine, ours);
 }
 
 /** @returns the first trigger or view that is not ours */
 async function findStranger<T>(
   kysely: Kysely<T>,
   engine: Engine,
-  expected: ReadonlyMap<string, string>,
+  names: readonly string[],
 ): Promise<string | undefined> {
   const query =
     engine === 'sqlite'
@@ -82,7 +98,7 @@ async function findStranger<T>(
           where relnamespace = current_schema()::regnamespace and relkind in ('v', 'm')
             and not exists (select 1 from pg_depend where objid = pg_class.oid and deptype = 'e')
           order by kind, name`;
-  const ours = new Set([...expected.keys()].map((key) => (isOfTable(key) ? tableOf(key) : key)));
+  const ours = new Set(names.map((name) => (isOfTable(name) ? tableOf(name) : name)));
   const { rows } = await query.execute(kysely);
   const found = rows.find(({ kind, name }) => !ours.has(`${kind} ${name}`) && !ours.has(name));
   return found && `${found.kind} ${found.name} is not known`;

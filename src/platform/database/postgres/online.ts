@@ -157,4 +157,5 @@ export async function finish<T>(
   }
 }
 
-const nameOf = (statement: string) => /^create index (\w+) on /.exec(statement)?.[1] ?? '';
+/** The index that a statement makes. */
+export const nameOf = (statement: string) => /^create index (\w+) on /.exec(statement)?.[1] ?? '';
