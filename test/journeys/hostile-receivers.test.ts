@@ -296,6 +296,44 @@ onEachEngine('hostile receivers', (engine) => {
     for (const account of slow) assert.equal((await deliveries(account))[0].attempts, 0);
   });
 
+  test('one account that writes to 500 domains that say nothing delays the mail of no other', async () => {
+    const domains = Array.from({ length: 500 }, (_, n) => `deaf${n}.example`);
+    dns.add(...domains.map((name) => [name, 'MX', '10 mx.tar.example'] as const));
+    const one = await service.makeAccount();
+    const others = [await service.addAccount(one, 'ben'), await service.makeAccount()];
+    const write = async ({ token }: TestAccount, to: string[]) => {
+      const sent = await service.mail(token, 'POST', '/mail/send', {
+        to: to.map((address) => ({ address })),
+        subject: 'Hello',
+        text: 'x',
+      });
+      assert.equal(sent.status, 202, JSON.stringify(sent.body));
+      return sent.body.id;
+    };
+    const flood: string[] = [];
+    for (let at = 0; at < 500; at += 100) {
+      flood.push(
+        await write(
+          one,
+          domains.slice(at, at + 100).map((name) => `a@${name}`),
+        ),
+      );
+    }
+    const before = mails.length;
+    for (const account of others) {
+      await write(
+        account,
+        [1, 2, 3, 4].map((n) => `n${n}@elsewhere.example`),
+      );
+    }
+    await until(() => mails.length >= before + 8);
+    for (const id of flood) {
+      const { recipients } = (await service.mail(one.token, 'GET', `/mail/sends/${id}`)).body;
+      const waiting = recipients.filter(({ status }: { status: string }) => status === 'queued');
+      assert.equal(waiting.length, 100, 'none has ended: they still hold what they have');
+    }
+  });
+
   test('deferred mail is retried, also where it may have been accepted', async () => {
     const grey = await forwardTo('grey@elsewhere.example');
     await send(grey);

@@ -16,7 +16,16 @@ import {
   prepareForward,
   type SendOutcome,
 } from '../outbound/outbound.ts';
-import type { Attempted, DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
+import {
+  type Attempted,
+  type DeliveryError,
+  type Job,
+  type Outcome,
+  type Place,
+  Postponed,
+  type Queue,
+  type Settled,
+} from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
 import { Bounces, type BouncesLog, type PreparedDsn } from './bounces.ts';
@@ -82,7 +91,7 @@ export function carryOut(options: CarryOutOptions): void {
     concurrency: SESSIONS.forward,
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
-    attempt: (job, signal) => courier.attemptForward(job, signal),
+    attempt: (...begun) => courier.attemptForward(...begun),
     onOutcome: (...ended) => courier.afterMail(...ended),
   });
   queue.work<MailboxPayload, Prepared>({
@@ -99,7 +108,7 @@ export function carryOut(options: CarryOutOptions): void {
     concurrency: SESSIONS.bounce,
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
-    attempt: (job, signal) => courier.attemptBounce(job, signal),
+    attempt: (...begun) => courier.attemptBounce(...begun),
   });
 }
 
@@ -199,11 +208,12 @@ class Courier {
   async attemptForward(
     job: Job<ForwardPayload>,
     signal: AbortSignal,
+    place: Place,
   ): Promise<Attempted<Prepared>> {
     const { payload } = job;
-    const sent = await this.#forward(job, signal).catch((error: unknown) => {
+    const sent = await this.#forward(job, signal, place).catch((error: unknown) => {
       // After five days the sender gets a bounce, also where the reason is a local error.
-      if (!job.isLast) throw error;
+      if (!job.isLast || error instanceof Postponed) throw error;
       this.#options.log.error(
         { err: error, id: job.id, mailId: job.mailId },
         'the last attempt to forward a message failed unexpectedly: it counts as a temporary failure',
@@ -221,7 +231,11 @@ class Courier {
     return { ...outcome, prepared: { dsn } };
   }
 
-  async #forward(job: Job<ForwardPayload>, signal: AbortSignal): Promise<SendOutcome> {
+  async #forward(
+    job: Job<ForwardPayload>,
+    signal: AbortSignal,
+    place: Place,
+  ): Promise<SendOutcome> {
     const { payload } = job;
     const body = await this.#options.bodies.get(job.bodyId);
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
@@ -240,6 +254,7 @@ class Courier {
       size: prepared.size,
       eightBit: prepared.eightBit,
       smtpUtf8: payload.smtpUtf8 && prepared.eightBitHeader,
+      place,
       open: prepared.open,
     };
     return this.#options.sender.sendMessage(message, signal);
@@ -258,7 +273,11 @@ class Courier {
   }
 
   /** Sends a bounce: one of our own as it was written, one from elsewhere, on its way back, as it came. */
-  async attemptBounce(job: Job<BouncePayload>, signal: AbortSignal): Promise<Outcome> {
+  async attemptBounce(
+    job: Job<BouncePayload>,
+    signal: AbortSignal,
+    place: Place,
+  ): Promise<Outcome> {
     const { to, domain, smtpUtf8 } = job.payload;
     const body = await this.#options.bodies.get(job.bodyId);
     const prepared = await prepareForward({
@@ -269,7 +288,8 @@ class Courier {
       now: this.#now(),
     });
     const { size, eightBit, eightBitHeader, open } = prepared;
-    const message = { from: '', to, size, eightBit, smtpUtf8: smtpUtf8 && eightBitHeader, open };
+    const envelope = { from: '', to, place, smtpUtf8: smtpUtf8 && eightBitHeader };
+    const message = { ...envelope, size, eightBit, open };
     return toOutcome(await this.#options.sender.sendMessage(message, signal));
   }
 

@@ -26,6 +26,7 @@ export {
   type SendError,
   type SendOutcome,
 } from './outcome.ts';
+export type { SendPlace } from './patience.ts';
 export {
   isLooping,
   type PreparedMessage,

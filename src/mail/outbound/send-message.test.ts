@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { Socket } from 'node:net';
 import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { setDefaultCACertificates } from 'node:tls';
@@ -319,6 +320,71 @@ suite('a far end that breaks off', () => {
       assert.equal(outcome.result, 'temporary', JSON.stringify(outcome));
     });
   }
+
+  /** A place for which others wait from now on, or nobody. */
+  const placeOf = (isWanted: boolean, entered: string[] = []) => ({
+    isWanted,
+    enter: (address: string) => void entered.push(address),
+    whenWanted: (end: () => void) => {
+      if (isWanted) queueMicrotask(end);
+      return () => {};
+    },
+  });
+  const impatient = { timeouts: { silence: 100, reply: 2_000, whole: 10_000 } };
+  const deaf = { GREETING: () => {} };
+
+  test('never greets, and others wait: it ends early, after two hosts of many', async () => {
+    const connections: Socket[] = [];
+    const port = await startScript((socket) => connections.push(socket));
+    const names = ['one.far.test', 'two.far.test', 'three.far.test'];
+    const zone = Object.fromEntries(names.map((name) => [name, { A: ['127.0.0.1'] }]));
+    const dns = dnsOf({ 'far.test': { MX: names.map((name) => `10 ${name}`) }, ...zone });
+    const entered: string[] = [];
+    const message = { ...outgoing(MESSAGE), place: placeOf(true, entered) };
+    const outcome = await senderTo(port, { ...impatient, dns }).sendMessage(message);
+    assert.deepEqual(codes(outcome), ['temporary', undefined, '4.4.2']);
+    assert.match(textOf(outcome), /did not greet us in time, and other mail waited/);
+    assert.deepEqual([connections.length, entered], [2, ['127.0.0.1', '127.0.0.1']]);
+  });
+
+  test('never greets, and nobody waits: it has the time of RFC 5321', async () => {
+    const port = await startScript(replies(deaf));
+    const message = { ...outgoing(MESSAGE), place: placeOf(false) };
+    const outcome = await senderTo(port, impatient).sendMessage(message);
+    assert.match(textOf(outcome), /did not answer in time/);
+  });
+
+  test('has answered before, and others wait: it has the time of RFC 5321', async () => {
+    let count = 0;
+    const port = await startScript((socket) =>
+      replies(count++ === 0 ? polite : { ...polite, ...deaf })(socket),
+    );
+    const sender = senderTo(port, impatient);
+    const message = { ...outgoing(MESSAGE), place: placeOf(true) };
+    assert.equal((await sender.sendMessage(message)).result, 'delivered');
+    assert.match(textOf(await sender.sendMessage(message)), /did not answer in time/);
+  });
+
+  test('greets late, and others wait: the message still gets there', async () => {
+    const port = await startScript((socket) => {
+      setTimeout(() => replies(polite)(socket), 50);
+    });
+    const slow = { timeouts: { silence: 1_000, reply: 2_000 } };
+    const message = { ...outgoing(MESSAGE), place: placeOf(true) };
+    assert.equal((await senderTo(port, slow).sendMessage(message)).result, 'delivered');
+  });
+
+  test('is full: what its place throws ends the attempt before a connection', async () => {
+    let connections = 0;
+    const port = await startScript(() => connections++);
+    const full = new Error('full');
+    const enter = () => {
+      throw full;
+    };
+    const message = { ...outgoing(MESSAGE), place: { ...placeOf(true), enter } };
+    await assert.rejects(senderTo(port).sendMessage(message), full);
+    assert.equal(connections, 0);
+  });
 
   test('sends one byte at a time: the attempt still ends', async () => {
     const outcome = await sendTo(

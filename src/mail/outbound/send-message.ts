@@ -12,6 +12,7 @@ import type {
 } from '../../protocols/smtp-client/smtp-client.ts';
 import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
 import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
+import { Patience } from './patience.ts';
 import {
   type OutgoingMessage,
   runSession,
@@ -33,6 +34,8 @@ export interface OwnListener extends Endpoint {
 
 /** Milliseconds (RFC 5321 section 4.5.3.2). */
 export interface SendTimeouts extends ConnectionTimeouts {
+  /** Until the greeting of a host that never answered, while others wait for a place. */
+  readonly silence: number;
   /** For one message and all hosts together; limits a far end that keeps sending a byte at a time. */
   readonly whole: number;
 }
@@ -60,6 +63,7 @@ const TIMEOUTS: SendTimeouts = {
   connect: 30_000,
   reply: 300_000,
   message: 600_000,
+  silence: 30_000,
   whole: 1_800_000,
 };
 const MX_PORT = 25;
@@ -70,6 +74,8 @@ const OWN_SESSIONS = 32;
 const TRIES_MAX = 10;
 /** Hosts that may defer a transaction before the attempt ends; enough to notice greylisting. */
 const REFUSALS_MAX = 2;
+/** Hosts that may say nothing before the attempt ends, while others wait for a place. */
+const SILENT_MAX = 2;
 
 /** Sends messages for the whole service. */
 export class MessageSender {
@@ -77,11 +83,13 @@ export class MessageSender {
   readonly #timeouts: SendTimeouts;
   readonly #places: LimitFunction;
   readonly #ownPlaces = pLimit(OWN_SESSIONS);
+  readonly #patience: Patience;
 
   constructor(options: MessageSenderOptions) {
     this.#options = options;
     this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
     this.#places = pLimit(options.maxSessions ?? SESSIONS);
+    this.#patience = new Patience(this.#timeouts.silence);
   }
 
   /**
@@ -156,15 +164,23 @@ export class MessageSender {
     const failures: SendFailure[] = [];
     let tries = 0;
     let refusals = 0;
+    let silent = 0;
     for (const host of found.hosts) {
       for (const target of await this.#targets(host, failures, signal)) {
         if (signal.aborted || ++tries > TRIES_MAX) return summarize(failures, domain);
-        const result = await this.#tryExchanger(target, host, message, signal);
+        message.place?.enter(target.host);
+        const wait = this.#patience.begin(target.host, message.place, signal);
+        const result = await this.#tryExchanger(target, host, message, { signal, wait }).finally(
+          () => {
+            if (wait?.end()) silent++;
+          },
+        );
         if (result.outcome.result === 'delivered' || !result.tryNext) return result.outcome;
         failures.push(result.outcome);
         if (result.about === 'message' && ++refusals === REFUSALS_MAX) {
           return summarize(failures, domain);
         }
+        if (silent >= SILENT_MAX && message.place?.isWanted) return summarize(failures, domain);
       }
     }
     return summarize(failures, domain);
@@ -191,10 +207,10 @@ export class MessageSender {
     target: Endpoint,
     host: string,
     message: OutgoingMessage,
-    signal: AbortSignal,
+    { signal, wait }: Pick<SessionOptions, 'signal' | 'wait'>,
   ): Promise<SessionResult> {
     const options = this.#session(host, 'opportunistic', signal);
-    const first = await runSession(target, message, options);
+    const first = await runSession(target, message, { ...options, wait });
     // RFC 7435 section 3: if encryption fails, the mail is sent without it.
     if (!first.tlsFailed || signal.aborted) return first;
     return runSession(target, message, { ...options, tls: 'none' });

@@ -15,6 +15,7 @@ import {
   sizeLimit,
 } from '../../protocols/smtp-client/smtp-client.ts';
 import { failure, type SendOutcome } from './outcome.ts';
+import type { SendPlace, Wait } from './patience.ts';
 
 /** A message with its envelope. */
 export interface OutgoingMessage {
@@ -34,6 +35,8 @@ export interface OutgoingMessage {
    * addresses need it is found out here.
    */
   readonly smtpUtf8: boolean;
+  /** What the attempt holds; left out where it takes the place of no other. */
+  readonly place?: SendPlace | undefined;
   /** Reads the message from its start; may be called several times. Lines end in CRLF. */
   readonly open: () => AsyncIterable<Uint8Array>;
 }
@@ -50,6 +53,8 @@ export interface SessionOptions {
   readonly tls: 'opportunistic' | 'none' | 'offered' | 'required' | 'implicit';
   readonly login?: Login | undefined;
   readonly timeouts: ConnectionTimeouts;
+  /** For the greeting of a host that never answered. */
+  readonly wait?: Wait | undefined;
   /** Ends the session. */
   readonly signal: AbortSignal;
 }
@@ -74,7 +79,7 @@ export async function runSession(
   message: OutgoingMessage,
   options: SessionOptions,
 ): Promise<SessionResult> {
-  const { host, hostname, tls, login, timeouts, signal } = options;
+  const { host, hostname, tls, login, timeouts, wait, signal } = options;
   let connection: SmtpConnection;
   try {
     connection = await SmtpConnection.open(
@@ -87,8 +92,9 @@ export async function runSession(
         verifiesCertificate: tls !== 'opportunistic',
         login,
         timeouts,
+        onGreeting: wait?.onGreeting,
       },
-      signal,
+      wait?.signal ?? signal,
     );
   } catch (error) {
     if (!(error instanceof SmtpFailure)) throw error;

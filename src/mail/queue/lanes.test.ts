@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { DueHeap } from './due-heap.ts';
-import { type Lane, Lanes } from './lanes.ts';
+import { type Batch, type Lane, Lanes } from './lanes.ts';
+import type { Place, WorkOptions } from './queue.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import { type Attempt, delivered, openQueueBench, refused } from './testing/open-queue.ts';
 
@@ -139,6 +140,46 @@ test('slow destinations together leave places for one with nothing under way', (
   takeAll(lanes);
   expect(lanes, 0, lane('new', '11'));
   assert.equal(lanes.next(0)?.destination, 'new');
+});
+
+test('many domains at one host leave places for others, as soon as the host is known', () => {
+  const lanes = open(224, 16);
+  for (let n = 0; n < 8; n++) expect(lanes, 0, ...manyFor(`${n}`, 40));
+  // Nobody else waits, so all of them may be at the host.
+  const begun: Batch[] = [];
+  for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
+    lanes.leased(batch, batch.places, undefined, 0);
+    begun.push(batch);
+  }
+  assert.equal(begun.length, 200);
+  const entered = begun.filter((batch) => lanes.enter(batch, '192.0.2.1', batch.host));
+  assert.equal(entered.length, 28, 'who is below his share waits');
+  for (const batch of begun) {
+    const host = entered.includes(batch) ? '192.0.2.1' : undefined;
+    lanes.settled(batch, host ? 'temporary' : 'postponed', 0, host);
+  }
+  // It is known now: with what others have, it holds its share again.
+  for (const { sender, destination } of begun) expect(lanes, 0, { sender, destination });
+  for (let n = 10; n < 18; n++) expect(lanes, 0, ...manyFor(`${n}`, 40));
+  const again = new Map<string | undefined, number>();
+  for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
+    lanes.leased(batch, batch.places, undefined, 0);
+    again.set(batch.host, (again.get(batch.host) ?? 0) + batch.places);
+  }
+  assert.ok((again.get('192.0.2.1') ?? 0) <= 28, `${again.get('192.0.2.1')} at one host`);
+  assert.ok((again.get(undefined) ?? 0) >= 196, `${again.get(undefined)} at others`);
+});
+
+test('alone one host may have nearly all places', () => {
+  const lanes = open(224, 16);
+  expect(lanes, 0, ...manyFor('1/1', 196));
+  const begun: Batch[] = [];
+  for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
+    lanes.leased(batch, batch.places, undefined, 0);
+    begun.push(batch);
+  }
+  assert.ok(begun.every((batch) => lanes.enter(batch, '192.0.2.1', batch.host)));
+  assert.equal(begun.length, 196);
 });
 
 test('a later row comes at its time, one beyond the horizon is not kept', () => {
@@ -290,6 +331,73 @@ onEachEngine('queue fairness', (engine) => {
     await until(() => isOf(2));
     // The others have not been answered.
     assert.ok(receiver.attempts.length <= 64 + 4);
+  });
+
+  test('an attempt at a host that holds its share is put back, and does not count', async () => {
+    const bench = await openQueueBench(engine);
+    for (let n = 0; n < 10; n++) await bench.fill((at) => `d${n}-${at}`, 4, n);
+    const places: Place[] = [];
+    const ends: (() => void)[] = [];
+    const options: Partial<WorkOptions<string>> = {
+      concurrency: 16,
+      attempt: (_job, _signal, place) => {
+        places.push(place);
+        place.enter('192.0.2.1');
+        return new Promise((resolve) => ends.push(() => resolve({ ...delivered })));
+      },
+    };
+    const { queue } = bench.start(options);
+    await until(() => places.length > ends.length);
+    const read = () =>
+      bench.database.read
+        .selectFrom('deliveries')
+        .select(['status', 'attempts', 'next_attempt_at']);
+    const due = bench.clock.now() + 5_000;
+    let putBack: { attempts: number }[] = [];
+    while (putBack.length === 0) {
+      putBack = await read().where('next_attempt_at', '=', due).execute();
+      await turns(20);
+    }
+    assert.ok(putBack.every(({ attempts }) => attempts === 0));
+    for (let done = 0; done < 40; ) {
+      const some = ends.splice(0);
+      done += some.length;
+      for (const end of some) end();
+      if (some.length === 0) await bench.clock.advance(1_000);
+      await turns(20);
+    }
+    await queue.idle();
+    const rows = await read().execute();
+    assert.ok(rows.every(({ status, attempts }) => status === 'delivered' && attempts === 1));
+  });
+
+  test('who waits for a place ends an attempt that may wait for nothing', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill((n) => `slow${n}`, 40, 1);
+    let ended = 0;
+    const attempted: string[] = [];
+    const patient: (() => void)[] = [];
+    const { queue } = bench.start({
+      concurrency: 16,
+      attempt: ({ destination }, _signal, place) => {
+        attempted.push(destination);
+        return new Promise((resolve) => {
+          const end = () => {
+            ended++;
+            resolve(refused);
+          };
+          patient.push(() => void place.whenWanted(end));
+        });
+      },
+    });
+    await until(() => attempted.length === 14);
+    await bench.enqueue(queue, ...['a', 'b'].map((to) => bench.delivery(to, { accountId: 2 })));
+    await until(() => attempted.length === 15);
+    await turns(20);
+    assert.deepEqual([attempted.includes('a'), attempted.includes('b'), ended], [true, false, 0]);
+    patient[0]?.();
+    await until(() => attempted.includes('b'));
+    assert.equal(ended, 1);
   });
 
   test('of more destinations than one look reads, all get their turn', async () => {

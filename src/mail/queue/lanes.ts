@@ -4,10 +4,12 @@
  * asked for rows of one lane at a time, and never reads through those of a dead destination or of a large sender.
  *
  * - Lanes take turns, by sender, and each gets its part of the free places.
- * - Senders, domains and destinations have a share of an eighth of all places. Where one of a lane's three holds its share,
- *   the lane gets a place only while nobody below his share waits, and never the last ones: the last eighth of the places
- *   is for other senders and destinations, and half of that for other domains. Of these last places nobody holds more
- *   than are free, so that the next one finds some.
+ * - Senders, domains, destinations and hosts have a share of an eighth of all places. Where one of a lane's four holds its
+ *   share, the lane gets a place only while nobody below his share waits, and never the last ones: the last eighth of the
+ *   places is for other senders and destinations, and half of that for other domains and hosts. Of these last places
+ *   nobody holds more than are free, so that the next one finds some.
+ * - The host is where the mail of several destinations goes, such as the address of an MX. An attempt tells it
+ *   ({@link Lanes.enter}), and from then on it is known of the destination.
  * - At most `perDestination` are under way at one destination. After 5 failures in a row it is one at a time until a
  *   success.
  *
@@ -21,6 +23,7 @@ const FAILURES_IN_A_ROW = 5;
 const KNOWN_MAX = 10_000;
 const KNOWN_OF_SENDER = 500;
 const FAILING_MAX = 10_000;
+const HOSTS_MAX = 50_000;
 /** The part of all places that each may have while others wait. */
 const SHARE = 1 / 8;
 
@@ -46,6 +49,8 @@ interface Domain extends Party {
 interface Destination extends Party {
   readonly name: string;
   lanes: number;
+  /** Where the last attempt connected to. */
+  host: string | undefined;
   /** Lanes with due rows that wait until an attempt at this destination ends. */
   readonly full: Set<LaneState>;
 }
@@ -68,7 +73,12 @@ export interface Lane {
 /** Places that are reserved for rows of a lane, to be leased now. */
 export interface Batch extends Lane {
   readonly places: number;
+  /** Where they count, too. */
+  readonly host: string | undefined;
 }
+
+/** Who waits for a place: somebody below his share, only others, or nobody. */
+export type Waiting = 'within' | 'beyond' | 'nobody';
 
 interface LanesOptions {
   /** Attempts under way in all. */
@@ -99,7 +109,11 @@ export class Lanes {
   readonly #later = new DueHeap<LaneState>();
   /** Failures in a row; the destinations that were used least recently are forgotten first. */
   readonly #failures = new LRUCache<string, number>({ max: FAILING_MAX });
+  readonly #hosts = new Map<string, Party>();
+  /** Hosts of destinations that have nothing to do now. */
+  readonly #hostOf = new LRUCache<string, string>({ max: HOSTS_MAX });
   #underWay = 0;
+  #waiting: Waiting = 'nobody';
 
   constructor(options: LanesOptions) {
     this.#options = options;
@@ -107,9 +121,20 @@ export class Lanes {
     this.#share = Math.max(this.#reserved, 1);
   }
 
+  /** Who found no place when {@link next} was last called. */
+  get waiting(): Waiting {
+    return this.#waiting;
+  }
+
   /** When the next row that is not due yet will be. */
   get nextDue(): number {
     return this.#later.earliest;
+  }
+
+  /** Whether a sender holds his share of the places, or more. */
+  hasShare(sender: string): boolean {
+    const found = this.#senders.get(sender);
+    return found !== undefined && !this.#isWithin(found);
   }
 
   /** Whether there is enough room to look for other lanes of a sender. */
@@ -146,7 +171,7 @@ export class Lanes {
       const lane = this.#later.pop();
       if (lane && isKnown(lane)) this.#place(lane, now);
     }
-    if (this.#underWay >= this.#options.concurrency) return undefined;
+    this.#waiting = 'nobody';
     let beyond: Found | undefined;
     for (const sender of this.#turns) {
       const found = this.#findReady(sender, isTight);
@@ -159,6 +184,25 @@ export class Lanes {
   }
 
   /**
+   * An attempt is about to connect to a host.
+   *
+   * @param before the host where it counted until now
+   * @returns false where the host holds its share while others wait, or there are no places left for it
+   */
+  enter({ destination }: Lane, host: string, before: string | undefined): boolean {
+    if (host === before) return true;
+    const to = this.#destinations.get(destination);
+    if (to) to.host = host;
+    this.#hostOf.set(destination, host);
+    const free = this.#options.concurrency - this.#underWay;
+    const isShort = this.#waiting === 'within' || free <= Math.floor(this.#reserved / 2);
+    if (isShort && !this.#isWithin(this.#partyOf(host))) return false;
+    this.#occupyHost(before, -1);
+    this.#occupyHost(host, 1);
+    return true;
+  }
+
+  /**
    * The lease of a batch ended.
    *
    * @param leased the number of leased rows; the other places are free again
@@ -168,14 +212,20 @@ export class Lanes {
     const lane = this.#stateOf(batch);
     lane.leasing = false;
     this.#occupy(lane, leased - batch.places);
+    this.#occupyHost(batch.host, leased - batch.places);
     // If it is not known: `expect` has noted rows that came in meanwhile.
     if (due !== undefined && due <= now + this.#options.horizon && due < lane.due) lane.due = due;
     this.#place(lane, now);
   }
 
-  /** An attempt ended; its place is free. */
-  settled(of: Lane, result: 'delivered' | 'temporary' | 'permanent' | 'held', now: number): void {
+  /**
+   * An attempt ended; its place is free.
+   *
+   * @param host where it counted last
+   */
+  settled(of: Lane, result: Result, now: number, host?: string): void {
     const { destination } = of;
+    this.#occupyHost(host, -1);
     if (result === 'delivered') this.#failures.delete(destination);
     // A permanent failure is an answer, so the receiver is not dead.
     if (result === 'temporary') {
@@ -195,13 +245,14 @@ export class Lanes {
     const { domain, ready } = sender;
     const free = this.#options.concurrency - this.#underWay;
     const spare = free - this.#reserved;
+    const forOthers = free - Math.floor(this.#reserved / 2);
+    const isSenderWithin = this.#isWithin(sender) && this.#isWithin(domain);
     const ofSender = Math.min(
       this.#placesOf(sender, free, spare),
-      this.#placesOf(domain, free, free - Math.floor(this.#reserved / 2)),
+      this.#placesOf(domain, free, forOthers),
     );
-    if (ofSender <= 0) return undefined;
+    if (ofSender <= 0) return this.#refuse(isSenderWithin);
     const turn = Math.max(Math.ceil(spare / this.#turns.size / ready.size), 1);
-    const isSenderWithin = this.#isWithin(sender) && this.#isWithin(domain);
     let beyond: Found | undefined;
     for (const lane of ready) {
       const { to } = lane;
@@ -213,13 +264,27 @@ export class Lanes {
       }
       if (isTight && to.underWay > 0) continue;
       const most = isTight ? 1 : Math.min(capacity, turn);
-      const places = Math.min(most, ofSender, this.#placesOf(to, free, spare));
-      if (places <= 0) continue;
-      const isWithin = isSenderWithin && this.#isWithin(to);
+      const host = this.#partyOf(to.host);
+      const isWithin = isSenderWithin && this.#isWithin(to) && this.#isWithin(host);
+      const places = Math.min(
+        most,
+        ofSender,
+        this.#placesOf(to, free, spare),
+        this.#placesOf(host, free, forOthers),
+      );
+      if (places <= 0) {
+        this.#refuse(isWithin);
+        continue;
+      }
       if (isWithin || !isSenderWithin) return { lane, places, isWithin };
       beyond ??= { lane, places, isWithin };
     }
     return beyond;
+  }
+
+  #refuse(isWithin: boolean): undefined {
+    if (isWithin) this.#waiting = 'within';
+    else if (this.#waiting === 'nobody') this.#waiting = 'beyond';
   }
 
   #isWithin({ underWay }: Party): boolean {
@@ -227,7 +292,7 @@ export class Lanes {
   }
 
   /**
-   * How many places one of a lane's three leaves to it.
+   * How many places one of a lane's four leaves to it.
    *
    * @param left what is left where he holds his share
    */
@@ -245,14 +310,16 @@ export class Lanes {
     lane.leasing = true;
     lane.due = Number.POSITIVE_INFINITY;
     this.#occupy(lane, places);
-    return { sender: from.name, destination: to.name, places };
+    this.#occupyHost(to.host, places);
+    return { sender: from.name, destination: to.name, places, host: to.host };
   }
 
   #addLane(sender: string, destination: string): LaneState {
     const from = this.#senders.get(sender) ?? this.#addSender(sender);
     let to = this.#destinations.get(destination);
     if (!to) {
-      to = { name: destination, underWay: 0, lanes: 0, full: new Set() };
+      const host = this.#hostOf.get(destination);
+      to = { name: destination, underWay: 0, lanes: 0, host, full: new Set() };
       this.#destinations.set(destination, to);
     }
     const lane = { from, to, underWay: 0, leasing: false, due: Number.POSITIVE_INFINITY };
@@ -293,6 +360,17 @@ export class Lanes {
   #occupy(lane: LaneState, places: number): void {
     for (const party of [lane, lane.from, lane.from.domain, lane.to]) party.underWay += places;
     this.#underWay += places;
+  }
+
+  #partyOf(host: string | undefined): Party {
+    return (host === undefined ? undefined : this.#hosts.get(host)) ?? NOBODY;
+  }
+
+  #occupyHost(host: string | undefined, places: number): void {
+    if (host === undefined) return;
+    const underWay = this.#partyOf(host).underWay + places;
+    if (underWay > 0) this.#hosts.set(host, { underWay });
+    else this.#hosts.delete(host);
   }
 
   #capacity({ name, underWay }: Destination): number {
@@ -336,6 +414,11 @@ export class Lanes {
     this.#later.keep((lane, due) => lane.due === due && isKnown(lane));
   }
 }
+
+/** How an attempt ended; `postponed`: before it began. */
+type Result = 'delivered' | 'temporary' | 'permanent' | 'held' | 'postponed';
+
+const NOBODY: Party = { underWay: 0 };
 
 /** A lane that can have places. */
 interface Found {

@@ -83,6 +83,7 @@ export {
 } from './delivery.ts';
 export type { GroupKey, OpenDelivery, OpenKey, QueueGroup } from './groups.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
+export { Place, Postponed } from './place.ts';
 export {
   type Attempted,
   type AttemptReport,

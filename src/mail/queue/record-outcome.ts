@@ -3,7 +3,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
 import { nextDelayMs, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
-import { type RowOutcome, writeOutcome } from './worker-rows.ts';
+import { type RowOutcome, releaseLeases, writeOutcome } from './worker-rows.ts';
 
 /** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
@@ -11,6 +11,7 @@ const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
 const UNWRITTEN_DELAY_MS = 300_000;
 /** How often a last attempt that throws is repeated. */
 const LAST_REPEATS = 5;
+const NOT_POSTPONED = 'could not postpone a delivery: it is attempted again when its lease expires';
 const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' };
 
 /** An attempt that ended. */
@@ -129,6 +130,23 @@ export class OutcomeRecorder {
   }
 
   /**
+   * Gives a delivery back whose attempt did not begin.
+   *
+   * @returns when it is due again
+   */
+  async putBack({ id, mailId }: JobFacts, delayMs: number): Promise<number | undefined> {
+    const { database, clock, owner, log } = this.#around;
+    const due = clock.now() + delayMs;
+    try {
+      await releaseLeases(database, owner, [id], clock.now(), due);
+      return due;
+    } catch (error) {
+      log.error({ err: error, id, mailId }, NOT_POSTPONED);
+      return undefined;
+    }
+  }
+
+  /**
    * Postpones the next attempt.
    *
    * @param attempts the number of attempts that count; by default without this one
@@ -147,10 +165,7 @@ export class OutcomeRecorder {
       await database.write((tx) => writeOutcome(tx, owner, job.id, row));
       return nextAttemptAt;
     } catch (error) {
-      log.error(
-        { err: error, id: job.id, mailId: job.mailId },
-        'could not postpone a delivery: it is attempted again when its lease expires',
-      );
+      log.error({ err: error, id: job.id, mailId: job.mailId }, NOT_POSTPONED);
       return undefined;
     }
   }

@@ -3,6 +3,7 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { Job, Outcome, PayloadFormat, Settled } from './delivery.ts';
+import type { Place } from './place.ts';
 
 /**
  * @typeParam Payload the data of a delivery of this kind
@@ -30,8 +31,9 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
    * delivery: a last attempt that throws is repeated, and after five more the delivery is held.
    *
    * @param signal aborted when the process stops and waits no longer
+   * @param place what it holds while it runs
    */
-  attempt(job: Job<Payload>, signal: AbortSignal): Promise<Attempted<Prepared>>;
+  attempt(job: Job<Payload>, signal: AbortSignal, place: Place): Promise<Attempted<Prepared>>;
   /**
    * The consequences of an attempt, in the transaction that writes its outcome: it only makes queries on `tx`. It may
    * run again where that transaction fails. It does not run for a delivery that was deleted meanwhile, nor for one

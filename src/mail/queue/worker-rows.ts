@@ -262,18 +262,19 @@ export async function renewLeases(
   }
 }
 
-/** Releases leases: the rows can be leased at once, as if nothing had been tried. */
+/** Releases leases, as if nothing had been tried. @param due when the rows can be leased again */
 export async function releaseLeases(
   database: Database,
   owner: string,
   ids: readonly number[],
   now: number,
+  due = now,
 ): Promise<void> {
   for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
     await database.write((tx) =>
       tx
         .updateTable('deliveries')
-        .set({ lease_owner: null, next_attempt_at: now, updated_at: now })
+        .set({ lease_owner: null, next_attempt_at: due, updated_at: now })
         .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
         .where('lease_owner', '=', owner)
         .execute(),

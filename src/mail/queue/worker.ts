@@ -4,6 +4,7 @@ import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { type Batch, type Lane, Lanes } from './lanes.ts';
 import { LateWatch } from './late.ts';
 import { Lookout } from './lookout.ts';
+import { type Patient, Place, Postponed } from './place.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
 import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import {
@@ -39,6 +40,10 @@ const PAYLOADS_MAX = 64 * 1024 * 1024;
 const LEASES_MAX = 4;
 /** The outcome of an attempt that throws. */
 const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
+/** Stands for an attempt that ended before it began. */
+const PUT_BACK = { result: 'temporary', error: { text: 'postponed' } } as const;
+/** When it is due again. Its host is known by then: it waits without being leased. */
+const PUT_BACK_MS = 5_000;
 const PER_DESTINATION = 32;
 
 export class Worker<Payload = unknown, Prepared = unknown> {
@@ -52,6 +57,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   readonly #most: number;
   /** Lanes whose destination had no free place when they were last tried, by destination. */
   readonly #putOff = new Map<string, Map<string, Lane>>();
+  readonly #patient: Patient = new Map();
   /** Ids of the rows that we have leased. */
   readonly #leased = new Set<number>();
   /** Characters of their payloads. */
@@ -181,7 +187,10 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const { payloadsMax = PAYLOADS_MAX } = this.#options;
     while (this.#leases < LEASES_MAX) {
       const batch = this.#lanes.next(now, this.#leasedSize >= payloadsMax);
-      if (!batch) break;
+      if (!batch) {
+        this.#endPatient();
+        break;
+      }
       this.#leases++;
       this.#track(this.#lease(batch));
     }
@@ -191,6 +200,21 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       this.#disarmPump = this.#around.clock.after(Math.max(due - now, 0), () => this.#pumpSoon());
     }
     this.#lookout.goOn();
+  }
+
+  /** Ends an attempt that may wait for nothing, where somebody waits for its place. Its end brings us here again. */
+  #endPatient(): void {
+    const { waiting } = this.#lanes;
+    if (waiting === 'nobody') return;
+    const all = [...this.#patient];
+    // Only who is below his share has a right to the place of another who is.
+    const [end] =
+      all.find(([, lane]) => this.#lanes.hasShare(lane.sender)) ??
+      (waiting === 'within' ? all[0] : undefined) ??
+      [];
+    if (!end) return;
+    this.#patient.delete(end);
+    end();
   }
 
   async #lease(batch: Batch): Promise<void> {
@@ -270,32 +294,37 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     return `${this.#options.kind}:${destination}`;
   }
 
-  #begin(row: LeasedRow, lane: Lane): void {
+  #begin(row: LeasedRow, batch: Batch): void {
     this.#leased.add(row.id);
     this.#leasedSize += row.payload.length;
     // Leased after the worker was told to stop: `stop` releases it with the others.
-    if (!this.#stopped) this.#track(this.#run(row, lane));
+    if (!this.#stopped) this.#track(this.#run(row, batch));
   }
 
-  async #run(row: LeasedRow, lane: Lane): Promise<void> {
+  async #run(row: LeasedRow, batch: Batch): Promise<void> {
     const { clock } = this.#around;
+    const { sender, destination } = batch;
+    const lane = { sender, destination };
+    const place = new Place({
+      lanes: this.#lanes,
+      batch,
+      patient: this.#patient,
+      onPatient: () => this.#pumpSoon(),
+    });
     const { signal } = this.#abort;
     const startedAt = clock.monotonic();
     const job = jobFacts(row, this.#options.delays);
-    const ended = await this.#attempt(job, row.payload);
+    const ended = await this.#attempt(job, row.payload, place);
     this.#around.places?.give(this.#placeOf(row.destination), 1);
     const { outcome } = ended;
     // An aborted attempt says nothing about the receiver.
     if (signal.aborted && outcome.result === 'temporary') return;
     const attemptMs = clock.monotonic() - startedAt;
-    const due =
-      outcome === THREW && job.isLast
-        ? await this.#recorder.repeatLast(job, THREW.error, attemptMs, signal)
-        : await this.#recorder.record(job, { ...ended, attemptMs }, signal);
+    const due = await this.#record(job, { ...ended, attemptMs }, signal);
     this.#leased.delete(row.id);
     this.#leasedSize -= row.payload.length;
     const now = clock.now();
-    this.#lanes.settled(lane, outcome.result, now);
+    this.#lanes.settled(lane, outcome === PUT_BACK ? 'postponed' : outcome.result, now, place.host);
     if (due !== undefined) this.#expect(lane, due, now);
     // The free place may be used at once.
     const waiting = this.#takePutOff(row.destination);
@@ -303,15 +332,24 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#pumpSoon();
   }
 
-  async #attempt(facts: JobFacts, json: string): Promise<Omit<Ended, 'attemptMs'>> {
+  #record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
+    const { outcome, attemptMs } = ended;
+    if (outcome === PUT_BACK) return this.#recorder.putBack(job, PUT_BACK_MS);
+    return outcome === THREW && job.isLast
+      ? this.#recorder.repeatLast(job, THREW.error, attemptMs, signal)
+      : this.#recorder.record(job, ended, signal);
+  }
+
+  async #attempt(facts: JobFacts, json: string, place: Place): Promise<Omit<Ended, 'attemptMs'>> {
     const { log } = this.#around;
     const { kind, payloads, onOutcome } = this.#options;
     try {
       const job = { ...facts, payload: payloads.read(json) };
-      const outcome = await this.#options.attempt(job, this.#abort.signal);
+      const outcome = await this.#options.attempt(job, this.#abort.signal, place);
       const { prepared } = outcome;
       return { outcome, follow: async (tx, settled) => onOutcome?.(tx, job, settled, prepared) };
     } catch (error) {
+      if (error instanceof Postponed) return { outcome: PUT_BACK };
       if (error instanceof UnreadablePayload) {
         return { outcome: { result: 'held', error: { text: error.message } } };
       }

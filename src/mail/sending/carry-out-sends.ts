@@ -22,7 +22,15 @@ import {
   type SendError,
   type SendOutcome,
 } from '../outbound/outbound.ts';
-import type { Attempted, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
+import {
+  type Attempted,
+  type Job,
+  type Outcome,
+  type Place,
+  Postponed,
+  type Queue,
+  type Settled,
+} from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
 import {
@@ -67,7 +75,7 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
     concurrency: SESSIONS.inAll,
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
-    attempt: (job, signal) => courier.attempt(job, signal),
+    attempt: (...begun) => courier.attempt(...begun),
     onOutcome: (...ended) => courier.afterAttempt(...ended),
     onDropped: (tx, ids) => dropRecipients(tx, ids),
   });
@@ -99,19 +107,25 @@ class SendCourier {
     this.#now = options.now ?? Date.now;
   }
 
-  async attempt(job: Job<SendPayload>, signal: AbortSignal): Promise<Attempted<Prepared>> {
+  async attempt(
+    job: Job<SendPayload>,
+    signal: AbortSignal,
+    place: Place,
+  ): Promise<Attempted<Prepared>> {
     const recipients = await this.#findDue(job);
     // Mail of a deleted account is dropped.
     if (recipients.length === 0) return { result: 'permanent', error: GONE };
-    const sent = await this.#sendAll(job, recipients, signal).catch((error: unknown): Sent => {
-      // After five days the sender gets a bounce, also where the reason is a local error.
-      if (!job.isLast) throw error;
-      this.#options.log.error(
-        { err: error, id: job.id, mailId: job.mailId },
-        'the last attempt to send a message failed unexpectedly: it counts as a temporary failure',
-      );
-      return allOf(recipients, 'temporary', INTERNAL);
-    });
+    const sent = await this.#sendAll(job, recipients, signal, place).catch(
+      (error: unknown): Sent => {
+        // After five days the sender gets a bounce, also where the reason is a local error.
+        if (!job.isLast || error instanceof Postponed) throw error;
+        this.#options.log.error(
+          { err: error, id: job.id, mailId: job.mailId },
+          'the last attempt to send a message failed unexpectedly: it counts as a temporary failure',
+        );
+        return allOf(recipients, 'temporary', INTERNAL);
+      },
+    );
     const { results, local } = sent;
     const outcome = outcomeOf(results);
     const undelivered = job.isReplay || sent.isGone ? [] : endedWithout(job, results);
@@ -179,6 +193,7 @@ class SendCourier {
     job: Job<SendPayload>,
     recipients: readonly string[],
     signal: AbortSignal,
+    place: Place,
   ): Promise<Sent> {
     const { database, bodies, domains } = this.#options;
     const { account, domain } = job.payload;
@@ -202,7 +217,7 @@ class SendCourier {
     // One delivery is for one domain. Whether it is hosted here may have changed since.
     return (await domains.findActive(mailDestination(first)))
       ? this.#deliverHere(job, recipients, message)
-      : this.#sendOut(job, recipients, message, signal);
+      : this.#sendOut(job, recipients, { ...message, place }, signal);
   }
 
   async #deliverHere(
@@ -225,7 +240,15 @@ class SendCourier {
   async #sendOut(
     { payload: { from, domain }, domainId }: Job<SendPayload>,
     recipients: readonly string[],
-    { size, eightBit, eightBitHeader: smtpUtf8, open }: PreparedMessage,
+    {
+      size,
+      eightBit,
+      eightBitHeader: smtpUtf8,
+      open,
+      place,
+    }: PreparedMessage & {
+      readonly place: Place;
+    },
     signal: AbortSignal,
   ): Promise<Sent> {
     const { database, sender } = this.#options;
@@ -237,7 +260,7 @@ class SendCourier {
         results.push({ address: to, outcome: refuseSuppressed(known, domain) });
         continue;
       }
-      const envelope = { from, to, size, eightBit, smtpUtf8, open };
+      const envelope = { from, to, size, eightBit, smtpUtf8, open, place };
       results.push({ address: to, outcome: await sender.sendMessage(envelope, signal) });
     }
     return { results };

@@ -38,6 +38,8 @@ export interface ConnectionOptions extends ClientOptions {
   readonly verifiesCertificate?: boolean;
   /** Whether other messages may follow the first. */
   readonly isKept?: boolean;
+  /** Called when the server says something for the first time. */
+  readonly onGreeting?: (() => void) | undefined;
   readonly timeouts: ConnectionTimeouts;
 }
 
@@ -66,6 +68,7 @@ export class SmtpConnection {
   #secured: PromiseWithResolvers<void> | undefined;
   #failure: SmtpFailure | undefined;
   #facts: ServerFacts | undefined;
+  #hasGreeted = false;
   #onEvent: () => void = () => {};
   readonly #onData = (chunk: Buffer): void => this.#read(chunk);
 
@@ -282,6 +285,10 @@ export class SmtpConnection {
   }
 
   #receive(reply: Reply): void {
+    if (!this.#hasGreeted) {
+      this.#hasGreeted = true;
+      this.#options.onGreeting?.();
+    }
     if (this.#waiting) {
       this.#waiting.resolve(reply);
       this.#waiting = undefined;
@@ -344,6 +351,7 @@ function openSocket(
 }
 
 function explainStop({ reason }: AbortSignal): string {
+  if (reason instanceof SmtpFailure) return reason.message;
   const isDeadline = reason instanceof Error && reason.name === 'TimeoutError';
   return isDeadline ? 'the attempt took too long' : 'the attempt was stopped';
 }

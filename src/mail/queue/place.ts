@@ -1,0 +1,60 @@
+/** The place that an attempt holds among those of its worker. */
+import type { Batch, Lane, Lanes } from './lanes.ts';
+
+/** Thrown by {@link Place.enter}: the attempt ends before it has begun, and does not count. */
+export class Postponed extends Error {
+  override readonly name = 'Postponed';
+}
+
+/** What ends attempts that may wait for nothing, the longest waiting first. */
+export type Patient = Map<() => void, Lane>;
+
+interface PlaceOptions {
+  readonly lanes: Lanes;
+  readonly batch: Batch;
+  readonly patient: Patient;
+  /** Called when another attempt can be ended. */
+  onPatient(): void;
+}
+
+export class Place {
+  readonly #options: PlaceOptions;
+  #hasEntered = false;
+  /** Where the attempt counts, too. */
+  host: string | undefined;
+
+  constructor(options: PlaceOptions) {
+    this.#options = options;
+    this.host = options.batch.host;
+  }
+
+  /** Whether somebody waits for a place. */
+  get isWanted(): boolean {
+    return this.#options.lanes.waiting !== 'nobody';
+  }
+
+  /**
+   * The attempt is about to connect to a host, such as the address of an MX.
+   *
+   * @throws Postponed where too many attempts are at this host, and this one has connected to none before
+   */
+  enter(host: string): void {
+    const { lanes, batch } = this.#options;
+    if (lanes.enter(batch, host, this.host)) this.host = host;
+    else if (!this.#hasEntered) throw new Postponed(`other mail waits for ${host}`);
+    this.#hasEntered = true;
+  }
+
+  /**
+   * The attempt waits for something that may never come.
+   *
+   * @param end ends it; called where somebody waits for a place
+   * @returns to be called when it has come
+   */
+  whenWanted(end: () => void): () => void {
+    const { batch, patient, onPatient } = this.#options;
+    patient.set(end, batch);
+    onPatient();
+    return () => patient.delete(end);
+  }
+}
