@@ -6,9 +6,11 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { runSuites } from '../suites.ts';
 import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
+import { onNodes } from './journeys.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 import { hasRedis } from './redis.ts';
 import { bucketUrl, startS3 } from './s3.ts';
@@ -58,9 +60,13 @@ function onPath(command: string): boolean {
   return folders.some((folder) => existsSync(`${folder}/${command}`));
 }
 
-/** The suites of `npm test` that run on PostgreSQL where there is a server. */
+/**
+ * The suites of `npm test` that run on PostgreSQL where there is a server. Journeys that run on three nodes are not
+ * among them: there they have a PostgreSQL too.
+ */
 function databaseSuites(): string[] {
   return globSync(['src/**/*.test.ts', 'test/journeys/**/*.test.ts'])
+    .filter((file) => !onNodes.includes(basename(file)))
     .filter((file) => /onEachEngine\(|TEST_DATABASE_URL/.test(readFileSync(file, 'utf8')))
     .toSorted();
 }

@@ -3,15 +3,18 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
-import { launchChromium, openWatched } from './inbox-browser.ts';
+import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
 import { listPages, ready, type SiteService, startSiteService } from './site-service.ts';
 
 let service: SiteService;
 let browser: Browser;
+/** One for all pages: its cache has the scripts and fonts after the first. */
+let watched: WatchedPage;
 
 before(async () => {
   service = await startSiteService();
   browser = await launchChromium();
+  watched = await openWatched(browser, service.url, { colorScheme: 'light' });
 });
 
 after(() => browser?.close());
@@ -29,19 +32,35 @@ interface Collected {
   readonly ids: readonly string[];
 }
 
-test('no page complains or asks another host, and no link or anchor is broken', async () => {
-  const watched = await openWatched(browser, service.url);
-  const found = new Map<string, Collected>();
-  try {
-    for (const path of service.pages) {
-      await watched.page.goto(service.url + path, { waitUntil: 'networkidle' });
-      found.set(path, await watched.page.evaluate<Collected>(collect));
-      assert.deepEqual(watched.complaints, [], path);
-    }
+/** What each page has, by its path. */
+const found = new Map<string, Collected>();
+
+/** Operations are of one form: the colours of two are those of all. */
+const KEEP_TWO = `for (const operation of document.querySelectorAll('.operation ~ .operation ~ .operation')) {
+  operation.remove();
+}`;
+
+for (const path of listPages()) {
+  test(`${path} complains of nothing, asks no other host and keeps nobody out, light or dark`, async () => {
+    const { page } = watched;
+    watched.complaints.length = 0;
+    watched.requests.length = 0;
+    const isInbox = path === '/docs/inbox';
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.goto(service.url + path, { waitUntil: 'networkidle' });
+    if (!isInbox) await ready(page);
+    found.set(path, await page.evaluate<Collected>(collect));
+    assert.deepEqual(await findViolations(page, 'structure'), []);
+    await page.evaluate(KEEP_TWO);
+    assert.deepEqual(await findViolations(page, 'contrast'), [], 'light');
+    await page.emulateMedia({ colorScheme: 'dark' });
+    if (!isInbox) await page.waitForSelector('html.dark');
+    assert.deepEqual(await findViolations(page, 'contrast'), [], 'dark');
     watched.assertQuiet();
-  } finally {
-    await watched.context.close();
-  }
+  });
+}
+
+test('no link or anchor is broken', async () => {
   const broken: string[] = [];
   const statuses = new Map<string, number>();
   for (const [path, { links, loaded }] of found) {
@@ -59,32 +78,9 @@ test('no page complains or asks another host, and no link or anchor is broken', 
     }
   }
   assert.deepEqual([...new Set(broken)], []);
+  assert.equal(found.size, service.pages.length);
   assert.ok(statuses.size > service.pages.length, 'pages link to each other');
 });
-
-/** Operations are of one form: the colours of two are those of all. */
-const KEEP_TWO = `for (const operation of document.querySelectorAll('.operation ~ .operation ~ .operation')) {
-  operation.remove();
-}`;
-
-for (const path of listPages()) {
-  test(`${path} keeps nobody out, light or dark`, async () => {
-    const { page, context } = await openWatched(browser, service.url, { colorScheme: 'light' });
-    try {
-      await page.goto(service.url + path);
-      const isInbox = path === '/docs/inbox';
-      if (!isInbox) await ready(page);
-      assert.deepEqual(await findViolations(page, 'structure'), []);
-      await page.evaluate(KEEP_TWO);
-      assert.deepEqual(await findViolations(page, 'contrast'), [], 'light');
-      await page.emulateMedia({ colorScheme: 'dark' });
-      if (!isInbox) await page.waitForSelector('html.dark');
-      assert.deepEqual(await findViolations(page, 'contrast'), [], 'dark');
-    } finally {
-      await context.close();
-    }
-  });
-}
 
 test('every page exists as markdown, and in one file', async () => {
   const read = async (path: string) => {
