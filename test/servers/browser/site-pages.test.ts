@@ -14,10 +14,13 @@ let watched: WatchedPage;
 before(async () => {
   service = await startSiteService();
   browser = await launchChromium();
-  watched = await openWatched(browser, service.url, { colorScheme: 'light' });
+  watched = await openWatched(browser, service.url, { viewport: DESK });
 });
 
 after(() => browser?.close());
+
+const DESK = { width: 1360, height: 820 };
+const PHONE = { width: 390, height: 844 };
 
 /** What a page links to and can be linked at, from the rendered document. */
 const collect = `({
@@ -41,7 +44,7 @@ const KEEP_TWO = `for (const operation of document.querySelectorAll('.operation 
 }`;
 
 for (const path of listPages()) {
-  test(`${path} complains of nothing, asks no other host and keeps nobody out, light or dark`, async () => {
+  test(`${path} complains of nothing, asks no other host and keeps nobody out, light, dark or on a phone`, async () => {
     const { page } = watched;
     watched.complaints.length = 0;
     watched.requests.length = 0;
@@ -51,6 +54,12 @@ for (const path of listPages()) {
     if (!isInbox) await ready(page);
     found.set(path, await page.evaluate<Collected>(collect));
     assert.deepEqual(await findViolations(page, 'structure'), []);
+    await page.setViewportSize(PHONE);
+    const [width, seen] = await page.evaluate<[number, number]>(
+      '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
+    );
+    assert.ok(width <= seen, `${path} is ${width} wide on a screen of ${seen}`);
+    await page.setViewportSize(DESK);
     await page.evaluate(KEEP_TWO);
     assert.deepEqual(await findViolations(page, 'contrast'), [], 'light');
     await page.emulateMedia({ colorScheme: 'dark' });

