@@ -182,6 +182,16 @@ test('alone one host may have nearly all places', () => {
   assert.equal(begun.length, 196);
 });
 
+test('who waits for more than his share has no right to places of those below theirs', () => {
+  const lanes = open(224, 16);
+  expect(lanes, 0, ...manyFor('1/1', 400));
+  expect(lanes, 0, lane('slow', '2/2'));
+  takeAll(lanes);
+  assert.equal(lanes.waiting, 'beyond');
+  assert.equal(lanes.isWanted(lane('1/1-0', '1/1')), true);
+  assert.equal(lanes.isWanted(lane('slow', '2/2')), false);
+});
+
 test('a later row comes at its time, one beyond the horizon is not kept', () => {
   const lanes = open();
   expect(lanes, 1_000, lane('soon'));
@@ -331,6 +341,19 @@ onEachEngine('queue fairness', (engine) => {
     await until(() => isOf(2));
     // The others have not been answered.
     assert.ok(receiver.attempts.length <= 64 + 4);
+  });
+
+  test('a row of before 0.4.0, which names no sender, is attempted', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.enqueue(bench.queue(), bench.delivery('a'), bench.delivery('b', { accountId: 1 }));
+    await bench.database.write((tx) =>
+      tx.updateTable('deliveries').set({ sender: '' }).where('destination', '=', 'a').execute(),
+    );
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => delivered;
+    await until(() => receiver.attempts.length === 2);
+    await queue.idle();
+    assert.deepEqual(receiver.attempts.map(({ job }) => job.destination).sort(), ['a', 'b']);
   });
 
   test('an attempt at a host that holds its share is put back, and does not count', async () => {

@@ -137,6 +137,11 @@ export class Lanes {
     return found !== undefined && !this.#isWithin(found);
   }
 
+  /** Whether somebody waits who has a right to a place of this lane: below his share, or as its sender above it. */
+  isWanted({ sender }: Lane): boolean {
+    return this.#waiting === 'within' || (this.#waiting === 'beyond' && this.hasShare(sender));
+  }
+
   /** Whether there is enough room to look for other lanes of a sender. */
   hasRoomFor(sender: string): boolean {
     return (this.#senders.get(sender)?.lanes.size ?? 0) <= this.#mostOfSender / 2;

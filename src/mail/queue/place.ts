@@ -28,9 +28,10 @@ export class Place {
     this.host = options.batch.host;
   }
 
-  /** Whether somebody waits for a place. */
+  /** Whether somebody waits for a place who has a right to this one. */
   get isWanted(): boolean {
-    return this.#options.lanes.waiting !== 'nobody';
+    const { lanes, batch } = this.#options;
+    return lanes.isWanted(batch);
   }
 
   /**

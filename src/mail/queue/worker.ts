@@ -204,14 +204,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
 
   /** Ends an attempt that may wait for nothing, where somebody waits for its place. Its end brings us here again. */
   #endPatient(): void {
-    const { waiting } = this.#lanes;
-    if (waiting === 'nobody') return;
-    const all = [...this.#patient];
-    // Only who is below his share has a right to the place of another who is.
-    const [end] =
-      all.find(([, lane]) => this.#lanes.hasShare(lane.sender)) ??
-      (waiting === 'within' ? all[0] : undefined) ??
-      [];
+    const wanted = [...this.#patient].filter(([, lane]) => this.#lanes.isWanted(lane));
+    const [end] = wanted.find(([, lane]) => this.#lanes.hasShare(lane.sender)) ?? wanted[0] ?? [];
     if (!end) return;
     this.#patient.delete(end);
     end();
