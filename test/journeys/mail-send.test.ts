@@ -190,7 +190,10 @@ onEachEngine('sending mail', (engine) => {
       deliveries.items
         .filter(({ kind }: { kind: string }) => kind === 'send')
         .map((one: Record<string, unknown>) => [one.kind, one.status]),
-      [['send', 'failed']],
+      [
+        ['send', 'failed'],
+        ['send', 'delivered'],
+      ],
     );
   });
 

@@ -9,6 +9,7 @@ import {
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
 import type { Counted, Usage } from '../../tenants/usage/usage.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
@@ -30,6 +31,7 @@ import {
 export interface AcceptOptions {
   readonly database: Database;
   readonly bodies: Bodies;
+  readonly domains: Pick<Domains, 'findActive'>;
   readonly copies: Copies;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
@@ -62,8 +64,11 @@ export interface WrittenMessage {
   readonly draft: PinnedPlace | undefined;
 }
 
-/** The recipients of each delivery, by destination. */
-type RecipientGroups = ReadonlyMap<string, readonly string[]>;
+/** Recipients of one delivery. */
+interface RecipientGroup {
+  readonly destination: string;
+  readonly addresses: readonly string[];
+}
 
 /** The result of the transaction; `known` where the same request was accepted before. */
 type Outcome =
@@ -83,8 +88,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const { database, bodies, copies, queue } = options;
   const { user, staged } = message;
   const texts = await describeMessage(bodies, staged);
-  // One delivery for each destination: the message goes there once, for all its recipients.
-  const groups = Map.groupBy(message.recipients, mailDestination);
+  const groups = await groupRecipients(options, message.recipients);
   const messageId = message.isRepeatable ? message.messageId : undefined;
   const copy = await copies.keep(user, { use: '\\Sent', texts, body: staged.body, messageId });
   const outcome = await database
@@ -108,7 +112,7 @@ async function write(
   { database, bodies, copies, queue, usage, trace, recipientsPerDay, now: clock }: AcceptOptions,
   tx: Queries,
   message: WrittenMessage,
-  groups: RecipientGroups,
+  groups: readonly RecipientGroup[],
   copy: Keeping,
 ): Promise<Outcome> {
   const { user, account, key, sendAt, draft, inReplyTo } = message;
@@ -175,7 +179,7 @@ export function sentUsage(accountId: number, recipients: number, bytes: number):
 async function queueGroups(
   { queue, trace }: Pick<AcceptOptions, 'queue' | 'trace'>,
   tx: Queries,
-  groups: RecipientGroups,
+  groups: readonly RecipientGroup[],
   { row, message, bodyId, domainId, payload }: Queueing,
 ): Promise<NewDelivery[]> {
   const { messageId, sendAt, from, staged } = message;
@@ -184,7 +188,7 @@ async function queueGroups(
   const notBefore = sendAt === undefined ? {} : { notBefore: sendAt };
   const deliveries: NewDelivery[] = [];
   const traced: TraceEvent[] = [];
-  for (const [destination, addresses] of groups) {
+  for (const { destination, addresses } of groups) {
     const delivery = {
       kind: SEND,
       domainId,
@@ -213,4 +217,20 @@ interface Queueing {
   readonly bodyId: number;
   readonly domainId: number;
   readonly payload: string;
+}
+
+/**
+ * Groups recipients by delivery. Each outside recipient has one of its own; those of a domain hosted here share one,
+ * since its route may deliver one copy for all of them.
+ */
+async function groupRecipients(
+  { domains }: Pick<AcceptOptions, 'domains'>,
+  recipients: readonly string[],
+): Promise<RecipientGroup[]> {
+  const groups: RecipientGroup[] = [];
+  for (const [destination, addresses] of Map.groupBy(recipients, mailDestination)) {
+    if (await domains.findActive(destination)) groups.push({ destination, addresses });
+    else groups.push(...addresses.map((address) => ({ destination, addresses: [address] })));
+  }
+  return groups;
 }
