@@ -215,15 +215,77 @@ test('a row that comes during a lease is not forgotten', () => {
   assert.equal(lanes.next(0)?.destination, 'a');
 });
 
-test('the number of lanes is limited; each sender has room for one', () => {
+test('the number of lanes is limited; each sender has room for his share, or for one', () => {
   const lanes = open();
   assert.equal(expect(lanes, 5_000, ...manyFor('1/1', 500)), true);
   assert.equal(expect(lanes, 5_000, lane('one more')), false);
   assert.equal(lanes.hasRoomFor('1/1'), false);
   for (let n = 2; n <= 20; n++) expect(lanes, 5_000, ...manyFor(`1/${n}`, 500));
+  assert.equal(expect(lanes, 5_000, ...manyFor('2/1', 64)), true);
+  assert.equal(expect(lanes, 5_000, lane('one more', '2/1')), false);
+  for (let n = 0; n < 1_407; n++) expect(lanes, 5_000, ...manyFor(`3/${n}`, 64));
   assert.equal(expect(lanes, 0, lane('one', '2/21')), true);
   assert.equal(expect(lanes, 0, lane('two', '2/21')), false);
   assert.equal(lanes.next(0)?.destination, 'one');
+});
+
+test('many accounts of one domain leave room for the lanes of another sender', () => {
+  const lanes = open(224, 16);
+  for (let account = 0; account < 20; account++) {
+    expect(lanes, 0, ...manyFor(`1/${account}`, 500));
+  }
+  for (let n = 0; n < 28; n++) assert.ok(lanes.expect(lane(`far-${n}`, '2/1'), 0, 0), `${n}`);
+});
+
+test('a lane that cannot have places lets another sender go on at its destination', () => {
+  const lanes = open(224, 16);
+  const take = () => {
+    const senders: string[] = [];
+    for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
+      lanes.leased(batch, 1, undefined, 0);
+      senders.push(batch.sender);
+    }
+    return senders;
+  };
+  // One at a time, and one is under way.
+  for (let n = 0; n <= 5; n++) {
+    if (n > 0) lanes.settled(lane('failing', '9/9'), 'temporary', 0);
+    expect(lanes, 0, lane('failing', '9/9'));
+    take();
+  }
+  expect(lanes, 0, lane('failing', '1/1'), ...manyFor('1/1', 400));
+  take();
+  expect(lanes, 0, lane('failing', '2/2'));
+  assert.deepEqual(take(), []);
+  lanes.settled(lane('failing', '9/9'), 'temporary', 0);
+  assert.deepEqual(take(), ['2/2']);
+});
+
+test('of many lanes of a destination whose places other nodes hold, one asks at a time', () => {
+  const lanes = open();
+  const all = Array.from({ length: 100 }, (_, n) => lane('elsewhere', `${n}/1`));
+  expect(lanes, 0, ...all);
+  const ask = (now: number) => {
+    let asked = 0;
+    for (let batch = lanes.next(now); batch; batch = lanes.next(now)) {
+      lanes.putOff(batch, now + 1_000, now);
+      asked++;
+    }
+    return asked;
+  };
+  assert.deepEqual([ask(0), ask(999), ask(1_000), ask(1_500), ask(2_000)], [1, 0, 1, 0, 1]);
+  // One that has rows anew meanwhile does not ask earlier.
+  expect(lanes, 0, ...all);
+  assert.deepEqual([ask(2_500), ask(3_000)], [0, 1]);
+  const [batch] = [lanes.next(4_000)];
+  assert.ok(batch);
+  lanes.leased(batch, 1, undefined, 4_000);
+  const next = lanes.next(4_000);
+  assert.ok(next);
+  lanes.putOff(next, 5_000, 4_000);
+  assert.equal(lanes.next(4_000), undefined);
+  lanes.settled(batch, 'delivered', 4_100);
+  assert.ok(lanes.next(4_100), 'the place that is free here is used at once');
 });
 
 test('what has ended is forgotten', () => {
@@ -421,6 +483,20 @@ onEachEngine('queue fairness', (engine) => {
     patient[0]?.();
     await until(() => attempted.includes('b'));
     assert.equal(ended, 1);
+  });
+
+  test('a lane that sorts before those without room is read with them', async () => {
+    const bench = await openQueueBench(engine);
+    const names = (n: number) => `m${String(n).padStart(4, '0')}.test`;
+    await bench.fill(names, 1_200);
+    const { queue, receiver } = bench.start({ concurrency: 64 });
+    await receiver.nth(0);
+    await turns();
+    await bench.enqueue(queue, bench.delivery('a.test'));
+    receiver.respond = () => delivered;
+    for (const one of receiver.attempts) one.answer(delivered);
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 1_201);
   });
 
   test('of more destinations than one look reads, all get their turn', async () => {

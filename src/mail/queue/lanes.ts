@@ -13,14 +13,16 @@
  * - At most `perDestination` are under way at one destination. After 5 failures in a row it is one at a time until a
  *   success.
  *
- * Memory is limited: lanes that are due later than the horizon are not kept, and of one sender no more than 500, or one
- * while there are 10,000 in all; the worker's look at the table finds the others.
+ * Memory is limited: lanes that are due later than the horizon are not kept, and of one sender no more than 500, his
+ * share of the places while there are 10,000 in all, or one while there are 100,000; the worker's look at the table finds
+ * the others.
  */
 import { LRUCache } from 'lru-cache';
 import { DueHeap } from './due-heap.ts';
 
 const FAILURES_IN_A_ROW = 5;
-const KNOWN_MAX = 10_000;
+const KNOWN_MANY = 10_000;
+const KNOWN_MAX = 100_000;
 const KNOWN_OF_SENDER = 500;
 const FAILING_MAX = 10_000;
 const HOSTS_MAX = 50_000;
@@ -53,6 +55,8 @@ interface Destination extends Party {
   host: string | undefined;
   /** Lanes with due rows that wait until an attempt at this destination ends. */
   readonly full: Set<LaneState>;
+  /** Other nodes hold its places: none of its lanes asks for any until this one is due. */
+  putOff: { readonly lane: LaneState; readonly until: number } | undefined;
 }
 
 interface LaneState extends Party {
@@ -184,6 +188,8 @@ export class Lanes {
       // Of those who hold their share, who has the fewest.
       if (found && !(beyond && beyond.lane.from.underWay <= found.lane.from.underWay))
         beyond = found;
+      // Nobody can have a place, and that somebody with a right to one waits is known.
+      if (this.#underWay >= this.#options.concurrency && this.waiting === 'within') break;
     }
     return beyond && this.#reserve(beyond);
   }
@@ -224,6 +230,16 @@ export class Lanes {
   }
 
   /**
+   * Other nodes hold all places of the destination of a batch: its lanes wait until then, or until an attempt at it ends
+   * here, and ask for places one after the other.
+   */
+  putOff(batch: Batch, until: number, now: number): void {
+    const lane = this.#stateOf(batch);
+    lane.to.putOff = { lane, until };
+    this.leased(batch, 0, until, now);
+  }
+
+  /**
    * An attempt ended; its place is free.
    *
    * @param host where it counted last
@@ -238,11 +254,18 @@ export class Lanes {
     }
     const lane = this.#stateOf(of);
     this.#occupy(lane, -1);
+    const { putOff } = lane.to;
+    if (putOff) {
+      lane.to.putOff = undefined;
+      putOff.lane.due = Math.min(putOff.lane.due, now);
+      this.#place(putOff.lane, now);
+    }
     this.#place(lane, now);
   }
 
   get #mostOfSender(): number {
-    return this.#known < KNOWN_MAX ? KNOWN_OF_SENDER : 1;
+    if (this.#known < KNOWN_MANY) return KNOWN_OF_SENDER;
+    return this.#known < KNOWN_MAX ? this.#share : 1;
   }
 
   /** The next lane of a sender that can have places. */
@@ -324,7 +347,14 @@ export class Lanes {
     let to = this.#destinations.get(destination);
     if (!to) {
       const host = this.#hostOf.get(destination);
-      to = { name: destination, underWay: 0, lanes: 0, host, full: new Set() };
+      to = {
+        name: destination,
+        underWay: 0,
+        lanes: 0,
+        host,
+        full: new Set(),
+        putOff: undefined,
+      };
       this.#destinations.set(destination, to);
     }
     const lane = { from, to, underWay: 0, leasing: false, due: Number.POSITIVE_INFINITY };
@@ -378,7 +408,8 @@ export class Lanes {
     else this.#hosts.delete(host);
   }
 
-  #capacity({ name, underWay }: Destination): number {
+  #capacity({ name, underWay, putOff }: Destination): number {
+    if (putOff) return 0;
     const failing = (this.#failures.peek(name) ?? 0) >= FAILURES_IN_A_ROW;
     return (failing ? 1 : this.#options.perDestination) - underWay;
   }
@@ -387,6 +418,7 @@ export class Lanes {
   #place(lane: LaneState, now: number): void {
     const { from, to } = lane;
     to.full.delete(lane);
+    if (to.putOff && to.putOff.until <= now) to.putOff = undefined;
     if (!lane.leasing && lane.due <= now) {
       from.ready.add(lane);
       this.#turns.add(from);
@@ -399,12 +431,18 @@ export class Lanes {
         this.#tidy();
       }
     }
-    let left = to.full.size > 0 ? this.#capacity(to) : 0;
+    const capacity = to.full.size > 0 ? this.#capacity(to) : 0;
+    if (capacity <= 0) return;
+    // Counted apart: those of senders above their share may not get the places.
+    const left = { within: capacity, beyond: capacity };
     for (const waiting of to.full) {
-      if (left-- <= 0) break;
+      const { from: sender } = waiting;
+      const kind = this.#isWithin(sender) && this.#isWithin(sender.domain) ? 'within' : 'beyond';
+      if (left[kind]-- <= 0) continue;
       to.full.delete(waiting);
-      waiting.from.ready.add(waiting);
-      this.#turns.add(waiting.from);
+      sender.ready.add(waiting);
+      this.#turns.add(sender);
+      if (left.within <= 0 && left.beyond <= 0) break;
     }
   }
 
@@ -416,7 +454,11 @@ export class Lanes {
   /** Removes entries that are out of date, so that they do not pile up. */
   #tidy(): void {
     if (this.#later.size <= 4 * this.#known + 1_000) return;
-    this.#later.keep((lane, due) => lane.due === due && isKnown(lane));
+    this.#later.keep((lane, due) => {
+      const { putOff } = lane.to;
+      const endsWait = putOff?.lane === lane && putOff.until === due;
+      return (lane.due === due || endsWait) && isKnown(lane);
+    });
   }
 }
 

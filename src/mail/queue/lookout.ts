@@ -69,7 +69,8 @@ export class Lookout {
 
   /** There was no room for a lane; {@link goOn} reads it. */
   leave({ sender, destination }: Lane): void {
-    if (!this.#left.has(sender)) this.#left.set(sender, destination);
+    const first = this.#left.get(sender);
+    if (first === undefined || destination < first) this.#left.set(sender, destination);
   }
 
   /** Reads on for a sender who has room again, where lanes were left. */
@@ -133,17 +134,16 @@ export class Lookout {
 
   async #readOn(sender: string, destination: string): Promise<void> {
     let after: LanePlace = { sender, destination };
+    // Lanes that are left from now on may come before what is read.
+    this.#left.delete(sender);
     while (!this.#stopped) {
       const { lanes, last }: Page = await this.#page(after);
       for (const lane of lanes) {
         if (lane.sender !== sender || this.#options.found(lane)) continue;
-        this.#left.set(sender, lane.destination);
+        this.leave(lane);
         return;
       }
-      if (last?.sender !== sender) {
-        this.#left.delete(sender);
-        return;
-      }
+      if (last?.sender !== sender) return;
       after = last;
       await this.#turn();
     }

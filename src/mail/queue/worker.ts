@@ -55,8 +55,6 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   readonly #lanes: Lanes;
   /** Attempts under way at one destination. */
   readonly #most: number;
-  /** Lanes whose destination had no free place when they were last tried, by destination. */
-  readonly #putOff = new Map<string, Map<string, Lane>>();
   readonly #patient: Patient = new Map();
   /** Ids of the rows that we have leased. */
   readonly #leased = new Set<number>();
@@ -196,7 +194,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     }
     this.#disarmPump();
     const due = this.#lanes.nextDue;
-    if (due !== Number.POSITIVE_INFINITY) {
+    // The end of a lease brings us here again.
+    if (due !== Number.POSITIVE_INFINITY && this.#leases < LEASES_MAX) {
       this.#disarmPump = this.#around.clock.after(Math.max(due - now, 0), () => this.#pumpSoon());
     }
     this.#lookout.goOn();
@@ -215,14 +214,12 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const { database, clock, owner, log, trace } = this.#around;
     const { kind } = this.#options;
     const { sender, destination } = batch;
-    this.#takePutOff(destination, sender);
     let limit = 0;
     let begun = 0;
     try {
       limit = await this.#takePlaces(batch);
       if (limit === 0) {
-        this.#putOffLane(batch);
-        this.#lanes.leased(batch, 0, clock.now() + PLACES_RETRY_MS, clock.now());
+        this.#lanes.putOff(batch, clock.now() + PLACES_RETRY_MS, clock.now());
         return;
       }
       const now = clock.now();
@@ -268,21 +265,6 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     return shared.take(this.#placeOf(destination), Math.min(due + 1, places), this.#most);
   }
 
-  #putOffLane({ sender, destination }: Lane): void {
-    const lanes = this.#putOff.get(destination) ?? new Map<string, Lane>();
-    this.#putOff.set(destination, lanes.set(sender, { sender, destination }));
-  }
-
-  /** Takes one of the lanes that were put off; by default the first. */
-  #takePutOff(destination: string, sender?: string): Lane | undefined {
-    const lanes = this.#putOff.get(destination);
-    const [first] = lanes?.keys() ?? [];
-    const lane = lanes?.get(sender ?? first ?? '');
-    if (lane) lanes?.delete(lane.sender);
-    if (lanes?.size === 0) this.#putOff.delete(destination);
-    return lane;
-  }
-
   /** The name under which attempts at a destination are counted over all nodes. */
   #placeOf(destination: string): string {
     return `${this.#options.kind}:${destination}`;
@@ -320,9 +302,6 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const now = clock.now();
     this.#lanes.settled(lane, outcome === PUT_BACK ? 'postponed' : outcome.result, now, place.host);
     if (due !== undefined) this.#expect(lane, due, now);
-    // The free place may be used at once.
-    const waiting = this.#takePutOff(row.destination);
-    if (waiting) this.#expect(waiting, now, now);
     this.#pumpSoon();
   }
 
