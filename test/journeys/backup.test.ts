@@ -308,6 +308,21 @@ async function seal(copy: string): Promise<void> {
   await writeFile(join(copy, 'backup.json'), JSON.stringify({ ...manifest, sums }));
 }
 
+test('a database that names a file outside of the bodies is refused', {
+  skip: SERVER !== undefined,
+}, async () => {
+  const copy = join(ROOT, 'outside');
+  await cp(folder, copy, { recursive: true });
+  const database = new DatabaseSync(join(copy, 'postroom.sqlite'));
+  database.exec(
+    `update bodies set file = '../../outside' where id = (select max(id) from bodies where file is not null)`,
+  );
+  database.close();
+  await seal(copy);
+  const odd = { folder: copy, bucket: undefined, onProgress, allowMissingBodies: true };
+  await assert.rejects(verifyBackup(odd), /names a body "\.\.\/\.\.\/outside"/);
+});
+
 test('a database that the start refuses is refused by backup, doctor, verify-backup and restore alike', {
   skip: SERVER !== undefined,
 }, async () => {

@@ -50,6 +50,8 @@ export { verifyBackup } from './verify.ts';
 
 /** Bodies under way at once. */
 const COPIES_AT_ONCE = 4;
+/** Bodies between two lines of progress. */
+const PROGRESS_EVERY = 100;
 
 export interface BackupOptions {
   readonly database: ReadDatabase;
@@ -126,17 +128,30 @@ async function takeDatabase(
     copySqlite(source.file, copy);
     const taken = openSqliteToRead(copy);
     try {
-      return await bodies.copyAll(taken.read);
+      return await bodies.copyAll(await listBodies(taken.read));
     } finally {
       await taken.close();
     }
   }
-  // The list of bodies is that of the dump.
-  return database.snapshot(async (tx) => {
+  // The list of bodies is that of the dump. They are copied after the snapshot, which keeps PostgreSQL from cleaning up.
+  const named = await database.snapshot(async (tx) => {
     const { rows } = await sql<{ id: string }>`select pg_export_snapshot() as id`.execute(tx);
     await dumpPostgres(source.urls, rows[0]?.id ?? '', copy);
-    return bodies.copyAll(tx);
+    return listBodies(tx);
   });
+  return bodies.copyAll(named);
+}
+
+/** The large bodies that a database names. */
+async function listBodies(read: Queries): Promise<LargeBody[]> {
+  const found: LargeBody[] = [];
+  for (let after = 0; ; ) {
+    const batch = await listLargeBodies(read, after);
+    const last = batch.at(-1);
+    if (!last) return found;
+    after = last.id;
+    found.push(...batch);
+  }
 }
 
 /** The large bodies of a backup. */
@@ -151,21 +166,19 @@ class BodyCopies {
     this.#options = options;
   }
 
-  /** Copies the bodies that a database names. @returns missing ones */
-  async copyAll(read: Queries): Promise<string[]> {
+  /** Copies bodies. @returns missing ones */
+  async copyAll(named: readonly LargeBody[]): Promise<string[]> {
     const limit = pLimit(COPIES_AT_ONCE);
     const gone: string[] = [];
-    for (let after = 0; ; ) {
-      const batch = await listLargeBodies(read, after);
-      const last = batch.at(-1);
-      if (!last) return gone;
-      after = last.id;
-      this.named += batch.length;
-      await limit.map(batch, async (body) => {
-        if (!(await this.#copy(body))) gone.push(body.file);
-      });
-      this.#options.onProgress(`${this.named} bodies, ${(this.octets / 1e6).toFixed(1)} MB copied`);
-    }
+    this.named = named.length;
+    let done = 0;
+    await limit.map(named, async (body) => {
+      if (!(await this.#copy(body))) gone.push(body.file);
+      if (++done % PROGRESS_EVERY === 0 || done === named.length) {
+        this.#options.onProgress(`${done} bodies, ${(this.octets / 1e6).toFixed(1)} MB copied`);
+      }
+    });
+    return gone;
   }
 
   /** @returns whether it exists */

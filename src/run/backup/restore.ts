@@ -39,6 +39,7 @@ import {
   type Manifest,
   openFile,
   readDigests,
+  readManifest,
   SECRETS_COPY,
   writeStream,
 } from './manifest.ts';
@@ -69,8 +70,8 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
   // The whole backup is read next, which may take an hour. On PostgreSQL the folder may be that of a restore which only
   // lacks its last step: the mark of the database says so, later.
   if (!urls) await refusePlace(dataDir);
+  await checkTarget(options, await readManifest(options.folder));
   const manifest = await verifyBackup(options);
-  await checkTarget(options, manifest);
   if (urls) {
     await whileMarked(urls, async (mark) => {
       if (mark.filledFrom === manifest.sums && (await isWhole(options, manifest))) return;

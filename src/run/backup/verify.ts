@@ -136,6 +136,12 @@ async function checkBodies(
   const missing: string[] = [];
   let checked = 0;
   for (const body of named) {
+    // It comes from the backup, and becomes the path of a file here.
+    if (!isBodyPath(`${BODIES_COPY}/${body.file}`)) {
+      throw new BackupFailed(
+        `the database names a body ${JSON.stringify(body.file)}, which is no name of a body`,
+      );
+    }
     onProgress(`${++checked} of ${named.length} bodies checked`);
     const wrong = await findLost(given, body, lost);
     if (wrong === undefined) continue;
@@ -156,12 +162,15 @@ async function checkBodies(
 
 /** What is wrong with a body; undefined where it is there. */
 async function findLost(
-  given: Pick<VerifyOptions, 'folder' | 'bucket'> & { readonly digests: Digests },
+  given: Pick<VerifyOptions, 'folder' | 'bucket'> & {
+    readonly manifest: Manifest;
+    readonly digests: Digests;
+  },
   { file, size }: Omit<LargeBody, 'id'>,
   lost: ReadonlyMap<string, string>,
 ): Promise<string | undefined> {
-  const { folder, bucket, digests } = given;
-  if (bucket)
+  const { folder, bucket, manifest, digests } = given;
+  if (bucket && manifest.bucket !== null)
     return (await bucket.has(file)) ? undefined : `body ${file} is not in ${bucket.place}`;
   const path = join(BODIES_COPY, file);
   if (!digests.has(path)) return `body ${file} is not in the backup`;
