@@ -244,6 +244,8 @@ suite('a database on PostgreSQL', { skip }, () => {
     const made = killed.query('create index concurrently deliveries_open on deliveries (kind)');
     await assert.rejects(made, /statement timeout/);
     await writer.query('rollback');
+    // The next start makes it: until then nothing is wrong with the database.
+    assert.equal(await refuseUnfit(database), undefined);
     assert.equal(await migrate(database.read, 'postgres'), undefined);
     const { rows } = await writer.query(
       "select indisvalid from pg_index where indexrelid = 'deliveries_open'::regclass",

@@ -106,15 +106,23 @@ export async function migrate<T>(
 ): Promise<void> {
   if (await hasOlderVersion(kysely, engine)) await refuseDifference(kysely, engine);
   await applyMigrations(kysely, engine, onStep);
-  await refuseDifference(kysely, engine);
+  await refuseDifference(kysely, engine, true);
 }
 
 async function hasOlderVersion<T>(kysely: Kysely<T>, engine: Engine): Promise<boolean> {
   return versionOf(await readApplied(kysely, engine)) < newestSchema(engine);
 }
 
-/** @throws UnfitDatabase where a database has another schema than its version; an empty one has none */
-async function refuseDifference<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
+/**
+ * @param isFinished whether all is done that follows a migration on PostgreSQL, such as its indexes; a start may have been cut
+ *   short before, or another node is at it
+ * @throws UnfitDatabase where a database has another schema than its version; an empty one has none
+ */
+async function refuseDifference<T>(
+  kysely: Kysely<T>,
+  engine: Engine,
+  isFinished = false,
+): Promise<void> {
   const names = Object.keys(migrationsFor(engine));
   const applied = await readApplied(kysely, engine);
   const isNewer = await isOfNewer(kysely, engine, applied, names);
@@ -122,7 +130,7 @@ async function refuseDifference<T>(kysely: Kysely<T>, engine: Engine): Promise<v
   if (version === undefined) return;
   // On SQLite a migration is one transaction. On PostgreSQL it may have been cut short, or another node is at it now.
   const later = engine === 'postgres' ? names.filter((name) => name > version) : [];
-  const open = later.length > 0 ? OPEN : new Set<string>();
+  const open = engine === 'postgres' && !isFinished ? OPEN : new Set<string>();
   const difference = await checkSchema(kysely, engine, { version, isNewer, later, open });
   if (difference === undefined) return;
   throw new UnfitDatabase(
