@@ -25,7 +25,13 @@ import {
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
 import { findClientName } from './find-client-name.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
-import { DECIDING_OF_ONE, MessageLookups, ResolverGuard, type SenderDns } from './lookups.ts';
+import {
+  DECIDING_OF_CLIENT,
+  DECIDING_OF_ORGANIZATION,
+  MessageLookups,
+  ResolverGuard,
+  type SenderDns,
+} from './lookups.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
@@ -101,8 +107,8 @@ function startInquiry(shared: Shared, client: SendingClient, header: Header): In
   const { options, guard, now } = shared;
   const from = header.fields.filter(({ name }) => name === 'from');
   const authors = findAuthors(from.map(rawValue));
-  const parties = partiesOf(options, client, authors);
-  const lookups = new MessageLookups(guard, options.times ?? TIMES, parties, now);
+  const partiesOf = sharesFor(options, client);
+  const lookups = new MessageLookups(guard, options.times ?? TIMES, partiesOf, now);
   const isBlind = guard.isResting();
   const ask = (name: string) => lookups.ask(name, 'TXT', 'deciding');
   const policies = Promise.all(authors.domains.map((domain) => discoverPolicy(domain, ask)));
@@ -117,7 +123,7 @@ function startInquiry(shared: Shared, client: SendingClient, header: Header): In
   const isDeciding = authors.domains.some((author) => isAligned(sender, author, false));
   const weight = isDeciding ? 'deciding' : 'other';
   const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, isBlind });
-  const clientName = startNaming(shared, client, parties);
+  const clientName = startNaming(shared, client, partiesOf);
   // The verdicts of a message that breaks off are never read.
   for (const promise of [policies, spf, clientName]) promise.catch(() => {});
   return { header, authors, lookups, policies, spf, signatures, clientName };
@@ -126,29 +132,25 @@ function startInquiry(shared: Shared, client: SendingClient, header: Header): In
 /** A relay of the operator's own has this many shares of one client. */
 const SHARES_OF_RELAY = 10;
 
-/** Who shares the lookups with others: the client, and each author's organisation. */
-function partiesOf(
+/** Whose share a lookup takes: that of the client, and that of the organisation whose servers are asked. */
+function sharesFor(
   { isRelay }: SenderChecksOptions,
   { remoteAddress }: SendingClient,
-  { domains }: Authors,
-): readonly Party[] {
+): (name: string) => readonly Party[] {
   const shares = isRelay?.(remoteAddress) ? SHARES_OF_RELAY : 1;
-  const organizations = [...new Set(domains.map(organizationalDomain))].sort();
-  return [
-    { name: `client ${clientKey(remoteAddress)}`, most: shares * DECIDING_OF_ONE },
-    ...organizations.map((name) => ({ name, most: DECIDING_OF_ONE })),
-  ];
+  const client = { name: `client ${clientKey(remoteAddress)}`, most: shares * DECIDING_OF_CLIENT };
+  return (name) => [client, { name: organizationalDomain(name), most: DECIDING_OF_ORGANIZATION }];
 }
 
 /** The two lookups, for the name and for its addresses, share the time limit of one. */
 async function startNaming(
   { options, guard, now }: Shared,
   { remoteAddress }: SendingClient,
-  parties: readonly Party[],
+  partiesOf: (name: string) => readonly Party[],
 ): Promise<string | undefined> {
   if (!options.isNameWanted?.(remoteAddress)) return undefined;
   const { lookupMs } = options.times ?? TIMES;
-  const lookups = new MessageLookups(guard, { lookupMs, totalMs: lookupMs }, parties, now);
+  const lookups = new MessageLookups(guard, { lookupMs, totalMs: lookupMs }, partiesOf, now);
   return findClientName(remoteAddress, lookups);
 }
 

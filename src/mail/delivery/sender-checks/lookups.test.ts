@@ -412,6 +412,22 @@ suite('lookups of one party that are never answered', () => {
     await Promise.all(flood);
   });
 
+  test('do not keep the mail of an author from it that stands beside others in the flood', async () => {
+    const names = Array.from({ length: 20 }, (_, n) => `evil${n}.test`);
+    const dns = lookupIn({ records, silent: names.map((name) => `TXT _dmarc.${name}`) });
+    const checks = createSenderChecks({
+      dns,
+      hostname: HOST,
+      enforce: true,
+      times: { ...times, totalMs: 500 },
+    });
+    const flood = names.map((name) => pass(checks, mail(`x@${name}, y@bank.test`), stranger));
+    while (dns.asked.filter((name) => name.includes('_dmarc.evil')).length < 15) await settle();
+    const other = { ...stranger, remoteAddress: '203.0.113.99' };
+    assert.equal((await pass(checks, forged, other)).verdicts.action, 'reject');
+    await Promise.all(flood);
+  });
+
   test('keep the next of his from its turn, which then fails with the reason of the end', async () => {
     const { askFor } = silent();
     for (let n = 0; n < 16; n++) void askFor('stranger', `n${n}.evil.test`, 'deciding');

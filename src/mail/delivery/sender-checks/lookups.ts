@@ -58,7 +58,7 @@ export class MessageLookups {
   readonly #lookupMs: number;
   readonly #endsAt: number;
   readonly #answers = new Map<string, Promise<LookupAnswer>>();
-  readonly #parties: readonly Party[];
+  readonly #partiesOf: (name: string) => readonly Party[];
   readonly #signal: AbortSignal;
   #isCrowded = false;
   #bug: { readonly error: unknown } | undefined;
@@ -66,16 +66,16 @@ export class MessageLookups {
   /**
    * The time limit starts here.
    *
-   * @param parties whose lookups they are
+   * @param partiesOf whose share the lookup of a name takes: the client's first
    */
   constructor(
     guard: ResolverGuard,
     { lookupMs, totalMs }: LookupTimes,
-    parties: readonly Party[],
+    partiesOf: (name: string) => readonly Party[],
     now: () => number,
   ) {
     this.#guard = guard;
-    this.#parties = parties;
+    this.#partiesOf = partiesOf;
     this.#signal = AbortSignal.timeout(totalMs);
     this.#now = now;
     this.#lookupMs = lookupMs;
@@ -111,7 +111,7 @@ export class MessageLookups {
     const left = this.#endsAt - this.#now();
     if (left <= 0) return unanswered('out of time');
     const ms = Math.min(left, this.#lookupMs);
-    const [parties, signal] = [this.#parties, this.#signal];
+    const [parties, signal] = [this.#partiesOf(name), this.#signal];
     try {
       return await this.#guard.ask(name, type, { ms, weight, parties, signal });
     } catch (error) {
@@ -159,8 +159,10 @@ const PROBE = 'a.root-servers.net';
 
 /** Of weight `deciding`. Whoever has used up his share waits, and his mail is deferred. */
 const DECIDING_AT_ONCE = 400;
-/** The share of one client, and of one organisation of authors. */
-export const DECIDING_OF_ONE = 16;
+/** The share of one client. */
+export const DECIDING_OF_CLIENT = 16;
+/** The share of the names of one organisation: no client fills it alone. */
+export const DECIDING_OF_ORGANIZATION = 32;
 /** Of weight `other`: what comes on top is not looked up. */
 const OTHERS_AT_ONCE = 64;
 const OTHERS_OF_ONE = 8;
