@@ -166,6 +166,18 @@ onEachEngine('bodies', (engine) => {
     assert.equal(await store.read(named.id), 'a'.repeat(100_000));
   });
 
+  test('a quarantine that an operator has removed is made again', async () => {
+    const { path } = await openStore();
+    const folder = new BodyFolder(path);
+    await mkdir(join(path, 'ab'), { recursive: true });
+    for (const name of ['ab/first', 'ab/second']) await writeFile(join(path, name), 'text');
+    assert.equal(await folder.quarantine(['ab/first'], Date.now()), 1);
+    await rm(join(path, 'quarantine'), { recursive: true });
+    assert.equal(await folder.quarantine(['ab/second', 'ab/none'], Date.now()), 1);
+    await rm(join(path, 'ab'), { recursive: true });
+    assert.equal(await folder.restore('ab/second'), true);
+  });
+
   test('a body that is named again while it waits for its removal stays', async () => {
     const store = await openStore();
     const { bodies, database } = store;

@@ -141,23 +141,34 @@ export class BodyFolder implements BodyStore {
 
   /** @returns false where it does not exist */
   async #quarantine(name: string, now: number): Promise<boolean> {
-    await this.#makeFolderOf(join(QUARANTINE, name));
     const path = join(this.place, name);
     try {
       // Before the move: after a crash in between the file looks younger, never older.
       await utimes(path, now / 1000, now / 1000);
-      await rename(path, join(this.place, QUARANTINE, name));
-      return true;
     } catch (error) {
       if (isMissing(error)) return false;
       throw error;
+    }
+    return this.#move(name, join(QUARANTINE, name));
+  }
+
+  /** Makes the folder again where an operator has removed it. @returns false where the file does not exist */
+  async #move(from: string, to: string, isAgain = false): Promise<boolean> {
+    await this.#makeFolderOf(to);
+    try {
+      await rename(join(this.place, from), join(this.place, to));
+      return true;
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+      if (isAgain) return false;
+      this.#made.delete(dirname(to));
+      return this.#move(from, to, true);
     }
   }
 
   async restore(name: string): Promise<boolean> {
     try {
-      await this.#makeFolderOf(name);
-      await rename(join(this.place, QUARANTINE, name), join(this.place, name));
+      if (!(await this.#move(join(QUARANTINE, name), name))) return false;
     } catch (error) {
       if (isMissing(error)) return false;
       throw error;
