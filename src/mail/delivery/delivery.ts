@@ -129,6 +129,9 @@ interface Accepted extends Pick<StoredMail, 'refused' | 'afterCommit'> {
   readonly keepsBody: boolean;
 }
 
+/** The most octets of the fields that we put on top of a message. */
+const TRACE_MAX = 4_096;
+
 export function createMailReceiver(options: MailReceiverOptions): MailReceiver {
   return new RoutedReceiver(options);
 }
@@ -150,7 +153,8 @@ class RoutedReceiver implements MailReceiver {
     recipient: string,
     { from, octets }: { readonly from: string; readonly octets: number },
   ): Promise<Refusal | undefined> {
-    const about = { from, octets: Math.max(octets, 1) };
+    // What passes here has room with our fields on top: a refusal after DATA is for all recipients.
+    const about = { from, octets: octets > 0 ? octets + TRACE_MAX : 1 };
     const found = await resolveRecipient(this.#options, recipient, about);
     return found instanceof Refusal ? found : undefined;
   }

@@ -41,6 +41,7 @@ export class OwnMailboxes implements MailboxStorage {
     targets: readonly MailboxTarget[],
     { limited = new Set() }: StoringOptions,
   ): Promise<PreparedStoring> {
+    if (targets.length === 0) return NOTHING;
     const { mailstore, changes } = this.#options;
     // The texts are in memory before the transaction: no other write waits for a file.
     const texts = await describe();
@@ -94,6 +95,11 @@ export class OwnMailboxes implements MailboxStorage {
     };
   }
 }
+
+/** Of a message that only goes on: nothing of it is read. */
+const NOTHING: PreparedStoring = {
+  commit: async () => ({ refused: new Map(), traced: [], namesBody: false, afterCommit() {} }),
+};
 
 function gone(): Refusal {
   return new Refusal('account_not_found', 'there is no such account any more');

@@ -142,9 +142,13 @@ onEachEngine('quotas', (engine) => {
       [day?.day, day?.domain, day?.user_id, day?.email, day?.messages_in, day?.bytes_in],
       [Date.UTC(2026, 4, 3), 'acme.test', 'u', 'ann@acme.test', messages, octets],
     );
-    const left = 5_000 - octets;
-    assert.equal(await rcpt('ann@acme.test', left), undefined);
-    assert.equal(await rcpt('ann@acme.test', left + 1), '452 4.2.2');
+    assert.equal(await rcpt('ann@acme.test', 1), '452 4.2.2');
+  });
+
+  test('RCPT accepts an announced size only where our own fields have room as well', async () => {
+    await create('eve', 10_000);
+    assert.equal(await rcpt('eve@acme.test', 10_000 - 4_096), undefined);
+    assert.equal(await rcpt('eve@acme.test', 10_000 - 4_095), '452 4.2.2');
   });
 
   test('a quota of 0 means no limit, and one that is already exceeded refuses everything', async () => {
