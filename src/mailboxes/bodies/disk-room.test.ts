@@ -35,8 +35,30 @@ test('a full disk is one line of the log when it begins, and one when it is over
   assert.equal(await room.isFull(), true);
 
   free = FREE_BYTES_LEFT + 20 * MEGABYTE;
-  while (lines.length === 1) await pause(50);
+  while (lines.length === 1) await pause(50, undefined, { signal: t.signal });
   assert.equal(lines.length, 2);
   assert.match(lines[1] ?? '', /has space again: mail is accepted/);
   assert.equal(await room.isFull(), false);
+});
+
+test('a timer that fires a little early measures all the same', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let measured = 0;
+  const room = new DiskRoom({
+    deferred: 'mail',
+    freeBytes: async () => {
+      measured++;
+      return 0;
+    },
+  });
+  t.after(() => room.close());
+  await room.free();
+  for (let times = 2; times <= 4; times++) {
+    now += 999;
+    t.mock.timers.tick(1_000);
+    assert.equal(measured, times);
+    await room.free();
+  }
 });

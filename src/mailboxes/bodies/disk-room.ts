@@ -35,9 +35,8 @@ export class DiskRoom {
 
   /** The free octets, by a measurement of at most a second ago. @throws the file system's error */
   free(): Promise<number> {
-    const at = performance.now();
-    if (at - this.#measured.at >= MEASURED_MS) this.#measured = { at, bytes: this.#measure() };
-    return this.#measured.bytes;
+    const isOld = performance.now() - this.#measured.at >= MEASURED_MS;
+    return isOld ? this.#measureAnew() : this.#measured.bytes;
   }
 
   /** Whether the disk is full, by such a measurement. @throws the file system's error */
@@ -50,6 +49,11 @@ export class DiskRoom {
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#next);
+  }
+
+  #measureAnew(): Promise<number> {
+    this.#measured = { at: performance.now(), bytes: this.#measure() };
+    return this.#measured.bytes;
   }
 
   async #measure(): Promise<number> {
@@ -76,7 +80,7 @@ export class DiskRoom {
   #measureLater(): void {
     clearTimeout(this.#next);
     if (this.#isClosed) return;
-    // What fails is measured again by the next mail.
-    this.#next = setTimeout(() => void this.free().catch(() => {}), MEASURED_MS).unref();
+    // Whatever the last measurement's age: a timer may fire a little early. What fails is measured again by the next mail.
+    this.#next = setTimeout(() => void this.#measureAnew().catch(() => {}), MEASURED_MS).unref();
   }
 }
