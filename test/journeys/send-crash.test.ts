@@ -21,8 +21,14 @@ let far: FarEnd;
 /** The one that runs; each test ends it and starts it again. */
 let service: Process;
 let token = '';
-/** What the far end does with a recipient. */
-let onRecipient: (address: string) => Promise<'take' | 'later'> = async () => 'take';
+/** What the far end does with a recipient, by how many of this transaction it has taken. */
+let onRecipient: (address: string, taken: number) => Promise<keyof typeof REPLIES> = async () =>
+  'take';
+const REPLIES = {
+  take: null,
+  later: refusal(451, '4.3.0 later'),
+  full: refusal(452, '4.5.3 too many recipients'),
+};
 
 async function startService(): Promise<Process> {
   const service = start({
@@ -65,9 +71,9 @@ const mail = (path: string, body?: unknown, headers = {}) =>
 
 before(async () => {
   far = await startFarEnd({
-    onRcptTo({ address }, _session, callback) {
-      onRecipient(address).then(
-        (what) => callback(what === 'take' ? null : refusal(451, '4.3.0 later')),
+    onRcptTo({ address }, { envelope }, callback) {
+      onRecipient(address, envelope.rcptTo.length).then(
+        (what) => callback(REPLIES[what]),
         callback,
       );
     },
@@ -219,6 +225,38 @@ test('killed again and again under load: each message is sent once', async () =>
   const { wrong, out } = countedAndThere();
   assert.deepEqual(wrong, [], 'counters of mailboxes say what is in them');
   assert.equal(out, answers.size + 1, 'each was counted once');
+  await kill(service);
+});
+
+test('killed between two transfers of one message: each recipient gets it once', async () => {
+  const second = Promise.withResolvers<void>();
+  onRecipient = async (address, taken) => {
+    if (address !== 'r3@far.test') return taken < 3 ? 'take' : 'full';
+    if (taken === 3) return 'full';
+    second.resolve();
+    // Kept waiting: the second transfer is under way when the process dies.
+    return new Promise(() => {});
+  };
+  service = await startService();
+  const names = Array.from({ length: 8 }, (_, at) => `r${at}`);
+  const { body } = await mail('/mail/send', {
+    to: names.map((name) => ({ address: `${name}@far.test` })),
+    subject: 'parts',
+    text: 'parts',
+  });
+  await second.promise;
+  await kill(service);
+  onRecipient = async (_, taken) => (taken < 3 ? 'take' : 'full');
+  service = await startService();
+  while ((await mail(`/mail/sends/${body.id}`)).body.status !== 'delivered') await pause(20);
+  assert.deepEqual(
+    far.received.slice(-3).map(({ to }) => to.map((address) => address.split('@')[0])),
+    [names.slice(0, 3), names.slice(3, 6), names.slice(6)],
+  );
+  assert.deepEqual(
+    names.map(arrived),
+    names.map(() => 1),
+  );
   await kill(service);
 });
 

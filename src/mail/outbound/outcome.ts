@@ -27,8 +27,11 @@ export interface SendError {
   readonly text: string;
   /** The far end's host name; absent where none was reached. */
   readonly host?: string;
-  /** The far end answered this to RCPT: it is about the recipient, and not about the sender or the message. */
-  readonly isToRcpt?: true;
+  /**
+   * What the far end answered with it: RCPT, so that it is about the recipient; or the sender or the message. Absent
+   * where nobody answered, or the host refused the connection.
+   */
+  readonly answers?: 'recipient' | 'message';
 }
 
 /**
@@ -49,6 +52,11 @@ export type SendOutcome =
 export interface SendFailure {
   readonly result: 'temporary' | 'permanent';
   readonly error: SendError;
+  /**
+   * Set where the message could not go to this recipient together with others, who have their result: nothing is wrong
+   * with it, and it is tried again at once.
+   */
+  readonly isPutOff?: true;
 }
 
 /** A failure on our side, without a reply of the far end. */

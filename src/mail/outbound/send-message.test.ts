@@ -246,7 +246,7 @@ suite('replies', () => {
     for (const [answers, isToRcpt] of cases) {
       const outcome = await sendTo(answers);
       assert.equal(outcome.result, 'permanent');
-      const said = outcome.result === 'permanent' && outcome.error.isToRcpt === true;
+      const said = outcome.result === 'permanent' && outcome.error.answers === 'recipient';
       assert.equal(said, isToRcpt, JSON.stringify(answers));
     }
   });

@@ -1,6 +1,9 @@
 /**
- * Sends one message to the far end: to the hosts that accept the recipient's mail, or to the smarthost. It makes one
- * attempt and reports the outcome; the queue makes the next attempt.
+ * Sends one message to the far end: to the hosts that accept the mail of the recipients' domain, or to the smarthost.
+ * It makes one attempt and reports the outcomes; the queue makes the next attempt.
+ *
+ * Crashes: an attempt ends as soon as a host may have accepted the message for one of its recipients. The others are
+ * tried again after that is written, so that a kill repeats no more than one transaction.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import { inTime, runInTurn } from '../../platform/net/net.ts';
@@ -15,6 +18,7 @@ import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
 import { Patience } from './patience.ts';
 import {
   type OutgoingMessage,
+  type RecipientResult,
   runSession,
   type SessionOptions,
   type SessionResult,
@@ -93,25 +97,58 @@ export class MessageSender {
   }
 
   /**
-   * Makes one attempt. It always ends after `timeouts.whole`, including the wait for a free session.
+   * Makes one attempt for one recipient; see {@link sendToAll}.
    *
-   * @param signal ends the attempt, which is `temporary` then
    * @throws only errors of the source
    */
-  async sendMessage(message: OutgoingMessage, stop?: AbortSignal): Promise<SendOutcome> {
-    const recipient = parseAddress(message.to);
-    if (!recipient) return failure('permanent', '5.1.3', `${message.to} is not an address`);
+  async sendMessage(
+    message: Omit<OutgoingMessage, 'to'> & { readonly to: string },
+    stop?: AbortSignal,
+  ): Promise<SendOutcome> {
+    const [outcome] = await this.sendToAll({ ...message, to: [message.to] }, stop);
+    if (!outcome) throw new Error('the recipient has no outcome');
+    return outcome;
+  }
+
+  /**
+   * Makes one attempt, with one transfer for all recipients. It always ends after `timeouts.whole`, including the wait
+   * for a free session.
+   *
+   * @param signal ends the attempt, which is `temporary` then
+   * @returns the outcome for each recipient, in the order of the message
+   * @throws only errors of the source
+   */
+  async sendToAll(message: OutgoingMessage, stop?: AbortSignal): Promise<SendOutcome[]> {
+    const parsed = message.to.map(parseAddress);
     // With the domain in ASCII, an address with an ASCII local part needs no SMTPUTF8.
-    const to = formatAddress(recipient.local, recipient.domain);
+    const paths = parsed.map((one) => one && formatAddress(one.local, one.domain));
+    const to = [...new Set(paths.filter((path) => path !== undefined))];
+    const domain = parsed.find((one) => one !== undefined)?.domain;
+    const sent = domain === undefined ? [] : await this.#inTurn({ ...message, to }, domain, stop);
+    const outcomes = new Map(to.map((path, at) => [path, sent[at]]));
+    return message.to.map((text, at) => {
+      const outcome = outcomes.get(paths[at] ?? '');
+      return outcome ?? failure('permanent', '5.1.3', `${text} is not an address`);
+    });
+  }
+
+  async #inTurn(
+    message: OutgoingMessage,
+    domain: string,
+    stop: AbortSignal | undefined,
+  ): Promise<readonly SendOutcome[]> {
     const deadline = AbortSignal.timeout(this.#timeouts.whole);
     const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
     try {
-      return await runInTurn(this.#places, signal, () =>
-        this.#route({ ...message, to }, recipient.domain, signal),
-      );
+      return await runInTurn(this.#places, signal, () => this.#route(message, domain, signal));
     } catch (error) {
       if (!signal.aborted || error !== signal.reason) throw error;
-      return failure('temporary', '4.4.2', 'the attempt was ended before any host was reached');
+      const ended = failure(
+        'temporary',
+        '4.4.2',
+        'the attempt was ended before any host was reached',
+      );
+      return message.to.map(() => ended);
     }
   }
 
@@ -119,16 +156,15 @@ export class MessageSender {
     message: OutgoingMessage,
     domain: string,
     signal: AbortSignal,
-  ): Promise<SendOutcome> {
+  ): Promise<readonly SendOutcome[]> {
     const { ownListener, smarthost } = this.#options;
     if (ownListener && (await inTime(signal, ownListener.hosts(domain)))) {
       // By SMTP like any other mail, so that loops between domains hosted here are found as well.
       const options = this.#session(this.#options.hostname, 'none', signal);
-      return runInTurn(
-        this.#ownPlaces,
-        signal,
-        async () => (await runSession(ownListener, message, options)).outcome,
+      const { results } = await runInTurn(this.#ownPlaces, signal, () =>
+        runSession(ownListener, message, options),
       );
+      return results.map(({ outcome }) => outcome);
     }
     return smarthost
       ? this.#toSmarthost(message, smarthost, signal)
@@ -139,68 +175,73 @@ export class MessageSender {
     message: OutgoingMessage,
     smarthost: Smarthost,
     signal: AbortSignal,
-  ): Promise<SendOutcome> {
+  ): Promise<readonly SendOutcome[]> {
     const { implicitTls, login, host } = smarthost;
     // A password is never sent over a connection that others can read or intercept (RFC 4954 section 4).
     const startTls = login ? 'required' : 'offered';
     const options = { ...this.#session(host, implicitTls ? 'implicit' : startTls, signal), login };
-    const { outcome, about } = await runSession(smarthost, message, options);
+    const { results } = await runSession(smarthost, message, options);
     // Only the operator can fix a smarthost that refuses us; the mail waits until the queue gives up.
-    return outcome.result === 'permanent' && about === 'connection'
-      ? { ...outcome, result: 'temporary' }
-      : outcome;
+    return results.map(({ outcome, about }) =>
+      outcome.result === 'permanent' && about === 'connection'
+        ? { ...outcome, result: 'temporary' }
+        : outcome,
+    );
   }
 
   async #toExchangers(
     message: OutgoingMessage,
     domain: string,
     signal: AbortSignal,
-  ): Promise<SendOutcome> {
+  ): Promise<readonly SendOutcome[]> {
     const { dns, hostname } = this.#options;
     const self = hostname.toLowerCase();
     const isSelf = (host: string) => host.toLowerCase() === self;
     const found = await inTime(signal, findExchangers(domain, dns, isSelf));
-    if ('result' in found) return found;
-    const failures: SendFailure[] = [];
+    if ('result' in found) return message.to.map(() => found);
+    const progress = new Progress(message.to, domain);
     let tries = 0;
     let refusals = 0;
     let silent = 0;
     for (const host of found.hosts) {
-      for (const target of await this.#targets(host, failures, signal)) {
-        if (signal.aborted || ++tries > TRIES_MAX) return summarize(failures, domain);
+      const { targets, failures } = await this.#targets(host, signal);
+      for (const one of failures) progress.note(one);
+      for (const target of targets) {
+        if (signal.aborted || ++tries > TRIES_MAX) return progress.outcomes();
         message.place?.enter(target.host);
         const wait = this.#patience.begin(target.host, message.place, signal);
-        const result = await this.#tryExchanger(target, host, message, { signal, wait }).finally(
+        const rest = { ...message, to: progress.open };
+        const { results } = await this.#tryExchanger(target, host, rest, { signal, wait }).finally(
           () => {
             if (wait?.end()) silent++;
           },
         );
-        if (result.outcome.result === 'delivered' || !result.tryNext) return result.outcome;
-        failures.push(result.outcome);
-        if (result.about === 'message' && ++refusals === REFUSALS_MAX) {
-          return summarize(failures, domain);
-        }
-        if (silent >= SILENT_MAX && message.place?.isWanted) return summarize(failures, domain);
+        if (!progress.add(results)) return progress.outcomes();
+        const isRefused = results.some(({ tryNext, about }) => tryNext && about === 'message');
+        if (isRefused && ++refusals === REFUSALS_MAX) return progress.outcomes();
+        if (silent >= SILENT_MAX && message.place?.isWanted) return progress.outcomes();
       }
     }
-    return summarize(failures, domain);
+    return progress.outcomes();
   }
 
-  /** The addresses of a host that may be connected to; failures of the others are noted. */
-  async #targets(host: string, failures: SendFailure[], signal: AbortSignal): Promise<Endpoint[]> {
+  /** The addresses of a host that may be connected to, and the failures of the others. */
+  async #targets(
+    host: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly targets: Endpoint[]; readonly failures: SendFailure[] }> {
     const { dns, isAllowedAddress, mxPort: port = MX_PORT } = this.#options;
     const found = await inTime(signal, findAddresses(host, dns));
-    if ('result' in found) {
-      failures.push(found);
-      return [];
-    }
-    return found.addresses.flatMap((address) => {
+    if ('result' in found) return { targets: [], failures: [found] };
+    const failures: SendFailure[] = [];
+    const targets = found.addresses.flatMap((address) => {
       // The checked address is the one that is connected to: the name is not looked up again.
       if (isAllowedAddress(address)) return [{ host: address, port }];
       const text = `the mail host ${host} is at ${address}, which is not a public address`;
       failures.push(failure('permanent', '5.4.4', text, host));
       return [];
     });
+    return { targets, failures };
   }
 
   async #tryExchanger(
@@ -218,6 +259,62 @@ export class MessageSender {
 
   #session(host: string, tls: SessionOptions['tls'], signal: AbortSignal): SessionOptions {
     return { host, hostname: this.#options.hostname, tls, timeouts: this.#timeouts, signal };
+  }
+}
+
+/** How far an attempt has got with each recipient of a message. */
+class Progress {
+  readonly #domain: string;
+  readonly #ended = new Map<string, SendOutcome>();
+  /** By recipient. */
+  readonly #failures: ReadonlyMap<string, SendFailure[]>;
+
+  constructor(recipients: readonly string[], domain: string) {
+    this.#domain = domain;
+    this.#failures = new Map(recipients.map((to) => [to, []]));
+  }
+
+  /** The recipients that another host may accept. */
+  get open(): string[] {
+    return [...this.#failures.keys()].filter((to) => !this.#ended.has(to));
+  }
+
+  /** Notes a failure for all open recipients. */
+  note(failed: SendFailure): void {
+    for (const to of this.open) this.#failures.get(to)?.push(failed);
+  }
+
+  /**
+   * Adds the results of a host for the open recipients.
+   *
+   * @returns whether another host is to be tried
+   */
+  add(results: readonly RecipientResult[]): boolean {
+    for (const [at, to] of this.open.entries()) {
+      const result = results[at];
+      if (result?.tryNext && result.outcome.result !== 'delivered') {
+        this.#failures.get(to)?.push(result.outcome);
+      } else if (result) {
+        this.#ended.set(to, result.outcome);
+      }
+    }
+    const mayBeAccepted = results.some((one) => !one.tryNext && one.outcome.result !== 'permanent');
+    return !mayBeAccepted && this.open.length > 0;
+  }
+
+  /** The outcome for each recipient. */
+  outcomes(): SendOutcome[] {
+    return [...this.#failures].map(([to, failures]) => {
+      const ended = this.#ended.get(to);
+      if (ended) return ended;
+      const last = failures.at(-1);
+      // By the last host alone: it never puts all of them off, so that each attempt brings a result for one at least.
+      if (last?.isPutOff) return last;
+      return summarize(
+        failures.filter(({ isPutOff }) => !isPutOff),
+        this.#domain,
+      );
+    });
   }
 }
 

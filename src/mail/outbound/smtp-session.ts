@@ -1,4 +1,4 @@
-/** Sends one message to one host, and reads the outcome from its answers. */
+/** Sends one message to one host, for one or several recipients, and reads their outcomes from its answers. */
 import { oneLine } from '../../protocols/message/message.ts';
 import {
   type ConnectionTimeouts,
@@ -8,21 +8,21 @@ import {
   isInternationalized,
   isWritablePath,
   type Login,
-  type RecipientResult,
   type Reply,
   SmtpConnection,
   SmtpFailure,
   sizeLimit,
+  type RecipientResult as TransactionResult,
 } from '../../protocols/smtp-client/smtp-client.ts';
-import { failure, type SendOutcome } from './outcome.ts';
+import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
 import type { SendPlace, Wait } from './patience.ts';
 
 /** A message with its envelope. */
 export interface OutgoingMessage {
   /** Reverse-path without angle brackets; `''` is the null sender. */
   readonly from: string;
-  /** The one recipient. */
-  readonly to: string;
+  /** The recipients, all of one domain. */
+  readonly to: readonly string[];
   /** Octets, for SIZE (RFC 1870). */
   readonly size: number;
   /**
@@ -60,13 +60,18 @@ export interface SessionOptions {
 }
 
 export interface SessionResult {
+  /** One for each recipient, in the order of the message. */
+  readonly results: readonly RecipientResult[];
+  /** STARTTLS was offered and failed. */
+  readonly tlsFailed: boolean;
+}
+
+export interface RecipientResult {
   readonly outcome: SendOutcome;
   /** What failed: the session with the host, or the message. */
   readonly about: 'connection' | 'message';
   /** Whether another host may be tried: this one did not accept the message, and did not refuse it for good. */
   readonly tryNext: boolean;
-  /** STARTTLS was offered and failed. */
-  readonly tlsFailed: boolean;
 }
 
 /**
@@ -98,26 +103,46 @@ export async function runSession(
     );
   } catch (error) {
     if (!(error instanceof SmtpFailure)) throw error;
-    return judgeFailure(error, endpoint, options);
+    const { result, tlsFailed } = judgeFailure(error, endpoint, options);
+    return { results: message.to.map(() => result), tlsFailed };
   }
   try {
-    const lacking = findLacking(connection, message, host);
-    if (lacking) return about('message', lacking, !UNWRITABLE.has(lacking.error.enhancedStatus));
-    const { from, to, size, eightBit, smtpUtf8, open } = message;
-    const envelope = {
-      from,
-      to: [to],
-      size,
-      eightBit,
-      smtpUtf8: smtpUtf8 || isInternationalized(from + to),
-    };
-    const [result] = await connection.send(envelope, open, signal);
-    if (!result) throw new Error('the recipient has no result');
-    return judgeResult(result, host, signal);
+    return { results: await transfer(connection, message, options), tlsFailed: false };
   } finally {
     if (connection.isUsable) connection.quit();
     else connection.destroy();
   }
+}
+
+/** One transaction for all recipients that the host can take at all. */
+async function transfer(
+  connection: SmtpConnection,
+  message: OutgoingMessage,
+  { host, signal }: SessionOptions,
+): Promise<RecipientResult[]> {
+  const lacking = new Map<string, RecipientResult>();
+  for (const to of message.to) {
+    const found = findLacking(connection, message, to, host);
+    if (found)
+      lacking.set(to, about('message', found, !UNWRITABLE.has(found.error.enhancedStatus)));
+  }
+  const able = message.to.filter((to) => !lacking.has(to));
+  if (able.length === 0) return message.to.flatMap((to) => lacking.get(to) ?? []);
+  const { from, size, eightBit, smtpUtf8, open } = message;
+  const envelope = {
+    from,
+    to: able,
+    size,
+    eightBit,
+    smtpUtf8: smtpUtf8 || isInternationalized(from + able.join()),
+  };
+  const sent = judgeTransaction(await connection.send(envelope, open, signal), host, signal);
+  const results = new Map(able.map((to, at) => [to, sent[at]]));
+  return message.to.map((to) => {
+    const result = results.get(to);
+    // The others may have got it: what the host lacks for this one is found out when it is alone.
+    return result ?? putOff(failure('temporary', '4.5.3', 'it goes in another transaction', host));
+  });
 }
 
 /** RFC 3463 section 3.2: no command can contain the address of the recipient or the sender; no host accepts it. */
@@ -126,9 +151,10 @@ const UNWRITABLE = new Set(['5.1.3', '5.1.7']);
 /** The extension that the message needs and the far end lacks. */
 function findLacking(
   { server }: SmtpConnection,
-  { size, from, to, smtpUtf8 }: OutgoingMessage,
+  { size, from, smtpUtf8 }: OutgoingMessage,
+  to: string,
   host: string,
-) {
+): SendFailure | undefined {
   const limit = sizeLimit(server);
   if (size > limit) {
     return failure('permanent', '5.3.4', `the far end takes ${limit} octets at most`, host);
@@ -153,27 +179,66 @@ function judgeFailure(
   { message, reply, during }: SmtpFailure,
   endpoint: Endpoint,
   { host, signal }: SessionOptions,
-): SessionResult {
+): { readonly result: RecipientResult; readonly tlsFailed: boolean } {
   const tlsFailed = during === 'tls';
   if (!reply) {
     const isUnreached = during === 'connect';
     const where = `${host} at ${endpoint.host} port ${endpoint.port}`;
     const text = isUnreached ? `no connection to ${where}: ${message}` : message;
     const status = isUnreached && !signal.aborted ? '4.4.1' : '4.4.2';
-    return { ...about('connection', failure('temporary', status, text, host), true), tlsFailed };
+    const result = about('connection', failure('temporary', status, text, host), true);
+    return { result, tlsFailed };
   }
   // A failure of encryption or login is never the fault of the message.
-  const result = isFinalRefusal(reply) && !during ? 'permanent' : 'temporary';
+  const kind = isFinalRefusal(reply) && !during ? 'permanent' : 'temporary';
   // A host that accepts no mail at all says nothing about the next one (RFC 7504 section 4).
-  return { ...about('connection', refusedBy(reply, result, host), true), tlsFailed };
+  return { result: about('connection', refusedBy(reply, kind, host), true), tlsFailed };
 }
 
-function judgeResult(result: RecipientResult, host: string, signal: AbortSignal): SessionResult {
+function judgeTransaction(
+  results: readonly TransactionResult[],
+  host: string,
+  signal: AbortSignal,
+): RecipientResult[] {
+  const firstTaken = results.findIndex((result) => !isRefusedAtRcpt(result));
+  return results.map((result, at) => {
+    const judged = judgeResult(result, host, signal);
+    const isOver = firstTaken >= 0 && firstTaken < at && isTooMany(result);
+    return isOver && judged.outcome.result !== 'delivered' ? putOff(judged.outcome) : judged;
+  });
+}
+
+function isRefusedAtRcpt(result: TransactionResult): boolean {
+  return 'reply' in result && result.isToRcpt === true;
+}
+
+/**
+ * Whether a host that accepted others takes no more recipients in this transaction: 452, or 552 of older hosts (RFC
+ * 5321 section 4.5.3.1.10), unless their enhanced code has another reason; x.5.3 (RFC 3463 section 3.6); or the text,
+ * of hosts with other codes. An error costs one attempt: then the recipient is in another transaction.
+ */
+function isTooMany(result: TransactionResult): boolean {
+  if (!('reply' in result) || !result.isToRcpt) return false;
+  const { code, enhanced, text } = result.reply;
+  if (enhanced?.endsWith('.5.3') || /too many (?:rcpt|recip)/i.test(text)) return true;
+  return enhanced === undefined && (code === 452 || code === 552);
+}
+
+function putOff({ error }: SendFailure): RecipientResult {
+  return about('message', { result: 'temporary', error, isPutOff: true }, true);
+}
+
+function judgeResult(
+  result: TransactionResult,
+  host: string,
+  signal: AbortSignal,
+): RecipientResult {
   if ('reply' in result) {
     const { reply } = result;
     if (reply.code < 300) return about('message', deliveredBy(reply, host), false);
     const kind = isFinalRefusal(reply) ? 'permanent' : 'temporary';
-    const refused = refusedBy(reply, kind, host, result.isToRcpt);
+    const answers = result.isToRcpt ? 'recipient' : 'message';
+    const refused = refusedBy(reply, kind, host, answers);
     return about('message', refused, kind === 'temporary');
   }
   const isSent = result.stage === 'sent';
@@ -184,11 +249,11 @@ function judgeResult(result: RecipientResult, host: string, signal: AbortSignal)
 }
 
 function about(
-  what: SessionResult['about'],
+  what: RecipientResult['about'],
   outcome: SendOutcome,
   tryNext: boolean,
-): SessionResult {
-  return { outcome, about: what, tryNext, tlsFailed: false };
+): RecipientResult {
+  return { outcome, about: what, tryNext };
 }
 
 function deliveredBy({ code, enhanced = '', text }: Reply, host: string): SendOutcome {
@@ -199,9 +264,9 @@ function refusedBy(
   reply: Reply,
   result: 'temporary' | 'permanent',
   host: string,
-  isToRcpt?: true,
-): SendOutcome {
+  answers?: 'recipient' | 'message',
+): SendFailure {
   const { code: status, text } = reply;
   const said = { status, enhancedStatus: enhancedOf(reply), text: oneLine(text), host };
-  return { result, error: { ...said, ...(isToRcpt && { isToRcpt }) } };
+  return { result, error: { ...said, ...(answers && { answers }) } };
 }

@@ -37,6 +37,14 @@ export interface NewDelivery {
   readonly recipients?: readonly string[];
 }
 
+/** The most characters of a Message-ID, a subject or recipients that are kept for operators. */
+export const ABOUT_MAX = 255;
+
+/** Recipients as operators see them. */
+export function nameRecipients(recipients: readonly string[]): string {
+  return recipients.join(', ').slice(0, ABOUT_MAX).toWellFormed();
+}
+
 /** A mailbox in which a message was stored as well. */
 export interface StoredPlace {
   readonly address: string;

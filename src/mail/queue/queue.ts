@@ -37,7 +37,14 @@ import {
   orderEvents,
   runBulk,
 } from './bulk.ts';
-import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
+import {
+  ABOUT_MAX,
+  type Delivery,
+  errorToJson,
+  type NewDelivery,
+  nameRecipients,
+  type StoredPlace,
+} from './delivery.ts';
 import {
   type GroupFilter,
   type GroupKey,
@@ -88,6 +95,7 @@ export {
   type Attempted,
   type AttemptReport,
   type Clock,
+  type SharedAttempt,
   systemClock,
   type WorkOptions,
 } from './work-options.ts';
@@ -117,9 +125,6 @@ type Woken = Pick<NewDelivery, 'kind' | 'destination' | 'domainId' | 'accountId'
 function dueAt({ notBefore, tried }: Times, now: number): number {
   return tried ? now + tried.retryMs : (notBefore ?? now);
 }
-
-/** The most characters of a Message-ID, a subject or recipients that are kept for operators. */
-const ABOUT_MAX = 255;
 
 export class Queue {
   readonly #database: Database;
@@ -162,7 +167,7 @@ export class Queue {
         message_id: delivery.about?.messageId?.slice(0, ABOUT_MAX).toWellFormed() ?? null,
         subject: delivery.about?.subject.slice(0, ABOUT_MAX).toWellFormed() ?? null,
         mail_id: delivery.mailId ?? null,
-        recipient: delivery.recipients?.join(', ').slice(0, ABOUT_MAX).toWellFormed() ?? null,
+        recipient: delivery.recipients ? nameRecipients(delivery.recipients) : null,
         created_at: now,
         updated_at: now,
       })

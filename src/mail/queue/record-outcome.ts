@@ -2,7 +2,13 @@
 import type { Queries } from '../../platform/database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
-import { nextDelayMs, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
+import {
+  nextDelayMs,
+  type SharedAttempt,
+  type WorkerSurroundings,
+  type WorkOptions,
+  wait,
+} from './work-options.ts';
 import { type RowOutcome, releaseLeases, writeOutcome } from './worker-rows.ts';
 
 /** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
@@ -17,6 +23,8 @@ const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' 
 /** An attempt that ended. */
 export interface Ended {
   readonly outcome: Outcome;
+  /** Of a delivery to several recipients. */
+  readonly shared?: SharedAttempt;
   /**
    * Its consequences, in the transaction that writes it; see {@link WorkOptions.onOutcome}. Absent where there are
    * none.
@@ -57,14 +65,21 @@ export class OutcomeRecorder {
     return this.#postpone(job, UNWRITTEN, UNWRITTEN_DELAY_MS);
   }
 
-  async #write(job: JobFacts, { outcome, follow, attemptMs }: Ended): Promise<number | undefined> {
+  async #write(
+    job: JobFacts,
+    { outcome, shared = {}, follow, attemptMs }: Ended,
+  ): Promise<number | undefined> {
     const { database, clock, owner, onAttempt, log, trace } = this.#around;
     const { kind } = this.#options;
-    const row = this.#rowOf(job, outcome, clock.now());
+    const row = this.#rowOf(job, outcome, shared, clock.now());
     const { status, nextAttemptAt, now } = row;
     const written = await database.write(async (tx) => {
       if (!(await writeOutcome(tx, owner, job.id, row))) return undefined;
-      await trace?.write(tx, attemptOf(kind, job, outcome, status));
+      const tried = shared.tried ?? [{ recipient: job.recipient, outcome }];
+      await trace?.write(
+        tx,
+        tried.flatMap((one) => attemptOf(kind, job, one)),
+      );
       if (status === 'held') return {};
       return { afterCommit: await follow?.(tx, { outcome, status }) };
     });
@@ -94,12 +109,26 @@ export class OutcomeRecorder {
     return nextAttemptAt;
   }
 
-  #rowOf(job: JobFacts, outcome: Outcome, now: number): RowOutcome {
+  #rowOf(
+    job: JobFacts,
+    outcome: Outcome,
+    { left: recipients, isUnfinished }: SharedAttempt,
+    now: number,
+  ): RowOutcome {
     const attempts = job.attempt;
     if (outcome.result === 'held') {
       return { status: 'held', attempts: attempts - 1, error: outcome.error, now };
     }
-    const ended = { attempts, now, ...(job.isFirst ? { attemptedAt: now } : {}) };
+    const ended = {
+      attempts,
+      now,
+      ...(job.isFirst && { attemptedAt: now }),
+      ...(recipients && { recipients }),
+    };
+    if (isUnfinished) {
+      const error = outcome.result === 'delivered' ? {} : { error: outcome.error };
+      return { ...ended, ...error, status: 'queued', attempts: attempts - 1, nextAttemptAt: now };
+    }
     if (outcome.result === 'delivered') return { ...ended, status: 'delivered' };
     const failed = { ...ended, status: 'failed', error: outcome.error } as const;
     if (outcome.result === 'permanent') return failed;
@@ -171,6 +200,12 @@ export class OutcomeRecorder {
   }
 }
 
+const TRACED: Partial<Record<Outcome['result'], string>> = {
+  delivered: 'delivered',
+  permanent: 'failed',
+  held: 'held',
+};
+
 /**
  * The attempt as a trace event; undefined for a delivery whose message is not known. Its status is `delivered`,
  * `deferred` (another attempt follows), `failed` (the receiver refused it for good), `expired` (it was the last
@@ -179,15 +214,13 @@ export class OutcomeRecorder {
 function attemptOf(
   kind: string,
   job: JobFacts,
-  outcome: Outcome,
-  status: Settled['status'],
+  { recipient, outcome }: { readonly recipient?: string | undefined; readonly outcome: Outcome },
 ): TraceEvent[] {
-  const { mailId, recipient, id: deliveryId, publicId: webhookId } = job;
+  const { mailId, id: deliveryId, publicId: webhookId } = job;
   if (mailId === undefined) return [];
   const said = outcome.result === 'delivered' ? undefined : outcome.error;
   const detail = said && [said.status, said.text].filter(Boolean).join(' ');
-  const traced =
-    outcome.result === 'temporary' ? (status === 'queued' ? 'deferred' : 'expired') : status;
+  const traced = TRACED[outcome.result] ?? (job.isLast ? 'expired' : 'deferred');
   const event = `${kind}_attempt`;
   return [{ mailId, event, recipient, deliveryId, webhookId, status: traced, detail }];
 }

@@ -69,7 +69,28 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
 export const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
 
 /** The outcome of an attempt, and what it prepared for `onOutcome`. */
-export type Attempted<Prepared = unknown> = Outcome & { readonly prepared?: Prepared | undefined };
+export type Attempted<Prepared = unknown> = Outcome & {
+  readonly prepared?: Prepared | undefined;
+} & SharedAttempt;
+
+/** What an attempt says in addition of a delivery to several recipients. */
+export interface SharedAttempt {
+  /** The outcome for each recipient that was tried, for the trace. */
+  readonly tried?: readonly RecipientOutcome[];
+  /** Those that the delivery is still for, in place of all. */
+  readonly left?: readonly string[];
+  /**
+   * Some were not tried: the next attempt comes at once, and this one does not count. Each attempt has to bring a
+   * result for one recipient at least, so that they end.
+   */
+  readonly isUnfinished?: boolean;
+}
+
+/** One recipient of an attempt. */
+export interface RecipientOutcome {
+  readonly recipient: string;
+  readonly outcome: Outcome;
+}
 
 /** The part of a pino Logger that the queue uses. */
 export interface QueueLog {

@@ -3,7 +3,13 @@ import { sql } from 'kysely';
 import type { Database, Engine, Queries } from '../../platform/database/database.ts';
 import type { Trace } from '../trace/trace.ts';
 import { lockSuspended, orderEvents } from './bulk.ts';
-import { type DeliveryError, type DeliveryStatus, errorToJson, type JobFacts } from './delivery.ts';
+import {
+  type DeliveryError,
+  type DeliveryStatus,
+  errorToJson,
+  type JobFacts,
+  nameRecipients,
+} from './delivery.ts';
 import type { Lane } from './lanes.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
@@ -350,6 +356,8 @@ export interface RowOutcome {
   readonly attemptedAt?: number;
   /** Of a delivery that stays queued. */
   readonly nextAttemptAt?: number;
+  /** Those that it is still for, in place of all. */
+  readonly recipients?: readonly string[];
   readonly now: number;
 }
 
@@ -362,7 +370,7 @@ export async function writeOutcome(
   tx: Queries,
   owner: string,
   id: number,
-  { status, attempts, error, attemptedAt, nextAttemptAt, now }: RowOutcome,
+  { status, attempts, error, attemptedAt, nextAttemptAt, recipients, now }: RowOutcome,
 ): Promise<boolean> {
   const row = await tx
     .updateTable('deliveries')
@@ -375,6 +383,7 @@ export async function writeOutcome(
       finished_at: status === 'queued' || status === 'held' ? null : now,
       ...(error ? { last_error: errorToJson(error) } : {}),
       ...(attemptedAt === undefined ? {} : { attempted_at: attemptedAt }),
+      ...(recipients && { recipient: nameRecipients(recipients) }),
     })
     .where('id', '=', id)
     .where('lease_owner', '=', owner)

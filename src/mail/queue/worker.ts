@@ -292,9 +292,10 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const job = jobFacts(row, this.#options.delays);
     const ended = await this.#attempt(job, row.payload, place);
     this.#around.places?.give(this.#placeOf(row.destination), 1);
-    const { outcome } = ended;
-    // An aborted attempt says nothing about the receiver.
-    if (signal.aborted && outcome.result === 'temporary') return;
+    const { outcome, shared } = ended;
+    const isTaken = shared?.tried?.some((one) => one.outcome.result === 'delivered');
+    // An aborted attempt says nothing about the receiver, unless it has the message for some recipients.
+    if (signal.aborted && outcome.result === 'temporary' && !isTaken) return;
     const attemptMs = clock.monotonic() - startedAt;
     const due = await this.#record(job, { ...ended, attemptMs }, signal);
     this.#leased.delete(row.id);
@@ -320,7 +321,9 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       const job = { ...facts, payload: payloads.read(json) };
       const outcome = await this.#options.attempt(job, this.#abort.signal, place);
       const { prepared } = outcome;
-      return { outcome, follow: async (tx, settled) => onOutcome?.(tx, job, settled, prepared) };
+      const follow: Ended['follow'] = async (tx, settled) =>
+        onOutcome?.(tx, job, settled, prepared);
+      return { outcome, shared: outcome, follow };
     } catch (error) {
       if (error instanceof Postponed) return { outcome: PUT_BACK };
       if (error instanceof UnreadablePayload) {

@@ -9,7 +9,6 @@ import {
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
-import type { Domains } from '../../tenants/domains/domains.ts';
 import type { Counted, Usage } from '../../tenants/usage/usage.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
@@ -31,7 +30,6 @@ import {
 export interface AcceptOptions {
   readonly database: Database;
   readonly bodies: Bodies;
-  readonly domains: Pick<Domains, 'findActive'>;
   readonly copies: Copies;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
@@ -64,11 +62,8 @@ export interface WrittenMessage {
   readonly draft: PinnedPlace | undefined;
 }
 
-/** Recipients of one delivery. */
-interface RecipientGroup {
-  readonly destination: string;
-  readonly addresses: readonly string[];
-}
+/** The recipients of each delivery, by destination. */
+type RecipientGroups = ReadonlyMap<string, readonly string[]>;
 
 /** The result of the transaction; `known` where the same request was accepted before. */
 type Outcome =
@@ -88,7 +83,8 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const { database, bodies, copies, queue } = options;
   const { user, staged } = message;
   const texts = await describeMessage(bodies, staged);
-  const groups = await groupRecipients(options, message.recipients);
+  // One delivery for each destination: the message goes there once, for all its recipients.
+  const groups = Map.groupBy(message.recipients, mailDestination);
   const messageId = message.isRepeatable ? message.messageId : undefined;
   const copy = await copies.keep(user, { use: '\\Sent', texts, body: staged.body, messageId });
   const outcome = await database
@@ -112,7 +108,7 @@ async function write(
   { database, bodies, copies, queue, usage, trace, recipientsPerDay, now: clock }: AcceptOptions,
   tx: Queries,
   message: WrittenMessage,
-  groups: readonly RecipientGroup[],
+  groups: RecipientGroups,
   copy: Keeping,
 ): Promise<Outcome> {
   const { user, account, key, sendAt, draft, inReplyTo } = message;
@@ -179,7 +175,7 @@ export function sentUsage(accountId: number, recipients: number, bytes: number):
 async function queueGroups(
   { queue, trace }: Pick<AcceptOptions, 'queue' | 'trace'>,
   tx: Queries,
-  groups: readonly RecipientGroup[],
+  groups: RecipientGroups,
   { row, message, bodyId, domainId, payload }: Queueing,
 ): Promise<NewDelivery[]> {
   const { messageId, sendAt, from, staged } = message;
@@ -188,7 +184,7 @@ async function queueGroups(
   const notBefore = sendAt === undefined ? {} : { notBefore: sendAt };
   const deliveries: NewDelivery[] = [];
   const traced: TraceEvent[] = [];
-  for (const { destination, addresses } of groups) {
+  for (const [destination, addresses] of groups) {
     const delivery = {
       kind: SEND,
       domainId,
@@ -217,20 +213,4 @@ interface Queueing {
   readonly bodyId: number;
   readonly domainId: number;
   readonly payload: string;
-}
-
-/**
- * Groups recipients by delivery. Each outside recipient has one of its own; those of a domain hosted here share one,
- * since its route may deliver one copy for all of them.
- */
-async function groupRecipients(
-  { domains }: Pick<AcceptOptions, 'domains'>,
-  recipients: readonly string[],
-): Promise<RecipientGroup[]> {
-  const groups: RecipientGroup[] = [];
-  for (const [destination, addresses] of Map.groupBy(recipients, mailDestination)) {
-    if (await domains.findActive(destination)) groups.push({ destination, addresses });
-    else groups.push(...addresses.map((address) => ({ destination, addresses: [address] })));
-  }
-  return groups;
 }

@@ -1,11 +1,18 @@
 /**
  * Carries out what accounts sent: attempts each delivery, and writes the status of its recipients in the transaction
  * that writes the outcome.
+ *
+ * A delivery is for all recipients of one destination, and each has a status of its own. An attempt tries those that are
+ * `queued`; where none is, those that are `deferred`. A recipient that could not be tried together with the others is
+ * put off: it is `queued` (again), and the next attempt comes at once and does not count. So a round of attempts tries
+ * each waiting recipient once, and the schedule goes on when nobody is `queued` any more.
+ *
+ * Crashes: an attempt makes one transfer, and its results are written before anything else is tried. If the process is
+ * killed between the two, these recipients get the message again, as from any mail server.
  */
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
-import { answerOf, type Refusal } from '../../platform/errors/errors.ts';
 import { formatDate, readHeader } from '../../protocols/message/message.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { type DkimKey, type Domains, findSendingObstacle } from '../../tenants/domains/domains.ts';
@@ -18,14 +25,12 @@ import {
   type PreparedLocal,
   type PreparedMessage,
   prepareSubmission,
-  type RecipientStatus as ReportedRecipient,
   type SendError,
   type SendOutcome,
 } from '../outbound/outbound.ts';
 import {
   type Attempted,
   type Job,
-  type Outcome,
   type Place,
   Postponed,
   type Queue,
@@ -34,8 +39,22 @@ import {
 import type { Trace } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
 import {
+  allOf,
+  endedWithout,
+  findDue,
+  isHostAway,
+  isPutOff,
+  outcomeOf,
+  PUT_OFF,
+  type Result,
+  refusedHere,
+  refuseSuppressed,
+  reportOf,
+  statusOf,
+} from './send-results.ts';
+import {
   dropRecipients,
-  readRecipients,
+  readDeliveryRecipients,
   SEND,
   type SendPayload,
   type SendRecipient,
@@ -43,7 +62,7 @@ import {
   takeDraft,
   writeStatuses,
 } from './send-rows.ts';
-import { findSuppressed, isAddressGone, type Suppression, suppress } from './suppressions.ts';
+import { findSuppressed, isAddressGone, suppress } from './suppressions.ts';
 
 export interface CarryOutSendsOptions {
   readonly database: Database;
@@ -54,7 +73,7 @@ export interface CarryOutSendsOptions {
   readonly local: LocalMailDelivery;
   /** The mailboxes of the sender. */
   readonly copies: Copies;
-  readonly sender: Pick<MessageSender, 'sendMessage'>;
+  readonly sender: Pick<MessageSender, 'sendToAll'>;
   /** Our host name. */
   readonly hostname: string;
   readonly log: { error(what: object, text: string): void };
@@ -82,18 +101,21 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
   options.copies.start();
 }
 
-/** The result of an attempt for each recipient, and what is written with it. */
+/**
+ * From this attempt on each recipient is tried alone: a host may defer the whole message because of one of them. By then
+ * the message is nearly an hour old.
+ */
+const ALONE_FROM = 5;
+
+/** The result of an attempt for each recipient that it tried, and what is written with it. */
 interface Prepared {
   readonly results: readonly Result[];
+  /** The new statuses, of recipients who were put off as well. */
+  readonly statuses: readonly SendRecipient[];
   /** For recipients hosted here. */
   readonly local: PreparedLocal | undefined;
   /** For the account's INBOX, where a recipient does not get the message. */
   readonly dsn: Buffer | undefined;
-}
-
-interface Result {
-  readonly address: string;
-  readonly outcome: SendOutcome;
 }
 
 const INTERNAL: SendError = { enhancedStatus: '4.3.0', text: 'internal error' };
@@ -112,7 +134,11 @@ class SendCourier {
     signal: AbortSignal,
     place: Place,
   ): Promise<Attempted<Prepared>> {
-    const recipients = await this.#findDue(job);
+    const rows = await readDeliveryRecipients(this.#options.database.read, {
+      sendId: job.payload.sendId,
+      deliveryId: job.id,
+    });
+    const recipients = findDue(job, rows);
     // Mail of a deleted account is dropped.
     if (recipients.length === 0) return { result: 'permanent', error: GONE };
     const sent = await this.#sendAll(job, recipients, signal, place).catch(
@@ -123,29 +149,32 @@ class SendCourier {
           { err: error, id: job.id, mailId: job.mailId },
           'the last attempt to send a message failed unexpectedly: it counts as a temporary failure',
         );
-        return allOf(recipients, 'temporary', INTERNAL);
+        return { results: allOf(recipients, 'temporary', INTERNAL) };
       },
     );
-    const { results, local } = sent;
-    const outcome = outcomeOf(results);
+    const { local } = sent;
+    const results = sent.results.filter((result) => !isPutOff(result));
+    const statuses = sent.results.map((result) => statusOf(result, job.isLast));
     const undelivered = job.isReplay || sent.isGone ? [] : endedWithout(job, results);
     const dsn = undelivered.length > 0 ? await this.#writeDsn(job, undelivered) : undefined;
-    return { ...outcome, prepared: { results, local, dsn } };
+    return {
+      ...outcomeOf(results, rows, statuses),
+      prepared: { results, statuses, local, dsn },
+    };
   }
 
   async afterAttempt(
     tx: Queries,
     { id: deliveryId, domainId, bodyId, payload }: Job<SendPayload>,
-    { status }: Settled,
+    _: Settled,
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined> {
     if (!prepared) return undefined;
-    const { results, local, dsn } = prepared;
+    const { results, statuses, local, dsn } = prepared;
     const { copies, local: localMail } = this.#options;
     const { sendId, account } = payload;
-    const recipients = results.map((result) => recipientOf(result, status === 'failed'));
-    await writeStatuses(tx, { sendId, deliveryId }, recipients);
-    const bounced = recipients.filter((one) => one.status === 'bounced');
+    await writeStatuses(tx, { sendId, deliveryId }, statuses);
+    const bounced = statuses.filter((one) => one.status === 'bounced');
     await this.#options.trace?.write(
       tx,
       bounced.map(({ address: recipient, detail }) => ({
@@ -174,19 +203,9 @@ class SendCourier {
     for (const result of results) {
       const { address, outcome } = result;
       if (outcome.result !== 'permanent' || !isAddressGone(outcome.error)) continue;
-      const { detail = '' } = recipientOf(result, true);
+      const { detail = '' } = statusOf(result, true);
       await suppress(tx, domainId, { address, detail, createdAt });
     }
-  }
-
-  /** Recipients to attempt: in a replay by hand those who did not get the message, otherwise all. */
-  async #findDue({ id, payload, isReplay }: Job<SendPayload>): Promise<string[]> {
-    const rows = await readRecipients(this.#options.database.read, payload.sendId);
-    const own = rows.filter((row) => row.delivery_id === id);
-    const due = own.filter(({ status }) =>
-      isReplay ? status !== 'delivered' : status === 'queued' || status === 'deferred',
-    );
-    return (due.length > 0 || !isReplay ? due : own).map(({ address }) => address);
   }
 
   async #sendAll(
@@ -198,12 +217,12 @@ class SendCourier {
     const { database, bodies, domains } = this.#options;
     const { account, domain } = job.payload;
     const found = await findSendingAccount(database.read, account.accountId);
-    if (!found) return { ...allOf(recipients, 'permanent', GONE), isGone: true };
-    if (found.status !== 'active') return allOf(recipients, 'temporary', SUSPENDED);
+    if (!found) return { results: allOf(recipients, 'permanent', GONE), isGone: true };
+    if (found.status !== 'active') return { results: allOf(recipients, 'temporary', SUSPENDED) };
     const obstacle = await findSendingObstacle(database.read, job.domainId);
     if (obstacle) {
       const text = `${domain} ${obstacle}`;
-      return allOf(recipients, 'temporary', { enhancedStatus: '4.7.1', text });
+      return { results: allOf(recipients, 'temporary', { enhancedStatus: '4.7.1', text }) };
     }
     const body = await bodies.get(job.bodyId);
     const message = await prepareSubmission({
@@ -238,7 +257,7 @@ class SendCourier {
   }
 
   async #sendOut(
-    { payload: { from, domain }, domainId }: Job<SendPayload>,
+    { payload: { from, domain }, domainId, attempt, isLast }: Job<SendPayload>,
     recipients: readonly string[],
     {
       size,
@@ -253,16 +272,20 @@ class SendCourier {
   ): Promise<Sent> {
     const { database, sender } = this.#options;
     const suppressed = await findSuppressed(database.read, domainId, recipients);
-    const results: Result[] = [];
-    for (const to of recipients) {
-      const known = suppressed.get(to);
-      if (known) {
-        results.push({ address: to, outcome: refuseSuppressed(known, domain) });
-        continue;
-      }
-      const envelope = { from, to, size, eightBit, smtpUtf8, open, place };
-      results.push({ address: to, outcome: await sender.sendMessage(envelope, signal) });
-    }
+    const writable = recipients.filter((address) => !suppressed.has(address));
+    // The last attempt is for all, so that one report names those who do not get it.
+    const to = attempt < ALONE_FROM || isLast ? writable : writable.slice(0, 1);
+    const envelope = { from, to, size, eightBit, smtpUtf8, open, place };
+    const outcomes = to.length > 0 ? await sender.sendToAll(envelope, signal) : [];
+    const sent = new Map(to.map((address, at) => [address, outcomes[at]]));
+    const [first = PUT_OFF] = outcomes;
+    // A host that cannot be reached is not tried for each of them.
+    const others = isHostAway(first) ? first : PUT_OFF;
+    const results = recipients.map((address): Result => {
+      const known = suppressed.get(address);
+      const outcome = known ? refuseSuppressed(known, domain) : (sent.get(address) ?? others);
+      return { address, outcome };
+    });
     return { results };
   }
 
@@ -305,61 +328,3 @@ interface Sent {
 
 const GONE: SendError = { enhancedStatus: '5.7.1', text: 'the account was deleted' };
 const SUSPENDED: SendError = { enhancedStatus: '4.7.1', text: 'the account is suspended' };
-
-function allOf(
-  recipients: readonly string[],
-  result: 'temporary' | 'permanent',
-  error: SendError,
-): Sent {
-  return { results: recipients.map((address) => ({ address, outcome: { result, error } })) };
-}
-
-/** RFC 3463: 5.7.1 is our own refusal, not the far end's. */
-function refuseSuppressed({ detail, createdAt }: Suppression, domain: string): SendOutcome {
-  const since = new Date(createdAt).toISOString().slice(0, 10);
-  const text = `on the suppression list of ${domain} since ${since}: ${detail}`;
-  return { result: 'permanent', error: { enhancedStatus: '5.7.1', text } };
-}
-
-function refusedHere({ code, message: text }: Refusal): SendOutcome {
-  const { code: status, enhanced: enhancedStatus } = answerOf(code).smtp;
-  const result = status < 500 ? 'temporary' : 'permanent';
-  return { result, error: { status, enhancedStatus, text } };
-}
-
-/** The delivery continues as long as one of its recipients may get the message. */
-function outcomeOf(results: readonly Result[]): Outcome {
-  const failed = results.flatMap(({ outcome }) =>
-    outcome.result === 'delivered' ? [] : [outcome],
-  );
-  const telling = failed.find(({ result }) => result === 'temporary') ?? failed[0];
-  if (!telling) return { result: 'delivered' };
-  const { status, text } = telling.error;
-  return { result: telling.result, error: { text, ...(status !== undefined && { status }) } };
-}
-
-/** Recipients who will not get the message, by the result of this attempt. */
-function endedWithout({ isLast }: Job, results: readonly Result[]): Result[] {
-  return results.filter(
-    ({ outcome: { result } }) => result === 'permanent' || (result === 'temporary' && isLast),
-  );
-}
-
-function recipientOf({ address, outcome }: Result, isOver: boolean): SendRecipient {
-  if (outcome.result === 'delivered') {
-    return { address, status: 'delivered', detail: `${outcome.host}: ${outcome.detail}` };
-  }
-  const { status, enhancedStatus, text, host } = outcome.error;
-  const said = status === undefined ? text : `${status} ${enhancedStatus} ${text}`;
-  const detail = host === undefined ? said : `${host}: ${said}`;
-  const isBounced = isOver || outcome.result === 'permanent';
-  return { address, status: isBounced ? 'bounced' : 'deferred', detail };
-}
-
-function reportOf({ address, outcome }: Result, now: number): ReportedRecipient[] {
-  if (outcome.result === 'delivered') return [];
-  const { error } = outcome;
-  // After the last attempt a temporary failure is final (RFC 3464 section 2.3.4).
-  const enhancedStatus = error.enhancedStatus.replace(/^4/, '5');
-  return [{ recipient: address, error: { ...error, enhancedStatus }, lastAttempt: now }];
-}

@@ -29,6 +29,8 @@ export type SendPayload = Static<typeof send>;
 
 export const sendPayloads = payloadFormat(1, send);
 
+export type SendRecipientRow = Row<'send_recipients'>;
+
 export type RecipientStatus = Row<'send_recipients'>['status'];
 
 /** The status of one recipient. */
@@ -105,6 +107,15 @@ export function readRecipients(queries: Queries, sendId: number) {
     .where('send_id', '=', sendId)
     .orderBy('id')
     .execute();
+}
+
+/** Recipients of one delivery, in the order they were named. */
+export async function readDeliveryRecipients(
+  queries: Queries,
+  { sendId, deliveryId }: SendDelivery,
+): Promise<SendRecipientRow[]> {
+  const rows = await readRecipients(queries, sendId);
+  return rows.filter(({ delivery_id }) => delivery_id === deliveryId);
 }
 
 /** The statuses of recipients, in the order in which they decide the status of the message. */
@@ -334,13 +345,18 @@ export async function writeStatuses(
   { sendId, deliveryId }: SendDelivery,
   recipients: readonly SendRecipient[],
 ): Promise<void> {
-  for (const { address, status, detail } of recipients) {
+  // Mostly a host has one answer for all of them.
+  const alike = Map.groupBy(recipients, ({ status, detail }) => JSON.stringify([status, detail]));
+  for (const some of alike.values()) {
+    const [first] = some;
+    if (!first) continue;
+    const addresses = some.map(({ address }) => address);
     await tx
       .updateTable('send_recipients')
-      .set({ status, detail: detail ?? null })
+      .set({ status: first.status, detail: first.detail ?? null })
       .where('send_id', '=', sendId)
       .where('delivery_id', '=', deliveryId)
-      .where('address', '=', address)
+      .where('address', 'in', addresses)
       .execute();
   }
 }

@@ -17,8 +17,8 @@ export interface Suppression {
  * Whether the far end said that there is no such address (RFC 3463 section 3.2): only in its answer to RCPT, since
  * other answers are about the sender or the message. 5.1.7 and 5.1.8 are about the sender's address.
  */
-export function isAddressGone({ enhancedStatus, isToRcpt }: SendError): boolean {
-  return isToRcpt === true && /^5\.1\.(?![78]$)\d{1,3}$/.test(enhancedStatus);
+export function isAddressGone({ enhancedStatus, answers }: SendError): boolean {
+  return answers === 'recipient' && /^5\.1\.(?![78]$)\d{1,3}$/.test(enhancedStatus);
 }
 
 /** The one form for comparing addresses: far ends may be case-sensitive, but hardly any is. */
@@ -51,14 +51,20 @@ export async function findSuppressed(
   domainId: number,
   addresses: readonly string[],
 ): Promise<Map<string, Suppression>> {
-  const byForm = new Map(addresses.map((address) => [comparableAddress(address), address]));
+  const forms = new Map(addresses.map((address) => [address, comparableAddress(address)]));
   const rows = await queries
     .selectFrom('suppressions')
     .selectAll()
     .where('domain_id', '=', domainId)
-    .where('address', 'in', [...byForm.keys()])
+    .where('address', 'in', [...new Set(forms.values())])
     .execute();
-  return new Map(rows.map((row) => [byForm.get(row.address) ?? row.address, toSuppression(row)]));
+  const listed = new Map(rows.map((row) => [row.address, toSuppression(row)]));
+  const found = new Map<string, Suppression>();
+  for (const [address, form] of forms) {
+    const suppression = listed.get(form);
+    if (suppression) found.set(address, suppression);
+  }
+  return found;
 }
 
 function toSuppression(row: Row<'suppressions'>): Suppression {

@@ -80,14 +80,17 @@ export async function startFarEnd(
 }
 
 /** Starts a listener that treats each connection as the script says. */
-export async function startScript(script: (socket: Socket) => void): Promise<number> {
+export async function startScript(
+  script: (socket: Socket) => void,
+  host = '127.0.0.1',
+): Promise<number> {
   const sockets = new Set<Socket>();
   const server: Server = createServer((socket) => {
     sockets.add(socket);
     socket.on('error', () => {}).on('close', () => sockets.delete(socket));
     script(socket);
   });
-  server.listen(0, '127.0.0.1');
+  server.listen(0, host);
   await once(server, 'listening');
   closing.push(async () => {
     for (const socket of sockets) socket.destroy();
@@ -98,16 +101,16 @@ export async function startScript(script: (socket: Socket) => void): Promise<num
 
 /**
  * A script of replies: one for each line of the client, by its first word in upper case; `MESSAGE` is the reply to the
- * message, which ends with a single dot. Without a reply the client waits.
+ * message, which ends with a single dot. A function gets the line as well. Without a reply the client waits.
  */
 export function replies(
-  answers: Record<string, string | ((socket: Socket) => void)>,
+  answers: Record<string, string | ((socket: Socket, line: string) => void)>,
 ): (socket: Socket) => void {
   return (socket) => {
-    const say = (key: string) => {
+    const say = (key: string, line = '') => {
       const answer = answers[key];
       if (typeof answer === 'string') socket.write(`${answer}\r\n`);
-      else answer?.(socket);
+      else answer?.(socket, line);
       return answer;
     };
     say('GREETING');
@@ -121,7 +124,7 @@ export function replies(
         if (inData && line !== '.') continue;
         const key = inData ? 'MESSAGE' : (line.split(/[ :]/)[0] ?? '').toUpperCase();
         inData = false;
-        const answer = say(key);
+        const answer = say(key, line);
         if (key === 'DATA' && typeof answer === 'string' && answer.startsWith('354')) inData = true;
       }
     });

@@ -1,0 +1,432 @@
+/** Several outside recipients of one destination share a delivery, and each has a status of its own. */
+import assert from 'node:assert/strict';
+import type { Socket } from 'node:net';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { sql } from 'kysely';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
+import type { Engine } from '../../platform/database/database.ts';
+import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
+import { Usage } from '../../tenants/usage/usage.ts';
+import {
+  type LocalMailDelivery,
+  type MessageSender,
+  mailDelays,
+  type SendOutcome,
+} from '../outbound/outbound.ts';
+import { polite, replies, senderTo, startScript } from '../outbound/testing/far-end.ts';
+import { Queue } from '../queue/queue.ts';
+import { FakeClock } from '../queue/testing/fake-clock.ts';
+import { Trace } from '../trace/trace.ts';
+import { accept } from './accept.ts';
+import { carryOutSends } from './carry-out-sends.ts';
+import { EmbeddedCopies } from './copies.ts';
+import { readRecipients } from './send-rows.ts';
+
+const SECOND = 1_000;
+const silent = { warn() {}, error() {} };
+
+/** A host that the test controls. */
+interface Far {
+  port: number;
+  /** Local parts that RCPT named, by session. */
+  readonly asked: string[][];
+  /** Local parts of each transfer that was accepted. */
+  readonly transfers: string[][];
+  /** The answer to RCPT, by the number of recipients that were accepted before it. */
+  onRecipient: (local: string, accepted: number) => string;
+  onMessage: (locals: readonly string[]) => string;
+}
+
+async function startFar(): Promise<Far> {
+  const far: Far = {
+    port: 0,
+    asked: [],
+    transfers: [],
+    onRecipient: () => '250 2.1.5 ok',
+    onMessage: () => '250 2.0.0 queued',
+  };
+  far.port = await startScript((socket) => {
+    const accepted: string[] = [];
+    const asked: string[] = [];
+    far.asked.push(asked);
+    const say = (to: Socket, reply: string) => to.write(`${reply}\r\n`);
+    replies({
+      ...polite,
+      RCPT(to, line) {
+        const [, local = ''] = /<([^@]*)@/.exec(line) ?? [];
+        const reply = far.onRecipient(local, accepted.length);
+        asked.push(local);
+        if (reply.startsWith('2')) accepted.push(local);
+        say(to, reply);
+      },
+      MESSAGE(to) {
+        const reply = far.onMessage(accepted);
+        if (reply.startsWith('2')) far.transfers.push(accepted);
+        say(to, reply);
+      },
+    })(socket);
+  });
+  return far;
+}
+
+async function openSending(engine: Engine, sender: Pick<MessageSender, 'sendToAll'>) {
+  const clock = new FakeClock();
+  const now = () => clock.now();
+  const store = await openTestMailstore(engine, now);
+  const { database, bodies, mailstore } = store;
+  const user = await store.makeUser();
+  const account = await findSendingAccount(database.read, user.accountId);
+  assert.ok(account);
+  await database.write((tx) =>
+    tx
+      .insertInto('dns_records')
+      .values({
+        domain_id: account.domainId,
+        purpose: 'dkim',
+        record_type: 'TXT',
+        host: 'test._domainkey',
+        expected_value: 'none',
+        priority: null,
+        status: 'verified',
+        observed_value: null,
+        detail: null,
+        last_checked_at: null,
+        failing_since: null,
+        marked: 0,
+      })
+      .execute(),
+  );
+  const trace = new Trace({ database, keptDays: 30, node: 'n', log: silent, now });
+  const queue = new Queue({ database, clock, log: silent, trace, random: () => 0 });
+  const copies = new EmbeddedCopies({
+    mailstore,
+    bodies,
+    changes: { publish() {} },
+    log: silent,
+  });
+  const reports: string[] = [];
+  const local: LocalMailDelivery = {
+    prepare: () => assert.fail('nobody is hosted here'),
+    report: async (_tx, _user, source) => () => void reports.push(source.toString()),
+  };
+  carryOutSends({
+    database,
+    queue,
+    bodies,
+    domains: { findActive: async () => undefined, findDkimKey: async () => undefined },
+    local,
+    copies,
+    sender,
+    hostname: 'mail.postroom.test',
+    log: silent,
+    trace,
+    now,
+  });
+  let sendId = 0;
+  const options = { database, bodies, copies, queue, trace, recipientsPerDay: 0, now };
+  return {
+    database,
+    queue,
+    clock,
+    reports,
+    account,
+    async send(...names: string[]) {
+      const accepted = await accept(
+        { ...options, usage: new Usage({ database, now }) },
+        {
+          user,
+          account,
+          staged: await store.stage(sampleMessage('m')),
+          messageId: '<1@acme.test>',
+          from: account.address,
+          recipients: names.map((name) => `${name}@far.test`),
+          isRepeatable: false,
+          key: undefined,
+          sendAt: undefined,
+          inReplyTo: undefined,
+          draft: undefined,
+        },
+      );
+      const row = await database.read
+        .selectFrom('sends')
+        .select('id')
+        .where('public_id', '=', accepted.id)
+        .executeTakeFirstOrThrow();
+      sendId = row.id;
+      await queue.idle();
+      return accepted.id;
+    },
+    /** Lets time pass, and what becomes due be attempted. */
+    async wait(ms: number) {
+      await clock.advance(ms);
+      await queue.idle();
+    },
+    /** Makes what waits due now, as the attempt of this number where one is given. */
+    async attempt(number?: number) {
+      await database.write((tx) =>
+        tx
+          .updateTable('deliveries')
+          .set({
+            next_attempt_at: now(),
+            ...(number !== undefined && { attempts: number - 1 }),
+          })
+          .where('status', '=', 'queued')
+          .execute(),
+      );
+      const { domainId } = account;
+      queue.wake([{ kind: 'send', destination: 'far.test', domainId, accountId: user.accountId }]);
+      await queue.idle();
+    },
+    async statuses() {
+      const rows = await readRecipients(database.read, sendId);
+      return rows.map(({ address, status }) => `${address.split('@')[0]} ${status}`);
+    },
+    async deliveries() {
+      const rows = await queue.list({ domainId: account.domainId, limit: 10, offset: 0 });
+      return rows.map(({ status, attempts, recipient }) => [status, attempts, recipient]);
+    },
+  };
+}
+
+const named = (...names: string[]) => names.map((name) => `${name}@far.test`).join(', ');
+
+onEachEngine('recipients of one destination', (engine) => {
+  async function open() {
+    const far = await startFar();
+    return { far, ...(await openSending(engine, senderTo(far.port))) };
+  }
+
+  test('share a delivery and a transfer', async () => {
+    const { far, database, queue, send, statuses } = await open();
+    const names = Array.from({ length: 20 }, (_, at) => `r${at}`);
+    const id = await send(...names);
+    assert.deepEqual(far.transfers, [names]);
+    assert.deepEqual(
+      await statuses(),
+      names.map((name) => `${name} delivered`),
+    );
+    const rows = await database.read.selectFrom('deliveries').select('status').execute();
+    assert.deepEqual(rows, [{ status: 'delivered' }]);
+    const traced = await database.read
+      .selectFrom('trace')
+      .select(['recipient', 'status'])
+      .where('mail_id', '=', id)
+      .where('event', '=', 'send_attempt')
+      .execute();
+    assert.deepEqual(
+      traced.map(({ recipient, status }) => `${recipient} ${status}`),
+      names.map((name) => `${name}@far.test delivered`),
+    );
+    await queue.stop(0);
+  });
+
+  test('have their own results, and the failures of an attempt one report', async () => {
+    const { far, queue, send, wait, statuses, deliveries, reports, account } = await open();
+    const answers: Record<string, string> = {
+      busy: '450 4.2.1 busy',
+      gone: '550 5.1.1 no such user',
+      left: '550 5.1.1 no such user',
+    };
+    far.onRecipient = (local) => answers[local] ?? '250 ok';
+    await send('ann', 'busy', 'gone', 'bob', 'left');
+    const first = ['ann delivered', 'busy deferred', 'gone bounced', 'bob delivered'];
+    assert.deepEqual(await statuses(), [...first, 'left bounced']);
+    assert.deepEqual(await deliveries(), [['queued', 1, named('busy')]]);
+    const [report = '', ...more] = reports;
+    assert.deepEqual(more, []);
+    const failed = [...report.matchAll(/^Final-Recipient: rfc822; (.*)\r$/gm)].map(([, to]) => to);
+    assert.deepEqual(failed, ['gone@far.test', 'left@far.test']);
+    assert.equal([...report.matchAll(/^Remote-MTA: dns; mx\.far\.test\r$/gm)].length, 2);
+
+    answers.busy = '250 ok';
+    await wait(61 * SECOND);
+    assert.deepEqual(far.transfers, [['ann', 'bob'], ['busy']]);
+    // It is over, and two did not get the message: an operator finds it among the failed ones.
+    assert.deepEqual(await deliveries(), [['failed', 2, named('gone', 'left')]]);
+    delete answers.gone;
+    const [{ id } = { id: 0 }] = await queue.list({
+      domainId: account.domainId,
+      limit: 1,
+      offset: 0,
+    });
+    await queue.retry(account.domainId, id, 'a test');
+    await queue.idle();
+    // Those who were refused are on the suppression list.
+    assert.deepEqual(far.asked.length, 2);
+    assert.equal(reports.length, 1);
+    await queue.stop(0);
+  });
+
+  test('who are too many for one transaction go in the next, at once', async () => {
+    const { far, queue, send, wait, statuses, deliveries } = await open();
+    far.onRecipient = (local, accepted) => {
+      if (local === 'r1') return '450 4.2.1 busy';
+      return accepted < 3 ? '250 ok' : '452 4.5.3 too many recipients';
+    };
+    const names = Array.from({ length: 9 }, (_, at) => `r${at}`);
+    await send(...names);
+    assert.deepEqual(far.transfers, [
+      ['r0', 'r2', 'r3'],
+      ['r4', 'r5', 'r6'],
+      ['r7', 'r8'],
+    ]);
+    // The one who was deferred is not asked for in each of them.
+    assert.equal(far.asked.flat().filter((local) => local === 'r1').length, 1);
+    assert.deepEqual(await deliveries(), [['queued', 1, named('r1')]]);
+    far.onRecipient = () => '250 ok';
+    await wait(61 * SECOND);
+    assert.deepEqual(far.transfers.at(-1), ['r1']);
+    assert.deepEqual(
+      await statuses(),
+      names.map((name) => `${name} delivered`),
+    );
+    assert.deepEqual(await deliveries(), [['delivered', 2, named('r1')]]);
+    await queue.stop(0);
+  });
+
+  test('are tried alone from the fifth attempt on: one may be the reason for all', async () => {
+    const { far, queue, send, attempt, deliveries } = await open();
+    far.onMessage = (locals) => (locals.includes('bad') ? '451 4.7.1 not with bad' : '250 ok');
+    await send('ann', 'bad', 'bob', 'cy');
+    await attempt(4);
+    assert.deepEqual(await deliveries(), [['queued', 4, named('ann', 'bad', 'bob', 'cy')]]);
+    assert.deepEqual(far.transfers, []);
+    await attempt();
+    assert.deepEqual(far.transfers, [['ann'], ['bob'], ['cy']]);
+    assert.deepEqual(await deliveries(), [['queued', 5, named('bad')]]);
+    await queue.stop(0);
+  });
+
+  test('of a host that is away are not tried one by one, and their end is one report', async () => {
+    const asked: number[] = [];
+    const away = senderTo(1);
+    const { queue, send, attempt, statuses, reports } = await openSending(engine, {
+      sendToAll(message, signal) {
+        asked.push(message.to.length);
+        return away.sendToAll(message, signal);
+      },
+    });
+    await send('ann', 'bob', 'cy');
+    await attempt(5);
+    await attempt(mailDelays.length);
+    assert.deepEqual(await statuses(), ['ann deferred', 'bob deferred', 'cy deferred']);
+    await attempt();
+    assert.deepEqual(asked, [3, 1, 1, 3]);
+    assert.deepEqual(await statuses(), ['ann bounced', 'bob bounced', 'cy bounced']);
+    assert.equal(reports.length, 1);
+    await queue.stop(0);
+  });
+
+  test('who have the message when the service stops do not get it again', async () => {
+    const begun = Promise.withResolvers<void>();
+    const { clock, queue, send, statuses } = await openSending(engine, {
+      async sendToAll(_, signal) {
+        begun.resolve();
+        await new Promise((resolve) => signal?.addEventListener('abort', resolve));
+        return [OUTCOMES.take, OUTCOMES.later];
+      },
+    });
+    const sent = send('ann', 'bob');
+    await begun.promise;
+    const stopped = queue.stop(0);
+    await clock.advance(0);
+    await stopped;
+    await sent;
+    assert.deepEqual(await statuses(), ['ann delivered', 'bob deferred']);
+  });
+
+  test('that 0.3.0 queued each with a delivery of its own get theirs', async () => {
+    const { far, database, queue, send, attempt, statuses } = await open();
+    far.onRecipient = () => '450 later';
+    await send('ann', 'bob');
+    await database.write(async (tx) => {
+      const own = await tx.selectFrom('deliveries').selectAll().executeTakeFirstOrThrow();
+      const { id: _, ...same } = own;
+      const { id } = await tx
+        .insertInto('deliveries')
+        .values({ ...same, public_id: 'another' })
+        .returning('id')
+        .executeTakeFirstOrThrow();
+      const written = tx.selectFrom('delivery_payloads').select([sql.lit(id).as('id'), 'payload']);
+      await tx
+        .insertInto('delivery_payloads')
+        .columns(['delivery_id', 'payload'])
+        .expression(written)
+        .execute();
+      await tx
+        .updateTable('send_recipients')
+        .set({ delivery_id: id })
+        .where('address', '=', 'bob@far.test')
+        .execute();
+    });
+    far.onRecipient = () => '250 ok';
+    await attempt();
+    assert.deepEqual(far.transfers.toSorted(), [['ann'], ['bob']]);
+    assert.deepEqual(await statuses(), ['ann delivered', 'bob delivered']);
+    await queue.stop(0);
+  });
+
+  test('property: each gets the message once or is reported once, whatever the host says', async () => {
+    let script: readonly What[] = [];
+    let at = 0;
+    const delivered: string[] = [];
+    const { database, queue, send, attempt, statuses, deliveries, reports } = await openSending(
+      engine,
+      {
+        async sendToAll({ to }) {
+          const said = to.map((_, index) => {
+            const next = script[at++ % script.length] ?? 'take';
+            return next === 'put off' && index === 0 ? 'later' : next;
+          });
+          delivered.push(...to.filter((_, index) => said[index] === 'take'));
+          return said.map((what) => OUTCOMES[what]);
+        },
+      },
+    );
+    const what = fc.constantFrom<What>('take', 'later', 'no', 'message', 'away', 'put off');
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 6 }),
+        fc.array(what, { minLength: 1, maxLength: 40 }),
+        async (recipients, says) => {
+          [script, at] = [says, 0];
+          delivered.length = 0;
+          reports.length = 0;
+          await database.write((tx) => tx.deleteFrom('deliveries').execute());
+          await send(...Array.from({ length: recipients }, (_, index) => `r${index}`));
+          let attempts = 0;
+          while ((await deliveries())[0]?.[0] === 'queued') {
+            // The second, the fifth, which is for each alone, and the last ones.
+            const number = [undefined, 5, mailDelays.length, undefined][attempts++];
+            assert.ok(attempts <= 4, 'it ends');
+            await attempt(number);
+          }
+          const got = delivered.map((address) => `${address.split('@')[0]} delivered`);
+          const told = reports.flatMap((report) =>
+            [...report.matchAll(/^Final-Recipient: rfc822; (.*)@/gm)].map(([, to]) => to),
+          );
+          const lost = told.map((name) => `${name} bounced`);
+          assert.deepEqual((await statuses()).toSorted(), [...got, ...lost].toSorted());
+          const [[status] = []] = await deliveries();
+          assert.equal(status, lost.length > 0 ? 'failed' : 'delivered');
+        },
+      ),
+      { numRuns: 25 },
+    );
+    await queue.stop(0);
+  });
+});
+
+type What = 'take' | 'later' | 'message' | 'away' | 'put off' | 'no';
+
+const deferral = { status: 450, enhancedStatus: '4.2.0', text: 'later' };
+const OUTCOMES: Record<What, SendOutcome> = {
+  take: { result: 'delivered', host: 'mx.far.test', detail: '250 ok' },
+  later: { result: 'temporary', error: { ...deferral, answers: 'recipient' } },
+  message: { result: 'temporary', error: { ...deferral, answers: 'message' } },
+  away: { result: 'temporary', error: { enhancedStatus: '4.4.1', text: 'no connection' } },
+  'put off': { result: 'temporary', error: deferral, isPutOff: true },
+  no: { result: 'permanent', error: { status: 550, enhancedStatus: '5.7.1', text: 'no' } },
+};
