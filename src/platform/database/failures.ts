@@ -48,7 +48,7 @@ const SERVER_STATES = /^(?:08|25006|25P03|28|3D000|40|53(?!100)|55P03|57|58)/;
 const LOST_STATES = /^(?:08|25P03|57P0[123]|ECONNRESET|EPIPE)/;
 const LOST_TEXTS = /^(?:Connection terminated|Client has encountered a connection error)/;
 /** The text of `pg` where no connection of the pool became free in time. */
-const NO_PLACE = 'timeout exceeded when trying to connect';
+export const NO_PLACE = 'timeout exceeded when trying to connect';
 /** The texts of `pg` for a pool that is closed. */
 const CLOSED_TEXTS = /^(?:Client was closed|Cannot use a pool after)/;
 

@@ -30,6 +30,7 @@ import {
   isWithoutPlace,
   lostStatement,
   NO_ANSWER,
+  NO_PLACE,
   READ_ONLY,
 } from '../failures.ts';
 
@@ -38,7 +39,7 @@ export interface ConnectionOptions {
   readonly urls: readonly string[];
   /** The most connections. */
   readonly poolSize: number;
-  /** For a statement, for a wait for a connection, and to connect; without it a statement may take any time. */
+  /** For a statement, and for a wait for a connection; without it a statement may take any time. */
   readonly timeoutMs?: number;
   /** Called for connections that break, idle or not; the pool replaces them. */
   readonly onBroken?: ((error: Error) => void) | undefined;
@@ -46,7 +47,11 @@ export interface ConnectionOptions {
 
 /** Milliseconds between the deadline that the server has and ours. */
 const GRACE_MS = 1_000;
-/** Milliseconds to connect, where a statement may take any time. */
+/**
+ * Milliseconds that a new connection has at least, also where nobody waits for it any more. One that comes late is kept:
+ * where all break at once and the server is busy, they would all be too late, be thrown away, and asked for again, and
+ * that alone would keep the server busy.
+ */
 const CONNECT_MS = 10_000;
 /** Milliseconds of silence after which the kernel tests whether the server still answers. */
 const KEEPALIVE_MS = 10_000;
@@ -76,6 +81,7 @@ export class Connections {
   /** Increases when the connections that were made so far become useless. */
   #generation = 0;
   readonly #generations = new WeakMap<object, number>();
+  readonly #connecting = new Set<Client>();
   readonly #checked = new WeakSet<object>();
   /** Whether the server accepts deadlines as parameters; a pooler that shares connections may refuse them. */
   #takesDeadlines = true;
@@ -86,10 +92,16 @@ export class Connections {
     this.#options = options;
     const { poolSize, timeoutMs, onBroken } = options;
     const configure = (config: ClientConfig | undefined) => this.#configure(config);
-    const remember = (client: object) => this.#generations.set(client, this.#generation);
+    const remember = (client: Client) => {
+      this.#generations.set(client, this.#generation);
+      this.#connecting.add(client);
+      for (const settled of ['connect', 'end']) {
+        client.once(settled, () => this.#connecting.delete(client));
+      }
+    };
     this.#pool = new Pool({
       max: poolSize,
-      connectionTimeoutMillis: timeoutMs ?? CONNECT_MS,
+      connectionTimeoutMillis: (timeoutMs ?? 0) + CONNECT_MS,
       application_name: 'postroom',
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_MS,
@@ -177,14 +189,34 @@ export class Connections {
 
   /** Waits for a connection; once more where this process was frozen meanwhile, so that the wait was over unseen. */
   async #connect(): Promise<PoolClient> {
+    // Nothing is waited for.
+    if (this.#pool.idleCount > this.#pool.waitingCount) return this.#pool.connect();
     const { timeoutMs = CONNECT_MS } = this.#options;
     const from = performance.now();
     try {
-      return await this.#pool.connect();
+      return await this.#connectWithin(timeoutMs);
     } catch (error) {
       if (performance.now() - from < timeoutMs + GRACE_MS) throw error;
-      return this.#pool.connect();
+      return this.#connectWithin(timeoutMs);
     }
+  }
+
+  async #connectWithin(timeoutMs: number): Promise<PoolClient> {
+    const isNew = this.#pool.totalCount < this.#options.poolSize;
+    const connecting = this.#pool.connect();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), timeoutMs);
+    });
+    const client = await Promise.race([connecting, late]).finally(() => clearTimeout(timer));
+    if (client) return client;
+    connecting.then(
+      (unneeded) => unneeded.release(),
+      () => {},
+    );
+    throw isNew
+      ? codedError(NO_ANSWER, `PostgreSQL accepted no connection within ${timeoutMs} ms`)
+      : new Error(NO_PLACE);
   }
 
   /** Stops using the connections of a generation, and uses the next host from now on. */
@@ -192,6 +224,8 @@ export class Connections {
     if (generation !== this.#generation) return;
     this.#generation++;
     this.#host = (this.#host + 1) % this.#options.urls.length;
+    // Their places are needed for connections to the next host.
+    for (const client of this.#connecting) client.connection.stream.destroy();
   }
 
   #configure(config: ClientConfig | undefined): ClientConfig {
