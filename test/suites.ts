@@ -28,6 +28,9 @@ interface Group {
   readonly files: readonly string[];
 }
 
+/** Milliseconds after which a process is killed, whose tests ended long ago: what they left open keeps it. */
+const GROUP_MS = 1_200_000;
+
 const COUNTS = ['tests', 'pass', 'fail', 'cancelled', 'skipped'] as const;
 type Counts = Record<(typeof COUNTS)[number], number>;
 
@@ -52,6 +55,8 @@ async function runGroup({ name, files }: Group, { timeoutMs, environment }: Suit
   const options = ['--test', '--test-isolation=none', `--test-timeout=${timeoutMs}`];
   const child = spawn(process.execPath, [...options, ...files], {
     stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: GROUP_MS,
+    killSignal: 'SIGKILL',
     env: {
       ...process.env,
       NODE_COMPILE_CACHE: resolve('node_modules/.cache/compiled'),
