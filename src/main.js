@@ -2,7 +2,7 @@
  * The process. `main.ts` is a link to this file: a Node version that cannot read TypeScript reads this, and says which
  * version is needed.
  */
-const NEEDED = 24;
+const NEEDED = 26;
 const { node } = process.versions;
 
 if (Number.parseInt(node, 10) < NEEDED) {

@@ -386,5 +386,5 @@ test('on an older Node one line says which version is needed', async () => {
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(olderNode)}`;
   const { code, output } = await start({ NODE_OPTIONS }).ended();
   assert.equal(code, 1);
-  assert.match(output, /^Postroom needs Node 24 or newer, but this is Node 22\.17\.1\. .*\n$/);
+  assert.match(output, /^Postroom needs Node 26 or newer, but this is Node 22\.17\.1\. .*\n$/);
 });

@@ -90,7 +90,7 @@ test('its demo accepts and finds a message, serves the pages, and makes a backup
   for (const [path, title] of [
     ['docs/quickstart', 'Quickstart'],
     ['console', 'Console'],
-  ]) {
+  ] as const) {
     const page = await fetch(`${url}/${path}`);
     const html = await page.text();
     assert.match(html, new RegExp(`<title>${title}`), path);

@@ -122,7 +122,7 @@ function askByTcp(query: Query): Promise<Exchanged> {
     length.writeUInt16BE(query.bytes.length);
     socket.write(Buffer.concat([length, query.bytes]));
     let received = Buffer.alloc(0);
-    socket.on('data', (chunk) => {
+    socket.on('data', (chunk: Buffer) => {
       received = Buffer.concat([received, chunk]);
       if (received.length < 2 || received.length < 2 + received.readUInt16BE()) return;
       end(readAnswer(received.subarray(2, 2 + received.readUInt16BE()), query) ?? MALFORMED);

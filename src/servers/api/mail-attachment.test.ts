@@ -22,7 +22,7 @@ test('ranges of content of ten octets', () => {
     [`bytes=${'9'.repeat(30)}-`, 'unsatisfiable'],
     [`bytes=${'9'.repeat(400)}-`, undefined],
   ] as const) {
-    assert.deepEqual(parseRange(field, 10), expected, field);
+    assert.deepEqual(parseRange(field, 10), expected, String(field));
   }
   assert.equal(parseRange('bytes=0-', 0), 'unsatisfiable');
 });

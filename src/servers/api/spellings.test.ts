@@ -46,7 +46,7 @@ test('parameters of a query are checked, too', async () => {
     ['user_id=demo&Limit=5', 'Limit', 'limit'],
     ['userid=demo', 'userid', 'user_id'],
     ['user_id=demo&off_set=1&off_set=2', 'off_set', 'offset'],
-  ]) {
+  ] as const) {
     const { status, body } = await api.call('GET', `/v2/email-accounts?${query}`);
     assert.equal(status, 400, query);
     assert.deepEqual(body.errors, [{ field, message: `is not known: did you mean ${meant}?` }]);

@@ -194,7 +194,7 @@ onEachEngine('what operators see', (engine) => {
     ];
     for (const [path, field] of cases) {
       const { status, body } = await api.call('GET', `/v2/operator/${path}`);
-      assert.deepEqual([status, body.errors?.[0]?.field], [400, field], path);
+      assert.deepEqual([status, body.errors?.[0]?.field], [400, field], String(path));
     }
     for (const hostile of ["' or 1=1 --", '%', '_', '\u{10ffff}', '%00', 'a'.repeat(255)]) {
       for (const list of ['domains', 'accounts']) {

@@ -49,7 +49,7 @@ function readFrames(bytes: Buffer): { texts: string[]; code: number | undefined 
 /** Answers the close frame at the end, as a client should. */
 function sayGoodbyeAtEnd(socket: Socket): void {
   let tail = Buffer.alloc(0);
-  socket.on('data', (chunk) => {
+  socket.on('data', (chunk: Buffer) => {
     tail = Buffer.concat([tail, chunk]).subarray(-1_000);
     if (tail.includes(Buffer.from([0x03, 0xf5])) || tail.includes(Buffer.from([0x03, 0xe9]))) {
       socket.write(frame(8));

@@ -190,7 +190,7 @@ class MovingThread {
     this.#worker = worker;
     worker.unref();
     worker.on('message', (answer: CheckpointAnswer) => this.#asked?.resolve(answer));
-    worker.on('error', (error) => this.#fail(error));
+    worker.on('error', (error: Error) => this.#fail(error));
     worker.once('exit', (code) => this.#fail(new Error(`the thread ended with ${code}`)));
   }
 

@@ -152,7 +152,7 @@ export function frame(opcode: number, payload: Uint8Array = new Uint8Array()): B
 /** Everything a raw client gets until the server ends the connection. */
 export async function readToEnd(socket: Socket): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  socket.on('data', (chunk) => chunks.push(chunk));
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
   if (!socket.closed) await once(socket, 'close');
   return Buffer.concat(chunks);
 }

@@ -92,7 +92,7 @@ function steps(script: string): Step[] {
 function assertReply(line: string | undefined, pattern: string): void {
   assertLike(line, pattern);
   const [, code, status] = /^(\d)\d\d[ -](\d)\.\d+\.\d+ /.exec(line ?? '') ?? [];
-  assert.equal(status, code, line);
+  assert.equal(status, code, String(line));
 }
 
 function assertLike(actual: string | undefined, pattern: string): void {
