@@ -76,14 +76,14 @@ const MAILBOXES_AT_A_TIME = 10;
 /** Starts the workers; `queue.stop` ends them. */
 export function carryOut(options: CarryOutOptions): void {
   const { queue } = options;
-  const courier = new Courier(options);
+  const attempts = new DeliveryAttempts(options);
   queue.work<WebhookPayload, Prepared>({
     kind: WEBHOOK,
     payloads: webhookPayloads,
     delays: webhookDelays,
-    attempt: (job, signal) => courier.attemptWebhook(job, signal),
-    onOutcome: (...ended) => courier.afterWebhook(...ended),
-    onLate: (job) => courier.storeLate(job),
+    attempt: (job, signal) => attempts.attemptWebhook(job, signal),
+    onOutcome: (...ended) => attempts.afterWebhook(...ended),
+    onLate: (job) => attempts.storeLate(job),
   });
   queue.work<ForwardPayload, Prepared>({
     kind: FORWARD,
@@ -91,16 +91,16 @@ export function carryOut(options: CarryOutOptions): void {
     concurrency: SESSIONS.forward,
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
-    attempt: (...begun) => courier.attemptForward(...begun),
-    onOutcome: (...ended) => courier.afterMail(...ended),
+    attempt: (...begun) => attempts.attemptForward(...begun),
+    onOutcome: (...ended) => attempts.afterMail(...ended),
   });
   queue.work<MailboxPayload, Prepared>({
     kind: MAILBOX,
     payloads: mailboxPayloads,
     concurrency: MAILBOXES_AT_A_TIME,
     delays: mailDelays,
-    attempt: (job, signal) => courier.attemptMailbox(job, signal),
-    onOutcome: (...ended) => courier.afterMailbox(...ended),
+    attempt: (job, signal) => attempts.attemptMailbox(job, signal),
+    onOutcome: (...ended) => attempts.afterMailbox(...ended),
   });
   queue.work<BouncePayload, Prepared>({
     kind: BOUNCE,
@@ -108,7 +108,7 @@ export function carryOut(options: CarryOutOptions): void {
     concurrency: SESSIONS.bounce,
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
-    attempt: (...begun) => courier.attemptBounce(...begun),
+    attempt: (...begun) => attempts.attemptBounce(...begun),
   });
 }
 
@@ -130,7 +130,7 @@ const INTERNAL: SendOutcome = {
 /** What a webhook receiver answered is for the owner of the domain: it is no SMTP reply, and not public. */
 const NOT_PASSED_ON: DeliveryError = { text: 'The message could not be passed on.' };
 
-class Courier {
+class DeliveryAttempts {
   readonly #options: CarryOutOptions;
   readonly #now: () => number;
   readonly #bounces: Bounces;

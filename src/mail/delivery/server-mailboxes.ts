@@ -59,7 +59,7 @@ export interface ServerMailboxesOptions {
 type FailedResult = Exclude<MailboxResult, { readonly result: 'delivered' }>;
 
 /** A target that did not get the message. */
-interface Left {
+interface Undelivered {
   readonly target: MailboxTarget;
   readonly failure: FailedResult;
 }
@@ -75,7 +75,7 @@ interface QueuedTarget {
  * So soon after it was queued, no other worker can have made a first attempt: a worker that stops has 5 s
  * to end its attempt, and the lease of one that dies runs longer.
  */
-const FIRST_FOR_SURE_MS = 5_000;
+const NO_EARLIER_ATTEMPT_MS = 5_000;
 /** Attempts that are deferred while the mailbox cannot be searched. */
 const DEFERRALS_MAX = 4;
 
@@ -137,7 +137,7 @@ export class ServerMailboxes implements MailboxStorage {
     mail: ServerMail,
     targets: readonly MailboxTarget[],
     signal?: AbortSignal,
-  ): Promise<Left[]> {
+  ): Promise<Undelivered[]> {
     const { mailServer, log } = this.#options;
     const results = await mailServer.deliver(mail, targets, signal);
     const left = targets.flatMap((target, index) => {
@@ -247,7 +247,7 @@ export class ServerMailboxes implements MailboxStorage {
   #isFirstForSure({ isFirst, createdAt }: Job): boolean {
     if (!isFirst || createdAt < this.#startedAt) return false;
     const age = this.#options.now() - createdAt;
-    return age >= 0 && age < FIRST_FOR_SURE_MS;
+    return age >= 0 && age < NO_EARLIER_ATTEMPT_MS;
   }
 }
 
@@ -274,7 +274,7 @@ function rowOf(
 }
 
 /** The answer to the sender for a recipient who did not get the message. */
-function refusalOf({ failure: { result, error }, target: { recipient } }: Left): Refusal {
+function refusalOf({ failure: { result, error }, target: { recipient } }: Undelivered): Refusal {
   const detail = `the mail server of ${recipient} ${describe(error)}`;
   if (result === 'temporary') return new Refusal('unavailable', detail);
   // RFC 3463 section 3.3: 2 is a full mailbox, 3 a message that is too large for it.
@@ -286,7 +286,7 @@ function refusalOf({ failure: { result, error }, target: { recipient } }: Left):
 }
 
 /** The answer to the sender where nobody got it: a temporary one if a retry may help any recipient. */
-function refusalOfAll(left: readonly Left[]): Refusal {
+function refusalOfAll(left: readonly Undelivered[]): Refusal {
   const telling = left.find(({ failure }) => failure.result === 'temporary') ?? left[0];
   if (!telling) throw new Error('nothing failed');
   return refusalOf(telling);

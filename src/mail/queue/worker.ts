@@ -3,8 +3,8 @@
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { type Batch, type Lane, Lanes } from './lanes.ts';
 import { LateWatch } from './late.ts';
-import { Lookout } from './lookout.ts';
 import { type Patient, Place, Postponed } from './place.ts';
+import { QueuePoller } from './queue-poller.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
 import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import {
@@ -50,7 +50,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   readonly #options: WorkOptions<Payload, Prepared>;
   readonly #around: WorkerSurroundings;
   readonly #recorder: OutcomeRecorder;
-  readonly #lookout: Lookout;
+  readonly #poller: QueuePoller;
   readonly #late: LateWatch<Payload>;
   readonly #lanes: Lanes;
   /** Attempts under way at one destination. */
@@ -75,7 +75,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#options = options;
     this.#around = around;
     this.#recorder = new OutcomeRecorder(options, around);
-    this.#lookout = new Lookout({
+    this.#poller = new QueuePoller({
       ...around,
       kind: options.kind,
       found: (waiting) => this.#lanes.expect(waiting, waiting.due, around.clock.now()),
@@ -88,7 +88,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#lanes = new Lanes({
       concurrency: options.concurrency ?? CONCURRENCY,
       perDestination: this.#most,
-      horizon: this.#lookout.horizon,
+      horizon: this.#poller.horizon,
     });
   }
 
@@ -106,7 +106,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   #expect(lane: Lane, due: number, now: number): void {
-    if (!this.#lanes.expect(lane, due, now)) this.#lookout.leave(lane);
+    if (!this.#lanes.expect(lane, due, now)) this.#poller.leave(lane);
   }
 
   /** Resolves when nothing is under way and nothing can be done before time has passed. */
@@ -125,7 +125,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     if (this.#stopped) return;
     this.#stopped = true;
     const { clock, database, owner, log } = this.#around;
-    this.#lookout.stop();
+    this.#poller.stop();
     this.#late.stop();
     this.#disarmPump();
     await Promise.race([this.#tasksEnded(), wait(clock, deadlineMs)]);
@@ -166,7 +166,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         'could not release the leases of the last run: these deliveries are attempted again when their leases expire',
       );
     }
-    this.#lookout.look();
+    this.#poller.look();
   }
 
   /** Places that become free in one turn of the event loop are filled by a single lease. */
@@ -198,7 +198,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     if (due !== Number.POSITIVE_INFINITY && this.#leases < LEASES_MAX) {
       this.#disarmPump = this.#around.clock.after(Math.max(due - now, 0), () => this.#pumpSoon());
     }
-    this.#lookout.goOn();
+    this.#poller.goOn();
   }
 
   /** Ends an attempt that may wait for nothing, where somebody waits for its place. Its end brings us here again. */
@@ -352,7 +352,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
           'the clock was set back: each waiting delivery still waits as long as planned',
         );
         await this.#keepWaits();
-        this.#lookout.lookAnew();
+        this.#poller.restart();
       }
       await renewLeases(database, owner, [...this.#leased], clock.now() + LEASE_MS);
     } catch (error) {

@@ -87,15 +87,15 @@ const SESSIONS = { perDestination: 16, inAll: 224 };
 
 /** Starts the worker; `queue.stop` ends it. */
 export function carryOutSends(options: CarryOutSendsOptions): void {
-  const courier = new SendCourier(options);
+  const attempts = new SendAttempts(options);
   options.queue.work<SendPayload, Prepared>({
     kind: SEND,
     payloads: sendPayloads,
     concurrency: SESSIONS.inAll,
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
-    attempt: (...begun) => courier.attempt(...begun),
-    onOutcome: (...ended) => courier.afterAttempt(...ended),
+    attempt: (...begun) => attempts.attempt(...begun),
+    onOutcome: (...ended) => attempts.afterAttempt(...ended),
     onDropped: (tx, ids) => dropRecipients(tx, ids),
   });
   options.copies.start();
@@ -120,7 +120,7 @@ interface Prepared {
 
 const INTERNAL: SendError = { enhancedStatus: '4.3.0', text: 'internal error' };
 
-class SendCourier {
+class SendAttempts {
   readonly #options: CarryOutSendsOptions;
   readonly #now: () => number;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import {
-  burySends,
+  deleteSendsOf,
   insertRecipients,
   insertSend,
   pruneSends,
@@ -99,7 +99,7 @@ onEachEngine('rows of sent mail', (engine) => {
     const { database, make, count } = await openRows();
     await make(1, ['delivered', 'deferred']);
     await make(2, ['queued']);
-    await database.write((tx) => burySends(tx, [1, 3]));
+    await database.write((tx) => deleteSendsOf(tx, [1, 3]));
     assert.deepEqual(await count(), [1, 1]);
   });
 });

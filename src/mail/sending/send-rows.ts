@@ -190,7 +190,7 @@ export function insertSend(tx: Queries, { place, key, draft, ...send }: NewSend)
 }
 
 /** Removes the sends of deleted accounts, in the transaction that removes their data. */
-export async function burySends(tx: Queries, accountIds: readonly number[]): Promise<void> {
+export async function deleteSendsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx.deleteFrom('sends').where('account_id', 'in', accountIds).execute();
 }
 

@@ -12,6 +12,6 @@ export { type Copies, EmbeddedCopies } from './copies.ts';
 export type { ComposeRequest, GivenAttachment, SendTimes } from './read-request.ts';
 export { readReport } from './reports.ts';
 export { Sending, type SendingOptions } from './send.ts';
-export { type Accepted, burySends, pruneSends, type SendStatus } from './send-rows.ts';
+export { type Accepted, deleteSendsOf, pruneSends, type SendStatus } from './send-rows.ts';
 export { ServerCopies } from './server-copies.ts';
 export { Suppressions } from './suppressions.ts';

@@ -7,7 +7,7 @@ import {
   openTestDatabase,
   type TestDatabase,
 } from '../../../test/support/databases.ts';
-import { Bodies, BodyFolder, Gathered } from './bodies.ts';
+import { Bodies, BodyFolder, GrowingBuffer } from './bodies.ts';
 
 const DAY = 86_400_000;
 const signal = new AbortController().signal;
@@ -268,19 +268,19 @@ onEachEngine('bodies', (engine) => {
 test('pieces of any size become one piece, in memory of its own', () => {
   const whole = Buffer.from(Array.from({ length: 5_000 }, (_, index) => index % 251));
   for (const step of [1, 2, 7, 1_000, 4_999, 5_000]) {
-    const gathered = new Gathered();
-    for (let at = 0; at < whole.length; at += step) gathered.add(whole.subarray(at, at + step));
-    assert.equal(gathered.size, whole.length);
-    const taken = gathered.take();
+    const buffer = new GrowingBuffer();
+    for (let at = 0; at < whole.length; at += step) buffer.add(whole.subarray(at, at + step));
+    assert.equal(buffer.size, whole.length);
+    const taken = buffer.take();
     assert.equal(taken.buffer.byteLength, whole.length);
     assert.ok(whole.equals(taken));
-    assert.equal(gathered.size, 0);
+    assert.equal(buffer.size, 0);
   }
 });
 
 test('without pieces the result is empty, and it can be used again', () => {
-  const gathered = new Gathered();
-  assert.equal(gathered.take().length, 0);
-  gathered.add(Buffer.from('again'));
-  assert.equal(Buffer.from(gathered.take()).toString(), 'again');
+  const buffer = new GrowingBuffer();
+  assert.equal(buffer.take().length, 0);
+  buffer.add(Buffer.from('again'));
+  assert.equal(Buffer.from(buffer.take()).toString(), 'again');
 });

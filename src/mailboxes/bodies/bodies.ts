@@ -39,7 +39,7 @@ import {
   sweepQuarantine,
 } from './body-store.ts';
 import { DiskRoom, FREE_BYTES_LEFT } from './disk-room.ts';
-import { Gathered } from './gathered.ts';
+import { GrowingBuffer } from './growing-buffer.ts';
 import { StoreHealth } from './store-health.ts';
 
 export { BodyFolder } from './body-folder.ts';
@@ -52,7 +52,7 @@ export {
   storeIdOf,
 } from './body-store.ts';
 export { FREE_BYTES_LEFT } from './disk-room.ts';
-export { Gathered } from './gathered.ts';
+export { GrowingBuffer } from './growing-buffer.ts';
 export {
   type LargeBody,
   listLargeBodies,
@@ -241,7 +241,7 @@ export class Bodies {
     source: AsyncIterable<Uint8Array>,
     observe: (chunk: Uint8Array) => void,
   ): Promise<StagedBody> {
-    const held = new Gathered();
+    const held = new GrowingBuffer();
     let size = 0;
     let spill: NewBody | undefined;
     try {

@@ -189,7 +189,7 @@ export function compareStoreIds(
  * Bodies younger than this are kept: their message may be about to be committed, here or on another node. No
  * message takes that long.
  */
-const SPARED_MS = 86_400_000;
+const SWEEP_MIN_AGE_MS = 86_400_000;
 
 /** Milliseconds between batches: a sweep of millions runs beside everything else. */
 const PAUSE_MS = 5;
@@ -219,13 +219,13 @@ export async function sweepOrphans(
     const orphans: string[] = [];
     const named = await findNamed(database, names);
     for (const name of names) {
-      const isOld = !named.has(name) && ((await store.age(name, now)) ?? 0) >= SPARED_MS;
+      const isOld = !named.has(name) && ((await store.age(name, now)) ?? 0) >= SWEEP_MIN_AGE_MS;
       if (isOld) orphans.push(name);
     }
     moved += await store.quarantine(orphans, now);
     await pause(PAUSE_MS);
   }
-  await store.sweepUnfinished(now - SPARED_MS);
+  await store.sweepUnfinished(now - SWEEP_MIN_AGE_MS);
   return moved;
 }
 

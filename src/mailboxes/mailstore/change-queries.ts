@@ -37,7 +37,7 @@ export type GoneRow = Pick<Row<'tombstones'>, 'uid'>;
 /** Which messages are read, and in which order: see {@link liveQuery}. */
 export type LiveQuery = 'all by UID' | 'new by UID' | 'changed by UID' | 'changed by MODSEQ';
 
-/** What {@link readTold} reads. */
+/** What {@link readStored} reads. */
 const told = ['preview', 'thread_id', 'has_attachment'] as const;
 
 const columnsOfField = {

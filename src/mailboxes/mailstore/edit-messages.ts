@@ -16,10 +16,10 @@ import type {
   Expunged,
   FlagChange,
   Flagged,
+  InTransaction,
   MailUser,
   MessageSet,
   Relocated,
-  Within,
 } from './store.ts';
 import {
   canonicalMailboxName,
@@ -110,7 +110,7 @@ export class MessageEditor {
     user: MailUser,
     set: MessageSet,
     to: string,
-    within?: Within<Relocated>,
+    within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
     if (canonicalMailboxName(set.mailbox) === canonicalMailboxName(to)) {
       throw invalidField('to', 'must be another mailbox');
@@ -122,7 +122,7 @@ export class MessageEditor {
     user: MailUser,
     set: MessageSet,
     to: string,
-    within?: Within<Relocated>,
+    within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
     return this.#relocate(user, set, to, { moving: false, within });
   }
@@ -131,7 +131,7 @@ export class MessageEditor {
     user: MailUser,
     set: MessageSet,
     to: string,
-    { moving, within }: { moving: boolean; within: Within<Relocated> | undefined },
+    { moving, within }: { moving: boolean; within: InTransaction<Relocated> | undefined },
   ): Promise<Relocated> {
     await this.#mailboxes.find(user, set.mailbox);
     await this.#mailboxes.find(user, to);
@@ -169,7 +169,7 @@ export class MessageEditor {
     const change = mailboxChange(user, target, modseq);
     const state = stateOf({ ...target, highestmodseq: modseq });
     if (!moving) return { state, uids, changes: [change] };
-    const removal = await this.#bury(tx, source.id, messages);
+    const removal = await this.#insertTombstones(tx, source.id, messages);
     return { state, uids, changes: [mailboxChange(user, source, removal), change] };
   }
 
@@ -198,7 +198,7 @@ export class MessageEditor {
     const messages = await selectMessages(tx, mailbox.id, set.uids, columns);
     const removed = messages.map(({ uid }) => uid);
     if (messages.length === 0) return { state: stateOf(mailbox), removed, changes: [], files: [] };
-    const modseq = await this.#bury(tx, mailbox.id, messages);
+    const modseq = await this.#insertTombstones(tx, mailbox.id, messages);
     const ids = new Set(messages.map(({ body_id }) => body_id));
     const files: string[] = [];
     for (const some of chunks([...ids], UIDS_AT_A_TIME)) {
@@ -239,7 +239,7 @@ export class MessageEditor {
   }
 
   /** Removes messages from a mailbox and writes their tombstones; returns the MODSEQ of the removal. */
-  async #bury(
+  async #insertTombstones(
     tx: Queries,
     mailboxId: number,
     messages: readonly (Counted & { readonly uid: number; readonly created_modseq: number })[],

@@ -29,6 +29,7 @@ import type {
   Expunged,
   FlagChange,
   Flagged,
+  InTransaction,
   MailboxState,
   MailboxSummary,
   Mailstore,
@@ -41,7 +42,6 @@ import type {
   SearchResult,
   SyncRequest,
   SyncResult,
-  Within,
 } from './store.ts';
 import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from './syntax.ts';
 
@@ -176,7 +176,7 @@ export class EmbeddedMailstore implements Mailstore {
     user: MailUser,
     { mailbox, flags = [], internalDate, octets }: AppendRequest,
     source: AsyncIterable<Uint8Array>,
-    within?: Within<AppendedByClient>,
+    within?: InTransaction<AppendedByClient>,
   ): Promise<AppendedByClient> {
     const bodies = this.#bodies;
     const target = {
@@ -243,7 +243,7 @@ export class EmbeddedMailstore implements Mailstore {
     user: MailUser,
     set: MessageSet,
     to: string,
-    within?: Within<Relocated>,
+    within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
     return this.#editor.move(user, set, to, within);
   }
@@ -252,7 +252,7 @@ export class EmbeddedMailstore implements Mailstore {
     user: MailUser,
     set: MessageSet,
     to: string,
-    within?: Within<Relocated>,
+    within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
     return this.#editor.copy(user, set, to, within);
   }
@@ -270,7 +270,7 @@ export class EmbeddedMailstore implements Mailstore {
   }
 
   /** Deletes the mailboxes of deleted accounts, in the caller's transaction. */
-  bury(tx: Queries, accountIds: readonly number[]): Promise<void> {
+  markForPurge(tx: Queries, accountIds: readonly number[]): Promise<void> {
     return buryMailboxesOf(tx, accountIds);
   }
 

@@ -26,6 +26,7 @@ export {
   type FlagChange,
   type Flagged,
   hasTexts,
+  type InTransaction,
   type MailboxFailure,
   type MailboxResult,
   type MailboxState,
@@ -50,7 +51,6 @@ export {
   type SyncResult,
   tenantOf,
   type UpdatedMessage,
-  type Within,
 } from './store.ts';
 export {
   canonicalMailboxName,

@@ -18,7 +18,7 @@ import type { Description } from './store.ts';
 import { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 
 /** What a row has stored about its message; null in one of before 0.3.0. */
-export interface Told {
+export interface StoredDescription {
   readonly preview: string | null;
   readonly thread_id: number | null;
   readonly has_attachment: number | null;
@@ -38,7 +38,11 @@ interface OlderRow {
 }
 
 /** What a row has stored about its message; undefined where the source has to be read. */
-export function readTold({ preview, thread_id, has_attachment }: Told): Description | undefined {
+export function readStored({
+  preview,
+  thread_id,
+  has_attachment,
+}: StoredDescription): Description | undefined {
   if (preview === null || thread_id === null || has_attachment === null) return undefined;
   return {
     preview,
@@ -48,8 +52,11 @@ export function readTold({ preview, thread_id, has_attachment }: Told): Descript
 }
 
 /** The description of a message, from its row, or else from its source. */
-export async function describeRow(sources: Sources, row: Told & OlderRow): Promise<Description> {
-  return readTold(row) ?? describeOlder(sources, row);
+export async function describeRow(
+  sources: Sources,
+  row: StoredDescription & OlderRow,
+): Promise<Description> {
+  return readStored(row) ?? describeOlder(sources, row);
 }
 
 export async function describeOlder({ bodies, ids }: Sources, row: OlderRow): Promise<Description> {

@@ -25,7 +25,7 @@ import {
   type LiveRow,
   liveQuery,
 } from './change-queries.ts';
-import { describeOlder, readTold, type Sources } from './older-messages.ts';
+import { describeOlder, readStored, type Sources } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import {
   TEXT_AT_A_TIME,
@@ -286,7 +286,7 @@ function addedMessage(
   if (fields.length === 0) return { uid: row.uid };
   const wants = (field: MessageField) => fields.includes(field);
   const { preview = null, thread_id = null, has_attachment = null, body_id } = row;
-  const told = row.older ?? readTold({ preview, thread_id, has_attachment });
+  const told = row.older ?? readStored({ preview, thread_id, has_attachment });
   return {
     uid: row.uid,
     ...(wants('envelope') &&

@@ -19,7 +19,7 @@ import {
 } from '../../protocols/message/message.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Mailboxes } from './mailboxes.ts';
-import { describeRow, type Told } from './older-messages.ts';
+import { describeRow, type StoredDescription } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { ByteRange, Description, MailUser, Message, PartContent } from './store.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
@@ -28,7 +28,7 @@ type MessageRow = Pick<
   Row<'messages'>,
   'mailbox_id' | 'uid' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'envelope' | 'structure'
 > &
-  Told & { readonly uidvalidity: number };
+  StoredDescription & { readonly uidvalidity: number };
 
 function prepareSelect(queries: Queries) {
   return new PreparedQuery((value: { accountId: number; mailbox: string; uid: number }) =>

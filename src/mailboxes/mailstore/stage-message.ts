@@ -26,7 +26,7 @@ export async function stageMessage(
   head?: Uint8Array,
 ): Promise<StagedMessage> {
   const parser = new MessageParser();
-  const turns = takeTurns(source);
+  const turns = yieldTurn(source);
   const body = await bodies.stage(head ? putInFront(head, turns) : turns, (chunk) =>
     parser.write(chunk),
   );
@@ -37,7 +37,7 @@ export async function stageMessage(
 const TURN = 256 * 1024;
 
 /** Lets the event loop continue now and then: a source that is already complete would hold it to its end. */
-async function* takeTurns(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+async function* yieldTurn(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let taken = 0;
   for await (const chunk of source) {
     yield chunk;

@@ -251,7 +251,7 @@ export interface AppendRequest {
  * What the caller stores in the transaction of a change, by what the change made. A mail server has no transaction: it is
  * not called there.
  */
-export type Within<Made> = (tx: Queries, made: Made) => Promise<void>;
+export type InTransaction<Made> = (tx: Queries, made: Made) => Promise<void>;
 
 export interface AppendedByClient extends ChangedMailbox {
   readonly uid: number;
@@ -360,14 +360,14 @@ export interface Mailstore {
   /**
    * Appends a message byte for byte, after it was read to its end (RFC 3501 section 6.3.11).
    *
-   * @param within see {@link Within}; the same below
+   * @param within see {@link InTransaction}; the same below
    * @throws Refusal mailbox_not_found, invalid_request, quota_exceeded, storage_full; any error of the source
    */
   appendMessage(
     user: MailUser,
     request: AppendRequest,
     source: AsyncIterable<Uint8Array>,
-    within?: Within<AppendedByClient>,
+    within?: InTransaction<AppendedByClient>,
   ): Promise<AppendedByClient>;
   /** Changes flags. Messages that already have them keep their MODSEQ; a UID that does not exist is no error. */
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
@@ -376,7 +376,7 @@ export interface Mailstore {
     user: MailUser,
     set: MessageSet,
     target: string,
-    within?: Within<Relocated>,
+    within?: InTransaction<Relocated>,
   ): Promise<Relocated>;
   /**
    * Copies messages to a mailbox of the account, with their flags and their time.
@@ -387,7 +387,7 @@ export interface Mailstore {
     user: MailUser,
     set: MessageSet,
     target: string,
-    within?: Within<Relocated>,
+    within?: InTransaction<Relocated>,
   ): Promise<Relocated>;
   /** Removes messages for good. */
   expunge(user: MailUser, set: MessageSet): Promise<Expunged>;

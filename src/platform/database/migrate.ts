@@ -13,8 +13,8 @@ import {
   type Later,
   nameOf,
   type OnStep,
-  takeTurns,
   withLockTimeout,
+  withMigrationLock,
 } from './postgres/online.ts';
 import { checkSchema, UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 
@@ -169,7 +169,7 @@ export async function applyMigrations<T>(
   const { indexes, checks } = await findLeft();
   const isDone = indexes.length + Object.keys(checks).length === 0;
   if (applied.length === names.length && isDone) return;
-  await takeTurns(kysely, onStep, async () => {
+  await withMigrationLock(kysely, onStep, async () => {
     // Another node may have done all of it meanwhile.
     const { length } = await readApplied(kysely, engine);
     const isEmpty = length === 0;

@@ -16,7 +16,7 @@ import {
   type Nodes,
   type NodesOptions,
 } from './nodes.ts';
-import { placeOfSigning } from './signing-keys.ts';
+import { signingIndex } from './signing-keys.ts';
 
 const facts: NodeFacts = {
   version: '1.2.3',
@@ -358,6 +358,6 @@ test('signing uses the first value that every node knows', () => {
     // They have none in common: then the choice does not matter.
     [[['#new'], ['#old']], 0],
   ];
-  for (const [others, place] of cases) assert.equal(placeOfSigning(own, others), place);
-  assert.equal(placeOfSigning(['#only'], [undefined]), 0);
+  for (const [others, place] of cases) assert.equal(signingIndex(own, others), place);
+  assert.equal(signingIndex(['#only'], [undefined]), 0);
 });

@@ -28,7 +28,7 @@ import {
 import type { LogLevel } from '../log/log.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { doAlone, lead } from './lead.ts';
-import { placeOfSigning, type SigningKeys } from './signing-keys.ts';
+import { type SigningKeys, signingIndex } from './signing-keys.ts';
 
 export { LeaseTaken } from './lead.ts';
 export { onlyKey, type SigningKeys } from './signing-keys.ts';
@@ -230,7 +230,7 @@ class Node implements Nodes {
   signingKeys(setting: string, values: readonly string[]): SigningKeys {
     const own = this.#options.facts.settings[setting] ?? [];
     const place = () =>
-      placeOfSigning(
+      signingIndex(
         own,
         this.#theirSettings.map((theirs) => theirs[setting]),
       );

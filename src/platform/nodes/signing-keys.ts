@@ -24,7 +24,7 @@ export function onlyKey(value: string): SigningKeys {
  * @param others those of each other node; undefined where its program is older than the setting, so that it
  *   knows the oldest value alone
  */
-export function placeOfSigning(
+export function signingIndex(
   own: readonly string[],
   others: readonly (readonly string[] | undefined)[],
 ): number {

@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import type { BodyStore } from '../../mailboxes/bodies/bodies.ts';
 import { BodyFolder } from '../../mailboxes/bodies/bodies.ts';
-import { buryAllShadows } from '../../mailboxes/mail-server/mail-server.ts';
+import { markAllShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { renewUidvalidity } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   type Database,
@@ -111,7 +111,7 @@ async function fill(
     try {
       await database.write(async (tx) => {
         await renewUidvalidity(tx, Date.now());
-        await buryAllShadows(tx);
+        await markAllShadows(tx);
         await skipIds(tx, urls ? 'postgres' : 'sqlite');
         await tx.deleteFrom('console_sessions').execute();
         await tx.deleteFrom('remembered_logins').execute();

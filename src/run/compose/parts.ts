@@ -7,14 +7,14 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { Blocks } from '../../mail/blocks/blocks.ts';
 import { Queue, systemClock } from '../../mail/queue/queue.ts';
-import { burySends, type Sending, Suppressions } from '../../mail/sending/sending.ts';
+import { deleteSendsOf, type Sending, Suppressions } from '../../mail/sending/sending.ts';
 import { Trace } from '../../mail/trace/trace.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
 import {
-  buryShadowsOf,
   type ImapMailstore,
+  markShadowsOf,
   purgeShadows,
 } from '../../mailboxes/mail-server/mail-server.ts';
 import {
@@ -172,7 +172,7 @@ export function buildParts(given: Given): Parts {
     ...recorded,
     deletions,
     // Both, since an operator may have changed from one to the other.
-    stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],
+    stores: [embedded, shadowsOf(database), SENDS],
     ...config.limits,
     expireTrash: (keptMs, after) => embedded.expireTrash(keptMs, after),
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
@@ -229,8 +229,11 @@ function buildTrace({ config, database, logger: log, now }: Given) {
   return new Trace({ database, keptDays: config.traceDays, node: hostname(), log, now });
 }
 
+/** They go at once: nothing of them is left to purge. */
+const SENDS: PurgedStore = { markForPurge: deleteSendsOf, purge: async () => false };
+
 function shadowsOf(database: Database): PurgedStore {
-  return { bury: buryShadowsOf, purge: () => purgeShadows(database) };
+  return { markForPurge: markShadowsOf, purge: () => purgeShadows(database) };
 }
 
 function buildSearch(config: Config, database: Database, bodies: Bodies, log: Logger): Search {

@@ -12,7 +12,7 @@ import {
 } from '../../../test/support/mail.ts';
 import { Queue } from '../../mail/queue/queue.ts';
 import { Bodies, BodyFolder } from '../../mailboxes/bodies/bodies.ts';
-import { buryShadowsOf, purgeShadows } from '../../mailboxes/mail-server/mail-server.ts';
+import { markShadowsOf, purgeShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { EmbeddedMailstore, type MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Schema } from '../../platform/database/database.ts';
 import { Accounts } from '../../tenants/accounts/accounts.ts';
@@ -54,7 +54,7 @@ function open({ directory }: TestMailstore, database: Database) {
   const queue = new Queue({ database, log: { warn: () => {}, error: () => {} } });
   const stores = [
     new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),
-    { bury: buryShadowsOf, purge: () => purgeShadows(database) },
+    { markForPurge: markShadowsOf, purge: () => purgeShadows(database) },
   ];
   return { database, bodies, domains, accounts, queue, stores } satisfies PurgeOptions;
 }
@@ -233,7 +233,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     const state = await countRows(store.database);
     await append(store, sampleText, user);
     const { uidvalidity } = await store.mailstore.sync(user, { mailbox: 'INBOX' });
-    await store.database.write((tx) => store.mailstore.bury(tx, [user.accountId]));
+    await store.database.write((tx) => store.mailstore.markForPurge(tx, [user.accountId]));
     const anew = await store.mailstore.sync(user, { mailbox: 'INBOX' });
     assert.deepEqual(anew.changes.added, []);
     assert.notEqual(anew.uidvalidity, uidvalidity);

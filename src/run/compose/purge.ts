@@ -16,7 +16,7 @@ import type { Domains } from '../../tenants/domains/domains.ts';
 /** A store with mail of accounts. */
 export interface PurgedStore {
   /** Marks the mailboxes of deleted accounts for removal, in the caller's transaction. */
-  bury(tx: Queries, accountIds: readonly number[]): Promise<void>;
+  markForPurge(tx: Queries, accountIds: readonly number[]): Promise<void>;
   /** Removes a part of what was marked, in one transaction. @returns false where nothing is left */
   purge(): Promise<boolean>;
 }
@@ -44,7 +44,7 @@ export async function purgeStep(options: PurgeOptions): Promise<boolean> {
   const accountIds = await listDeletedAccounts(database);
   if (accountIds.length > 0) {
     await database.write(async (tx) => {
-      for (const store of stores) await store.bury(tx, accountIds);
+      for (const store of stores) await store.markForPurge(tx, accountIds);
       await endAccountDeletion(tx, accountIds);
     });
     return true;

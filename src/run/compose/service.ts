@@ -178,7 +178,7 @@ async function open(
   onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
-  shared?.lookWith((afterGap) => parts.realtime.lookAgain(afterGap));
+  shared?.pollWith((afterGap) => parts.realtime.resync(afterGap));
   carryOut(parts.flow.courier);
   if (config.sending.enabled) carryOutSends(parts.flow.sendCourier);
   onStop(async () => {

@@ -45,7 +45,7 @@ export interface Shared {
    * Runs `look` again and again until {@link stop}: once a minute, and after each connection to Redis (`afterGap`). It
    * finds changes that this node got no event for.
    */
-  lookWith(look: (afterGap: boolean) => Promise<void>): void;
+  pollWith(look: (afterGap: boolean) => Promise<void>): void;
   /** Sends the remaining changes to the other nodes, and disconnects from Redis. */
   stop(): Promise<void>;
 }
@@ -103,8 +103,8 @@ export async function openShared({
     (await nodes.list()).filter(({ id, isRunning }) => isRunning && id !== node);
   const keptMs = LOOKS_KEPT * lookEveryMs;
   const seen = new SeenNodes({ redis, prefix, node, listOthers, keptMs, log: logger });
-  const looks = new Looks(logger, lookEveryMs);
-  redis.onConnected(() => looks.lookNow());
+  const poller = new Poller(logger, lookEveryMs);
+  redis.onConnected(() => poller.lookNow());
   await redis.start().catch((error: unknown) => {
     if (!(error instanceof RedisRefuses)) throw error;
     const line = `REDIS_URL: expected a Redis that Postroom can log in to, got "${error.message}"`;
@@ -117,13 +117,13 @@ export async function openShared({
     places,
     counts,
     isUp: () => redis.answers,
-    lookWith: (look) =>
-      looks.start(async (afterGap) => {
+    pollWith: (look) =>
+      poller.start(async (afterGap) => {
         await look(afterGap);
         await seen.look();
       }),
     async stop() {
-      await looks.stop();
+      await poller.stop();
       await Promise.all([places.stop(), changes.flush()]);
       await redis.stop();
     },
@@ -131,7 +131,7 @@ export async function openShared({
 }
 
 /** Runs a look again and again, one at a time. */
-export class Looks {
+export class Poller {
   readonly #logger: Pick<Logger, 'error'>;
   readonly #everyMs: number;
   readonly #stopping = new AbortController();

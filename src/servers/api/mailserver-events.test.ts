@@ -105,7 +105,11 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
         'x-mailserver-signature': sign(batch),
         ...(type !== undefined && { 'content-type': type }),
       });
-      assert.deepEqual([answer.status, answer.body], [200, { ok: true, accepted: 2 }], String(type));
+      assert.deepEqual(
+        [answer.status, answer.body],
+        [200, { ok: true, accepted: 2 }],
+        String(type),
+      );
     }
     assert.equal(told.length, 2);
   });

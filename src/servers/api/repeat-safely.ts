@@ -3,7 +3,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Within } from '../../mailboxes/mailstore/mailstore.ts';
+import type { InTransaction } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import {
   type AnsweredRequests,
@@ -56,7 +56,7 @@ export function answerWithin<Made>(
   request: FastifyRequest,
   status: number,
   describe: (made: Made) => object,
-): Within<Made> {
+): InTransaction<Made> {
   return async (tx, made) => {
     const own = underWay.get(request);
     if (!own) return;

@@ -138,13 +138,13 @@ onEachEngine('realtime', (engine) => {
     const { append, stage, mailstore, port, realtime, user, token } = await start();
     const client = new TestClient(port, token);
     await client.next();
-    await realtime.lookAgain(false);
+    await realtime.resync(false);
     await append(await stage(sampleMessage('first')), [{ user, mailbox: 'INBOX' }]);
     await mailstore.createMailbox(user, 'Projects');
-    await realtime.lookAgain(false);
-    await realtime.lookAgain(false);
+    await realtime.resync(false);
+    await realtime.resync(false);
     await mailstore.deleteMailbox(user, 'Projects');
-    await realtime.lookAgain(false);
+    await realtime.resync(false);
     const told = [];
     for (let i = 0; i < 4; i++) told.push(await client.next());
     const inbox = (await mailstore.listMailboxes(user)).find(({ mailbox }) => mailbox === 'INBOX');
@@ -171,7 +171,7 @@ onEachEngine('realtime', (engine) => {
         .where('id', '=', user.accountId)
         .execute(),
     );
-    await realtime.lookAgain(false);
+    await realtime.resync(false);
     assert.equal((await client.closed).code, 4401);
   });
 });

@@ -30,11 +30,11 @@ import {
   Heartbeat,
   type MailboxTip,
 } from './connection.ts';
-import { lookAgain, type SharedState } from './look-again.ts';
+import { resync, type SharedState } from './resync.ts';
 import { checkHandshake, readToken, refuseUpgrade, SUBPROTOCOL } from './upgrade.ts';
 
 export type { MailboxTip } from './connection.ts';
-export type { SharedState } from './look-again.ts';
+export type { SharedState } from './resync.ts';
 export { asksForWebSocket } from './upgrade.ts';
 
 /** The rate limit's answer to a request. */
@@ -150,9 +150,9 @@ export class Realtime {
    *
    * @param afterGap whether events were certainly lost
    */
-  async lookAgain(afterGap: boolean): Promise<void> {
+  async resync(afterGap: boolean): Promise<void> {
     const { shared } = this.#options;
-    if (shared && !this.#closed) await lookAgain(this.#feeds, shared.state, afterGap);
+    if (shared && !this.#closed) await resync(this.#feeds, shared.state, afterGap);
   }
 
   /** Ends every connection with 1001, and refuses new ones; resolves when all are closed. */

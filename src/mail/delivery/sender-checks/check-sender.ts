@@ -93,7 +93,7 @@ interface Shared {
 }
 
 /** What is under way once the header was read. */
-interface Inquiry {
+interface PendingChecks {
   readonly header: Header;
   readonly authors: Authors;
   readonly lookups: MessageLookups;
@@ -103,26 +103,26 @@ interface Inquiry {
   readonly clientName: Promise<string | undefined>;
 }
 
-function startInquiry(shared: Shared, client: SendingClient, header: Header): Inquiry {
+function startInquiry(shared: Shared, client: SendingClient, header: Header): PendingChecks {
   const { options, guard, now } = shared;
   const from = header.fields.filter(({ name }) => name === 'from');
   const authors = findAuthors(from.map(rawValue));
   const partiesOf = sharesFor(options, client);
   const lookups = new MessageLookups(guard, options.times ?? TIMES, partiesOf, now);
-  const isBlind = guard.isResting();
+  const dnsIsDown = guard.isResting();
   const ask = (name: string) => lookups.ask(name, 'TXT', 'deciding');
   const policies = Promise.all(authors.domains.map((domain) => discoverPolicy(domain, ask)));
   const signatures = new SignatureCheck({
     header,
     authors: authors.domains,
     lookups,
-    isBlind,
+    dnsIsDown,
     now: Date.now(),
   });
   const sender = spfDomain(client);
   const isDeciding = authors.domains.some((author) => isAligned(sender, author, false));
   const weight = isDeciding ? 'deciding' : 'other';
-  const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, isBlind });
+  const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, dnsIsDown });
   const clientName = startNaming(shared, client, partiesOf);
   // The verdicts of a message that breaks off are never read.
   for (const promise of [policies, spf, clientName]) promise.catch(() => {});
@@ -155,7 +155,7 @@ async function startNaming(
 }
 
 /** Fields that are judged or removed, at the start of a line, and the length of the longest in octets. */
-const TELLING = /^(?:from|authentication-results)[ \t\r\n:]/im;
+const SENDER_FIELDS = /^(?:from|authentication-results)[ \t\r\n:]/im;
 const TELLING_MAX = 32;
 /** Fields of spam filters, which mail readers and mail servers sort by. */
 const SPAM_FIELD = /^x-(?:rspamd?|spam)[\w-]*/im;
@@ -175,7 +175,7 @@ class MessageCheck implements SenderCheck {
   }
 
   async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    let inquiry: Inquiry | undefined;
+    let pending: PendingChecks | undefined;
     let isInHeader = true;
     for await (const chunk of source) {
       let body: Buffer | undefined = asBuffer(chunk);
@@ -183,22 +183,22 @@ class MessageCheck implements SenderCheck {
         body = this.#reader.write(body);
         isInHeader = body === undefined;
         if (isInHeader && !this.#reader.isFull) continue;
-        if (!inquiry) yield* this.#takeHeader();
-        inquiry ??= startInquiry(this.#shared, this.#client, this.#reader.header);
+        if (!pending) yield* this.#takeHeader();
+        pending ??= startInquiry(this.#shared, this.#client, this.#reader.header);
         yield* this.#takeOverflow();
       }
       if (!body || body.length === 0) continue;
-      inquiry?.signatures.writeBody(body);
+      pending?.signatures.writeBody(body);
       yield body;
     }
-    if (!inquiry) {
+    if (!pending) {
       const body = this.#reader.end();
       yield* this.#takeHeader();
-      inquiry = startInquiry(this.#shared, this.#client, this.#reader.header);
-      inquiry.signatures.writeBody(body);
+      pending = startInquiry(this.#shared, this.#client, this.#reader.header);
+      pending.signatures.writeBody(body);
       if (body.length > 0) yield body;
     }
-    this.#verdicts = this.#judge(inquiry);
+    this.#verdicts = this.#judge(pending);
     this.#verdicts.catch(() => {});
   }
 
@@ -235,7 +235,7 @@ class MessageCheck implements SenderCheck {
     if (skipped.length === 0) return;
     const text = this.#tail + readable(skipped);
     const { removesSpamFields } = this.#shared.options;
-    if (TELLING.test(text) || (removesSpamFields && SPAM_FIELD.test(text))) {
+    if (SENDER_FIELDS.test(text) || (removesSpamFields && SPAM_FIELD.test(text))) {
       throw new Refusal('sender_rejected', 'its header is too long to tell who it is from');
     }
     // The `-` stands for text before it: the tail does not begin a line.
@@ -243,21 +243,21 @@ class MessageCheck implements SenderCheck {
     yield skipped;
   }
 
-  async #judge({ lookups, ...inquiry }: Inquiry): Promise<Judgement> {
+  async #judge({ lookups, ...pending }: PendingChecks): Promise<Judgement> {
     const { hostname, enforce, random = Math.random } = this.#shared.options;
-    const { header, authors, signatures } = inquiry;
+    const { header, authors, signatures } = pending;
     const [policies, spf, found, clientName] = await Promise.all([
-      inquiry.policies,
-      inquiry.spf,
+      pending.policies,
+      pending.spf,
       signatures.end(),
-      inquiry.clientName,
+      pending.clientName,
     ]);
     lookups.throwBugs();
     const removedResults = this.#removedResults;
     const client = this.#client;
     const isLost = lookups.isCrowded;
-    const isBlind = this.#shared.guard.isResting();
-    const evidence = {
+    const dnsIsDown = this.#shared.guard.isResting();
+    const results = {
       client,
       header,
       authors,
@@ -266,9 +266,9 @@ class MessageCheck implements SenderCheck {
       found,
       removedResults,
       isLost,
-      isBlind,
+      dnsIsDown,
     };
-    return { ...judgeSender(evidence, { hostname, enforce, draw: random() }), clientName };
+    return { ...judgeSender(results, { hostname, enforce, pctSample: random() }), clientName };
   }
 }
 

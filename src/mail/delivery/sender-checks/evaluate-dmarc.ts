@@ -51,13 +51,13 @@ const weaker = { none: 'none', quarantine: 'none', reject: 'quarantine' } as con
 /**
  * Evaluates one author domain.
  *
- * @param draw a number from 0 to under 1, for policies that apply to a part of the mail
+ * @param pctSample a number from 0 to under 1, for policies that apply to a part of the mail
  */
 export function evaluateAuthor(
   domain: string,
   discovery: PolicyDiscovery,
   identifiers: Identifiers,
-  draw: number,
+  pctSample: number,
 ): AuthorVerdict {
   if (discovery.kind !== 'record') {
     const result = { none: 'none', invalid: 'permerror', unanswered: 'temperror' } as const;
@@ -66,15 +66,15 @@ export function evaluateAuthor(
   const { record, isOwn } = discovery;
   const policy = isOwn ? record.policy : record.subdomainPolicy;
   const result = compare(domain, record, identifiers);
-  const asked = result === 'pass' ? 'accept' : actions[appliedPolicy(policy, record, draw)];
+  const asked = result === 'pass' ? 'accept' : actions[appliedPolicy(policy, record, pctSample)];
   const action = result === 'temperror' && asked !== 'accept' ? 'defer' : asked;
   return { domain, result, policy, action };
 }
 
-function appliedPolicy(policy: DmarcPolicy, record: DmarcRecord, draw: number): DmarcPolicy {
+function appliedPolicy(policy: DmarcPolicy, record: DmarcRecord, pctSample: number): DmarcPolicy {
   const asked = record.isTest ? weaker[policy] : policy;
   // RFC 7489 section 6.6.4: the rest gets the next weaker policy.
-  return draw * 100 < record.percent ? asked : weaker[asked];
+  return pctSample * 100 < record.percent ? asked : weaker[asked];
 }
 
 /** RFC 7489 section 6.6.2 step 6. */

@@ -88,7 +88,7 @@ export interface SpfInquiry {
   readonly hostname: string;
   readonly weight: Weight;
   /** DNS cannot be asked now. */
-  readonly isBlind: boolean;
+  readonly dnsIsDown: boolean;
 }
 
 /**
@@ -96,11 +96,11 @@ export interface SpfInquiry {
  * an answer.
  */
 export async function evaluateSpf(inquiry: SpfInquiry): Promise<SpfVerdict> {
-  const { client, lookups, hostname, weight, isBlind } = inquiry;
+  const { client, lookups, hostname, weight, dnsIsDown } = inquiry;
   const domain = spfDomain(client);
   // RFC 7208 section 4.3.
   if (!domain.includes('.')) return { result: 'none', domain };
-  if (isBlind) return { result: 'temperror', domain };
+  if (dnsIsDown) return { result: 'temperror', domain };
   const resolver = (name: string, type: string) => {
     if (!isLookupType(type)) throw new Error(`SPF asks for a record of type ${type}`);
     return resolve(lookups, name, type, weight);

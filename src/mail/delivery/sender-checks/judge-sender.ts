@@ -26,7 +26,7 @@ import {
   survivesForwarding,
 } from './verify-signatures.ts';
 
-export interface Evidence {
+export interface CheckResults {
   readonly client: SendingClient;
   readonly header: Header;
   readonly authors: Authors;
@@ -39,7 +39,7 @@ export interface Evidence {
   /** Whether a lookup that decides was not made, since too many of the client or the authors were under way. */
   readonly isLost: boolean;
   /** Whether DNS is found dead: then mail is accepted unchecked. */
-  readonly isBlind: boolean;
+  readonly dnsIsDown: boolean;
 }
 
 export interface JudgeOptions {
@@ -47,7 +47,7 @@ export interface JudgeOptions {
   readonly hostname: string;
   readonly enforce: boolean;
   /** From 0 to under 1. */
-  readonly draw: number;
+  readonly pctSample: number;
 }
 
 /** An author domain and how strictly it wants signing domains to be its own. */
@@ -56,7 +56,7 @@ interface Author {
   readonly strictDkim: boolean;
 }
 
-function authorsOf({ authors, policies }: Evidence): Author[] {
+function authorsOf({ authors, policies }: CheckResults): Author[] {
   return authors.domains.map((domain, index) => {
     const policy = policies[index];
     return { domain, strictDkim: policy?.kind === 'record' && policy.record.strictDkim };
@@ -79,15 +79,15 @@ function coversShown({ signedFields }: SignatureFinding, { fields }: Header): bo
   });
 }
 
-function judgeAuthors(evidence: Evidence, draw: number): AuthorVerdict[] {
-  const { authors, policies, spf, found, header } = evidence;
+function judgeAuthors(results: CheckResults, pctSample: number): AuthorVerdict[] {
+  const { authors, policies, spf, found, header } = results;
   const signatures = found.signatures.map((finding) => ({
     domain: finding.domain,
     result: finding.result,
     coversShown: coversShown(finding, header),
   }));
   return authors.domains.map((domain, index) =>
-    evaluateAuthor(domain, policies[index] ?? { kind: 'none' }, { spf, signatures }, draw),
+    evaluateAuthor(domain, policies[index] ?? { kind: 'none' }, { spf, signatures }, pctSample),
   );
 }
 
@@ -95,7 +95,7 @@ function judgeAuthors(evidence: Evidence, draw: number): AuthorVerdict[] {
 const nobody: AuthorVerdict = { domain: '', policy: 'none', result: 'none', action: 'accept' };
 
 function judgeMessage(
-  { authors, header }: Evidence,
+  { authors, header }: CheckResults,
   verdicts: readonly AuthorVerdict[],
 ): { dmarc: DmarcVerdict; action: SenderAction } {
   const { domain, policy, result, action: asked } = decidingVerdict(verdicts) ?? nobody;
@@ -106,7 +106,7 @@ function judgeMessage(
 }
 
 /** Whether the domain of a signature is aligned with every author. */
-function speaksForAll(finding: SignatureFinding, authors: readonly Author[]): boolean {
+function alignsWithAllAuthors(finding: SignatureFinding, authors: readonly Author[]): boolean {
   return (
     authors.length > 0 &&
     authors.every(({ domain, strictDkim }) => isAligned(finding.domain, domain, strictDkim))
@@ -116,22 +116,21 @@ function speaksForAll(finding: SignatureFinding, authors: readonly Author[]): bo
 /** What is done in the end: nothing for want of DNS, and no refusal where the operator does not enforce policies. */
 function actionFor(
   asked: SenderAction,
-  { isBlind }: Evidence,
+  { dnsIsDown }: CheckResults,
   { enforce }: JudgeOptions,
 ): SenderAction {
-  if (asked === 'defer' && isBlind) return 'accept';
+  if (asked === 'defer' && dnsIsDown) return 'accept';
   return enforce || asked === 'accept' ? asked : 'quarantine';
 }
 
 /** Judges a message by the results of the checks. */
-export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgement {
-  const { authors, client, found, header, removedResults, spf } = evidence;
-  const everyAuthor = authorsOf(evidence);
-  const authorVerdicts = judgeAuthors(evidence, options.draw);
-  const { dmarc, action } = judgeMessage(evidence, authorVerdicts);
+export function judgeSender(results: CheckResults, options: JudgeOptions): Judgement {
+  const { authors, client, found, header, removedResults, spf } = results;
+  const everyAuthor = authorsOf(results);
+  const authorVerdicts = judgeAuthors(results, options.pctSample);
+  const { dmarc, action } = judgeMessage(results, authorVerdicts);
   // What we had no place to ask must not pass for a policy that cannot be learned.
-  const isPolicyLost =
-    evidence.isLost && evidence.policies.some(({ kind }) => kind === 'unanswered');
+  const isPolicyLost = results.isLost && results.policies.some(({ kind }) => kind === 'unanswered');
   const asked = isPolicyLost && action !== 'reject' ? 'defer' : action;
   const authenticationResults = formatAuthenticationResults(options.hostname, {
     spf,
@@ -152,11 +151,11 @@ export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgemen
     })),
     dmarc,
     arc: found.arc,
-    action: actionFor(asked, evidence, options),
+    action: actionFor(asked, results, options),
     survivesForwarding: found.signatures.some(
       (finding) =>
         coversShown(finding, header) &&
-        speaksForAll(finding, everyAuthor) &&
+        alignsWithAllAuthors(finding, everyAuthor) &&
         survivesForwarding(finding, header, removedResults),
     ),
     authenticationResults,

@@ -51,7 +51,7 @@ export interface SignatureInquiry {
   readonly authors: readonly string[];
   readonly lookups: MessageLookups;
   /** DNS cannot be asked for keys: the body is not hashed either. */
-  readonly isBlind: boolean;
+  readonly dnsIsDown: boolean;
   /** Milliseconds since 1970: a signature that expired before this does not pass. */
   readonly now: number;
 }
@@ -75,7 +75,7 @@ export class SignatureCheck {
 
   /** Chooses the signatures to verify, and looks up their keys while the body comes in. */
   constructor(inquiry: SignatureInquiry) {
-    const { header, authors, now, isBlind } = inquiry;
+    const { header, authors, now, dnsIsDown } = inquiry;
     this.#inquiry = inquiry;
     const fields = header.isWhole ? header.fields : [];
     const isAuthors = ({ domain }: Signature) =>
@@ -89,10 +89,10 @@ export class SignatureCheck {
     this.#chain = new ArcChain(fields, now);
     const { newest } = this.#chain;
     const verified = [...this.#signatures, ...(newest ? [newest] : [])].filter(
-      ({ refusal }) => !refusal && !isBlind,
+      ({ refusal }) => !refusal && !dnsIsDown,
     );
     this.#hashes = new Map(verified.map(({ bodyCanon }) => [bodyCanon, new BodyHash(bodyCanon)]));
-    const sealKeys = isBlind ? [] : this.#chain.sealKeys;
+    const sealKeys = dnsIsDown ? [] : this.#chain.sealKeys;
     for (const name of [...verified.map(({ keyName }) => keyName), ...sealKeys])
       void this.#keyAt(name);
   }

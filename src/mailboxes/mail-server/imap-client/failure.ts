@@ -102,12 +102,12 @@ export class ImapFailure extends Error {
   }
 
   /** Whether nothing was tried: the failure before is already in the log. */
-  get isRest(): boolean {
+  get isBackoff(): boolean {
     return this.kind === 'resting' || this.kind === 'refused_before';
   }
 
   /** Whether a read may be tried once more, on another connection. */
-  get isOfConnection(): boolean {
+  get connectionLost(): boolean {
     return this.kind === 'dropped' || this.kind === 'lost';
   }
 

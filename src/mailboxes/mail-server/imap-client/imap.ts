@@ -379,7 +379,7 @@ export class ImapMailstore implements Mailstore {
         try {
           return await this.#pool.use(user, work, options);
         } catch (error) {
-          if (!(error instanceof ImapFailure) || !error.isOfConnection) throw error;
+          if (!(error instanceof ImapFailure) || !error.connectionLost) throw error;
           this.#report(user, error, 'trying once more');
           return this.#pool.use(user, work, { ...options, fresh: true });
         }
@@ -395,7 +395,7 @@ export class ImapMailstore implements Mailstore {
       return await work();
     } catch (error) {
       if (error instanceof ImapFailure) {
-        if (!error.isRest) this.#report(user, error);
+        if (!error.isBackoff) this.#report(user, error);
         throw error.toRefusal();
       }
       if (isMissing(error) && mailbox !== undefined) {

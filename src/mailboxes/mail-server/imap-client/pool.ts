@@ -75,14 +75,14 @@ export interface UseOptions {
   /** Whether only a new connection will do. */
   readonly fresh?: boolean;
   /** Holds the connection for the same reader's next use. */
-  readonly keep?: Keep;
+  readonly keep?: ReaderHold;
 }
 
 /**
  * Holds the connection for one reader between its commands, as long as it reads without a pause. If others used it in
  * between, the server would read the message from its start again.
  */
-export class Keep {
+export class ReaderHold {
   #pooled: Pooled | undefined;
   #release: () => void = () => undefined;
   #pause: NodeJS.Timeout | undefined;

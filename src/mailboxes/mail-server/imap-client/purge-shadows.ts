@@ -19,7 +19,7 @@ export async function buryShadow(tx: Queries, id: number): Promise<void> {
 }
 
 /** Drops the shadows of deleted accounts. */
-export async function buryShadowsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
+export async function markShadowsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx
     .updateTable('shadow_mailboxes')
     .set(dropped)
@@ -28,7 +28,7 @@ export async function buryShadowsOf(tx: Queries, accountIds: readonly number[]):
 }
 
 /** Drops all shadows: those of a restored database may be older than what apps have seen. */
-export async function buryAllShadows(tx: Queries): Promise<void> {
+export async function markAllShadows(tx: Queries): Promise<void> {
   await tx.updateTable('shadow_mailboxes').set(dropped).where('account_id', '>', 0).execute();
 }
 

@@ -24,7 +24,7 @@ import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows, listUids } from './fetch.ts';
 import { threadIdOf } from './message-fields.ts';
-import { Keep, type UseOptions } from './pool.ts';
+import { ReaderHold, type UseOptions } from './pool.ts';
 import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
 import { UidSet } from './uid-set.ts';
 import { type Argument, atom, listOf, readFlags, readInternalDate, textOf } from './wire.ts';
@@ -179,7 +179,7 @@ export class MessageReader {
       const selected = await connection.select(mailbox, 'EXAMINE');
       if (selected.uidvalidity !== uidvalidity) throw messageNotFound(mailbox, uid);
     };
-    const keep = new Keep();
+    const keep = new ReaderHold();
     const next = async (at: number): Promise<Piece> => {
       // The first piece was fetched from an earlier offset.
       const isWhole = first.length < PIECE;

@@ -34,7 +34,7 @@ const LONGEST_PAUSE_MS = 15_000;
  * each transaction another session. A node that waits for the lock tries again and again: a statement that waited for
  * it would block CREATE INDEX CONCURRENTLY, which waits for the statements of all others.
  */
-export async function takeTurns<T>(
+export async function withMigrationLock<T>(
   kysely: Kysely<T>,
   onStep: OnStep,
   work: () => Promise<void>,

@@ -51,7 +51,7 @@ function open(start = () => startThread(path)): void {
     log: { warn: (fields: object, text: string) => told.push(JSON.stringify(fields) + text) },
     onLost: (error) => lost.push(error),
     longLog: LONG * PAGE_SIZE,
-    commitsALook: 1,
+    commitsPerCheck: 1,
   });
 }
 
@@ -66,7 +66,7 @@ async function commitUntil(isDone: () => boolean): Promise<number> {
   let longest = 0;
   for (let commits = 0; !isDone(); commits++) {
     assert.ok(commits < 20_000, 'it never came');
-    await checkpoints.tend();
+    await checkpoints.beforeCommit();
     insert.run(ROW);
     longest = Math.max(longest, readLog().length);
     // A turn of the event loop, as between the groups of GroupCommit.
@@ -168,7 +168,7 @@ test('if the thread ends between two requests, commits and the close still work'
   open(() => (starts++ === 0 ? thread : startThread(path)));
   await commitUntil(() => readLog().length >= LONG);
   const answered = once(thread, 'message');
-  await checkpoints.tend();
+  await checkpoints.beforeCommit();
   await answered;
   await thread.terminate();
   await ended.promise;
@@ -193,7 +193,7 @@ for (const errcode of [1034, 778, 11]) {
         return true;
       },
     );
-    await assert.rejects(checkpoints.tend(), /a checkpoint of the database failed/);
+    await assert.rejects(checkpoints.beforeCommit(), /a checkpoint of the database failed/);
     assert.equal(asked, 1);
     assert.match(String(lost), /^Error: a checkpoint of the database failed$/);
   });

@@ -20,7 +20,7 @@ import { LOG_LOST } from '../failures.ts';
 /** Octets of the log from which a checkpoint is made. */
 const LONG_LOG = 32 * 1024 * 1024;
 /** Commits between two checks of the log's length: one check takes SQLite as long as a row. */
-const COMMITS_A_LOOK = 8;
+const COMMITS_PER_CHECK = 8;
 /** From this many times that length on, the operator is told that the log cannot start again. */
 const TOO_LONG = 8;
 
@@ -61,7 +61,7 @@ export interface CheckpointsOptions {
   /** Overrides {@link LONG_LOG}, in octets; for tests. */
   readonly longLog?: number | undefined;
   /** For tests. */
-  readonly commitsALook?: number | undefined;
+  readonly commitsPerCheck?: number | undefined;
 }
 
 /** Starts the thread for the database at `path`. */
@@ -75,7 +75,7 @@ export class Checkpoints {
   readonly #pageSize: number;
   /** In pages, as all lengths below. */
   readonly #longLog: number;
-  readonly #commitsALook: number;
+  readonly #commitsPerCheck: number;
   #thread: MovingThread | undefined;
   #state: 'idle' | 'moving' | 'moved' = 'idle';
   #dueAt: number;
@@ -88,7 +88,7 @@ export class Checkpoints {
   constructor(db: DatabaseSync, options: CheckpointsOptions) {
     this.#pageSize = Number(db.prepare('pragma page_size').get()?.page_size);
     this.#longLog = Math.ceil((options.longLog ?? LONG_LOG) / this.#pageSize);
-    this.#commitsALook = options.commitsALook ?? COMMITS_A_LOOK;
+    this.#commitsPerCheck = options.commitsPerCheck ?? COMMITS_PER_CHECK;
     this.#options = options;
     this.#dueAt = this.#longLog;
     this.#tellAt = TOO_LONG * this.#longLog;
@@ -100,13 +100,13 @@ export class Checkpoints {
    *
    * @throws Error where a checkpoint has failed: nothing may be committed any more
    */
-  async tend(): Promise<void> {
+  async beforeCommit(): Promise<void> {
     if (this.#lost) throw this.#lost;
     if (this.#state === 'moved') {
       await this.#move('idle');
       if (this.#lost) throw this.#lost;
       this.#lookBack(this.#readLog());
-    } else if (this.#state === 'idle' && ++this.#commits % this.#commitsALook === 0) {
+    } else if (this.#state === 'idle' && ++this.#commits % this.#commitsPerCheck === 0) {
       if (this.#readLog().length >= this.#dueAt) void this.#move('moved');
     }
   }

@@ -188,7 +188,7 @@ async function open(options: SqliteOptions): Promise<Database> {
     log,
     readers,
     onCommit: options.onCommit,
-    beforeBegin: () => checkpoints.tend(),
+    beforeBegin: () => checkpoints.beforeCommit(),
   });
   const snapshots = new SnapshotPool(path, { onError, enter: settling });
   const read = kyselyOn(reader, { onError, enter: () => readers.enter() });

@@ -24,7 +24,7 @@ interface LookoutOptions {
   track(task: Promise<void>): void;
 }
 
-export class Lookout {
+export class QueuePoller {
   readonly #options: LookoutOptions;
   readonly #intervalMs: number;
   /** Senders with lanes that there was no room for, and the first destination of these. */
@@ -62,7 +62,7 @@ export class Lookout {
   }
 
   /** The same, also during a look: the rows that it has read may have changed. */
-  lookAnew(): void {
+  restart(): void {
     this.#isOutdated = this.#looking;
     this.look();
   }
@@ -108,7 +108,7 @@ export class Lookout {
     this.#looking = false;
     if (this.#stopped) return;
     if (this.#isOutdated) {
-      this.lookAnew();
+      this.restart();
     } else if (again !== undefined) {
       this.#disarm();
       this.#disarm = clock.after(again, () => this.look());

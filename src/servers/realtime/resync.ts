@@ -30,7 +30,7 @@ const ACCOUNTS_AT_A_TIME = 2_000;
  *
  * @param feeds by account; may change meanwhile
  */
-export async function lookAgain(
+export async function resync(
   feeds: ReadonlyMap<number, AccountFeed>,
   state: SharedState,
   afterGap: boolean,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
-import { Lookout } from './lookout.ts';
+import { QueuePoller } from './queue-poller.ts';
 
 onEachEngine('the look at the queue', (engine) => {
   test('an outage of the database is one line of the log', async () => {
@@ -10,8 +10,8 @@ onEachEngine('the look at the queue', (engine) => {
     const said: string[] = [];
     const note = (_fields: object, line: string) => void said.push(line);
     const looks: Promise<void>[] = [];
-    let next = () => lookout.look();
-    const lookout = new Lookout({
+    let next = () => poller.look();
+    const poller = new QueuePoller({
       database,
       kind: 'webhook',
       log: { warn: note, error: note },
@@ -46,6 +46,6 @@ onEachEngine('the look at the queue', (engine) => {
       await rename('gone', 'deliveries');
       await look(1);
     }
-    lookout.stop();
+    poller.stop();
   });
 });

@@ -8,7 +8,7 @@ const NOTHING = Buffer.alloc(0);
  * Bytes that come in pieces of any size, collected in one piece of memory. With a list of the pieces, a client that
  * sends one byte per packet at no cost would make us use some 170 times the size of the message.
  */
-export class Gathered {
+export class GrowingBuffer {
   #memory = NOTHING;
   #size = 0;
 
