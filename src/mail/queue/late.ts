@@ -100,7 +100,7 @@ export class LateWatch<Payload> {
     } catch (error) {
       log.error(
         { err: error, kind, id: row.id, mailId: row.mail_id },
-        'the first attempt of a delivery is late, and what must not wait for it failed: trying again in a minute',
+        'the message of a late delivery could not be stored yet: retry in 60 s',
       );
       await postpone(database, row.id, clock.now() + RETRY_MS);
     }

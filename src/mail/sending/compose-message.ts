@@ -75,7 +75,7 @@ const OWN_FIELDS = new Set(
     ' ',
   ),
 );
-/** Fields about the way of a message, where its errors go, and the results of checks. */
+/** Fields about how a message travels, where its errors go, and the results of checks. */
 const TRACE_FIELDS = new Set(
   'return-path received delivered-to apparently-from errors-to dkim-signature authentication-results received-spf'.split(
     ' ',

@@ -365,7 +365,10 @@ export class MailboxWriter {
     return this.#write(user, async (tx) => {
       const all = await this.#mailboxes.readAll(tx, user);
       if (all.length >= MAILBOXES_MAX) {
-        throw invalidField('mailbox', `must not be one more than ${MAILBOXES_MAX} of the account`);
+        throw invalidField(
+          'mailbox',
+          `cannot be made: the account already has ${MAILBOXES_MAX} mailboxes`,
+        );
       }
       refuseTaken(all, [name]);
       const made = await this.#mailboxes.make(tx, user, name);

@@ -45,7 +45,7 @@ export const answers = {
   mailbox_has_children: { http: 409, title: 'There are mailboxes below it' },
   mailbox_protected: { http: 409, title: 'The mailbox cannot be renamed or deleted' },
   uidvalidity_changed: { http: 409, title: 'The mailbox was created again' },
-  address_exists: { http: 409, title: 'The address exists already' },
+  address_exists: { http: 409, title: 'There is already an account with this address' },
   domain_not_active: { http: 409, title: 'The domain is not active', smtp: [550, '5.1.2'] },
   domain_not_ready: { http: 409, title: 'The domain cannot send mail yet' },
   delivery_released: { http: 409, title: 'The delivery is not kept any more' },

@@ -120,6 +120,6 @@ function describeMove(
   return [
     `${bodies} bodies are in ${to.place} and were read back; this run copied ${megabytes(octets)}.`,
     ...missing.map((name) => `${name} was in neither place: restore it from a backup.`),
-    `${next} The old copies are in ${from.place}/quarantine: remove them when all is well.`,
+    `${next} The old copies are in ${from.place}/quarantine: remove them once the new store is checked.`,
   ].join('\n');
 }

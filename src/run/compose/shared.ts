@@ -172,10 +172,7 @@ export class Poller {
         await look(afterGap);
         afterGap = false;
       } catch (err) {
-        this.#logger.error(
-          { err },
-          'could not read the changes of other nodes: trying again in a minute',
-        );
+        this.#logger.error({ err }, 'could not read the changes of other nodes: retry in 60 s');
       }
     }
   }

@@ -60,7 +60,7 @@ export function suppressionRoutes(domains: Domains, suppressions: Suppressions):
         config: { refusals: ['domain_not_found', 'suppression_not_found'] },
         schema: {
           tags: ['Domains'],
-          summary: 'Write to an address again',
+          summary: 'Allow mail to this address again',
           description: 'Removes the address from the list.',
           operationId: 'deleteSuppression',
           security: credentials.apiKey,

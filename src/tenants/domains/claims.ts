@@ -337,6 +337,6 @@ export function logKeyExchange(
 /** Logs each change on one line; called after the commit. */
 export function logStatusChanges(log: Logger, changes: readonly StatusChange[]): void {
   for (const { userId, domain, old, new: after, reason } of changes) {
-    log.info({ domain, userId, old, new: after, reason }, 'domain.status_changed');
+    log.info({ domain, userId, old, new: after, reason }, 'the status of a domain changed');
   }
 }

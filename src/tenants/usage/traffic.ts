@@ -66,7 +66,7 @@ export class Traffic {
   flush(): Promise<void> {
     this.#flushing ??= this.#add()
       .catch((err: unknown) => {
-        const text = 'the counters for the charts could not be stored: trying again in a minute';
+        const text = 'the counters for the charts could not be stored: retry in 60 s';
         this.#options.log.warn({ err }, text);
       })
       .finally(() => {

@@ -25,7 +25,7 @@ const failureTexts = {
     'the IMAP server lets the master in but not into INBOX: look at its ACLs (Dovecot: acl_user)',
   lost: 'the IMAP server no longer reads the mailbox that is open',
   silent: 'the IMAP server did not answer in time',
-  garbled: 'the IMAP server sent what is not IMAP',
+  garbled: 'the IMAP server sent an invalid response',
   busy: 'all connections to the IMAP server are in use',
   resting: 'the IMAP server failed a moment ago and is left alone',
   refused_before: 'the IMAP server refused this login a moment ago and is not asked again yet',

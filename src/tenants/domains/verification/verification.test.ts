@@ -141,7 +141,7 @@ onEachEngine('verification', (engine) => {
 
   const statusChanges = () =>
     lines
-      .filter(({ msg }) => msg === 'domain.status_changed')
+      .filter(({ msg }) => msg === 'the status of a domain changed')
       .map(({ domain, userId, old, new: after, reason }) => ({
         domain,
         userId,
