@@ -6,9 +6,11 @@
  * after every change on this node, and within {@link LOOK_EVERY_MS} after a change on another one. While the
  * database does not answer, the last list stays in use.
  */
+
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { type BlockedSender, type BlockKind, BlockList, readBlock } from './block-list.ts';
 
@@ -18,15 +20,14 @@ export interface Block extends BlockedSender {
   readonly id: number;
   /** For people: why. */
   readonly note: string | undefined;
-  /** Milliseconds since 1970. */
-  readonly createdAt: number;
+  readonly createdAt: EpochMs;
 }
 
 export interface BlocksOptions {
   readonly database: Database;
   readonly logger: { warn(fields: object, message: string): void };
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
   /** Milliseconds between two checks for changes of other nodes. */
   readonly lookEveryMs?: number;
 }

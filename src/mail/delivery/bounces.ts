@@ -1,7 +1,9 @@
 /** DSNs of deliveries that failed for good. */
+
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { type Header, readHeader } from '../../protocols/message/message.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { buildDsn, mailDestination } from '../outbound/outbound.ts';
@@ -22,8 +24,7 @@ interface BouncesOptions {
   /** Our host name: the reporting MTA. */
   readonly hostname: string;
   readonly log: BouncesLog;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 /** What a DSN is written from, in addition to the failure. */

@@ -7,6 +7,7 @@
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { describeStored } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import {
@@ -59,8 +60,7 @@ export interface CarryOutOptions {
   readonly hostname: string;
   readonly log: BouncesLog;
   readonly trace?: Pick<Trace, 'write'> | undefined;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 /**

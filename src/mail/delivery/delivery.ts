@@ -13,10 +13,12 @@
  * - What comes after the commit is only for speed: an app that no change was published to sees the message at
  *   its next sync, and the queue reads every row when it starts.
  */
+
 import { type Bodies, throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
 import { describeMessage, type StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { readHeader } from '../../protocols/message/message.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import { isLooping, type ReadReport } from '../outbound/outbound.ts';
@@ -101,8 +103,7 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   /** Reads bounces of messages that accounts sent. */
   readonly readReport?: ReadReport | undefined;
   readonly metrics?: ReceiverMetrics;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 /** A forward-path, and where its mail goes or why it is refused. */

@@ -4,6 +4,7 @@
  *
  * Crashes: everything is written in the transaction that ends the attempt, so it happens once.
  */
+
 import { randomUUID } from 'node:crypto';
 import {
   describeMessage,
@@ -13,6 +14,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { MessageParser } from '../../protocols/message/message.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/outbound.ts';
@@ -39,8 +41,7 @@ export interface LocalDeliveryOptions extends RecipientSources, QueueMailOptions
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
   readonly trace?: Pick<Trace, 'write'> | undefined;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 export class LocalDelivery implements LocalMailDelivery {

@@ -22,6 +22,7 @@ import type {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { findAccountStates, findAccounts } from '../../tenants/accounts/accounts.ts';
 import { failure } from '../outbound/outbound.ts';
 import type { Job, NewDelivery, Queue } from '../queue/queue.ts';
@@ -52,8 +53,7 @@ export interface ServerMailboxesOptions {
   /** Publishes a change. */
   readonly changes: Pick<Changes, 'publish'>;
   readonly log: { warn(fields: object, message: string): void };
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 type FailedResult = Exclude<MailboxResult, { readonly result: 'delivered' }>;

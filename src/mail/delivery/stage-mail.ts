@@ -2,6 +2,7 @@
  * Staging: all that is found out about a message before its recipients are resolved. One pass over its bytes
  * checks its sender, parses it, and keeps its source.
  */
+
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import {
   prependHeader,
@@ -9,6 +10,7 @@ import {
   stageMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { formatDate } from '../../protocols/message/message.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
 import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
@@ -16,8 +18,7 @@ import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts'
 /** A message that has arrived, without its bytes. */
 export interface ArrivedMail {
   readonly envelope: InboundEnvelope;
-  /** Milliseconds since 1970. */
-  readonly receivedAt: number;
+  readonly receivedAt: EpochMs;
 }
 
 export interface StagedMail {

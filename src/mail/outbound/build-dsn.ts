@@ -2,7 +2,9 @@
  * Delivery status notifications (RFC 3464): a text for people, the status of each recipient for programs, and the
  * header of the message for both. Where an address or the header is UTF-8, the types of RFC 6533 are used.
  */
+
 import { isUtf8 } from 'node:buffer';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   canonicalAddress,
   fieldValue,
@@ -28,8 +30,7 @@ export interface RecipientStatus {
   /** Where it was forwarded to: removed from the far end's reply. */
   readonly forwardedTo?: string | undefined;
   readonly error: SendError;
-  /** Milliseconds since 1970. */
-  readonly lastAttempt?: number;
+  readonly lastAttempt?: EpochMs;
 }
 
 export interface DsnOptions {
@@ -44,12 +45,11 @@ export interface DsnOptions {
   readonly recipients: readonly RecipientStatus[];
   /** Header of the original message. */
   readonly header: Header;
-  /** When it came in, milliseconds since 1970. */
-  readonly arrived: number;
+  /** When it came in. */
+  readonly arrived: EpochMs;
   /** Unique for each DSN: letters, digits and hyphens. */
   readonly id: string;
-  /** Milliseconds since 1970. */
-  readonly now: number;
+  readonly now: EpochMs;
 }
 
 /** A DSN, to be sent from the null sender. */

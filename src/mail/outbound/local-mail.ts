@@ -1,6 +1,8 @@
 /** Mail that accounts send and that stays here: for recipients hosted here, and reports about sent mail. */
+
 import type { Queries } from '../../platform/database/database.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { ParsedMessage } from '../../protocols/message/message.ts';
 
 /** A message for recipients of one domain that is hosted here. */
@@ -10,8 +12,8 @@ export interface LocalMail {
   /** Envelope sender. */
   readonly from: string;
   readonly recipients: readonly string[];
-  /** When it was accepted, milliseconds since 1970. */
-  readonly acceptedAt: number;
+  /** When it was accepted. */
+  readonly acceptedAt: EpochMs;
   /** Octets. */
   readonly size: number;
   /** Reads the message from its start. */

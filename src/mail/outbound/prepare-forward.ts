@@ -3,10 +3,12 @@
  * signs with the forwarding domain's key. The body is not changed; it is read twice: once for its hash, which comes
  * before it, and once to be sent.
  */
+
 import { isAscii } from 'node:buffer';
 import { sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   asBuffer,
   BodyHash,
@@ -46,8 +48,7 @@ export interface ForwardOptions {
   /** Absent: not signed. */
   readonly dkimKey?: DkimKey | undefined;
   readonly verdict: SenderVerdict;
-  /** Milliseconds since 1970. */
-  readonly now: number;
+  readonly now: EpochMs;
 }
 
 export interface PreparedForward extends PreparedMessage {
@@ -253,8 +254,7 @@ export interface Signing {
   readonly domain: string;
   /** Of the body as it is sent, base64. */
   readonly bodyHash: string;
-  /** Milliseconds since 1970. */
-  readonly now: number;
+  readonly now: EpochMs;
 }
 
 /**

@@ -15,8 +15,10 @@
  * written, but the tag covers the whole day, so that an old address does not become valid again when the digits
  * repeat.
  */
+
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { formatAddress, parseAddress } from '../../protocols/message/message.ts';
 
 /** How long bounces are accepted: MTAs give up after 5 days (RFC 5321 section 4.5.4.1). */
@@ -50,8 +52,7 @@ export type ReversedSender =
 export interface SenderRewritingOptions {
   /** Secret keys of at least 32 bytes, the same on all nodes. */
   readonly key: SigningKeys;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 /** Rewrites senders of forwarded mail, and reads them again where a bounce comes back. */

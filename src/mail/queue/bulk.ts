@@ -3,8 +3,10 @@
  * index, 1,000 at a time, and changed 100 in a transaction; between two steps other work gets a turn. A row
  * that is being attempted is not changed.
  */
+
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import { type OpenKey, pastStateOf, type Receiver, readKeys } from './open-keys.ts';
 import { dropped, hasPayload, replaysOnceRetried } from './operator-rows.ts';
@@ -20,8 +22,8 @@ export interface QueueFilter {
   readonly domainIds?: readonly number[] | undefined;
   readonly kind?: string | undefined;
   readonly state?: OpenState | undefined;
-  /** Only those that were queued before this instant, milliseconds since 1970. */
-  readonly before?: number | undefined;
+  /** Only those that were queued before this instant. */
+  readonly before?: EpochMs | undefined;
 }
 
 export interface BulkRequest {

@@ -4,6 +4,7 @@ import { Buffer } from 'node:buffer';
 import { type Static, type TObject, Type } from 'typebox';
 import { Compile } from 'typebox/schema';
 import type { Row } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 export interface NewDelivery {
   /** The `kind` of the worker that attempts it. */
@@ -20,8 +21,8 @@ export interface NewDelivery {
   readonly payload: string;
   /** The UUID of the delivery for its receiver; a new one by default. */
   readonly publicId?: string;
-  /** It is not attempted before this time, milliseconds since 1970; by default at once. */
-  readonly notBefore?: number;
+  /** It is not attempted before this time; by default at once. */
+  readonly notBefore?: EpochMs;
   /** Set where an attempt failed before it was queued: the next one comes so many milliseconds later. */
   readonly tried?: { readonly error: DeliveryError; readonly retryMs: number };
   /**
@@ -81,8 +82,7 @@ export interface JobFacts {
    * Whether an operator queued it again after it had ended: what follows an end was already done once.
    */
   readonly isReplay: boolean;
-  /** Milliseconds since 1970. */
-  readonly createdAt: number;
+  readonly createdAt: EpochMs;
 }
 
 /** What went wrong, as operators see it. */

@@ -1,6 +1,8 @@
 /** The queue as operators see it: waiting and failed deliveries by receiver, domain and kind. */
+
 import { sql } from 'kysely';
 import type { Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { OpenState, QueueFilter } from './bulk.ts';
 import { type Delivery, errorFromJson } from './delivery.ts';
 import { behindQuery, type OpenKey, pastStateOf, readKeys } from './open-keys.ts';
@@ -12,8 +14,8 @@ export type { OpenKey } from './open-keys.ts';
 export interface QueueGroup extends GroupKey {
   /** Up to {@link COUNTED_MAX}, which stands for as many or more. */
   readonly counts: Readonly<Record<OpenState, number>>;
-  /** When the next of them is due, milliseconds since 1970; absent where none waits. */
-  readonly oldestDueAt?: number;
+  /** When the next of them is due; absent where none waits. */
+  readonly oldestDueAt?: EpochMs;
   readonly lastError?: string;
 }
 

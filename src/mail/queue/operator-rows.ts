@@ -1,7 +1,9 @@
 /** The operators' queries on `deliveries`: list, retry, and remove ended ones. */
+
 import { sql } from 'kysely';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type Delivery,
   type DeliveryStatus,
@@ -221,8 +223,8 @@ export interface QueueDepth {
   readonly kind: string;
   readonly state: 'queued' | 'held';
   readonly count: number;
-  /** When the oldest of them was queued first, milliseconds since 1970. */
-  readonly oldestCreatedAt: number;
+  /** When the oldest of them was queued first. */
+  readonly oldestCreatedAt: EpochMs;
   /** When the next of them is due; for one that is being attempted, when its lease ends. */
   readonly nextAttemptAt: number;
 }

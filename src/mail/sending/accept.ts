@@ -8,6 +8,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
 import type { Counted, Usage } from '../../tenants/usage/usage.ts';
 import { mailDestination } from '../outbound/outbound.ts';
@@ -37,8 +38,7 @@ export interface AcceptOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Recipients that one account may write to in 24 hours; 0 for no limit. */
   readonly recipientsPerDay: number;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 /** A message that is staged and not yet accepted. */
@@ -54,8 +54,8 @@ export interface WrittenMessage {
   readonly isRepeatable: boolean;
   /** Identifies the request where the client wants to repeat it safely. */
   readonly key: RequestKey | undefined;
-  /** It is not sent before this time, milliseconds since 1970. */
-  readonly sendAt: number | undefined;
+  /** It is not sent before this time. */
+  readonly sendAt: EpochMs | undefined;
   /** The message that it answers. */
   readonly inReplyTo: PinnedPlace | undefined;
   /** The draft that it was written in, removed when the mail is sent. */

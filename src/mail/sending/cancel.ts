@@ -1,4 +1,5 @@
 /** Cancels a message before any of it was sent: it is a draft again. */
+
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import {
   describeStored,
@@ -7,6 +8,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -38,8 +40,7 @@ export interface CancelOptions {
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
   readonly trace?: Pick<Trace, 'write'> | undefined;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 /**

@@ -10,9 +10,11 @@
  * Crashes: an attempt makes one transfer, and its results are written before anything else is tried. If the process is
  * killed between the two, these recipients get the message again, as from any mail server.
  */
+
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { formatDate, readHeader } from '../../protocols/message/message.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { type DkimKey, type Domains, findSendingObstacle } from '../../tenants/domains/domains.ts';
@@ -78,8 +80,7 @@ export interface CarryOutSendsOptions {
   readonly hostname: string;
   readonly log: { error(what: object, text: string): void };
   readonly trace?: Pick<Trace, 'write'> | undefined;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 /** Sessions at a time, in addition to those of forwarding and bounces. */

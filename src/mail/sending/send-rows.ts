@@ -2,10 +2,12 @@
  * What accounts sent, and its status: rows of `sends` and `send_recipients`, and the payload of a delivery of kind
  * `send`.
  */
+
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
 import type { PinnedPlace } from './copies.ts';
 
@@ -155,10 +157,9 @@ export interface NewSend {
   readonly key: RequestKey | undefined;
   /** Of the draft that is removed when the mail is sent. */
   readonly draft: PinnedPlace | undefined;
-  /** Milliseconds since 1970; undefined where it is sent at once. */
-  readonly sendAt: number | undefined;
-  /** Milliseconds since 1970. */
-  readonly now: number;
+  /** Undefined where it is sent at once. */
+  readonly sendAt: EpochMs | undefined;
+  readonly now: EpochMs;
 }
 
 /** `Idempotency-Key` and the request that it stands for. */

@@ -7,6 +7,7 @@
  * - After the commit and before the answer the client does not know the result. With an `Idempotency-Key` it asks
  *   again and gets the same answer: the key is a column of the row that the transaction wrote.
  */
+
 import { createHash, randomUUID } from 'node:crypto';
 import { throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
 import {
@@ -17,6 +18,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
 import { findSendingObstacle } from '../../tenants/domains/domains.ts';
 import { type AcceptOptions, accept } from './accept.ts';
@@ -43,8 +45,7 @@ export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
   readonly enabled: boolean;
   /** The most octets of a message. */
   readonly maxMessageBytes: number;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 export class Sending {

@@ -11,11 +11,13 @@
  *   each as a delivery of kind `copy`, which is withdrawn when the change succeeds at once. If the mail server
  *   fails, or the process dies, the queue repeats it. A repetition changes nothing more.
  */
+
 import { type Static, Type } from 'typebox';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { mailDelays, mailDestination } from '../outbound/outbound.ts';
 import { type Outcome, payloadFormat, type Queue } from '../queue/queue.ts';
@@ -41,8 +43,7 @@ export interface ServerCopiesOptions {
   readonly bodies: Pick<Bodies, 'read' | 'release' | 'removeFiles'>;
   readonly queue: Pick<Queue, 'enqueue' | 'withdraw' | 'wake' | 'work'>;
   readonly log: { warn(fields: object, message: string): void };
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 const COPY = 'copy';

@@ -1,6 +1,7 @@
 /** Addresses that bounced for good: a domain's accounts can no longer write to them, to keep its reputation. */
 
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import type { SendError } from '../outbound/outbound.ts';
@@ -9,8 +10,7 @@ export interface Suppression {
   readonly address: string;
   /** For people: why. */
   readonly detail: string;
-  /** Milliseconds since 1970. */
-  readonly createdAt: number;
+  readonly createdAt: EpochMs;
 }
 
 /**

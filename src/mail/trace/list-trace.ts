@@ -1,5 +1,7 @@
 /** Reads the rows of `trace` for operators. */
+
 import type { Queries, Row } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 /** Characters of a Message-ID that are kept. */
 export const MESSAGE_ID_MAX = 255;
@@ -16,8 +18,7 @@ export interface TraceRequest {
   readonly sender?: string | undefined;
   /** With or without angle brackets. */
   readonly messageId?: string | undefined;
-  /** Milliseconds since 1970. */
-  readonly since?: number | undefined;
+  readonly since?: EpochMs | undefined;
   /** The same, not included. */
   readonly until?: number | undefined;
   readonly limit: number;

@@ -12,6 +12,7 @@
  * {@link REFUSALS.inAll}: at 30 days that is 2.2 million rows, about 600 MB. One log line an hour says how many were
  * left out.
  */
+
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import {
@@ -20,6 +21,7 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { MESSAGE_ID_MAX } from './list-trace.ts';
 
 export {
@@ -59,8 +61,7 @@ export interface TraceOptions {
   /** Host name of this machine. */
   readonly node: string;
   readonly log: { warn(fields: object, message: string): void };
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 /** The most refusals that are kept in an hour. */

@@ -1,4 +1,5 @@
 /** One attempt to send a webhook to its URL: the request, its signature, and the meaning of the answer. */
+
 import { createHmac } from 'node:crypto';
 import { isIP } from 'node:net';
 import { Webhook } from 'standardwebhooks';
@@ -10,6 +11,7 @@ import {
   inTime,
   type ResolveHost,
 } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Outcome } from '../queue/queue.ts';
 
 export interface WebhookSenderOptions {
@@ -20,8 +22,7 @@ export interface WebhookSenderOptions {
   readonly timeoutMs?: number;
   /** PEM of authorities to trust in place of the system's. */
   readonly ca?: string;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 export interface WebhookRequest {

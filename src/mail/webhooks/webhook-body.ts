@@ -1,5 +1,7 @@
 /** The JSON of a webhook: the description of a message for a route's URL, cut to its size limit. */
+
 import { Buffer } from 'node:buffer';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type Attachment,
   listAttachments,
@@ -29,8 +31,8 @@ export interface WebhookMessage {
   readonly mailbox: string | null;
   /** The id in the answer to the client that brought the message. */
   readonly mailId: string;
-  /** When the message was accepted, milliseconds since 1970. */
-  readonly receivedAt: number;
+  /** When the message was accepted. */
+  readonly receivedAt: EpochMs;
 }
 
 /** The most bytes of a body. */

@@ -26,6 +26,7 @@ import {
   type Schema,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { BucketOptions } from './body-bucket.ts';
 import { BodyFolder } from './body-folder.ts';
 import {
@@ -124,8 +125,7 @@ export interface BodiesOptions {
   /** How long a file stays after nothing names it any more; 0: it is removed at once. */
   readonly keepHours?: number;
   readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 export class Bodies {

@@ -10,10 +10,12 @@
  * unknown whether the event is remembered: it is published all the same, since an event is a hint that may come
  * twice but must not be lost.
  */
+
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Changes } from '../changes/changes.ts';
 import { EventLines, type MailserverEvent, type RejectedLine } from './event-lines.ts';
 import { KnownEvents } from './known-events.ts';
@@ -25,8 +27,7 @@ interface MailserverEventsOptions {
   readonly changes: Pick<Changes, 'publish'>;
   /** Account ids by address as given, without addresses that have no account. */
   findAccounts(addresses: readonly string[]): Promise<ReadonlyMap<string, number>>;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 /** The answer to a batch. */

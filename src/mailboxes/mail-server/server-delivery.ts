@@ -2,8 +2,10 @@
  * Delivers one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND into other
  * mailboxes. Without LMTP all messages use APPEND, which bypasses the server's filters.
  */
+
 import { Refusal } from '../../platform/errors/errors.ts';
 import { inTime } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type {
   AppendTarget,
   MailboxResult,
@@ -20,8 +22,7 @@ export interface ImapAppend {
   /** Octets as `open` gives them. */
   readonly size: number;
   readonly flags: readonly string[];
-  /** Milliseconds since 1970. */
-  readonly internalDate?: number | undefined;
+  readonly internalDate?: EpochMs | undefined;
   /** Ends the attempt, which counts as failed: it is repeated, so a message added later would come twice. */
   readonly signal: AbortSignal;
 }

@@ -2,6 +2,7 @@
 
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
 import { type AppendedMessage, MessageWriter } from './append-messages.ts';
@@ -54,8 +55,7 @@ export interface EmbeddedOptions {
   readonly search?: Pick<Search, 'find' | 'isBehind'> | undefined;
   /** Octets that an account may hold where it has no quota of its own; 0 for no limit. */
   readonly quotaBytes?: number;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
   /** Octets of envelopes and structures in one page of a sync. */
   readonly pageBytes?: number;
 }

@@ -5,6 +5,7 @@
 
 import type { Queries } from '../../platform/database/database.ts';
 import type { Party } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type {
   BodyStructure,
   Envelope,
@@ -187,8 +188,8 @@ export interface AppendTarget {
   readonly user: MailUser;
   readonly mailbox: string;
   readonly flags?: readonly string[];
-  /** Milliseconds since 1970; by default now. */
-  readonly internalDate?: number;
+  /** By default now. */
+  readonly internalDate?: EpochMs;
 }
 
 export interface Appended {
@@ -241,8 +242,8 @@ export interface Relocated extends ChangedMailbox {
 export interface AppendRequest {
   readonly mailbox: string;
   readonly flags?: readonly string[];
-  /** Milliseconds since 1970; by default now. */
-  readonly internalDate?: number;
+  /** By default now. */
+  readonly internalDate?: EpochMs;
   /** The most octets that the message may have. */
   readonly octets: number;
 }
@@ -271,8 +272,8 @@ export interface MessageSet {
 
 /** The filters of a search, in addition to its words. */
 export interface SearchFilter {
-  /** INTERNALDATE from this time on, milliseconds since 1970. */
-  readonly since?: number;
+  /** INTERNALDATE from this time on. */
+  readonly since?: EpochMs;
   /** INTERNALDATE before that. */
   readonly before?: number;
   /** More octets than this. */

@@ -8,8 +8,10 @@
  * Positions belong to inodes, which a rename keeps. A position is forgotten, durably, before a new file could get the
  * same inode: `prepare` and `rotate`, which create files, come after that.
  */
+
 import { type FileHandle, link, open, readdir, rename, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 /** How far each file has been read, in bytes, by its inode. */
 export type Positions = Readonly<Record<string, number>>;
@@ -30,8 +32,7 @@ export interface SpoolOptions {
   readonly rotateBytes?: number;
   /** How long a writer may take from opening a file to writing its line, in milliseconds. */
   readonly graceMs?: number;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 interface SpoolFile {

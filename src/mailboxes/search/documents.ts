@@ -1,5 +1,6 @@
 /** What is indexed of a message, on either engine, and the interface of an index. */
 
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   createDecoder,
   type Envelope,
@@ -25,8 +26,8 @@ export interface TextPart extends Pick<MessagePart, 'type' | 'parameters' | 'enc
 export interface SearchDocument {
   readonly accountId: number;
   readonly bodyId: number;
-  /** INTERNALDATE, milliseconds since 1970. */
-  readonly date: number;
+  /** INTERNALDATE. */
+  readonly date: EpochMs;
   readonly subject: string;
   readonly from: string;
   /** To, Cc and Bcc. */

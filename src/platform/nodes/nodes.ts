@@ -13,6 +13,7 @@
  *
  * Where a secret has several values, the rows also say which of them every node knows (`signing-keys.ts`).
  */
+
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { sql } from 'kysely';
@@ -26,6 +27,7 @@ import {
   type Row,
 } from '../database/database.ts';
 import type { LogLevel } from '../log/log.ts';
+import type { EpochMs } from '../time/time.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { doAlone, lead } from './lead.ts';
 import { type SigningKeys, signingIndex } from './signing-keys.ts';
@@ -81,8 +83,8 @@ export interface NodeView {
   readonly host: string;
   readonly pid: number;
   readonly version: string;
-  /** Milliseconds since 1970, as the next. */
-  readonly startedAt: number;
+  /** As the next. */
+  readonly startedAt: EpochMs;
   /** The time of its last heartbeat. */
   readonly seenAt: number;
   /** False for a node that was killed or lost the database. */
@@ -96,8 +98,8 @@ export interface Nodes {
   list(): Promise<NodeView[]>;
   /** Whether no other node ran when this one joined. */
   readonly isAlone: boolean;
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
   /**
    * The keys to sign and verify with.
    *

@@ -1,4 +1,5 @@
 /** Builds the parts that mail passes through: sender checks, delivery, the queue, and its workers. */
+
 import type { Logger } from 'pino';
 import {
   type CarryOutOptions,
@@ -36,6 +37,7 @@ import {
   type NetworkTest,
   testNetworks,
 } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
@@ -67,8 +69,8 @@ export interface MailFlowOptions {
   /** The start of links to us, known once the port is. */
   readonly publicUrl: () => string;
   readonly logger: Logger;
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 export interface MailFlow {

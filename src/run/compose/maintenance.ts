@@ -1,4 +1,5 @@
 /** Regular work, whatever the load, and the removal of what deletions left. */
+
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Queue } from '../../mail/queue/queue.ts';
@@ -6,6 +7,7 @@ import { pruneSends } from '../../mail/sending/sending.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../../tenants/accounts/accounts.ts';
 import {
   pruneTraffic,
@@ -32,8 +34,7 @@ export interface MaintenanceOptions extends PurgeOptions {
   readonly traffic: Pick<Traffic, 'gauge'>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
   readonly trace: Pick<Trace, 'prune'>;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
   readonly logger: Pick<Logger, 'info' | 'error'>;
 }
 

@@ -1,6 +1,7 @@
 /**
  * The composition root: builds every part from the configuration and passes each what it needs.
  */
+
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -28,6 +29,7 @@ import { createSearch, type Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { limitInMemory, type OpenLimit, type SharedPlaces } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import {
   type Api,
@@ -104,8 +106,8 @@ interface Ground {
   readonly metrics: Metrics;
   readonly logger: Logger;
   readonly nodes: Nodes;
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 /** Domains, accounts and their access. */

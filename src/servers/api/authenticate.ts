@@ -1,10 +1,12 @@
 /**
  * Authentication: a product backend by its API key, an app by its mailbox token.
  */
+
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { readBearer } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 
 /** A console that was signed in to with an API key. */
@@ -13,8 +15,7 @@ export interface ConsoleSession {
   readonly actor: string;
   /** The `x-csrf-token` of requests that change something. */
   readonly csrfToken: string;
-  /** Milliseconds since 1970. */
-  readonly expiresAt: number;
+  readonly expiresAt: EpochMs;
 }
 
 /**

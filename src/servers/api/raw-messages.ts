@@ -2,6 +2,7 @@
  * The targets of the links in a webhook: GET /webhooks/raw/:id, the source of a message, and GET
  * /webhooks/attachments/:id/:part, one part of it. A link needs no other credential.
  */
+
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
@@ -11,6 +12,7 @@ import type { Bodies, StoredBody } from '../../mailboxes/bodies/bodies.ts';
 import type { PartContent } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   decodePart,
   findPart,
@@ -26,8 +28,8 @@ export interface RawMessagesOptions {
   readonly queue: Pick<Queue, 'findBody'>;
   /** The keys that sign links. */
   readonly linkSecret: SigningKeys;
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 /** Streams are not serialized: this only describes it. */

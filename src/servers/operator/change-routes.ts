@@ -1,7 +1,9 @@
 /** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
+
 import { Type } from 'typebox';
 import type { Queue } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
@@ -25,8 +27,8 @@ import {
 export interface ChangeRouteParts extends DomainRouteParts, AccountRouteParts {
   readonly accounts: Accounts;
   readonly queue: Pick<Queue, 'bulk'>;
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 const common = { tags: ['Operator'], security: credentials.operator };

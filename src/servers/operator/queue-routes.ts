@@ -1,4 +1,5 @@
 /** The queue of all domains: waiting deliveries with the reason, and the operator's actions. */
+
 import { Type } from 'typebox';
 import type {
   BulkAction,
@@ -11,6 +12,7 @@ import type {
 } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
@@ -112,8 +114,7 @@ const filterFields = {
 interface QueueParts {
   readonly database: Pick<Database, 'read' | 'write'>;
   readonly queue: Pick<Queue, 'groups' | 'listOpen' | 'bulk'>;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 interface Asked {

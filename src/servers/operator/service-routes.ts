@@ -1,9 +1,11 @@
 /** The running nodes and their settings: `/v2/operator/nodes`, `/v2/operator/settings` and `/v2/operator/log-level`. */
+
 import type { Logger } from 'pino';
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import { actorOf, credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { listEcho } from './lists.ts';
@@ -109,8 +111,8 @@ interface LogLevelParts {
   readonly nodes: Pick<Nodes, 'changeLogLevel'>;
   /** Of this process. */
   readonly logger: Logger;
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 export function logLevelRoute({ database, nodes, logger, now }: LogLevelParts): RouteGroup {

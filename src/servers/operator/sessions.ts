@@ -3,10 +3,12 @@
  * database has its SHA-256, so that every node knows the session, and a copy of the database opens none. A session
  * ends after 12 hours, at the sign-out, and when its API key is no longer one of API_KEYS.
  */
+
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey, type Limit, type OpenLimit } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import { ApiKeys, type ConsoleSession } from '../api/api.ts';
 
@@ -20,8 +22,8 @@ interface SessionsOptions {
   readonly database: Database;
   readonly apiKeys: readonly string[];
   readonly openLimit: OpenLimit;
-  /** Milliseconds since 1970, the same on all nodes. */
-  readonly now: () => number;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 interface SignIn {

@@ -3,6 +3,7 @@
  *
  * There may be thousands, so a connection has no timer and no closure of its own, and keeps nothing of its request.
  */
+
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
@@ -12,6 +13,7 @@ import type {
   Changes,
   MailboxChange,
 } from '../../mailboxes/changes/changes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 
 /** The codes and reasons of a close (RFC 6455 section 7.4; 4000 to 4999 are free for applications). */
@@ -249,8 +251,7 @@ export interface Hello {
   /** The account's address. */
   readonly user: string;
   readonly connectionId: string;
-  /** Milliseconds since 1970. */
-  readonly serverTime: number;
+  readonly serverTime: EpochMs;
   readonly heartbeatSeconds: number;
   readonly mailboxes: readonly MailboxTip[];
 }

@@ -11,6 +11,7 @@
  * origin may connect: a browser adds no credential by itself, and whoever has the token could connect without a
  * browser as well. Close codes are in `connection.ts`.
  */
+
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -20,6 +21,7 @@ import type { Changes } from '../../mailboxes/changes/changes.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import {
   AccountFeed,
@@ -60,8 +62,7 @@ export interface RealtimeOptions {
   readonly heartbeatSeconds?: number;
   /** How long `close` waits for clients to answer; 5 by default. */
   readonly closeSeconds?: number;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
   readonly logger: Logger;
 }
 

@@ -1,4 +1,5 @@
 /** Accounts as they are stored, and how they are found by address. */
+
 import { sql } from 'kysely';
 import {
   type Database,
@@ -7,6 +8,7 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { domainIsThere } from './delete-accounts.ts';
 
@@ -25,8 +27,7 @@ export interface Account {
   readonly status: AccountStatus;
   /** Whether it is the oldest account of its user. */
   readonly isDefault: boolean;
-  /** Milliseconds since 1970. */
-  readonly createdAt: number;
+  readonly createdAt: EpochMs;
   /** Octets that its mailboxes may hold, 0 for no limit; null: the operator's default. */
   readonly quotaBytes: number | null;
 }

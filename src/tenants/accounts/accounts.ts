@@ -14,6 +14,7 @@
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { hasHidden } from '../../protocols/message/message.ts';
 import { type Actor, type AuditEntry, recordAudit } from '../audit/audit.ts';
 import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
@@ -77,8 +78,7 @@ interface AccountsOptions {
   readonly changes: Pick<Changes, 'publish'>;
   /** Called after the commit when the data of a deleted account or domain is to be removed. */
   readonly onDeleted?: () => void;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 interface NewAccount {

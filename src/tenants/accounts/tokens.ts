@@ -6,12 +6,14 @@
  * without those claims, name an address. If the address had another account before, only tokens with the time of
  * their issue (`iat`) open it.
  */
+
 import type { JWTPayload } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey, type OpenLimit } from '../../platform/net/net.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type Credentials,
   CredentialsReader,
@@ -42,8 +44,7 @@ export interface TokensOptions extends TokenKeysOptions {
   readonly accountClaim?: string | undefined;
   /** Of our own tokens; an hour by default. */
   readonly lifetimeSeconds?: number | undefined;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 export interface IssuedToken {
@@ -66,8 +67,8 @@ export interface MailAccess {
   readonly userId: string;
   /** The account's version when the token was checked; a new password ends connections with an older one. */
   readonly credentialVersion: number;
-  /** When the token expires, in milliseconds since 1970. */
-  readonly expiresAt: number;
+  /** When the token expires. */
+  readonly expiresAt: EpochMs;
 }
 
 interface OwnClaims {

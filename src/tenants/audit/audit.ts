@@ -2,8 +2,10 @@
  * The audit log: who changed what, with which API key. Each change for an operator writes one entry, in its
  * transaction where there is one. Entries are never changed, and kept for good.
  */
+
 import { hostname } from 'node:os';
 import type { Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 /** Who made a change. */
 export interface Actor {
@@ -18,8 +20,8 @@ export interface AuditEntry {
   readonly action: string;
   /** The name, for people, of what was changed. */
   readonly target: string;
-  /** Milliseconds since 1970, by the clock that all nodes share. */
-  readonly at: number;
+  /** By the clock that all nodes share. */
+  readonly at: EpochMs;
   /** How much was changed, such as `{accounts: 12}`. */
   readonly counts?: Readonly<Record<string, number>> | undefined;
 }

@@ -1,7 +1,9 @@
 /** Claims on a name: reads and locks them, decides which one is active, and writes the consequences. */
+
 import type { Logger } from 'pino';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
 import { checkUserId, normalizeDomainName } from './domain-names.ts';
 
@@ -15,8 +17,8 @@ export interface Domain {
   readonly organizationId?: string;
   readonly name: string;
   readonly status: DomainStatus;
-  /** Milliseconds since 1970, as all instants here. */
-  readonly createdAt: number;
+  /** As all instants here. */
+  readonly createdAt: EpochMs;
   /** When the claim last became active. */
   readonly verifiedAt?: number;
   /** When an active claim became pending again; absent while it is active. */

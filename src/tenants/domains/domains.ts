@@ -10,10 +10,12 @@
  * A transaction that changes a claim's records locks the name first and evaluates it afterwards (`claims.ts`).
  * `verification/` asks DNS; each claim's row says when.
  */
+
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import {
   type ClaimPage,
@@ -81,8 +83,7 @@ interface DomainsOptions {
   readonly spfInclude: string;
   /** Where changes of status are logged. */
   readonly log?: Logger | undefined;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
   /** Makes the key of a new claim; by default RSA of 2048 bits, which takes a tenth of a second. */
   readonly makeDkimKey?: () => Promise<NewDkimKey>;
 }

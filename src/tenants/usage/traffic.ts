@@ -6,8 +6,10 @@
  * Names have the form `what` or `what:detail`. Counters are added; gauges (`queue:<state>`, `stored_bytes`) are set by
  * the node that does the maintenance.
  */
+
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -30,8 +32,7 @@ export interface TrafficOptions {
   /** What was counted since the start of the process, by name. */
   readonly totals: () => Promise<Amounts>;
   readonly log: { warn(fields: object, text: string): void };
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 /** What was counted in one span of time. */

@@ -10,9 +10,11 @@
  * Locks: a transaction counts everything in one call, after it has locked its mailboxes. Rows are locked in one order,
  * so that two transactions cannot deadlock.
  */
+
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { measureSome } from './list-usage.ts';
 
 export {
@@ -55,8 +57,7 @@ interface Addition extends Required<Amounts> {
 
 export interface UsageOptions {
   readonly database: Database;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 export class Usage {

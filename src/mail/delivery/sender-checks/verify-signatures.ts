@@ -2,6 +2,7 @@
  * The signatures of one message: DKIM (RFC 6376), the ARC chain (RFC 8617), and whether they still pass
  * after we have forwarded it.
  */
+import type { EpochMs } from '../../../platform/time/time.ts';
 import {
   BodyHash,
   type Canonicalization,
@@ -52,8 +53,8 @@ export interface SignatureInquiry {
   readonly lookups: MessageLookups;
   /** DNS cannot be asked for keys: the body is not hashed either. */
   readonly dnsIsDown: boolean;
-  /** Milliseconds since 1970: a signature that expired before this does not pass. */
-  readonly now: number;
+  /** A signature that expired before this does not pass. */
+  readonly now: EpochMs;
 }
 
 /** The result for a signature that is not verified because the header is longer than the part that is read. */

@@ -2,8 +2,10 @@
  * Adds messages by IMAP: for delivery where LMTP is not used, with a way to find out whether a message was added; and
  * for clients, who get its UID.
  */
+
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
+import type { EpochMs } from '../../../platform/time/time.ts';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
 import {
   type AppendedByClient,
@@ -42,8 +44,8 @@ export interface AppendedSource {
   readonly open: () => AsyncIterable<Uint8Array>;
   readonly size: number;
   readonly flags: readonly string[];
-  /** Milliseconds since 1970; by default when the server adds it. */
-  readonly internalDate?: number | undefined;
+  /** By default when the server adds it. */
+  readonly internalDate?: EpochMs | undefined;
   /**
    * Ends the attempt. The message is tried again afterwards, so this attempt must not add it later.
    */
@@ -63,8 +65,7 @@ const APPEND_TIMEOUT_MS = 240_000;
 export interface AppenderOptions extends Pick<EditorOptions, 'repeat' | 'once' | 'changeOf'> {
   /** Keeps a client's message until the server has it. */
   readonly bodies: Pick<Bodies, 'stage' | 'read' | 'discard' | 'checkRoom'>;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
 }
 
 export class MessageAppender {

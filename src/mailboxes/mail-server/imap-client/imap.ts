@@ -19,6 +19,7 @@
 
 import type { Database } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import type {
   AppendedByClient,
@@ -86,8 +87,7 @@ export interface ImapOptions {
   readonly connections?: number;
   /** Milliseconds after which an unused connection is closed. */
   readonly idleMs?: number;
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 const imapDefaults = {

@@ -3,8 +3,10 @@
  * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
  * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
+
 import type { Database, Queries, Row } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { flagsFromText } from '../../mailstore/mailstore.ts';
 import { buryShadow } from './purge-shadows.ts';
@@ -154,8 +156,7 @@ export interface WriteShadow {
   readonly before: ShadowRow | undefined;
   readonly seen: Seen;
   readonly differences: Differences;
-  /** Milliseconds since 1970. */
-  readonly now: number;
+  readonly now: EpochMs;
   readonly timeline: Database['timeline'];
 }
 

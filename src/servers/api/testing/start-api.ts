@@ -1,6 +1,7 @@
 /**
  * A listening API on a database of its own, for tests that talk to it over sockets.
  */
+
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';
@@ -14,6 +15,7 @@ import { EmbeddedMailstore } from '../../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Engine } from '../../../platform/database/database.ts';
 import { limitInMemory } from '../../../platform/net/net.ts';
 import { onlyKey } from '../../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../../platform/time/time.ts';
 import { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { buildOperator } from '../../../run/compose/operator.ts';
 import { findAccounts } from '../../../tenants/accounts/account-rows.ts';
@@ -98,8 +100,7 @@ after(async () => {
 /** DNS in a test: nothing answers, and only checks that the test starts are made. */
 export interface TestDns {
   readonly servers?: readonly string[];
-  /** Milliseconds since 1970. */
-  readonly now?: () => number;
+  readonly now?: () => EpochMs;
 }
 
 /** Nothing listens there. */

@@ -3,11 +3,13 @@
  * at a time, each by one node at a time; a result that is not written when the process ends is due again at the next
  * start.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Database } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { inTime, Turns } from '../../../platform/net/net.ts';
+import type { EpochMs } from '../../../platform/time/time.ts';
 import type { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { logKeyExchange, logStatusChanges } from '../claims.ts';
 import { type DnsRecord, readRecords } from '../dns-records.ts';
@@ -23,8 +25,7 @@ export interface VerificationOptions {
   /** Our MX host: the name whose addresses our mail comes from. */
   readonly mailHostname: string;
   readonly log: Logger;
-  /** Milliseconds since 1970. */
-  readonly now?: (() => number) | undefined;
+  readonly now?: (() => EpochMs) | undefined;
   /** From 0 to 1. */
   readonly random?: (() => number) | undefined;
 }
