@@ -19,9 +19,9 @@ import {
 } from '../outbound/outbound.ts';
 import {
   type Attempted,
+  type AttemptOutcome,
   type DeliveryError,
   type Job,
-  type Outcome,
   type Place,
   Postponed,
   type Queue,
@@ -220,7 +220,7 @@ class DeliveryAttempts {
       );
       return INTERNAL;
     });
-    const outcome = toOutcome(sent);
+    const outcome = toAttemptOutcome(sent);
     if (!endsWithout(job, outcome)) return outcome;
     const dsn = await this.#bounces.prepare(job, outcome.error, payload.recipients, {
       domain: payload.domain,
@@ -277,7 +277,7 @@ class DeliveryAttempts {
     job: Job<BouncePayload>,
     signal: AbortSignal,
     place: Place,
-  ): Promise<Outcome> {
+  ): Promise<AttemptOutcome> {
     const { to, domain, smtpUtf8 } = job.payload;
     const body = await this.#options.bodies.get(job.bodyId);
     const prepared = await prepareForward({
@@ -290,7 +290,7 @@ class DeliveryAttempts {
     const { size, eightBit, eightBitHeader, open } = prepared;
     const envelope = { from: '', to, place, smtpUtf8: smtpUtf8 && eightBitHeader };
     const message = { ...envelope, size, eightBit, open };
-    return toOutcome(await this.#options.sender.sendMessage(message, signal));
+    return toAttemptOutcome(await this.#options.sender.sendMessage(message, signal));
   }
 
   async attemptMailbox(
@@ -299,7 +299,7 @@ class DeliveryAttempts {
   ): Promise<Attempted<Prepared>> {
     const { recipient, origin } = job.payload;
     const attempted = await this.#options.storage.attempt(job, signal);
-    const outcome = toOutcome(attempted);
+    const outcome = toAttemptOutcome(attempted);
     if (attempted.result === 'delivered') {
       return { ...outcome, prepared: { storing: attempted.storing } };
     }
@@ -354,13 +354,13 @@ class DeliveryAttempts {
 /** Whether a delivery ends with this attempt, and no bounce was sent for it yet. */
 function endsWithout(
   job: Job,
-  outcome: Outcome,
-): outcome is Extract<Outcome, { readonly result: 'temporary' | 'permanent' }> {
+  outcome: AttemptOutcome,
+): outcome is Extract<AttemptOutcome, { readonly result: 'temporary' | 'permanent' }> {
   if (job.isReplay) return false;
   return outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
 }
 
-function toOutcome(sent: SendOutcome | MailboxAttempt): Outcome {
+function toAttemptOutcome(sent: SendOutcome | MailboxAttempt): AttemptOutcome {
   if (sent.result === 'delivered') return { result: 'delivered' };
   const { status, text } = sent.error;
   return { result: sent.result, error: { text, ...(status !== undefined && { status }) } };

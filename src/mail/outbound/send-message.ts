@@ -199,7 +199,7 @@ export class MessageSender {
     const isSelf = (host: string) => host.toLowerCase() === self;
     const found = await inTime(signal, findExchangers(domain, dns, isSelf));
     if ('result' in found) return message.to.map(() => found);
-    const progress = new Progress(message.to, domain);
+    const progress = new AttemptProgress(message.to, domain);
     let tries = 0;
     let refusals = 0;
     let silent = 0;
@@ -263,7 +263,7 @@ export class MessageSender {
 }
 
 /** How far an attempt has got with each recipient of a message. */
-class Progress {
+class AttemptProgress {
   readonly #domain: string;
   readonly #ended = new Map<string, SendOutcome>();
   /** By recipient. */

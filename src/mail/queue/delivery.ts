@@ -94,7 +94,7 @@ export interface DeliveryError {
 }
 
 /** How an attempt went. */
-export type Outcome =
+export type AttemptOutcome =
   | { readonly result: 'delivered' }
   | {
       readonly result: 'temporary';
@@ -113,7 +113,7 @@ export type DeliveryStatus = Row<'deliveries'>['status'];
 
 /** The result of an attempt, and the new state of the delivery: still `queued`, `held`, or ended. */
 export interface Settled {
-  readonly outcome: Outcome;
+  readonly outcome: AttemptOutcome;
   readonly status: DeliveryStatus;
 }
 

@@ -45,7 +45,7 @@ export type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind'
 export async function listGroups(
   queries: Queries,
   filter: GroupFilter,
-  { after, limit }: Page<GroupKey>,
+  { after, limit }: GroupPage<GroupKey>,
 ): Promise<{ readonly groups: QueueGroup[]; readonly next: GroupKey | undefined }> {
   const { state } = filter;
   if (state === undefined) {
@@ -185,7 +185,7 @@ export interface OpenDelivery extends Delivery {
 }
 
 /** A page begins behind a key. */
-export interface Page<Key> {
+export interface GroupPage<Key> {
   readonly after: Key | undefined;
   readonly limit: number;
 }
@@ -202,7 +202,7 @@ const KEYS_AT_A_TIME = { receivers: 1_000, domain: 500 };
 export async function listOpen(
   queries: Queries,
   filter: GroupFilter,
-  { after, limit }: Page<OpenKey>,
+  { after, limit }: GroupPage<OpenKey>,
 ): Promise<{ readonly items: OpenDelivery[]; readonly next: OpenKey | undefined }> {
   const way = filter.destination === undefined && filter.domainIds ? 'domain' : 'receivers';
   const most = filter.kind === undefined && way === 'domain' ? limit + 1 : KEYS_AT_A_TIME[way];

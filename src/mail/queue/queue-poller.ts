@@ -119,7 +119,7 @@ export class QueuePoller {
   async #lookThrough(): Promise<void> {
     let after: LanePlace | undefined = FIRST;
     while (after && !this.#stopped) {
-      const { lanes, last }: Page = await this.#page(after);
+      const { lanes, last }: LanePage = await this.#page(after);
       const full = new Set<string>();
       for (const lane of lanes) {
         if (full.has(lane.sender) || this.#options.found(lane)) continue;
@@ -137,7 +137,7 @@ export class QueuePoller {
     // Lanes that are left from now on may come before what is read.
     this.#left.delete(sender);
     while (!this.#stopped) {
-      const { lanes, last }: Page = await this.#page(after);
+      const { lanes, last }: LanePage = await this.#page(after);
       for (const lane of lanes) {
         if (lane.sender !== sender || this.#options.found(lane)) continue;
         this.leave(lane);
@@ -149,7 +149,7 @@ export class QueuePoller {
     }
   }
 
-  async #page(after: LanePlace): Promise<Page> {
+  async #page(after: LanePlace): Promise<LanePage> {
     const { database, kind } = this.#options;
     const lanes = await findWaiting(database.read, kind, after, LANES_AT_A_TIME);
     return { lanes, last: lanes.length < LANES_AT_A_TIME ? undefined : lanes.at(-1) };
@@ -162,7 +162,7 @@ export class QueuePoller {
   }
 }
 
-interface Page {
+interface LanePage {
   readonly lanes: readonly Waiting[];
   /** The last lane, where there may be more. */
   readonly last: Lane | undefined;

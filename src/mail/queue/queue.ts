@@ -48,10 +48,10 @@ import {
 import {
   type GroupFilter,
   type GroupKey,
+  type GroupPage,
   listGroups,
   listOpen,
   type OpenKey,
-  type Page,
 } from './groups.ts';
 import { senderOf } from './lanes.ts';
 import { clearLate } from './late.ts';
@@ -79,11 +79,11 @@ import { Worker } from './worker.ts';
 
 export type { BulkAction, BulkResult, OpenState, QueueFilter } from './bulk.ts';
 export {
+  type AttemptOutcome,
   type Delivery,
   type DeliveryError,
   type Job,
   type NewDelivery,
-  type Outcome,
   payloadFormat,
   type Settled,
   type StoredPlace,
@@ -274,12 +274,12 @@ export class Queue {
   }
 
   /** Waiting and failed deliveries, by receiver and domain. */
-  groups(filter: GroupFilter, page: Page<GroupKey>): ReturnType<typeof listGroups> {
+  groups(filter: GroupFilter, page: GroupPage<GroupKey>): ReturnType<typeof listGroups> {
     return listGroups(this.#database.read, filter, page);
   }
 
   /** Single deliveries that were not delivered. */
-  listOpen(filter: GroupFilter, page: Page<OpenKey>): ReturnType<typeof listOpen> {
+  listOpen(filter: GroupFilter, page: GroupPage<OpenKey>): ReturnType<typeof listOpen> {
     return listOpen(this.#database.read, filter, page);
   }
 

@@ -1,7 +1,7 @@
 /** Records the outcome of an attempt, together with its consequences. */
 import type { Queries } from '../../platform/database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
-import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
+import type { AttemptOutcome, DeliveryError, JobFacts, Settled } from './delivery.ts';
 import {
   nextDelayMs,
   type SharedAttempt,
@@ -22,7 +22,7 @@ const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' 
 
 /** An attempt that ended. */
 export interface Ended {
-  readonly outcome: Outcome;
+  readonly outcome: AttemptOutcome;
   /** Of a delivery to several recipients. */
   readonly shared?: SharedAttempt;
   /**
@@ -111,7 +111,7 @@ export class OutcomeRecorder {
 
   #rowOf(
     job: JobFacts,
-    outcome: Outcome,
+    outcome: AttemptOutcome,
     { left: recipients, isUnfinished }: SharedAttempt,
     now: number,
   ): RowOutcome {
@@ -200,7 +200,7 @@ export class OutcomeRecorder {
   }
 }
 
-const TRACED: Partial<Record<Outcome['result'], string>> = {
+const TRACED: Partial<Record<AttemptOutcome['result'], string>> = {
   delivered: 'delivered',
   permanent: 'failed',
   held: 'held',
@@ -214,7 +214,10 @@ const TRACED: Partial<Record<Outcome['result'], string>> = {
 function attemptOf(
   kind: string,
   job: JobFacts,
-  { recipient, outcome }: { readonly recipient?: string | undefined; readonly outcome: Outcome },
+  {
+    recipient,
+    outcome,
+  }: { readonly recipient?: string | undefined; readonly outcome: AttemptOutcome },
 ): TraceEvent[] {
   const { mailId, id: deliveryId, publicId: webhookId } = job;
   if (mailId === undefined) return [];

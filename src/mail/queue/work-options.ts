@@ -2,7 +2,7 @@
 import type { Database, Queries } from '../../platform/database/database.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
 import type { Trace } from '../trace/trace.ts';
-import type { Job, Outcome, PayloadFormat, Settled } from './delivery.ts';
+import type { AttemptOutcome, Job, PayloadFormat, Settled } from './delivery.ts';
 import type { Place } from './place.ts';
 
 /**
@@ -69,7 +69,7 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
 export const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
 
 /** The outcome of an attempt, and what it prepared for `onOutcome`. */
-export type Attempted<Prepared = unknown> = Outcome & {
+export type Attempted<Prepared = unknown> = AttemptOutcome & {
   readonly prepared?: Prepared | undefined;
 } & SharedAttempt;
 
@@ -89,7 +89,7 @@ export interface SharedAttempt {
 /** One recipient of an attempt. */
 export interface RecipientOutcome {
   readonly recipient: string;
-  readonly outcome: Outcome;
+  readonly outcome: AttemptOutcome;
 }
 
 /** The part of a pino Logger that the queue uses. */

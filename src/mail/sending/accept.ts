@@ -66,7 +66,7 @@ export interface WrittenMessage {
 type RecipientGroups = ReadonlyMap<string, readonly string[]>;
 
 /** The result of the transaction; `known` where the same request was accepted before. */
-type Outcome =
+type AcceptOutcome =
   | { readonly known: Accepted }
   | {
       readonly row: SendRow;
@@ -110,7 +110,7 @@ async function write(
   message: WrittenMessage,
   groups: RecipientGroups,
   copy: Keeping,
-): Promise<Outcome> {
+): Promise<AcceptOutcome> {
   const { user, account, key, sendAt, draft, inReplyTo } = message;
   const { accountId } = user;
   // Locked: of two requests with one key, the second finds what the first has written.

@@ -5,7 +5,7 @@ import type {
   SendError,
   SendOutcome,
 } from '../outbound/outbound.ts';
-import type { Job, Outcome, SharedAttempt } from '../queue/queue.ts';
+import type { AttemptOutcome, Job, SharedAttempt } from '../queue/queue.ts';
 import type { RecipientStatus, SendRecipient, SendRecipientRow } from './send-rows.ts';
 import type { Suppression } from './suppressions.ts';
 
@@ -102,10 +102,10 @@ export function outcomeOf(
   results: readonly Result[],
   rows: readonly SendRecipientRow[],
   statuses: readonly SendRecipient[],
-): Outcome & SharedAttempt {
+): AttemptOutcome & SharedAttempt {
   const tried = results.map(({ address, outcome }) => ({
     recipient: address,
-    outcome: toOutcome(outcome),
+    outcome: toAttemptOutcome(outcome),
   }));
   const isUnfinished = statuses.some(({ status }) => status === 'queued');
   const changed = new Map(statuses.map((one) => [one.address, one]));
@@ -122,20 +122,20 @@ export function outcomeOf(
 }
 
 /** A delivery continues as long as one of its recipients may get the message, and failed where one does not get it. */
-function sumUp(outcomes: readonly Outcome[]): Outcome {
+function sumUp(outcomes: readonly AttemptOutcome[]): AttemptOutcome {
   const temporary = outcomes.find(({ result }) => result === 'temporary');
   return (
     temporary ?? outcomes.find(({ result }) => result === 'permanent') ?? { result: 'delivered' }
   );
 }
 
-function outcomeBefore({ status, detail }: SendRecipientRow): Outcome {
+function outcomeBefore({ status, detail }: SendRecipientRow): AttemptOutcome {
   const error = { text: detail ?? '' };
   if (status === 'deferred') return { result: 'temporary', error };
   return status === 'bounced' ? { result: 'permanent', error } : { result: 'delivered' };
 }
 
-function toOutcome(outcome: SendOutcome): Outcome {
+function toAttemptOutcome(outcome: SendOutcome): AttemptOutcome {
   if (outcome.result === 'delivered') return { result: 'delivered' };
   const { status, text } = outcome.error;
   return { result: outcome.result, error: { text, ...(status !== undefined && { status }) } };

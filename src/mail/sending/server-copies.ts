@@ -20,7 +20,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { mailDelays, mailDestination } from '../outbound/outbound.ts';
-import { type Outcome, payloadFormat, type Queue } from '../queue/queue.ts';
+import { type AttemptOutcome, payloadFormat, type Queue } from '../queue/queue.ts';
 import {
   type AfterCommit,
   type Copies,
@@ -153,7 +153,7 @@ export class ServerCopies implements Copies {
     };
   }
 
-  async #attempt(wanted: Change): Promise<Outcome> {
+  async #attempt(wanted: Change): Promise<AttemptOutcome> {
     const { database } = this.#options;
     // The message was deleted with its account.
     const account = await findSendingAccount(database.read, wanted.user.accountId);

@@ -12,7 +12,7 @@ import {
   type ResolveHost,
 } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { Outcome } from '../queue/queue.ts';
+import type { AttemptOutcome } from '../queue/queue.ts';
 
 export interface WebhookSenderOptions {
   /** The addresses that connections may go to. */
@@ -42,7 +42,7 @@ export interface WebhookSender {
    *
    * @param signal ends it early
    */
-  attempt(request: WebhookRequest, signal?: AbortSignal): Promise<Outcome>;
+  attempt(request: WebhookRequest, signal?: AbortSignal): Promise<AttemptOutcome>;
   close(): Promise<void>;
 }
 
@@ -72,7 +72,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   const { timeoutMs = TIMEOUT_MS, now = Date.now } = options;
   let agent: Agent | undefined;
 
-  async function attempt(request: WebhookRequest, signal?: AbortSignal): Promise<Outcome> {
+  async function attempt(request: WebhookRequest, signal?: AbortSignal): Promise<AttemptOutcome> {
     const url = URL.canParse(request.url) ? new URL(request.url) : undefined;
     if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
       return { result: 'permanent', error: { text: 'the URL is not an http or https URL' } };
@@ -151,7 +151,7 @@ function connectAllowed(
 async function judgeResponse(
   { statusCode: status, headers, body }: Dispatcher.ResponseData,
   now: () => number,
-): Promise<Outcome> {
+): Promise<AttemptOutcome> {
   if (status >= 200 && status < 300) {
     const late = setTimeout(() => body.destroy(), DRAIN_MS);
     await readStart(body);
@@ -210,7 +210,7 @@ function firstOf(header: string | string[] | undefined): string | undefined {
   return typeof header === 'object' ? header[0] : header;
 }
 
-function temporary(text: string): Outcome {
+function temporary(text: string): AttemptOutcome {
   return { result: 'temporary', error: { text } };
 }
 

@@ -96,9 +96,9 @@ export function prependBody(head: Buffer, body: StagedBody): StagedBody {
   return { ...body, size: head.length + body.size, content };
 }
 
+/** Bytes from `start` up to but not including `end`. */
 export interface ByteRange {
   readonly start: number;
-  /** Exclusive. */
   readonly end: number;
 }
 

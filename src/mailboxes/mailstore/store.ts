@@ -12,10 +12,12 @@ import type {
   MessagePart,
   ParsedMessage,
 } from '../../protocols/message/message.ts';
-import type { StagedBody } from '../bodies/bodies.ts';
+import type { ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { QueryTexts } from '../search/search.ts';
 import type { ThreadHeaders } from './threads.ts';
+
+export type { ByteRange } from '../bodies/bodies.ts';
 
 /** Whose mail is meant; every operation is bound to one account. */
 export interface MailUser {
@@ -135,12 +137,6 @@ export interface SyncResult {
   readonly reset?: true;
   /** The page ended before the last change, by `limit` or its size: the token leads to the next one. */
   readonly hasMore?: true;
-}
-
-/** Bytes from `start` up to but not including `end`. */
-export interface ByteRange {
-  readonly start: number;
-  readonly end: number;
 }
 
 /** What a list shows of a message in addition to its envelope. */

@@ -15,7 +15,7 @@ import { lockDirectory } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { mergeLines } from './merge-lines.ts';
 import { postBatch, type Receiver } from './post-batch.ts';
-import { keepProgress, type Progress, readProgress } from './progress.ts';
+import { keepProgress, readProgress, type SpoolProgress } from './progress.ts';
 import { Spool, type SpoolOptions } from './spool.ts';
 
 export interface NotifierOptions extends Receiver, Pick<SpoolOptions, 'rotateBytes' | 'graceMs'> {
@@ -76,7 +76,7 @@ export async function startNotifier(options: NotifierOptions): Promise<Notifier>
 class Worker {
   readonly #options: NotifierOptions;
   readonly #spool: Spool;
-  #progress: Progress = { positions: {}, batch: [] };
+  #progress: SpoolProgress = { positions: {}, batch: [] };
   #failures = 0;
 
   constructor(options: NotifierOptions) {
@@ -162,7 +162,7 @@ class Worker {
   }
 
   /** Keeps the stored and the known progress equal. */
-  async #keep(progress: Progress): Promise<void> {
+  async #keep(progress: SpoolProgress): Promise<void> {
     await keepProgress(this.#options.directory, progress);
     this.#progress = progress;
   }

@@ -9,7 +9,7 @@ import { isMissing, replaceDurably } from '../../platform/files/files.ts';
 import type { MailboxEvent } from './merge-lines.ts';
 import type { Positions } from './spool.ts';
 
-export interface Progress {
+export interface SpoolProgress {
   readonly positions: Positions;
   /** Events to post before anything else is read; empty: all are accepted. */
   readonly batch: readonly MailboxEvent[];
@@ -23,7 +23,7 @@ const FILE = 'notifier.json';
  * @returns undefined where there is none, or an unreadable one: then everything in the spool is posted again, which
  *   costs apps a sync and loses nothing
  */
-export async function readProgress(directory: string): Promise<Progress | undefined> {
+export async function readProgress(directory: string): Promise<SpoolProgress | undefined> {
   let text: string;
   try {
     text = await readFile(join(directory, FILE), 'utf8');
@@ -40,13 +40,13 @@ export async function readProgress(directory: string): Promise<Progress | undefi
 }
 
 /** Only this process writes the file, and always completely: so only its outline is checked. */
-function isProgress(value: unknown): value is Progress {
+function isProgress(value: unknown): value is SpoolProgress {
   if (typeof value !== 'object' || value === null) return false;
   const { positions, batch } = value as Record<string, unknown>;
   return typeof positions === 'object' && positions !== null && Array.isArray(batch);
 }
 
 /** Replaces the stored progress; durable when this returns. */
-export async function keepProgress(directory: string, progress: Progress): Promise<void> {
+export async function keepProgress(directory: string, progress: SpoolProgress): Promise<void> {
   await replaceDurably(join(directory, FILE), JSON.stringify(progress), 0o600);
 }

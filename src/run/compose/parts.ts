@@ -76,7 +76,7 @@ export interface Parts {
   readonly api: Api;
   readonly realtime: Realtime;
   readonly metrics: Metrics;
-  readonly progress: Progress;
+  readonly progress: StartProgress;
   readonly maintenance: Maintenance;
   readonly trace: Trace;
   readonly traffic: Traffic;
@@ -86,7 +86,7 @@ export interface Parts {
 }
 
 /** How far the start has come, for `/readyz`. */
-export interface Progress {
+export interface StartProgress {
   /** Whether every listener accepts connections. */
   listening: boolean;
   /** The port that HTTP is bound to. */
@@ -127,7 +127,7 @@ interface Served extends Owners {
   readonly sending: Sending;
   readonly traffic: Traffic;
   readonly blocks: Blocks;
-  readonly progress: Progress;
+  readonly progress: StartProgress;
   readonly publicUrl: () => string;
 }
 
@@ -180,7 +180,7 @@ export function buildParts(given: Given): Parts {
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
   });
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
-  const progress: Progress = { listening: false, httpPort: config.http.port };
+  const progress: StartProgress = { listening: false, httpPort: config.http.port };
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);

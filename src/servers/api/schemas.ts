@@ -108,14 +108,14 @@ export const pageEcho = {
 
 const LIMIT_DEFAULT = 50;
 
-interface Page {
+interface PageRequest {
   readonly limit: number;
   readonly offset: number;
   readonly after: number;
 }
 
 /** The page that a query asks for. */
-export function pageOf(query: Partial<Page>): Page {
+export function pageOf(query: Partial<PageRequest>): PageRequest {
   const { limit = LIMIT_DEFAULT, offset = 0, after = 0 } = query;
   return { limit, offset, after };
 }

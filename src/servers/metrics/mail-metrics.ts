@@ -2,7 +2,9 @@
  * Metrics of incoming mail: SMTP and LMTP clients, answers of DNS, results of the sender checks and the spam filter,
  * and the outcome. Labels have few values: no text of a client becomes one.
  */
+
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { SpamOutcome } from '../../mail/delivery/delivery.ts';
 import { answerOf, type ErrorCode } from '../../platform/errors/errors.ts';
 
 type MailProtocol = 'smtp' | 'lmtp';
@@ -30,9 +32,6 @@ export interface CheckedSender {
   readonly dmarc: { readonly result: string };
   readonly arc: { readonly result: string };
 }
-
-/** The outcome of a check by the spam filter. */
-export type SpamOutcome = 'accept' | 'junk' | 'defer' | 'reject' | 'failed' | 'skipped';
 
 export interface MailMetrics {
   /** The counters for a listener of the protocol. */

@@ -40,7 +40,7 @@ export type { SharedState } from './resync.ts';
 export { asksForWebSocket } from './upgrade.ts';
 
 /** The rate limit's answer to a request. */
-export interface Admission {
+export interface UpgradeAdmission {
   readonly allowed: boolean;
   /** Seconds after which it may be allowed. */
   readonly retryAfter?: number;
@@ -57,7 +57,7 @@ export interface RealtimeOptions {
   /** What several nodes share; left out for a single one. */
   readonly shared?: { readonly state: SharedState; readonly places: SharedPlaces } | undefined;
   /** Counts the request in its client's rate limit. */
-  admit(request: IncomingMessage): Admission | Promise<Admission>;
+  admit(request: IncomingMessage): UpgradeAdmission | Promise<UpgradeAdmission>;
   /** Between two pings; 30 by default. */
   readonly heartbeatSeconds?: number;
   /** How long `close` waits for clients to answer; 5 by default. */
@@ -355,7 +355,7 @@ function selectProtocol(offered: Set<string>): string | false {
   return offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false;
 }
 
-function tooManyRequests({ retryAfter }: Admission): Refusal {
+function tooManyRequests({ retryAfter }: UpgradeAdmission): Refusal {
   return new Refusal(
     'rate_limited',
     'too many requests in a minute',

@@ -109,7 +109,7 @@ const OF_TRANSACTIONS = /^(?:MAIL|RCPT|DATA)$/;
 const HTTP_REQUEST = /^(?:OPTIONS|GET|HEAD|POST|PUT|PATCH|DELETE|TRACE|CONNECT) .* HTTP\/\d/i;
 
 /** The state of the connection, as far as it decides which commands are allowed. */
-export interface Progress {
+export interface SessionProgress {
   readonly protocol: 'smtp' | 'lmtp';
   readonly isGreeted: boolean;
   readonly isSecure: boolean;
@@ -128,7 +128,7 @@ export function isHttp(line: string): boolean {
 export function judgeCommand(
   verb: string,
   hasArgument: boolean,
-  { protocol, isGreeted, isSecure }: Progress,
+  { protocol, isGreeted, isSecure }: SessionProgress,
 ): Reply | undefined {
   if (NOT_OFFERED.test(verb)) return reply(502, '5.5.1', 'The command is not offered');
   if (TAKES_NOTHING.test(verb) && hasArgument) {

@@ -13,7 +13,7 @@ import {
 import type { DkimResult } from './verdicts.ts';
 
 /** A result, and why. */
-export interface Outcome {
+export interface SignatureOutcome {
   readonly result: DkimResult;
   readonly comment: string;
 }
@@ -38,7 +38,7 @@ export interface Signature {
   /** Whether it signs for a domain below `domain` (i=). */
   readonly isForSubdomain: boolean;
   /** Why it is not verified; undefined where it can be. */
-  readonly refusal: Outcome | undefined;
+  readonly refusal: SignatureOutcome | undefined;
 }
 
 /** Octets of the longest signature field that is read. */

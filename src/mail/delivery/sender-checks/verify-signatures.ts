@@ -19,10 +19,10 @@ import { type LookupAnswer, type MessageLookups, textRecords, type Weight } from
 import {
   type FoundKey,
   isGoodSignature,
-  type Outcome,
   readSignature,
   readSigningKey,
   type Signature,
+  type SignatureOutcome,
   withoutSignature,
 } from './read-signature.ts';
 import type { ArcVerdict, DkimResult } from './verdicts.ts';
@@ -127,7 +127,7 @@ export class SignatureCheck {
   async #verify(
     signature: Signature,
     body: { hash: string; length: number } | undefined,
-  ): Promise<Outcome> {
+  ): Promise<SignatureOutcome> {
     if (signature.refusal) return signature.refusal;
     if (!body) return { result: 'temperror', comment: 'no DNS' };
     const { bodyLength = body.length } = signature;
@@ -270,7 +270,7 @@ class ArcChain {
    * 5.2.1).
    */
   async verify(
-    verifySignature: (signature: Signature) => Promise<Outcome>,
+    verifySignature: (signature: Signature) => Promise<SignatureOutcome>,
     keyAt: (name: string) => Promise<FoundKey>,
   ): Promise<ArcVerdict> {
     const sets = this.#sets;

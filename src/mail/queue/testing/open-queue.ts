@@ -6,9 +6,9 @@ import type { Database, Engine, Queries, Row } from '../../../platform/database/
 import type { SharedPlaces } from '../../../platform/net/net.ts';
 import { senderOf } from '../lanes.ts';
 import {
+  type AttemptOutcome,
   type Job,
   type NewDelivery,
-  type Outcome,
   Queue,
   type QueueOptions,
   type WorkOptions,
@@ -19,15 +19,15 @@ export const KIND = 'test';
 /** Seconds. */
 export const DELAYS = [5, 60, 120];
 
-export const delivered: Outcome = { result: 'delivered' };
+export const delivered: AttemptOutcome = { result: 'delivered' };
 export const refused = { result: 'temporary', error: { status: 500, text: 'no' } } as const;
-export const gone: Outcome = { result: 'permanent', error: { status: 410, text: 'gone' } };
+export const gone: AttemptOutcome = { result: 'permanent', error: { status: 410, text: 'gone' } };
 
 /** An attempt that the test has to answer. */
 export interface Attempt {
   readonly job: Job<string>;
   readonly signal: AbortSignal;
-  answer(outcome: Outcome): void;
+  answer(outcome: AttemptOutcome): void;
 }
 
 /** Payloads as they are in the row. */
@@ -37,9 +37,9 @@ const payloads = { read: (json: string) => json };
 export class Receiver {
   readonly attempts: Attempt[] = [];
   /** Answers at once where it returns an outcome. */
-  respond: (job: Job<string>) => Outcome | undefined = () => undefined;
+  respond: (job: Job<string>) => AttemptOutcome | undefined = () => undefined;
 
-  readonly attempt = (job: Job<string>, signal: AbortSignal): Promise<Outcome> =>
+  readonly attempt = (job: Job<string>, signal: AbortSignal): Promise<AttemptOutcome> =>
     new Promise((resolve) => {
       this.attempts.push({ job, signal, answer: resolve });
       const outcome = this.respond(job);

@@ -44,7 +44,7 @@ export interface SyncContext {
 }
 
 /** The content of one page; UIDs in no order. */
-export interface Page {
+export interface SyncPage {
   readonly added: readonly AddedMessage[];
   readonly updated: readonly {
     readonly uid: number;
@@ -293,7 +293,7 @@ export function cut(
 function answer(
   { mailbox }: SyncContext,
   { uidvalidity }: Selected,
-  { added, updated, removed }: Page,
+  { added, updated, removed }: SyncPage,
   token: string,
   nextAfterUid?: number,
   reset?: true,

@@ -26,7 +26,7 @@ interface Write {
   reject(error: unknown): void;
 }
 
-type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
+type CommitOutcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 
 export interface GroupCommitOptions {
   /** Kysely on the same connection. */
@@ -90,7 +90,7 @@ export class GroupCommit {
   }
 
   async #commit(group: readonly Write[]): Promise<void> {
-    const outcomes: Outcome[] = [];
+    const outcomes: CommitOutcome[] = [];
     const { log, readers, beforeBegin } = this.#options;
     try {
       // A sync that is still under way here has failed: nothing more may be written.
@@ -123,7 +123,7 @@ export class GroupCommit {
   }
 
   /** Runs one write in a savepoint, so that its failure undoes only its own changes. */
-  async #attempt(write: Write): Promise<Outcome> {
+  async #attempt(write: Write): Promise<CommitOutcome> {
     this.#steps.save.run();
     try {
       const value = await write.run(this.#options.queries);
