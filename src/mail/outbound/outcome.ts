@@ -28,8 +28,8 @@ export interface SendError {
   /** The far end's host name; absent where none was reached. */
   readonly host?: string;
   /**
-   * What the far end answered with it: RCPT, so that it is about the recipient; or the sender or the message. Absent
-   * where nobody answered, or the host refused the connection.
+   * What the far end answered with it: RCPT, so that it is about the recipient; or the sender or the message, also by
+   * breaking off. Absent where nobody answered, or the host refused the connection.
    */
   readonly answers?: 'recipient' | 'message';
 }

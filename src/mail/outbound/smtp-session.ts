@@ -244,7 +244,9 @@ function judgeResult(
   const isSent = result.stage === 'sent';
   const doubt = ', after the whole message was sent: it may have been accepted';
   const text = isSent ? `${result.failure}${doubt}` : result.failure;
-  const outcome = failure('temporary', '4.4.2', text, host);
+  const { error } = failure('temporary', '4.4.2', text, host);
+  // It broke off within the transaction: that may be because of a recipient or the message.
+  const outcome: SendFailure = { result: 'temporary', error: { ...error, answers: 'message' } };
   return about('connection', outcome, !isSent && !signal.aborted);
 }
 

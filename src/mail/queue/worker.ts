@@ -301,7 +301,9 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#leased.delete(row.id);
     this.#leasedSize -= row.payload.length;
     const now = clock.now();
-    this.#lanes.settled(lane, outcome === PUT_BACK ? 'postponed' : outcome.result, now, place.host);
+    // A receiver that takes the message for some is alive.
+    const result = isTaken ? 'delivered' : outcome.result;
+    this.#lanes.settled(lane, outcome === PUT_BACK ? 'postponed' : result, now, place.host);
     if (due !== undefined) this.#expect(lane, due, now);
     this.#pumpSoon();
   }

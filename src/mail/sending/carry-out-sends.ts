@@ -55,6 +55,7 @@ import {
   statusOf,
 } from './send-results.ts';
 import {
+  DROPPED,
   dropRecipients,
   readDeliveryRecipients,
   SEND,
@@ -97,7 +98,7 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
     delays: mailDelays,
     attempt: (...begun) => attempts.attempt(...begun),
     onOutcome: (...ended) => attempts.afterAttempt(...ended),
-    onDropped: (tx, ids) => dropRecipients(tx, ids),
+    onDropped: (tx, ids) => attempts.afterDrop(tx, ids),
   });
   options.copies.start();
 }
@@ -196,6 +197,15 @@ class SendAttempts {
     return () => {
       for (const one of done) void one();
     };
+  }
+
+  /** The queue notes the order, for the delivery as a whole. */
+  async afterDrop(tx: Queries, deliveryIds: readonly number[]): Promise<void> {
+    const dropped = await dropRecipients(tx, deliveryIds);
+    const events = dropped.flatMap(({ address: recipient, deliveryId, mailId }) =>
+      mailId === null ? [] : { mailId, event: 'bounced', recipient, deliveryId, detail: DROPPED },
+    );
+    await this.#options.trace?.write(tx, events);
   }
 
   /** Accounts can no longer write to an address that does not exist. */

@@ -6,7 +6,12 @@ import type {
   SendOutcome,
 } from '../outbound/outbound.ts';
 import type { AttemptOutcome, Job, SharedAttempt } from '../queue/queue.ts';
-import type { RecipientStatus, SendRecipient, SendRecipientRow } from './send-rows.ts';
+import {
+  DROPPED,
+  type RecipientStatus,
+  type SendRecipient,
+  type SendRecipientRow,
+} from './send-rows.ts';
 import type { Suppression } from './suppressions.ts';
 
 /** The result of an attempt for one recipient. */
@@ -47,19 +52,36 @@ export function isPutOff({ outcome }: Result): boolean {
   return outcome.result !== 'delivered' && outcome.isPutOff === true;
 }
 
+/** Refused here because of the recipient alone (RFC 3463 section 3.2; RFC 6531 section 3.5). */
+const OF_RECIPIENT = new Set(['5.1.3', '5.6.7']);
+
 /** Whether no host took part: the same would become of every other recipient. */
 export function isHostAway(outcome: SendOutcome): boolean {
-  return outcome.result === 'temporary' && outcome.error.answers === undefined;
+  if (outcome.result === 'delivered') return false;
+  const { answers, enhancedStatus } = outcome.error;
+  return answers === undefined && !OF_RECIPIENT.has(enhancedStatus);
 }
 
-/** Recipients to attempt: in a replay by hand those who did not get the message, or all. */
-export function findDue({ isReplay }: Job, rows: readonly SendRecipientRow[]): string[] {
-  const queued = rows.filter(({ status }) => status === 'queued');
-  const waiting = rows.filter(({ status }) =>
-    isReplay ? status !== 'delivered' : status === 'deferred',
-  );
-  const due = queued.length > 0 ? queued : waiting;
-  return (due.length > 0 || !isReplay ? due : rows).map(({ address }) => address);
+/**
+ * Recipients to attempt: those who are queued, or else deferred. The last attempt is for both, since a round that was
+ * broken off by an error leaves both. A replay by hand begins with all who did not get the message, or with all.
+ */
+export function findDue(
+  { isReplay, isLast, attempt }: Pick<Job, 'isReplay' | 'isLast' | 'attempt'>,
+  rows: readonly SendRecipientRow[],
+): string[] {
+  const named = (...some: RecipientStatus[]) => rows.filter(({ status }) => some.includes(status));
+  const isBegin = isReplay && attempt === 1;
+  const due = [
+    isLast ? named('queued', 'deferred') : named('queued'),
+    isBegin ? [] : named('deferred'),
+    // Retried by an operator who had dropped them.
+    isReplay
+      ? rows.filter(({ status }) => status !== 'delivered')
+      : rows.filter(({ detail }) => detail === DROPPED),
+    isReplay ? rows : [],
+  ];
+  return (due.find((some) => some.length > 0) ?? []).map(({ address }) => address);
 }
 
 /** Recipients who will not get the message, by the result of this attempt. */

@@ -362,12 +362,32 @@ export async function writeStatuses(
   }
 }
 
-/** Notes that an operator dropped deliveries: recipients that still waited do not get the message. */
-export async function dropRecipients(tx: Queries, deliveryIds: readonly number[]): Promise<void> {
-  await tx
+/** The detail of recipients whose delivery an operator dropped. */
+export const DROPPED = 'dropped by the operator of the service';
+
+/**
+ * Notes that an operator dropped deliveries: recipients that still waited do not get the message.
+ *
+ * @returns these, with the ids of their messages
+ */
+export async function dropRecipients(tx: Queries, deliveryIds: readonly number[]) {
+  const dropped = await tx
     .updateTable('send_recipients')
-    .set({ status: 'bounced', detail: 'dropped by the operator of the service' })
+    .set({ status: 'bounced', detail: DROPPED })
     .where('delivery_id', 'in', deliveryIds)
     .where('status', 'in', ['queued', 'deferred'])
+    .returning(['address', 'delivery_id'])
+    .returning((eb) =>
+      eb
+        .selectFrom('sends')
+        .select('public_id')
+        .whereRef('sends.id', '=', 'send_recipients.send_id')
+        .as('mail_id'),
+    )
     .execute();
+  return dropped.map(({ address, delivery_id: deliveryId, mail_id: mailId }) => ({
+    address,
+    deliveryId,
+    mailId,
+  }));
 }

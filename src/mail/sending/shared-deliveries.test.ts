@@ -368,6 +368,156 @@ onEachEngine('recipients of one destination', (engine) => {
     await queue.stop(0);
   });
 
+  test('of a host that breaks off because of one get the message alone', async () => {
+    const far = { asked: [] as string[][], transfers: [] as string[][] };
+    const port = await startScript((socket) => {
+      const to: string[] = [];
+      far.asked.push(to);
+      replies({
+        ...polite,
+        RCPT(at, line) {
+          const [, local = ''] = /<([^@]*)@/.exec(line) ?? [];
+          to.push(local);
+          if (local === 'bad') at.destroy();
+          else at.write('250 ok\r\n');
+        },
+        MESSAGE(at) {
+          far.transfers.push(to);
+          at.write('250 ok\r\n');
+        },
+      })(socket);
+    });
+    const { queue, send, attempt, statuses } = await openSending(engine, senderTo(port));
+    await send('bad', 'ann', 'bob');
+    await attempt(5);
+    await attempt(mailDelays.length);
+    await attempt();
+    assert.deepEqual(far.transfers, [['ann'], ['bob']]);
+    assert.deepEqual(await statuses(), ['bad bounced', 'ann delivered', 'bob delivered']);
+    await queue.stop(0);
+  });
+
+  test('one deferred in each message does not make the destination a failing one', async () => {
+    let most = 0,
+      now = 0;
+    let gate = Promise.withResolvers<void>();
+    gate.resolve();
+    const { queue, send } = await openSending(engine, {
+      async sendToAll({ to }) {
+        most = Math.max(most, ++now);
+        await gate.promise;
+        now--;
+        return to.map((_, at) => (at === 0 ? OUTCOMES.take : OUTCOMES.later));
+      },
+    });
+    for (let n = 0; n < 6; n++) await send('ann', 'busy');
+    most = 0;
+    gate = Promise.withResolvers<void>();
+    const sends = [send('ann', 'busy'), send('ann', 'busy'), send('ann', 'busy')];
+    for (let n = 0; n < 50 && most < 3; n++) await new Promise((r) => setTimeout(r, 20));
+    const seen = most;
+    gate.resolve();
+    await Promise.all(sends);
+    assert.equal(seen, 3);
+    await queue.stop(0);
+  });
+
+  test('who wait when a round is broken off before the last attempt are tried in it', async () => {
+    const answers: (() => SendOutcome[])[] = [
+      () => [OUTCOMES.later, OUTCOMES.later],
+      () => [OUTCOMES.later],
+      () => {
+        throw new Error('a moment without a database');
+      },
+    ];
+    const { queue, send, attempt, statuses, reports } = await openSending(engine, {
+      sendToAll: async ({ to }) => (answers.shift() ?? (() => to.map(() => OUTCOMES.later)))(),
+    });
+    await send('ann', 'bob');
+    await attempt(mailDelays.length);
+    await attempt();
+    await attempt();
+    assert.deepEqual(await statuses(), ['ann bounced', 'bob bounced']);
+    assert.equal(reports.length, 1);
+    await queue.stop(0);
+  });
+
+  test('who refused in a replay are not asked again in it', async () => {
+    const { far, queue, send, attempt, account } = await open();
+    far.onRecipient = (local) => (local === 'no' ? '550 5.7.1 no' : '550 5.7.1 not now');
+    await send('no', 'busy');
+    far.onRecipient = (local) => (local === 'no' ? '550 5.7.1 no' : '450 4.2.1 busy');
+    const [{ id } = { id: 0 }] = await queue.list({
+      domainId: account.domainId,
+      limit: 1,
+      offset: 0,
+    });
+    await queue.retry(account.domainId, id, 'a test');
+    await queue.idle();
+    for (let at = 0; at < 3; at++) await attempt();
+    assert.deepEqual(far.asked.slice(2).flat(), ['busy', 'busy', 'busy']);
+    await queue.stop(0);
+  });
+
+  test('that an operator dropped and then retried get the message', async () => {
+    const { far, queue, send, account } = await open();
+    far.onRecipient = () => '450 4.2.1 busy';
+    await send('ann', 'bob');
+    const [{ id } = { id: 0 }] = await queue.list({
+      domainId: account.domainId,
+      limit: 1,
+      offset: 0,
+    });
+    await queue.bulk(
+      { action: 'drop', filter: { ids: [id] }, isDryRun: false, heldBy: 'operator' },
+      'op',
+    );
+    far.onRecipient = () => '250 ok';
+    await queue.retry(account.domainId, id, 'a test');
+    await queue.idle();
+    assert.deepEqual(far.transfers, [['ann', 'bob']]);
+    await queue.stop(0);
+  });
+
+  test('whose domain is gone get one report', async () => {
+    const gone: SendOutcome = {
+      result: 'permanent',
+      error: { enhancedStatus: '5.1.2', text: 'no such domain' },
+    };
+    let is: SendOutcome = OUTCOMES.away;
+    const { queue, send, attempt, reports } = await openSending(engine, {
+      sendToAll: async ({ to }) => to.map(() => is),
+    });
+    await send('ann', 'bob', 'cy');
+    is = gone;
+    await attempt(5);
+    assert.equal(reports.length, 1);
+    await queue.stop(0);
+  });
+
+  test('that an operator drops each have a line in the trace that says so', async () => {
+    const { far, database, queue, send, deliveries, account } = await open();
+    far.onRecipient = (local) => (local === 'cy' ? '250 ok' : '450 4.2.1 busy');
+    const mailId = await send('ann', 'bob', 'cy');
+    const ids = (await queue.list({ domainId: account.domainId, limit: 1, offset: 0 })).map(
+      ({ id }) => id,
+    );
+    const order = { action: 'drop', filter: { ids }, isDryRun: false, heldBy: 'operator' } as const;
+    await queue.bulk(order, 'a test');
+    const traced = await database.read
+      .selectFrom('trace')
+      .select('recipient')
+      .where('mail_id', '=', mailId)
+      .where('event', '=', 'bounced')
+      .execute();
+    assert.deepEqual(
+      traced.map(({ recipient }) => recipient),
+      ['ann@far.test', 'bob@far.test'],
+    );
+    assert.equal((await deliveries())[0]?.[0], 'failed');
+    await queue.stop(0);
+  });
+
   test('property: each gets the message once or is reported once, whatever the host says', async () => {
     let script: readonly What[] = [];
     let at = 0;
@@ -428,5 +578,8 @@ const OUTCOMES: Record<What, SendOutcome> = {
   message: { result: 'temporary', error: { ...deferral, answers: 'message' } },
   away: { result: 'temporary', error: { enhancedStatus: '4.4.1', text: 'no connection' } },
   'put off': { result: 'temporary', error: deferral, isPutOff: true },
-  no: { result: 'permanent', error: { status: 550, enhancedStatus: '5.7.1', text: 'no' } },
+  no: {
+    result: 'permanent',
+    error: { status: 550, enhancedStatus: '5.7.1', text: 'no', answers: 'recipient' },
+  },
 };

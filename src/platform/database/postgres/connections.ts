@@ -26,6 +26,7 @@ import {
   codedError,
   IN_DOUBT,
   isCrowded,
+  isLostConnection,
   isRefusedParameter,
   isWithoutPlace,
   lostStatement,
@@ -127,6 +128,7 @@ export class Connections {
    * @throws Error of the last of the hosts, or because no connection became free in time
    */
   async acquire(): Promise<Lease> {
+    let isRepeated = false;
     for (let left = this.#options.urls.length; ; ) {
       const generation = this.#generation;
       try {
@@ -136,6 +138,11 @@ export class Connections {
         if (isRefusedParameter(error) && this.#takesDeadlines) {
           this.#takesDeadlines = false;
           this.#keepsStatements = false;
+          continue;
+        }
+        // It was ended by `#leave`, not by its host.
+        if (!isRepeated && generation !== this.#generation && isLostConnection(error)) {
+          isRepeated = true;
           continue;
         }
         // Other hosts have no free connection either, and the existing connections still work.
@@ -148,7 +155,10 @@ export class Connections {
   }
 
   close(): Promise<void> {
-    return this.#pool.end();
+    const closed = this.#pool.end();
+    // The pool waits for those that are being made, and nobody needs them.
+    for (const client of this.#connecting) client.connection.stream.destroy();
+    return closed;
   }
 
   /** @returns undefined for a connection that was made before the others became useless */
