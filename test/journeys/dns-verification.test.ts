@@ -100,7 +100,9 @@ onEachEngine('DNS verification', (engine) => {
         user_id: 'user-1',
       });
       assert.equal(account.status, 201);
-      const [line, ...others] = api.logLines.filter(({ msg }) => msg === 'the status of a domain changed');
+      const [line, ...others] = api.logLines.filter(
+        ({ msg }) => msg === 'the status of a domain changed',
+      );
       assert.equal(others.length, 0);
       assert.deepEqual(
         [line?.domain, line?.old, line?.new, line?.reason],
