@@ -1,4 +1,4 @@
-/** 24 kills on the embedded database, or as many as CRASH_ROUNDS says. */
+/** 50 kills on the embedded database, or as many as CRASH_ROUNDS says. */
 import { declareCrashTest } from './crash.ts';
 
-declareCrashTest({ rounds: Number(process.env.CRASH_ROUNDS ?? '24') });
+declareCrashTest({ rounds: Number(process.env.CRASH_ROUNDS ?? '50') });
