@@ -6,7 +6,6 @@
  * after every change on this node, and within {@link LOOK_EVERY_MS} after a change on another one. While the
  * database does not answer, the last list stays in use.
  */
-
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';

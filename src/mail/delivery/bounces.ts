@@ -1,5 +1,4 @@
 /** DSNs of deliveries that failed for good. */
-
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Queries } from '../../platform/database/database.ts';

@@ -13,7 +13,6 @@
  * - What comes after the commit is only for speed: an app that no change was published to sees the message at
  *   its next sync, and the queue reads every row when it starts.
  */
-
 import { type Bodies, throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
 import { describeMessage, type StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';

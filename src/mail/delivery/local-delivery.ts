@@ -4,7 +4,6 @@
  *
  * Crashes: everything is written in the transaction that ends the attempt, so it happens once.
  */
-
 import { randomUUID } from 'node:crypto';
 import {
   describeMessage,

@@ -2,7 +2,6 @@
  * Staging: all that is found out about a message before its recipients are resolved. One pass over its bytes
  * checks its sender, parses it, and keeps its source.
  */
-
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import {
   prependHeader,

@@ -2,7 +2,6 @@
  * Delivery status notifications (RFC 3464): a text for people, the status of each recipient for programs, and the
  * header of the message for both. Where an address or the header is UTF-8, the types of RFC 6533 are used.
  */
-
 import { isUtf8 } from 'node:buffer';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {

@@ -1,5 +1,4 @@
 /** Mail that accounts send and that stays here: for recipients hosted here, and reports about sent mail. */
-
 import type { Queries } from '../../platform/database/database.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

@@ -3,7 +3,6 @@
  * signs with the forwarding domain's key. The body is not changed; it is read twice: once for its hash, which comes
  * before it, and once to be sent.
  */
-
 import { isAscii } from 'node:buffer';
 import { sign } from 'node:crypto';
 import { promisify } from 'node:util';

@@ -15,7 +15,6 @@
  * written, but the tag covers the whole day, so that an old address does not become valid again when the digits
  * repeat.
  */
-
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

@@ -3,7 +3,6 @@
  * index, 1,000 at a time, and changed 100 in a transaction; between two steps other work gets a turn. A row
  * that is being attempted is not changed.
  */
-
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

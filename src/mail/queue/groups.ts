@@ -1,5 +1,4 @@
 /** The queue as operators see it: waiting and failed deliveries by receiver, domain and kind. */
-
 import { sql } from 'kysely';
 import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

@@ -1,5 +1,4 @@
 /** The operators' queries on `deliveries`: list, retry, and remove ended ones. */
-
 import { sql } from 'kysely';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';

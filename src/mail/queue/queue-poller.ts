@@ -9,7 +9,7 @@ const LANES_AT_A_TIME = 500;
 const RETRY_MS = 1_000;
 const FIRST: LanePlace = { sender: '', destination: '' };
 
-interface LookoutOptions {
+interface QueuePollerOptions {
   readonly database: Database;
   readonly clock: Clock;
   readonly log: QueueLog;
@@ -25,7 +25,7 @@ interface LookoutOptions {
 }
 
 export class QueuePoller {
-  readonly #options: LookoutOptions;
+  readonly #options: QueuePollerOptions;
   readonly #intervalMs: number;
   /** Senders with lanes that there was no room for, and the first destination of these. */
   readonly #left = new Map<string, string>();
@@ -36,7 +36,7 @@ export class QueuePoller {
   #isFailing = false;
   #disarm: () => void = () => {};
 
-  constructor(options: LookoutOptions) {
+  constructor(options: QueuePollerOptions) {
     this.#options = options;
     this.#intervalMs = LOOK_MS[options.database.engine];
   }

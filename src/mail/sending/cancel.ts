@@ -1,5 +1,4 @@
 /** Cancels a message before any of it was sent: it is a draft again. */
-
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import {
   describeStored,

@@ -10,7 +10,6 @@
  * Crashes: an attempt makes one transfer, and its results are written before anything else is tried. If the process is
  * killed between the two, these recipients get the message again, as from any mail server.
  */
-
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';

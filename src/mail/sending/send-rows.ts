@@ -2,7 +2,6 @@
  * What accounts sent, and its status: rows of `sends` and `send_recipients`, and the payload of a delivery of kind
  * `send`.
  */
-
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Queries, Row } from '../../platform/database/database.ts';

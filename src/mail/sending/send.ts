@@ -7,7 +7,6 @@
  * - After the commit and before the answer the client does not know the result. With an `Idempotency-Key` it asks
  *   again and gets the same answer: the key is a column of the row that the transaction wrote.
  */
-
 import { createHash, randomUUID } from 'node:crypto';
 import { throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
 import {

@@ -11,7 +11,6 @@
  *   each as a delivery of kind `copy`, which is withdrawn when the change succeeds at once. If the mail server
  *   fails, or the process dies, the queue repeats it. A repetition changes nothing more.
  */
-
 import { type Static, Type } from 'typebox';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';

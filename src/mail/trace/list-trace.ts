@@ -1,5 +1,4 @@
 /** Reads the rows of `trace` for operators. */
-
 import type { Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 

@@ -12,7 +12,6 @@
  * {@link REFUSALS.inAll}: at 30 days that is 2.2 million rows, about 600 MB. One log line an hour says how many were
  * left out.
  */
-
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import {

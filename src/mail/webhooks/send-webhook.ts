@@ -1,5 +1,4 @@
 /** One attempt to send a webhook to its URL: the request, its signature, and the meaning of the answer. */
-
 import { createHmac } from 'node:crypto';
 import { isIP } from 'node:net';
 import { Webhook } from 'standardwebhooks';

@@ -1,5 +1,4 @@
 /** The JSON of a webhook: the description of a message for a route's URL, cut to its size limit. */
-
 import { Buffer } from 'node:buffer';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {

@@ -10,7 +10,6 @@
  * unknown whether the event is remembered: it is published all the same, since an event is a hint that may come
  * twice but must not be lost.
  */
-
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database } from '../../platform/database/database.ts';

@@ -2,7 +2,6 @@
  * Delivers one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND into other
  * mailboxes. Without LMTP all messages use APPEND, which bypasses the server's filters.
  */
-
 import { Refusal } from '../../platform/errors/errors.ts';
 import { inTime } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

@@ -8,7 +8,6 @@
  * Positions belong to inodes, which a rename keeps. A position is forgotten, durably, before a new file could get the
  * same inode: `prepare` and `rotate`, which create files, come after that.
  */
-
 import { type FileHandle, link, open, readdir, rename, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { EpochMs } from '../../platform/time/time.ts';

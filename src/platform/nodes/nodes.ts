@@ -13,7 +13,6 @@
  *
  * Where a secret has several values, the rows also say which of them every node knows (`signing-keys.ts`).
  */
-
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { sql } from 'kysely';
@@ -83,7 +82,6 @@ export interface NodeView {
   readonly host: string;
   readonly pid: number;
   readonly version: string;
-  /** As the next. */
   readonly startedAt: EpochMs;
   /** The time of its last heartbeat. */
   readonly seenAt: number;

@@ -1,5 +1,4 @@
 /** Builds the parts that mail passes through: sender checks, delivery, the queue, and its workers. */
-
 import type { Logger } from 'pino';
 import {
   type CarryOutOptions,

@@ -1,5 +1,4 @@
 /** Regular work, whatever the load, and the removal of what deletions left. */
-
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Queue } from '../../mail/queue/queue.ts';

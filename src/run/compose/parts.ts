@@ -1,7 +1,6 @@
 /**
  * The composition root: builds every part from the configuration and passes each what it needs.
  */
-
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

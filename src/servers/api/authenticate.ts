@@ -1,7 +1,6 @@
 /**
  * Authentication: a product backend by its API key, an app by its mailbox token.
  */
-
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { Refusal } from '../../platform/errors/errors.ts';

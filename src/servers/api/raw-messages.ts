@@ -2,7 +2,6 @@
  * The targets of the links in a webhook: GET /webhooks/raw/:id, the source of a message, and GET
  * /webhooks/attachments/:id/:part, one part of it. A link needs no other credential.
  */
-
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';

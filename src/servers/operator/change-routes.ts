@@ -1,5 +1,4 @@
 /** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
-
 import { Type } from 'typebox';
 import type { Queue } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';

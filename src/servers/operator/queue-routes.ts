@@ -1,5 +1,4 @@
 /** The queue of all domains: waiting deliveries with the reason, and the operator's actions. */
-
 import { Type } from 'typebox';
 import type {
   BulkAction,

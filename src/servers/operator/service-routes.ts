@@ -1,5 +1,4 @@
 /** The running nodes and their settings: `/v2/operator/nodes`, `/v2/operator/settings` and `/v2/operator/log-level`. */
-
 import type { Logger } from 'pino';
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';

@@ -3,7 +3,6 @@
  * database has its SHA-256, so that every node knows the session, and a copy of the database opens none. A session
  * ends after 12 hours, at the sign-out, and when its API key is no longer one of API_KEYS.
  */
-
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';

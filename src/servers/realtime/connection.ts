@@ -3,7 +3,6 @@
  *
  * There may be thousands, so a connection has no timer and no closure of its own, and keeps nothing of its request.
  */
-
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';

@@ -11,7 +11,6 @@
  * origin may connect: a browser adds no credential by itself, and whoever has the token could connect without a
  * browser as well. Close codes are in `connection.ts`.
  */
-
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -1,5 +1,4 @@
 /** Accounts as they are stored, and how they are found by address. */
-
 import { sql } from 'kysely';
 import {
   type Database,

@@ -6,7 +6,6 @@
  * without those claims, name an address. If the address had another account before, only tokens with the time of
  * their issue (`iat`) open it.
  */
-
 import type { JWTPayload } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';

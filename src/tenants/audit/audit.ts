@@ -2,7 +2,6 @@
  * The audit log: who changed what, with which API key. Each change for an operator writes one entry, in its
  * transaction where there is one. Entries are never changed, and kept for good.
  */
-
 import { hostname } from 'node:os';
 import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

@@ -1,5 +1,4 @@
 /** Claims on a name: reads and locks them, decides which one is active, and writes the consequences. */
-
 import type { Logger } from 'pino';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';

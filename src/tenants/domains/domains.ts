@@ -10,7 +10,6 @@
  * A transaction that changes a claim's records locks the name first and evaluates it afterwards (`claims.ts`).
  * `verification/` asks DNS; each claim's row says when.
  */
-
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';

@@ -6,7 +6,6 @@
  * Names have the form `what` or `what:detail`. Counters are added; gauges (`queue:<state>`, `stored_bytes`) are set by
  * the node that does the maintenance.
  */
-
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

@@ -10,7 +10,6 @@
  * Locks: a transaction counts everything in one call, after it has locked its mailboxes. Rows are locked in one order,
  * so that two transactions cannot deadlock.
  */
-
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';

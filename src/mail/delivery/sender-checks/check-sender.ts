@@ -103,7 +103,7 @@ interface PendingChecks {
   readonly clientName: Promise<string | undefined>;
 }
 
-function startInquiry(shared: Shared, client: SendingClient, header: Header): PendingChecks {
+function startChecks(shared: Shared, client: SendingClient, header: Header): PendingChecks {
   const { options, guard, now } = shared;
   const from = header.fields.filter(({ name }) => name === 'from');
   const authors = findAuthors(from.map(rawValue));
@@ -156,7 +156,7 @@ async function startNaming(
 
 /** Fields that are judged or removed, at the start of a line, and the length of the longest in octets. */
 const SENDER_FIELDS = /^(?:from|authentication-results)[ \t\r\n:]/im;
-const TELLING_MAX = 32;
+const SENDER_FIELD_MAX = 32;
 /** Fields of spam filters, which mail readers and mail servers sort by. */
 const SPAM_FIELD = /^x-(?:rspamd?|spam)[\w-]*/im;
 
@@ -184,7 +184,7 @@ class MessageCheck implements SenderCheck {
         isInHeader = body === undefined;
         if (isInHeader && !this.#reader.isFull) continue;
         if (!pending) yield* this.#takeHeader();
-        pending ??= startInquiry(this.#shared, this.#client, this.#reader.header);
+        pending ??= startChecks(this.#shared, this.#client, this.#reader.header);
         yield* this.#takeOverflow();
       }
       if (!body || body.length === 0) continue;
@@ -194,7 +194,7 @@ class MessageCheck implements SenderCheck {
     if (!pending) {
       const body = this.#reader.end();
       yield* this.#takeHeader();
-      pending = startInquiry(this.#shared, this.#client, this.#reader.header);
+      pending = startChecks(this.#shared, this.#client, this.#reader.header);
       pending.signatures.writeBody(body);
       if (body.length > 0) yield body;
     }
@@ -223,7 +223,8 @@ class MessageCheck implements SenderCheck {
     }
     if (bytes.length > start) yield bytes.subarray(start);
     const last = header.fields.at(-1);
-    if (!header.isWhole && last) this.#tail = `${last.name}:${readable(bytes).slice(-TELLING_MAX)}`;
+    if (!header.isWhole && last)
+      this.#tail = `${last.name}:${readable(bytes).slice(-SENDER_FIELD_MAX)}`;
   }
 
   /**
@@ -239,7 +240,7 @@ class MessageCheck implements SenderCheck {
       throw new Refusal('sender_rejected', 'its header is too long to tell who it is from');
     }
     // The `-` stands for text before it: the tail does not begin a line.
-    this.#tail = `-${text.slice(-TELLING_MAX)}`;
+    this.#tail = `-${text.slice(-SENDER_FIELD_MAX)}`;
     yield skipped;
   }
 

@@ -2,7 +2,6 @@
  * Adds messages by IMAP: for delivery where LMTP is not used, with a way to find out whether a message was added; and
  * for clients, who get its UID.
  */
-
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';

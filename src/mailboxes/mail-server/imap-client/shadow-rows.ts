@@ -3,7 +3,6 @@
  * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
  * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
-
 import type { Database, Queries, Row } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';

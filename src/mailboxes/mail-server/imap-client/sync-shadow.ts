@@ -8,7 +8,6 @@
  * that changed and the UIDs. NOOP on an open session would be shorter, but such a session continues with a mailbox
  * that was renamed, or deleted and created again, and reports the new one's messages under the old UIDVALIDITY.
  */
-
 import type { Database } from '../../../platform/database/database.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import type {

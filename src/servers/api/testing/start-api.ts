@@ -1,7 +1,6 @@
 /**
  * A listening API on a database of its own, for tests that talk to it over sockets.
  */
-
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';

@@ -3,7 +3,6 @@
  * at a time, each by one node at a time; a result that is not written when the process ends is due again at the next
  * start.
  */
-
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Database } from '../../../platform/database/database.ts';
