@@ -17,6 +17,8 @@ const GONE_REFERENCES = { sqlite: 787, postgres: '23503' };
 export const LOG_LOST = 'POSTROOM_LOG_LOST';
 /** A connection to PostgreSQL gave no answer within the deadline. */
 export const NO_ANSWER = 'POSTROOM_NO_ANSWER';
+/** A connection is being made for longer than anybody waits for it. */
+export const LATE = 'POSTROOM_LATE';
 /** The server did not say for sure whether a commit succeeded. */
 export const IN_DOUBT = 'POSTROOM_IN_DOUBT';
 /** `read_only_sql_transaction`: the server is a standby, or was made read-only. */
@@ -63,7 +65,7 @@ export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = codeOf(error);
   return (
-    [LOG_LOST, NO_ANSWER, IN_DOUBT].includes(code) ||
+    [LOG_LOST, NO_ANSWER, LATE, IN_DOUBT].includes(code) ||
     SOCKET_ERRORS.has(code) ||
     SERVER_STATES.test(code) ||
     LOST_TEXTS.test(error.message) ||
@@ -113,6 +115,10 @@ export function codedError(code: string, message: string): Error {
 /** Whether no connection of the pool became free in time. */
 export function isWithoutPlace(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith(NO_PLACE);
+}
+
+export function isLate(error: unknown): boolean {
+  return codeOf(error) === LATE;
 }
 
 /** Whether the server has no connection left for us, which does not mean that it fails. */

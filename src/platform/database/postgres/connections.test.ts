@@ -28,36 +28,51 @@ const answer = Buffer.concat([
   ready,
 ]);
 
-/** What PostgreSQL does now: when it lets somebody in, and whether it then gives no answer. */
-const server = { letsIn: Promise.resolve(), hangs: false };
-const sockets = new Set<Socket>();
-const listener = createServer((socket) => {
-  sockets.add(socket.on('error', () => {}));
-  socket.once('data', () => {
-    void server.letsIn.then(() => socket.write(login));
-    socket.on('data', () => {
-      if (!server.hangs) socket.write(answer);
+/** Stands for PostgreSQL: says when it lets somebody in, and whether it then gives no answer. */
+class Server {
+  letsIn: Promise<void> = Promise.resolve();
+  hangs = false;
+  readonly sockets = new Set<Socket>();
+  readonly #listener = createServer((socket) => {
+    this.sockets.add(socket.on('error', () => {}));
+    socket.once('data', () => {
+      void this.letsIn.then(() => socket.write(login));
+      socket.on('data', () => {
+        if (!this.hangs) socket.write(answer);
+      });
     });
   });
-});
-after(() => {
-  listener.close();
-  for (const socket of sockets) socket.destroy();
-});
-listener.listen(0, '127.0.0.1');
-await once(listener, 'listening');
-const { port } = listener.address() as AddressInfo;
 
-const connect = (...hosts: string[]) =>
+  get port(): number {
+    return (this.#listener.address() as AddressInfo).port;
+  }
+
+  async start(): Promise<this> {
+    after(() => this.stop());
+    this.#listener.listen(0, '127.0.0.1');
+    await once(this.#listener, 'listening');
+    return this;
+  }
+
+  stop(): void {
+    this.#listener.close();
+    for (const socket of this.sockets) socket.destroy();
+  }
+}
+
+const server = await new Server().start();
+const never = Promise.withResolvers<void>().promise;
+
+const connect = (...servers: Server[]) =>
   new Connections({
-    urls: hosts.map((host) => `postgres://u@${host}:${port}/mail`),
+    urls: servers.map(({ port }) => `postgres://u@127.0.0.1:${port}/mail`),
     poolSize: 5,
     timeoutMs: 1_000,
     onBroken: () => {},
   });
 
 test('a query without an answer does not end connections that are being made to the only host', async () => {
-  const connections = connect('127.0.0.1');
+  const connections = connect(server);
   const held = await connections.acquire();
   server.hangs = true;
   const unanswered = assert.rejects(held.query('select 1'), /gave no answer/);
@@ -73,10 +88,39 @@ test('a query without an answer does not end connections that are being made to 
   await connections.close();
 });
 
+test('a host that lets in late is not left for another one, and its connection is used', async () => {
+  const entry = Promise.withResolvers<void>();
+  const other = await new Server().start();
+  other.letsIn = never;
+  const connections = connect(server, other);
+  server.letsIn = entry.promise;
+  await assert.rejects(connections.acquire(), /accepted no connection/);
+  // Nobody else is let in.
+  server.letsIn = never;
+  entry.resolve();
+  // What was sent may come after the first one has looked for it.
+  const lease = await connections.acquire().catch(() => connections.acquire());
+  lease.release();
+  assert.equal(other.sockets.size, 0);
+  await connections.close();
+});
+
+test('a host that ends a connection late is left', async () => {
+  const other = await new Server().start();
+  const connections = connect(server, other);
+  server.letsIn = never;
+  await assert.rejects(connections.acquire(), /accepted no connection/);
+  for (const socket of server.sockets) socket.destroy();
+  const lease = await connections.acquire().catch(() => connections.acquire());
+  lease.release();
+  assert.equal(other.sockets.size, 1);
+  await connections.close();
+});
+
 // The pool itself would wait for 10 s.
 test('the end does not wait for a server that lets nobody in', { timeout: 8_000 }, async () => {
-  server.letsIn = Promise.withResolvers<void>().promise;
-  const connections = connect('127.0.0.1');
+  server.letsIn = never;
+  const connections = connect(server);
   await assert.rejects(connections.acquire(), /accepted no connection/);
   await connections.close();
 });

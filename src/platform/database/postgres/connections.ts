@@ -26,9 +26,11 @@ import {
   codedError,
   IN_DOUBT,
   isCrowded,
+  isLate,
   isLostConnection,
   isRefusedParameter,
   isWithoutPlace,
+  LATE,
   lostStatement,
   NO_ANSWER,
   NO_PLACE,
@@ -49,9 +51,9 @@ export interface ConnectionOptions {
 /** Milliseconds between the deadline that the server has and ours. */
 const GRACE_MS = 1_000;
 /**
- * Milliseconds that a new connection has at least, also where nobody waits for it any more. One that comes late is kept:
- * where all break at once and the server is busy, they would all be too late, be thrown away, and asked for again, and
- * that alone would keep the server busy.
+ * Milliseconds that a new connection has, also where nobody waits for it any more. One that comes late is kept, and its
+ * host is not left for the next one: where all break at once and the server is busy, they would all be too late, be
+ * thrown away, and asked for again, and that alone would keep the server busy.
  */
 const CONNECT_MS = 10_000;
 /** Milliseconds of silence after which the kernel tests whether the server still answers. */
@@ -102,7 +104,7 @@ export class Connections {
     };
     this.#pool = new Pool({
       max: poolSize,
-      connectionTimeoutMillis: (timeoutMs ?? 0) + CONNECT_MS,
+      connectionTimeoutMillis: Math.max(timeoutMs ?? 0, CONNECT_MS),
       application_name: 'postroom',
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_MS,
@@ -148,7 +150,8 @@ export class Connections {
         // Other hosts have no free connection either, and the existing connections still work.
         left--;
         if (isCrowded(error) || isWithoutPlace(error)) throw error;
-        if (this.#options.urls.length > 1) this.#leave(generation);
+        if (!isLate(error)) this.#leaveHost(generation);
+        else if (generation === this.#generation) throw error;
         if (left === 0) throw error;
       }
     }
@@ -213,6 +216,7 @@ export class Connections {
 
   async #connectWithin(timeoutMs: number): Promise<PoolClient> {
     const isNew = this.#pool.totalCount < this.#options.poolSize;
+    const generation = this.#generation;
     const connecting = this.#pool.connect();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<undefined>((resolve) => {
@@ -222,11 +226,18 @@ export class Connections {
     if (client) return client;
     connecting.then(
       (unneeded) => unneeded.release(),
-      () => {},
+      (error) => {
+        if (!isCrowded(error) && !isWithoutPlace(error)) this.#leaveHost(generation);
+      },
     );
     throw isNew
-      ? codedError(NO_ANSWER, `PostgreSQL accepted no connection within ${timeoutMs} ms`)
+      ? codedError(LATE, `PostgreSQL accepted no connection within ${timeoutMs} ms`)
       : new Error(NO_PLACE);
+  }
+
+  /** Goes on to the next host, where there is one. */
+  #leaveHost(generation: number): void {
+    if (this.#options.urls.length > 1) this.#leave(generation);
   }
 
   /** Stops using the connections of a generation, and uses the next host from now on. */
