@@ -139,6 +139,8 @@ export class Bodies {
   #mismatch: string | undefined;
   /** Whether an empty store may become the store of this database. */
   #isNew = false;
+  /** Whether another node may be about to mark the store, so that a difference is no error yet. */
+  #isAwaited = false;
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
   readonly #room: DiskRoom;
@@ -176,25 +178,26 @@ export class Bodies {
    * A store on another machine that does not answer is asked again until it does.
    *
    * @param isNew whether the database is new: then a new store becomes its store
+   * @param isAwaited whether another node may be about to mark the store: what is wrong is not logged then
    * @returns what is wrong, in one line
    * @throws StoreUnavailable where the store refuses access at the start
    */
-  async checkStore(isNew: boolean): Promise<string | undefined> {
+  async checkStore(isNew: boolean, isAwaited = false): Promise<string | undefined> {
     this.#isNew ||= isNew;
-    if (this.#health) {
-      const isStart = !this.#health.wasAsked;
-      const away = await this.#health.look();
-      if (away?.isRefusal && isStart) throw away;
-    } else {
-      await this.#compareIds();
-    }
+    this.#isAwaited = isAwaited;
+    const isStart = this.#health?.wasAsked === false;
+    const looked = this.#health?.look() ?? this.#compareIds();
+    const away = await looked.finally(() => {
+      this.#isAwaited = false;
+    });
+    if (away?.isRefusal && isStart) throw away;
     return this.#mismatch;
   }
 
-  async #compareIds(): Promise<void> {
+  async #compareIds(): Promise<undefined> {
     const mismatch = await findMismatch(this.#database, this.#store, this.#isNew);
     this.#isNew = false;
-    if (mismatch && !this.#mismatch) this.#log?.error(mismatch);
+    if (mismatch && !this.#mismatch && !this.#isAwaited) this.#log?.error(mismatch);
     this.#mismatch = mismatch;
   }
 

@@ -10,7 +10,8 @@ const LOOK_MS = 500;
 
 /**
  * Compares the ids of database and bodies. A node that runs alone starts in any case, and accepts no mail where the
- * ids differ.
+ * ids differ. One that starts beside others gives the first of them time to mark a new bucket, and only then says what
+ * is wrong.
  *
  * @param isNew whether nothing was set up in the database yet: then the first node marks an empty store
  * @throws ConfigError where other nodes have another bucket
@@ -20,12 +21,12 @@ export async function checkBodies(
   { isAlone }: Pick<Nodes, 'isAlone'>,
   isNew: boolean,
 ): Promise<void> {
-  let mismatch = await bodies.checkStore(isNew && isAlone);
+  let mismatch = await bodies.checkStore(isNew && isAlone, !isAlone);
   for (let waited = 0; mismatch && !isAlone; waited += LOOK_MS) {
     if (waited >= MARK_WITHIN_MS) {
       throw new ConfigError([`S3_URL: expected one bucket for all nodes; ${mismatch}`]);
     }
     await pause(LOOK_MS);
-    mismatch = await bodies.checkStore(false);
+    mismatch = await bodies.checkStore(false, true);
   }
 }
