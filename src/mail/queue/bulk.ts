@@ -6,9 +6,10 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { TraceEvent } from '../trace/trace.ts';
+import type { Trace } from '../trace/trace.ts';
 import { type OpenKey, pastStateOf, type Receiver, readKeys } from './open-keys.ts';
 import { dropped, hasPayload, replaysOnceRetried } from './operator-rows.ts';
+import type { WorkOptions } from './work-options.ts';
 
 export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
 /** States of what operators see in the queue: `queued` waits for its next attempt. */
@@ -298,14 +299,34 @@ const ORDERED: Record<BulkAction, string> = {
   drop: 'dropped',
 };
 
-/** The trace events of changed rows. @param by who ordered it, or why */
-export function orderEvents(
-  action: BulkAction,
-  rows: readonly Pick<ChangedRow, 'id' | 'public_id' | 'mail_id' | 'recipient'>[],
-  by: string,
-): TraceEvent[] {
-  return rows.flatMap(({ id: deliveryId, mail_id: mailId, recipient, public_id: webhookId }) => {
-    const event = { event: ORDERED[action], recipient, deliveryId, webhookId };
-    return mailId === null ? [] : { ...event, mailId, detail: `by ${by}` };
-  });
+/** An order that was carried out. */
+interface Ordered {
+  readonly action: BulkAction;
+  readonly rows: readonly Pick<ChangedRow, 'id' | 'kind' | 'public_id' | 'mail_id' | 'recipient'>[];
+  /** Who ordered it, or why. */
+  readonly by: string;
+}
+
+/**
+ * Writes the trace of changed rows: a line for each recipient, since operators search for one.
+ *
+ * @param recipientsOf by kind; deliveries of other kinds have one line with all their recipients
+ */
+export async function traceOrder(
+  tx: Queries,
+  trace: Pick<Trace, 'write'>,
+  recipientsOf: (kind: string) => WorkOptions['recipientsOf'],
+  { action, rows, by }: Ordered,
+): Promise<void> {
+  for (const [kind, some] of Map.groupBy(rows, (row) => row.kind)) {
+    const ids = some.map(({ id }) => id);
+    const named = await recipientsOf(kind)?.(tx, ids);
+    const events = some.flatMap(({ id: deliveryId, mail_id: mailId, recipient, public_id }) => {
+      if (mailId === null) return [];
+      const about = { mailId, deliveryId, webhookId: public_id, detail: `by ${by}` };
+      const names = named?.get(deliveryId) ?? [recipient];
+      return names.map((name) => ({ ...about, event: ORDERED[action], recipient: name }));
+    });
+    await trace.write(tx, events);
+  }
 }

@@ -34,8 +34,8 @@ import {
   type BulkResult,
   type ChangedRow,
   changeRows,
-  orderEvents,
   runBulk,
+  traceOrder,
 } from './bulk.ts';
 import {
   ABOUT_MAX,
@@ -132,7 +132,7 @@ export class Queue {
   readonly #options: QueueOptions;
   readonly #owner: string;
   /** By kind. */
-  readonly #onDropped = new Map<string, NonNullable<WorkOptions['onDropped']>>();
+  readonly #kinds = new Map<string, Pick<WorkOptions, 'onDropped' | 'recipientsOf'>>();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
 
   constructor(options: QueueOptions) {
@@ -241,7 +241,7 @@ export class Queue {
       trace: this.#options.trace,
     });
     this.#workers.set(options.kind, worker);
-    if (options.onDropped) this.#onDropped.set(options.kind, options.onDropped);
+    this.#kinds.set(options.kind, options);
     worker.start();
   }
 
@@ -266,7 +266,7 @@ export class Queue {
   async retry(domainId: number, id: number, by: string): Promise<Delivery | undefined> {
     const requeued = await this.#database.write(async (tx) => {
       const found = await requeueRow(tx, domainId, id, this.#clock.now());
-      if (found?.row) await this.#options.trace?.write(tx, orderEvents('retry', [found.row], by));
+      if (found?.row) await this.#trace(tx, { action: 'retry', rows: [found.row], by });
       return found;
     });
     if (requeued?.row) this.#wakeRows([requeued.row]);
@@ -297,8 +297,8 @@ export class Queue {
     return runBulk(this.#database, asked, async (ids) => {
       const rows = await this.#database.write(async (tx) => {
         const changed = await changeRows(tx, this.#database.engine, ids, asked);
+        await this.#trace(tx, { action, rows: changed, by });
         if (action === 'drop') await this.#tellDropped(tx, changed);
-        await this.#options.trace?.write(tx, orderEvents(action, changed, by));
         return changed;
       });
       if (action === 'retry' || action === 'release') this.#wakeRows(rows);
@@ -306,9 +306,14 @@ export class Queue {
     });
   }
 
+  async #trace(tx: Queries, ordered: Parameters<typeof traceOrder>[3]): Promise<void> {
+    const { trace } = this.#options;
+    if (trace) await traceOrder(tx, trace, (kind) => this.#kinds.get(kind)?.recipientsOf, ordered);
+  }
+
   async #tellDropped(tx: Queries, rows: readonly ChangedRow[]): Promise<void> {
     for (const [kind, some] of Map.groupBy(rows, (row) => row.kind)) {
-      await this.#onDropped.get(kind)?.(
+      await this.#kinds.get(kind)?.onDropped?.(
         tx,
         some.map(({ id }) => id),
       );

@@ -53,6 +53,11 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
    * them. No bounce is sent.
    */
   onDropped?(tx: Queries, ids: readonly number[]): Promise<void>;
+  /** The recipients that deliveries are still for, by the id of the delivery; only where one may be for several. */
+  recipientsOf?(
+    tx: Queries,
+    ids: readonly number[],
+  ): Promise<ReadonlyMap<number, readonly string[]>>;
   /**
    * Runs when a delivery with `lateAt` is late, without waiting for its first attempt. An error is logged, and it runs
    * again.

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { Database, Engine, Queries } from '../../platform/database/database.ts';
 import type { Trace } from '../trace/trace.ts';
-import { lockSuspended, orderEvents } from './bulk.ts';
+import { lockSuspended, traceOrder } from './bulk.ts';
 import {
   type DeliveryError,
   type DeliveryStatus,
@@ -11,6 +11,7 @@ import {
   nameRecipients,
 } from './delivery.ts';
 import type { Lane } from './lanes.ts';
+import type { WorkOptions } from './work-options.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
 const queued = sql.lit('queued' as const);
@@ -84,6 +85,7 @@ interface LeaseRequest extends Lane {
   readonly until: number;
   readonly limit: number;
   readonly trace?: Pick<Trace, 'write'> | undefined;
+  readonly recipientsOf?: WorkOptions['recipientsOf'];
 }
 
 interface Lease {
@@ -183,7 +185,7 @@ async function holdSuspended(
   tx: Queries,
   engine: Engine,
   leased: readonly (RowWithoutPayload & { readonly suspended_at: number | null })[],
-  { now, trace }: LeaseRequest,
+  { kind, now, trace, recipientsOf }: LeaseRequest,
 ): Promise<RowWithoutPayload[]> {
   const ofSuspended = leased.filter(({ suspended_at }) => suspended_at !== null);
   if (ofSuspended.length === 0) return [...leased];
@@ -200,7 +202,9 @@ async function holdSuspended(
       .set({ ...state, lease_owner: null, next_attempt_at: now })
       .where('id', 'in', ids)
       .execute();
-    await trace?.write(tx, orderEvents('hold', held, 'the suspension of its domain'));
+    const rows = held.map((row) => ({ ...row, kind }));
+    const ordered = { action: 'hold', rows, by: 'the suspension of its domain' } as const;
+    if (trace) await traceOrder(tx, trace, () => recipientsOf, ordered);
   }
   return leased.filter((row) => !isHeld(row));
 }

@@ -232,6 +232,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         until: now + LEASE_MS,
         limit,
         trace,
+        recipientsOf: this.#options.recipientsOf,
       };
       const { rows, nextDue } = await leaseRows(database, request);
       // Our lease ended unnoticed and we leased the row again: the first attempt is still under way.

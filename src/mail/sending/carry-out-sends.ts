@@ -57,6 +57,7 @@ import {
   DROPPED,
   dropRecipients,
   readDeliveryRecipients,
+  readWaiting,
   SEND,
   type SendPayload,
   type SendRecipient,
@@ -98,6 +99,7 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
     attempt: (...begun) => attempts.attempt(...begun),
     onOutcome: (...ended) => attempts.afterAttempt(...ended),
     onDropped: (tx, ids) => attempts.afterDrop(tx, ids),
+    recipientsOf: readWaiting,
   });
   options.copies.start();
 }

@@ -361,6 +361,27 @@ export async function writeStatuses(
   }
 }
 
+/** Recipients who still wait for a delivery, or all without the message where none waits; by the id of the delivery. */
+export async function readWaiting(
+  queries: Queries,
+  deliveryIds: readonly number[],
+): Promise<Map<number, string[]>> {
+  const rows = await queries
+    .selectFrom('send_recipients')
+    .select(['delivery_id', 'address', 'status'])
+    .where('delivery_id', 'in', deliveryIds)
+    .where('status', 'not in', ['delivered', 'cancelled'])
+    .orderBy('id')
+    .execute();
+  const isWaiting = ({ status }: (typeof rows)[number]) => status !== 'bounced';
+  return new Map(
+    [...Map.groupBy(rows, (row) => row.delivery_id)].map(([id, some]) => {
+      const named = some.some(isWaiting) ? some.filter(isWaiting) : some;
+      return [id, named.map(({ address }) => address)];
+    }),
+  );
+}
+
 /** The detail of recipients whose delivery an operator dropped. */
 export const DROPPED = 'dropped by the operator of the service';
 

@@ -495,6 +495,41 @@ onEachEngine('recipients of one destination', (engine) => {
     await queue.stop(0);
   });
 
+  test('are found by their own address where an operator or a suspension acted', async () => {
+    const { far, database, queue, send, attempt, account } = await open();
+    far.onRecipient = (local) => (local === 'cy' ? '250 ok' : '450 4.2.1 busy');
+    const mailId = await send('ann', 'bob', 'cy');
+    const { domainId } = account;
+    const deliveries = await queue.list({ domainId, limit: 1, offset: 0 });
+    const ids = deliveries.map(({ id }) => id);
+    const order = { filter: { ids }, isDryRun: false, heldBy: 'operator' } as const;
+    for (const action of ['hold', 'release', 'retry', 'drop'] as const) {
+      await queue.bulk({ ...order, action }, 'a test');
+      await queue.idle();
+    }
+    await queue.retry(domainId, ids[0] ?? 0, 'a test');
+    await queue.idle();
+    await database.write((tx) =>
+      tx.updateTable('domains').set({ suspended_at: 1 }).where('id', '=', domainId).execute(),
+    );
+    await attempt();
+    const traced = await database.read
+      .selectFrom('trace')
+      .select(['event', 'recipient'])
+      .where('mail_id', '=', mailId)
+      .where('event', 'in', ['held', 'released', 'retried', 'dropped'])
+      .orderBy('id')
+      .execute();
+    const both = ['ann@far.test', 'bob@far.test'];
+    assert.deepEqual(
+      traced.map(({ event, recipient }) => [event, recipient]),
+      ['held', 'released', 'retried', 'dropped', 'retried', 'held'].flatMap((event) =>
+        both.map((recipient) => [event, recipient]),
+      ),
+    );
+    await queue.stop(0);
+  });
+
   test('that an operator drops each have a line in the trace that says so', async () => {
     const { far, database, queue, send, deliveries, account } = await open();
     far.onRecipient = (local) => (local === 'cy' ? '250 ok' : '450 4.2.1 busy');
