@@ -118,10 +118,11 @@ function acceptMessageBodies(app: Api): void {
   app.addContentTypeParser('message/rfc822', (_request, payload, done) => done(null, payload));
 }
 
-/** Not all mail servers have earlier times. */
+/** Not all mail servers have earlier times, and to some 0 says that there is none. */
 function readArrival(written: string): number {
   const instant = readInstant('internalDate', written);
-  if (instant < 0) throw invalidField('internalDate', 'must not be before 1970');
+  if (instant < 1_000)
+    throw invalidField('internalDate', 'must be later than 1970-01-01T00:00:00Z');
   return instant;
 }
 

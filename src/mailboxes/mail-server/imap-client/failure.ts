@@ -63,7 +63,8 @@ const TEMPORARY_CODE =
   /\b(?:UNAVAILABLE|INUSE|SERVERBUG|LIMIT|CONTACTADMIN|EXPIRED|CORRUPTION|EXPUNGEISSUED)\b/i;
 
 /** What servers say without a code. */
-const TEMPORARY_TEXT = /internal error|I\/O error|try again|temporar|\blocked\b|no space left/i;
+const TEMPORARY_TEXT =
+  /internal error|I\/O error|try again|temporar|unavailable|\blocked\b|no space left/i;
 
 /** Codes of RFC 5530 section 3, RFC 3501 section 7.1 and RFC 9208 section 4.1.3 that have an error of their own. */
 const codesOfResponse = new Map<string, ErrorCode>([
@@ -111,9 +112,11 @@ export class ImapFailure extends Error {
     return this.kind === 'dropped' || this.kind === 'lost';
   }
 
-  /** Whether the code of a NO says that the command may work later (RFC 5530 section 3). */
+  /** Whether a NO says that the command may work later, by its code (RFC 5530 section 3) or its text. */
   get isTemporary(): boolean {
-    const { said = '', responseCode = '' } = this.details;
+    const { command, said = '', responseCode = '' } = this.details;
+    // Of Cyrus, which deletes only one mailbox of a name in a second.
+    if (command === 'DELETE' && /already exists/i.test(said)) return true;
     return TEMPORARY_CODE.test(responseCode) || TEMPORARY_TEXT.test(said);
   }
 
