@@ -46,7 +46,7 @@ export async function insertDomain(database: Database, bodies: Bodies) {
       .returning('id')
       .executeTakeFirstOrThrow();
     const bodyId = await bodies.commit(tx, { size: 2, content: Buffer.from('hi') });
-    return { domainId, bodyId };
+    return { userId: 'bench', domainId, bodyId };
   });
 }
 

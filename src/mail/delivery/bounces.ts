@@ -71,6 +71,7 @@ export class Bounces {
     const bounce = {
       kind: BOUNCE,
       domainId: job.domainId,
+      userId: job.userId,
       destination: mailDestination(payload.to),
       bodyId,
       payload: bouncePayloads.write(payload),

@@ -268,6 +268,7 @@ onEachEngine('what was queued', (engine) => {
     const { id: domainId } = await domains.find('u', domain);
     const deliveries = ['webhook', 'forward', 'bounce', 'mailbox'].map((kind) => ({
       kind,
+      userId: 'u',
       domainId,
       destination: 'later.example',
       payload: JSON.stringify({ v: 2, parts: [] }),
@@ -308,7 +309,7 @@ onEachEngine('what was queued', (engine) => {
         .execute(),
     );
     const { id: domainId } = (await domains.findActive(domain)) ?? { id: 0 };
-    queue.wake([{ kind: 'forward', domainId, destination: 'elsewhere.example' }]);
+    queue.wake([{ kind: 'forward', userId: 'u', domainId, destination: 'elsewhere.example' }]);
     await until(() => far.received.length > before);
     const { from, to, source } = far.received.at(-1) ?? {};
     assert.deepEqual([from, to], ['', ['bob@example.test']]);

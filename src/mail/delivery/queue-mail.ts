@@ -52,6 +52,7 @@ export async function queueMail(
     queued.push({
       kind: BOUNCE,
       domainId: domain.id,
+      userId: domain.userId,
       destination: mailDestination(to),
       recipients: [to],
       payload: bouncePayloads.write({ to, domain: domain.name, smtpUtf8: cameByUtf8(mail) }),
@@ -126,6 +127,7 @@ async function queueWebhook(
   return {
     kind: WEBHOOK,
     domainId: domain.id,
+    userId: domain.userId,
     destination: webhookDestination(url),
     recipients,
     payload,
@@ -166,6 +168,7 @@ function queueForward(
   return {
     kind: FORWARD,
     domainId: domain.id,
+    userId: domain.userId,
     destination: mailDestination(to),
     recipients: [to],
     payload,

@@ -171,8 +171,8 @@ export class ServerMailboxes implements MailboxStorage {
     for (const { target, failure } of targets) {
       const state = states.get(target.user.accountId);
       if (!state) continue;
-      const { domainId } = state;
-      const row = { ...rowOf(target, failure, origin), domainId, bodyId: await keepBody() };
+      const { domainId, userId } = state;
+      const row = { ...rowOf(target, failure, origin), domainId, userId, bodyId: await keepBody() };
       const deliveryId = await queue.enqueue(tx, row);
       rows.push(row);
       traced.push(queuedEvent(row, deliveryId, failure?.error.text));

@@ -11,6 +11,8 @@ export interface NewDelivery {
   readonly kind: string;
   /** The claim that the mail belongs to; deleting it drops the delivery. */
   readonly domainId: number;
+  /** The user whose claim it is, or empty: his share of the places (`lanes.ts`). */
+  readonly userId: string;
   /** The account whose mail it is, where it is not the domain's: its share of the places (`lanes.ts`). */
   readonly accountId?: number;
   /** What counts as one receiver: an origin, a mail domain. Operators see it: no secrets. */
@@ -63,6 +65,8 @@ export interface JobFacts {
   readonly id: number;
   readonly publicId: string;
   readonly domainId: number;
+  /** The user whose claim it is; empty in deliveries that do not name him, of before 0.4.0. */
+  readonly userId: string;
   readonly destination: string;
   readonly bodyId: number;
   /** The id in the answer to the client that brought the message; absent in deliveries of before 0.3.0. */

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { DueHeap } from './due-heap.ts';
 import { type Batch, type Lane, Lanes } from './lanes.ts';
+import { senderOf, userOf } from './parties.ts';
 import type { Place, WorkOptions } from './queue.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import { type Attempt, delivered, openQueueBench, refused } from './testing/open-queue.ts';
@@ -110,8 +111,78 @@ test('who comes later gets places at once, also in the same domain, and free one
   for (let n = 0; n < 100; n++) lanes.settled(lane(`1/1-${n}`), 'temporary', 0);
   const { '1/1': first, ...others } = Object.fromEntries(takeAll(lanes, 0, 'sender'));
   assert.equal(first, undefined);
-  // With those that they have, 33 or 34 each; the last eighth stays free.
-  assert.deepEqual(others, { '1/2': 19, '2/3': 27, '3/4': 29 });
+  // The domain of the first has more than theirs, also with what the second has.
+  assert.deepEqual(others, { '1/2': 7, '2/3': 36, '3/4': 39 });
+});
+
+test('one user with many domains leaves places for another, who has free ones before him', () => {
+  const lanes = open(224, 16);
+  for (let n = 0; n < 20; n++) expect(lanes, 0, ...manyFor(`${n}/${n}/eve`, 40));
+  const ofEve = [...takeAll(lanes, 0, 'sender').keys()];
+  expect(lanes, 0, ...manyFor('20/20/bob', 100));
+  const bob = takeAll(lanes, 0, 'sender').get('20/20/bob') ?? 0;
+  assert.ok(bob >= 4, `${bob} at once`);
+  assert.equal(lanes.waiting, 'within');
+  for (let n = 0; n < 3; n++) {
+    for (const sender of ofEve) lanes.settled(lane(`${sender}-${n}`, sender), 'temporary', 0);
+  }
+  const [[first, places] = ['', 0]] = takeAll(lanes, 0, 'sender');
+  assert.equal(first, '20/20/bob');
+  assert.ok(bob + places >= 28, `then ${places}`);
+});
+
+test('of a user with many domains and seven others none has more than an eighth', () => {
+  const lanes = open(224, 16);
+  for (let n = 0; n < 20; n++) expect(lanes, 0, ...manyFor(`${n}//eve`, 20));
+  for (let n = 20; n < 27; n++) expect(lanes, 0, ...manyFor(`${n}//user${n}`, 50));
+  const taken = Map.groupBy(takeAll(lanes, 0, 'sender'), ([sender]) => sender.split('/').at(-1));
+  assert.equal(taken.size, 8);
+  for (const [user, all] of taken) {
+    const places = all.reduce((sum, [, some]) => sum + some, 0);
+    assert.ok(places >= 14 && places <= 28, `${user} has ${places}`);
+  }
+});
+
+test('where one user has all domains, they are as fair to one another', () => {
+  const lanes = open(224, 16);
+  for (let account = 0; account < 100; account++) {
+    expect(lanes, 0, ...manyFor(`1/${account}/all`, 10));
+  }
+  assert.equal(
+    [...takeAll(lanes).values()].reduce((one, other) => one + other),
+    210,
+  );
+  expect(lanes, 0, ...manyFor('2/1000/all', 100));
+  assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['2/1000/all', 7]]));
+  assert.equal(lanes.waiting, 'within user');
+  for (let n = 0; n < 20; n++) {
+    lanes.settled(lane(`1/${n}/all-0`, `1/${n}/all`), 'temporary', 0);
+  }
+  assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['2/1000/all', 10]]));
+});
+
+test('who waits for more than the share of his user has a right to places of that user alone', () => {
+  const lanes = open(224, 16);
+  expect(lanes, 0, lane('slow', '100//bob'));
+  for (let n = 0; n < 20; n++) expect(lanes, 0, ...manyFor(`${n}//eve`, 40));
+  takeAll(lanes);
+  assert.equal(lanes.waiting, 'within user');
+  assert.equal(lanes.isWanted(lane('0//eve-0', '0//eve')), true);
+  assert.equal(lanes.isWanted(lane('slow', '100//bob')), false);
+  assert.equal(lanes.hasShare('0//eve', 'user'), true);
+  assert.equal(lanes.hasShare('0//eve', 'sender'), false);
+});
+
+test('a user may be named by any text', () => {
+  const lanes = open(8, 8);
+  for (const userId of ['a/b', '7', '\n', 'ä ']) {
+    const name = senderOf({ userId, domainId: 3 });
+    assert.equal(userOf(name), userId);
+    assert.equal(userOf(senderOf({ userId, domainId: 3, accountId: 4 })), userId);
+    expect(lanes, 0, lane(`of ${userId}`, name));
+  }
+  assert.equal(takeAll(lanes, 0, 'sender').size, 4);
+  for (const old of ['', '12', '12/34']) assert.equal(userOf(old), '');
 });
 
 test('of eight senders none has more than an eighth', () => {

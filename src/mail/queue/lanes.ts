@@ -3,11 +3,13 @@
  * forwards) has for one destination. Memory holds no deliveries, only the state of lanes that have some. So the database is
  * asked for rows of one lane at a time, and never reads through those of a dead destination or of a large sender.
  *
- * - Lanes take turns, by sender, and each gets its part of the free places.
- * - Senders, domains, destinations and hosts have a share of an eighth of all places. Where one of a lane's four holds its
- *   share, the lane gets a place only while nobody below his share waits, and never the last ones: the last eighth of the
- *   places is for other senders and destinations, and half of that for other domains and hosts. Of these last places
- *   nobody holds more than are free, so that the next one finds some.
+ * - Lanes take turns, by user and sender, and each gets its part of the free places.
+ * - Users, domains, senders, destinations and hosts have a share of an eighth of all places. Where one of a lane's five
+ *   holds its share, the lane gets a place only while nobody below his share waits, and never the last ones: the last
+ *   eighth of the places is for other senders and destinations, half of that for other domains and hosts, and a quarter
+ *   for other users. Of these last places nobody holds more than are free, so that the next one finds some.
+ * - Users who hold their share come in the order of what they have under way. Among the lanes of each, the shares of his
+ *   domains and senders decide, as if he were alone: where one user has all domains, they are as fair to one another.
  * - The host is where the mail of several destinations goes, such as the address of an MX. An attempt tells it
  *   ({@link Lanes.enter}), and from then on it is known of the destination.
  * - At most `perDestination` are under way at one destination. After 5 failures in a row it is one at a time until a
@@ -19,6 +21,14 @@
  */
 import { LRUCache } from 'lru-cache';
 import { DueHeap } from './due-heap.ts';
+import {
+  type Destination,
+  type LaneState,
+  type Party,
+  type Sender,
+  Senders,
+  type User,
+} from './parties.ts';
 
 const FAILURES_IN_A_ROW = 5;
 const KNOWN_MANY = 10_000;
@@ -28,45 +38,6 @@ const FAILING_MAX = 10_000;
 const HOSTS_MAX = 50_000;
 /** The part of all places that each may have while others wait. */
 const SHARE = 1 / 8;
-
-/** Who has a share of the places. */
-interface Party {
-  /** Attempts under way, including the places of leases that are not done. */
-  underWay: number;
-}
-
-interface Sender extends Party {
-  readonly name: string;
-  readonly domain: Domain;
-  readonly lanes: Map<string, LaneState>;
-  /** Those with due rows, in the order of their turns. */
-  readonly ready: Set<LaneState>;
-}
-
-interface Domain extends Party {
-  readonly name: string;
-  senders: number;
-}
-
-interface Destination extends Party {
-  readonly name: string;
-  lanes: number;
-  /** Where the last attempt connected to. */
-  host: string | undefined;
-  /** Lanes with due rows that wait until an attempt at this destination ends. */
-  readonly full: Set<LaneState>;
-  /** Other nodes hold its places: none of its lanes asks for any until this one is due. */
-  putOff: { readonly lane: LaneState; readonly until: number } | undefined;
-}
-
-interface LaneState extends Party {
-  readonly from: Sender;
-  readonly to: Destination;
-  /** Rows are being leased right now. */
-  leasing: boolean;
-  /** When its earliest row is due, as far as is known; infinity where there is none. */
-  due: number;
-}
 
 /** The deliveries of one sender to one destination. */
 export interface Lane {
@@ -81,8 +52,11 @@ export interface Batch extends Lane {
   readonly host: string | undefined;
 }
 
-/** Who waits for a place: somebody below his share, only others, or nobody. */
-export type Waiting = 'within' | 'beyond' | 'nobody';
+/**
+ * Who waits for a place: somebody below all shares, or at best one who is below all but that of his user, or only others,
+ * or nobody.
+ */
+export type Waiting = 'within' | 'within user' | 'beyond' | 'nobody';
 
 interface LanesOptions {
   /** Attempts under way in all. */
@@ -92,23 +66,17 @@ interface LanesOptions {
   readonly horizon: number;
 }
 
-/** Names a sender: the domain's id, followed by the account's where an account sends. */
-export function senderOf(domainId: number, accountId: number | undefined): string {
-  return accountId === undefined ? `${domainId}` : `${domainId}/${accountId}`;
-}
-
 export class Lanes {
   readonly #options: LanesOptions;
   /** Places that each may have while others wait. */
   readonly #share: number;
   /** Places for those who are below their share. */
   readonly #reserved: number;
-  readonly #senders = new Map<string, Sender>();
-  readonly #domains = new Map<string, Domain>();
+  readonly #senders = new Senders();
   readonly #destinations = new Map<string, Destination>();
   #known = 0;
-  /** Senders with ready lanes, in the order of their turns. */
-  readonly #turns = new Set<Sender>();
+  /** Users with ready lanes, in the order of their turns. */
+  readonly #turns = new Set<User>();
   /** Due later. Entries that are out of date are ignored. */
   readonly #later = new DueHeap<LaneState>();
   /** Failures in a row; the destinations that were used least recently are forgotten first. */
@@ -118,6 +86,8 @@ export class Lanes {
   readonly #hostOf = new LRUCache<string, string>({ max: HOSTS_MAX });
   #underWay = 0;
   #waiting: Waiting = 'nobody';
+  /** Whether the user who is asked has a lane that waits, although all but he are below their shares. */
+  #isRefused = false;
 
   constructor(options: LanesOptions) {
     this.#options = options;
@@ -135,15 +105,17 @@ export class Lanes {
     return this.#later.earliest;
   }
 
-  /** Whether a sender holds his share of the places, or more. */
-  hasShare(sender: string): boolean {
-    const found = this.#senders.get(sender);
-    return found !== undefined && !this.#isWithin(found);
+  /** Whether a sender, or his user, holds his share of the places, or more. */
+  hasShare(name: string, of: 'sender' | 'user'): boolean {
+    const sender = this.#senders.get(name);
+    return sender !== undefined && !this.#isWithin(of === 'user' ? sender.user : sender);
   }
 
-  /** Whether somebody waits who has a right to a place of this lane: below his share, or as its sender above it. */
+  /** Whether somebody waits who has a right to a place of this lane: below a share that its sender or user holds. */
   isWanted({ sender }: Lane): boolean {
-    return this.#waiting === 'within' || (this.#waiting === 'beyond' && this.hasShare(sender));
+    if (this.#waiting === 'beyond') return this.hasShare(sender, 'sender');
+    if (this.#waiting === 'within user') return this.hasShare(sender, 'user');
+    return this.#waiting === 'within';
   }
 
   /** Whether there is enough room to look for other lanes of a sender. */
@@ -182,16 +154,36 @@ export class Lanes {
     }
     this.#waiting = 'nobody';
     let beyond: Found | undefined;
-    for (const sender of this.#turns) {
-      const found = this.#findReady(sender, isTight);
-      if (found?.isWithin) return this.#reserve(found);
+    for (const user of this.#turns) {
+      const isWithin = this.#isWithin(user);
       // Of those who hold their share, who has the fewest.
+      const hasFewest = !beyond || user.underWay < beyond.lane.from.user.underWay;
+      if (!isWithin && !hasFewest) continue;
+      const found = this.#findOf(user, isTight);
+      if (found?.isWithin && isWithin) return this.#reserve(found);
+      if (found && hasFewest) beyond = found;
+      if (this.#isFull && this.waiting === 'within') break;
+    }
+    return beyond && this.waiting !== 'within' ? this.#reserve(beyond) : undefined;
+  }
+
+  get #isFull(): boolean {
+    return this.#underWay >= this.#options.concurrency;
+  }
+
+  /** The next lane of a user that can have places. */
+  #findOf(user: User, isTight: boolean): Found | undefined {
+    let beyond: Found | undefined;
+    this.#isRefused = false;
+    for (const sender of user.turns) {
+      const found = this.#findReady(sender, isTight);
+      if (found?.isWithin) return found;
       if (found && !(beyond && beyond.lane.from.underWay <= found.lane.from.underWay))
         beyond = found;
       // Nobody can have a place, and that somebody with a right to one waits is known.
-      if (this.#underWay >= this.#options.concurrency && this.waiting === 'within') break;
+      if (this.#isFull && this.#isRefused) break;
     }
-    return beyond && this.#reserve(beyond);
+    return this.#isRefused ? undefined : beyond;
   }
 
   /**
@@ -206,7 +198,8 @@ export class Lanes {
     if (to) to.host = host;
     this.#hostOf.set(destination, host);
     const free = this.#options.concurrency - this.#underWay;
-    const isShort = this.#waiting === 'within' || free <= Math.floor(this.#reserved / 2);
+    const isWaitedFor = this.#waiting === 'within' || this.#waiting === 'within user';
+    const isShort = isWaitedFor || free <= Math.floor(this.#reserved / 2);
     if (isShort && !this.#isWithin(this.#partyOf(host))) return false;
     this.#occupyHost(before, -1);
     this.#occupyHost(host, 1);
@@ -270,17 +263,20 @@ export class Lanes {
 
   /** The next lane of a sender that can have places. */
   #findReady(sender: Sender, isTight: boolean): Found | undefined {
-    const { domain, ready } = sender;
+    const { domain, user, ready } = sender;
     const free = this.#options.concurrency - this.#underWay;
     const spare = free - this.#reserved;
     const forOthers = free - Math.floor(this.#reserved / 2);
+    const forUsers = free - Math.floor(this.#reserved / 4);
     const isSenderWithin = this.#isWithin(sender) && this.#isWithin(domain);
     const ofSender = Math.min(
       this.#placesOf(sender, free, spare),
       this.#placesOf(domain, free, forOthers),
+      this.#placesOf(user, free, forUsers),
     );
-    if (ofSender <= 0) return this.#refuse(isSenderWithin);
-    const turn = Math.max(Math.ceil(spare / this.#turns.size / ready.size), 1);
+    if (ofSender <= 0) return this.#refuse(user, isSenderWithin);
+    const share = spare / this.#turns.size / user.turns.size / ready.size;
+    const turn = Math.max(Math.ceil(share), 1);
     let beyond: Found | undefined;
     for (const lane of ready) {
       const { to } = lane;
@@ -301,7 +297,7 @@ export class Lanes {
         this.#placesOf(host, free, forOthers),
       );
       if (places <= 0) {
-        this.#refuse(isWithin);
+        this.#refuse(user, isWithin);
         continue;
       }
       if (isWithin || !isSenderWithin) return { lane, places, isWithin };
@@ -310,8 +306,10 @@ export class Lanes {
     return beyond;
   }
 
-  #refuse(isWithin: boolean): undefined {
-    if (isWithin) this.#waiting = 'within';
+  #refuse(user: User, isWithin: boolean): undefined {
+    this.#isRefused ||= isWithin;
+    if (isWithin && this.#isWithin(user)) this.#waiting = 'within';
+    else if (isWithin && this.#waiting !== 'within') this.#waiting = 'within user';
     else if (this.#waiting === 'nobody') this.#waiting = 'beyond';
   }
 
@@ -320,7 +318,7 @@ export class Lanes {
   }
 
   /**
-   * How many places one of a lane's four leaves to it.
+   * How many places one of a lane's five leaves to it.
    *
    * @param left what is left where he holds his share
    */
@@ -332,9 +330,11 @@ export class Lanes {
 
   #reserve({ lane, places }: Found): Batch {
     const { from, to } = lane;
+    const { user } = from;
     this.#unready(lane);
-    // The turn of the sender is over.
-    if (this.#turns.delete(from)) this.#turns.add(from);
+    // The turn of the sender is over, and that of his user.
+    if (user.turns.delete(from)) user.turns.add(from);
+    if (this.#turns.delete(user)) this.#turns.add(user);
     lane.leasing = true;
     lane.due = Number.POSITIVE_INFINITY;
     this.#occupy(lane, places);
@@ -343,7 +343,7 @@ export class Lanes {
   }
 
   #addLane(sender: string, destination: string): LaneState {
-    const from = this.#senders.get(sender) ?? this.#addSender(sender);
+    const from = this.#senders.get(sender) ?? this.#senders.add(sender);
     let to = this.#destinations.get(destination);
     if (!to) {
       const host = this.#hostOf.get(destination);
@@ -364,26 +364,11 @@ export class Lanes {
     return lane;
   }
 
-  #addSender(name: string): Sender {
-    const [of = ''] = name.split('/', 1);
-    let domain = this.#domains.get(of);
-    if (!domain) {
-      domain = { name: of, underWay: 0, senders: 0 };
-      this.#domains.set(of, domain);
-    }
-    domain.senders++;
-    const sender = { name, domain, underWay: 0, lanes: new Map(), ready: new Set<LaneState>() };
-    this.#senders.set(name, sender);
-    return sender;
-  }
-
   #removeLane({ from, to }: LaneState): void {
     from.lanes.delete(to.name);
     this.#known--;
     if (--to.lanes === 0) this.#destinations.delete(to.name);
-    if (from.lanes.size > 0) return;
-    this.#senders.delete(from.name);
-    if (--from.domain.senders === 0) this.#domains.delete(from.domain.name);
+    if (from.lanes.size === 0) this.#senders.remove(from);
   }
 
   #stateOf({ sender, destination }: Lane): LaneState {
@@ -393,7 +378,8 @@ export class Lanes {
   }
 
   #occupy(lane: LaneState, places: number): void {
-    for (const party of [lane, lane.from, lane.from.domain, lane.to]) party.underWay += places;
+    const { from, to } = lane;
+    for (const party of [lane, from, from.domain, from.user, to]) party.underWay += places;
     this.#underWay += places;
   }
 
@@ -416,12 +402,11 @@ export class Lanes {
 
   /** Moves a lane to the collection it now belongs to, and lets lanes go on that waited for its destination. */
   #place(lane: LaneState, now: number): void {
-    const { from, to } = lane;
+    const { to } = lane;
     to.full.delete(lane);
     if (to.putOff && to.putOff.until <= now) to.putOff = undefined;
     if (!lane.leasing && lane.due <= now) {
-      from.ready.add(lane);
-      this.#turns.add(from);
+      this.#ready(lane);
     } else {
       this.#unready(lane);
       if (lane.due === Number.POSITIVE_INFINITY) {
@@ -434,21 +419,31 @@ export class Lanes {
     const capacity = to.full.size > 0 ? this.#capacity(to) : 0;
     if (capacity <= 0) return;
     // Counted apart: those of senders above their share may not get the places.
-    const left = { within: capacity, beyond: capacity };
+    const left = { within: capacity, 'within user': capacity, beyond: capacity };
     for (const waiting of to.full) {
-      const { from: sender } = waiting;
-      const kind = this.#isWithin(sender) && this.#isWithin(sender.domain) ? 'within' : 'beyond';
+      const { domain, user } = waiting.from;
+      const isWithin = this.#isWithin(waiting.from) && this.#isWithin(domain);
+      const ofUser = this.#isWithin(user) ? 'within' : 'within user';
+      const kind = isWithin ? ofUser : 'beyond';
       if (left[kind]-- <= 0) continue;
       to.full.delete(waiting);
-      sender.ready.add(waiting);
-      this.#turns.add(sender);
-      if (left.within <= 0 && left.beyond <= 0) break;
+      this.#ready(waiting);
+      if (Object.values(left).every((count) => count <= 0)) break;
     }
+  }
+
+  #ready(lane: LaneState): void {
+    const { from } = lane;
+    from.ready.add(lane);
+    from.user.turns.add(from);
+    this.#turns.add(from.user);
   }
 
   #unready(lane: LaneState): void {
     const { from } = lane;
-    if (from.ready.delete(lane) && from.ready.size === 0) this.#turns.delete(from);
+    const { user } = from;
+    if (!from.ready.delete(lane) || from.ready.size > 0) return;
+    if (user.turns.delete(from) && user.turns.size === 0) this.#turns.delete(user);
   }
 
   /** Removes entries that are out of date, so that they do not pile up. */
@@ -471,6 +466,7 @@ const NOBODY: Party = { underWay: 0 };
 interface Found {
   readonly lane: LaneState;
   readonly places: number;
+  /** Whether all but the user are below their shares. */
   readonly isWithin: boolean;
 }
 

@@ -18,6 +18,7 @@ onEachEngine('queue', (engine) => {
     assert.deepEqual(job, {
       id,
       publicId,
+      userId: 'ann',
       domainId: bench.domainId,
       destination: 'a',
       bodyId: bench.bodyId,

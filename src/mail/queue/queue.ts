@@ -53,7 +53,6 @@ import {
   listOpen,
   type OpenKey,
 } from './groups.ts';
-import { senderOf } from './lanes.ts';
 import { clearLate } from './late.ts';
 import {
   type EndedRow,
@@ -68,6 +67,7 @@ import {
   removeRowsOf,
   requeueRow,
 } from './operator-rows.ts';
+import { type Owner, senderOf } from './parties.ts';
 import {
   type AttemptReport,
   type Clock,
@@ -120,7 +120,7 @@ export interface QueueOptions {
 type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
 
 /** What tells the queue whose delivery is due, and when. */
-type Woken = Pick<NewDelivery, 'kind' | 'destination' | 'domainId' | 'accountId' | keyof Times>;
+type Woken = Pick<NewDelivery, 'kind' | 'destination' | keyof Owner | keyof Times>;
 
 function dueAt({ notBefore, tried }: Times, now: number): number {
   return tried ? now + tried.retryMs : (notBefore ?? now);
@@ -157,7 +157,7 @@ export class Queue {
         kind: delivery.kind,
         domain_id: delivery.domainId,
         destination: delivery.destination,
-        sender: senderOf(delivery.domainId, delivery.accountId),
+        sender: senderOf(delivery),
         body_id: delivery.bodyId,
         public_id: delivery.publicId ?? randomUUID(),
         status: 'queued',
@@ -184,8 +184,8 @@ export class Queue {
   wake(deliveries: Iterable<Woken>): void {
     const now = this.#clock.now();
     for (const delivery of deliveries) {
-      const { kind, destination, domainId, accountId, lateAt } = delivery;
-      const lane = { sender: senderOf(domainId, accountId), destination };
+      const { kind, destination, lateAt } = delivery;
+      const lane = { sender: senderOf(delivery), destination };
       this.#workers.get(kind)?.wake(lane, dueAt(delivery, now), lateAt);
     }
   }

@@ -30,7 +30,14 @@ onEachEngine('deliveries that ended', (engine) => {
   async function add(bodyId: number, finishedAt?: number): Promise<number> {
     return store.database.write(async (tx) => {
       const destination = 'https://hook.example';
-      const delivery = { kind: 'webhook', domainId: 1, destination, bodyId, payload: '{}' };
+      const delivery = {
+        kind: 'webhook',
+        userId: 'ann',
+        domainId: 1,
+        destination,
+        bodyId,
+        payload: '{}',
+      };
       const id = await queue.enqueue(tx, delivery);
       if (finishedAt !== undefined) {
         const ended = { status: 'failed' as const, finished_at: finishedAt };

@@ -11,6 +11,7 @@ import {
   nameRecipients,
 } from './delivery.ts';
 import type { Lane } from './lanes.ts';
+import { userOf } from './parties.ts';
 import type { WorkOptions } from './work-options.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
@@ -23,6 +24,7 @@ export interface LeasedRow {
   readonly id: number;
   readonly public_id: string;
   readonly domain_id: number;
+  readonly sender: string;
   readonly destination: string;
   readonly body_id: number;
   readonly attempts: number;
@@ -39,6 +41,7 @@ export const rowColumns = [
   'id',
   'public_id',
   'domain_id',
+  'sender',
   'destination',
   'body_id',
   'attempts',
@@ -55,6 +58,7 @@ export function jobFacts(row: LeasedRow, delays: readonly number[]): JobFacts {
     id: row.id,
     publicId: row.public_id,
     domainId: row.domain_id,
+    userId: userOf(row.sender),
     destination: row.destination,
     bodyId: row.body_id,
     attempt: row.attempts + 1,

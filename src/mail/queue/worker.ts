@@ -204,7 +204,9 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   /** Ends an attempt that may wait for nothing, where somebody waits for its place. Its end brings us here again. */
   #endPatient(): void {
     const wanted = [...this.#patient].filter(([, lane]) => this.#lanes.isWanted(lane));
-    const [end] = wanted.find(([, lane]) => this.#lanes.hasShare(lane.sender)) ?? wanted[0] ?? [];
+    const ofShare = (of: 'sender' | 'user') =>
+      wanted.find(([, lane]) => this.#lanes.hasShare(lane.sender, of));
+    const [end] = ofShare('sender') ?? ofShare('user') ?? wanted[0] ?? [];
     if (!end) return;
     this.#patient.delete(end);
     end();

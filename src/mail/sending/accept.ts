@@ -126,7 +126,7 @@ async function write(
   }
   const bodyId = await bodies.commit(tx, message.staged.body);
   const kept = await copy.commit(tx, bodyId);
-  const { domainId, domain } = account;
+  const { userId, domainId, domain } = account;
   const row = await insertSend(tx, {
     accountId,
     domainId,
@@ -152,6 +152,7 @@ async function write(
     row,
     message,
     bodyId,
+    userId,
     domainId,
     payload,
   });
@@ -176,7 +177,7 @@ async function queueGroups(
   { queue, trace }: Pick<AcceptOptions, 'queue' | 'trace'>,
   tx: Queries,
   groups: RecipientGroups,
-  { row, message, bodyId, domainId, payload }: Queueing,
+  { row, message, bodyId, userId, domainId, payload }: Queueing,
 ): Promise<NewDelivery[]> {
   const { messageId, sendAt, from, staged } = message;
   const { public_id: mailId } = row;
@@ -187,6 +188,7 @@ async function queueGroups(
   for (const [destination, addresses] of groups) {
     const delivery = {
       kind: SEND,
+      userId,
       domainId,
       accountId: row.account_id,
       destination,
@@ -211,6 +213,7 @@ interface Queueing {
   readonly row: SendRow;
   readonly message: WrittenMessage;
   readonly bodyId: number;
+  readonly userId: string;
   readonly domainId: number;
   readonly payload: string;
 }

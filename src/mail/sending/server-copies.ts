@@ -128,8 +128,10 @@ export class ServerCopies implements Copies {
   ): Promise<AfterCommit> {
     const { database, bodies, queue, log, now = Date.now } = this.#options;
     const wanted = { user: { accountId, address }, place: { mailbox, uid, uidvalidity }, what };
+    const { userId = '' } = (await findSendingAccount(tx, accountId)) ?? {};
     const delivery = {
       kind: COPY,
+      userId,
       domainId,
       accountId,
       bodyId,

@@ -175,8 +175,9 @@ async function openSending(engine: Engine, sender: Pick<MessageSender, 'sendToAl
           .where('status', '=', 'queued')
           .execute(),
       );
-      const { domainId } = account;
-      queue.wake([{ kind: 'send', destination: 'far.test', domainId, accountId: user.accountId }]);
+      const { userId, domainId } = account;
+      const owner = { userId, domainId, accountId: user.accountId };
+      queue.wake([{ kind: 'send', destination: 'far.test', ...owner }]);
       await queue.idle();
     },
     async statuses() {

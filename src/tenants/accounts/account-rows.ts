@@ -215,6 +215,7 @@ async function selectIds(queries: Queries, engine: Database['engine'], wanted: s
 
 /** The owner of an account, and whether it is open. */
 export interface AccountState {
+  readonly userId: string;
   readonly domainId: number;
   readonly status: AccountStatus;
 }
@@ -227,11 +228,11 @@ export async function findAccountStates(
   if (ids.length === 0) return new Map();
   const rows = await queries
     .selectFrom('accounts')
-    .select(['id', 'domain_id as domainId', accessStatus])
+    .select(['id', 'user_id as userId', 'domain_id as domainId', accessStatus])
     .where('id', 'in', ids)
     .where(domainIsThere('accounts'))
     .execute();
-  return new Map(rows.map(({ id, domainId, status }) => [id, { domainId, status }]));
+  return new Map(rows.map(({ id, ...state }) => [id, state]));
 }
 
 /** The data that decides whether a connection to an account may continue. */

@@ -4,7 +4,7 @@ import { openTestDatabase } from '../../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
 import type { Database, Engine, Queries, Row } from '../../../platform/database/database.ts';
 import type { SharedPlaces } from '../../../platform/net/net.ts';
-import { senderOf } from '../lanes.ts';
+import { senderOf } from '../parties.ts';
 import {
   type AttemptOutcome,
   type Job,
@@ -131,7 +131,15 @@ export class QueueBench {
 
   delivery(destination: string, more: Partial<NewDelivery> = {}): NewDelivery {
     const { domainId, bodyId } = this;
-    return { kind: KIND, domainId, bodyId, destination, payload: '{"a":1}', ...more };
+    return {
+      kind: KIND,
+      userId: 'ann',
+      domainId,
+      bodyId,
+      destination,
+      payload: '{"a":1}',
+      ...more,
+    };
   }
 
   /** Queues deliveries, commits, and wakes the queue. */
@@ -166,7 +174,7 @@ export class QueueBench {
         kind: KIND,
         domain_id: this.domainId,
         destination: typeof destination === 'string' ? destination : destination(at + n),
-        sender: senderOf(this.domainId, accountId),
+        sender: senderOf({ userId: 'ann', domainId: this.domainId, accountId }),
         body_id: this.bodyId,
         public_id: crypto.randomUUID(),
         status: 'queued' as const,

@@ -1,0 +1,108 @@
+/** Whose mail waits, and where it goes: all who have a share of the places (`lanes.ts`). */
+
+/** Whose mail it is. */
+export interface Owner {
+  /** The user who owns the domain; empty where he is not known. */
+  readonly userId: string;
+  readonly domainId: number;
+  /** The account, where it is not the domain's. */
+  readonly accountId?: number | undefined;
+}
+
+/** Names a sender. */
+export function senderOf({ userId, domainId, accountId }: Owner): string {
+  return `${domainId}/${accountId ?? ''}/${userId}`;
+}
+
+/** Some rows name no user: then the domain stands for him. */
+const SENDER = /^(?<domain>\d*)\/?(?<account>\d*)\/?(?<user>.*)$/s;
+
+/** The user of a sender; empty where the row does not name him. */
+export function userOf(sender: string): string {
+  return SENDER.exec(sender)?.groups?.user ?? '';
+}
+
+/** Who has a share of the places. */
+export interface Party {
+  /** Attempts under way, including the places of leases that are not done. */
+  underWay: number;
+}
+
+/** Who owns domains. */
+export interface User extends Party {
+  readonly name: string;
+  senders: number;
+  /** His senders with ready lanes, in the order of their turns. */
+  readonly turns: Set<Sender>;
+}
+
+export interface Sender extends Party {
+  readonly name: string;
+  readonly domain: Domain;
+  readonly user: User;
+  readonly lanes: Map<string, LaneState>;
+  /** Those with due rows, in the order of their turns. */
+  readonly ready: Set<LaneState>;
+}
+
+export interface Domain extends Party {
+  readonly name: string;
+  senders: number;
+}
+
+export interface Destination extends Party {
+  readonly name: string;
+  lanes: number;
+  /** Where the last attempt connected to. */
+  host: string | undefined;
+  /** Lanes with due rows that wait until an attempt at this destination ends. */
+  readonly full: Set<LaneState>;
+  /** Other nodes hold its places: none of its lanes asks for any until this one is due. */
+  putOff: { readonly lane: LaneState; readonly until: number } | undefined;
+}
+
+export interface LaneState extends Party {
+  readonly from: Sender;
+  readonly to: Destination;
+  /** Rows are being leased right now. */
+  leasing: boolean;
+  /** When its earliest row is due, as far as is known; infinity where there is none. */
+  due: number;
+}
+
+/** The senders that have lanes, with their domains and users. */
+export class Senders {
+  readonly #senders = new Map<string, Sender>();
+  readonly #domains = new Map<string, Domain>();
+  readonly #users = new Map<string, User>();
+
+  get(name: string): Sender | undefined {
+    return this.#senders.get(name);
+  }
+
+  add(name: string): Sender {
+    const { domain: ofDomain = '', user: ofUser = '' } = SENDER.exec(name)?.groups ?? {};
+    const domain = this.#domains.get(ofDomain) ?? { name: ofDomain, underWay: 0, senders: 0 };
+    const userName = ofUser || ofDomain;
+    const user = this.#users.get(userName) ?? {
+      name: userName,
+      underWay: 0,
+      senders: 0,
+      turns: new Set(),
+    };
+    domain.senders++;
+    user.senders++;
+    this.#domains.set(domain.name, domain);
+    this.#users.set(user.name, user);
+    const ready = new Set<LaneState>();
+    const sender = { name, domain, user, underWay: 0, lanes: new Map(), ready };
+    this.#senders.set(name, sender);
+    return sender;
+  }
+
+  remove({ name, domain, user }: Sender): void {
+    this.#senders.delete(name);
+    if (--domain.senders === 0) this.#domains.delete(domain.name);
+    if (--user.senders === 0) this.#users.delete(user.name);
+  }
+}
