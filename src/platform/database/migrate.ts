@@ -5,6 +5,7 @@ import type { Engine, ReadDatabase } from './engine.ts';
 import { first } from './migrations/0001.ts';
 import { beforeSecond, laterThanSecond, second } from './migrations/0002.ts';
 import { beforeThird, laterThanThird, third } from './migrations/0003.ts';
+import { fourth, laterThanFourth } from './migrations/0004.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -50,6 +51,7 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
   '0003': laterThanThird,
+  '0004': laterThanFourth,
 };
 const LATER: Later = {
   indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
@@ -75,6 +77,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0001': first(engine),
     '0002': second(engine, isBegun),
     '0003': third(engine, isBegun),
+    '0004': fourth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -32,7 +32,7 @@ const columns = [
   'lease_until',
 ] as const;
 
-/** Claims that are read to choose from: enough that one user's fill them only until he has his share. */
+/** Claims that are read at a time, to choose from. */
 const CANDIDATES = 256;
 
 /**
@@ -48,24 +48,45 @@ export async function leaseDueClaims(
 ): Promise<LeasedClaim[]> {
   if (limit < 1) return [];
   for (;;) {
-    const due = await database.read
+    const ids = await chooseDue(database.read, now, limit, room);
+    // Where nothing is due, nothing is written.
+    if (ids.length === 0) return [];
+    const leased = await database.write((tx) => lease(tx, ids, now));
+    // Else another node has leased all of them meanwhile.
+    if (leased.length > 0) return leased;
+  }
+}
+
+async function chooseDue(
+  queries: Queries,
+  now: number,
+  limit: number,
+  room: { readonly ofOne: number; readonly spent: readonly string[] },
+): Promise<number[]> {
+  const ids: number[] = [];
+  const spent = new Set(room.spent);
+  for (;;) {
+    // It steps over the claims of those who have their share: the index `domains_due` has all that it asks of them.
+    const due = await queries
       .selectFrom('domains')
       .select(['id', 'user_id'])
       .where('next_check_at', '<=', now)
       .where('lease_until', '<=', now)
-      .$if(room.spent.length > 0, (query) => query.where('user_id', 'not in', room.spent))
+      .$if(spent.size > 0, (query) => query.where('user_id', 'not in', [...spent]))
       .orderBy('next_check_at')
       .orderBy('id')
       .limit(CANDIDATES)
       .execute();
-    // Where nothing is due, nothing is written.
-    if (due.length === 0) return [];
     const byUser = Map.groupBy(due, ({ user_id }) => user_id);
     const allowed = new Set([...byUser.values()].flatMap((own) => own.slice(0, room.ofOne)));
-    const ids = due.filter((one) => allowed.has(one)).map(({ id }) => id);
-    const leased = await database.write((tx) => lease(tx, ids.slice(0, limit), now));
-    // Else another node has leased all of them meanwhile.
-    if (leased.length > 0) return leased;
+    for (const one of due) {
+      if (!allowed.has(one)) continue;
+      ids.push(one.id);
+      if (ids.length === limit) return ids;
+    }
+    // Where one user has more due than that, those of others come behind his: they are read without him.
+    if (due.length < CANDIDATES) return ids;
+    for (const userId of byUser.keys()) spent.add(userId);
   }
 }
 

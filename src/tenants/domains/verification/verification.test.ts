@@ -606,6 +606,19 @@ onEachEngine('verification', (engine) => {
       await verification.stop();
     });
 
+    test('leave it also where many are due, and answered at once', async () => {
+      await insertClaims(300);
+      now += SECOND;
+      server.add(...zoneOf('acme.test', await claim('u2', 'acme.test')));
+      verification.start();
+      while ((await statusOf('u2', 'acme.test')) !== 'active') {
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      const names = server.asked.flatMap(({ name }) => /n\d+\.test$/.exec(name)?.[0] ?? []);
+      assert.ok(new Set(names).size <= 8, `${new Set(names).size}`);
+      await verification.stop();
+    });
+
     test('do not delay a check that somebody else waits for', async () => {
       const zone = zoneOf('acme.test', await claim('u2', 'acme.test'));
       server.add(...zone);
