@@ -6,10 +6,9 @@
  * after every change on this node, and within {@link LOOK_EVERY_MS} after a change on another one. While the
  * database does not answer, the last list stays in use.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { type BlockedSender, type BlockKind, BlockList, readBlock } from './block-list.ts';
 
@@ -38,28 +37,28 @@ const NOTE_MAX = 500;
 
 export class Blocks {
   readonly #options: BlocksOptions;
-  readonly #stopping = new AbortController();
   #list = new BlockList([]);
   /** The version of the list, see {@link readVersion}. */
   #version: string | undefined;
-  /** Checks run one after the other, so that an older list never replaces a newer one. */
-  #looking: Promise<void> = Promise.resolve();
-  #isAway = false;
-  #following: Promise<void> = Promise.resolve();
+  readonly #looks: Repeat;
 
   constructor(options: BlocksOptions) {
     this.#options = options;
+    const { logger, lookEveryMs: everyMs = LOOK_EVERY_MS } = options;
+    const line =
+      'the list of blocked senders could not be read: the list read before stays in force';
+    const outage = new Outage((err) => logger.warn({ err }, line));
+    this.#looks = new Repeat({ everyMs, task: () => this.#load(), outage });
   }
 
   /** Loads the list and follows it from now on. @throws the error of the database where it does not answer */
   async start(): Promise<void> {
     await this.#load();
-    this.#following = this.#follow(this.#stopping.signal);
+    this.#looks.start();
   }
 
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#following;
+  stop(): Promise<void> {
+    return this.#looks.stop();
   }
 
   /**
@@ -121,7 +120,7 @@ export class Blocks {
       if (added) await recordAudit(tx, by, { action: 'block.add', target: value, at: created_at });
       return added ?? (await findBlock(tx, kind, value));
     });
-    await this.#look();
+    await this.#looks.run();
     if (!row) throw new Refusal('unavailable', 'the block was removed at the same time, try again');
     return toBlock(row);
   }
@@ -142,36 +141,11 @@ export class Blocks {
       });
       return removed;
     });
-    await this.#look();
+    await this.#looks.run();
     return toBlock(row);
   }
 
-  async #follow(signal: AbortSignal): Promise<void> {
-    const { lookEveryMs = LOOK_EVERY_MS } = this.#options;
-    while (!signal.aborted) {
-      await pause(lookEveryMs, undefined, { signal, ref: false }).catch(() => {});
-      if (!signal.aborted) await this.#look();
-    }
-  }
-
-  /** Checks whether the list has changed. Never rejects. */
-  #look(): Promise<void> {
-    this.#looking = this.#looking.then(async () => {
-      try {
-        await this.#load();
-        this.#isAway = false;
-      } catch (err) {
-        if (!this.#isAway) {
-          const line =
-            'the list of blocked senders could not be read: the list read before stays in force';
-          this.#options.logger.warn({ err }, line);
-        }
-        this.#isAway = true;
-      }
-    });
-    return this.#looking;
-  }
-
+  /** Checks whether the list has changed. */
   async #load(): Promise<void> {
     const { read } = this.#options.database;
     // Read before the rows: the next check finds what changes in between.

@@ -1,5 +1,6 @@
 /** Finds rows that the worker was not told of: of an earlier run, of other nodes, and those that were due later. */
 import type { Database } from '../../platform/database/database.ts';
+import { Outage } from '../../platform/time/time.ts';
 import type { Lane } from './lanes.ts';
 import { type Clock, LOOK_MS, type QueueLog } from './work-options.ts';
 import { findWaiting, type LanePlace, type Waiting } from './worker-rows.ts';
@@ -32,13 +33,16 @@ export class QueuePoller {
   #looking = false;
   #isOutdated = false;
   #stopped = false;
-  /** Whether the last look failed: an outage is one line of the log, however long it lasts. */
-  #isFailing = false;
+  readonly #outage: Outage;
   #disarm: () => void = () => {};
 
   constructor(options: QueuePollerOptions) {
     this.#options = options;
     this.#intervalMs = LOOK_MS[options.database.engine];
+    const { log, kind } = options;
+    this.#outage = new Outage((err) =>
+      log.error({ err, kind }, 'could not read the queue: trying again every second'),
+    );
   }
 
   /** Milliseconds: a row that is due later than this is found by a later look, in time. */
@@ -93,16 +97,13 @@ export class QueuePoller {
   }
 
   async #run(look: () => Promise<number | undefined>): Promise<void> {
-    const { clock, log, kind, onPage } = this.#options;
+    const { clock, onPage } = this.#options;
     let again: number | undefined;
     try {
       again = await look();
-      this.#isFailing = false;
+      this.#outage.worked();
     } catch (error) {
-      if (!this.#isFailing) {
-        log.error({ err: error, kind }, 'could not read the queue: trying again every second');
-      }
-      this.#isFailing = true;
+      this.#outage.failed(error);
       again = RETRY_MS;
     }
     this.#looking = false;

@@ -6,6 +6,7 @@
  * it is over. While it is full, it is measured again and again.
  */
 import type { Logger } from 'pino';
+import { Outage } from '../../platform/time/time.ts';
 
 /** Octets of the disk that are kept free of mail. */
 export const FREE_BYTES_LEFT = 64 * 1024 * 1024;
@@ -25,12 +26,26 @@ export interface DiskRoomOptions {
 export class DiskRoom {
   readonly #options: DiskRoomOptions;
   #measured = { at: Number.NEGATIVE_INFINITY, bytes: Promise.resolve(0) };
-  #isFull = false;
+  readonly #outage: Outage<void>;
+  #freeBytes = 0;
   #next: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   constructor(options: DiskRoomOptions) {
     this.#options = options;
+    const { deferred, log } = options;
+    this.#outage = new Outage(
+      () =>
+        log?.error(
+          { freeBytes: this.#freeBytes, keptFree: FREE_BYTES_LEFT },
+          `the disk of DATA_DIR is full: ${deferred} is deferred until there is space`,
+        ),
+      () =>
+        log?.info(
+          { freeBytes: this.#freeBytes },
+          `the disk of DATA_DIR has space again: ${deferred} is accepted`,
+        ),
+    );
   }
 
   /** The free octets, by a measurement of at most a second ago. @throws the file system's error */
@@ -42,7 +57,7 @@ export class DiskRoom {
   /** Whether the disk is full, by such a measurement. @throws the file system's error */
   async isFull(): Promise<boolean> {
     await this.free();
-    return this.#isFull;
+    return this.#outage.isOn;
   }
 
   /** Measures no more. */
@@ -57,23 +72,13 @@ export class DiskRoom {
   }
 
   async #measure(): Promise<number> {
-    const { freeBytes, deferred, log } = this.#options;
-    const bytes = await freeBytes();
-    const enough = FREE_BYTES_LEFT + (this.#isFull ? MARGIN : 0);
-    const isFull = bytes < enough;
-    if (isFull && !this.#isFull) {
-      log?.error(
-        { freeBytes: bytes, keptFree: FREE_BYTES_LEFT },
-        `the disk of DATA_DIR is full: ${deferred} is deferred until there is space`,
-      );
-    } else if (!isFull && this.#isFull) {
-      log?.info(
-        { freeBytes: bytes },
-        `the disk of DATA_DIR has space again: ${deferred} is accepted`,
-      );
+    const bytes = await this.#options.freeBytes();
+    this.#freeBytes = bytes;
+    if (bytes >= FREE_BYTES_LEFT + (this.#outage.isOn ? MARGIN : 0)) this.#outage.worked();
+    else {
+      this.#outage.failed();
+      this.#measureLater();
     }
-    this.#isFull = isFull;
-    if (isFull) this.#measureLater();
     return bytes;
   }
 

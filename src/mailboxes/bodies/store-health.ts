@@ -3,8 +3,8 @@
  * know, and as long as it does not answer. Only this test changes the state and writes the log, so that an outage is
  * one line when it begins and one when it ends.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { Outage, within } from '../../platform/time/time.ts';
 import { StoreUnavailable } from './body-store.ts';
 
 /** Milliseconds for which a result holds, and between two tests while there is no answer. */
@@ -20,7 +20,8 @@ export interface StoreHealthOptions {
 
 export class StoreHealth {
   readonly #options: StoreHealthOptions;
-  #state: 'unknown' | 'up' | 'down' = 'unknown';
+  readonly #outage: Outage<StoreUnavailable>;
+  #wasAsked = false;
   #looking: Promise<StoreUnavailable | undefined> | undefined;
   #lookedAt = Number.NEGATIVE_INFINITY;
   #next: NodeJS.Timeout | undefined;
@@ -28,16 +29,25 @@ export class StoreHealth {
 
   constructor(options: StoreHealthOptions) {
     this.#options = options;
+    const { log } = options;
+    this.#outage = new Outage(
+      ({ message }) =>
+        log?.error(
+          `${message}: until the body store answers, mail above 64 KiB is deferred and cannot be read; smaller mail is not affected`,
+        ),
+      () =>
+        log?.info('the body store answers again: mail above 64 KiB is accepted and readable again'),
+    );
   }
 
   /** Whether it answered the last test. */
   get isUp(): boolean {
-    return this.#state === 'up';
+    return this.#wasAsked && !this.#outage.isOn;
   }
 
   /** Whether it was ever tested. */
   get wasAsked(): boolean {
-    return this.#state !== 'unknown';
+    return this.#wasAsked;
   }
 
   /**
@@ -46,16 +56,8 @@ export class StoreHealth {
    */
   async answers(): Promise<boolean> {
     if (!this.#looking && performance.now() - this.#lookedAt < LOOK_MS) return this.isUp;
-    const over = new AbortController();
-    const late = pause(ANSWER_MS, false, { signal: over.signal, ref: false });
-    // An answer in time ends the pause.
-    late.catch(() => {});
-    try {
-      const isUp = () => this.isUp;
-      return await Promise.race([this.look().then(isUp, isUp), late]);
-    } finally {
-      over.abort();
-    }
+    const isUp = () => this.isUp;
+    return within(this.look().then(isUp, isUp), ANSWER_MS, false);
   }
 
   /** Reports a failed request: if the store answers the test, that one failure is logged. */
@@ -88,22 +90,15 @@ export class StoreHealth {
   }
 
   async #look(): Promise<StoreUnavailable | undefined> {
-    const { look, log } = this.#options;
-    const before = this.#state;
     try {
-      await look();
-      this.#state = 'up';
-      if (before === 'down')
-        log?.info('the body store answers again: mail above 64 KiB is accepted and readable again');
+      await this.#options.look();
+      this.#wasAsked = true;
+      this.#outage.worked();
       return undefined;
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
-      this.#state = 'down';
-      if (before !== 'down') {
-        log?.error(
-          `${error.message}: until the body store answers, mail above 64 KiB is deferred and cannot be read; smaller mail is not affected`,
-        );
-      }
+      this.#wasAsked = true;
+      this.#outage.failed(error);
       this.#lookAgain();
       return error;
     } finally {

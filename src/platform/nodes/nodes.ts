@@ -26,7 +26,7 @@ import {
   type Row,
 } from '../database/database.ts';
 import type { LogLevel } from '../log/log.ts';
-import type { EpochMs } from '../time/time.ts';
+import { type EpochMs, Outage, Repeat } from '../time/time.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { doAlone, lead } from './lead.ts';
 import { type SigningKeys, signingIndex } from './signing-keys.ts';
@@ -184,14 +184,15 @@ class Node implements Nodes {
   #others = 0;
   /** The settings of the other nodes, also of those that may come back. */
   #theirSettings: readonly TheirSettings[] = [];
-  #timer: NodeJS.Timeout | undefined;
-  #beating: Promise<void> | undefined;
+  readonly #beats: Repeat;
   /** By the monotonic clock. */
   #lastBeat = 0;
-  #isSilent = false;
 
   constructor(options: NodesOptions) {
     this.#options = options;
+    const line = 'a heartbeat could not be written: trying again';
+    const outage = new Outage((err) => options.log.warn({ err }, line));
+    this.#beats = new Repeat({ everyMs: BEAT_MS, task: () => this.#beat(), outage });
     this.#lock = options.database.processLock?.(this.id);
   }
 
@@ -219,12 +220,7 @@ class Node implements Nodes {
 
   async join(): Promise<void> {
     await this.#enter();
-    this.#timer = setInterval(() => {
-      // One at a time: while the database does not answer, they would pile up.
-      this.#beating ??= this.#beat().finally(() => {
-        this.#beating = undefined;
-      });
-    }, BEAT_MS).unref();
+    this.#beats.start();
   }
 
   signingKeys(setting: string, values: readonly string[]): SigningKeys {
@@ -269,8 +265,7 @@ class Node implements Nodes {
   }
 
   async leave(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#beating;
+    await this.#beats.stop();
     await this.#options.database.write((tx) =>
       tx.deleteFrom('nodes').where('id', '=', this.id).execute(),
     );
@@ -320,11 +315,9 @@ class Node implements Nodes {
       await this.#clock.measure(database.read);
       const line = this.#clock.report();
       if (line) log.warn(line);
-      this.#isSilent = false;
-    } catch (err) {
-      if (err instanceof NodeRefused) return onRefused(err.message);
-      if (!this.#isSilent) log.warn({ err }, 'a heartbeat could not be written: trying again');
-      this.#isSilent = true;
+    } catch (error) {
+      if (!(error instanceof NodeRefused)) throw error;
+      onRefused(error.message);
     }
   }
 

@@ -8,6 +8,7 @@ import { isIP } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createClient, ErrorReply } from '@redis/client';
 import type { Logger } from 'pino';
+import { Outage } from '../time/time.ts';
 
 /** The address of Redis, and the login. */
 export interface RedisServer {
@@ -235,34 +236,30 @@ export class Redis {
   async #stayConnected(tried: (error?: unknown) => void): Promise<void> {
     const { signal } = this.#stopping;
     const { host, port } = this.#server;
+    const outage = new Outage(
+      (err) =>
+        this.#log.warn(
+          { err, host, port },
+          'the connection to Redis is lost: this node applies limits on its own, and reads the changes of other nodes once a minute',
+        ),
+      (awaySeconds) =>
+        this.#log.info(
+          { host, port, awaySeconds },
+          'the connection to Redis is back: nodes share changes and limits again',
+        ),
+    );
     let failures = 0;
-    let since = Date.now();
-    let isAway = false;
     let isFirst = true;
     while (!signal.aborted) {
-      const connected = () => {
+      const error = await this.#serve(() => {
         tried();
-        if (isAway) {
-          const awaySeconds = Math.round((Date.now() - since) / 1000);
-          this.#log.info(
-            { host, port, awaySeconds },
-            'the connection to Redis is back: nodes share changes and limits again',
-          );
-        }
-        isAway = false;
+        outage.worked();
         failures = 0;
-      };
-      const error = await this.#serve(connected);
+      });
       if (isFirst) tried(error);
       isFirst = false;
       if (signal.aborted) break;
-      if (!isAway) {
-        const line =
-          'the connection to Redis is lost: this node applies limits on its own, and reads the changes of other nodes once a minute';
-        this.#log.warn({ err: error, host, port }, line);
-        since = Date.now();
-        isAway = true;
-      }
+      outage.failed(error);
       // Random, so that nodes that lost it together do not reconnect together.
       const wait =
         Math.min(WAIT_MS.first * 2 ** failures++, WAIT_MS.most) * (0.5 + Math.random() / 2);

@@ -3,31 +3,21 @@ import { ErrorReply } from '@redis/client';
 import type { Logger } from 'pino';
 import { RateLimiterRedis } from 'rate-limiter-flexible';
 import { type Limit, limitBy, limitInMemory, type OpenLimit } from '../net/net.ts';
+import { Outage } from '../time/time.ts';
 import { type Redis, RedisAway, type RedisClient } from './connection.ts';
 
-/** Logs whether counting works: Redis may answer, but refuse commands because its memory is full. */
-export class CountingState {
-  readonly #log: Pick<Logger, 'info' | 'warn'>;
-  #isRefused = false;
-
+/** Whether counting works: Redis may answer, but refuse commands because its memory is full. */
+export class CountingState extends Outage {
   constructor(log: Pick<Logger, 'info' | 'warn'>) {
-    this.#log = log;
-  }
-
-  worked(): void {
-    if (!this.#isRefused) return;
-    this.#isRefused = false;
-    this.#log.info('Redis counts again: limits apply across all nodes');
-  }
-
-  failed(error: unknown): void {
-    // The connection itself logs that Redis does not answer.
-    if (this.#isRefused || !(error instanceof ErrorReply)) return;
-    this.#isRefused = true;
-    this.#log.warn(
-      { err: error },
-      'Redis refuses to count: each node applies the limits on its own',
+    super(
+      (err) => log.warn({ err }, 'Redis refuses to count: each node applies the limits on its own'),
+      () => log.info('Redis counts again: limits apply across all nodes'),
     );
+  }
+
+  override failed(error: unknown): void {
+    // The connection itself logs that Redis does not answer.
+    if (error instanceof ErrorReply) super.failed(error);
   }
 }
 

@@ -7,6 +7,7 @@
  * not answer, end after {@link LEASE_MS}.
  */
 import type { SharedPlaces } from '../net/net.ts';
+import { Repeat } from '../time/time.ts';
 import type { Redis } from './connection.ts';
 import type { CountingState } from './shared-limits.ts';
 
@@ -71,11 +72,13 @@ export class RedisPlaces implements SharedPlaces {
   /** Keys with released places that Redis does not know of yet. */
   readonly #given = new Set<string>();
   #isTelling = false;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #renewals: Repeat;
 
   constructor(options: RedisPlacesOptions) {
     this.#options = options;
     this.#leaseMs = options.leaseMs ?? LEASE_MS;
+    const task = () => this.#hold([...this.#held.keys()]);
+    this.#renewals = new Repeat({ everyMs: this.#leaseMs / RENEWALS, task });
   }
 
   async take(key: string, wanted: number, most: number): Promise<number> {
@@ -107,14 +110,14 @@ export class RedisPlaces implements SharedPlaces {
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.#renew(), this.#leaseMs / RENEWALS).unref();
+    this.#renewals.start();
     // Redis may have lost its memory.
-    this.#options.redis.onConnected(() => void this.#renew());
+    this.#options.redis.onConnected(() => void this.#renewals.run());
   }
 
   /** Releases all places. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    await this.#renewals.stop();
     const keys = [...this.#held.keys()];
     this.#held.clear();
     await this.#hold(keys);
@@ -138,10 +141,6 @@ export class RedisPlaces implements SharedPlaces {
     const keys = [...this.#given];
     this.#given.clear();
     await this.#hold(keys);
-  }
-
-  #renew(): Promise<void> {
-    return this.#hold([...this.#held.keys()]);
   }
 
   async #hold(keys: readonly string[]): Promise<void> {

@@ -1,4 +1,7 @@
-/** How instants are written. */
+/** How instants are written, work that is repeated, outages that are told once, and promises with a deadline. */
+
+export { Outage } from './outage.ts';
+export { Repeat, within } from './repeat.ts';
 
 /** An instant: the milliseconds since 1970-01-01T00:00:00Z, as `Date.now()` has them. */
 export type EpochMs = number;

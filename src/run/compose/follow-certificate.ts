@@ -1,6 +1,7 @@
 /** Reads the certificate of STARTTLS again when its files change, so that a renewal needs no restart. */
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
+import { Repeat } from '../../platform/time/time.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
 import {
   type Certificate,
@@ -63,16 +64,9 @@ export async function followCertificate(options: FollowOptions): Promise<Followe
       lastProblem = problem;
     }
   };
-  let isLooking = false;
-  const lookAlone = () => {
-    if (isLooking) return;
-    isLooking = true;
-    void look().finally(() => {
-      isLooking = false;
-    });
-  };
+  const looks = new Repeat({ everyMs, task: look });
   // Our own, where no file is given, is valid for ten years.
-  const timer = options.cert && setInterval(lookAlone, everyMs).unref();
+  if (options.cert) looks.start();
   return {
     certificate,
     follow(listener) {
@@ -80,6 +74,6 @@ export async function followCertificate(options: FollowOptions): Promise<Followe
       // The files changed since the start of this process.
       if (used !== certificate) use(used);
     },
-    stop: () => clearInterval(timer || undefined),
+    stop: () => void looks.stop(),
   };
 }

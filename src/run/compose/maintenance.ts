@@ -6,7 +6,7 @@ import { pruneSends } from '../../mail/sending/sending.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../../tenants/accounts/accounts.ts';
 import {
   pruneTraffic,
@@ -21,7 +21,6 @@ export interface MaintenanceOptions extends PurgeOptions {
   readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'depths' | 'listEnded' | 'releaseEnded'>;
   /** How long an ended delivery keeps its message and payload. */
   readonly deliveryBodyHours: number;
-  readonly deletions: Deletions;
   /** Removes tombstones that are older than this; returns how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
   /** Removes messages that are in Trash and Junk for too long, of some mailboxes at a time. */
@@ -49,25 +48,6 @@ const DELIVERIES_KEPT_MS = 30 * DAY_MS;
 /** Milliseconds between two transactions, so that incoming mail gets its turn. */
 const PAUSE_MS = 10;
 
-/** Signals that an account or domain was deleted, and that its mail is to be removed. */
-export class Deletions {
-  #next = new AbortController();
-
-  /** Called after the commit. */
-  tell(): void {
-    this.#next.abort();
-  }
-
-  /** Aborted by the next deletion; after {@link clear} by a later one. */
-  get signal(): AbortSignal {
-    return this.#next.signal;
-  }
-
-  clear(): void {
-    this.#next = new AbortController();
-  }
-}
-
 /**
  * Runs each task at once and then again and again; a failed one is tried again at its next time. Each works in short
  * transactions and stops after the current one. One node does it for all.
@@ -76,6 +56,7 @@ export class Maintenance {
   readonly #options: MaintenanceOptions;
   /** The last delivery whose message was checked. */
   #released = { finished_at: 0, id: 0 };
+  #purges: Repeat | undefined;
 
   constructor(options: MaintenanceOptions) {
     this.#options = options;
@@ -83,39 +64,32 @@ export class Maintenance {
 
   /** @param signal ends it */
   async run(signal: AbortSignal): Promise<void> {
-    const { bodies, deletions } = this.#options;
-    await Promise.all([
-      this.#repeat(signal, HOUR_MS, () => this.#forgetOld(signal)),
-      this.#repeat(signal, DAY_MS, () => bodies.sweepFiles(signal)),
-      this.#repeat(signal, HOUR_MS, () => bodies.expireFiles(signal)),
-      this.#repeat(signal, MINUTE_MS, () => bodies.relieveDisk(signal)),
-      this.#repeat(signal, HOUR_MS, () => this.#expireTrash(signal)),
-      this.#repeat(signal, HOUR_MS, () => this.#releaseEnded(signal)),
-      this.#repeat(signal, MEASURE_MS, () => this.#measure(signal)),
-      // Deletions of another node are found within a minute.
-      this.#repeat(
-        signal,
-        MINUTE_MS,
-        () => this.#purge(signal),
-        () => deletions.signal,
-      ),
-    ]);
+    const { bodies } = this.#options;
+    // Deletions of another node are found within a minute.
+    this.#purges = this.#repeat(MINUTE_MS, () => this.#purge(signal));
+    const repeated = [
+      this.#repeat(HOUR_MS, () => this.#forgetOld(signal)),
+      this.#repeat(DAY_MS, () => bodies.sweepFiles(signal)),
+      this.#repeat(HOUR_MS, () => bodies.expireFiles(signal)),
+      this.#repeat(MINUTE_MS, () => bodies.relieveDisk(signal)),
+      this.#repeat(HOUR_MS, () => this.#expireTrash(signal)),
+      this.#repeat(HOUR_MS, () => this.#releaseEnded(signal)),
+      this.#repeat(MEASURE_MS, () => this.#measure(signal)),
+      this.#purges,
+    ];
+    await Promise.all(repeated.map((repeat) => repeat.until(signal)));
   }
 
-  /** @param sooner ends a pause early */
-  async #repeat(
-    signal: AbortSignal,
-    everyMs: number,
-    task: () => Promise<unknown>,
-    sooner = () => signal,
-  ): Promise<void> {
-    while (!signal.aborted) {
-      await task().catch((err: unknown) => {
-        this.#options.logger.error({ err }, 'maintenance failed: trying again later');
-      });
-      const isOver = AbortSignal.any([signal, sooner()]);
-      await pause(everyMs, undefined, { signal: isOver, ref: false }).catch(() => {});
-    }
+  /** Called after the commit of a deletion: the mail of what was deleted is removed now. */
+  purgeSoon(): void {
+    void this.#purges?.run();
+  }
+
+  #repeat(everyMs: number, task: () => Promise<unknown>): Repeat {
+    const outage = new Outage((err) =>
+      this.#options.logger.error({ err }, 'maintenance failed: trying again later'),
+    );
+    return new Repeat({ everyMs, task, outage });
   }
 
   async #expireTrash(signal: AbortSignal): Promise<void> {
@@ -167,7 +141,6 @@ export class Maintenance {
   }
 
   async #purge(signal: AbortSignal): Promise<void> {
-    this.#options.deletions.clear();
     while (!signal.aborted && (await purgeStep(this.#options))) await pause(PAUSE_MS);
   }
 

@@ -52,7 +52,7 @@ import { Traffic, Usage } from '../../tenants/usage/usage.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
-import { Deletions, Maintenance } from './maintenance.ts';
+import { Maintenance } from './maintenance.ts';
 import { metricSources } from './metric-sources.ts';
 import { type Keys, keysInForce } from './node-facts.ts';
 import { buildOperator } from './operator.ts';
@@ -160,10 +160,9 @@ export function buildParts(given: Given): Parts {
   const traffic = new Traffic({ database, now, log: logger, totals: () => metrics.totals() });
   const recorded = { queue, usage, traffic, trace };
   const blocks = new Blocks(given);
-  const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;
   const ground: Ground = { ...given, changes, openLimit };
-  const owners = buildOwners(ground, deletions);
+  const owners = buildOwners(ground, () => maintenance.purgeSoon());
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
   const { imap, mailServer } = buildMailServer({ ...ground, bodies, isCurrent }) ?? {};
@@ -171,7 +170,6 @@ export function buildParts(given: Given): Parts {
     ...ground,
     ...owners,
     ...recorded,
-    deletions,
     // Both, since an operator may have changed from one to the other.
     stores: [embedded, shadowsOf(database), SENDS],
     ...config.limits,
@@ -253,7 +251,7 @@ function buildChanges(search: Search, changes: Changes): Changes {
   };
 }
 
-function buildOwners(ground: Ground, deletions: Deletions): Owners {
+function buildOwners(ground: Ground, onDeleted: () => void): Owners {
   const { config, keys, database, changes, openLimit, metrics, logger, now } = ground;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = new Domains({ database, mailHostname, spfInclude, log: logger, now });
@@ -263,13 +261,7 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
     onAsked: metrics.dnsQuestions('verification'),
   });
   const verification = new Verification({ database, dns, mailHostname, log: logger, now });
-  const accounts = new Accounts({
-    database,
-    domains,
-    changes,
-    now,
-    onDeleted: () => deletions.tell(),
-  });
+  const accounts = new Accounts({ database, domains, changes, now, onDeleted });
   const tokens = new Tokens({
     database,
     onLogin: (result) => metrics.countLogin(result),

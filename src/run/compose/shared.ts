@@ -1,5 +1,4 @@
 /** What several nodes share over Redis: changes, limits, held places. */
-import { setTimeout as pause } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
 import { databaseStoreId } from '../../mailboxes/bodies/bodies.ts';
@@ -9,6 +8,7 @@ import type { EmbeddedMailstore, MailUser } from '../../mailboxes/mailstore/mail
 import type { Database } from '../../platform/database/database.ts';
 import type { OpenLimit, SharedPlaces } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
+import { Outage, Repeat } from '../../platform/time/time.ts';
 import type { MailboxTip, SharedState } from '../../servers/realtime/realtime.ts';
 import { findAccess } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
@@ -130,51 +130,43 @@ export async function openShared({
   };
 }
 
-/** Runs a look again and again, one at a time. */
+/** Reads what this node got no event for: again and again, and at once after a gap of events. */
 export class Poller {
-  readonly #logger: Pick<Logger, 'error'>;
+  readonly #outage: Outage;
   readonly #everyMs: number;
-  readonly #stopping = new AbortController();
-  #sooner = new AbortController();
-  #running: Promise<void> = Promise.resolve();
+  #repeat: Repeat | undefined;
+  /** Until a look succeeded: a failed one found nothing of what was missed. */
+  #isGap = false;
 
   constructor(logger: Pick<Logger, 'error'>, everyMs: number) {
-    this.#logger = logger;
+    this.#outage = new Outage((err) =>
+      logger.error({ err }, 'could not read the changes of other nodes: trying again every 60 s'),
+    );
     this.#everyMs = everyMs;
   }
 
   start(look: (afterGap: boolean) => Promise<void>): void {
-    this.#running = this.#repeat(look);
+    const task = async () => {
+      const afterGap = this.#isGap;
+      this.#isGap = false;
+      await look(afterGap).catch((error: unknown) => {
+        this.#isGap ||= afterGap;
+        throw error;
+      });
+    };
+    // Random, so that nodes that started together do not all read at the same time.
+    this.#repeat = new Repeat({ everyMs: this.#everyMs, jitter: 0.4, task, outage: this.#outage });
+    if (this.#isGap) void this.#repeat.run();
+    else this.#repeat.start();
   }
 
   lookNow(): void {
-    this.#sooner.abort();
+    this.#isGap = true;
+    void this.#repeat?.run();
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#running;
-  }
-
-  async #repeat(look: (afterGap: boolean) => Promise<void>): Promise<void> {
-    const { signal } = this.#stopping;
-    // Until a look succeeded: a failed one found nothing of what was missed.
-    let afterGap = false;
-    while (!signal.aborted) {
-      const rest = AbortSignal.any([signal, this.#sooner.signal]);
-      // Random, so that nodes that started together do not all read at the same time.
-      const ms = this.#everyMs * (0.8 + 0.4 * Math.random());
-      await pause(ms, undefined, { signal: rest, ref: false }).catch(() => {});
-      if (signal.aborted) break;
-      afterGap ||= this.#sooner.signal.aborted;
-      this.#sooner = new AbortController();
-      try {
-        await look(afterGap);
-        afterGap = false;
-      } catch (err) {
-        this.#logger.error({ err }, 'could not read the changes of other nodes: retry in 60 s');
-      }
-    }
+    await this.#repeat?.stop();
   }
 }
 

@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { closeToOthers, ensureFolder, fileErrorCode } from '../../platform/files/files.ts';
+import { Repeat } from '../../platform/time/time.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 
 /** What only the owner may open; everything else in the folder is made with mode 0600 or 0700. */
@@ -77,19 +78,19 @@ export async function watchPlaces(
     const identity = await identityOf(path);
     if (identity !== undefined) known.set(path, identity);
   }
-  let isEnded = false;
-  const look = async () => {
+  const task = async (signal: AbortSignal) => {
     for (const [path, identity] of known) {
       const found = await identityOf(path);
-      if (isEnded) return;
-      if (found !== identity) return onGone(path);
+      if (signal.aborted) return;
+      if (found === identity) continue;
+      void watch.stop();
+      onGone(path);
+      return;
     }
-    setTimeout(() => void look(), LOOK_EVERY_MS).unref();
   };
-  setTimeout(() => void look(), LOOK_EVERY_MS).unref();
-  return () => {
-    isEnded = true;
-  };
+  const watch = new Repeat({ everyMs: LOOK_EVERY_MS, task });
+  watch.start();
+  return () => void watch.stop();
 }
 
 /** Device and inode; undefined where they cannot be read. */

@@ -4,6 +4,7 @@
 import type { Logger } from 'pino';
 import { Type } from 'typebox';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { within } from '../../platform/time/time.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 /**
@@ -95,15 +96,9 @@ export function healthRoutes(
 }
 
 async function verdict(check: ReadinessCheck): ReturnType<ReadinessCheck> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((resolve) => {
-    timer = setTimeout(resolve, CHECK_TIMEOUT_MS, false);
-  });
   try {
-    return await Promise.race([check(), late]);
+    return await within(check(), CHECK_TIMEOUT_MS, false);
   } catch {
     return false;
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -4,6 +4,7 @@
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { QueueDepth } from '../../mail/queue/queue.ts';
+import { within } from '../../platform/time/time.ts';
 
 export interface MetricSources {
   /** Open connections of the realtime channel. */
@@ -64,12 +65,12 @@ const QUEUE_KEPT_TIMES = 200;
 const READ_MS = 500;
 
 /** Of a promise that takes longer, the value is `undefined`; so it is where the promise is rejected. */
-async function inTime<Value>(value: Promise<Value>): Promise<Value | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, READ_MS, undefined);
-  });
-  return Promise.race([value.catch(() => undefined), late]).finally(() => clearTimeout(timer));
+function inTime<Value>(value: Promise<Value>): Promise<Value | undefined> {
+  return within(
+    value.catch(() => undefined),
+    READ_MS,
+    undefined,
+  );
 }
 
 const DISK_BUCKETS = [0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 1, 5];

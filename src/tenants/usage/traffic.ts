@@ -8,7 +8,7 @@
  */
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -45,34 +45,27 @@ export class Traffic {
   readonly #options: TrafficOptions;
   /** The amounts that are in the database already. */
   #written: Amounts = {};
-  #flushing: Promise<void> | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #flushes: Repeat;
 
   constructor(options: TrafficOptions) {
     this.#options = options;
+    const text = 'the counters for the charts could not be stored: trying again every 60 s';
+    const outage = new Outage((err) => options.log.warn({ err }, text));
+    this.#flushes = new Repeat({ everyMs: MINUTE_MS, task: () => this.#add(), outage });
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.flush(), MINUTE_MS);
-    this.#timer.unref();
+    this.#flushes.start();
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
     await this.flush();
+    await this.#flushes.stop();
   }
 
   /** Adds what was counted since the last time; after a failure it is added the next time. */
   flush(): Promise<void> {
-    this.#flushing ??= this.#add()
-      .catch((err: unknown) => {
-        const text = 'the counters for the charts could not be stored: retry in 60 s';
-        this.#options.log.warn({ err }, text);
-      })
-      .finally(() => {
-        this.#flushing = undefined;
-      });
-    return this.#flushing;
+    return this.#flushes.run();
   }
 
   async #add(): Promise<void> {

@@ -2,6 +2,7 @@
  * DNS for the checks: the lookups of one message, and the state of the resolver that all messages share.
  */
 import { ClientShares, type Party, Turns } from '../../../platform/net/net.ts';
+import { within } from '../../../platform/time/time.ts';
 import { isDnsName } from '../../../protocols/dns/dns.ts';
 
 export type LookupType = 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT';
@@ -184,10 +185,7 @@ export interface ResolverGuardOptions {
 
 /** Answers within `ms`, else `unanswered`. */
 function withDeadline(lookup: Promise<LookupAnswer>, ms: number): Promise<LookupAnswer> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => resolve(unanswered('timeout')), ms);
-    lookup.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
+  return within(lookup, ms, unanswered('timeout'));
 }
 
 export interface GuardedLookup {

@@ -2,7 +2,7 @@
  * Whether to try another connection to the server: after failures it is not used for longer and longer times, so that
  * requests fail at once instead of each waiting for a server that is down.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { within } from '../../../platform/time/time.ts';
 import { ImapFailure } from './failure.ts';
 
 const FIRST_REST_MS = 250;
@@ -37,7 +37,7 @@ export class ServerHealth {
     if (this.#failures === 0) return this.#connect(connect);
     if (this.#now() < this.#restUntil) throw this.#resting();
     if (this.#probe) {
-      await Promise.race([this.#probe, sleep(PATIENCE_MS, undefined, { ref: false })]);
+      await within(this.#probe, PATIENCE_MS, undefined);
       if (this.#failures > 0) throw this.#resting();
       return this.#connect(connect);
     }

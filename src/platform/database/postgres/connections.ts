@@ -22,6 +22,7 @@ import {
   type QueryResult,
   types,
 } from 'pg';
+import { within } from '../../time/time.ts';
 import {
   codedError,
   IN_DOUBT,
@@ -218,11 +219,7 @@ export class Connections {
     const isNew = this.#pool.totalCount < this.#options.poolSize;
     const generation = this.#generation;
     const connecting = this.#pool.connect();
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), timeoutMs);
-    });
-    const client = await Promise.race([connecting, late]).finally(() => clearTimeout(timer));
+    const client = await within(connecting, timeoutMs, undefined);
     if (client) return client;
     connecting.then(
       (unneeded) => unneeded.release(),

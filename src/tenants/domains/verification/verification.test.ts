@@ -151,7 +151,7 @@ onEachEngine('verification', (engine) => {
       }));
 
   test('a database that is away is one line of the log, however often it is asked', async (t) => {
-    t.mock.timers.enable({ apis: ['setInterval'] });
+    t.mock.timers.enable({ apis: ['setTimeout'] });
     let asked = 0;
     const timeouts = { first: 10_000, later: 10_000 };
     const node = new Verification({

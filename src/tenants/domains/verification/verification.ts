@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import type { Database } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { inTime, Turns } from '../../../platform/net/net.ts';
-import type { EpochMs } from '../../../platform/time/time.ts';
+import { type EpochMs, Outage, Repeat } from '../../../platform/time/time.ts';
 import type { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { logKeyExchange, logStatusChanges } from '../claims.ts';
 import { type DnsRecord, readRecords } from '../dns-records.ts';
@@ -54,11 +54,7 @@ export class Verification {
   /** Users of the checks that the schedule has under way. */
   readonly #scheduled: string[] = [];
   readonly #byHand = new Turns(BY_HAND_MAX);
-  #timer: NodeJS.Timeout | undefined;
-  /** The current look for due claims. */
-  #look: Promise<void> | undefined;
-  /** Whether the last look failed: only the first of several failures is logged. */
-  #isFailing = false;
+  readonly #looks: Repeat;
   #stopped = false;
 
   constructor(options: VerificationOptions) {
@@ -68,26 +64,22 @@ export class Verification {
     this.#now = options.now ?? Date.now;
     this.#random = options.random ?? Math.random;
     this.#findOurs = createOurServers(options.dns, options.mailHostname.toLowerCase(), this.#now);
+    const line =
+      'could not read which domain checks are due: trying again every second until it works';
+    const outage = new Outage((err) => this.#log.error({ err }, line));
+    this.#looks = new Repeat({ everyMs: TICK_MS, task: () => this.#beginDue(), outage });
   }
 
   /** Looks for due claims now and then every second. */
   start(): void {
-    const look = () => {
-      this.#look ??= this.#beginDue().finally(() => {
-        this.#look = undefined;
-      });
-    };
-    this.#timer = setInterval(look, TICK_MS);
-    this.#timer.unref();
-    look();
+    void this.#looks.run();
   }
 
   /** Ends all checks without writing their results; unfinished ones stay due. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    clearInterval(this.#timer);
     this.#dns.close();
-    await this.#look;
+    await this.#looks.stop();
     await Promise.allSettled(this.#running);
   }
 
@@ -154,22 +146,11 @@ export class Verification {
 
   /** One look for due claims; their checks continue after it. */
   async #beginDue(): Promise<void> {
-    try {
-      for (const claim of await this.#leaseDue()) {
-        this.#checkDue(claim).catch((error: unknown) => {
-          // The lease prevents another check at once.
-          this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
-        });
-      }
-      this.#isFailing = false;
-    } catch (error) {
-      if (!this.#isFailing) {
-        this.#log.error(
-          { err: error },
-          'could not read which domain checks are due: trying again every second until it works',
-        );
-      }
-      this.#isFailing = true;
+    for (const claim of await this.#leaseDue()) {
+      this.#checkDue(claim).catch((error: unknown) => {
+        // The lease prevents another check at once.
+        this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
+      });
     }
   }
 
