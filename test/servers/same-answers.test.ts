@@ -57,7 +57,7 @@ for (const [title, start] of Object.entries(stores)) {
       return answer.body;
     }
 
-    async function append(account: TestAccount, source: string): Promise<number> {
+    async function append(account: TestAccount, source: string | Buffer): Promise<number> {
       const { uid } = await service.mailstore.appendMessage(
         account,
         { mailbox: 'INBOX', octets: source.length },
@@ -218,6 +218,29 @@ for (const [title, start] of Object.entries(stores)) {
           }
           searched = await must(account, '/mail/search', request);
         }
+      }
+    });
+
+    void test('parts that the server cannot read have the same preview and structure', async () => {
+      const account = await open();
+      const head = 'From: a@b.test\r\nMIME-Version: 1.0\r\nContent-Type:';
+      const html = `${head} text/html\r\n\r\n<meta charset=koi8-r>`;
+      const inner = `--x\r\nContent-Type: multipart/alternative\r\n\r\nThe text.\r\n--x--\r\n`;
+      for (const [source, preview] of [
+        [`${head} multipart/mixed\r\n\r\nThe text.\r\n`, 'The text.'],
+        [`${head} multipart/mixed; boundary=other\r\n\r\nThe text.\r\n`, 'The text.'],
+        [`${head} multipart/mixed; boundary=x\r\n\r\n${inner}`, 'The text.'],
+        [Buffer.from(`${html}\xf0\xd2\xc9\r\n`, 'latin1'), 'При'],
+        [`${head} text/plain\r\n\r\n`, ''],
+      ] as const) {
+        const uid = await append(account, source);
+        const fields = ['bodyStructure', 'preview', 'hasAttachment'];
+        const { changes } = await must(account, '/mail/sync', { fields });
+        const added = changes.added.find((message: { uid: number }) => message.uid === uid);
+        assert.equal(added.preview, preview, String(source));
+        assert.equal(added.hasAttachment, false);
+        const { body } = await service.mail(account.token, 'GET', `/mail/message?uid=${uid}`);
+        assert.equal(added.bodyStructure.type, body.bodyStructure.type);
       }
     });
 

@@ -94,6 +94,11 @@ test('HTML without a charset is read by the one that it names', () => {
   ]) {
     assert.equal(html(Buffer.concat([Buffer.from(meta), koi8])), `${meta}при`);
   }
+  // Neither is a name that says nothing.
+  for (const charset of ['us-ascii', 'x-unknown', '']) {
+    const source = Buffer.concat([Buffer.from('<meta charset=koi8-r>'), koi8]);
+    assert.match(html(source, charset), /при$/, charset);
+  }
   const late = Buffer.concat([Buffer.from(`${' '.repeat(1_024)}<meta charset=koi8-r>`), koi8]);
   assert.match(html(late), /ÐÒÉ$/);
   const jis = '<meta charset=iso-2022-jp>\x1b$B%F%9%H\x1b(B';

@@ -4,7 +4,7 @@
  */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer';
 import type { BodyStructure } from './structure.ts';
-import { decodeText } from './text.ts';
+import { decodeText, isTelling } from './text.ts';
 
 /** @param bytes without transfer encoding; LF for line ends in the result */
 export function readPartText(
@@ -12,7 +12,9 @@ export function readPartText(
   bytes: Uint8Array,
 ): string {
   const isHtml = type === 'text/html';
-  const charset = parameters.charset ?? (isHtml ? charsetOfHtml(bytes) : undefined);
+  const given = parameters.charset;
+  const isTold = given !== undefined && isTelling(given);
+  const charset = isHtml && !isTold ? charsetOfHtml(bytes) : given;
   const text = decodeText(bytes, charset).replace(/\r\n?/g, '\n');
   const isFlowed = type === 'text/plain' && parameters.format?.toLowerCase() === 'flowed';
   return isFlowed ? joinFlowed(text, parameters.delsp?.toLowerCase() === 'yes') : text;

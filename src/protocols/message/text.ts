@@ -4,7 +4,7 @@
  */
 import { Buffer, isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
-import { decodeUnicodeForm } from './unicode-forms.ts';
+import { decodeUnicodeForm, isUnicodeForm } from './unicode-forms.ts';
 
 /** Longest WHATWG encoding label is 19 characters; a longer name is no charset. */
 const MAX_LABEL = 40;
@@ -27,6 +27,14 @@ function decoderOf(charset: string): TextDecoder | undefined {
   }
 }
 
+/** The default that senders forget to change (RFC 2045 section 5.2), and that Dovecot and Cyrus name where there is none. */
+const ASCII = /^\s*(?:us-)?ascii\s*$/i;
+
+/** Whether a charset says how bytes are read: `us-ascii` and an unknown one say as little as none. */
+export function isTelling(charset: string): boolean {
+  return !ASCII.test(charset) && (decoderOf(charset) !== undefined || isUnicodeForm(charset));
+}
+
 /** UTF-8 where the bytes are valid UTF-8, else windows-1252, in which every byte is a character. */
 function guessText(bytes: Uint8Array): string {
   const decoder = decoderOf(isUtf8(bytes) ? 'utf-8' : 'windows-1252');
@@ -37,12 +45,11 @@ function guessText(bytes: Uint8Array): string {
  * Decodes the bytes of a text part (without transfer encoding) to a string. Never throws.
  *
  * Labels are those of the WHATWG Encoding Standard, UTF-7 and UTF-32; a byte order mark tells the order of UTF-16
- * (RFC 2781 section 4.3). An unknown charset, none, and us-ascii (the
- * default that senders forget to change, RFC 2045 section 5.2) are read as UTF-8 if that is
- * valid, else as windows-1252. Bytes that a known charset does not have become U+FFFD.
+ * (RFC 2781 section 4.3). An unknown charset, none, and us-ascii are read as UTF-8 if that is valid, else as
+ * windows-1252. Bytes that a known charset does not have become U+FFFD.
  */
 export function decodeText(bytes: Uint8Array, charset?: string): string {
-  if (charset === undefined || /^\s*(?:us-)?ascii\s*$/i.test(charset)) return guessText(bytes);
+  if (charset === undefined || ASCII.test(charset)) return guessText(bytes);
   const isBigEndian = bytes[0] === 0xfe && bytes[1] === 0xff && /^\s*utf-?16\s*$/i.test(charset);
   const decoder = decoderOf(isBigEndian ? 'utf-16be' : charset);
   if (decoder) return decoder.decode(bytes);

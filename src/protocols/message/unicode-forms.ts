@@ -7,6 +7,12 @@ import { Buffer, isAscii } from 'node:buffer';
 const UTF7 = /^(?:unicode-1-1-)?utf-?7$|^csunicode11utf7$/;
 const UTF32 = /^(?:utf-?32|ucs-4|iso-10646-ucs-4)(be|le)?$/;
 
+/** Whether {@link decodeUnicodeForm} reads it. */
+export function isUnicodeForm(charset: string): boolean {
+  const label = charset.trim().toLowerCase();
+  return UTF7.test(label) || UTF32.test(label);
+}
+
 /** @returns undefined for any other charset, and for bytes that UTF-7 does not have */
 export function decodeUnicodeForm(bytes: Uint8Array, charset: string): string | undefined {
   const label = charset.trim().toLowerCase();

@@ -112,14 +112,29 @@ function isComplete(
 ): boolean {
   return fields.every((field) => {
     if (field === 'preview') return true;
+    if (field === 'bodyStructure' && message.bodyStructure) return !isGuess(message.bodyStructure);
     if (field === 'emailId') return message.emailId !== undefined || !connection.has('OBJECTID');
     return message[field] !== undefined;
   });
 }
 
+/** Whether a server made nothing of the message or of a multipart in it, such as one without a boundary. */
+function isGuess(structure: BodyStructure, isRoot = true): boolean {
+  const { type, childNodes = [] } = structure;
+  const isWhole = isRoot || type.startsWith('multipart/');
+  return (isWhole && isNothing(structure)) || childNodes.some((child) => isGuess(child, false));
+}
+
+/** Dovecot and Cyrus then name an empty text in its place, and Courier a multipart without parts. */
+function isNothing({ type, size, childNodes = [] }: BodyStructure): boolean {
+  const isMultipart = type.startsWith('multipart/');
+  if (childNodes.length > 0) return isMultipart && childNodes.every(isNothing);
+  return isMultipart || (type === 'text/plain' && size === 0);
+}
+
 /**
  * Reads a message itself where the server did not give all that was asked: its parts are nested too deep for the parser
- * of its answer, or it was removed meanwhile. Only the first piece is read, so that a page of such messages is cheap:
+ * of its answer, it makes nothing of them, or the message was removed meanwhile. Only the first piece is read, so that a page of such messages is cheap:
  * the structure ends there.
  *
  * @returns undefined where it was removed
