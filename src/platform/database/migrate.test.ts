@@ -106,6 +106,18 @@ onEachEngine('a database', (engine) => {
     });
   }
 
+  test('with a trigger that is named like a table is refused', async () => {
+    const statements =
+      engine === 'sqlite'
+        ? ['create trigger accounts after insert on domains begin select 1; end']
+        : [
+            'create function nothing() returns trigger language plpgsql as $$ begin return new; end $$',
+            'create trigger accounts after insert on domains for each row execute function nothing()',
+          ];
+    const said = await startAfter(engine, ...statements);
+    assert.match(String(said), /trigger accounts is not known/);
+  });
+
   test('with a column of another type is refused', async () => {
     const said = await startAfter(
       engine,

@@ -100,7 +100,10 @@ async function findStranger<T>(
           order by kind, name`;
   const ours = new Set(names.map((name) => (isOfTable(name) ? tableOf(name) : name)));
   const { rows } = await query.execute(kysely);
-  const found = rows.find(({ kind, name }) => !ours.has(`${kind} ${name}`) && !ours.has(name));
+  // PostgreSQL describes a view by its columns. A trigger may have the name of one of our tables.
+  const isOurs = ({ kind, name }: Stranger) =>
+    ours.has(`${kind} ${name}`) || (kind === 'view' && ours.has(name));
+  const found = rows.find((one) => !isOurs(one));
   return found && `${found.kind} ${found.name} is not known`;
 }
 
