@@ -5,26 +5,20 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
-import { type OpenKey, pastStateOf, type Receiver, readKeys } from './open-keys.ts';
+import {
+  fits,
+  type OpenKey,
+  type OpenState,
+  pastStateOf,
+  type QueueFilter,
+  type Receiver,
+  readKeys,
+} from './open-keys.ts';
 import { dropped, hasPayload, replaysOnceRetried } from './operator-rows.ts';
 import type { WorkOptions } from './work-options.ts';
 
 export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
-/** States of what operators see in the queue: `queued` waits for its next attempt. */
-export type OpenState = 'queued' | 'held' | 'failed';
-
-/** Which deliveries are meant; a field that is left out matches all. */
-export interface QueueFilter {
-  readonly ids?: readonly number[] | undefined;
-  readonly destination?: string | undefined;
-  readonly domainIds?: readonly number[] | undefined;
-  readonly kind?: string | undefined;
-  readonly state?: OpenState | undefined;
-  /** Only those that were queued before this instant. */
-  readonly before?: EpochMs | undefined;
-}
 
 export interface BulkRequest {
   readonly action: BulkAction;
@@ -121,12 +115,9 @@ function statesOf({ action, filter: { state } }: BulkRequest): readonly OpenStat
 
 function isMeant(row: BulkRow, request: BulkRequest): boolean {
   const { action, filter, heldBy, now } = request;
-  const { destination = row.destination, kind = row.kind, domainIds, before } = filter;
-  const states: readonly string[] = statesOf(request);
-  if (!states.includes(row.status) || row.lease_owner !== null) return false;
-  if (row.destination !== destination || row.kind !== kind) return false;
-  if (domainIds && !domainIds.includes(row.domain_id)) return false;
-  if (before !== undefined && row.created_at >= before) return false;
+  const { before = Number.POSITIVE_INFINITY } = filter;
+  if (!fits(row, filter, statesOf(request))) return false;
+  if (row.lease_owner !== null || row.created_at >= before) return false;
   if (action === 'retry') {
     // A row that was attempted after the order was given is not retried by it.
     if (row.updated_at > now) return false;
@@ -204,10 +195,8 @@ async function* walkReceivers(
   request: BulkRequest,
   receiver: Receiver | undefined,
 ): AsyncGenerator<BulkRow[]> {
-  const states: readonly string[] = statesOf(request);
-  const { kind: wanted } = request.filter;
-  const mayBeMeant = ({ kind, status }: OpenKey) =>
-    states.includes(status) && (wanted === undefined || kind === wanted);
+  const states = statesOf(request);
+  const mayBeMeant = (key: OpenKey) => fits(key, request.filter, states);
   for (let after: OpenKey | undefined; ; ) {
     const page = { receiver, after, order: 'asc', limit: READ_AT_A_TIME } as const;
     const keys = await readKeys(database.read, page);

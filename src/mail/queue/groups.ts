@@ -2,12 +2,17 @@
 import { sql } from 'kysely';
 import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { OpenState, QueueFilter } from './bulk.ts';
 import { type Delivery, errorFromJson } from './delivery.ts';
-import { behindQuery, type OpenKey, pastStateOf, readKeys } from './open-keys.ts';
+import {
+  behindQuery,
+  fits,
+  type OpenKey,
+  type OpenState,
+  pastStateOf,
+  type QueueFilter,
+  readKeys,
+} from './open-keys.ts';
 import { toDelivery } from './operator-rows.ts';
-
-export type { OpenKey } from './open-keys.ts';
 
 /** Deliveries of one kind and domain that have one receiver. */
 export interface QueueGroup extends GroupKey {
@@ -73,8 +78,7 @@ async function findGroups(
       if (last && isOf(key, last)) continue;
       if (firsts.length === limit) return { firsts, next: last };
       last = keyOf(key);
-      const isOfDomain = domainIds?.includes(key.domain_id) ?? true;
-      if (isOfDomain && (kind === undefined || key.kind === kind)) firsts.push(key);
+      if (fits(key, { destination, domainIds, kind })) firsts.push(key);
     }
     if (keys.length < KEYS_READ) return { firsts, next: undefined };
     if (last && domainIds) last = beforeNextOf(domainIds, last);
@@ -220,12 +224,6 @@ export async function listOpen(
     if (last && way === 'receivers' && !fits(last, filter)) last = pastStateOf(last, 'desc');
   }
   return { items: await readRows(queries, found), next: last };
-}
-
-function fits(key: OpenKey, { domainIds, kind, state }: QueueFilter): boolean {
-  if (domainIds && !domainIds.includes(key.domain_id)) return false;
-  if (kind !== undefined && key.kind !== kind) return false;
-  return state === undefined || key.status === state;
 }
 
 function readOfReceivers(

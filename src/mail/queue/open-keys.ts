@@ -4,12 +4,42 @@
  */
 import { sql } from 'kysely';
 import type { Queries, Row } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 /** Where a delivery is in the index. */
 export type OpenKey = Pick<
   Row<'deliveries'>,
   'destination' | 'domain_id' | 'kind' | 'status' | 'id'
 >;
+
+/** States of what operators see in the queue: `queued` waits for its next attempt. */
+export type OpenState = 'queued' | 'held' | 'failed';
+
+/** Which deliveries are meant; a field that is left out matches all. */
+export interface QueueFilter {
+  readonly ids?: readonly number[] | undefined;
+  readonly destination?: string | undefined;
+  readonly domainIds?: readonly number[] | undefined;
+  readonly kind?: string | undefined;
+  readonly state?: OpenState | undefined;
+  /** Only those that were queued before this instant. */
+  readonly before?: EpochMs | undefined;
+}
+
+/** Whether a delivery is among those that are meant, by what the index says of it; `before` is not looked at. */
+export function fits(
+  key: OpenKey,
+  { ids, destination, domainIds, kind, state }: QueueFilter,
+  states: readonly string[] = state === undefined ? [key.status] : [state],
+): boolean {
+  return (
+    states.includes(key.status) &&
+    (ids?.includes(key.id) ?? true) &&
+    (domainIds?.includes(key.domain_id) ?? true) &&
+    key.destination === (destination ?? key.destination) &&
+    key.kind === (kind ?? key.kind)
+  );
+}
 
 /** A receiver, and one claim of those that have mail for it. */
 export interface Receiver {

@@ -45,15 +45,9 @@ import {
   nameRecipients,
   type StoredPlace,
 } from './delivery.ts';
-import {
-  type GroupFilter,
-  type GroupKey,
-  type GroupPage,
-  listGroups,
-  listOpen,
-  type OpenKey,
-} from './groups.ts';
+import { type GroupFilter, type GroupKey, type GroupPage, listGroups, listOpen } from './groups.ts';
 import { clearLate } from './late.ts';
+import type { OpenKey } from './open-keys.ts';
 import {
   type EndedRow,
   findRow,
@@ -77,7 +71,7 @@ import {
 } from './work-options.ts';
 import { Worker } from './worker.ts';
 
-export type { BulkAction, BulkResult, OpenState, QueueFilter } from './bulk.ts';
+export type { BulkAction, BulkResult } from './bulk.ts';
 export {
   type AttemptOutcome,
   type Delivery,
@@ -88,7 +82,8 @@ export {
   type Settled,
   type StoredPlace,
 } from './delivery.ts';
-export type { GroupKey, OpenDelivery, OpenKey, QueueGroup } from './groups.ts';
+export type { GroupKey, OpenDelivery, QueueGroup } from './groups.ts';
+export type { OpenKey, OpenState, QueueFilter } from './open-keys.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
 export { Place, Postponed } from './place.ts';
 export {

@@ -3,28 +3,13 @@
  */
 import { ClientShares, type Party, Turns } from '../../../platform/net/net.ts';
 import { within } from '../../../platform/time/time.ts';
-import { isDnsName } from '../../../protocols/dns/dns.ts';
+import { type DnsAnswer, isDnsName } from '../../../protocols/dns/dns.ts';
+import type { SpfType } from '../../../protocols/spf/spf.ts';
 
-export type LookupType = 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT';
+export type LookupType = SpfType;
 
-export interface MailExchanger {
-  /** Lower is preferred. */
-  readonly preference: number;
-  readonly exchange: string;
-}
-
-/**
- * What DNS said. `absent` is an answer, too: the name, or the record, does not exist. `unanswered` says
- * nothing about the record: DNS did not answer.
- */
-export type LookupAnswer =
-  | {
-      readonly kind: 'records';
-      /** TXT: the strings of a record joined, one character for each byte. */
-      readonly records: readonly (string | MailExchanger)[];
-    }
-  | { readonly kind: 'absent'; readonly reason: 'no_name' | 'no_record' | 'bad_name' }
-  | { readonly kind: 'unanswered'; readonly reason: string };
+/** What DNS said. */
+export type LookupAnswer = DnsAnswer<LookupType>;
 
 /** Answers questions; the resolver of `dns/` fits. */
 export interface SenderDns {
@@ -123,19 +108,6 @@ export class MessageLookups {
       this.#bug ??= { error };
       return unanswered('failed');
     }
-  }
-}
-
-/** The codes by which mailauth knows absent names and records. */
-const codes = { no_name: 'ENOTFOUND', no_record: 'ENODATA', bad_name: 'EBADNAME' } as const;
-
-/** An error in the form that mailauth expects of its resolver. */
-export class LookupError extends Error {
-  readonly code: string;
-
-  constructor(answer: Exclude<LookupAnswer, { kind: 'records' }>) {
-    super(`DNS: ${answer.reason}`);
-    this.code = answer.kind === 'absent' ? codes[answer.reason] : 'EUNANSWERED';
   }
 }
 

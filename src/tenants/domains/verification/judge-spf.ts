@@ -1,5 +1,10 @@
 /** Whether a domain's SPF record lets our servers send (RFC 7208), and the addresses of our servers. */
-import type { DnsAnswer, DnsLookup, DnsType } from '../../../protocols/dns/dns.ts';
+import type { DnsAnswer, DnsLookup } from '../../../protocols/dns/dns.ts';
+import {
+  evaluateSpf as evaluateRecord,
+  type SpfEvaluated,
+  type SpfType,
+} from '../../../protocols/spf/spf.ts';
 import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './judge-records.ts';
 
 /** RFC 7208 section 4.6.4. */
@@ -97,10 +102,7 @@ function judgeMissing(domain: string, include: string, txt: DnsAnswer<'TXT'>): V
   };
 }
 
-/*
- * Evaluates a domain's SPF record for our servers, with `mailauth` in its strict mode (RFC 7208 to the letter: nested
- * includes, redirect, macros, both lookup limits).
- */
+/* Evaluates a domain's SPF record for our servers. */
 
 /** What is known about our servers. */
 export interface OurServers {
@@ -118,11 +120,7 @@ export interface OurServers {
  */
 const NO_ADDRESS = '192.0.0.8';
 
-interface Evaluation {
-  readonly result: string;
-  readonly text: string;
-  readonly lookups: number;
-  readonly voidLookups: number;
+interface Evaluation extends SpfEvaluated {
   /** Whether the include with the assumed record was evaluated. */
   readonly reached: boolean;
   /** The lookup that made it a temporary error. */
@@ -175,7 +173,9 @@ export async function evaluateSpf(
 function toError(evaluation: Evaluation): SpfEvaluation {
   if (evaluation.lookups > LOOKUPS_MAX) return { kind: 'too_many_lookups' };
   if (evaluation.voidLookups > VOID_LOOKUPS_MAX) return { kind: 'too_many_void_lookups' };
-  return { kind: 'broken', text: evaluation.text };
+  const { comment } = evaluation;
+  const text = comment.slice(comment.indexOf(TEXT_AFTER) + TEXT_AFTER.length);
+  return { kind: 'broken', text: text.replace(/^\S+: /, '') };
 }
 
 /**
@@ -209,68 +209,22 @@ async function evaluate(
 ): Promise<Evaluation> {
   let reached = false;
   let failed: Evaluation['failed'];
-  const resolver = async (name: string, type: string) => {
+  const ask = async (name: string, type: SpfType): Promise<DnsAnswer<SpfType>> => {
     if (type === 'TXT' && name.toLowerCase() === given.name) {
       reached = true;
-      return [given.record];
+      return { kind: 'records', records: [given.record] };
     }
-    const answer = await dns.lookup(name, checkType(type));
+    const answer = await dns.lookup(name, type);
     if (answer.kind === 'unanswered') failed ??= { name, reason: answer.reason };
-    // The types of mailauth leave out what it takes for MX: the objects of Node's own resolver.
-    return toRecords(answer) as string[];
+    return answer;
   };
-  // Loaded at first use, since it would take each start a tenth of a second.
-  const { spf } = await import('mailauth/lib/spf/index.js');
-  const answered = await spf({
-    sender: `postmaster@${domain}`,
-    ip,
-    helo,
-    // Not part of a verdict; without it the machine's own name would be looked up.
-    mta: helo,
-    strict: true,
-    resolver,
-  });
-  const { result, comment } = answered.status;
-  const text = typeof comment === 'string' ? comment : '';
-  return {
-    result,
-    text: text.slice(text.indexOf(TEXT_AFTER) + TEXT_AFTER.length).replace(/^\S+: /, ''),
-    lookups: answered.lookups?.count ?? 0,
-    voidLookups: answered.lookups?.void ?? 0,
-    reached,
-    failed,
-  };
+  const sender = `postmaster@${domain}`;
+  const evaluated = await evaluateRecord({ sender, ip, helo, mta: helo, ask });
+  return { ...evaluated, reached, failed };
 }
 
 /** In the library's comment the error follows these words and the sender. */
 const TEXT_AFTER = 'during lookup of ';
-
-const types: readonly string[] = ['A', 'AAAA', 'MX', 'PTR', 'TXT'] satisfies DnsType[];
-
-function isAsked(type: string): type is 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT' {
-  return types.includes(type);
-}
-
-function checkType(type: string): 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT' {
-  if (!isAsked(type)) throw new Error(`SPF asked for records of type ${type}`);
-  return type;
-}
-
-/** An answer as `dns.resolve` returns or throws it: the form that the library expects. */
-function toRecords(answer: DnsAnswer<'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT'>): unknown[] {
-  if (answer.kind === 'records') {
-    return answer.records.map((record) =>
-      typeof record === 'string'
-        ? record
-        : { priority: record.preference, exchange: record.exchange },
-    );
-  }
-  const code =
-    answer.kind === 'unanswered'
-      ? 'ESERVFAIL'
-      : { no_name: 'ENOTFOUND', no_record: 'ENODATA', bad_name: 'EBADNAME' }[answer.reason];
-  throw Object.assign(new Error(code), { code });
-}
 
 /* The addresses from which we send mail. */
 

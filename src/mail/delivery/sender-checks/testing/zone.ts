@@ -1,9 +1,10 @@
 /** DNS from a list of records, without a network. */
-import type { LookupAnswer, LookupType, MailExchanger, SenderDns } from '../lookups.ts';
+import type { MxRecord } from '../../../../protocols/dns/dns.ts';
+import type { LookupAnswer, LookupType, SenderDns } from '../lookups.ts';
 
 export interface Zone {
   /** Records by `TYPE name`; what is not listed does not exist. */
-  readonly records: Record<string, readonly (string | MailExchanger)[]>;
+  readonly records: Record<string, readonly (string | MxRecord)[]>;
   /** Questions (`TYPE name`) that are never answered. */
   readonly silent?: readonly string[];
   /** Questions that the resolver gives up at once. */
