@@ -307,10 +307,15 @@ test('two nodes continue with small mail while S3 answers 503 or nothing at all'
 
 test('a node whose own disk is full takes small mail, and leaves the rest to others', async (t) => {
   const disk = await mkdtemp(join(ROOT, 'small-disk-'));
-  // Little more than what is kept free of mail.
-  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=90m', 'tmpfs', disk]);
-  if (mounted.status !== 0) return t.skip(`NOT TESTED, no tmpfs can be mounted: ${mounted.stderr}`);
-  t.after(() => execFileSync('umount', ['--lazy', disk]));
+  const otherDisk = await mkdtemp(join(ROOT, 'other-disk-'));
+  for (const folder of [disk, otherDisk]) {
+    // Little more than what is kept free of mail.
+    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=90m', 'tmpfs', folder]);
+    if (mounted.status !== 0) {
+      return t.skip(`NOT TESTED, no tmpfs can be mounted: ${mounted.stderr}`);
+    }
+    t.after(() => execFileSync('umount', ['--lazy', folder]));
+  }
   const { location } = await openTestDatabase('postgres');
   await client.send(new CreateBucketCommand({ Bucket: 'disks' }));
   const redis = await startRedis();
@@ -334,8 +339,8 @@ test('a node whose own disk is full takes small mail, and leaves the rest to oth
       () => 250,
       (error: { responseCode?: number }) => error.responseCode ?? 0,
     );
-  const isReady = async () => {
-    const answer = await fetch(`${at(PORT)}/readyz`);
+  const isReady = async (port = PORT) => {
+    const answer = await fetch(`${at(port)}/readyz`);
     const { status, detail } = (await answer.json()) as { status: unknown; detail?: string };
     return `${status}: ${detail}`;
   };
@@ -347,10 +352,17 @@ test('a node whose own disk is full takes small mail, and leaves the rest to oth
     assert.equal(await take(300_000), 452);
   }
 
-  const other = start(await nodeWith(await mkdtemp(join(ROOT, 'other-disk-'))));
+  const theirs = await nodeWith(otherDisk);
+  const other = start(theirs);
   await listening(other);
   await until(async () => (await isReady()) === '503: not ready: disk');
   assert.equal(await take(10), 250);
+  // Where the disks of all are full, each still serves what needs none.
+  await writeFile(join(otherDisk, 'full'), Buffer.alloc(30_000_000));
+  await until(async () => {
+    const both = [await isReady(), await isReady(theirs.PORT)];
+    return both.every((said) => said === 'degraded: disk');
+  });
   await rm(join(disk, 'full'));
   await until(async () => (await isReady()) === 'ready: undefined');
   assert.equal(await take(300_000), 250);

@@ -28,7 +28,7 @@ export interface LeaseOptions {
 }
 
 /** @returns whether the lease is the owner's, for {@link LEASE_MS} from now on */
-async function take({ database, name, owner }: LeaseOptions): Promise<boolean> {
+export async function take({ database, name, owner }: LeaseOptions): Promise<boolean> {
   return database.write(async (tx) => {
     const until = databaseTime;
     const row = await tx

@@ -81,6 +81,7 @@ onEachEngine('nodes', (engine) => {
     const { database } = await openTestDatabase(engine);
     const node = await join(database);
     assert.equal(node.isAlone, true);
+    assert.equal(await node.othersHave('disk'), false);
     assert.ok(Math.abs(node.now() - Date.now()) < 5_000);
     const working = new Set<string>();
     const { work, begun } = worker(working, 'a');
@@ -91,6 +92,20 @@ onEachEngine('nodes', (engine) => {
   });
 
   if (engine === 'sqlite') return;
+
+  test('a node that lacks something knows whether another one that runs has it', async () => {
+    const { database } = await openTestDatabase(engine);
+    const first = await join(database);
+    assert.equal(await first.othersHave('disk'), false);
+    const second = await join(database);
+    assert.equal(await first.othersHave('disk'), true);
+    assert.equal(await second.othersHave('disk'), false);
+    assert.equal(await first.othersHave('disk'), false);
+    assert.equal(await first.othersHave('other'), true);
+    // What the second one noted has run out: it has it again.
+    await sql`update leases set until = 0 where owner = ${second.id}`.execute(database.read);
+    assert.equal(await first.othersHave('disk'), true);
+  });
 
   test('a change of the log level reaches each other node once', async () => {
     const { database } = await openTestDatabase(engine);

@@ -28,6 +28,7 @@ import {
 import type { LogLevel } from '../log/log.ts';
 import { type EpochMs, Outage, Repeat } from '../time/time.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
+import { noteLack } from './lacks.ts';
 import { doAlone, lead } from './lead.ts';
 import { type SigningKeys, signingIndex } from './signing-keys.ts';
 
@@ -96,6 +97,8 @@ export interface Nodes {
   list(): Promise<NodeView[]>;
   /** Whether no other node ran when this one joined. */
   readonly isAlone: boolean;
+  /** Notes for some seconds that this node lacks something. @returns whether another node runs that does not lack it */
+  othersHave(thing: string): Promise<boolean>;
   /** The same on all nodes. */
   readonly now: () => EpochMs;
   /**
@@ -164,6 +167,10 @@ class OnlyNode implements Nodes {
     await Promise.all(this.#work);
   }
 
+  async othersHave(): Promise<boolean> {
+    return false;
+  }
+
   signingKeys(_setting: string, values: readonly string[]): SigningKeys {
     return { signing: values[0] ?? '', all: values };
   }
@@ -216,6 +223,15 @@ class Node implements Nodes {
       seenAt: seen_at,
       isRunning: seen_at > now - GONE_MS,
     }));
+  }
+
+  async othersHave(thing: string): Promise<boolean> {
+    const lacking = await noteLack({
+      database: this.#options.database,
+      name: thing,
+      owner: this.id,
+    });
+    return (await this.list()).some(({ id, isRunning }) => isRunning && !lacking.has(id));
   }
 
   async join(): Promise<void> {

@@ -329,11 +329,13 @@ function buildApi(ground: Ground, served: Served): Api {
   });
 }
 
-/** A node whose disk is full sends mail to the others, where there are any; alone it still serves what needs no disk. */
+/**
+ * A node whose disk is full sends mail to the others, where one has room. Alone, or where all are full, it still serves
+ * what needs no disk: a balancer without a node serves nothing at all.
+ */
 async function diskReadiness(bodies: Bodies, nodes: Nodes): Promise<boolean | 'degraded'> {
   if (!(await bodies.isDiskFull())) return true;
-  const running = (await nodes.list()).filter(({ isRunning }) => isRunning);
-  return running.length > 1 ? false : 'degraded';
+  return (await nodes.othersHave('disk')) ? false : 'degraded';
 }
 
 interface RealtimeParts {
