@@ -4,8 +4,9 @@
  * before it, and once to be sent.
  */
 import { isAscii } from 'node:buffer';
-import { sign } from 'node:crypto';
+import { createPrivateKey, type KeyObject, sign } from 'node:crypto';
 import { promisify } from 'node:util';
+import { LRUCache } from 'lru-cache';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
@@ -285,8 +286,19 @@ async function signDkim(
     `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=${domain}; s=${key.selector};\r\n` +
     ` t=${Math.floor(now / 1000)}; h=${names.join(':\r\n  ')};\r\n bh=${bodyHash};\r\n b=`;
   const covered = signedText(fields, names, unsigned, 'relaxed');
-  const signature = await signAsync('sha256', Buffer.from(covered, 'latin1'), key.privateKey);
+  const signature = await signAsync('sha256', Buffer.from(covered, 'latin1'), readKey(key));
   return { name: 'dkim-signature', text: unsigned + fold(signature.toString('base64')) };
+}
+
+/** Private keys by their PEM text: to read one takes longer than to sign with it. A key takes some 5 KB. */
+const readKeys = new LRUCache<string, KeyObject>({ max: 1_000 });
+
+function readKey({ privateKey }: DkimKey): KeyObject {
+  const kept = readKeys.get(privateKey);
+  if (kept) return kept;
+  const key = createPrivateKey(privateKey);
+  readKeys.set(privateKey, key);
+  return key;
 }
 
 function fold(base64: string): string {
