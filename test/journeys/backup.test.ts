@@ -11,7 +11,12 @@ import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { Client } from 'pg';
 import { openPostgres, openSqlite } from '../../src/platform/database/database.ts';
-import { type RestoreOptions, restoreBackup, verifyBackup } from '../../src/run/backup/backup.ts';
+import {
+  BackupFailed,
+  type RestoreOptions,
+  restoreBackup,
+  verifyBackup,
+} from '../../src/run/backup/backup.ts';
 import {
   environment,
   listening,
@@ -360,7 +365,7 @@ test('a database that the start refuses is refused by backup, doctor, verify-bac
   }
 });
 
-test('restore refuses a service that runs, a folder with something in it, and a newer schema', async () => {
+test('restore refuses a service that runs, a place that it cannot use, and a newer schema', async () => {
   await refuse(
     ['restore', folder],
     kept,
@@ -373,6 +378,22 @@ test('restore refuses a service that runs, a folder with something in it, and a 
     restoreBackup(into(full, folder)),
     /expected an empty folder, got .* with notes/,
   );
+  const [file, link] = [join(ROOT, 'a-file'), join(ROOT, 'a-link')];
+  await writeFile(file, '');
+  await symlink('nowhere', link);
+  for (const [place, why] of [
+    [file, /^DATA_DIR: .*a-file cannot be used: ENOTDIR/],
+    [join(file, 'below'), /^DATA_DIR: .*a-file\/below cannot be used: ENOTDIR/],
+    [link, /^DATA_DIR: .*a-link cannot be used: ENOENT/],
+    [join(folder, 'inside'), /^DATA_DIR: .*inside is in the backup/],
+  ] as const) {
+    await assert.rejects(restoreBackup(into({ ...full, DATA_DIR: place }, folder)), (error) => {
+      assert.ok(error instanceof BackupFailed);
+      assert.match(error.message, why);
+      return true;
+    });
+  }
+  assert.ok(!existsSync(join(folder, 'inside')));
   const newer = join(ROOT, 'newer');
   await cp(folder, newer, { recursive: true });
   const manifest = JSON.parse(await readFile(join(newer, 'backup.json'), 'utf8'));

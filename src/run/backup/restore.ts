@@ -12,8 +12,8 @@
  * have sessions that were ended since.
  */
 import { existsSync } from 'node:fs';
-import { readdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { access, constants, lstat, readdir, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { sql } from 'kysely';
 import type { BodyStore } from '../../mailboxes/bodies/bodies.ts';
 import { BodyFolder } from '../../mailboxes/bodies/bodies.ts';
@@ -69,6 +69,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
   const { urls, dataDir } = options;
   // The whole backup is read next, which may take an hour. On PostgreSQL the folder may be that of a restore which only
   // lacks its last step: the mark of the database says so, later.
+  await refuseUnusable(options);
   if (!urls) await refusePlace(dataDir);
   await checkTarget(options, await readManifest(options.folder));
   const manifest = await verifyBackup(options);
@@ -190,6 +191,41 @@ async function takeFolder(dataDir: string): Promise<() => void> {
   if (!unlock) throw busy(dataDir);
   await removeRestored(dataDir);
   return unlock;
+}
+
+/**
+ * Writes nothing.
+ *
+ * @throws BackupFailed where DATA_DIR cannot be made or written to, or lies in the backup
+ */
+async function refuseUnusable({ folder, dataDir }: RestoreOptions): Promise<void> {
+  if (`${dataDir}/`.startsWith(`${folder}/`)) {
+    throw new BackupFailed(
+      `DATA_DIR: ${dataDir} is in the backup, where nothing may be written: restore into another folder`,
+    );
+  }
+  let place = dataDir;
+  // Where it is missing, it is made in the first of its parents that exists.
+  while (!(await isName(place))) place = dirname(place);
+  try {
+    await readdir(place);
+    await access(place, constants.W_OK);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : error;
+    throw new BackupFailed(`DATA_DIR: ${dataDir} cannot be used: ${why}`);
+  }
+}
+
+/** Whether there is something of that name, be it a link to nothing. */
+async function isName(path: string): Promise<boolean> {
+  // Where it cannot be told, its parent is no folder or closed to us, which is told of the parent.
+  return (
+    dirname(path) === path ||
+    lstat(path).then(
+      () => true,
+      () => false,
+    )
+  );
 }
 
 /**

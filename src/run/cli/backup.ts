@@ -110,8 +110,10 @@ async function carryOut(
   try {
     await run(show, store);
   } catch (error) {
-    const isExpected = error instanceof BackupFailed || error instanceof StoreUnavailable;
-    throw isExpected ? new CommandFailed(error.message) : error;
+    const isKnown = error instanceof BackupFailed || error instanceof StoreUnavailable;
+    // The file system's error says what could not be done, and where.
+    const isOfFile = error instanceof Error && 'syscall' in error && 'path' in error;
+    throw isKnown || isOfFile ? new CommandFailed(error.message) : error;
   } finally {
     show();
     store.close();
