@@ -62,7 +62,7 @@ export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
 export type { MailboxStorage } from './mailbox-storage.ts';
 export { OwnMailboxes } from './own-mailboxes.ts';
-export { createSenderChecks } from './sender-checks/check-sender.ts';
+export { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
 export { ServerMailboxes } from './server-mailboxes.ts';
 export { SpamFilter, type SpamOutcome } from './spam-filter.ts';
@@ -71,6 +71,7 @@ export type {
   MailReceiver,
   RecipientOutcome,
 } from './stage-mail.ts';
+export { StagingThread } from './staging.ts';
 
 /** The part of a pino Logger that delivery uses. */
 interface DeliveryLog {
@@ -139,6 +140,8 @@ export function createMailReceiver(options: MailReceiverOptions): MailReceiver {
 class RoutedReceiver implements MailReceiver {
   readonly #options: MailReceiverOptions;
   readonly #now: () => number;
+  /** Messages that are being received. */
+  #underWay = 0;
 
   constructor(options: MailReceiverOptions) {
     this.#options = options;
@@ -163,8 +166,21 @@ class RoutedReceiver implements MailReceiver {
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
   ): Promise<RecipientOutcome[]> {
+    this.#underWay += 1;
+    try {
+      return await this.#receive(envelope, source);
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+
+  async #receive(
+    envelope: InboundEnvelope,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<RecipientOutcome[]> {
     const arrived = { envelope, receivedAt: this.#now() };
-    const staged = await stageMail(this.#options, arrived, source).catch(throwOrRefuse);
+    const isAlone = this.#underWay === 1;
+    const staged = await stageMail(this.#options, arrived, source, isAlone).catch(throwOrRefuse);
     const { metrics } = this.#options;
     if (staged.verdicts) metrics?.countChecks(staged.verdicts);
     const stagedAt = performance.now();

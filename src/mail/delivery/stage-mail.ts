@@ -2,7 +2,7 @@
  * Staging: all that is found out about a message before its recipients are resolved. One pass over its bytes
  * checks its sender, parses it, and keeps its source.
  */
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import { type Bodies, GrowingBuffer, INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
 import {
   prependHeader,
   type StagedMessage,
@@ -11,8 +11,9 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { formatDate } from '../../protocols/message/message.ts';
-import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
+import type { SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
 import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
+import type { CheckedMail, MailToCheck, StagingThread } from './staging.ts';
 
 /** A message that has arrived, without its bytes. */
 export interface ArrivedMail {
@@ -32,6 +33,8 @@ export interface StagedMail {
 export interface StagingOptions {
   readonly bodies: Pick<Bodies, 'stage' | 'discard' | 'read'>;
   readonly checks: SenderChecks;
+  /** Checks small messages where several come at once; by default all are checked on the event loop. */
+  readonly thread?: Pick<StagingThread, 'check'> | undefined;
   /** Asked about what comes by SMTP. */
   readonly spamFilter?: Pick<SpamFilter, 'check'> | undefined;
   /** Our name in Received headers. */
@@ -41,24 +44,27 @@ export interface StagingOptions {
 /**
  * Reads a message to its end.
  *
+ * @param isAlone whether no other message is being received
  * @throws any error of the source or the disk; then nothing of the message is kept
  */
 export async function stageMail(
-  { bodies, checks, spamFilter, hostname }: StagingOptions,
+  options: StagingOptions,
   { envelope, receivedAt }: ArrivedMail,
   source: AsyncIterable<Uint8Array>,
+  isAlone = true,
 ): Promise<StagedMail> {
+  const { bodies, spamFilter, hostname } = options;
   const path = returnPath(envelope);
   const head = received(envelope, { hostname, at: receivedAt });
   if (isLmtp(envelope)) {
     return { message: await stageMessage(bodies, source, Buffer.concat([path, head])) };
   }
   const { heloName, remoteAddress } = envelope.arrival;
-  const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
-  const message = await stageMessage(bodies, check.through(source), head);
-  const { authenticationResults, clientName, ...verdicts } = await verdictsOf(check, () =>
-    bodies.discard(message.body),
-  );
+  const client = { from: envelope.from, heloName, remoteAddress };
+  const { message, judgement } = await (isAlone
+    ? checkHere(options, { client, head }, source)
+    : checkBeside(options, { client, head }, source));
+  const { authenticationResults, clientName, ...verdicts } = judgement;
   // The checks end after the message, but their field stands in front of our Received field.
   const results = [path, Buffer.from(authenticationResults)];
   const spam =
@@ -76,12 +82,52 @@ export async function stageMail(
   return { message: prependHeader(top, message), verdicts: { ...verdicts, action }, spam };
 }
 
-async function verdictsOf(check: SenderCheck, discard: () => Promise<void>) {
+type FromClient = Omit<MailToCheck, 'bytes'>;
+
+/** Checks and parses a message while it comes in. */
+async function checkHere(
+  { bodies, checks }: StagingOptions,
+  { client, head }: FromClient,
+  source: AsyncIterable<Uint8Array>,
+): Promise<CheckedMail> {
+  const check = checks.begin(client);
+  const message = await stageMessage(bodies, check.through(source), head);
   try {
-    return await check.verdicts();
+    return { message, judgement: await check.verdicts() };
   } catch (bug) {
-    await discard();
+    await bodies.discard(message.body);
     throw bug;
+  }
+}
+
+/** Lets the thread check and parse a message that is small enough to be held in memory. */
+async function checkBeside(
+  options: StagingOptions,
+  about: FromClient,
+  source: AsyncIterable<Uint8Array>,
+): Promise<CheckedMail> {
+  const { thread } = options;
+  if (!thread) return checkHere(options, about, source);
+  const start = new GrowingBuffer();
+  const pieces = source[Symbol.asyncIterator]();
+  let next = await pieces.next();
+  for (; !next.done && start.size <= INLINE_MAX; next = await pieces.next()) start.add(next.value);
+  if (next.done) return thread.check({ ...about, bytes: start.take() });
+  return checkHere(options, about, continued(start.take(), next.value, pieces));
+}
+
+/** A source whose beginning was read. */
+async function* continued(
+  start: Uint8Array,
+  read: Uint8Array,
+  pieces: AsyncIterator<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield start;
+    yield read;
+    for (let next = await pieces.next(); !next.done; next = await pieces.next()) yield next.value;
+  } finally {
+    await pieces.return?.();
   }
 }
 

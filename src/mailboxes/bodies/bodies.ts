@@ -66,7 +66,7 @@ export {
  * Octets up to which a body is stored in its row, without header lines that are put in front of it: one fsync
  * stores it, and one query reads it.
  */
-const INLINE_MAX = 64 * 1024;
+export const INLINE_MAX = 64 * 1024;
 /**
  * Free octets of the disk below which files that nothing names are not kept: an account that stores and removes
  * large mail again and again fills no disk with them.

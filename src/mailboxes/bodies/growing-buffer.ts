@@ -9,7 +9,7 @@ const NOTHING = Buffer.alloc(0);
  * sends one byte per packet at no cost would make us use some 170 times the size of the message.
  */
 export class GrowingBuffer {
-  #memory = NOTHING;
+  #memory: Buffer<ArrayBuffer> = NOTHING;
   #size = 0;
 
   get size(): number {
@@ -30,9 +30,10 @@ export class GrowingBuffer {
   }
 
   /** Returns all of it, in memory that holds nothing else; this object is empty after that. */
-  take(): Buffer {
+  take(): Buffer<ArrayBuffer> {
     const { buffer } = this.#memory;
-    const taken = this.#size > 0 ? Buffer.from(buffer.transferToFixedLength(this.#size)) : NOTHING;
+    const taken =
+      this.#size > 0 ? Buffer.from(buffer.transferToFixedLength(this.#size)) : Buffer.alloc(0);
     this.#memory = NOTHING;
     this.#size = 0;
     return taken;

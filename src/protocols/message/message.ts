@@ -53,17 +53,16 @@ export {
 export {
   fieldValue,
   firstValue,
-  HEADER_START,
   type Header,
   type HeaderField,
   HeaderReader,
   rawValue,
   readHeader,
-  startsHeader,
 } from './header.ts';
 export { MessageParser, type ParsedMessage, parseMessage, shiftParsed } from './parse-message.ts';
 export { readContent } from './part-content.ts';
 export { readPartText } from './part-text.ts';
+export { putInFront } from './put-in-front.ts';
 export {
   type BodyStructure,
   findPart,

@@ -2,13 +2,15 @@
 import type { Logger } from 'pino';
 import {
   type CarryOutOptions,
+  type CheckSettings,
   createMailReceiver,
-  createSenderChecks,
   LocalDelivery,
   type MailReceiver,
   OwnMailboxes,
+  openSenderChecks,
   ServerMailboxes,
   SpamFilter,
+  StagingThread,
 } from '../../mail/delivery/delivery.ts';
 import { MessageSender, SenderRewriting } from '../../mail/outbound/outbound.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
@@ -90,10 +92,6 @@ export interface MailFlow {
  * with dead name servers would delay all the others.
  */
 const DELIVERY_CONCURRENCY = 1_024;
-
-/** Lookups of the sender checks under way at once, and milliseconds for their answers. */
-const CHECKS_CONCURRENCY = 512;
-const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, keys, database, changes, domains, accounts, bodies, queue, usage } = options;
@@ -198,49 +196,43 @@ function ownListener({ smtp }: Config, domains: Domains) {
   return { host, port: smtp.port, hosts, ...(preface && { preface }) };
 }
 
-/**
- * The sender checks have a resolver of their own: a late answer is useless for a waiting message, and lookups of names
- * that strangers chose must not delay those of verification.
- */
+/** The sender checks, on the event loop and in the thread. */
 function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
   const {
     dns: { servers },
     mailHostname: hostname,
-    senderChecks,
+    senderChecks: { dmarcEnforce: enforce },
     smtp: { trustedNetworks },
   } = config;
-  const isTrusted = testNetworks(trustedNetworks);
-  const spamFilter = buildSpamFilter(config, isTrusted, metrics, log);
-  const dns = new DnsResolver({
-    servers,
-    concurrency: CHECKS_CONCURRENCY,
-    timeouts: CHECKS_TIMEOUTS,
-    keeps: true,
-    onAsked: metrics.dnsQuestions('sender_checks'),
-  });
-  let isClosed = false;
+  const spamFilter = buildSpamFilter(config, testNetworks(trustedNetworks), metrics, log);
+  const hasSpamFilter = spamFilter !== undefined;
+  const settings: CheckSettings = { servers, hostname, enforce, trustedNetworks, hasSpamFilter };
+  const onAsked = metrics.dnsQuestions('sender_checks');
   metrics.setChecksOff(false);
-  const checks = createSenderChecks({
-    dns,
-    onOutage(isOut) {
-      if (isClosed) return;
+  /** Where DNS does not answer. */
+  const out = new Set<string>();
+  let isClosed = false;
+  const hooksFor = (who: 'event loop' | 'thread') => ({
+    onAsked,
+    onOutage(isOut: boolean) {
+      const wasOut = out.size > 0;
+      if (isOut) out.add(who);
+      else out.delete(who);
+      if (isClosed || wasOut === out.size > 0) return;
       metrics.setChecksOff(isOut);
       const dnsServers = servers.length > 0 ? servers : 'those of the system';
-      if (isOut) log.warn({ dnsServers }, CHECKS_END);
-      else log.warn({ dnsServers }, CHECKS_BEGIN);
+      log.warn({ dnsServers }, isOut ? CHECKS_END : CHECKS_BEGIN);
     },
-    hostname,
-    enforce: senderChecks.dmarcEnforce,
-    isRelay: isTrusted,
-    removesSpamFields: spamFilter !== undefined,
-    ...(spamFilter && { isNameWanted: (address) => !isTrusted(address) }),
   });
+  const { checks, close } = openSenderChecks(settings, hooksFor('event loop'));
+  const thread = new StagingThread({ settings, log, ...hooksFor('thread') });
   const closeSenderChecks = () => {
     isClosed = true;
-    dns.close();
+    close();
+    thread.close();
     void spamFilter?.close();
   };
-  return { checks, spamFilter, closeSenderChecks };
+  return { checks, thread, spamFilter, closeSenderChecks };
 }
 
 const CHECKS_END =

@@ -1,0 +1,54 @@
+/** The thread of staging.ts: it checks and parses messages, with a resolver of its own. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { MessageParser, putInFront } from '../../protocols/message/message.ts';
+import { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
+import type { Asked, StagingAnswer, StagingRequest } from './staging.ts';
+
+const port = parentPort;
+if (!port) throw new Error('this file is run as a thread');
+
+/** Questions to DNS since the last answer. */
+let asked: Asked[] = [];
+const { checks } = openSenderChecks(workerData as CheckSettings, {
+  onAsked: (...question) => asked.push(question),
+  onOutage: (isOut) => port.postMessage({ isOut }),
+});
+
+async function stage({ client, head, bytes }: StagingRequest) {
+  const check = checks.begin(client);
+  const parser = new MessageParser();
+  const pieces: Uint8Array[] = [];
+  for await (const piece of putInFront(head, check.through(once(bytes)))) {
+    parser.write(piece);
+    pieces.push(piece);
+  }
+  const parsed = parser.end();
+  const content = new Uint8Array(parsed.size);
+  let at = 0;
+  for (const piece of pieces) {
+    content.set(piece, at);
+    at += piece.length;
+  }
+  return { parsed, content, judgement: await check.verdicts() };
+}
+
+async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield bytes;
+}
+
+async function answer(request: StagingRequest): Promise<StagingAnswer> {
+  const { id } = request;
+  try {
+    return { id, staged: await stage(request) };
+  } catch (bug) {
+    return { id, failure: String(bug) };
+  }
+}
+
+function post(answered: StagingAnswer): void {
+  const { staged } = answered;
+  port?.postMessage({ ...answered, asked }, staged ? [staged.content.buffer] : []);
+  asked = [];
+}
+
+port.on('message', (request: StagingRequest) => void answer(request).then(post));

@@ -1,0 +1,137 @@
+/** Staging in the thread gives what the event loop gives, and mail is deferred where the thread ends. */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { startDnsServer } from '../../../test/support/dns-server.ts';
+import { GrowingBuffer, INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
+import { openSenderChecks } from './sender-checks/open-checks.ts';
+import { rsaKey, sign } from './sender-checks/testing/signed-mail.ts';
+import { cutAt, streamOf } from './sender-checks/testing/stream.ts';
+import { stageMail } from './stage-mail.ts';
+import { type Asked, StagingThread } from './staging.ts';
+
+const dns = await startDnsServer([
+  ['bank.test', 'TXT', 'v=spf1 ip4:192.0.2.1 -all'],
+  ['_dmarc.bank.test', 'TXT', 'v=DMARC1; p=reject'],
+  ['key1._domainkey.bank.test', 'TXT', rsaKey.record.match(/.{1,255}/g) ?? []],
+]);
+const settings = {
+  servers: [dns.address],
+  hostname: 'mx.test',
+  enforce: true,
+  trustedNetworks: [],
+  hasSpamFilter: false,
+};
+const asked: Asked[] = [];
+const warnings: string[] = [];
+const outages: boolean[] = [];
+const thread = new StagingThread({
+  settings,
+  log: { warn: (_, message) => warnings.push(message) },
+  onAsked: (...question) => asked.push(question),
+  onOutage: (isOut) => outages.push(isOut),
+});
+const here = openSenderChecks(settings, { onAsked: () => {}, onOutage: () => {} });
+after(() => {
+  thread.close();
+  here.close();
+});
+
+/** Bodies in memory. */
+const bodies = {
+  async stage(source: AsyncIterable<Uint8Array>, observe: (chunk: Uint8Array) => void) {
+    const held = new GrowingBuffer();
+    for await (const chunk of source) {
+      observe(chunk);
+      held.add(chunk);
+    }
+    const { size } = held;
+    return { size, content: held.take() };
+  },
+  discard: async () => {},
+  read: () => assert.fail('no spam filter reads the body'),
+};
+const arrived = {
+  envelope: {
+    id: 'id-1',
+    from: 'ann@bank.test',
+    to: ['bob@acme.test'],
+    arrival: {
+      protocol: 'ESMTP',
+      heloName: 'out.bank.test',
+      remoteAddress: '192.0.2.1',
+      sessionId: 's',
+    },
+  },
+  receivedAt: 0,
+};
+
+const letter =
+  'From: ann@bank.test\r\nSubject: Hi\r\nAuthentication-Results: mx.test; spf=pass\r\n';
+const stage = (message: string, isAlone: boolean) =>
+  stageMail(
+    { bodies, checks: here.checks, thread, hostname: 'mx.test' },
+    arrived,
+    streamOf(cutAt(Buffer.from(message), [10, 700, 70_000])),
+    isAlone,
+  );
+
+test('the thread finds what the event loop finds', async () => {
+  const parts = `${letter}Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nOne\r\n--b--\r\n`;
+  const messages = {
+    signed: await sign(parts, { domain: 'bank.test' }),
+    'with a broken signature': (await sign(parts, { domain: 'bank.test' })).replace('One', 'Two'),
+    'without a header': 'no field\r\n',
+    empty: '',
+    'larger than what is held in memory': `${letter}\r\n${'x'.repeat(INLINE_MAX)}\r\n`,
+  };
+  for (const [kind, message] of Object.entries(messages)) {
+    assert.deepEqual(await stage(message, false), await stage(message, true), kind);
+  }
+  const { verdicts } = await stage(messages.signed, false);
+  assert.deepEqual(
+    verdicts?.dkim.map(({ result }) => result),
+    ['pass'],
+  );
+  const kinds = asked.map(([kind]) => kind);
+  assert.ok(kinds.includes('records') && kinds.includes('kept'), 'metrics count its questions');
+});
+
+/** Stages two letters, and waits until the thread asks DNS about them, which does not answer. */
+async function stageUnanswered(domain: string): Promise<Promise<unknown>[]> {
+  const isAsked = Promise.withResolvers<void>();
+  dns.faults = (name) => {
+    if (!name.endsWith(domain)) return undefined;
+    isAsked.resolve();
+    return 'silent';
+  };
+  const from = `From: ann@${domain}\r\n\r\n`;
+  const letters = [stage(`${from}A`, false), stage(`${from}B`, false)];
+  for (const one of letters) one.catch(() => {});
+  await isAsked.promise;
+  return letters;
+}
+
+async function isDeferred(letters: readonly Promise<unknown>[], why: RegExp): Promise<void> {
+  for (const one of letters) await assert.rejects(one, { code: 'unavailable' });
+  assert.match(warnings.splice(0).join(), why);
+  const { verdicts } = await stage(`${letter}\r\nAgain`, false);
+  assert.equal(verdicts?.spf.result, 'pass', 'the next message gets a new thread');
+}
+
+test('mail in a thread that ends is deferred, and the next gets a new thread', async () => {
+  const letters = await stageUnanswered('ends.test');
+  thread.close();
+  await isDeferred(letters, /the thread that checks mail ended: the messages in it are deferred/);
+});
+
+test('mail in a thread that does not answer is deferred, and the next gets a new thread', async (t) => {
+  const giveUp: (() => void)[] = [];
+  const { setTimeout: start } = globalThis;
+  t.mock.method(globalThis, 'setTimeout', (act: () => void, ms: number) => {
+    if (ms === 30_000) giveUp.push(act);
+    return start(act, ms);
+  });
+  const letters = await stageUnanswered('stuck.test');
+  for (const act of giveUp) act();
+  await isDeferred(letters, /did not answer/);
+});

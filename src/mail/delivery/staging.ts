@@ -1,0 +1,144 @@
+/**
+ * Staging in a thread: where several messages come at once, the small ones are checked and parsed beside the event loop.
+ *
+ * A message that is alone stays on the event loop, since the way to the thread would only make it later, and a large one,
+ * since it is not held in memory. The thread starts with the first message that it gets. Where it ends, or does not
+ * answer, the messages in it are deferred, and the next one starts a new thread.
+ */
+import { Buffer } from 'node:buffer';
+import { Worker } from 'node:worker_threads';
+import type { StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { ParsedMessage } from '../../protocols/message/message.ts';
+import type { SendingClient } from './sender-checks/check-sender.ts';
+import type { CheckHooks, CheckSettings } from './sender-checks/open-checks.ts';
+import type { Judgement } from './sender-checks/verdicts.ts';
+
+/** A message that was checked and parsed. */
+export interface CheckedMail {
+  /** With the lines in front, without the field that reports the results. */
+  readonly message: StagedMessage;
+  readonly judgement: Judgement;
+}
+
+/** A question to DNS, as metrics count it. */
+export type Asked = Parameters<CheckHooks['onAsked']>;
+
+export interface MailToCheck {
+  readonly client: SendingClient;
+  /** Lines to put in front, ending in CRLF. */
+  readonly head: Uint8Array;
+  /** The message, in memory of its own, which the thread gets. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
+export interface StagingRequest extends MailToCheck {
+  readonly id: number;
+}
+
+export interface StagingAnswer {
+  readonly id: number;
+  readonly staged?: {
+    readonly parsed: ParsedMessage;
+    readonly content: Uint8Array<ArrayBuffer>;
+    readonly judgement: Judgement;
+  };
+  /** A bug: what the checks refuse is larger than what the thread gets. */
+  readonly failure?: string;
+}
+
+/** What the thread posts: an answer, or that DNS stopped answering, or answers again. */
+type Posted = (StagingAnswer & { readonly asked: readonly Asked[] }) | { readonly isOut: boolean };
+
+export interface StagingThreadOptions extends CheckHooks {
+  readonly settings: CheckSettings;
+  readonly log: { warn(fields: object, message: string): void };
+}
+
+/** Milliseconds for an answer. The checks themselves end after 5 s. */
+const STUCK_MS = 30_000;
+
+/** Megabytes of its heap: what it works on is small, and nothing but answers of DNS and keys stays. */
+const LIMITS = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16 };
+
+export class StagingThread {
+  readonly #options: StagingThreadOptions;
+  readonly #waiting = new Map<number, PromiseWithResolvers<CheckedMail>>();
+  #worker: Worker | undefined;
+  #lastId = 0;
+
+  constructor(options: StagingThreadOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Checks and parses a message.
+   *
+   * @throws Refusal unavailable, where the thread ended or did not answer
+   */
+  async check(mail: MailToCheck): Promise<CheckedMail> {
+    const worker = this.#worker ?? this.#start();
+    this.#lastId += 1;
+    const id = this.#lastId;
+    const answered = Promise.withResolvers<CheckedMail>();
+    this.#waiting.set(id, answered);
+    const timer = setTimeout(() => this.#end(worker, 'did not answer'), STUCK_MS);
+    worker.postMessage({ ...mail, id } satisfies StagingRequest, [mail.bytes.buffer]);
+    return answered.promise.finally(() => clearTimeout(timer));
+  }
+
+  close(): void {
+    void this.#worker?.terminate();
+  }
+
+  #start(): Worker {
+    const { settings } = this.#options;
+    const url = new URL('./staging-thread.ts', import.meta.url);
+    const worker = new Worker(url, { workerData: settings, resourceLimits: LIMITS });
+    worker.unref();
+    worker.on('message', (posted: Posted) => this.#take(posted));
+    worker.on('error', (err) => this.#end(worker, 'failed', err));
+    worker.once('exit', () => this.#end(worker, 'ended'));
+    this.#worker = worker;
+    return worker;
+  }
+
+  #take(posted: Posted): void {
+    const { onAsked, onOutage } = this.#options;
+    if ('isOut' in posted) {
+      onOutage(posted.isOut);
+      return;
+    }
+    const { id, staged, failure, asked } = posted;
+    for (const question of asked) onAsked(...question);
+    const answered = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    if (!staged) {
+      answered?.reject(new Error(failure));
+      return;
+    }
+    const { parsed, content, judgement } = staged;
+    const body = { size: parsed.size, content: Buffer.from(content.buffer) };
+    answered?.resolve({ message: { parsed, body }, judgement });
+  }
+
+  /** Defers the messages in the thread. */
+  #end(worker: Worker, what: string, err?: unknown): void {
+    if (worker !== this.#worker) return;
+    this.#worker = undefined;
+    void worker.terminate();
+    // What it knew of DNS ends with it.
+    this.#options.onOutage(false);
+    const messages = this.#waiting.size;
+    if (messages > 0) {
+      this.#options.log.warn(
+        { err, messages },
+        `the thread that checks mail ${what}: the messages in it are deferred, and the next one starts a new thread`,
+      );
+    }
+    for (const answered of this.#waiting.values()) {
+      answered.reject(new Refusal('unavailable', 'the message could not be checked, try again'));
+    }
+    this.#waiting.clear();
+  }
+}
