@@ -34,7 +34,7 @@ export interface StagingOptions {
   readonly bodies: Pick<Bodies, 'stage' | 'discard' | 'read'>;
   readonly checks: SenderChecks;
   /** Checks small messages where several come at once; by default all are checked on the event loop. */
-  readonly thread?: Pick<StagingThread, 'check'> | undefined;
+  readonly thread?: Pick<StagingThread, 'isReady' | 'check'> | undefined;
   /** Asked about what comes by SMTP. */
   readonly spamFilter?: Pick<SpamFilter, 'check'> | undefined;
   /** Our name in Received headers. */
@@ -107,7 +107,7 @@ async function checkBeside(
   source: AsyncIterable<Uint8Array>,
 ): Promise<CheckedMail> {
   const { thread } = options;
-  if (!thread) return checkHere(options, about, source);
+  if (!thread?.isReady()) return checkHere(options, about, source);
   const start = new GrowingBuffer();
   const pieces = source[Symbol.asyncIterator]();
   let next = await pieces.next();

@@ -2,16 +2,17 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { MessageParser, putInFront } from '../../protocols/message/message.ts';
 import { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
-import type { Asked, StagingAnswer, StagingRequest } from './staging.ts';
+import type { Asked, Posted, StagingAnswer, StagingRequest } from './staging.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this file is run as a thread');
+const tell = (posted: Posted, given: ArrayBuffer[] = []) => port.postMessage(posted, given);
 
 /** Questions to DNS since the last answer. */
 let asked: Asked[] = [];
 const { checks } = openSenderChecks(workerData as CheckSettings, {
   onAsked: (...question) => asked.push(question),
-  onOutage: (isOut) => port.postMessage({ isOut }),
+  onOutage: (isOut) => tell({ isOut }),
 });
 
 async function stage({ client, head, bytes }: StagingRequest) {
@@ -47,8 +48,9 @@ async function answer(request: StagingRequest): Promise<StagingAnswer> {
 
 function post(answered: StagingAnswer): void {
   const { staged } = answered;
-  port?.postMessage({ ...answered, asked }, staged ? [staged.content.buffer] : []);
+  tell({ ...answered, asked }, staged ? [staged.content.buffer] : []);
   asked = [];
 }
 
 port.on('message', (request: StagingRequest) => void answer(request).then(post));
+tell({ isReady: true });

@@ -6,8 +6,8 @@ import { GrowingBuffer, INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
 import { openSenderChecks } from './sender-checks/open-checks.ts';
 import { rsaKey, sign } from './sender-checks/testing/signed-mail.ts';
 import { cutAt, streamOf } from './sender-checks/testing/stream.ts';
-import { stageMail } from './stage-mail.ts';
-import { type Asked, StagingThread } from './staging.ts';
+import { type StagingOptions, stageMail } from './stage-mail.ts';
+import { type Asked, type MailToCheck, StagingThread } from './staging.ts';
 
 const dns = await startDnsServer([
   ['bank.test', 'TXT', 'v=spf1 ip4:192.0.2.1 -all'],
@@ -67,9 +67,11 @@ const arrived = {
 
 const letter =
   'From: ann@bank.test\r\nSubject: Hi\r\nAuthentication-Results: mx.test; spf=pass\r\n';
-const stage = (message: string, isAlone: boolean) =>
+/** The thread gets messages also while it is not ready yet, so that what is tested is the thread. */
+const always = { isReady: () => true, check: (mail: MailToCheck) => thread.check(mail) };
+const stage = (message: string, isAlone: boolean, beside: StagingOptions['thread'] = always) =>
   stageMail(
-    { bodies, checks: here.checks, thread, hostname: 'mx.test' },
+    { bodies, checks: here.checks, thread: beside, hostname: 'mx.test' },
     arrived,
     streamOf(cutAt(Buffer.from(message), [10, 700, 70_000])),
     isAlone,
@@ -134,4 +136,15 @@ test('mail in a thread that does not answer is deferred, and the next gets a new
   const letters = await stageUnanswered('stuck.test');
   for (const act of giveUp) act();
   await isDeferred(letters, /did not answer/);
+});
+
+test('mail is not kept waiting for a thread that is not ready, or cannot start', async () => {
+  const beside = {
+    isReady: () => false,
+    check: () => assert.fail('it is not ready'),
+  };
+  const { verdicts } = await stage(`${letter}\r\nD`, false, beside);
+  assert.equal(verdicts?.spf.result, 'pass');
+  assert.equal(thread.isReady(), true);
+  thread.close();
 });

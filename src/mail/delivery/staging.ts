@@ -2,8 +2,8 @@
  * Staging in a thread: where several messages come at once, the small ones are checked and parsed beside the event loop.
  *
  * A message that is alone stays on the event loop, since the way to the thread would only make it later, and a large one,
- * since it is not held in memory. The thread starts with the first message that it gets. Where it ends, or does not
- * answer, the messages in it are deferred, and the next one starts a new thread.
+ * since it is not held in memory. The thread starts when it is needed for the first time; until it is ready, messages stay
+ * on the event loop. Where it ends, or does not answer, the messages in it are deferred, and a new one starts.
  */
 import { Buffer } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
@@ -47,8 +47,11 @@ export interface StagingAnswer {
   readonly failure?: string;
 }
 
-/** What the thread posts: an answer, or that DNS stopped answering, or answers again. */
-type Posted = (StagingAnswer & { readonly asked: readonly Asked[] }) | { readonly isOut: boolean };
+/** What the thread posts: an answer; that it is ready; that DNS stopped answering, or answers again. */
+export type Posted =
+  | (StagingAnswer & { readonly asked: readonly Asked[] })
+  | { readonly isReady: true }
+  | { readonly isOut: boolean };
 
 export interface StagingThreadOptions extends CheckHooks {
   readonly settings: CheckSettings;
@@ -65,10 +68,17 @@ export class StagingThread {
   readonly #options: StagingThreadOptions;
   readonly #waiting = new Map<number, PromiseWithResolvers<CheckedMail>>();
   #worker: Worker | undefined;
+  #isReady = false;
   #lastId = 0;
 
   constructor(options: StagingThreadOptions) {
     this.#options = options;
+  }
+
+  /** Whether it can be given messages. It is started for the next ones. */
+  isReady(): boolean {
+    this.#worker ??= this.#start();
+    return this.#isReady;
   }
 
   /**
@@ -77,7 +87,8 @@ export class StagingThread {
    * @throws Refusal unavailable, where the thread ended or did not answer
    */
   async check(mail: MailToCheck): Promise<CheckedMail> {
-    const worker = this.#worker ?? this.#start();
+    this.#worker ??= this.#start();
+    const worker = this.#worker;
     this.#lastId += 1;
     const id = this.#lastId;
     const answered = Promise.withResolvers<CheckedMail>();
@@ -99,12 +110,15 @@ export class StagingThread {
     worker.on('message', (posted: Posted) => this.#take(posted));
     worker.on('error', (err) => this.#end(worker, 'failed', err));
     worker.once('exit', () => this.#end(worker, 'ended'));
-    this.#worker = worker;
     return worker;
   }
 
   #take(posted: Posted): void {
     const { onAsked, onOutage } = this.#options;
+    if ('isReady' in posted) {
+      this.#isReady = true;
+      return;
+    }
     if ('isOut' in posted) {
       onOutage(posted.isOut);
       return;
@@ -126,6 +140,7 @@ export class StagingThread {
   #end(worker: Worker, what: string, err?: unknown): void {
     if (worker !== this.#worker) return;
     this.#worker = undefined;
+    this.#isReady = false;
     void worker.terminate();
     // What it knew of DNS ends with it.
     this.#options.onOutage(false);
@@ -133,7 +148,7 @@ export class StagingThread {
     if (messages > 0) {
       this.#options.log.warn(
         { err, messages },
-        `the thread that checks mail ${what}: the messages in it are deferred, and the next one starts a new thread`,
+        `the thread that checks mail ${what}: the messages in it are deferred, and a new one starts`,
       );
     }
     for (const answered of this.#waiting.values()) {
