@@ -12,13 +12,6 @@ export interface Session {
   readonly expires_at: string;
 }
 
-/** What a bulk action did; `more` where it stopped after its time and has to be called again. */
-export interface BulkAnswer {
-  readonly matched: number;
-  readonly changed: number;
-  readonly more?: boolean;
-}
-
 export interface DnsRecord {
   readonly id: number;
   readonly record_type: string;

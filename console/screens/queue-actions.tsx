@@ -1,8 +1,8 @@
 /** What is done to many deliveries at once: counted first, then confirmed, then done in steps. */
 import { ref } from 'vue';
+import { type Step, untilDone } from '../../src/platform/time/until-done.ts';
 import { act } from '../api/client.ts';
 import { asApiError } from '../api/load.ts';
-import type { BulkAnswer } from '../api/types.ts';
 import { ask } from '../ui/dialogs.tsx';
 import { count, formatNumber } from '../ui/format.ts';
 import { say } from '../ui/messages.tsx';
@@ -56,7 +56,7 @@ export async function askForAction(
 ): Promise<void> {
   const { verb, follows } = words[action];
   try {
-    const { matched, more } = await act<BulkAnswer>(`/queue/${action}`, {
+    const { matched, more } = await act<Step>(`/queue/${action}`, {
       ...filter,
       dry_run: true,
     });
@@ -93,10 +93,9 @@ async function runToEnd(
   changed: { value: number },
   most: number,
 ): Promise<void> {
-  let answer: BulkAnswer;
-  do {
-    answer = await act<BulkAnswer>(`/queue/${action}`, filter);
-    changed.value += answer.changed;
-  } while (answer.more && answer.changed > 0 && changed.value < most);
+  const onStep = (soFar: number) => {
+    changed.value = soFar;
+  };
+  await untilDone(() => act<Step>(`/queue/${action}`, filter), onStep, most);
   say(`${count(changed.value, 'delivery', 'deliveries')} ${words[action].done}.`);
 }

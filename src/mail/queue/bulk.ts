@@ -5,6 +5,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
+import type { Done, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import {
   fits,
@@ -15,7 +16,7 @@ import {
   type Receiver,
   readKeys,
 } from './open-keys.ts';
-import { dropped, hasPayload, replaysOnceRetried } from './operator-rows.ts';
+import { dropped, hasPayload, putBack } from './operator-rows.ts';
 import type { WorkOptions } from './work-options.ts';
 
 export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
@@ -31,14 +32,6 @@ export interface BulkRequest {
    */
   readonly heldBy: 'operator' | 'suspension';
   readonly now: number;
-}
-
-/** The result of one call of {@link runBulk}. */
-export interface BulkResult {
-  readonly matched: number;
-  readonly changed: number;
-  /** Whether it ended early: then the caller calls again. */
-  readonly more: boolean;
 }
 
 export type BulkRow = Pick<
@@ -85,13 +78,13 @@ const LONGEST_MS = 5_000;
 /**
  * Changes the deliveries that the order names, in steps. It ends early after {@link LONGEST_MS}.
  *
- * @param change changes rows in a transaction of its own, and returns how many it changed
+ * @param change changes rows in a transaction of its own, and returns how many it changed; gets what was done before it
  */
 export async function runBulk(
   database: Database,
   request: BulkRequest,
-  change: (ids: readonly number[]) => Promise<number>,
-): Promise<BulkResult> {
+  change: (ids: readonly number[], before: Done) => Promise<number>,
+): Promise<Step> {
   let end = Number.POSITIVE_INFINITY;
   let matched = 0;
   let changed = 0;
@@ -100,7 +93,7 @@ export async function runBulk(
     matched += ids.length;
     if (matched > 0) end = Math.min(end, performance.now() + LONGEST_MS);
     for (let at = 0; at < ids.length && !request.isDryRun; at += CHANGED_AT_A_TIME) {
-      changed += await change(ids.slice(at, at + CHANGED_AT_A_TIME));
+      changed += await change(ids.slice(at, at + CHANGED_AT_A_TIME), { matched, changed });
     }
     if (performance.now() >= end) return { matched, changed, more: true };
     await turn();
@@ -255,11 +248,7 @@ export async function changeRows(
     retry: () =>
       // A delivery whose payload was removed cannot be retried.
       rows.where(hasPayload).set((eb) => ({
-        status: 'queued',
-        attempts: 0,
-        held_by: null,
-        finished_at: null,
-        replays: replaysOnceRetried,
+        ...putBack(now),
         next_attempt_at: eb
           .case()
           .when(eb.and([eb('status', '<>', 'failed'), eb('attempts', '=', 0)]))

@@ -88,8 +88,19 @@ export const dropped = { status: 'failed', last_error: DROPPED } as const;
  * The replay count of a row after a retry. What follows the end of a delivery is not done again at the end of a
  * replay. A drop did nothing of it, so the retry of a dropped delivery is no replay.
  */
-export const replaysOnceRetried = sql<number>`case
+const replaysOnceRetried = sql<number>`case
   when status in ('queued', 'held') or last_error = ${DROPPED} then replays else replays + 1 end`;
+
+/** Puts a row at the start of its schedule. */
+export const putBack = (now: number) =>
+  ({
+    status: 'queued',
+    attempts: 0,
+    replays: replaysOnceRetried,
+    next_attempt_at: now,
+    finished_at: null,
+    held_by: null,
+  }) as const;
 
 /** A delivery that ended; listed in the order in which they ended. */
 export interface EndedRow {
@@ -149,15 +160,7 @@ export async function requeueRow(
 ): Promise<Requeued | undefined> {
   const row = await tx
     .updateTable('deliveries')
-    .set({
-      status: 'queued',
-      attempts: 0,
-      replays: replaysOnceRetried,
-      next_attempt_at: now,
-      updated_at: now,
-      finished_at: null,
-      held_by: null,
-    })
+    .set({ ...putBack(now), updated_at: now })
     .where('id', '=', id)
     .where('domain_id', '=', domainId)
     .where('lease_owner', 'is', null)

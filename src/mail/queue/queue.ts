@@ -28,15 +28,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
+import type { Done, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
-import {
-  type BulkRequest,
-  type BulkResult,
-  type ChangedRow,
-  changeRows,
-  runBulk,
-  traceOrder,
-} from './bulk.ts';
+import { type BulkRequest, type ChangedRow, changeRows, runBulk, traceOrder } from './bulk.ts';
 import {
   ABOUT_MAX,
   type Delivery,
@@ -71,7 +65,7 @@ import {
 } from './work-options.ts';
 import { Worker } from './worker.ts';
 
-export type { BulkAction, BulkResult } from './bulk.ts';
+export type { BulkAction } from './bulk.ts';
 export {
   type AttemptOutcome,
   type Delivery,
@@ -283,19 +277,30 @@ export class Queue {
    * bounce is sent. Each change is noted in the trace.
    *
    * @param by who orders it, for the trace
+   * @param note writes of an order what it has done so far, in each transaction that changes something; gets what its
+   *   last call returned
    * @returns how many matched and were changed, within some seconds
    */
-  bulk(request: Omit<BulkRequest, 'now'>, by: string): Promise<BulkResult> {
+  bulk(
+    request: Omit<BulkRequest, 'now'>,
+    by: string,
+    note: (tx: Queries, done: Done, noted?: number) => Promise<number | undefined> = async () =>
+      undefined,
+  ): Promise<Step> {
     const now = this.#clock.now();
     const asked = { ...request, now };
     const { action } = request;
-    return runBulk(this.#database, asked, async (ids) => {
-      const rows = await this.#database.write(async (tx) => {
-        const changed = await changeRows(tx, this.#database.engine, ids, asked);
-        await this.#trace(tx, { action, rows: changed, by });
-        if (action === 'drop') await this.#tellDropped(tx, changed);
-        return changed;
+    let noted: number | undefined;
+    return runBulk(this.#database, asked, async (ids, { matched, changed }) => {
+      const { rows, entry } = await this.#database.write(async (tx) => {
+        const rows = await changeRows(tx, this.#database.engine, ids, asked);
+        if (rows.length === 0) return { rows, entry: noted };
+        await this.#trace(tx, { action, rows, by });
+        if (action === 'drop') await this.#tellDropped(tx, rows);
+        const done = { matched, changed: changed + rows.length };
+        return { rows, entry: await note(tx, done, noted) };
       });
+      noted = entry;
       if (action === 'retry' || action === 'release') this.#wakeRows(rows);
       return rows.length;
     });

@@ -1,5 +1,6 @@
 /** Commands for a running service: the operator's API, for people and scripts. */
 import { Command } from 'commander';
+import { type Step, untilDone } from '../../platform/time/time.ts';
 import { CommandFailed, megabytes, openProgress, report } from './command.ts';
 import {
   addFilters,
@@ -291,12 +292,6 @@ export function queueCommand(): Command {
   return command;
 }
 
-interface Acted {
-  readonly matched: number;
-  readonly changed: number;
-  readonly more?: boolean;
-}
-
 async function actOnQueue(action: string, given: Common): Promise<void> {
   const client = await connect(given.url);
   const { ids, olderThan, dryRun, yes, json } = given;
@@ -305,9 +300,9 @@ async function actOnQueue(action: string, given: Common): Promise<void> {
     ...(Array.isArray(ids) && { ids: ids.map(Number) }),
     ...(typeof olderThan === 'string' && { older_than: Number(olderThan) }),
   };
+  const path = `/v2/operator/queue/${action}`;
   if (dryRun || (action === 'drop' && !yes)) {
-    const path = `/v2/operator/queue/${action}`;
-    const counted = await client.call<Acted>('POST', path, { ...body, dry_run: true });
+    const counted = await client.call<Step>('POST', path, { ...body, dry_run: true });
     const { matched, more } = counted;
     // A count that takes longer than one call cannot be continued: another call would start again.
     const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
@@ -317,25 +312,13 @@ async function actOnQueue(action: string, given: Common): Promise<void> {
     }
     await confirm(`${deliveries} would be dropped.`, String(matched), '--yes');
   }
-  const { matched, changed } = await callUntilDone(client, action, body);
-  report(json, { ok: true, matched, changed }, `${action}: ${changed} of ${matched} deliveries.`);
-}
-
-/** A call works for 5 s at most. */
-async function callUntilDone(client: ServiceClient, action: string, body: object): Promise<Acted> {
   const show = openProgress();
-  const all = { matched: 0, changed: 0 };
-  for (;;) {
-    const path = `/v2/operator/queue/${action}`;
-    const { matched, changed, more } = await client.call<Acted>('POST', path, body);
-    all.matched += matched;
-    all.changed += changed;
-    // A call that changed nothing would return the same again.
-    if (!more || changed === 0) break;
-    show(`${action}: ${all.changed} deliveries`);
-  }
+  const { matched, changed } = await untilDone(
+    () => client.call<Step>('POST', path, body),
+    (soFar) => show(`${action}: ${soFar} deliveries`),
+  );
   show();
-  return all;
+  report(json, { ok: true, matched, changed }, `${action}: ${changed} of ${matched} deliveries.`);
 }
 
 export function blocksCommand(): Command {

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import type { Queue } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { type EpochMs, untilDone } from '../../platform/time/time.ts';
 import { type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
@@ -89,11 +89,8 @@ async function orderAll(
   const filter = { domainIds: [domainId] };
   const order = { action, filter, isDryRun: false, heldBy: 'suspension' } as const;
   const by = `${actor}, who ${action === 'hold' ? 'suspended' : 'resumed'} its domain`;
-  for (;;) {
-    const { changed, more } = await queue.bulk(order, by);
-    // It changes nothing where the domain was resumed meanwhile.
-    if (!more || changed === 0) return;
-  }
+  // It changes nothing where the domain was resumed meanwhile.
+  await untilDone(() => queue.bulk(order, by));
 }
 
 async function suspend(

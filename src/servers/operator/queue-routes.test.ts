@@ -1,6 +1,7 @@
 /** How operators find a message, and what they can do with the queue. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { Trace } from '../../mail/trace/trace.ts';
 import type { NewRow } from '../../platform/database/database.ts';
@@ -167,11 +168,30 @@ onEachEngine('the queue of operators', (engine) => {
     assert.ok(retried.every((row) => row.status === 'queued' && row.next_attempt_at <= Date.now()));
     assert.equal(rows.filter(({ replays }) => replays === 1).length, 3);
     assert.deepEqual(await order('retry', filter), { matched: 0, changed: 0 });
-    const [entry] = await list('audit');
+    // One for all its transactions.
+    const entries = await list('audit');
     assert.deepEqual(
-      [entry.action, JSON.parse(entry.target), entry.counts],
-      ['queue.retry', filter, { matched: 1_203, changed: 1_203 }],
+      entries
+        .filter(({ action }: { action: string }) => action.startsWith('queue.'))
+        .map(({ action, target, counts }: Record<string, string>) => [action, target, counts]),
+      [['queue.retry', JSON.stringify(filter), { matched: 1_203, changed: 1_203 }]],
     );
+  });
+
+  test('what cannot be written to the audit log is not done', async () => {
+    const destination = 'audit.test';
+    await add(1, { destination });
+    const rename = (from: string, to: string) =>
+      api.database.write((tx) => sql.raw(`alter table ${from} rename to ${to}`).execute(tx));
+    await rename('audit', 'gone');
+    try {
+      const { status } = await api.call('POST', '/v2/operator/queue/hold', { destination });
+      assert.ok(status >= 500);
+    } finally {
+      await rename('gone', 'audit');
+    }
+    const [row] = await rowsOf(destination);
+    assert.equal(row?.status, 'queued');
   });
 
   test('held deliveries wait until they are released, with their due times', async () => {

@@ -12,7 +12,7 @@ import type {
 import type { Database } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { recordAudit } from '../../tenants/audit/audit.ts';
+import { recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
@@ -111,7 +111,7 @@ const filterFields = {
 };
 
 interface QueueParts {
-  readonly database: Pick<Database, 'read' | 'write'>;
+  readonly database: Pick<Database, 'read'>;
   readonly queue: Pick<Queue, 'groups' | 'listOpen' | 'bulk'>;
   readonly now: () => EpochMs;
 }
@@ -305,7 +305,7 @@ const summaries: Record<BulkAction, readonly [summary: string, description: stri
 const IDS_MAX = 500;
 
 function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action: BulkAction): void {
-  const { database, queue, now } = parts;
+  const { queue, now } = parts;
   const [summary, description] = summaries[action];
   app.post(
     `/v2/operator/queue/${action}`,
@@ -363,14 +363,12 @@ function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action:
       const filter = { ...(await filterOf(parts, asked)), ids, before };
       const by = actorOf(request);
       const order = { action, filter, isDryRun, heldBy: 'operator' } as const;
-      const { matched, changed, more } = await queue.bulk(order, by.actor);
-      if (changed > 0) {
-        const target = JSON.stringify({ ...asked, ids, older_than: age });
-        const counts = { matched, changed };
-        const entry = { action: `queue.${action}`, target, at: now(), counts };
-        await database.write((tx) => recordAudit(tx, by, entry));
-      }
-      return { matched, changed, ...(more && { more }) };
+      const target = JSON.stringify({ ...asked, ids, older_than: age });
+      const about = { action: `queue.${action}`, target, at: now() };
+      const { more, ...counts } = await queue.bulk(order, by.actor, (tx, done, noted) =>
+        recordProgress(tx, by, { ...about, counts: { ...done } }, noted),
+      );
+      return { ...counts, ...(more && { more }) };
     },
   );
 }

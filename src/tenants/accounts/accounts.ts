@@ -441,11 +441,7 @@ function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void
   }
 }
 
-function recordDeletion(
-  tx: Queries,
-  { by, counts }: RecordedDeletion,
-  entry: AuditEntry,
-): Promise<void> {
+function recordDeletion(tx: Queries, { by, counts }: RecordedDeletion, entry: AuditEntry) {
   return recordAudit(tx, by, { ...entry, counts });
 }
 

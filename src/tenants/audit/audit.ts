@@ -1,6 +1,6 @@
 /**
  * The audit log: who changed what, with which API key. Each change for an operator writes one entry, in its
- * transaction where there is one. Entries are never changed, and kept for good.
+ * transaction. Entries are kept for good, and never changed: only an order of several transactions counts on in its own.
  */
 import { hostname } from 'node:os';
 import type { Queries } from '../../platform/database/database.ts';
@@ -32,10 +32,10 @@ export interface KeptEntry extends AuditEntry, Actor {
   readonly node: string;
 }
 
-/** Writes one entry. */
-export async function recordAudit(tx: Queries, by: Actor, entry: AuditEntry): Promise<void> {
+/** Writes one entry. @returns its id */
+export async function recordAudit(tx: Queries, by: Actor, entry: AuditEntry): Promise<number> {
   const { action, target, at, counts } = entry;
-  await tx
+  const { id } = await tx
     .insertInto('audit')
     .values({
       at,
@@ -46,7 +46,22 @@ export async function recordAudit(tx: Queries, by: Actor, entry: AuditEntry): Pr
       request_id: by.requestId ?? null,
       node: hostname(),
     })
-    .execute();
+    .returning('id')
+    .executeTakeFirstOrThrow();
+  return id;
+}
+
+/** Writes what an order has done so far: the first of its transactions makes the entry. @returns its id */
+export async function recordProgress(
+  tx: Queries,
+  by: Actor,
+  entry: AuditEntry,
+  id: number | undefined,
+): Promise<number> {
+  if (id === undefined) return recordAudit(tx, by, entry);
+  const counts = JSON.stringify(entry.counts);
+  await tx.updateTable('audit').set({ counts }).where('id', '=', id).execute();
+  return id;
 }
 
 /**
