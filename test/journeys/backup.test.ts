@@ -287,6 +287,7 @@ test('links, FIFOs and names that are none of a backup are refused', async () =>
   await refuseAfter(() => link(database), /postroom\.\w+ is a link/);
   await refuseAfter(() => link('SHA256SUMS'), /SHA256SUMS is a link/);
   await refuseAfter(() => link('bodies'), /is a link/);
+  await refuseAfter(() => replaceBy('bodies', (path) => writeFile(path, '')), /bodies are missing/);
   const fifo = async (path: string) => void execFileSync('mkfifo', [path]);
   await refuseAfter(() => replaceBy(database, fifo), /is no plain file/);
   await refuseAfter(() => replaceBy('backup.json', fifo), /is no plain file/);

@@ -7,7 +7,12 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { type Engine, UnfitDatabase } from '../../platform/database/database.ts';
-import { ensureFolder, isMissing, replaceDurably } from '../../platform/files/files.ts';
+import {
+  ensureFolder,
+  fileErrorCode,
+  isMissing,
+  replaceDurably,
+} from '../../platform/files/files.ts';
 
 const MANIFEST = 'backup.json';
 const SUMS = 'SHA256SUMS';
@@ -169,10 +174,11 @@ export async function digestOf(folder: string, path: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** For a `catch`: names the missing file. */
+/** For a `catch`: names the missing file, also one whose folder is a file. */
 export function orMissing(path: string): (error: unknown) => never {
   return (error) => {
-    throw isMissing(error) ? new BackupFailed(`${path} is missing`) : error;
+    const isGone = isMissing(error) || fileErrorCode(error) === 'ENOTDIR';
+    throw isGone ? new BackupFailed(`${path} is missing`) : error;
   };
 }
 
