@@ -116,6 +116,9 @@ suite('the record that applies', () => {
     const failing = (...names: string[]) => ({ records: org, failing: names });
     assert.deepEqual(await discover(failing('TXT _dmarc.bank.test'), 'bank.test'), unknown);
     assert.deepEqual(await discover(failing('TXT _dmarc.bank.test'), 'a.bank.test'), unknown);
-    assert.deepEqual(await discover(failing('TXT _dmarc.a.bank.test'), 'a.bank.test'), unknown);
+    const own = await discover(failing('TXT _dmarc.a.bank.test'), 'a.bank.test');
+    assert.deepEqual(own, { ...unknown, above: rejecting });
+    const both = failing('TXT _dmarc.a.bank.test', 'TXT _dmarc.bank.test');
+    assert.deepEqual(await discover(both, 'a.bank.test'), unknown);
   });
 });

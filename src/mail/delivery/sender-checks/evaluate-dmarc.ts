@@ -9,7 +9,8 @@
  *   and the message goes to Junk. So does one with a line that only some readers see as a From field.
  * - No answer to a lookup that could have given an aligned pass: where the policy is known to be `quarantine` or
  *   `reject`, the message is deferred (RFC 7489 section 6.6.3 leaves it to us). Else a sender could choose names whose
- *   servers do not answer, and would be accepted.
+ *   servers do not answer, and would be accepted. So is one that the organization's policy would not accept, where the
+ *   question for the author's own record was not answered: any subdomain with dead servers would do for a forgery.
  * - More authors than are evaluated, or a From field longer than any honest one: one of the authors may be
  *   a victim of forgery, so the result is `permerror` and the message is refused.
  */
@@ -59,6 +60,13 @@ export function evaluateAuthor(
   identifiers: Identifiers,
   pctSample: number,
 ): AuthorVerdict {
+  const { above } = discovery.kind === 'unanswered' ? discovery : {};
+  if (above) {
+    const inherited = { kind: 'record', record: above, isOwn: false } as const;
+    const { action } = evaluateAuthor(domain, inherited, identifiers, pctSample);
+    const isOpen = action !== 'accept';
+    return { domain, result: 'temperror', policy: 'none', action: isOpen ? 'defer' : 'accept' };
+  }
   if (discovery.kind !== 'record') {
     const result = { none: 'none', invalid: 'permerror', unanswered: 'temperror' } as const;
     return { domain, result: result[discovery.kind], policy: 'none', action: 'accept' };
@@ -129,7 +137,11 @@ export type PolicyDiscovery =
   | { readonly kind: 'none' }
   /** There is a record, but it has no usable policy. */
   | { readonly kind: 'invalid' }
-  | { readonly kind: 'unanswered' };
+  | {
+      readonly kind: 'unanswered';
+      /** The organization's record, where only the domain's own is not known. */
+      readonly above?: DmarcRecord;
+    };
 
 /** RFC 7489 section 6.4: the version comes first, its value in upper case, its tag in any case. */
 const VERSION = /^[vV][ \t]*=[ \t]*DMARC1[ \t]*(?:;|$)/;
@@ -195,8 +207,10 @@ export async function discoverPolicy(
   const organization = organizationalDomain(domain);
   const inherited = domain === organization ? undefined : ask(`_dmarc.${organization}`);
   const own = readAnswer(await ask(`_dmarc.${domain}`), true);
-  if (own) return own;
-  return (inherited && readAnswer(await inherited, false)) ?? { kind: 'none' };
+  if (own && own.kind !== 'unanswered') return own;
+  const above = inherited && readAnswer(await inherited, false);
+  if (!own) return above ?? { kind: 'none' };
+  return above?.kind === 'record' ? { ...own, above: above.record } : own;
 }
 
 /** @returns undefined where there is no record */

@@ -30,6 +30,12 @@ const unknown: Case[] = [
   ['the DMARC record fails', { failing: ['TXT _dmarc.bank.test'] }, forged, stranger],
 ];
 const temporary: Case[] = [
+  [
+    'it is that of the organization alone, since the DMARC record of a domain below it fails',
+    { failing: ['TXT _dmarc.lost.bank.test'] },
+    mail('ann@lost.bank.test'),
+    stranger,
+  ],
   ['SPF of the author is silent', withSlow('TXT bank.test'), forged, insider],
   [
     'an envelope sender below the author’s domain fails',
