@@ -291,6 +291,8 @@ test('links, FIFOs and names that are none of a backup are refused', async () =>
   const fifo = async (path: string) => void execFileSync('mkfifo', [path]);
   await refuseAfter(() => replaceBy(database, fifo), /is no plain file/);
   await refuseAfter(() => replaceBy('backup.json', fifo), /is no plain file/);
+  for (const text of ['null', '[]', '"x"', '{'])
+    await refuseAfter(() => writeFile(join(copy, 'backup.json'), text), /not a complete backup/);
   const journal = join(copy, 'postroom.sqlite-journal');
   await refuseAfter(() => writeFile(journal, ''), /sqlite-journal is no file of a backup/);
   await refuseAfter(async () => {

@@ -92,7 +92,7 @@ export async function writeManifest(
 
 /** @throws BackupFailed where the folder is not a complete backup of a known format */
 export async function readManifest(folder: string): Promise<Manifest> {
-  let manifest: Manifest;
+  let manifest: Manifest | null;
   try {
     manifest = JSON.parse(await readText(folder, MANIFEST));
   } catch (error) {
@@ -102,7 +102,9 @@ export async function readManifest(folder: string): Promise<Manifest> {
       : `${MANIFEST} cannot be read: ${String(error)}`;
     throw new BackupFailed(`${folder} is not a complete backup: ${why}`);
   }
-  if (manifest.format === FORMAT) return manifest;
+  if (manifest?.format === FORMAT) return manifest;
+  if (typeof manifest?.format !== 'number')
+    throw new BackupFailed(`${folder} is not a complete backup: ${MANIFEST} describes none`);
   throw new BackupFailed(
     `${folder} has format ${manifest.format}, but this program knows only ${FORMAT}: use the program that made the backup, ${manifest.program}`,
   );

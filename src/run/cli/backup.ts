@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { type BodyStore, openBodyStore, StoreUnavailable } from '../../mailboxes/bodies/bodies.ts';
+import { isStorageFull } from '../../platform/database/database.ts';
 import type { Manifest } from '../backup/backup.ts';
 import { type Config, readConfig, secretsPath } from '../config/config.ts';
 import { CommandFailed, type CommandParts, megabytes, openProgress, report } from './command.ts';
@@ -111,13 +112,17 @@ async function carryOut(
     await run(show, store);
   } catch (error) {
     const isKnown = error instanceof BackupFailed || error instanceof StoreUnavailable;
-    // The file system's error says what could not be done, and where.
+    // The file system's error says what could not be done, and where; a full disk has no path in it.
     const isOfFile = error instanceof Error && 'syscall' in error && 'path' in error;
-    throw isKnown || isOfFile ? new CommandFailed(error.message) : error;
+    throw isKnown || isOfFile || isFull(error) ? new CommandFailed(error.message) : error;
   } finally {
     show();
     store.close();
   }
+}
+
+function isFull(error: unknown): error is Error {
+  return error instanceof Error && isStorageFull(error);
 }
 
 async function backup(
