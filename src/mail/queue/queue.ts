@@ -31,14 +31,8 @@ import type { SharedPlaces } from '../../platform/net/net.ts';
 import type { Done, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import { type BulkRequest, type ChangedRow, changeRows, runBulk, traceOrder } from './bulk.ts';
-import {
-  ABOUT_MAX,
-  type Delivery,
-  errorToJson,
-  type NewDelivery,
-  nameRecipients,
-  type StoredPlace,
-} from './delivery.ts';
+import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
+import { dueAt, insertDelivery, type Times } from './enqueue.ts';
 import { type GroupFilter, type GroupKey, type GroupPage, listGroups, listOpen } from './groups.ts';
 import { clearLate } from './late.ts';
 import type { OpenKey } from './open-keys.ts';
@@ -105,15 +99,8 @@ export interface QueueOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
 }
 
-/** The fields that decide when a delivery is attempted. */
-type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
-
 /** What tells the queue whose delivery is due, and when. */
 type Woken = Pick<NewDelivery, 'kind' | 'destination' | keyof Owner | keyof Times>;
-
-function dueAt({ notBefore, tried }: Times, now: number): number {
-  return tried ? now + tried.retryMs : (notBefore ?? now);
-}
 
 export class Queue {
   readonly #database: Database;
@@ -137,36 +124,8 @@ export class Queue {
    *
    * @returns its id
    */
-  async enqueue(tx: Queries, delivery: NewDelivery): Promise<number> {
-    const now = this.#clock.now();
-    const { tried } = delivery;
-    const { id } = await tx
-      .insertInto('deliveries')
-      .values({
-        kind: delivery.kind,
-        domain_id: delivery.domainId,
-        destination: delivery.destination,
-        sender: senderOf(delivery),
-        body_id: delivery.bodyId,
-        public_id: delivery.publicId ?? randomUUID(),
-        status: 'queued',
-        next_attempt_at: dueAt(delivery, now),
-        ...(tried && { attempts: 1, attempted_at: now, last_error: errorToJson(tried.error) }),
-        late_at: delivery.lateAt ?? null,
-        message_id: delivery.about?.messageId?.slice(0, ABOUT_MAX).toWellFormed() ?? null,
-        subject: delivery.about?.subject.slice(0, ABOUT_MAX).toWellFormed() ?? null,
-        mail_id: delivery.mailId ?? null,
-        recipient: delivery.recipients ? nameRecipients(delivery.recipients) : null,
-        created_at: now,
-        updated_at: now,
-      })
-      .returning('id')
-      .executeTakeFirstOrThrow();
-    await tx
-      .insertInto('delivery_payloads')
-      .values({ delivery_id: id, payload: delivery.payload })
-      .execute();
-    return id;
+  enqueue(tx: Queries, delivery: NewDelivery): Promise<number> {
+    return insertDelivery(tx, delivery, this.#clock.now());
   }
 
   /** After a commit: attempts those of the new deliveries that are due at once. */

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
-import type { Queries, Row } from '../../platform/database/database.ts';
+import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
@@ -100,14 +100,13 @@ export async function findAccepted(
   return row && acceptedOf(row);
 }
 
+const recipientsOf = new PreparedQuery(({ sendId }: { sendId: number }, queries) =>
+  queries.selectFrom('send_recipients').selectAll().where('send_id', '=', sendId).orderBy('id'),
+);
+
 /** Recipients in the order they were named. */
-export function readRecipients(queries: Queries, sendId: number) {
-  return queries
-    .selectFrom('send_recipients')
-    .selectAll()
-    .where('send_id', '=', sendId)
-    .orderBy('id')
-    .execute();
+export function readRecipients(queries: Queries, sendId: number): Promise<SendRecipientRow[]> {
+  return recipientsOf.all(queries, { sendId });
 }
 
 /** Recipients of one delivery, in the order they were named. */
@@ -168,25 +167,48 @@ export interface RequestKey {
   readonly hash: string;
 }
 
-export function insertSend(tx: Queries, { place, key, draft, ...send }: NewSend): Promise<SendRow> {
-  return tx
+const sendRow = new PreparedQuery((row: Omit<SendRow, 'id' | 'cancelled_at'>, queries) =>
+  queries
     .insertInto('sends')
     .values({
-      public_id: randomUUID(),
-      account_id: send.accountId,
-      domain_id: send.domainId,
-      message_id: send.messageId,
-      body_id: send.bodyId,
-      ...place,
-      recipients: send.recipients,
-      idempotency_key: key?.key ?? null,
-      request_hash: key?.hash ?? null,
-      draft: draft ? JSON.stringify(draft) : null,
-      send_at: send.sendAt ?? null,
-      created_at: send.now,
+      public_id: row.public_id,
+      account_id: row.account_id,
+      domain_id: row.domain_id,
+      message_id: row.message_id,
+      body_id: row.body_id,
+      mailbox: row.mailbox,
+      uid: row.uid,
+      uidvalidity: row.uidvalidity,
+      recipients: row.recipients,
+      idempotency_key: row.idempotency_key,
+      request_hash: row.request_hash,
+      draft: row.draft,
+      send_at: row.send_at,
+      created_at: row.created_at,
     })
-    .returningAll()
-    .executeTakeFirstOrThrow();
+    .returningAll(),
+);
+
+export async function insertSend(
+  tx: Queries,
+  { place, key, draft, ...send }: NewSend,
+): Promise<SendRow> {
+  const row = await sendRow.first(tx, {
+    public_id: randomUUID(),
+    account_id: send.accountId,
+    domain_id: send.domainId,
+    message_id: send.messageId,
+    body_id: send.bodyId,
+    ...place,
+    recipients: send.recipients,
+    idempotency_key: key?.key ?? null,
+    request_hash: key?.hash ?? null,
+    draft: draft ? JSON.stringify(draft) : null,
+    send_at: send.sendAt ?? null,
+    created_at: send.now,
+  });
+  if (!row) throw new Error('an insert returned no row');
+  return row;
 }
 
 /** Removes the sends of deleted accounts, in the transaction that removes their data. */
@@ -232,6 +254,19 @@ export async function pruneSends(tx: Queries, before: number): Promise<number> {
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
+const recentSends = new PreparedQuery(
+  ({ accountId, since }: { accountId: number; since: number }, queries) =>
+    queries
+      .selectFrom('sends')
+      .select(({ fn }) => [
+        fn.sum<number | null>('recipients').as('sent'),
+        fn.min<number | null>(fn.coalesce('send_at', 'created_at')).as('oldest'),
+      ])
+      .where('account_id', '=', accountId)
+      .where(({ fn }) => fn.coalesce('send_at', 'created_at'), '>', since)
+      .where('cancelled_at', 'is', null),
+);
+
 /**
  * Refuses a message that would exceed the account's recipients of 24 hours. A scheduled message counts until 24 hours
  * after it was sent, so that waiting mail cannot pile up; cancelled ones do not count.
@@ -243,16 +278,8 @@ export async function refuseOverLimit(
   { accountId, recipients, now }: Pick<NewSend, 'accountId' | 'recipients' | 'now'>,
   most: number,
 ): Promise<void> {
-  const { sent, oldest } = await tx
-    .selectFrom('sends')
-    .select(({ fn }) => [
-      fn.sum<number | null>('recipients').as('sent'),
-      fn.min<number | null>(fn.coalesce('send_at', 'created_at')).as('oldest'),
-    ])
-    .where('account_id', '=', accountId)
-    .where(({ fn }) => fn.coalesce('send_at', 'created_at'), '>', now - DAY_MS)
-    .where('cancelled_at', 'is', null)
-    .executeTakeFirstOrThrow();
+  const recent = await recentSends.first(tx, { accountId, since: now - DAY_MS });
+  const { sent = null, oldest = null } = recent ?? {};
   if ((sent ?? 0) + recipients <= most) return;
   const detail =
     `the account may write to ${most} recipients in 24 hours; it wrote to ${sent ?? 0}, ` +
@@ -261,16 +288,32 @@ export async function refuseOverLimit(
   throw new Refusal('send_limit', detail, { retryAfter });
 }
 
+const recipientRow = new PreparedQuery(
+  (row: { sendId: number; deliveryId: number; address: string }, queries) =>
+    queries.insertInto('send_recipients').values({
+      send_id: row.sendId,
+      delivery_id: row.deliveryId,
+      status: 'queued',
+      address: row.address,
+    }),
+);
+
 /** @param addresses of one delivery */
 export async function insertRecipients(
   tx: Queries,
-  { sendId, deliveryId }: SendDelivery,
+  delivery: SendDelivery,
   addresses: readonly string[],
 ): Promise<void> {
+  const [address, ...others] = addresses;
+  if (address !== undefined && others.length === 0) {
+    await recipientRow.all(tx, { ...delivery, address });
+    return;
+  }
+  const { sendId, deliveryId } = delivery;
   const own = { send_id: sendId, delivery_id: deliveryId, status: 'queued' as const };
   await tx
     .insertInto('send_recipients')
-    .values(addresses.map((address) => ({ ...own, address })))
+    .values(addresses.map((one) => ({ ...own, address: one })))
     .execute();
 }
 

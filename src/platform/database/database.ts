@@ -40,31 +40,31 @@ class Placeholder {
   }
 }
 
+interface PreparedSql<Values, Row> {
+  readonly query: NamedQuery<Row>;
+  /** The name of each parameter's value; undefined for one that never changes. */
+  readonly names: readonly (keyof Values | undefined)[];
+}
+
 /**
- * A query that is built and compiled once, and run with other values each time: building one takes longer than
+ * A query that is built and compiled once for an engine, and run with other values each time: building one takes longer than
  * running it. On PostgreSQL a connection keeps it parsed and planned, too. For the few queries that every request
  * or message runs.
  */
 export class PreparedQuery<Values extends object, Row> {
-  readonly #compiled: NamedQuery<Row>;
-  /** The name of each parameter's value; undefined for one that never changes. */
-  readonly #names: readonly (keyof Values | undefined)[];
+  readonly #build: (value: Values, queries: Queries) => Compilable<Row>;
+  /** By what makes SQL for an engine; its transactions share it. */
+  readonly #compiled = new WeakMap<object, PreparedSql<Values, Row>>();
   /** By connection to SQLite. */
   readonly #bound = new WeakMap<Queries, BoundQuery>();
 
   /**
    * @param build makes the query from placeholders for its values, which it names in its type:
-   *   `(value: { id: number }) => queries.selectFrom('accounts').where('id', '=', value.id)...`
+   *   `(value: { id: number }, queries) => queries.selectFrom('accounts').where('id', '=', value.id)...`. It is called
+   *   when the query first runs
    */
-  constructor(build: (value: Values) => Compilable<Row>) {
-    const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) });
-    // The values are only passed on to Kysely, which keeps them as they are.
-    const compiled = build(placeholders as Values).compile();
-    const name = createHash('sha256').update(compiled.sql).digest('base64url');
-    this.#compiled = { ...compiled, name };
-    this.#names = compiled.parameters.map((parameter) =>
-      parameter instanceof Placeholder ? (parameter.name as keyof Values) : undefined,
-    );
+  constructor(build: (value: Values, queries: Queries) => Compilable<Row>) {
+    this.#build = build;
   }
 
   /** Runs it and returns its rows; a write returns none without a `returning` clause. */
@@ -79,19 +79,33 @@ export class PreparedQuery<Values extends object, Row> {
   }
 
   #run(queries: Queries, values: Values): Row[] | Promise<Row[]> {
-    const parameters = this.#compiled.parameters.slice();
+    const { adapter } = queries.getExecutor();
+    const { query, names } = this.#compiled.get(adapter) ?? this.#compile(queries, adapter);
+    const parameters = query.parameters.slice();
     for (let at = 0; at < parameters.length; at++) {
-      const name = this.#names[at];
+      const name = names[at];
       if (name !== undefined) parameters[at] = values[name];
     }
-    const bound = this.#bound.get(queries) ?? this.#bind(queries);
+    const bound = this.#bound.get(queries) ?? this.#bind(queries, query.sql);
     if (bound) return bound(parameters) as Row[] | Promise<Row[]>;
-    const query = { ...this.#compiled, parameters };
-    return queries.executeQuery<Row>(query).then(({ rows }) => rows);
+    return queries.executeQuery<Row>({ ...query, parameters }).then(({ rows }) => rows);
   }
 
-  #bind(queries: Queries): BoundQuery | undefined {
-    const bound = bindQuery(queries, this.#compiled.sql);
+  #compile(queries: Queries, adapter: object): PreparedSql<Values, Row> {
+    const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) });
+    // The values are only passed on to Kysely, which keeps them as they are.
+    const compiled = this.#build(placeholders as Values, queries).compile();
+    const name = createHash('sha256').update(compiled.sql).digest('base64url');
+    const names = compiled.parameters.map((parameter) =>
+      parameter instanceof Placeholder ? (parameter.name as keyof Values) : undefined,
+    );
+    const prepared = { query: { ...compiled, name }, names };
+    this.#compiled.set(adapter, prepared);
+    return prepared;
+  }
+
+  #bind(queries: Queries, sql: string): BoundQuery | undefined {
+    const bound = bindQuery(queries, sql);
     if (bound) this.#bound.set(queries, bound);
     return bound;
   }

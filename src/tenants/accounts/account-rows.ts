@@ -297,6 +297,19 @@ export interface SendingAccount extends AccountState {
   readonly displayName: string;
 }
 
+function querySender(queries: Queries, id: number) {
+  return queries
+    .selectFrom('accounts')
+    .select(['user_id', 'domain_id', 'domain_name', 'local_part', 'display_name', accessStatus])
+    .where('id', '=', id)
+    .where(domainIsThere('accounts'));
+}
+
+const findSender = new PreparedQuery(({ id }: { id: number }, queries) => querySender(queries, id));
+const lockSender = new PreparedQuery(({ id }: { id: number }, queries) =>
+  querySender(queries, id).forNoKeyUpdate(),
+);
+
 /**
  * Finds an account that wants to send.
  *
@@ -308,14 +321,9 @@ export async function findSendingAccount(
   id: number,
   lockOn?: Database['engine'],
 ): Promise<SendingAccount | undefined> {
-  const row = await queries
-    .selectFrom('accounts')
-    .select(['user_id', 'domain_id', 'domain_name', 'local_part', 'display_name', accessStatus])
-    .where('id', '=', id)
-    .where(domainIsThere('accounts'))
-    // SQLite has one writer at a time and no such clause.
-    .$if(lockOn === 'postgres', (query) => query.forNoKeyUpdate())
-    .executeTakeFirst();
+  // SQLite has one writer at a time and no such clause.
+  const query = lockOn === 'postgres' ? lockSender : findSender;
+  const row = await query.first(queries, { id });
   return (
     row && {
       userId: row.user_id,

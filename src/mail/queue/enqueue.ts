@@ -1,0 +1,82 @@
+/** Writes the rows of a new delivery. */
+import { randomUUID } from 'node:crypto';
+import { type NewRow, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { ABOUT_MAX, errorToJson, type NewDelivery, nameRecipients } from './delivery.ts';
+import { senderOf } from './parties.ts';
+
+/** The fields that decide when a delivery is attempted. */
+export type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
+
+/** When a new delivery is attempted. */
+export function dueAt({ notBefore, tried }: Times, now: EpochMs): EpochMs {
+  return tried ? now + tried.retryMs : (notBefore ?? now);
+}
+
+type DeliveryValues = Required<
+  Omit<
+    NewRow<'deliveries'>,
+    'id' | 'status' | 'replays' | 'lease_owner' | 'finished_at' | 'stored' | 'held_by'
+  >
+>;
+
+const deliveryRow = new PreparedQuery((row: DeliveryValues, queries) =>
+  queries
+    .insertInto('deliveries')
+    .values({
+      kind: row.kind,
+      domain_id: row.domain_id,
+      destination: row.destination,
+      sender: row.sender,
+      body_id: row.body_id,
+      public_id: row.public_id,
+      status: 'queued',
+      next_attempt_at: row.next_attempt_at,
+      attempts: row.attempts,
+      attempted_at: row.attempted_at,
+      last_error: row.last_error,
+      late_at: row.late_at,
+      message_id: row.message_id,
+      subject: row.subject,
+      mail_id: row.mail_id,
+      recipient: row.recipient,
+      created_at: row.created_at,
+      updated_at: row.updated_at,
+    })
+    .returning('id'),
+);
+
+const payloadRow = new PreparedQuery((row: { id: number; payload: string }, queries) =>
+  queries.insertInto('delivery_payloads').values({ delivery_id: row.id, payload: row.payload }),
+);
+
+/** @returns the id of the delivery */
+export async function insertDelivery(
+  tx: Queries,
+  delivery: NewDelivery,
+  now: EpochMs,
+): Promise<number> {
+  const { tried, about, recipients } = delivery;
+  const row = await deliveryRow.first(tx, {
+    kind: delivery.kind,
+    domain_id: delivery.domainId,
+    destination: delivery.destination,
+    sender: senderOf(delivery),
+    body_id: delivery.bodyId,
+    public_id: delivery.publicId ?? randomUUID(),
+    next_attempt_at: dueAt(delivery, now),
+    attempts: tried ? 1 : 0,
+    attempted_at: tried ? now : null,
+    last_error: tried ? errorToJson(tried.error) : null,
+    late_at: delivery.lateAt ?? null,
+    message_id: about?.messageId?.slice(0, ABOUT_MAX).toWellFormed() ?? null,
+    subject: about?.subject.slice(0, ABOUT_MAX).toWellFormed() ?? null,
+    mail_id: delivery.mailId ?? null,
+    recipient: recipients ? nameRecipients(recipients) : null,
+    created_at: now,
+    updated_at: now,
+  });
+  if (!row) throw new Error('an insert returned no row');
+  await payloadRow.all(tx, { id: row.id, payload: delivery.payload });
+  return row.id;
+}
