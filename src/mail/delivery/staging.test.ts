@@ -129,9 +129,9 @@ test('mail in a thread that ends is deferred, and the next gets a new thread', a
 test('mail in a thread that does not answer is deferred, and the next gets a new thread', async (t) => {
   const giveUp: (() => void)[] = [];
   const { setTimeout: start } = globalThis;
-  t.mock.method(globalThis, 'setTimeout', (act: () => void, ms: number) => {
+  t.mock.method(globalThis, 'setTimeout', (act: () => void, ms: number, ...values: []) => {
     if (ms === 30_000) giveUp.push(act);
-    return start(act, ms);
+    return start(act, ms, ...values);
   });
   const letters = await stageUnanswered('stuck.test');
   for (const act of giveUp) act();

@@ -4,8 +4,9 @@
  * clears the column. An attempt that ends in time clears it as well (`Queue.cancelLate`).
  */
 import type { Database, Queries } from '../../platform/database/database.ts';
+import { payloadsOf } from './lease-rows.ts';
 import { LOOK_MS, type WorkerSurroundings, type WorkOptions } from './work-options.ts';
-import { jobFacts, type LeasedRow, payloadsOf, rowColumns } from './worker-rows.ts';
+import { jobFacts, type LeasedRow, rowColumns } from './worker-rows.ts';
 
 const ROWS_AT_A_TIME = 100;
 /** The wait after a failure. */

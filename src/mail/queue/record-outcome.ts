@@ -2,6 +2,7 @@
 import type { Queries } from '../../platform/database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { AttemptOutcome, DeliveryError, JobFacts, Settled } from './delivery.ts';
+import { releaseLeases } from './lease-rows.ts';
 import {
   nextDelayMs,
   type SharedAttempt,
@@ -9,7 +10,7 @@ import {
   type WorkOptions,
   wait,
 } from './work-options.ts';
-import { type RowOutcome, releaseLeases, writeOutcome } from './worker-rows.ts';
+import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 
 /** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];

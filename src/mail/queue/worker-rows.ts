@@ -1,8 +1,7 @@
-/** The workers' queries on `deliveries`: waiting lanes, leases, outcomes. */
+/** The workers' queries on `deliveries`: waiting lanes, outcomes. Leases: `lease-rows.ts`. */
 import { sql } from 'kysely';
-import type { Database, Engine, Queries } from '../../platform/database/database.ts';
-import type { Trace } from '../trace/trace.ts';
-import { lockSuspended, traceOrder } from './bulk.ts';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type DeliveryError,
   type DeliveryStatus,
@@ -12,13 +11,12 @@ import {
 } from './delivery.ts';
 import type { Lane } from './lanes.ts';
 import { userOf } from './parties.ts';
-import type { WorkOptions } from './work-options.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
-const queued = sql.lit('queued' as const);
+export const queued = sql.lit('queued' as const);
 
 /** Ids in one statement: both engines bound the number of parameters. */
-const IDS_AT_A_TIME = 500;
+export const IDS_AT_A_TIME = 500;
 
 export interface LeasedRow {
   readonly id: number;
@@ -82,22 +80,6 @@ export interface LanePlace {
   readonly destination: string | null;
 }
 
-interface LeaseRequest extends Lane {
-  readonly kind: string;
-  readonly owner: string;
-  readonly now: number;
-  readonly until: number;
-  readonly limit: number;
-  readonly trace?: Pick<Trace, 'write'> | undefined;
-  readonly recipientsOf?: WorkOptions['recipientsOf'];
-}
-
-interface Lease {
-  readonly rows: readonly LeasedRow[];
-  /** When the next row that is not leased is due; undefined where there is none, or it was not read. */
-  readonly nextDue: number | undefined;
-}
-
 /**
  * Lanes of a kind with queued rows, in the order of their names: one step in the index for each, however many rows it has.
  *
@@ -136,87 +118,21 @@ export async function findWaiting(
 /** @returns how many rows of a lane are due, at most `limit` */
 export async function countDue(
   queries: Queries,
-  request: Pick<LeaseRequest, 'kind' | keyof Lane | 'now' | 'limit'>,
+  request: LaneOfKind & { readonly now: EpochMs; readonly limit: number },
 ): Promise<number> {
   const due = selectWaiting(queries, request).where('next_attempt_at', '<=', request.now);
   return (await due.limit(request.limit).execute()).length;
 }
 
-/**
- * Leases the due rows of one lane, the longest due first. A row that another worker has locked is skipped.
- * Where nothing is due, nothing is written. Rows of a suspended domain are held instead of leased, however they came
- * to be queued: so none is attempted.
- */
-export async function leaseRows(database: Database, request: LeaseRequest): Promise<Lease> {
-  const { owner, now, until, limit } = request;
-  const [first] = await selectWaiting(database.read, request).limit(1).execute();
-  if (!first || first.next_attempt_at > now) {
-    return { rows: [], nextDue: await findNextDue(database.read, request) };
-  }
-  return database.write(async (tx) => {
-    const leased = await tx
-      .with('due', (db) =>
-        selectWaiting(db, request)
-          .where('next_attempt_at', '<=', now)
-          .limit(limit)
-          .$if(database.engine === 'postgres', (query) => query.forUpdate().skipLocked()),
-      )
-      .updateTable('deliveries')
-      .set({ lease_owner: owner, next_attempt_at: until, updated_at: now })
-      .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
-      .returning(rowColumns)
-      .returning((eb) =>
-        eb
-          .selectFrom('domains')
-          .select('suspended_at')
-          .whereRef('domains.id', '=', 'deliveries.domain_id')
-          .as('suspended_at'),
-      )
-      .execute();
-    const open = await holdSuspended(tx, database.engine, leased, request);
-    const rows = await payloadsOf(
-      tx,
-      open.sort((a, b) => a.id - b.id),
-    );
-    return { rows, nextDue: rows.length < limit ? await findNextDue(tx, request) : undefined };
-  });
-}
-
-type RowWithoutPayload = Omit<LeasedRow, 'payload'>;
-
-/** Holds those of the rows whose domain is suspended. @returns the others */
-async function holdSuspended(
-  tx: Queries,
-  engine: Engine,
-  leased: readonly (RowWithoutPayload & { readonly suspended_at: number | null })[],
-  { kind, now, trace, recipientsOf }: LeaseRequest,
-): Promise<RowWithoutPayload[]> {
-  const ofSuspended = leased.filter(({ suspended_at }) => suspended_at !== null);
-  if (ofSuspended.length === 0) return [...leased];
-  // Locked, and read again: its suspension may end at this moment.
-  const domainIds = new Set(ofSuspended.map(({ domain_id }) => domain_id));
-  const suspended = new Set(await lockSuspended(tx, engine, [...domainIds]));
-  const isHeld = ({ domain_id }: RowWithoutPayload) => suspended.has(domain_id);
-  const held = leased.filter(isHeld);
-  if (held.length > 0) {
-    const ids = held.map(({ id }) => id);
-    const state = { status: 'held', held_by: 'suspension' } as const;
-    await tx
-      .updateTable('deliveries')
-      .set({ ...state, lease_owner: null, next_attempt_at: now })
-      .where('id', 'in', ids)
-      .execute();
-    const rows = held.map((row) => ({ ...row, kind }));
-    const ordered = { action: 'hold', rows, by: 'the suspension of its domain' } as const;
-    if (trace) await traceOrder(tx, trace, () => recipientsOf, ordered);
-  }
-  return leased.filter((row) => !isHeld(row));
+/** The rows of a kind in one lane. */
+export interface LaneOfKind extends Lane {
+  readonly kind: string;
 }
 
 /** Queued rows of a lane, the longest due first; a leased row is due at the end of its lease. */
-function selectWaiting(
+export function selectWaiting(
   queries: Pick<Queries, 'selectFrom'>,
-  { kind, sender, destination }: Pick<LeaseRequest, 'kind' | keyof Lane>,
+  { kind, sender, destination }: LaneOfKind,
 ) {
   return queries
     .selectFrom('deliveries')
@@ -227,86 +143,6 @@ function selectWaiting(
     .where('status', '=', queued)
     .orderBy('next_attempt_at')
     .orderBy('id');
-}
-
-/** Rows with their payloads, in the same order. */
-export async function payloadsOf(
-  queries: Queries,
-  rows: readonly RowWithoutPayload[],
-): Promise<LeasedRow[]> {
-  if (rows.length === 0) return [];
-  const found = await queries
-    .selectFrom('delivery_payloads')
-    .selectAll()
-    .where(
-      'delivery_id',
-      'in',
-      rows.map(({ id }) => id),
-    )
-    .execute();
-  const payloads = new Map(found.map(({ delivery_id, payload }) => [delivery_id, payload]));
-  return rows.map((row) => ({ ...row, payload: payloads.get(row.id) ?? '' }));
-}
-
-async function findNextDue(queries: Queries, request: LeaseRequest): Promise<number | undefined> {
-  // Leased rows are in the index, too, but they are few: those that are under way here and on other nodes.
-  const next = await selectWaiting(queries, request)
-    .where('lease_owner', 'is', null)
-    .limit(1)
-    .executeTakeFirst();
-  return next?.next_attempt_at;
-}
-
-/** Extends the leases that the owner still has. */
-export async function renewLeases(
-  database: Database,
-  owner: string,
-  ids: readonly number[],
-  until: number,
-): Promise<void> {
-  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
-    await database.write((tx) =>
-      tx
-        .updateTable('deliveries')
-        .set({ next_attempt_at: until })
-        .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
-        .where('lease_owner', '=', owner)
-        .execute(),
-    );
-  }
-}
-
-/** Releases leases, as if nothing had been tried. @param due when the rows can be leased again */
-export async function releaseLeases(
-  database: Database,
-  owner: string,
-  ids: readonly number[],
-  now: number,
-  due = now,
-): Promise<void> {
-  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
-    await database.write((tx) =>
-      tx
-        .updateTable('deliveries')
-        .set({ lease_owner: null, next_attempt_at: due, updated_at: now })
-        .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
-        .where('lease_owner', '=', owner)
-        .execute(),
-    );
-  }
-}
-
-/** Ends all leases of a kind, where their holders cannot be running. */
-export async function endLeases(database: Database, kind: string, now: number): Promise<void> {
-  await database.write((tx) =>
-    tx
-      .updateTable('deliveries')
-      .set({ lease_owner: null, next_attempt_at: now, updated_at: now })
-      .where('kind', '=', kind)
-      .where('status', '=', queued)
-      .where('lease_owner', 'is not', null)
-      .execute(),
-  );
 }
 
 /**
@@ -369,6 +205,36 @@ export interface RowOutcome {
   readonly now: number;
 }
 
+interface OutcomeValues extends Pick<RowOutcome, 'status' | 'attempts' | 'now'> {
+  readonly id: number;
+  readonly owner: string;
+  readonly nextAttemptAt: number;
+  readonly finishedAt: number | null;
+  /** Null, here and below: it stays as it is. */
+  readonly error: string | null;
+  readonly attemptedAt: number | null;
+  readonly recipient: string | null;
+}
+
+const outcomeRow = new PreparedQuery((value: OutcomeValues, queries) =>
+  queries
+    .updateTable('deliveries')
+    .set(({ fn, val }) => ({
+      status: value.status,
+      attempts: value.attempts,
+      lease_owner: null,
+      next_attempt_at: value.nextAttemptAt,
+      updated_at: value.now,
+      finished_at: value.finishedAt,
+      last_error: fn.coalesce(val(value.error), 'last_error'),
+      attempted_at: fn.coalesce(val(value.attemptedAt), 'attempted_at'),
+      recipient: fn.coalesce(val(value.recipient), 'recipient'),
+    }))
+    .where('id', '=', value.id)
+    .where('lease_owner', '=', value.owner)
+    .returning('id'),
+);
+
 /**
  * Writes the outcome of an attempt and ends the lease.
  *
@@ -380,22 +246,17 @@ export async function writeOutcome(
   id: number,
   { status, attempts, error, attemptedAt, nextAttemptAt, recipients, now }: RowOutcome,
 ): Promise<boolean> {
-  const row = await tx
-    .updateTable('deliveries')
-    .set({
-      status,
-      attempts,
-      lease_owner: null,
-      next_attempt_at: nextAttemptAt ?? now,
-      updated_at: now,
-      finished_at: status === 'queued' || status === 'held' ? null : now,
-      ...(error ? { last_error: errorToJson(error) } : {}),
-      ...(attemptedAt === undefined ? {} : { attempted_at: attemptedAt }),
-      ...(recipients && { recipient: nameRecipients(recipients) }),
-    })
-    .where('id', '=', id)
-    .where('lease_owner', '=', owner)
-    .returning('id')
-    .executeTakeFirst();
+  const row = await outcomeRow.first(tx, {
+    id,
+    owner,
+    status,
+    attempts,
+    now,
+    nextAttemptAt: nextAttemptAt ?? now,
+    finishedAt: status === 'queued' || status === 'held' ? null : now,
+    error: error ? errorToJson(error) : null,
+    attemptedAt: attemptedAt ?? null,
+    recipient: recipients ? nameRecipients(recipients) : null,
+  });
   return row !== undefined;
 }

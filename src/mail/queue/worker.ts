@@ -3,20 +3,12 @@
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { type Batch, type Lane, Lanes } from './lanes.ts';
 import { LateWatch } from './late.ts';
+import { endLeases, leaseRows, releaseLeases, renewLeases } from './lease-rows.ts';
 import { type Patient, Place, Postponed } from './place.ts';
 import { QueuePoller } from './queue-poller.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
 import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
-import {
-  countDue,
-  endLeases,
-  jobFacts,
-  keepWaits,
-  type LeasedRow,
-  leaseRows,
-  releaseLeases,
-  renewLeases,
-} from './worker-rows.ts';
+import { countDue, jobFacts, keepWaits, type LeasedRow } from './worker-rows.ts';
 
 /**
  * A lease is renewed three times before it ends. A dead worker's rows are due when its lease ends, 20 s after its last

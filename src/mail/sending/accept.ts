@@ -15,14 +15,12 @@ import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { AfterCommit, Copies, Keeping, PinnedPlace } from './copies.ts';
+import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
 import {
   type Accepted,
   acceptedOf,
   findAccepted,
-  insertRecipients,
-  insertSend,
   type RequestKey,
-  refuseOverLimit,
   SEND,
   type SendRow,
   sendPayloads,

@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
 import {
   deleteSendsOf,
-  insertRecipients,
-  insertSend,
   pruneSends,
   type RecipientStatus,
   readStatus,
-  refuseOverLimit,
   writeStatuses,
 } from './send-rows.ts';
 

@@ -2,11 +2,9 @@
  * What accounts sent, and its status: rows of `sends` and `send_recipients`, and the payload of a delivery of kind
  * `send`.
  */
-import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
 import type { PinnedPlace } from './copies.ts';
 
@@ -143,72 +141,11 @@ export async function readStatus(queries: Queries, row: SendRow): Promise<SendSt
   };
 }
 
-/** A message that is accepted now. */
-export interface NewSend {
-  readonly accountId: number;
-  readonly domainId: number;
-  readonly messageId: string;
-  readonly bodyId: number;
-  /** Of the copy in Sent. */
-  readonly place: PinnedPlace;
-  readonly recipients: number;
-  readonly key: RequestKey | undefined;
-  /** Of the draft that is removed when the mail is sent. */
-  readonly draft: PinnedPlace | undefined;
-  /** Undefined where it is sent at once. */
-  readonly sendAt: EpochMs | undefined;
-  readonly now: EpochMs;
-}
-
 /** `Idempotency-Key` and the request that it stands for. */
 export interface RequestKey {
   readonly key: string;
   /** SHA-256 of the request, in hex. */
   readonly hash: string;
-}
-
-const sendRow = new PreparedQuery((row: Omit<SendRow, 'id' | 'cancelled_at'>, queries) =>
-  queries
-    .insertInto('sends')
-    .values({
-      public_id: row.public_id,
-      account_id: row.account_id,
-      domain_id: row.domain_id,
-      message_id: row.message_id,
-      body_id: row.body_id,
-      mailbox: row.mailbox,
-      uid: row.uid,
-      uidvalidity: row.uidvalidity,
-      recipients: row.recipients,
-      idempotency_key: row.idempotency_key,
-      request_hash: row.request_hash,
-      draft: row.draft,
-      send_at: row.send_at,
-      created_at: row.created_at,
-    })
-    .returningAll(),
-);
-
-export async function insertSend(
-  tx: Queries,
-  { place, key, draft, ...send }: NewSend,
-): Promise<SendRow> {
-  const row = await sendRow.first(tx, {
-    public_id: randomUUID(),
-    account_id: send.accountId,
-    domain_id: send.domainId,
-    message_id: send.messageId,
-    body_id: send.bodyId,
-    ...place,
-    recipients: send.recipients,
-    idempotency_key: key?.key ?? null,
-    request_hash: key?.hash ?? null,
-    draft: draft ? JSON.stringify(draft) : null,
-    send_at: send.sendAt ?? null,
-    created_at: send.now,
-  });
-  if (!row) throw new Error('an insert returned no row');
-  return row;
 }
 
 /** Removes the sends of deleted accounts, in the transaction that removes their data. */
@@ -252,85 +189,23 @@ export async function pruneSends(tx: Queries, before: number): Promise<number> {
   return rows.length;
 }
 
-const DAY_MS = 24 * 60 * 60 * 1000;
-
-const recentSends = new PreparedQuery(
-  ({ accountId, since }: { accountId: number; since: number }, queries) =>
-    queries
-      .selectFrom('sends')
-      .select(({ fn }) => [
-        fn.sum<number | null>('recipients').as('sent'),
-        fn.min<number | null>(fn.coalesce('send_at', 'created_at')).as('oldest'),
-      ])
-      .where('account_id', '=', accountId)
-      .where(({ fn }) => fn.coalesce('send_at', 'created_at'), '>', since)
-      .where('cancelled_at', 'is', null),
-);
-
-/**
- * Refuses a message that would exceed the account's recipients of 24 hours. A scheduled message counts until 24 hours
- * after it was sent, so that waiting mail cannot pile up; cancelled ones do not count.
- *
- * @throws Refusal send_limit
- */
-export async function refuseOverLimit(
-  tx: Queries,
-  { accountId, recipients, now }: Pick<NewSend, 'accountId' | 'recipients' | 'now'>,
-  most: number,
-): Promise<void> {
-  const recent = await recentSends.first(tx, { accountId, since: now - DAY_MS });
-  const { sent = null, oldest = null } = recent ?? {};
-  if ((sent ?? 0) + recipients <= most) return;
-  const detail =
-    `the account may write to ${most} recipients in 24 hours; it wrote to ${sent ?? 0}, ` +
-    'with those of messages that go out later';
-  const retryAfter = Math.ceil(((oldest ?? now) + DAY_MS - now) / 1_000);
-  throw new Refusal('send_limit', detail, { retryAfter });
-}
-
-const recipientRow = new PreparedQuery(
-  (row: { sendId: number; deliveryId: number; address: string }, queries) =>
-    queries.insertInto('send_recipients').values({
-      send_id: row.sendId,
-      delivery_id: row.deliveryId,
-      status: 'queued',
-      address: row.address,
-    }),
-);
-
-/** @param addresses of one delivery */
-export async function insertRecipients(
-  tx: Queries,
-  delivery: SendDelivery,
-  addresses: readonly string[],
-): Promise<void> {
-  const [address, ...others] = addresses;
-  if (address !== undefined && others.length === 0) {
-    await recipientRow.all(tx, { ...delivery, address });
-    return;
-  }
-  const { sendId, deliveryId } = delivery;
-  const own = { send_id: sendId, delivery_id: deliveryId, status: 'queued' as const };
-  await tx
-    .insertInto('send_recipients')
-    .values(addresses.map((one) => ({ ...own, address: one })))
-    .execute();
-}
-
-/** The draft to remove now that the mail is sent; undefined where there is none, or it was removed already. */
-export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedPlace | undefined> {
-  const row = await tx
+const draftOf = new PreparedQuery(({ sendId }: { sendId: number }, queries) =>
+  queries
     .selectFrom('sends')
     .select('draft')
     .where('id', '=', sendId)
-    .where('draft', 'is not', null)
-    .executeTakeFirst();
+    .where('draft', 'is not', null),
+);
+
+/** The draft to remove now that the mail is sent; undefined where there is none, or it was removed already. */
+export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedPlace | undefined> {
+  const row = await draftOf.first(tx, { sendId });
   if (!row?.draft) return undefined;
   await tx.updateTable('sends').set({ draft: null }).where('id', '=', sendId).execute();
   return readPlace(row.draft);
 }
 
-/** Only for texts that {@link insertSend} and {@link writeDraft} wrote. */
+/** Only for texts that `insertSend` and {@link writeDraft} wrote. */
 export function readPlace(json: string): PinnedPlace {
   return JSON.parse(json) as PinnedPlace;
 }
@@ -382,12 +257,30 @@ export interface SendDelivery {
   readonly deliveryId: number;
 }
 
+type StatusOfOne = SendDelivery & Pick<SendRecipientRow, 'address' | 'status' | 'detail'>;
+
+const statusOfOne = new PreparedQuery((value: StatusOfOne, queries) =>
+  queries
+    .updateTable('send_recipients')
+    .set({ status: value.status, detail: value.detail })
+    .where('send_id', '=', value.sendId)
+    .where('delivery_id', '=', value.deliveryId)
+    .where('address', '=', value.address),
+);
+
 /** Writes the statuses of recipients of one delivery. */
 export async function writeStatuses(
   tx: Queries,
-  { sendId, deliveryId }: SendDelivery,
+  delivery: SendDelivery,
   recipients: readonly SendRecipient[],
 ): Promise<void> {
+  const [one, ...others] = recipients;
+  if (one && others.length === 0) {
+    const { address, status, detail = null } = one;
+    await statusOfOne.all(tx, { ...delivery, address, status, detail });
+    return;
+  }
+  const { sendId, deliveryId } = delivery;
   // Mostly a host has one answer for all of them.
   const alike = Map.groupBy(recipients, ({ status, detail }) => JSON.stringify([status, detail]));
   for (const some of alike.values()) {

@@ -1,7 +1,12 @@
 /** The records that the zone of a claim must have, its DKIM key included, and what is known of them. */
 import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
-import type { NewRow, Queries, Row } from '../../platform/database/database.ts';
+import {
+  type NewRow,
+  PreparedQuery,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { checkText } from './domain-names.ts';
 
@@ -314,6 +319,16 @@ export interface NewDkimKey extends DkimKey {
   readonly txtValue: string;
 }
 
+const sendingState = new PreparedQuery(({ domainId }: { domainId: number }, queries) =>
+  queries
+    .selectFrom('domains')
+    .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
+    .select(['domains.status', 'dns_records.status as dkim'])
+    .where('domains.id', '=', domainId)
+    .where('dns_records.purpose', '=', 'dkim')
+    .where('key_state', 'is', null),
+);
+
 /**
  * Why mail of a claim must not be sent: receivers treat it as forged where the key that signs it is not published.
  *
@@ -323,14 +338,7 @@ export async function findSendingObstacle(
   queries: Queries,
   domainId: number,
 ): Promise<string | undefined> {
-  const record = await queries
-    .selectFrom('domains')
-    .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
-    .select(['domains.status', 'dns_records.status as dkim'])
-    .where('domains.id', '=', domainId)
-    .where('dns_records.purpose', '=', 'dkim')
-    .where('key_state', 'is', null)
-    .executeTakeFirst();
+  const record = await sendingState.first(queries, { domainId });
   if (record?.status !== 'active') return 'is not active';
   return record.dkim === 'verified' ? undefined : 'has no verified DKIM record';
 }

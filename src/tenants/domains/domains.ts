@@ -130,6 +130,13 @@ interface RemovedDomain extends Domain {
 }
 
 /** Every function with a `userId` sees only that user's claims; `name` is as the user wrote it. */
+const dkimKey = new PreparedQuery(({ domainId }: { domainId: number }, queries) =>
+  queries
+    .selectFrom('domains')
+    .select(['dkim_selector', 'dkim_private_key'])
+    .where('id', '=', domainId),
+);
+
 export class Domains {
   readonly #database: Database;
   readonly #mailHostname: string;
@@ -327,11 +334,7 @@ export class Domains {
 
   /** The key that signs a claim's mail, or undefined where the claim was deleted. */
   async findDkimKey(domainId: number): Promise<DkimKey | undefined> {
-    const row = await this.#database.read
-      .selectFrom('domains')
-      .select(['dkim_selector', 'dkim_private_key'])
-      .where('id', '=', domainId)
-      .executeTakeFirst();
+    const row = await dkimKey.first(this.#database.read, { domainId });
     return row && { selector: row.dkim_selector, privateKey: row.dkim_private_key };
   }
 

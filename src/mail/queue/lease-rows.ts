@@ -1,0 +1,212 @@
+/** The workers' queries on `deliveries`: leases. */
+import {
+  type Database,
+  type Engine,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
+import type { Trace } from '../trace/trace.ts';
+import { lockSuspended, traceOrder } from './bulk.ts';
+import type { WorkOptions } from './work-options.ts';
+import {
+  IDS_AT_A_TIME,
+  type LaneOfKind,
+  type LeasedRow,
+  queued,
+  rowColumns,
+  selectWaiting,
+} from './worker-rows.ts';
+
+interface LeaseRequest extends LaneOfKind {
+  readonly owner: string;
+  readonly now: number;
+  readonly until: number;
+  readonly limit: number;
+  readonly trace?: Pick<Trace, 'write'> | undefined;
+  readonly recipientsOf?: WorkOptions['recipientsOf'];
+}
+
+interface Lease {
+  readonly rows: readonly LeasedRow[];
+  /** When the next row that is not leased is due; undefined where there is none, or it was not read. */
+  readonly nextDue: number | undefined;
+}
+
+type LeaseValues = Omit<LeaseRequest, 'trace' | 'recipientsOf'>;
+
+function prepareLease(engine: Engine) {
+  return new PreparedQuery((value: LeaseValues, queries) =>
+    queries
+      .with('due', (db) =>
+        selectWaiting(db, value)
+          .where('next_attempt_at', '<=', value.now)
+          .limit(value.limit)
+          .$if(engine === 'postgres', (query) => query.forUpdate().skipLocked()),
+      )
+      .updateTable('deliveries')
+      .set({ lease_owner: value.owner, next_attempt_at: value.until, updated_at: value.now })
+      .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
+      .returning(rowColumns)
+      .returning((eb) =>
+        eb
+          .selectFrom('domains')
+          .select('suspended_at')
+          .whereRef('domains.id', '=', 'deliveries.domain_id')
+          .as('suspended_at'),
+      ),
+  );
+}
+
+const leaseDue = { sqlite: prepareLease('sqlite'), postgres: prepareLease('postgres') };
+
+const firstWaiting = new PreparedQuery((lane: LaneOfKind, queries) =>
+  selectWaiting(queries, lane).limit(1),
+);
+
+// Leased rows are in the index, too, but they are few: those that are under way here and on other nodes.
+const nextWithoutLease = new PreparedQuery((lane: LaneOfKind, queries) =>
+  selectWaiting(queries, lane).where('lease_owner', 'is', null).limit(1),
+);
+
+/**
+ * Leases the due rows of one lane, the longest due first. A row that another worker has locked is skipped.
+ * Where nothing is due, nothing is written. Rows of a suspended domain are held instead of leased, however they came
+ * to be queued: so none is attempted.
+ */
+export async function leaseRows(database: Database, request: LeaseRequest): Promise<Lease> {
+  const { kind, sender, destination, owner, now, until, limit } = request;
+  const first = await firstWaiting.first(database.read, { kind, sender, destination });
+  if (!first || first.next_attempt_at > now) {
+    return { rows: [], nextDue: await findNextDue(database.read, request) };
+  }
+  return database.write(async (tx) => {
+    const leased = await leaseDue[database.engine].all(tx, {
+      kind,
+      sender,
+      destination,
+      owner,
+      now,
+      until,
+      limit,
+    });
+    const open = await holdSuspended(tx, database.engine, leased, request);
+    const rows = await payloadsOf(
+      tx,
+      open.sort((a, b) => a.id - b.id),
+    );
+    return { rows, nextDue: rows.length < limit ? await findNextDue(tx, request) : undefined };
+  });
+}
+
+type RowWithoutPayload = Omit<LeasedRow, 'payload'>;
+
+/** Holds those of the rows whose domain is suspended. @returns the others */
+async function holdSuspended(
+  tx: Queries,
+  engine: Engine,
+  leased: readonly (RowWithoutPayload & { readonly suspended_at: number | null })[],
+  { kind, now, trace, recipientsOf }: LeaseRequest,
+): Promise<RowWithoutPayload[]> {
+  const ofSuspended = leased.filter(({ suspended_at }) => suspended_at !== null);
+  if (ofSuspended.length === 0) return [...leased];
+  // Locked, and read again: its suspension may end at this moment.
+  const domainIds = new Set(ofSuspended.map(({ domain_id }) => domain_id));
+  const suspended = new Set(await lockSuspended(tx, engine, [...domainIds]));
+  const isHeld = ({ domain_id }: RowWithoutPayload) => suspended.has(domain_id);
+  const held = leased.filter(isHeld);
+  if (held.length > 0) {
+    const ids = held.map(({ id }) => id);
+    const state = { status: 'held', held_by: 'suspension' } as const;
+    await tx
+      .updateTable('deliveries')
+      .set({ ...state, lease_owner: null, next_attempt_at: now })
+      .where('id', 'in', ids)
+      .execute();
+    const rows = held.map((row) => ({ ...row, kind }));
+    const ordered = { action: 'hold', rows, by: 'the suspension of its domain' } as const;
+    if (trace) await traceOrder(tx, trace, () => recipientsOf, ordered);
+  }
+  return leased.filter((row) => !isHeld(row));
+}
+
+const payloadOf = new PreparedQuery(({ id }: { id: number }, queries) =>
+  queries.selectFrom('delivery_payloads').selectAll().where('delivery_id', '=', id),
+);
+
+/** Rows with their payloads, in the same order. */
+export async function payloadsOf(
+  queries: Queries,
+  rows: readonly RowWithoutPayload[],
+): Promise<LeasedRow[]> {
+  if (rows.length === 0) return [];
+  const [{ id } = { id: 0 }] = rows;
+  const ids = rows.map((row) => row.id);
+  const found =
+    rows.length === 1
+      ? await payloadOf.all(queries, { id })
+      : await queries
+          .selectFrom('delivery_payloads')
+          .selectAll()
+          .where('delivery_id', 'in', ids)
+          .execute();
+  const payloads = new Map(found.map(({ delivery_id, payload }) => [delivery_id, payload]));
+  return rows.map((row) => ({ ...row, payload: payloads.get(row.id) ?? '' }));
+}
+
+async function findNextDue(queries: Queries, request: LeaseRequest): Promise<number | undefined> {
+  const { kind, sender, destination } = request;
+  const next = await nextWithoutLease.first(queries, { kind, sender, destination });
+  return next?.next_attempt_at;
+}
+
+/** Extends the leases that the owner still has. */
+export async function renewLeases(
+  database: Database,
+  owner: string,
+  ids: readonly number[],
+  until: number,
+): Promise<void> {
+  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
+    await database.write((tx) =>
+      tx
+        .updateTable('deliveries')
+        .set({ next_attempt_at: until })
+        .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
+        .where('lease_owner', '=', owner)
+        .execute(),
+    );
+  }
+}
+
+/** Releases leases, as if nothing had been tried. @param due when the rows can be leased again */
+export async function releaseLeases(
+  database: Database,
+  owner: string,
+  ids: readonly number[],
+  now: number,
+  due = now,
+): Promise<void> {
+  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
+    await database.write((tx) =>
+      tx
+        .updateTable('deliveries')
+        .set({ lease_owner: null, next_attempt_at: due, updated_at: now })
+        .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
+        .where('lease_owner', '=', owner)
+        .execute(),
+    );
+  }
+}
+
+/** Ends all leases of a kind, where their holders cannot be running. */
+export async function endLeases(database: Database, kind: string, now: number): Promise<void> {
+  await database.write((tx) =>
+    tx
+      .updateTable('deliveries')
+      .set({ lease_owner: null, next_attempt_at: now, updated_at: now })
+      .where('kind', '=', kind)
+      .where('status', '=', queued)
+      .where('lease_owner', 'is not', null)
+      .execute(),
+  );
+}
