@@ -112,19 +112,20 @@ async function checkBeside(
   const pieces = source[Symbol.asyncIterator]();
   let next = await pieces.next();
   for (; !next.done && start.size <= INLINE_MAX; next = await pieces.next()) start.add(next.value);
-  if (next.done) return thread.check({ ...about, bytes: start.take() });
-  return checkHere(options, about, continued(start.take(), next.value, pieces));
+  const isSmall = next.done && start.size <= INLINE_MAX;
+  // Meanwhile others may have filled the thread, or it ended.
+  if (isSmall && thread.isReady()) return thread.check({ ...about, bytes: start.take() });
+  const read = next.done ? [start.take()] : [start.take(), next.value];
+  return checkHere(options, about, continued(read, pieces));
 }
 
 /** A source whose beginning was read. */
 async function* continued(
-  start: Uint8Array,
-  read: Uint8Array,
+  read: readonly Uint8Array[],
   pieces: AsyncIterator<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
   try {
-    yield start;
-    yield read;
+    yield* read;
     for (let next = await pieces.next(); !next.done; next = await pieces.next()) yield next.value;
   } finally {
     await pieces.return?.();

@@ -1,5 +1,6 @@
 /** The thread of staging.ts: it checks and parses messages, with a resolver of its own. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { MessageParser, putInFront } from '../../protocols/message/message.ts';
 import { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
 import type { Asked, Posted, StagingAnswer, StagingRequest } from './staging.ts';
@@ -41,8 +42,10 @@ async function answer(request: StagingRequest): Promise<StagingAnswer> {
   const { id } = request;
   try {
     return { id, staged: await stage(request) };
-  } catch (bug) {
-    return { id, failure: String(bug) };
+  } catch (error) {
+    if (!(error instanceof Refusal)) return { id, failure: String(error) };
+    const { code, message: detail } = error;
+    return { id, refused: { code, detail } };
   }
 }
 

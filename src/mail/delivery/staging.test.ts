@@ -98,8 +98,27 @@ test('the thread finds what the event loop finds', async () => {
   assert.ok(kinds.includes('records') && kinds.includes('kept'), 'metrics count its questions');
 });
 
-/** Stages two letters, and waits until the thread asks DNS about them, which does not answer. */
-async function stageUnanswered(domain: string): Promise<Promise<unknown>[]> {
+test('what the checks refuse is refused by the thread, too', async () => {
+  const message = `${'X: y\r\n'.repeat(1_001)}From: ann@bank.test\r\n\r\nHi`;
+  for (const isAlone of [true, false]) {
+    await assert.rejects(stage(message, isAlone), {
+      name: 'Refusal',
+      code: 'sender_rejected',
+      message: /header is too long/,
+    });
+  }
+});
+
+test('a message that is larger than a body in a row does not come into the thread', async () => {
+  const beside = { isReady: () => true, check: () => assert.fail('it is too large') };
+  for (const octets of [INLINE_MAX, 3 * INLINE_MAX]) {
+    const message = `${letter}\r\n${'x'.repeat(octets)}\r\n`;
+    assert.deepEqual(await stage(message, false, beside), await stage(message, true));
+  }
+});
+
+/** Stages letters, and waits until the thread asks DNS about them, which does not answer. */
+async function stageUnanswered(domain: string, count = 2): Promise<Promise<unknown>[]> {
   const isAsked = Promise.withResolvers<void>();
   dns.faults = (name) => {
     if (!name.endsWith(domain)) return undefined;
@@ -107,7 +126,7 @@ async function stageUnanswered(domain: string): Promise<Promise<unknown>[]> {
     return 'silent';
   };
   const from = `From: ann@${domain}\r\n\r\n`;
-  const letters = [stage(`${from}A`, false), stage(`${from}B`, false)];
+  const letters = Array.from({ length: count }, (_, n) => stage(`${from}${n}`, false));
   for (const one of letters) one.catch(() => {});
   await isAsked.promise;
   return letters;
@@ -124,6 +143,40 @@ test('mail in a thread that ends is deferred, and the next gets a new thread', a
   const letters = await stageUnanswered('ends.test');
   thread.close();
   await isDeferred(letters, /the thread that checks mail ended: the messages in it are deferred/);
+});
+
+test('the event loop checks what comes while the thread has enough', async () => {
+  const letters = await stageUnanswered('many.test', 64);
+  const beside = {
+    isReady: () => thread.isReady(),
+    check: () => assert.fail('it is full'),
+  };
+  const { verdicts } = await stage(`${letter}\r\nE`, false, beside);
+  assert.equal(verdicts?.spf.result, 'pass');
+  thread.close();
+  await isDeferred(letters, /ended/);
+});
+
+test('a thread that cannot start is told once', async () => {
+  const told = Promise.withResolvers<unknown>();
+  const lines: string[] = [];
+  const broken = new StagingThread({
+    settings: { ...settings, trustedNetworks: ['nowhere'] },
+    log: {
+      warn(_, line) {
+        lines.push(line);
+        told.resolve(undefined);
+      },
+    },
+    onAsked: () => {},
+    onOutage: () => {},
+  });
+  assert.equal(broken.isReady(), false);
+  await told.promise;
+  assert.equal(broken.isReady(), false);
+  assert.deepEqual(lines, [
+    'the thread that checks mail could not start: the event loop checks all of it',
+  ]);
 });
 
 test('mail in a thread that does not answer is deferred, and the next gets a new thread', async (t) => {

@@ -3,12 +3,14 @@
  *
  * A message that is alone stays on the event loop, since the way to the thread would only make it later, and a large one,
  * since it is not held in memory. The thread starts when it is needed for the first time; until it is ready, messages stay
- * on the event loop. Where it ends, or does not answer, the messages in it are deferred, and a new one starts.
+ * on the event loop, and so do those that come while it has {@link MESSAGES_MAX}. Where it ends, or does not answer, the
+ * messages in it are deferred, and a new one starts.
  */
 import { Buffer } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
 import type { StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
+import { Outage } from '../../platform/time/time.ts';
 import type { ParsedMessage } from '../../protocols/message/message.ts';
 import type { SendingClient } from './sender-checks/check-sender.ts';
 import type { CheckHooks, CheckSettings } from './sender-checks/open-checks.ts';
@@ -43,7 +45,9 @@ export interface StagingAnswer {
     readonly content: Uint8Array<ArrayBuffer>;
     readonly judgement: Judgement;
   };
-  /** A bug: what the checks refuse is larger than what the thread gets. */
+  /** The checks refused it. */
+  readonly refused?: { readonly code: ErrorCode; readonly detail: string };
+  /** A bug. */
   readonly failure?: string;
 }
 
@@ -61,8 +65,17 @@ export interface StagingThreadOptions extends CheckHooks {
 /** Milliseconds for an answer. The checks themselves end after 5 s. */
 const STUCK_MS = 30_000;
 
-/** Megabytes of its heap: what it works on is small, and nothing but answers of DNS and keys stays. */
-const LIMITS = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16 };
+/** Milliseconds before it is started again where it could not start. */
+const REST_MS = 60_000;
+
+/**
+ * Messages in it at a time. Each waits for DNS there, some seconds where its sender likes, and may take 1 MB of the heap,
+ * with a thousand parts: without a limit a few clients would fill the heap, which ends the thread for all.
+ */
+const MESSAGES_MAX = 64;
+
+/** Megabytes of its heap, several times what so many messages take, with answers of DNS and keys. */
+const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
 
 export class StagingThread {
   readonly #options: StagingThreadOptions;
@@ -70,21 +83,25 @@ export class StagingThread {
   #worker: Worker | undefined;
   #isReady = false;
   #lastId = 0;
+  readonly #failedStarts: Outage;
+  #restsUntil = 0;
 
   constructor(options: StagingThreadOptions) {
     this.#options = options;
+    const line = 'the thread that checks mail could not start: the event loop checks all of it';
+    this.#failedStarts = new Outage((err) => options.log.warn({ err }, line));
   }
 
-  /** Whether it can be given messages. It is started for the next ones. */
+  /** Whether it can be given a message now. It is started for the next ones. */
   isReady(): boolean {
-    this.#worker ??= this.#start();
-    return this.#isReady;
+    if (performance.now() >= this.#restsUntil) this.#worker ??= this.#start();
+    return this.#isReady && this.#waiting.size < MESSAGES_MAX;
   }
 
   /**
    * Checks and parses a message.
    *
-   * @throws Refusal unavailable, where the thread ended or did not answer
+   * @throws Refusal of the checks; unavailable, where the thread ended or did not answer
    */
   async check(mail: MailToCheck): Promise<CheckedMail> {
     this.#worker ??= this.#start();
@@ -94,7 +111,9 @@ export class StagingThread {
     const answered = Promise.withResolvers<CheckedMail>();
     this.#waiting.set(id, answered);
     const timer = setTimeout(() => this.#end(worker, 'did not answer'), STUCK_MS);
-    worker.postMessage({ ...mail, id } satisfies StagingRequest, [mail.bytes.buffer]);
+    // A copy: all of the pool that it may lie in would be copied with it.
+    const head = new Uint8Array(mail.head);
+    worker.postMessage({ ...mail, head, id } satisfies StagingRequest, [mail.bytes.buffer]);
     return answered.promise.finally(() => clearTimeout(timer));
   }
 
@@ -107,7 +126,10 @@ export class StagingThread {
     const url = new URL('./staging-thread.ts', import.meta.url);
     const worker = new Worker(url, { workerData: settings, resourceLimits: LIMITS });
     worker.unref();
-    worker.on('message', (posted: Posted) => this.#take(posted));
+    worker.on('message', (posted: Posted) => {
+      // One that did not answer may do so while it is ended.
+      if (worker === this.#worker) this.#take(posted);
+    });
     worker.on('error', (err) => this.#end(worker, 'failed', err));
     worker.once('exit', () => this.#end(worker, 'ended'));
     return worker;
@@ -117,18 +139,19 @@ export class StagingThread {
     const { onAsked, onOutage } = this.#options;
     if ('isReady' in posted) {
       this.#isReady = true;
+      this.#failedStarts.worked();
       return;
     }
     if ('isOut' in posted) {
       onOutage(posted.isOut);
       return;
     }
-    const { id, staged, failure, asked } = posted;
+    const { id, staged, refused, failure, asked } = posted;
     for (const question of asked) onAsked(...question);
     const answered = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (!staged) {
-      answered?.reject(new Error(failure));
+      answered?.reject(refused ? new Refusal(refused.code, refused.detail) : new Error(failure));
       return;
     }
     const { parsed, content, judgement } = staged;
@@ -139,6 +162,10 @@ export class StagingThread {
   /** Defers the messages in the thread. */
   #end(worker: Worker, what: string, err?: unknown): void {
     if (worker !== this.#worker) return;
+    if (err && !this.#isReady) {
+      this.#restsUntil = performance.now() + REST_MS;
+      this.#failedStarts.failed(err);
+    }
     this.#worker = undefined;
     this.#isReady = false;
     void worker.terminate();
