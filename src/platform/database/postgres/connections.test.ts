@@ -88,11 +88,23 @@ test('a query without an answer does not end connections that are being made to 
   await connections.close();
 });
 
+test('at the start a host that lets nobody in is left for the next one', async () => {
+  const other = await new Server().start();
+  server.letsIn = never;
+  const connections = connect(server, other);
+  const lease = await connections.acquire();
+  lease.release();
+  assert.equal(other.sockets.size, 1);
+  await connections.close();
+});
+
 test('a host that lets in late is not left for another one, and its connection is used', async () => {
   const entry = Promise.withResolvers<void>();
   const other = await new Server().start();
   other.letsIn = never;
   const connections = connect(server, other);
+  server.letsIn = Promise.resolve();
+  const held = await connections.acquire();
   server.letsIn = entry.promise;
   await assert.rejects(connections.acquire(), /accepted no connection/);
   // Nobody else is let in.
@@ -101,6 +113,7 @@ test('a host that lets in late is not left for another one, and its connection i
   // What was sent may come after the first one has looked for it.
   const lease = await connections.acquire().catch(() => connections.acquire());
   lease.release();
+  held.release();
   assert.equal(other.sockets.size, 0);
   await connections.close();
 });
@@ -108,11 +121,14 @@ test('a host that lets in late is not left for another one, and its connection i
 test('a host that ends a connection late is left', async () => {
   const other = await new Server().start();
   const connections = connect(server, other);
+  server.letsIn = Promise.resolve();
+  const held = await connections.acquire();
   server.letsIn = never;
   await assert.rejects(connections.acquire(), /accepted no connection/);
   for (const socket of server.sockets) socket.destroy();
   const lease = await connections.acquire().catch(() => connections.acquire());
   lease.release();
+  held.release();
   assert.equal(other.sockets.size, 1);
   await connections.close();
 });

@@ -89,6 +89,8 @@ export class Connections {
   readonly #checked = new WeakSet<object>();
   /** Whether the server accepts deadlines as parameters; a pooler that shares connections may refuse them. */
   #takesDeadlines = true;
+  /** Whether there was a connection to a server that can be written to. */
+  #wasConnected = false;
   /** Whether a connection still has the statements that were prepared on it. */
   #keepsStatements = true;
 
@@ -151,7 +153,8 @@ export class Connections {
         // Other hosts have no free connection either, and the existing connections still work.
         left--;
         if (isCrowded(error) || isWithoutPlace(error)) throw error;
-        if (!isLate(error)) this.#leaveHost(generation);
+        // At the start a host that is late is more likely down: the process would end, and begin with it again.
+        if (!isLate(error) || !this.#wasConnected) this.#leaveHost(generation);
         else if (generation === this.#generation) throw error;
         if (left === 0) throw error;
       }
@@ -198,6 +201,7 @@ export class Connections {
       throw error;
     }
     this.#checked.add(client);
+    this.#wasConnected = true;
     return lease;
   }
 
