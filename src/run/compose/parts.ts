@@ -50,6 +50,7 @@ import {
 import { Domains, Verification } from '../../tenants/domains/domains.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
+import { diskReadiness } from './disk-readiness.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
@@ -323,19 +324,10 @@ function buildApi(ground: Ground, served: Served): Api {
       database: () => answers(database),
       listeners: async () => served.progress.listening,
       bodies: () => served.bodies.readiness(),
-      disk: () => diskReadiness(served.bodies, ground.nodes),
+      disk: diskReadiness(served.bodies, ground.nodes),
       'mail server': async () => served.imap?.answers() ?? true,
     },
   });
-}
-
-/**
- * A node whose disk is full sends mail to the others, where one has room. Alone, or where all are full, it still serves
- * what needs no disk: a balancer without a node serves nothing at all.
- */
-async function diskReadiness(bodies: Bodies, nodes: Nodes): Promise<boolean | 'degraded'> {
-  if (!(await bodies.isDiskFull())) return true;
-  return (await nodes.othersHave('disk')) ? false : 'degraded';
 }
 
 interface RealtimeParts {
