@@ -16,7 +16,7 @@ import {
 import type { Connection } from './connection.ts';
 import { type ChangeCollector, fetchRows } from './fetch.ts';
 import { fetchPreviews, fieldItems, readFields, threadIdOf } from './message-fields.ts';
-import { fetchPiece } from './source.ts';
+import { fetchPiece, PIECE } from './source.ts';
 import { UidSet } from './uid-set.ts';
 import { atom, listOf, numberOf, readFlags } from './wire.ts';
 
@@ -90,7 +90,7 @@ export async function fetchFields(
   const structures = new Map<number, BodyStructure>();
   for (const [uid, message] of described) {
     if (!isComplete(connection, message, wanted)) {
-      const read = await readFromSource(connection, uid, fields);
+      const read = await readFromSource(connection, message, fields);
       if (read) described.set(uid, read);
       else described.delete(uid);
     } else if (message.bodyStructure) structures.set(uid, message.bodyStructure);
@@ -134,16 +134,18 @@ function isNothing({ type, size, childNodes = [] }: BodyStructure): boolean {
 
 /**
  * Reads a message itself where the server did not give all that was asked: its parts are nested too deep for the parser
- * of its answer, it makes nothing of them, or the message was removed meanwhile. Only the first piece is read, so that a page of such messages is cheap:
- * the structure ends there.
+ * of its answer, it makes nothing of them, or the message was removed meanwhile. Only the first piece is read, so that a
+ * page of such messages is cheap: the structure ends there, where the server gave none.
  *
+ * @param given what the server told
  * @returns undefined where it was removed
  */
 async function readFromSource(
   connection: Connection,
-  uid: number,
+  given: AddedMessage,
   fields: readonly MessageField[],
 ): Promise<AddedMessage | undefined> {
+  const { uid } = given;
   const told = fields.filter((field) => ['flags', 'internalDate', 'emailId'].includes(field));
   const more = [...fieldItems(connection, told), atom('RFC822.SIZE')];
   const piece = await fetchPiece(connection, uid, '', 0, more);
@@ -163,7 +165,9 @@ async function readFromSource(
     threadId: threadIdOf(parsed),
     hasAttachment: hasAttachments(parsed.structure),
   };
-  const found = fields.map((field) => [field, field === 'emailId' ? undefined : all[field]]);
+  const isCut = bytes.length === PIECE;
+  const read = (field: MessageField) => (field === 'emailId' ? undefined : all[field]);
+  const found = fields.map((field) => [field, (isCut ? given[field] : undefined) ?? read(field)]);
   const present = found.filter(([, value]) => value !== undefined);
   return { ...Object.fromEntries(present), ...readFields(uid, items, told) };
 }
