@@ -30,7 +30,9 @@ async function plansOf(window: Partial<ChangeWindow>): Promise<string[]> {
   const plans: string[] = [];
   const seen: Queries = new Proxy(read, {
     get: (target, name) => {
-      if (name !== 'executeQuery') return Reflect.get(target, name);
+      const member: unknown = Reflect.get(target, name);
+      if (name !== 'executeQuery')
+        return typeof member === 'function' ? member.bind(target) : member;
       return async (query: CompiledQuery) => {
         const explained = { ...query, sql: `explain query plan ${query.sql}` };
         const { rows } = await read.executeQuery<{ detail: string }>(explained);
