@@ -166,6 +166,26 @@ suite('the spam filter', () => {
     assert.ok(outcomes.every((outcome) => outcome === 'failed'));
   });
 
+  test('that is slow with some messages is not given up, and is asked about other mail', async () => {
+    const rspamd = await startRspamd((response) => {
+      const { url, headers } = response.req;
+      if (url === '/ping') response.end('pong\r\n');
+      else if (headers.ip !== '198.51.100.1') clean(response);
+    });
+    const { filter, outcomes, outages } = open(rspamd.url, {
+      times: { answerMs: 300, restMs: 60_000 },
+    });
+    const slow = Array.from({ length: 20 }, () => filter.check(mailOf('198.51.100.1')));
+    assert.equal((await filter.check(mailOf()))?.action, 'accept', 'another has places left');
+    const verdicts = await Promise.all(slow);
+    const atOnce = verdicts.filter((verdict) => verdict === undefined);
+    assert.equal(atOnce.length, 8, 'what gets no answer is accepted');
+    assert.ok(verdicts.every((verdict) => !verdict || verdict.action === 'defer'));
+    assert.deepEqual(outages, []);
+    assert.equal((await filter.check(mailOf()))?.action, 'accept', 'it is asked further');
+    assert.ok(!outcomes.includes('skipped'));
+  });
+
   test('that is dead is not asked for a while, is logged once, and is asked again later', async () => {
     const rspamd = await startRspamd();
     await rspamd.stop();

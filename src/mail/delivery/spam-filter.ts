@@ -4,10 +4,14 @@
  * It only adds to what the sender checks found. Where SpamFilter is dead or slow, or its answer cannot be read, mail is
  * accepted as if there were no filter: a failed filter must not stop mail. One message without an answer says nothing
  * about the filter. After several in a row the filter is not asked for a while.
+ *
+ * Senders must not switch it off for others. They choose what is slow to judge, such as links to names whose servers do
+ * not answer: a late answer counts as a failure only where the filter does not answer a ping either. And no client gets
+ * all places at it: who waits too long for one is deferred.
  */
 import type { Readable } from 'node:stream';
 import type { Pool } from 'undici';
-import { inTime } from '../../platform/net/net.ts';
+import { clientKey, inTime, Turns } from '../../platform/net/net.ts';
 
 /** What to do with a message: accept it, put it into Junk, defer it with 451, or refuse it with 550. */
 export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
@@ -55,10 +59,15 @@ export interface FilteredMail {
 const TIMES = { answerMs: 5_000, restMs: 10_000 };
 /** Failures in a row after which the filter counts as dead. */
 const FAILURES = 5;
-const CONNECTIONS = 32;
+/** Messages that are judged at once, in all and of one client. */
+const AT_ONCE = 32;
+const OF_CLIENT = 8;
 /** Octets of the largest message that is checked: spam is small, and a larger one would not be judged in time. */
 const OCTETS_MAX = 8 * 1024 * 1024;
 const ANSWER_MAX = 1024 * 1024;
+
+/** For mail whose turn did not come in time. */
+const DEFERRED: SpamVerdict = { action: 'defer', score: 0, required: 0 };
 
 /** By SpamFilter's names. */
 const actions: ReadonlyMap<unknown, SpamAction> = new Map([
@@ -77,7 +86,9 @@ const actions: ReadonlyMap<unknown, SpamAction> = new Map([
 export class SpamFilter {
   readonly #options: SpamFilterOptions;
   readonly #times: typeof TIMES;
+  readonly #turns = new Turns(AT_ONCE);
   #pool: Pool | undefined;
+  #ping: Promise<boolean> | undefined;
   #failures = 0;
   #restsUntil = 0;
 
@@ -90,21 +101,31 @@ export class SpamFilter {
   async check(mail: FilteredMail): Promise<SpamVerdict | undefined> {
     const { isTrusted, onChecked } = this.#options;
     const begun = performance.now();
-    const isSkipped = isTrusted(mail.envelope.arrival.remoteAddress) || mail.octets > OCTETS_MAX;
+    const { remoteAddress } = mail.envelope.arrival;
+    const isSkipped = isTrusted(remoteAddress) || mail.octets > OCTETS_MAX;
     if (isSkipped || begun < this.#restsUntil) {
       onChecked?.('skipped');
       return undefined;
     }
+    const client = { name: clientKey(remoteAddress), most: OF_CLIENT };
+    const line = AbortSignal.timeout(this.#times.answerMs);
+    let asked: AbortSignal | undefined;
+    const ask = () => {
+      asked = AbortSignal.timeout(this.#times.answerMs);
+      return this.#ask(mail, asked);
+    };
     try {
-      const verdict = readVerdict(await this.#ask(mail));
+      const verdict = readVerdict(await this.#turns.run([client], ask, line));
       onChecked?.(verdict.action, performance.now() - begun);
       if (this.#failures >= FAILURES) this.#options.onOutage?.(false, '');
       this.#failures = 0;
       return verdict;
     } catch (error) {
-      onChecked?.('failed', performance.now() - begun);
-      this.#fail(error instanceof Error ? error.message : String(error));
-      return undefined;
+      const isLate = (asked ?? line).aborted && (await this.#isAnswering());
+      const verdict = isLate && !asked ? DEFERRED : undefined;
+      onChecked?.(verdict?.action ?? 'failed', performance.now() - begun);
+      if (!isLate) this.#fail(error instanceof Error ? error.message : String(error));
+      return verdict;
     }
   }
 
@@ -119,22 +140,41 @@ export class SpamFilter {
     if (this.#failures === FAILURES) this.#options.onOutage?.(true, reason);
   }
 
-  async #ask(mail: FilteredMail): Promise<unknown> {
-    const { answerMs } = this.#times;
-    const signal = AbortSignal.timeout(answerMs);
+  async #ask(mail: FilteredMail, signal: AbortSignal): Promise<unknown> {
     try {
       // A request that waits for a connection sees the abort only once it has one.
       return await inTime(signal, this.#post(mail, signal));
     } catch (error) {
-      throw signal.aborted ? new Error(`no answer within ${answerMs / 1000} s`) : error;
+      if (!signal.aborted) throw error;
+      throw new Error(`no answer within ${this.#times.answerMs / 1000} s`);
     }
+  }
+
+  /** Whether the filter answers what needs no work. Never rejects. */
+  #isAnswering(): Promise<boolean> {
+    this.#ping ??= this.#askPing()
+      .catch(() => false)
+      .finally(() => {
+        this.#ping = undefined;
+      });
+    return this.#ping;
+  }
+
+  async #askPing(): Promise<boolean> {
+    const signal = AbortSignal.timeout(this.#times.answerMs);
+    const pool = await this.#open();
+    const asked = pool.request({ method: 'GET', path: '/ping', signal });
+    const { statusCode, body } = await inTime(signal, asked);
+    await body.dump();
+    return statusCode === 200;
   }
 
   async #open(): Promise<Pool> {
     // Loaded at first use, since it would take each start a tenth of a second.
     const undici = await import('undici');
     this.#pool ??= new undici.Pool(new URL(this.#options.url).origin, {
-      connections: CONNECTIONS,
+      // One more, so that a ping never waits behind messages.
+      connections: AT_ONCE + 1,
       connect: { timeout: this.#times.answerMs },
       maxResponseSize: ANSWER_MAX,
       // The signal below limits the whole request.

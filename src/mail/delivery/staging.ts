@@ -110,7 +110,11 @@ export class StagingThread {
     const id = this.#lastId;
     const answered = Promise.withResolvers<CheckedMail>();
     this.#waiting.set(id, answered);
-    const timer = setTimeout(() => this.#end(worker, 'did not answer'), STUCK_MS);
+    // In a process that was frozen the time is over before the answers are read that have come: they are read first.
+    const giveUp = () => {
+      setImmediate(() => this.#waiting.has(id) && this.#end(worker, 'did not answer'));
+    };
+    const timer = setTimeout(giveUp, STUCK_MS);
     // A copy: all of the pool that it may lie in would be copied with it.
     const head = new Uint8Array(mail.head);
     worker.postMessage({ ...mail, head, id } satisfies StagingRequest, [mail.bytes.buffer]);
