@@ -482,4 +482,30 @@ onEachEngine('accounts', (engine) => {
     const request = { accountId, key: 'order-4711', hash: async () => '' };
     await assert.rejects(answered.begin(request), { code: 'unauthorized' });
   });
+
+  test('the key of a request that failed while the database was away is free when it is back', async () => {
+    const { id: accountId } = await (await newUser()).create('ann');
+    let isAway = false;
+    const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+    const answered = new AnsweredRequests(
+      {
+        engine: database.engine,
+        read: database.read,
+        write: (work) => (isAway ? Promise.reject(away) : database.write(work)),
+      },
+      Date.now,
+    );
+    const wait = () => assert.fail('the key is in use');
+    const request = { accountId, key: 'order-4711', hash: async () => '', wait };
+    const begun = await answered.begin(request);
+    assert.ok('id' in begun);
+    isAway = true;
+    await answered.giveUp(begun);
+    await assert.rejects(answered.begin(request), { code: 'ECONNREFUSED' });
+    isAway = false;
+    const again = await answered.begin(request);
+    assert.ok('id' in again);
+    await answered.finish(again, '', { status: 200, body: '{}' });
+    assert.deepEqual(await answered.begin(request), { status: 200, body: '{}' });
+  });
 });

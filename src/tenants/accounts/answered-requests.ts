@@ -6,12 +6,13 @@
  * this database stores its answer in the same transaction: so it is known whether it was carried out, also where the
  * process dies or the answer to the commit is lost. Any other request that was cut off leaves a row without an answer,
  * and is carried out again after {@link UNDER_WAY_MS}, on SQLite as soon as the next process runs: that changes nothing
- * twice, except on a mail server.
+ * twice, except on a mail server. A request that failed leaves none, also where it failed because the database was away.
  */
 import { createHash } from 'node:crypto';
 import {
   type Database,
   isReferenceGone,
+  isUnavailable,
   type Queries,
   type Row,
 } from '../../platform/database/database.ts';
@@ -37,6 +38,8 @@ export interface GivenAnswer {
 /** A request to carry out; `finish` or `giveUp` ends it. */
 export interface BegunRequest {
   readonly id: number;
+  /** Distinguishes it from a later request with the same key. */
+  readonly started_at: number;
 }
 
 export interface KeyedRequest {
@@ -48,14 +51,19 @@ export interface KeyedRequest {
   readonly hash: () => Promise<string>;
 }
 
+/** The most requests that failed while the database was away; the keys of more are free after {@link UNDER_WAY_MS}. */
+const FAILED_MAX = 1_000;
+
 export class AnsweredRequests {
-  readonly #database: Database;
+  readonly #database: Pick<Database, 'engine' | 'read' | 'write'>;
+  /** Requests that failed, whose rows could not be removed: the next request does it, so that it finds their keys free. */
+  #failed: BegunRequest[] = [];
   readonly #now: () => number;
   /** What began before is not under way: its process ended. On PostgreSQL it may be another node's. */
   readonly #since: number;
 
   /** @param now milliseconds since 1970, the same on all nodes */
-  constructor(database: Database, now: () => number) {
+  constructor(database: Pick<Database, 'engine' | 'read' | 'write'>, now: () => number) {
     this.#database = database;
     this.#now = now;
     this.#since = database.engine === 'sqlite' ? now() : 0;
@@ -69,6 +77,7 @@ export class AnsweredRequests {
    */
   async begin(request: KeyedRequest): Promise<BegunRequest | GivenAnswer> {
     const { wait = pause } = request;
+    await this.#removeFailed();
     for (let waits = 0; waits <= WAITS; waits++) {
       const begun = await this.#claim(request).catch((error: unknown) => {
         if (!isReferenceGone(error)) throw error;
@@ -108,10 +117,31 @@ export class AnsweredRequests {
   }
 
   /** The request failed: it may be made again with the same key, unless its change was committed all the same. */
-  async giveUp({ id }: BegunRequest): Promise<void> {
-    await this.#database.write((tx) =>
-      tx.deleteFrom('idempotency_keys').where('id', '=', id).where('answer', 'is', null).execute(),
-    );
+  async giveUp(begun: BegunRequest): Promise<void> {
+    if (this.#failed.length < FAILED_MAX) this.#failed.push(begun);
+    await this.#removeFailed();
+  }
+
+  /** Where the database is away, which may be why they failed, it is tried again later. */
+  async #removeFailed(): Promise<void> {
+    const failed = this.#failed;
+    if (failed.length === 0) return;
+    this.#failed = [];
+    try {
+      await this.#database.write(async (tx) => {
+        for (const { id, started_at } of failed) {
+          await tx
+            .deleteFrom('idempotency_keys')
+            .where('id', '=', id)
+            .where('started_at', '=', started_at)
+            .where('answer', 'is', null)
+            .execute();
+        }
+      });
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      this.#failed.push(...failed);
+    }
   }
 
   /** Removes answers from before an instant, milliseconds since 1970. */
@@ -136,7 +166,7 @@ export class AnsweredRequests {
             .where('idempotency_keys.answer', 'is', null)
             .where('idempotency_keys.started_at', '<', Math.max(now - UNDER_WAY_MS, this.#since)),
         )
-        .returning('id')
+        .returning(['id', 'started_at'])
         .executeTakeFirst(),
     );
   }
