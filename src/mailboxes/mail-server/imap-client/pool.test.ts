@@ -140,6 +140,26 @@ void suite('the pool of connections', () => {
     assert.ok(most > 1 && most <= 10, `${most} logins at a time`);
   });
 
+  void test('logins of one user that the server is slow to answer leave some to others', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { timeoutMs: 5_000 });
+    let held = 0;
+    server.fault = ({ name, user: address }) => {
+      if (name !== 'AUTHENTICATE' || !address.startsWith('u1')) return undefined;
+      held++;
+      return {};
+    };
+    const slow = Array.from({ length: 20 }, (_, n) =>
+      store.sync({ ...user(100 + n), userId: 'slow' }, inbox),
+    );
+    const ends = Promise.allSettled(slow);
+    await until(() => held >= 7);
+    for (const id of [2, 3, 4]) await store.sync(user(id), inbox);
+    assert.equal(held, 7);
+    store.close();
+    for (const end of await ends) assert.equal(end.status, 'rejected');
+  });
+
   void test('a server that is up again serves all requests, not only the first', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });

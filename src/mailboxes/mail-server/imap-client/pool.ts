@@ -61,6 +61,8 @@ const WAITING_PER_TENANT = 500;
 const SHARE_OF_TENANT = 0.75;
 /** Logins under way at a time: a server checks passwords one after the other. */
 const LOGINS_AT_ONCE = 10;
+/** Of the accounts of one user: a server answers a refused login seconds later, and keeps the next one waiting. */
+const LOGINS_OF_TENANT = 7;
 /** Connections of one account. */
 const PER_ACCOUNT = 3;
 /** A reader that pauses for longer than this releases its connection. */
@@ -235,6 +237,16 @@ export class Pool {
     return inUse >= share;
   }
 
+  /** Whether as many logins are under way as there may be, in all or of one user. */
+  #isLoggingIn(tenant: string): boolean {
+    if (this.#opening < LOGINS_OF_TENANT) return false;
+    let opening = 0;
+    for (const other of this.#accounts.values()) {
+      if (other.tenant === tenant) opening += other.opening;
+    }
+    return opening >= LOGINS_OF_TENANT || this.#opening >= LOGINS_AT_ONCE;
+  }
+
   /** A random time, so that requests that were refused together do not come back together. */
   #busy(): ImapFailure {
     const seconds = this.#options.waitMs / 1000;
@@ -259,7 +271,8 @@ export class Pool {
       waiter.give(idle);
       return true;
     }
-    if (this.#opening >= LOGINS_AT_ONCE || this.#isShareSpent(tenantOf(waiter.user))) return false;
+    const tenant = tenantOf(waiter.user);
+    if (this.#isLoggingIn(tenant) || this.#isShareSpent(tenant)) return false;
     const held = account ? account.idle.length + account.busy.size + account.opening : 0;
     if (held >= PER_ACCOUNT) {
       // Only a new one will do: an idle one of the account makes room.
