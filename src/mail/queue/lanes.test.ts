@@ -37,6 +37,18 @@ test('one destination gets no more than its own places', () => {
   assert.deepEqual(takeAll(lanes), new Map([['dead', 1]]));
 });
 
+test('in a pool of ten, a user with many accounts leaves a place for others', () => {
+  const lanes = open(10);
+  for (let account = 1; account <= 20; account++) {
+    const sender = senderOf({ userId: 'many', domainId: account, accountId: account });
+    expect(lanes, 0, lane(`d${account}`, sender));
+  }
+  takeAll(lanes);
+  const sender = senderOf({ userId: 'other', domainId: 99, accountId: 99 });
+  expect(lanes, 0, lane('other', sender));
+  assert.deepEqual(takeAll(lanes), new Map([['other', 1]]));
+});
+
 test('after five failures in a row it is one at a time, until a success', () => {
   const lanes = open();
   expect(lanes, 0, lane('dead'));

@@ -267,7 +267,8 @@ export class Lanes {
     const free = this.#options.concurrency - this.#underWay;
     const spare = free - this.#reserved;
     const forOthers = free - Math.floor(this.#reserved / 2);
-    const forUsers = free - Math.floor(this.#reserved / 4);
+    // At least one, also in a small pool: one user may have many accounts that hang.
+    const forUsers = free - Math.ceil(this.#reserved / 4);
     const isSenderWithin = this.#isWithin(sender) && this.#isWithin(domain);
     const ofSender = Math.min(
       this.#placesOf(sender, free, spare),
