@@ -47,9 +47,9 @@ interface PreparedSql<Values, Row> {
 }
 
 /**
- * A query that is built and compiled once for an engine, and run with other values each time: building one takes longer than
- * running it. On PostgreSQL a connection keeps it parsed and planned, too. For the few queries that every request
- * or message runs.
+ * A query that is built and compiled once for an engine, and run with other values each time: building one takes longer
+ * than running it. On PostgreSQL a connection keeps it parsed and planned, too. For the few queries that every request or
+ * message runs.
  */
 export class PreparedQuery<Values extends object, Row> {
   readonly #build: (value: Values, queries: Queries) => Compilable<Row>;

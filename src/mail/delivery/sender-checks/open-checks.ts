@@ -44,21 +44,14 @@ export function openSenderChecks(settings: CheckSettings, hooks: CheckHooks): Op
     keeps: true,
     onAsked: hooks.onAsked,
   });
-  let isClosed = false;
   const checks = createSenderChecks({
     dns,
-    onOutage: (isOut) => {
-      if (!isClosed) hooks.onOutage(isOut);
-    },
+    onOutage: hooks.onOutage,
     hostname,
     enforce,
     isRelay: isTrusted,
     removesSpamFields: hasSpamFilter,
     ...(hasSpamFilter && { isNameWanted: (address) => !isTrusted(address) }),
   });
-  const close = () => {
-    isClosed = true;
-    dns.close();
-  };
-  return { checks, close };
+  return { checks, close: () => dns.close() };
 }
