@@ -159,7 +159,7 @@ async function findNextDue(queries: Queries, request: LeaseRequest): Promise<num
   return next?.next_attempt_at;
 }
 
-/** Extends the leases that the owner still has. */
+/** Extends the leases that the owner still has. A renewal that comes after a later one changes nothing. */
 export async function renewLeases(
   database: Database,
   owner: string,
@@ -173,6 +173,7 @@ export async function renewLeases(
         .set({ next_attempt_at: until })
         .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
         .where('lease_owner', '=', owner)
+        .where('next_attempt_at', '<', until)
         .execute(),
     );
   }

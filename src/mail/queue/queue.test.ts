@@ -245,14 +245,46 @@ onEachEngine('queue', (engine) => {
     const other = engine === 'sqlite' ? undefined : bench.start();
     for (let n = 0; n < 20; n++) {
       await bench.clock.advance(6 * SECOND);
-      const soon = bench.clock.now() + 12 * SECOND;
-      await rowWhen(bench, ({ next_attempt_at }) => next_attempt_at > soon);
+      const renewed = bench.clock.now() + 20 * SECOND;
+      await rowWhen(bench, ({ next_attempt_at }) => next_attempt_at === renewed);
       await other?.queue.idle();
     }
     assert.equal(receiver.attempts.length, 1);
     assert.equal(other?.receiver.attempts.length ?? 0, 0);
     answer(delivered);
     await rowWhen(bench, ({ status }) => status === 'delivered');
+  });
+
+  test('a renewal that comes late does not shorten the lease', async () => {
+    const bench = await openQueueBench(engine);
+    const held = Promise.withResolvers<void>();
+    const late: Promise<unknown>[] = [];
+    let isHeld = false;
+    const { write } = bench.database;
+    const database: Database = {
+      ...bench.database,
+      write: (work) => {
+        if (!isHeld) return write(work);
+        const written = held.promise.then(() => write(work));
+        late.push(written);
+        return written;
+      },
+    };
+    const { queue, receiver } = bench.start({}, database);
+    await bench.enqueue(queue, bench.delivery('a'));
+    const { answer } = await receiver.nth(0);
+    isHeld = true;
+    await bench.clock.advance(6 * SECOND);
+    isHeld = false;
+    await bench.clock.advance(6 * SECOND);
+    const renewed = bench.clock.now() + 20 * SECOND;
+    await rowWhen(bench, ({ next_attempt_at }) => next_attempt_at === renewed);
+    held.resolve();
+    await Promise.all(late);
+    assert.equal(late.length, 1);
+    assert.equal((await rowWhen(bench, () => true)).next_attempt_at, renewed);
+    answer(delivered);
+    await queue.idle();
   });
 
   test('the deliveries of a dead worker are attempted again within 30 seconds, unchanged', async () => {

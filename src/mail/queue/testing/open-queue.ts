@@ -1,5 +1,6 @@
 /** A database with a domain and a body, queues on it, and a receiver that the test controls. */
 import { join } from 'node:path';
+import { inspect } from 'node:util';
 import { openTestDatabase } from '../../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
 import type { Database, Engine, Queries, Row } from '../../../platform/database/database.ts';
@@ -13,7 +14,7 @@ import {
   type QueueOptions,
   type WorkOptions,
 } from '../queue.ts';
-import { FakeClock, turns, until } from './fake-clock.ts';
+import { FakeClock, turns, UNTIL_MS, until } from './fake-clock.ts';
 
 export const KIND = 'test';
 /** Seconds. */
@@ -115,9 +116,9 @@ export class QueueBench {
   }
 
   /** A process with a queue that works on {@link KIND}, and a receiver. */
-  start(options: Partial<WorkOptions<string>> = {}): QueueProcess {
+  start(options: Partial<WorkOptions<string>> = {}, database = this.database): QueueProcess {
     const life = { over: false };
-    const queue = this.queue(life);
+    const queue = this.queue(life, database);
     const receiver = new Receiver();
     queue.work({ kind: KIND, payloads, delays: DELAYS, attempt: receiver.attempt, ...options });
     return {
@@ -213,14 +214,18 @@ export async function insertDomain(database: Database, name: string): Promise<nu
   return id;
 }
 
-/** The only row, as soon as the condition holds for it. */
+/** The only row, as soon as the condition holds for it. It says what was in the row, and in the log, where it never does. */
 export async function rowWhen(
-  { database }: QueueBench,
+  { database, logged }: QueueBench,
   holds: (row: Row<'deliveries'>) => boolean,
 ): Promise<Row<'deliveries'>> {
+  const end = performance.now() + UNTIL_MS;
   for (;;) {
     const row = await database.read.selectFrom('deliveries').selectAll().executeTakeFirstOrThrow();
     if (holds(row)) return row;
+    if (performance.now() > end) {
+      throw new Error(`never came true: ${holds} of ${inspect(row)}; the log: ${inspect(logged)}`);
+    }
     await turns();
   }
 }
