@@ -67,7 +67,8 @@ const undone = {
 
 /** A change that is not done by then is repeated: the process may have died. */
 const REPEATED_AFTER_MS = 60_000;
-const CHANGES_AT_A_TIME = 4;
+/** With fewer than eight the lanes could not keep a place for another user. */
+const CHANGES_AT_A_TIME = 10;
 
 /** A client without an answer repeats its request soon: at most so many messages have come since. */
 const LOOKED_THROUGH = 50;

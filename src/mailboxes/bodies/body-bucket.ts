@@ -69,8 +69,8 @@ const SLOWEST_UPLOAD = 1_000_000;
 const UPLOADS_AT_ONCE = 8;
 /** Small requests at once that one call makes. */
 const REQUESTS_AT_ONCE = 16;
-/** Every slow reader holds a connection: enough that the others still get one. */
-const MOST_CONNECTIONS = 4_096;
+/** Every slow reader holds a connection. The HTTP server limits the readers; a limit of our own would make others wait. */
+const CONNECTIONS = Number.POSITIVE_INFINITY;
 
 const IN_QUARANTINE = `${QUARANTINE}/`;
 
@@ -112,8 +112,8 @@ export class BodyBucket implements BodyStore {
         connectionTimeout: Math.ceil(deadlineMs / 3),
         requestTimeout: deadlineMs,
         throwOnRequestTimeout: true,
-        httpAgent: { maxSockets: MOST_CONNECTIONS },
-        httpsAgent: { maxSockets: MOST_CONNECTIONS },
+        httpAgent: { maxSockets: CONNECTIONS },
+        httpsAgent: { maxSockets: CONNECTIONS },
       },
     });
   }
