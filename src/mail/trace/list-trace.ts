@@ -1,14 +1,16 @@
-/** Reads the rows of `trace` for operators. */
-import type { Queries, Row } from '../../platform/database/database.ts';
+/** Reads the table `trace` for operators. */
+import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
+import { MESSAGE_ID_MAX, type TraceItem, unfold } from './trace-rows.ts';
 
-/** Characters of a Message-ID that are kept. */
-export const MESSAGE_ID_MAX = 255;
-
-export type TraceItem = Row<'trace'>;
-
-/** A row in the order of time: the next page begins after it. */
-export type TracePosition = Pick<TraceItem, 'at' | 'id'>;
+/** An event in the order of time: the next page begins after it. */
+export interface TracePosition {
+  /** The row that has it. */
+  readonly at: EpochMs;
+  readonly id: number;
+  /** How many events of that row were listed. */
+  readonly listed: number;
+}
 
 /** The filters of operators; a filter that is left out matches all. */
 export interface TraceRequest {
@@ -19,7 +21,7 @@ export interface TraceRequest {
   readonly messageId?: string | undefined;
   readonly since?: EpochMs | undefined;
   /** The same, not included. */
-  readonly until?: number | undefined;
+  readonly until?: EpochMs | undefined;
   readonly limit: number;
   readonly before?: TracePosition | undefined;
 }
@@ -29,27 +31,35 @@ const READ_AT_A_TIME = 1_000;
 const READ_MAX = 10_000;
 
 /**
- * Rows that match, the newest first. A single filter is looked up in its index. With several, the rows that one of
- * them finds are read one after the other, 10,000 at most: then a page may have fewer rows than requested, or none,
+ * Events that match, the newest first. A single filter is looked up in its index. With several, the rows that one of
+ * them finds are read one after the other, 10,000 at most: then a page may have fewer events than requested, or none,
  * and a position to continue from.
  *
- * @returns the rows, and where the next page begins; undefined where there is none
+ * @returns the events, and where the next page begins; undefined where there is none
  */
 export async function listTrace(
   queries: Queries,
   request: TraceRequest,
 ): Promise<{ readonly items: TraceItem[]; readonly next: TracePosition | undefined }> {
-  const [first, ...others] = filtersOf(request);
-  const { limit } = request;
-  const most = others.length > 0 ? READ_AT_A_TIME : limit + 1;
+  const filters = filtersOf(request);
+  const [first] = filters;
+  const { limit, since, until } = request;
+  const span = first ? { since, until } : await findSpan(queries, { since, until });
+  const most = filters.length > 1 ? READ_AT_A_TIME : limit + 1;
   const items: TraceItem[] = [];
   let last = request.before;
   for (let read = 0; read < READ_MAX; read += most) {
-    const rows = await readPage(queries, { ...request, before: last, limit: most }, first);
+    const rows = await pageQuery(queries, { ...span, before: last, limit: most }, first).execute();
     for (const row of rows) {
-      if (items.length === limit) return { items, next: last };
-      if (others.every(([column, value]) => row[column] === value)) items.push(row);
-      last = { at: row.at, id: row.id };
+      const { at, id } = row;
+      const events = unfold(row).reverse();
+      let listed = id === last?.id ? last.listed : 0;
+      for (const item of events.slice(listed)) {
+        if (items.length === limit) return { items, next: { at, id, listed } };
+        if (filters.every(([column, value]) => item[column] === value)) items.push(item);
+        listed++;
+      }
+      last = { at, id, listed: events.length };
     }
     if (rows.length < most) return { items, next: undefined };
   }
@@ -71,35 +81,78 @@ function filtersOf({ mailId, messageId, sender, recipient }: TraceRequest): Filt
   return filters;
 }
 
-async function readPage(
-  queries: Queries,
-  request: Pick<TraceRequest, 'since' | 'until' | 'before' | 'limit'>,
-  filter: Filter | undefined,
-): Promise<TraceItem[]> {
-  return pageQuery(queries, request, filter).execute();
+/** Rows between two instants; without a filter also between two ids. */
+interface Span extends Pick<TraceRequest, 'since' | 'until'> {
+  readonly fromId?: number;
+  readonly toId?: number;
+}
+
+/** Clocks of nodes may differ so much, and rows without a transaction are written so much later. */
+const SLACK_MS = 300_000;
+
+/** Ids are given in the order of time, so they find a span without an index on the time. */
+async function findSpan(queries: Queries, span: Pick<Span, 'since' | 'until'>): Promise<Span> {
+  const { since, until } = span;
+  if (since === undefined && until === undefined) return span;
+  return {
+    ...span,
+    ...(since !== undefined && { fromId: await findId(queries, since - SLACK_MS) }),
+    ...(until !== undefined && { toId: await findId(queries, until + SLACK_MS) }),
+  };
+}
+
+/** @returns an id such that rows of before that instant have lower ones, by halves: some twenty reads of one row */
+async function findId(queries: Queries, at: number): Promise<number> {
+  const rows = queries.selectFrom('trace').select(['id', 'at']).limit(1);
+  const [first, last] = await Promise.all([
+    rows.orderBy('id').executeTakeFirst(),
+    rows.orderBy('id', 'desc').executeTakeFirst(),
+  ]);
+  let [low, high] = [first?.id ?? 0, (last?.id ?? 0) + 1];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const row = await rows.where('id', '>=', middle).orderBy('id').executeTakeFirst();
+    if (row && row.at < at) low = row.id + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 export function pageQuery(
   queries: Queries,
-  { since, until, before, limit }: Pick<TraceRequest, 'since' | 'until' | 'before' | 'limit'>,
+  {
+    since,
+    until,
+    fromId,
+    toId,
+    before,
+    limit,
+  }: Span &
+    Pick<TraceRequest, 'limit'> & { readonly before?: Omit<TracePosition, 'listed'> | undefined },
   filter: Filter | undefined,
 ) {
-  let query = queries.selectFrom('trace').selectAll();
-  if (filter) query = query.where(filter[0], '=', filter[1]);
+  let query = queries.selectFrom('trace').selectAll().limit(limit);
   if (since !== undefined) query = query.where('at', '>=', since);
   if (until !== undefined) query = query.where('at', '<', until);
-  if (before) {
-    query = query.where((eb) => eb(eb.refTuple('at', 'id'), '<', eb.tuple(before.at, before.id)));
+  if (!filter) {
+    if (fromId !== undefined) query = query.where('id', '>=', fromId);
+    if (toId !== undefined) query = query.where('id', '<', toId);
+    if (before) query = query.where('id', '<=', before.id);
+    return query.orderBy('id', 'desc');
   }
-  return query.orderBy('at', 'desc').orderBy('id', 'desc').limit(limit);
+  query = query.where(filter[0], '=', filter[1]);
+  if (before) {
+    query = query.where((eb) => eb(eb.refTuple('at', 'id'), '<=', eb.tuple(before.at, before.id)));
+  }
+  return query.orderBy('at', 'desc').orderBy('id', 'desc');
 }
 
-/** The most rows of a message that are returned. */
+/** The most rows of a message that are read. */
 const TIME_LINE_MAX = 1_000;
 
-/** The events of one message, the oldest first; the first 1,000 where there are more. */
-export function timeLine(queries: Queries, mailId: string): Promise<TraceItem[]> {
-  return queries
+/** The events of one message, the oldest first; those of the first 1,000 rows where there are more. */
+export async function timeLine(queries: Queries, mailId: string): Promise<TraceItem[]> {
+  const rows = await queries
     .selectFrom('trace')
     .selectAll()
     .where('mail_id', '=', mailId.toLowerCase())
@@ -107,4 +160,5 @@ export function timeLine(queries: Queries, mailId: string): Promise<TraceItem[]>
     .orderBy('id')
     .limit(TIME_LINE_MAX)
     .execute();
+  return rows.flatMap(unfold);
 }

@@ -1,6 +1,6 @@
 /**
  * The trace: what happened to each message, for operators who search for one. Owns table `trace`: a row for
- * each event, kept TRACE_DAYS. Every row has the id that the client got (`250 2.0.0 Accepted
+ * what one transaction did with a message for one recipient, kept TRACE_DAYS. Every row has the id that the client got (`250 2.0.0 Accepted
  * as <id>`), which the Received field, the log, deliveries and webhooks have as well.
  *
  * Crashes: {@link Trace.write} is part of the transaction that it describes, so there is no mail without its rows, and
@@ -21,37 +21,10 @@ import {
   type Queries,
 } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { MESSAGE_ID_MAX } from './list-trace.ts';
+import { columns, rowsOf, type TraceEvent, valuesOf } from './trace-rows.ts';
 
-export {
-  listTrace,
-  type TraceItem,
-  type TracePosition,
-  type TraceRequest,
-  timeLine,
-} from './list-trace.ts';
-
-/** One event of a message. */
-export interface TraceEvent {
-  /** The id in the answer to the client that brought the message. */
-  readonly mailId: string;
-  /** `received`, `submitted`, `refused`, `deferred`, `stored`, `queued`, `<kind>_attempt`, `bounced` ... */
-  readonly event: string;
-  /** Reverse-path, `''` for the null sender. */
-  readonly sender?: string | undefined;
-  readonly recipient?: string | null | undefined;
-  /** Of the header, with angle brackets. */
-  readonly messageId?: string | undefined;
-  readonly deliveryId?: number | undefined;
-  /** UUID of the delivery for its receiver. */
-  readonly webhookId?: string | undefined;
-  /** In one word, or a reply code. */
-  readonly status?: string | undefined;
-  /** For people. */
-  readonly detail?: string | undefined;
-  /** Address of the client that brought it. */
-  readonly client?: string | undefined;
-}
+export { listTrace, type TracePosition, type TraceRequest, timeLine } from './list-trace.ts';
+export type { TraceEvent, TraceItem } from './trace-rows.ts';
 
 export interface TraceOptions {
   readonly database: Database;
@@ -143,25 +116,19 @@ export class Trace {
   }
 
   /**
-   * Removes some rows that are older than TRACE_DAYS.
+   * Removes some rows that are older than TRACE_DAYS: of those with the lowest ids, which are the oldest.
    *
    * @returns how many; 0 where none is left
    */
   async prune(tx: Queries): Promise<number> {
     const before = this.#options.now() - this.#options.keptDays * DAY_MS;
-    const rows = await tx
-      .deleteFrom('trace')
-      .where('id', 'in', (eb) =>
-        eb
-          .selectFrom('trace')
-          .select('id')
-          .where('at', '<', before)
-          .orderBy('at')
-          .orderBy('id')
-          .limit(PRUNED_AT_A_TIME),
-      )
-      .returning('id')
-      .execute();
+    const oldest = tx
+      .selectFrom('trace')
+      .select(['id', 'at'])
+      .orderBy('id')
+      .limit(PRUNED_AT_A_TIME);
+    const old = tx.selectFrom(oldest.as('oldest')).select('id').where('at', '<', before);
+    const rows = await tx.deleteFrom('trace').where('id', 'in', old).returning('id').execute();
     return rows.length;
   }
 
@@ -191,8 +158,7 @@ export class Trace {
 
   #rowsOf(events: readonly TraceEvent[]): NewRow<'trace'>[] {
     const { node, now } = this.#options;
-    const at = now();
-    return events.map((event) => rowOf(event, { at, node }));
+    return rowsOf(events, { at: now(), node });
   }
 
   async #insert(tx: Queries, rows: readonly NewRow<'trace'>[]): Promise<void> {
@@ -221,62 +187,6 @@ export class Trace {
     this.#inserts.set(count, query);
     return query;
   }
-}
-
-/* Rows as they are written. */
-
-/** The columns that are written, in their order. */
-const columns = [
-  'at',
-  'mail_id',
-  'event',
-  'sender',
-  'recipient',
-  'message_id',
-  'delivery_id',
-  'webhook_id',
-  'status',
-  'detail',
-  'node',
-  'client',
-] as const;
-
-/** Characters that are kept: of an address (RFC 5321 section 4.5.3.1), and of a detail. */
-const ADDRESS_MAX = 320;
-const DETAIL_MAX = 500;
-
-/** Text from outside in the form that is stored: PostgreSQL accepts no NUL, and no half of a character. */
-function clean(text: string | null | undefined, most: number): string | null {
-  if (text === undefined || text === null) return null;
-  return text.slice(0, most).toWellFormed().replaceAll('\0', '');
-}
-
-function rowOf(
-  event: TraceEvent,
-  { at, node }: { readonly at: number; readonly node: string },
-): NewRow<'trace'> {
-  return {
-    at,
-    mail_id: event.mailId,
-    event: event.event,
-    sender: clean(event.sender?.toLowerCase(), ADDRESS_MAX),
-    recipient: clean(event.recipient?.toLowerCase(), ADDRESS_MAX),
-    message_id: clean(event.messageId, MESSAGE_ID_MAX),
-    delivery_id: event.deliveryId ?? null,
-    webhook_id: event.webhookId ?? null,
-    status: event.status ?? null,
-    detail: clean(event.detail, DETAIL_MAX),
-    node,
-    client: event.client ?? null,
-  };
-}
-
-function valuesOf(rows: readonly NewRow<'trace'>[]): Values {
-  const values: Values = {};
-  for (const [index, row] of rows.entries()) {
-    for (const column of columns) values[`${column}${index}`] = row[column] ?? null;
-  }
-  return values;
 }
 
 /**

@@ -13,7 +13,7 @@ import {
   refuseUnfit,
   schemaVersions,
 } from './database.ts';
-import { LATER_BY_VERSION, migrate, UnfitDatabase } from './migrate.ts';
+import { LATER_BY_VERSION, migrate, newestSchema, UnfitDatabase } from './migrate.ts';
 import { first } from './migrations/0001.ts';
 import { beforeSecond, laterThanSecond } from './migrations/0002.ts';
 import { beforeThird } from './migrations/0003.ts';
@@ -63,8 +63,10 @@ async function beginAsFirstRelease({ engine, write }: Database): Promise<void> {
 }
 
 onEachEngine('a database', (engine) => {
-  const newer = "insert into kysely_migration (name, timestamp) values ('0005', 'then')";
-  const forNewer = "update settings set value = '5' where name = 'oldest_version'";
+  const next = newestSchema(engine) + 1;
+  const name = `${next}`.padStart(4, '0');
+  const newer = `insert into kysely_migration (name, timestamp) values ('${name}', 'then')`;
+  const forNewer = `update settings set value = '${next}' where name = 'oldest_version'`;
 
   test('of a newer release that lets this one use it is accepted', async () => {
     const added = [
@@ -81,7 +83,7 @@ onEachEngine('a database', (engine) => {
     const said = await startAfter(engine, newer, forNewer);
     assert.equal(
       said,
-      'the database has schema version 5, but this program knows only versions up to 4: start the newer program, or restore a backup',
+      `the database has schema version ${next}, but this program knows only versions up to ${next - 1}: start the newer program, or restore a backup`,
     );
   });
 

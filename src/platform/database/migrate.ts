@@ -6,6 +6,7 @@ import { first } from './migrations/0001.ts';
 import { beforeSecond, laterThanSecond, second } from './migrations/0002.ts';
 import { beforeThird, laterThanThird, third } from './migrations/0003.ts';
 import { fourth, laterThanFourth } from './migrations/0004.ts';
+import { fifth } from './migrations/0005.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -78,6 +79,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0002': second(engine, isBegun),
     '0003': third(engine, isBegun),
     '0004': fourth(engine),
+    '0005': fifth,
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -278,7 +278,7 @@ interface DeliveryPayloadTable {
   payload: string;
 }
 
-/** `trace/`: one thing that happened to a message. */
+/** `trace/`: what one transaction did with a message, for one recipient. */
 interface TraceTable {
   id: Generated<number>;
   at: number;
@@ -301,6 +301,8 @@ interface TraceTable {
   node: string;
   /** Address of the client that brought it. */
   client: string | null;
+  /** JSON of the events that followed in the same transaction; null where there are none, and in rows of before 0.4.0. */
+  more: Generated<string | null>;
 }
 
 /** `mail-server/`: the last known state of a mailbox whose server does not report removals. */

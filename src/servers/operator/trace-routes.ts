@@ -109,9 +109,9 @@ async function mailIdOf({ queue }: TraceParts, id: string): Promise<string> {
   return (await queue.findMailId(id)) ?? id;
 }
 
-/** A row in the order of time: its instant, and its id. */
-function isTraceKey(values: ListKey): values is readonly [number, number] {
-  return values.length === 2 && values.every((one) => Number.isSafeInteger(one));
+/** An event in the order of time: instant and id of its row, and how many events of the row were listed. */
+function isTraceKey(values: ListKey): values is readonly [number, number, number] {
+  return values.length === 3 && values.every((one) => Number.isSafeInteger(one));
 }
 
 export function traceRoutes(parts: TraceParts): RouteGroup {
@@ -133,7 +133,7 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
       async ({ query }) => {
         const page = readPage(query, isTraceKey);
         const { id, since, until, message_id: messageId, recipient, sender } = query;
-        const [at, row] = page.after ?? [];
+        const { after } = page;
         const { items, next } = await listTrace(parts.database.read, {
           messageId,
           recipient,
@@ -142,12 +142,12 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
           mailId: id === undefined ? undefined : await mailIdOf(parts, id),
           since: since === undefined ? undefined : Date.parse(since),
           until: until === undefined ? undefined : Date.parse(until),
-          before: at === undefined || row === undefined ? undefined : { at, id: row },
+          before: after && { at: after[0], id: after[1], listed: after[2] },
         });
         return {
           items: items.map(writeItem),
           limit: page.limit,
-          ...(next && { cursor: nextCursor([next.at, next.id]) }),
+          ...(next && { cursor: nextCursor([next.at, next.id, next.listed]) }),
         };
       },
     );
