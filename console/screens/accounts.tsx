@@ -1,6 +1,7 @@
 /** The accounts of all users, with what they hold and may hold. */
 import { defineComponent } from 'vue';
 import { RouterLink } from 'vue-router';
+import type { Step } from '../../src/platform/time/until-done.ts';
 import { ApiError, act, read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { AccountItem, Page } from '../api/types.ts';
@@ -10,6 +11,7 @@ import { ask } from '../ui/dialogs.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatBytes, formatKnown } from '../ui/format.ts';
 import { say } from '../ui/messages.tsx';
+import { askForAction } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
   { name: 'q', label: 'Address begins with', placeholder: 'ada@acme.test' },
@@ -134,13 +136,17 @@ function change({ account_id, email, suspended }: AccountItem, reload: () => Pro
       <p>
         {suspended
           ? 'The account signs in again, and its mail is taken.'
-          : 'Its tokens stop at once, its sockets end, and mail for it is deferred. Nothing is lost.'}
+          : 'Its tokens stop at once, its sockets end, and mail for it is deferred. Nothing is lost. Mail that it sent and that still waits goes on: you are asked whether to drop it.'}
       </p>
     ),
     run: async () => {
       await act(`/accounts/${suspended ? 'resume' : 'suspend'}`, { account_id });
       say(`${email} ${suspended ? 'works again' : 'is suspended'}.`);
       await reload();
+      if (suspended) return;
+      const sent = { account: email, kind: 'send' };
+      const { matched } = await act<Step>('/queue/drop', { ...sent, dry_run: true });
+      if (matched > 0) await askForAction('drop', sent, `of ${email}`, reload);
     },
   });
 }

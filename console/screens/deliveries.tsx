@@ -13,6 +13,7 @@ import { actionsFor, askForAction, words } from './queue-actions.tsx';
 const filters: readonly Filter[] = [
   { name: 'destination', label: 'Destination' },
   { name: 'domain', label: 'Domain' },
+  { name: 'account', label: 'Account' },
   {
     name: 'kind',
     label: 'Kind',

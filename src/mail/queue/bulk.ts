@@ -40,6 +40,7 @@ export type BulkRow = Pick<
   | 'kind'
   | 'destination'
   | 'domain_id'
+  | 'sender'
   | 'status'
   | 'created_at'
   | 'updated_at'
@@ -110,6 +111,7 @@ function isMeant(row: BulkRow, request: BulkRequest): boolean {
   const { action, filter, heldBy, now } = request;
   const { before = Number.POSITIVE_INFINITY } = filter;
   if (!fits(row, filter, statesOf(request))) return false;
+  if (!(filter.senders?.includes(row.sender) ?? true)) return false;
   if (row.lease_owner !== null || row.created_at >= before) return false;
   if (action === 'retry') {
     // A row that was attempted after the order was given is not retried by it.
@@ -127,6 +129,7 @@ const read = [
   'kind',
   'destination',
   'domain_id',
+  'sender',
   'status',
   'created_at',
   'updated_at',

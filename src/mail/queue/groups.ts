@@ -204,11 +204,14 @@ const KEYS_AT_A_TIME = { receivers: 1_000, domain: 500 };
  */
 export async function listOpen(
   queries: Queries,
-  filter: GroupFilter,
+  filter: GroupFilter & Pick<QueueFilter, 'senders'>,
   { after, limit }: GroupPage<OpenKey>,
 ): Promise<{ readonly items: OpenDelivery[]; readonly next: OpenKey | undefined }> {
-  const way = filter.destination === undefined && filter.domainIds ? 'domain' : 'receivers';
-  const most = filter.kind === undefined && way === 'domain' ? limit + 1 : KEYS_AT_A_TIME[way];
+  const { destination, domainIds, senders, kind } = filter;
+  // The index of receivers does not have the sender.
+  const way = senders || (destination === undefined && domainIds) ? 'domain' : 'receivers';
+  const isAll = (senders ?? destination ?? kind) === undefined;
+  const most = way === 'domain' && isAll ? limit + 1 : KEYS_AT_A_TIME[way];
   const read = way === 'domain' ? readOfDomains : readOfReceivers;
   const found: number[] = [];
   let last = after;
@@ -217,7 +220,8 @@ export async function listOpen(
     for (const key of keys) {
       if (found.length === limit) return { items: await readRows(queries, found), next: last };
       last = key;
-      if (fits(key, filter)) found.push(key.id);
+      const isOfSender = senders?.includes(key.sender ?? '') ?? true;
+      if (isOfSender && fits(key, filter)) found.push(key.id);
     }
     if (keys.length < most) return { items: await readRows(queries, found), next: undefined };
     // Where the last key does not match, those that differ from it only by their id do not match either.
@@ -226,12 +230,17 @@ export async function listOpen(
   return { items: await readRows(queries, found), next: last };
 }
 
+/** A key that was read with its row. */
+interface DomainKey extends OpenKey {
+  readonly sender?: string;
+}
+
 function readOfReceivers(
   queries: Queries,
   { destination, domainIds = [] }: Pick<QueueFilter, 'destination' | 'domainIds'>,
   after: OpenKey | undefined,
   limit: number,
-): Promise<OpenKey[]> {
+): Promise<DomainKey[]> {
   // A single claim is one step in the index; where there are several, `fits` selects.
   const domainId = domainIds.length === 1 ? domainIds[0] : undefined;
   const receiver = destination === undefined ? undefined : { destination, domainId };
@@ -244,11 +253,11 @@ async function readOfDomains(
   { domainIds = [], state }: Pick<QueueFilter, 'domainIds' | 'state'>,
   after: OpenKey | undefined,
   limit: number,
-): Promise<OpenKey[]> {
-  const keys: OpenKey[] = [];
+): Promise<DomainKey[]> {
+  const keys: DomainKey[] = [];
   const newest = queries
     .selectFrom('deliveries')
-    .select(['destination', 'domain_id', 'kind', 'status', 'id'])
+    .select(['destination', 'domain_id', 'sender', 'kind', 'status', 'id'])
     .$if(after !== undefined, (query) => query.where('id', '<', after?.id ?? 0))
     .orderBy('id', 'desc')
     .limit(limit);

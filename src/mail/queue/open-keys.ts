@@ -20,13 +20,15 @@ export interface QueueFilter {
   readonly ids?: readonly number[] | undefined;
   readonly destination?: string | undefined;
   readonly domainIds?: readonly number[] | undefined;
+  /** Whose they are (`senderOf`); then the domains are given, too. */
+  readonly senders?: readonly string[] | undefined;
   readonly kind?: string | undefined;
   readonly state?: OpenState | undefined;
   /** Only those that were queued before this instant. */
   readonly before?: EpochMs | undefined;
 }
 
-/** Whether a delivery is among those that are meant, by what the index says of it; `before` is not looked at. */
+/** Whether a delivery is among those that are meant, by what the index says of it; `before` and `senders` are not looked at. */
 export function fits(
   key: OpenKey,
   { ids, destination, domainIds, kind, state }: QueueFilter,

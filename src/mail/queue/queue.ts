@@ -73,6 +73,7 @@ export {
 export type { GroupKey, OpenDelivery, QueueGroup } from './groups.ts';
 export type { OpenKey, OpenState, QueueFilter } from './open-keys.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
+export { senderOf } from './parties.ts';
 export { Place, Postponed } from './place.ts';
 export {
   type Attempted,
@@ -227,7 +228,10 @@ export class Queue {
   }
 
   /** Single deliveries that were not delivered. */
-  listOpen(filter: GroupFilter, page: GroupPage<OpenKey>): ReturnType<typeof listOpen> {
+  listOpen(
+    filter: Parameters<typeof listOpen>[1],
+    page: GroupPage<OpenKey>,
+  ): ReturnType<typeof listOpen> {
     return listOpen(this.#database.read, filter, page);
   }
 

@@ -216,15 +216,20 @@ export function accountsCommand(): Command {
         ],
       }),
     )
-    .addCommand(
-      change(
-        'suspend',
-        'accounts/suspend',
-        'account_id',
-        'suspends an account: logins are refused',
-      ),
-    )
+    .addCommand(suspendAccount())
     .addCommand(change('resume', 'accounts/resume', 'account_id', 'ends a suspension'));
+}
+
+function suspendAccount(): Command {
+  return onService(new Command('suspend'))
+    .description('suspends an account: logins are refused')
+    .argument('<account-id>')
+    .option('--drop-waiting', 'drops its mail that waits, without a bounce')
+    .action((id: string, given: Common) => {
+      const drops = given.dropWaiting === true;
+      const body = { account_id: Number(id), ...(drops && { drop_waiting: true }) };
+      return changeOne('accounts/suspend', body, given);
+    });
 }
 
 const queueFilters = {
@@ -233,6 +238,7 @@ const queueFilters = {
   kind: 'webhook, forward, bounce, send, mailbox or copy',
   state: 'pending, held or failed',
 };
+const deliveryFilters = { ...queueFilters, account: 'of one account, by its address' };
 
 export function queueCommand(): Command {
   const columns = [
@@ -260,7 +266,7 @@ export function queueCommand(): Command {
       listCommand({
         name: 'deliveries',
         path: 'queue/deliveries',
-        filters: queueFilters,
+        filters: deliveryFilters,
         description: 'single deliveries',
         columns: [
           'id',
@@ -282,7 +288,7 @@ export function queueCommand(): Command {
     drop: 'ends deliveries without a bounce',
   };
   for (const [action, description] of Object.entries(actions)) {
-    addFilters(onService(command.command(action).description(description)), queueFilters)
+    addFilters(onService(command.command(action).description(description)), deliveryFilters)
       .option('--ids <ids...>', 'single deliveries, by number')
       .option('--older-than <seconds>', 'only deliveries that have waited at least this long')
       .option('--dry-run', 'only shows how many deliveries match')
@@ -296,7 +302,7 @@ async function actOnQueue(action: string, given: Common): Promise<void> {
   const client = await connect(given.url);
   const { ids, olderThan, dryRun, yes, json } = given;
   const body = {
-    ...givenOf(queueFilters, given),
+    ...givenOf(deliveryFilters, given),
     ...(Array.isArray(ids) && { ids: ids.map(Number) }),
     ...(typeof olderThan === 'string' && { older_than: Number(olderThan) }),
   };

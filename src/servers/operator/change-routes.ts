@@ -1,9 +1,9 @@
 /** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
 import { Type } from 'typebox';
-import type { Queue } from '../../mail/queue/queue.ts';
+import { type Queue, senderOf } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, untilDone } from '../../platform/time/time.ts';
-import { type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
+import { type Account, type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
 import {
@@ -22,6 +22,7 @@ import {
   OperatedDomainBody,
   writeDomains,
 } from './domain-routes.ts';
+import { orderBulk } from './queue-routes.ts';
 
 export interface ChangeRouteParts extends DomainRouteParts, AccountRouteParts {
   readonly accounts: Accounts;
@@ -43,8 +44,8 @@ export function operatorChangeRoutes(parts: ChangeRouteParts): RouteGroup {
     addSuspendDomain(app, parts);
     addResumeDomain(app, parts);
     addDeleteDomain(app, parts);
-    addAccountChange(app, parts, 'suspended');
-    addAccountChange(app, parts, 'active');
+    addSuspendAccount(app, parts);
+    addResumeAccount(app, parts);
   };
 }
 
@@ -194,33 +195,89 @@ function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
   );
 }
 
-function addAccountChange(app: Api, parts: ChangeRouteParts, status: 'active' | 'suspended'): void {
-  const [verb, name] = status === 'active' ? ['resume', 'Resume'] : ['suspend', 'Suspend'];
+/** Whether waiting mail goes, too, and how much went. */
+const dropWaiting = Type.Optional(
+  Type.Boolean({
+    description:
+      'Drop what it sent and what still waits: no bounce is sent, and its owner sees `bounced`. Otherwise its mail goes on. What is being attempted right now is not dropped.',
+    examples: [true],
+  }),
+);
+const SuspendedBody = Type.Object(
+  {
+    ...OperatedAccountBody.properties,
+    dropped: Type.Optional(
+      Type.Integer({ description: 'How many deliveries were dropped.', examples: [120] }),
+    ),
+  },
+  { title: 'SuspendedAccount', description: 'An account after its suspension.' },
+);
+
+function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
   app.post(
-    `/v2/operator/accounts/${verb}`,
+    '/v2/operator/accounts/suspend',
     {
       config: { refusals: ['account_not_found'] },
       schema: {
         ...common,
-        summary: `${name} an account of any user`,
-        description:
-          status === 'active'
-            ? 'It accepts mail again, and its owner can sign in.'
-            : 'Its tokens stop, its sockets end, and mail to it is deferred (450).',
-        operationId: `${verb}AnyAccount`,
+        summary: 'Suspend an account of any user',
+        description: 'Its tokens stop, its sockets end, and mail to it is deferred (450).',
+        operationId: 'suspendAnyAccount',
+        body: Type.Object({ account_id: RecordId, drop_waiting: dropWaiting }),
+        response: { 200: SuspendedBody },
+      },
+    },
+    async (request) => {
+      const { account_id: id, drop_waiting: drops = false } = request.body;
+      const by = actorOf(request);
+      const account = await setStatus(parts, by, id, 'suspended');
+      if (!drops) return writeAccount(parts, account);
+      // After the suspension: what it sends from now on is refused.
+      const domain = await findAnyClaim(parts.database.read, account.domain, account.userId);
+      const senders = [senderOf({ ...account, domainId: domain.id, accountId: id })];
+      const filter = { domainIds: [domain.id], senders, kind: 'send' };
+      const order = { action: 'drop', filter, isDryRun: false, heldBy: 'operator' } as const;
+      const target = JSON.stringify({ account: account.address });
+      const { changed } = await untilDone(() => orderBulk(parts, by, order, target));
+      return { ...(await writeAccount(parts, account)), dropped: changed };
+    },
+  );
+}
+
+function addResumeAccount(app: Api, parts: ChangeRouteParts): void {
+  app.post(
+    '/v2/operator/accounts/resume',
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Resume an account of any user',
+        description: 'It accepts mail again, and its owner can sign in.',
+        operationId: 'resumeAnyAccount',
         body: Type.Object({ account_id: RecordId }),
         response: { 200: OperatedAccountBody },
       },
     },
     async (request) => {
       const { account_id: id } = request.body;
-      const found = await findAnyAccount(parts.database.read, id);
-      if (!found) throw new Refusal('account_not_found', `there is no account ${id}`);
-      const by = actorOf(request);
-      const account = await parts.accounts.update(found.userId, id, { status }, by);
-      const [written] = await writeAccounts(parts, [account]);
-      if (!written) throw new Error('one account was written as none');
-      return written;
+      return writeAccount(parts, await setStatus(parts, actorOf(request), id, 'active'));
     },
   );
+}
+
+async function setStatus(
+  { database, accounts }: ChangeRouteParts,
+  by: Actor,
+  id: number,
+  status: 'active' | 'suspended',
+): Promise<Account> {
+  const found = await findAnyAccount(database.read, id);
+  if (!found) throw new Refusal('account_not_found', `there is no account ${id}`);
+  return accounts.update(found.userId, id, { status }, by);
+}
+
+async function writeAccount(parts: ChangeRouteParts, account: Account) {
+  const [written] = await writeAccounts(parts, [account]);
+  if (!written) throw new Error('one account was written as none');
+  return written;
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { senderOf } from '../../mail/queue/queue.ts';
 import { Trace } from '../../mail/trace/trace.ts';
 import type { NewRow } from '../../platform/database/database.ts';
 import { type RunningApi, startApi } from '../api/testing/start-api.ts';
@@ -175,6 +176,65 @@ onEachEngine('the queue of operators', (engine) => {
         .filter(({ action }: { action: string }) => action.startsWith('queue.'))
         .map(({ action, target, counts }: Record<string, string>) => [action, target, counts]),
       [['queue.retry', JSON.stringify(filter), { matched: 1_203, changed: 1_203 }]],
+    );
+  });
+
+  test('what one account sent is found and dropped, without that of its colleagues', async () => {
+    const accounts: number[] = [];
+    for (const local_part of ['spammer', 'colleague']) {
+      const { status, body } = await api.call('POST', '/v2/email-accounts/create', {
+        user_id: 'ann',
+        domain: 'acme.test',
+        local_part,
+      });
+      assert.equal(status, 201, JSON.stringify(body));
+      accounts.push(body.account.id);
+    }
+    const destination = 'victims.test';
+    const of = (accountId = 0) => senderOf({ userId: 'ann', domainId, accountId });
+    const [spammer, colleague] = accounts.map(of);
+    const sent = { destination, kind: 'send' };
+    await add(1_300, { ...sent, sender: colleague });
+    const ids = await add(7, { ...sent, sender: spammer });
+    await add(1_300, { ...sent, sender: colleague });
+    const account = 'Spammer@acme.test';
+    const path = `queue/deliveries?account=${encodeURIComponent(account)}`;
+    const seen: number[] = [];
+    let cursor = '';
+    do {
+      const { body } = await api.call('GET', `/v2/operator/${path}&limit=5${cursor}`);
+      seen.push(...body.items.map(({ id }: { id: number }) => id));
+      cursor = body.cursor ? `&cursor=${encodeURIComponent(body.cursor)}` : '';
+    } while (cursor);
+    assert.deepEqual(seen, ids.toReversed());
+    assert.equal((await list(`${path}&destination=elsewhere.test`)).length, 0);
+    assert.equal((await list(`${path}&destination=${destination}`)).length, 7);
+    for (const filter of [{ account }, { account, destination }]) {
+      assert.deepEqual(await order('retry', { ...filter, dry_run: true }), {
+        matched: 7,
+        changed: 0,
+      });
+    }
+    assert.equal((await order('hold', { account, domain: 'other.test' })).matched, 0);
+    const unknown = await api.call('GET', '/v2/operator/queue/deliveries?account=no@acme.test');
+    assert.deepEqual([unknown.status, unknown.body.code], [404, 'account_not_found']);
+
+    const suspend = { account_id: accounts[0] };
+    const kept = await api.call('POST', '/v2/operator/accounts/suspend', suspend);
+    assert.deepEqual([kept.body.suspended, kept.body.dropped], [true, undefined]);
+    const drop = { ...suspend, drop_waiting: true };
+    const dropped = await api.call('POST', '/v2/operator/accounts/suspend', drop);
+    assert.deepEqual([dropped.body.suspended, dropped.body.dropped], [true, 7]);
+    const again = await api.call('POST', '/v2/operator/accounts/suspend', drop);
+    assert.equal(again.body.dropped, 0);
+    const states = (await rowsOf(destination)).map((row) => `${row.sender} ${row.status}`);
+    assert.equal(states.filter((state) => state === `${spammer} failed`).length, 7);
+    assert.equal(states.filter((state) => state === `${colleague} queued`).length, 2_600);
+    const entries = await list('audit');
+    const drops = entries.filter(({ action }: { action: string }) => action === 'queue.drop');
+    assert.deepEqual(
+      drops.map(({ target, counts }: { target: string; counts: object }) => [target, counts]),
+      [['{"account":"spammer@acme.test"}', { matched: 7, changed: 7 }]],
     );
   });
 

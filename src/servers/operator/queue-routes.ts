@@ -1,18 +1,20 @@
 /** The queue of all domains: waiting deliveries with the reason, and the operator's actions. */
 import { Type } from 'typebox';
-import type {
-  BulkAction,
-  OpenDelivery,
-  OpenKey,
-  OpenState,
-  Queue,
-  QueueFilter,
-  QueueGroup,
+import {
+  type BulkAction,
+  type OpenDelivery,
+  type OpenKey,
+  type OpenState,
+  type Queue,
+  type QueueFilter,
+  type QueueGroup,
+  senderOf,
 } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { invalidField } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
-import { recordProgress } from '../../tenants/audit/audit.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs, Step } from '../../platform/time/time.ts';
+import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
+import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
@@ -110,6 +112,20 @@ const filterFields = {
   state: Type.Optional(State),
 };
 
+/** Where single deliveries are meant. */
+const deliveryFields = {
+  ...filterFields,
+  account: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 320,
+      description:
+        'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
+      examples: ['ada@acme.test'],
+    }),
+  ),
+};
+
 interface QueueParts {
   readonly database: Pick<Database, 'read'>;
   readonly queue: Pick<Queue, 'groups' | 'listOpen' | 'bulk'>;
@@ -121,15 +137,23 @@ interface Asked {
   readonly domain?: string;
   readonly kind?: string;
   readonly state?: StateName;
+  readonly account?: string;
 }
 
 async function filterOf({ database }: QueueParts, asked: Asked): Promise<QueueFilter> {
-  const { destination, domain, kind, state } = asked;
+  const { destination, domain, kind, state, account } = asked;
+  const claims = domain === undefined ? undefined : await findClaimIds(database.read, domain);
+  const filter = { destination, kind, state: state && states[state], domainIds: claims };
+  if (account === undefined) return filter;
+  const owners = await findAccountsAt(database.read, account);
+  if (owners.length === 0) {
+    throw new Refusal('account_not_found', `there is no account ${account}`);
+  }
+  const meant = owners.filter(({ domainId }) => claims?.includes(domainId) ?? true);
   return {
-    destination,
-    kind,
-    state: state && states[state],
-    domainIds: domain === undefined ? undefined : await findClaimIds(database.read, domain),
+    ...filter,
+    domainIds: meant.map(({ domainId }) => domainId),
+    senders: meant.map(senderOf),
   };
 }
 
@@ -248,6 +272,7 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
     app.get(
       '/v2/operator/queue/deliveries',
       {
+        config: { refusals: ['account_not_found'] },
         schema: {
           tags: ['Operator'],
           summary: 'List single deliveries that wait',
@@ -256,7 +281,7 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
             'may have fewer items than `limit` and still a cursor.',
           operationId: 'listQueueDeliveries',
           security: credentials.operator,
-          querystring: Type.Object({ ...filterFields, ...listFields }),
+          querystring: Type.Object({ ...deliveryFields, ...listFields }),
           response: { 200: Type.Object({ items: Type.Array(OpenDeliveryBody), ...listEcho }) },
         },
       },
@@ -301,25 +326,43 @@ const summaries: Record<BulkAction, readonly [summary: string, description: stri
   ],
 };
 
+/**
+ * Carries out one step of an order, with its entry in the audit log.
+ *
+ * @param target which deliveries are meant, for people
+ */
+export function orderBulk(
+  { queue, now }: Pick<QueueParts, 'now'> & { readonly queue: Pick<Queue, 'bulk'> },
+  by: Actor,
+  order: Parameters<Queue['bulk']>[0],
+  target: string,
+): Promise<Step> {
+  const about = { action: `queue.${order.action}`, target, at: now() };
+  return queue.bulk(order, by.actor, (tx, done, noted) =>
+    recordProgress(tx, by, { ...about, counts: { ...done } }, noted),
+  );
+}
+
 /** The most deliveries that one call names. */
 const IDS_MAX = 500;
 
 function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action: BulkAction): void {
-  const { queue, now } = parts;
+  const { now } = parts;
   const [summary, description] = summaries[action];
   app.post(
     `/v2/operator/queue/${action}`,
     {
+      config: { refusals: ['account_not_found'] },
       schema: {
         tags: ['Operator'],
         summary,
         description:
-          `${description} At least one of \`destination\`, \`domain\`, \`kind\`, \`state\` and \`ids\` is given. ` +
+          `${description} At least one of \`destination\`, \`domain\`, \`account\`, \`kind\`, \`state\` and \`ids\` is given. ` +
           'Deliveries that are being attempted right now are not changed. After 5 seconds the answer has `more`: call again.',
         operationId: `${action}Queue`,
         security: credentials.operator,
         body: Type.Object({
-          ...filterFields,
+          ...deliveryFields,
           ids: Type.Optional(
             Type.Array(Type.Integer({ minimum: 1 }), {
               minItems: 1,
@@ -355,19 +398,16 @@ function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action:
     },
     async (request) => {
       const { ids, older_than: age, dry_run: isDryRun = false, ...asked } = request.body;
-      const { destination, domain, kind, state } = asked;
-      if ([ids, destination, domain, kind, state].every((one) => one === undefined)) {
-        throw invalidField('destination', 'or domain, kind, state or ids must be given');
+      const { destination, domain, account, kind, state } = asked;
+      if ([ids, destination, domain, account, kind, state].every((one) => one === undefined)) {
+        throw invalidField('destination', 'or domain, account, kind, state or ids must be given');
       }
       const before = age === undefined ? undefined : now() - age * 1_000;
       const filter = { ...(await filterOf(parts, asked)), ids, before };
       const by = actorOf(request);
       const order = { action, filter, isDryRun, heldBy: 'operator' } as const;
       const target = JSON.stringify({ ...asked, ids, older_than: age });
-      const about = { action: `queue.${action}`, target, at: now() };
-      const { more, ...counts } = await queue.bulk(order, by.actor, (tx, done, noted) =>
-        recordProgress(tx, by, { ...about, counts: { ...done } }, noted),
-      );
+      const { more, ...counts } = await orderBulk(parts, by, order, target);
       return { ...counts, ...(more && { more }) };
     },
   );

@@ -58,6 +58,7 @@ export {
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export {
   countAccounts,
+  findAccountsAt,
   findAnyAccount,
   listAllAccounts,
   type OperatedAccount,

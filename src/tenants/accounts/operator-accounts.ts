@@ -1,7 +1,7 @@
 /** Accounts of all users, for operators. */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
-import { type Account, selectAccounts, toAccount } from './account-rows.ts';
+import { type Account, readAddress, selectAccounts, toAccount } from './account-rows.ts';
 
 /** An account as operators see it. */
 export interface OperatedAccount extends Account {
@@ -52,6 +52,25 @@ export async function findAnyAccount(queries: Queries, id: number): Promise<Acco
   if (!Number.isSafeInteger(id)) return undefined;
   const row = await selectAccounts(queries).where('id', '=', id).executeTakeFirst();
   return row && toAccount(row);
+}
+
+/** Whose an account is. */
+export interface AccountOwner {
+  readonly accountId: number;
+  readonly domainId: number;
+  readonly userId: string;
+}
+
+/** The accounts of an address: one for each user who claims its domain. */
+export async function findAccountsAt(queries: Queries, address: string): Promise<AccountOwner[]> {
+  const read = readAddress(address);
+  if (!read) return [];
+  return queries
+    .selectFrom('accounts')
+    .select(['id as accountId', 'domain_id as domainId', 'user_id as userId'])
+    .where('domain_name', '=', read.domain)
+    .where('local_part', '=', read.localPart)
+    .execute();
 }
 
 /** How many accounts each of these domains has, by domain id; domains without any are left out. */
