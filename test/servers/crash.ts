@@ -28,6 +28,8 @@ const CONNECTIONS = 6;
 const FLOW_MAX_MS = 700;
 /** What one round may take, and all that is not a round. */
 const TIMES_MS = { round: 10_000, rest: 120_000 };
+/** A slow machine makes fewer kills: a third may fall away where a round takes longer than this. */
+const USUAL_ROUND_MS = 5_000;
 /** One kill in so many comes before the process listens, or right after, without any mail. */
 const EARLY_KILLS = 8;
 const EARLY_MAX_MS = 1_500;
@@ -381,7 +383,7 @@ async function readMailbox(mode: Mode): Promise<Arrived> {
 }
 
 export interface CrashOptions {
-  /** Kills. */
+  /** Kills, on a machine that is quick enough. */
   readonly rounds: number;
   /** PostgreSQL; SQLite when left out. */
   readonly databaseUrl?: string;
@@ -407,7 +409,9 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
   t.after(() => app.stop());
   await first.kill();
 
-  for (let round = 0; round < rounds; round++) {
+  const end = performance.now() + rounds * USUAL_ROUND_MS;
+  let round = 0;
+  for (; round < rounds && (round < (rounds * 2) / 3 || performance.now() < end); round++) {
     const running = start();
     if (round % EARLY_KILLS === EARLY_KILLS - 1) {
       await wait(randomInt(EARLY_MAX_MS));
@@ -425,11 +429,11 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
   const stored = await readMailbox('store');
   const storedAfterHook = await readMailbox('webhook_then_store');
   const counts = modes.map((mode) => `${mode} ${ofMode(mode).size}`).join(', ');
-  t.diagnostic(`${rounds} kills, ${made} messages begun, answered 250: ${counts}`);
+  t.diagnostic(`${round} kills, ${made} messages begun, answered 250: ${counts}`);
   t.diagnostic(
     `repeated: ${hooks.repeated.length} webhooks, ${forwarded.repeated.length} forwarded messages`,
   );
-  for (const mode of modes) assert.ok(ofMode(mode).size > rounds / 4, `too little mail: ${counts}`);
+  for (const mode of modes) assert.ok(ofMode(mode).size > round / 4, `too little mail: ${counts}`);
 
   await t.test('store: once in the mailbox', () => {
     assert.deepEqual(stored.missing(ofMode('store')), []);
