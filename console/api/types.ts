@@ -199,3 +199,24 @@ export interface SettingItem {
   /** Whether it is secret, or may hold a secret. */
   readonly hidden: boolean;
 }
+
+/** Something that needs an operator. */
+export interface Finding {
+  readonly name: string;
+  readonly level: 'critical' | 'warning' | 'note';
+  readonly text: string;
+  readonly count: number;
+  readonly since?: string;
+  /** Path of the screen that shows it. */
+  readonly link: string;
+}
+
+export interface Attention {
+  readonly checked_at: string;
+  readonly items: readonly Finding[];
+  readonly checks: readonly {
+    readonly name: string;
+    readonly level: string;
+    readonly state: 'ok' | 'found' | 'unknown';
+  }[];
+}

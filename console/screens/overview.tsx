@@ -8,6 +8,7 @@ import { Card, Failure, Heading } from '../ui/basics.tsx';
 import { Chart, type Series } from '../ui/chart.tsx';
 import { Loading } from '../ui/data-table.tsx';
 import { formatBytes, formatCompact, formatKnown, formatName, formatNumber } from '../ui/format.ts';
+import { Attention } from './attention.tsx';
 
 const ranges = [
   ['1', 'Last hour'],
@@ -45,6 +46,7 @@ export const Overview = defineComponent(() => {
           </select>
         )}
       </Heading>
+      <Attention />
       <Failure error={error.value} retry={() => void reload()} />
       {data.value ? <Figures overview={data.value} /> : !error.value && <Loading />}
     </div>

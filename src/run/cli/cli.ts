@@ -28,6 +28,7 @@ const commands: Readonly<Record<string, Load>> = {
   blocks: async () => (await import('./operator.ts')).blocksCommand(),
   usage: async () => (await import('./operator.ts')).usageCommand(),
   audit: async () => (await import('./operator.ts')).auditCommand(),
+  attention: async () => (await import('./operator.ts')).attentionCommand(),
 };
 
 /** The command that these arguments call; all of them for the help. */

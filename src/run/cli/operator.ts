@@ -43,6 +43,34 @@ export function usageCommand(): Command {
   });
 }
 
+interface Attention {
+  readonly items: readonly {
+    readonly level: string;
+    readonly text: string;
+    readonly since?: string;
+  }[];
+  readonly checks: readonly { readonly name: string; readonly state: string }[];
+}
+
+/** `postroom attention`: what needs somebody now; exit code 1 where something critical does. */
+export function attentionCommand(): Command {
+  return onService(new Command('attention'))
+    .description('what needs somebody now, most urgent first')
+    .action(async ({ url, json }: Common) => {
+      const client = await connect(url);
+      const found = await client.call<Attention>('GET', '/v2/operator/attention');
+      const lines = found.items.map(
+        ({ level, text, since }) => `${level}: ${text}${since ? ` Since ${since}.` : ''}`,
+      );
+      for (const { name, state } of found.checks) {
+        if (state === 'unknown') lines.push(`unknown: ${name} could not be checked.`);
+      }
+      if (lines.length === 0) lines.push(`Nothing needs attention: ${found.checks.length} checks.`);
+      report(json, { ok: true, ...found }, lines.join('\n'));
+      if (found.items.some(({ level }) => level === 'critical')) process.exitCode = 1;
+    });
+}
+
 export function auditCommand(): Command {
   return listCommand({
     name: 'audit',

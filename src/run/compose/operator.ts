@@ -6,7 +6,9 @@ import type { Database } from '../../platform/database/database.ts';
 import type { OpenLimit } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { ApiOptions, RouteGroup } from '../../servers/api/api.ts';
+import type { Metrics } from '../../servers/metrics/metrics.ts';
 import {
+  attentionRoutes,
   auditRoutes,
   blockRoutes,
   ConsoleSessions,
@@ -44,6 +46,7 @@ interface OperatorParts {
   readonly queue: Queue;
   readonly blocks: Blocks;
   readonly logger: Logger;
+  readonly metrics: Pick<Metrics, 'readGauge'>;
 }
 
 interface OperatorAccess {
@@ -76,6 +79,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       logLevelRoute(parts),
       usageRoutes(database, parts.now),
       overviewRoutes(parts.traffic),
+      attentionRoutes({ ...parts, readGauge: (name) => parts.metrics.readGauge(name) }),
       traceRoutes(parts),
       queueRoutes(parts),
       blockRoutes(parts.blocks),

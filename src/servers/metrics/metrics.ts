@@ -25,6 +25,12 @@ import {
 
 export type { CommitReport, MetricSources } from './state-metrics.ts';
 
+/** A value of a gauge, with its labels. */
+export interface GaugeValue {
+  readonly labels: Readonly<Record<string, string | number | undefined>>;
+  readonly value: number;
+}
+
 export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
   /** Reads these sources from now on; before that there are no metrics. */
   watch(sources: MetricSources): void;
@@ -32,6 +38,8 @@ export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
   countAttempt(report: AttemptReport): void;
   /** The counts since the start, by the names of the operator's charts. */
   totals(): Promise<Readonly<Record<string, number>>>;
+  /** The values that a gauge has now; none where it has none, or is not known. */
+  readGauge(name: string): Promise<readonly GaugeValue[]>;
   /** The text that Prometheus reads. */
   text(): Promise<string>;
 }
@@ -55,6 +63,13 @@ export function createMetrics(): Metrics {
     ...addStateMetrics(registry, () => sources),
     countAttempt,
     totals: () => readTotals(registry),
+    async readGauge(name) {
+      // The result is plain data for every kind of metric.
+      const read = registry.getSingleMetric(name)?.get() as
+        | Promise<MetricObjectWithValues<Value>>
+        | undefined;
+      return (await read)?.values ?? [];
+    },
     text: () => registry.metrics(),
   };
 }

@@ -3,6 +3,7 @@
  * has a row for each signed-in console. The rules for what is listed or changed are in the folders that own the data.
  */
 export { operatorAccountRoutes } from './account-routes.ts';
+export { attentionRoutes } from './attention-routes.ts';
 export { auditRoutes } from './audit-routes.ts';
 export { blockRoutes } from './block-routes.ts';
 export { operatorChangeRoutes } from './change-routes.ts';

@@ -66,6 +66,7 @@ export {
 export { checkText, checkUserId } from './domain-names.ts';
 export {
   type ClaimFilter,
+  countTroubledClaims,
   findAnyClaim,
   listAllClaims,
   type OperatedDomain,

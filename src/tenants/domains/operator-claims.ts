@@ -2,6 +2,7 @@
 import { sql } from 'kysely';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { type Domain, toDomain } from './claims.ts';
 import { normalizeDomainName } from './domain-names.ts';
 
@@ -116,4 +117,48 @@ function toOperated(row: OperatedRow): OperatedDomain {
     ...(row.suspended_at !== null && { suspendedAt: row.suspended_at }),
     ...(row.suspend_reason !== null && { suspendReason: row.suspend_reason }),
   };
+}
+
+/** How many there are, and since when the first. */
+export interface Troubled {
+  readonly count: number;
+  readonly since?: EpochMs;
+}
+
+/**
+ * Claims that need somebody: those that were active and lost their records, and those that never became active.
+ *
+ * @param before only of those that never were active: claimed before this instant
+ */
+export async function countTroubledClaims(
+  queries: Queries,
+  before: EpochMs,
+): Promise<{ readonly lapsed: Troubled; readonly pending: Troubled }> {
+  const pending = queries
+    .selectFrom('domains')
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .where('status', '=', sql.lit('pending' as const));
+  const [lapsed, waiting] = await Promise.all([
+    pending
+      .select(({ fn }) => fn.min<number | null>('lapsed_at').as('since'))
+      .where('lapsed_at', 'is not', null)
+      .executeTakeFirstOrThrow(),
+    pending
+      .select(({ fn }) => fn.min<number | null>('created_at').as('since'))
+      .where('lapsed_at', 'is', null)
+      .where('created_at', '<', before)
+      .executeTakeFirstOrThrow(),
+  ]);
+  return { lapsed: toTroubled(lapsed), pending: toTroubled(waiting) };
+}
+
+/** PostgreSQL has the numbers of aggregates as texts. */
+function toTroubled({
+  count,
+  since,
+}: {
+  readonly count: number;
+  readonly since: number | null;
+}): Troubled {
+  return { count: Number(count), ...(since !== null && { since: Number(since) }) };
 }

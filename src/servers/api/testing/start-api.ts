@@ -22,6 +22,7 @@ import { Accounts, AnsweredRequests, Tokens } from '../../../tenants/accounts/ac
 import { Domains, Verification } from '../../../tenants/domains/domains.ts';
 import { shareDkimKey } from '../../../tenants/domains/testing/dkim-key.ts';
 import { Traffic } from '../../../tenants/usage/usage.ts';
+import type { GaugeValue } from '../../metrics/metrics.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
 export const apiKey = 'test-key-1';
@@ -176,8 +177,12 @@ function openOperator(
     traffic: new Traffic({ database, now, log: logger, totals: async () => ({}) }),
     queue: new Queue({ database, log: logger }),
     blocks: new Blocks({ database, logger, now }),
+    metrics: { readGauge: async (name) => gauges.get(name) ?? [] },
   });
 }
+
+/** What the gauges of the service show, for tests of what needs attention. */
+export const gauges = new Map<string, readonly GaugeValue[]>();
 
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(

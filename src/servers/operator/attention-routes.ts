@@ -1,0 +1,79 @@
+/** `GET /v2/operator/attention`: what needs an operator now. */
+import { Type } from 'typebox';
+import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
+
+const Name = Type.String({ description: 'Name of the check.', examples: ['receivers_failing'] });
+const LevelName = Type.Enum([...LEVELS], {
+  type: 'string',
+  description:
+    '`critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know.',
+});
+const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
+
+const FindingBody = Type.Object(
+  {
+    name: Name,
+    level: LevelName,
+    text: Type.String({
+      description: 'What, how many, and what follows.',
+      examples: ['336 deliveries wait for https://receiver.example: 500 Internal Server Error.'],
+    }),
+    count: Type.Integer({ description: 'How many.', examples: [1] }),
+    since: Type.Optional(Instant),
+    link: Type.String({
+      description: 'Where the console shows it, below `/console`.',
+      examples: ['/queue?state=pending'],
+    }),
+  },
+  { title: 'Finding', description: 'Something that needs an operator.' },
+);
+
+const AttentionBody = Type.Object({
+  checked_at: Instant,
+  items: Type.Array(FindingBody, { description: 'The most urgent first.' }),
+  checks: Type.Array(
+    Type.Object({
+      name: Name,
+      level: LevelName,
+      state: Type.Enum(['ok', 'found', 'unknown'], {
+        type: 'string',
+        description: '`unknown`: the check failed or took too long, so it says nothing.',
+      }),
+    }),
+    { description: 'All checks, with what each came to.' },
+  ),
+});
+
+export function attentionRoutes(parts: AttentionParts): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/operator/attention',
+      {
+        schema: {
+          tags: ['Operator'],
+          summary: 'Read what needs somebody now',
+          description:
+            'Checks the service as it is now: its nodes, disk, queue, domains, certificate, and what it needs (Redis, the bucket, DNS, Rspamd). Disk, certificate and what it needs are those of the node that answers.',
+          operationId: 'getAttention',
+          security: credentials.operator,
+          response: { 200: AttentionBody },
+        },
+      },
+      async () => {
+        const checked = await checkAll(parts);
+        const found = checked.toSorted(byUrgency).flatMap(({ rule, finding }) => {
+          if (!finding) return [];
+          const { since, ...about } = finding;
+          const { name, level } = rule;
+          return [{ name, level, ...about, ...(since !== undefined && { since: isoTime(since) }) }];
+        });
+        return {
+          checked_at: isoTime(parts.now()),
+          items: found,
+          checks: checked.map(({ rule: { name, level }, state }) => ({ name, level, state })),
+        };
+      },
+    );
+  };
+}

@@ -1,0 +1,195 @@
+/** What needs an operator: found as it is, in the order of its urgency, with the limits of the alerts. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { before, test } from 'node:test';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { gauges, type RunningApi, startApi } from '../api/testing/start-api.ts';
+import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
+
+const NOW = Date.UTC(2026, 0, 31);
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+const node = (host: string, version: string, seenAt: number, isRunning: boolean) => ({
+  id: `${host}${seenAt}`,
+  host,
+  pid: 1,
+  version,
+  startedAt: 0,
+  seenAt,
+  isRunning,
+});
+
+/** Parts of which all is well, but for those that are given. */
+function partsOf(
+  values: Readonly<Record<string, number>>,
+  more: Partial<AttentionParts> = {},
+): Omit<AttentionParts, 'database'> {
+  return {
+    nodes: { list: async () => [node('a', '1', NOW, true)] },
+    queue: { groups: async () => ({ groups: [], next: undefined }) },
+    readGauge: async (name) => {
+      const value = values[name];
+      return value === undefined ? [] : [{ labels: { kind: 'send', state: 'held' }, value }];
+    },
+    now: () => NOW,
+    ...more,
+  };
+}
+
+onEachEngine('attention', (engine) => {
+  let api: RunningApi;
+
+  before(async () => {
+    api = await startApi(engine);
+  });
+
+  const look = async (parts: Omit<AttentionParts, 'database'>) => {
+    const checked = await checkAll({ ...parts, database: api.database });
+    return checked.filter(({ state }) => state !== 'ok').toSorted(byUrgency);
+  };
+  const namesOf = async (parts: Omit<AttentionParts, 'database'>) =>
+    (await look(parts)).map(({ rule, state }) => `${rule.name} ${state}`);
+
+  test('nothing is found where all is well', async () => {
+    const well = {
+      postroom_disk_free_bytes: 6,
+      postroom_disk_size_bytes: 100,
+      postroom_queue_overdue_seconds: 600,
+      postroom_body_store_up: 1,
+      postroom_redis_up: 1,
+      postroom_spam_filter_up: 1,
+      postroom_sender_checks_off: 0,
+      postroom_certificate_broken: 0,
+      postroom_certificate_end_timestamp_seconds: NOW / 1_000 + 11 * 86_400,
+      postroom_search_waiting: 10_000,
+      postroom_queue_depth: 0,
+    };
+    assert.deepEqual(await namesOf(partsOf(well)), []);
+    assert.deepEqual(await namesOf(partsOf({})), [], 'nor where nothing is known');
+  });
+
+  test('everything that is wrong is found, the most urgent first', async () => {
+    const wrong = {
+      postroom_disk_free_bytes: 4,
+      postroom_disk_size_bytes: 100,
+      postroom_queue_overdue_seconds: 660,
+      postroom_body_store_up: 0,
+      postroom_redis_up: 0,
+      postroom_spam_filter_up: 0,
+      postroom_sender_checks_off: 1,
+      postroom_certificate_broken: 1,
+      postroom_certificate_end_timestamp_seconds: NOW / 1_000 + 9 * 86_400,
+      postroom_search_waiting: 10_001,
+      postroom_database_log_bytes: 2 * LIMITS.logBytes,
+      nodejs_eventloop_lag_p99_seconds: 0.6,
+      postroom_queue_depth: 3,
+    };
+    const list = async () => [
+      node('a', '1', NOW, true),
+      node('a', '1', NOW - HOUR, false),
+      node('b', '2', NOW, true),
+      node('c', '2', NOW - 3 * MINUTE, false),
+    ];
+    const group = (destination: string, queued: number, lastError?: string) => ({
+      destination,
+      domainId: 1,
+      kind: 'webhook',
+      counts: { queued, held: 0, failed: 0 },
+      ...(lastError !== undefined && { lastError }),
+    });
+    const groups = async () => ({
+      groups: [group('x', 2, '500 no'), group('y', 7, '503 busy'), group('z', 9)],
+      next: undefined,
+    });
+    const found = await look(partsOf(wrong, { nodes: { list }, queue: { groups } }));
+    assert.deepEqual(
+      found.map(({ rule }) => rule.name),
+      [
+        'deliveries_late',
+        'nodes_silent',
+        ...['disk_full', 'bucket_down', 'receivers_failing', 'certificate_ends'],
+        ...['certificate_broken', 'versions_differ', 'redis_down', 'spam_filter_down'],
+        ...['sender_checks_off', 'search_behind', 'database_log_grows', 'overloaded'],
+        'deliveries_held',
+      ],
+    );
+    const text = (name: string) => found.find(({ rule }) => rule.name === name)?.finding?.text;
+    assert.match(text('nodes_silent') ?? '', /^1 node ended .*: c\./);
+    assert.match(text('disk_full') ?? '', /has 4 % /);
+    assert.equal(
+      text('receivers_failing'),
+      '7 deliveries wait for y: 503 busy. 1 other receiver failed at the last attempt.',
+    );
+    assert.match(text('deliveries_held') ?? '', /^3 deliveries are held/);
+  });
+
+  test('what cannot be looked at is unknown, and is not taken for well', async () => {
+    const broken = { list: () => Promise.reject(new Error('the database is away')) };
+    assert.deepEqual(await namesOf(partsOf({}, { nodes: broken })), [
+      'nodes_silent unknown',
+      'versions_differ unknown',
+    ]);
+  });
+
+  test('the API tells it, with domains that lapsed or never became active', async () => {
+    gauges.set('postroom_redis_up', [{ labels: {}, value: 0 }]);
+    for (const domain of ['lapsed.test', 'new.test', 'old.test']) {
+      await api.domains.create({ userId: 'u', domain });
+    }
+    const set = (name: string, values: { lapsed_at?: number; created_at?: number }) =>
+      api.database.write((tx) =>
+        tx.updateTable('domains').set(values).where('name', '=', name).execute(),
+      );
+    const lapsedAt = Date.now() - 2 * HOUR;
+    const oldest = Date.now() - 73 * HOUR;
+    await set('lapsed.test', { lapsed_at: lapsedAt, created_at: 1 });
+    await set('old.test', { created_at: oldest });
+    const { status, body } = await api.call('GET', '/v2/operator/attention');
+    assert.equal(status, 200, JSON.stringify(body));
+    const brief = body.items.map(({ text: _, ...item }: { text: string }) => item);
+    assert.deepEqual(brief, [
+      {
+        name: 'domains_lapsed',
+        level: 'critical',
+        count: 1,
+        since: new Date(lapsedAt).toISOString(),
+        link: '/domains?status=pending',
+      },
+      { name: 'redis_down', level: 'warning', count: 1, link: '/nodes' },
+      {
+        name: 'domains_pending',
+        level: 'note',
+        count: 1,
+        since: new Date(oldest).toISOString(),
+        link: '/domains?status=pending',
+      },
+    ]);
+    assert.equal(body.checks.length, rules.length);
+    gauges.clear();
+  });
+});
+
+test('the limits are those of the alerts', () => {
+  const text = readFileSync(
+    new URL('../../../deploy/prometheus/alerts.yml', import.meta.url),
+    'utf8',
+  );
+  const exprOf = (alert: string) =>
+    new RegExp(`- alert: ${alert}\\n(?:\\s+#.*\\n)*\\s+expr: (?<expr>(?:.|\\n)*?)\\n\\s+for:`).exec(
+      text,
+    )?.groups?.expr ?? assert.fail(alert);
+  for (const { alert } of rules) if (alert !== undefined) exprOf(alert);
+  const limits: readonly (readonly [alert: string, limit: string, value: number])[] = [
+    ['PostroomDiskFull', '< 0.05', LIMITS.diskFree - 0.05],
+    ['PostroomQueueOverdue', '> 600', LIMITS.overdueSeconds - 600],
+    ['PostroomCertificateEnds', '< 10 * 86400', LIMITS.certificateSeconds - 10 * 86_400],
+    ['PostroomSearchBehind', '> 10000', LIMITS.searchWaiting - 10_000],
+    ['PostroomDatabaseLogGrows', '> 1024 * 1024 * 1024', LIMITS.logBytes - 1024 ** 3],
+    ['PostroomOverloaded', '> 0.5', LIMITS.lagSeconds - 0.5],
+  ];
+  for (const [alert, limit, difference] of limits) {
+    assert.ok(exprOf(alert).includes(limit), alert);
+    assert.equal(difference, 0, alert);
+  }
+});

@@ -1,0 +1,335 @@
+/**
+ * What needs an operator now. Each rule looks at one thing: at gauges that this node exports to Prometheus, or at the
+ * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
+ */
+import type { Queue } from '../../mail/queue/queue.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Nodes } from '../../platform/nodes/nodes.ts';
+import { type EpochMs, within } from '../../platform/time/time.ts';
+import { countTroubledClaims } from '../../tenants/domains/domains.ts';
+import type { GaugeValue } from '../metrics/metrics.ts';
+
+export const LEVELS = ['critical', 'warning', 'note'] as const;
+export type Level = (typeof LEVELS)[number];
+
+/** What a rule found. */
+export interface Finding {
+  /** One sentence: what, how many, and what follows. */
+  readonly text: string;
+  readonly count: number;
+  readonly since?: EpochMs | undefined;
+  /** Path of the console's screen, below `/console`. */
+  readonly link: string;
+}
+
+export interface AttentionParts {
+  readonly database: Pick<Database, 'read'>;
+  readonly nodes: Pick<Nodes, 'list'>;
+  readonly queue: Pick<Queue, 'groups'>;
+  /** The values that a gauge of this node has now. */
+  readonly readGauge: (name: string) => Promise<readonly GaugeValue[]>;
+  readonly now: () => EpochMs;
+}
+
+export interface Rule {
+  readonly name: string;
+  readonly level: Level;
+  /** The alert that has the same limit. */
+  readonly alert?: string;
+  /** @returns undefined where all is well */
+  look(parts: AttentionParts): Promise<Finding | undefined>;
+}
+
+/** What a look at a rule came to; `unknown`: it failed, or took too long. */
+export interface Checked {
+  readonly rule: Rule;
+  readonly state: 'ok' | 'found' | 'unknown';
+  readonly finding?: Finding;
+}
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** The limits; those of alerts in the units of `alerts.yml`. */
+export const LIMITS = {
+  diskFree: 0.05,
+  overdueSeconds: 600,
+  certificateSeconds: 10 * 86_400,
+  searchWaiting: 10_000,
+  logBytes: 1024 * 1024 * 1024,
+  lagSeconds: 0.5,
+  silentMs: 2 * MINUTE_MS,
+  pendingMs: 72 * HOUR_MS,
+  /** Receivers of waiting mail that are looked at. */
+  receivers: 50,
+};
+
+/** The longest that one look may take. */
+const LOOK_MS = 2_000;
+
+/** A rule about the first value of one gauge. */
+function gauge(
+  about: Pick<Rule, 'name' | 'level' | 'alert'> & { readonly metric: string },
+  isWrong: (value: number, parts: AttentionParts) => boolean,
+  write: (value: number) => Finding,
+): Rule {
+  const { metric, ...rule } = about;
+  return {
+    ...rule,
+    async look(parts) {
+      const values = (await parts.readGauge(metric)).map(({ value }) => value);
+      const value = values.find((one) => isWrong(one, parts));
+      return value === undefined ? undefined : write(value);
+    },
+  };
+}
+
+/** A rule about something that this node needs, which its gauge shows as 0 (or 1) while it is away. */
+const away = (name: string, alert: string, metric: string, wrong: 0 | 1, text: string): Rule =>
+  gauge(
+    { name, level: alert === 'PostroomBucketDown' ? 'critical' : 'warning', alert, metric },
+    (value) => value === wrong,
+    () => ({ text, count: 1, link: '/nodes' }),
+  );
+
+const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
+const many = (count: number, one: string, more = `${one}s`) =>
+  `${count} ${count === 1 ? one : more}`;
+
+export const rules: readonly Rule[] = [
+  {
+    name: 'nodes_silent',
+    level: 'critical',
+    async look({ nodes, now }) {
+      const all = await nodes.list();
+      // A process that was started again has another row.
+      const running = new Set(all.filter((node) => node.isRunning).map(({ host }) => host));
+      const silent = all.filter(
+        ({ host, seenAt }) => !running.has(host) && seenAt < now() - LIMITS.silentMs,
+      );
+      if (silent.length === 0) return undefined;
+      const hosts = [...new Set(silent.map(({ host }) => host))].join(', ');
+      return {
+        text: `${many(silent.length, 'node')} ended without saying so, or lost the database: ${hosts}. The others do the work.`,
+        count: silent.length,
+        since: Math.min(...silent.map(({ seenAt }) => seenAt)),
+        link: '/nodes',
+      };
+    },
+  },
+  {
+    name: 'disk_full',
+    level: 'critical',
+    alert: 'PostroomDiskFull',
+    async look({ readGauge }) {
+      const [free] = await readGauge('postroom_disk_free_bytes');
+      const [size] = await readGauge('postroom_disk_size_bytes');
+      if (!free || !size || free.value / size.value >= LIMITS.diskFree) return undefined;
+      const percent = Math.floor((100 * free.value) / size.value);
+      return {
+        text: `The disk of this node has ${percent} % (${gigabytes(free.value)}) left. When it is full, new mail is deferred.`,
+        count: 1,
+        link: '/nodes',
+      };
+    },
+  },
+  {
+    name: 'deliveries_late',
+    level: 'critical',
+    alert: 'PostroomQueueOverdue',
+    async look({ readGauge, now }) {
+      const late = (await readGauge('postroom_queue_overdue_seconds')).filter(
+        ({ value }) => value > LIMITS.overdueSeconds,
+      );
+      if (late.length === 0) return undefined;
+      const most = Math.max(...late.map(({ value }) => value));
+      const kinds = late.map(({ labels }) => labels.kind).join(', ');
+      return {
+        text: `Deliveries wait ${Math.floor(most / 60)} minutes beyond their schedule: ${kinds}. The workers do not keep up.`,
+        count: late.length,
+        since: now() - most * 1_000,
+        link: '/queue',
+      };
+    },
+  },
+  away(
+    'bucket_down',
+    'PostroomBucketDown',
+    'postroom_body_store_up',
+    0,
+    'The bucket of S3_URL does not answer: large mail is deferred, and what is in it cannot be read.',
+  ),
+  {
+    name: 'domains_lapsed',
+    level: 'critical',
+    async look({ database, now }) {
+      const { lapsed } = await countTroubledClaims(database.read, now() - LIMITS.pendingMs);
+      if (lapsed.count === 0) return undefined;
+      return {
+        ...lapsed,
+        text: `${many(lapsed.count, 'domain')} lost the records in DNS and became pending again: mail to them is deferred, and later refused.`,
+        link: '/domains?status=pending',
+      };
+    },
+  },
+  {
+    name: 'receivers_failing',
+    level: 'warning',
+    async look({ queue }) {
+      const page = { after: undefined, limit: LIMITS.receivers };
+      const { groups, next } = await queue.groups({ state: 'queued' }, page);
+      const failing = groups.filter(({ lastError }) => lastError !== undefined);
+      const [worst] = failing.toSorted((one, other) => other.counts.queued - one.counts.queued);
+      if (!worst) return undefined;
+      const others = failing.length - 1;
+      return {
+        text: `${worst.counts.queued} deliveries wait for ${worst.destination}: ${worst.lastError}.${others > 0 ? ` ${many(others, 'other receiver')}${next ? ' or more' : ''} failed at the last attempt.` : ''}`,
+        count: failing.length,
+        link: '/queue?state=pending',
+      };
+    },
+  },
+  gauge(
+    {
+      name: 'certificate_ends',
+      level: 'warning',
+      alert: 'PostroomCertificateEnds',
+      metric: 'postroom_certificate_end_timestamp_seconds',
+    },
+    (end, { now }) => end > 0 && end - now() / 1_000 < LIMITS.certificateSeconds,
+    (end) => ({
+      text: `The certificate of STARTTLS ends on ${new Date(end * 1_000).toISOString().slice(0, 10)}.`,
+      count: 1,
+      link: '/nodes',
+    }),
+  ),
+  away(
+    'certificate_broken',
+    'PostroomCertificateBroken',
+    'postroom_certificate_broken',
+    1,
+    'The files of TLS_CERT and TLS_KEY cannot be used: the certificate of before stays in use.',
+  ),
+  {
+    name: 'versions_differ',
+    level: 'warning',
+    alert: 'PostroomVersionsDiffer',
+    async look({ nodes }) {
+      const running = (await nodes.list()).filter(({ isRunning }) => isRunning);
+      const versions = new Set(running.map(({ version }) => version));
+      if (versions.size < 2) return undefined;
+      const text = `The nodes run different versions: ${[...versions].join(', ')}. Finish the upgrade.`;
+      return { text, count: versions.size, link: '/nodes' };
+    },
+  },
+  away(
+    'redis_down',
+    'PostroomRedisDown',
+    'postroom_redis_up',
+    0,
+    'Redis does not answer: this node counts limits alone, and learns of changes on other nodes seconds later.',
+  ),
+  away(
+    'spam_filter_down',
+    'PostroomSpamFilterDown',
+    'postroom_spam_filter_up',
+    0,
+    'Rspamd does not answer: mail is accepted without its judgement.',
+  ),
+  away(
+    'sender_checks_off',
+    'PostroomSenderChecksOff',
+    'postroom_sender_checks_off',
+    1,
+    'DNS does not answer: mail is accepted without SPF, DKIM and DMARC.',
+  ),
+  gauge(
+    {
+      name: 'search_behind',
+      level: 'warning',
+      alert: 'PostroomSearchBehind',
+      metric: 'postroom_search_waiting',
+    },
+    (waiting) => waiting > LIMITS.searchWaiting,
+    (waiting) => ({
+      text: `The search index lacks ${waiting} changes: searches miss the newest mail.`,
+      count: waiting,
+      link: '/',
+    }),
+  ),
+  gauge(
+    {
+      name: 'database_log_grows',
+      level: 'warning',
+      alert: 'PostroomDatabaseLogGrows',
+      metric: 'postroom_database_log_bytes',
+    },
+    (octets) => octets > LIMITS.logBytes,
+    (octets) => ({
+      text: `The write-ahead log of the database has ${gigabytes(octets)}: a long read, such as a backup, keeps it from being emptied.`,
+      count: 1,
+      link: '/nodes',
+    }),
+  ),
+  gauge(
+    {
+      name: 'overloaded',
+      level: 'warning',
+      alert: 'PostroomOverloaded',
+      metric: 'nodejs_eventloop_lag_p99_seconds',
+    },
+    (seconds) => seconds > LIMITS.lagSeconds,
+    (seconds) => ({
+      text: `This node answers ${seconds.toFixed(1)} s late: it has more work than its processor can do.`,
+      count: 1,
+      link: '/',
+    }),
+  ),
+  {
+    name: 'deliveries_held',
+    level: 'note',
+    alert: 'PostroomDeliveriesHeld',
+    async look({ readGauge }) {
+      const held = (await readGauge('postroom_queue_depth')).filter(
+        ({ labels, value }) => labels.state === 'held' && value > 0,
+      );
+      const count = held.reduce((sum, { value }) => sum + value, 0);
+      if (count === 0) return undefined;
+      const text = `${many(count, 'delivery is', 'deliveries are')} held: they wait until somebody releases them.`;
+      return { text, count, link: '/queue?state=held' };
+    },
+  },
+  {
+    name: 'domains_pending',
+    level: 'note',
+    async look({ database, now }) {
+      const { pending } = await countTroubledClaims(database.read, now() - LIMITS.pendingMs);
+      if (pending.count === 0) return undefined;
+      return {
+        ...pending,
+        text: `${many(pending.count, 'domain')} for over 72 hours without all records in DNS: no mail comes in.`,
+        link: '/domains?status=pending',
+      };
+    },
+  },
+];
+
+/** Looks at all rules; each has its time. */
+export function checkAll(parts: AttentionParts): Promise<Checked[]> {
+  return Promise.all(
+    rules.map(async (rule) => {
+      const looked = rule.look(parts).then(
+        (finding): Checked => (finding ? { rule, state: 'found', finding } : { rule, state: 'ok' }),
+        (): Checked => ({ rule, state: 'unknown' }),
+      );
+      return within(looked, LOOK_MS, { rule, state: 'unknown' });
+    }),
+  );
+}
+
+/** The order of what was found: by level, then what has been so for longest. */
+export function byUrgency(one: Checked, other: Checked): number {
+  const level = ({ rule }: Checked) => LEVELS.indexOf(rule.level);
+  const since = ({ finding }: Checked) => finding?.since ?? Number.POSITIVE_INFINITY;
+  return level(one) - level(other) || (since(one) < since(other) ? -1 : 1);
+}
