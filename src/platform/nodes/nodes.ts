@@ -33,6 +33,7 @@ import { doAlone, lead } from './lead.ts';
 import { type SigningKeys, signingIndex } from './signing-keys.ts';
 
 export { LeaseTaken } from './lead.ts';
+export { Seal } from './seal.ts';
 export { onlyKey, type SigningKeys } from './signing-keys.ts';
 
 const BEAT_MS = 5_000;
