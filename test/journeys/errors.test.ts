@@ -8,7 +8,7 @@ import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { answers, type ErrorCode, Refusal } from '../../src/platform/errors/errors.ts';
-import { keyedRoutesElsewhere } from '../../src/run/compose/write-openapi.ts';
+import { userRoutesElsewhere } from '../../src/run/compose/write-openapi.ts';
 import {
   apiKey,
   type RunningApi,
@@ -39,7 +39,7 @@ const failing = (app: RunningApi['app']) => {
 onEachEngine('errors', (engine) => {
   let api: RunningApi;
   before(async () => {
-    api = await startApi(engine, { routes: [failing], keyedRoutes: keyedRoutesElsewhere });
+    api = await startApi(engine, { routes: [failing], userRoutes: userRoutesElsewhere });
   });
 
   test('every code has its status and the members of RFC 9457', async () => {

@@ -4,6 +4,8 @@ import { before, test } from 'node:test';
 import { onEachEngine } from '../support/databases.ts';
 import {
   type Answer,
+  API_KEY,
+  callJson,
   startTestService,
   type TestAccount,
   type TestService,
@@ -104,5 +106,89 @@ onEachEngine('requests that are made again', (engine) => {
     assert.deepEqual((await append(source)).body, first.body);
     assert.equal((await append(`${source}.`)).body.code, 'idempotency_key_reused');
     assert.deepEqual(await uids(ann, 'Archive'), [first.body.uid]);
+  });
+
+  /** Calls /v2 as a product does. */
+  const v2 = (path: string, key: string, body: object) =>
+    callJson(service.url + path, { 'x-api-key': API_KEY, 'idempotency-key': key }, 'POST', body);
+
+  const login = ({ address, password }: { address: string; password: string }) =>
+    callJson(`${service.url}/mail/token`, {}, 'POST', { address, password });
+
+  test('an account is made once, and its generated password is told again', async () => {
+    const { userId, domain, address } = await service.makeAccount();
+    const wanted = { user_id: userId, domain, local_part: 'ben' };
+    const make = () => v2('/v2/email-accounts/create', 'ben', wanted);
+    const answers = [...(await Promise.all([make(), make(), make()])), await make()];
+    const [first] = answers;
+    for (const { status, body } of answers) {
+      assert.equal(status, 201, JSON.stringify(body));
+      assert.deepEqual(body, first?.body);
+    }
+    const { account, password } = first?.body ?? {};
+    assert.equal((await login({ address: account.address, password })).status, 200);
+    const { body: listed } = await service.v2('GET', `/v2/email-accounts?user_id=${userId}`);
+    const addresses = listed.items.map((one: { address: string }) => one.address);
+    assert.deepEqual(addresses, [address, account.address]);
+    // A key without a request of its own: another body, another path.
+    const others: [path: string, body: object][] = [
+      ['/v2/email-accounts/create', { ...wanted, local_part: 'cleo' }],
+      [`/v2/email-accounts/${account.id}/password/reset`, { user_id: userId }],
+    ];
+    for (const [path, body] of others) {
+      const refused = await v2(path, 'ben', body);
+      assert.equal(refused.status, 409);
+      assert.equal(refused.body.code, 'idempotency_key_reused');
+    }
+    // A late repetition does not make again what was deleted since.
+    const deleted = { id: account.id, user_id: userId };
+    const remove = () => v2('/v2/email-accounts/delete', 'remove', deleted);
+    const removed = await remove();
+    assert.equal(removed.status, 200);
+    assert.deepEqual((await remove()).body, removed.body);
+    assert.deepEqual((await make()).body, first?.body);
+    assert.equal((await login({ address: account.address, password })).status, 401);
+  });
+
+  test('a password is reset once, and the new one is told again', async () => {
+    const { id, userId, address } = await service.makeAccount();
+    const reset = (key: string) =>
+      v2(`/v2/email-accounts/${id}/password/reset`, key, { user_id: userId });
+    const [first, second] = await Promise.all([reset('1'), reset('1')]);
+    assert.equal(first.status, 200, JSON.stringify(first.body));
+    assert.deepEqual(second.body, first.body);
+    assert.equal((await login({ address, password: first.body.password })).status, 200);
+    assert.notEqual((await reset('2')).body.password, first.body.password);
+    assert.equal((await login({ address, password: first.body.password })).status, 401);
+    // What is repeated is the answer, not the change.
+    assert.deepEqual((await reset('1')).body, first.body);
+    assert.equal((await login({ address, password: first.body.password })).status, 401);
+  });
+
+  test('users do not share keys, and a refused request leaves its key free', async () => {
+    const [ann, ben] = [await service.makeAccount(), await service.makeAccount()];
+    const name = `new-${ann.domain}`;
+    const claim = (userId: string) => v2('/v2/domain', 'claim', { user_id: userId, domain: name });
+    const [ofAnn, ofBen] = [await claim(ann.userId), await claim(ben.userId)];
+    assert.deepEqual([ofAnn.status, ofBen.status], [201, 201]);
+    assert.notDeepEqual(ofAnn.body.domain.dns, ofBen.body.domain.dns, 'each has a DKIM key');
+    assert.deepEqual((await claim(ann.userId)).body, ofAnn.body);
+    const wanted = { user_id: ann.userId, domain: name, local_part: 'ann' };
+    const make = () => v2('/v2/email-accounts/create', 'ann', wanted);
+    assert.equal((await make()).body.code, 'domain_not_active');
+    for (const { id } of ofAnn.body.domain.dns) {
+      const mark = { user_id: ann.userId, id, status: 'verified' };
+      await service.v2('POST', `/v2/domains/${name}/dns/mark`, mark);
+    }
+    const made = await make();
+    assert.equal(made.status, 201);
+    assert.deepEqual((await make()).body, made.body);
+    const remove = () => v2('/v2/domains/delete', 'delete', { user_id: ann.userId, domain: name });
+    const removed = await remove();
+    assert.deepEqual(removed.body, { ok: true, deleted: name });
+    const again = await remove();
+    assert.deepEqual([again.status, again.body], [200, removed.body]);
+    const bad = await v2('/v2/domains/delete', 'a b', { user_id: ann.userId, domain: name });
+    assert.equal(bad.body.errors[0].field, 'idempotency-key');
   });
 });

@@ -1,4 +1,4 @@
-/** The process is killed (SIGKILL) while accounts send: nothing is lost, and nothing is sent twice. */
+/** The process is killed (SIGKILL) while accounts send, or are made: nothing is lost, and nothing is done twice. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -169,11 +169,34 @@ test('killed while a request comes in: its key is free again at once', async () 
   assert.equal(again.status, 201, await again.text());
 });
 
+test('killed once an account is made: the same key tells its generated password', async () => {
+  const create = () => {
+    const wanted = { user_id: 'u', domain: 'acme.test', local_part: 'ben' };
+    const headers = { 'x-api-key': KEY, 'idempotency-key': 'ben' };
+    return call('/v2/email-accounts/create', wanted, headers);
+  };
+  // The answer is lost, or comes just before.
+  const unheard = create().catch(() => undefined);
+  while (!hasRow('select id from accounts where local_part = ?', 'ben')) await pause(1);
+  await kill(service);
+  await unheard;
+
+  service = await startService();
+  const { status, body } = await create();
+  assert.equal(status, 201, JSON.stringify(body));
+  const { password } = body;
+  const login = await call('/mail/token', { address: 'ben@acme.test', password }, {});
+  assert.equal(login.status, 200);
+});
+
 /** Whether a request with the key has begun. */
-function hasKey(key: string): boolean {
+const hasKey = (key: string) => hasRow('select key from idempotency_keys where key = ?', key);
+
+/** Whether a query for a value finds something that is committed. */
+function hasRow(query: string, value: string): boolean {
   const path = join(ROOT, 'data', 'postroom.sqlite');
   const database = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
-  const row = database.prepare('select key from idempotency_keys where key = ?').get(key);
+  const row = database.prepare(query).get(value);
   database.close();
   return row !== undefined;
 }

@@ -26,7 +26,7 @@
  * Fairness: see `lanes.ts`.
  */
 import { randomUUID } from 'node:crypto';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
 import type { Done, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -209,13 +209,20 @@ export class Queue {
    * payload and body. One that is being attempted is not changed.
    *
    * @param by who orders it, for the trace
+   * @param within runs in the transaction where there is such a delivery
    * @returns the delivery as it is then; undefined where the domain has none with this id
    * @throws Refusal delivery_released where its payload was removed
    */
-  async retry(domainId: number, id: number, by: string): Promise<Delivery | undefined> {
+  async retry(
+    domainId: number,
+    id: number,
+    by: string,
+    within?: InTransaction<Delivery>,
+  ): Promise<Delivery | undefined> {
     const requeued = await this.#database.write(async (tx) => {
       const found = await requeueRow(tx, domainId, id, this.#clock.now());
       if (found?.row) await this.#trace(tx, { action: 'retry', rows: [found.row], by });
+      if (found) await within?.(tx, found.delivery);
       return found;
     });
     if (requeued?.row) this.#wakeRows([requeued.row]);

@@ -1,6 +1,6 @@
 /** Addresses that bounced for good: a domain's accounts can no longer write to them, to keep its reputation. */
 
-import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import type { Database, InTransaction, Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
@@ -102,12 +102,14 @@ export class Suppressions {
    * Removes an address from the list.
    *
    * @param by who is named in the audit log
+   * @param within runs in the transaction
    * @returns the address as it was on the list; undefined where it was not
    */
   remove(
     domain: { readonly id: number; readonly name: string },
     address: string,
     by: Actor,
+    within?: InTransaction<string>,
   ): Promise<string | undefined> {
     return this.#database.write(async (tx) => {
       const row = await tx
@@ -119,6 +121,7 @@ export class Suppressions {
       if (!row) return undefined;
       const target = `${row.address} of ${domain.name}`;
       await recordAudit(tx, by, { action: 'suppression.delete', target, at: this.#now() });
+      await within?.(tx, row.address);
       return row.address;
     });
   }

@@ -1,6 +1,6 @@
 /** Flags, moves, copies and expunges messages: each in one transaction with one MODSEQ for each mailbox. */
 
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import {
@@ -12,15 +12,7 @@ import {
 } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
-import type {
-  Expunged,
-  FlagChange,
-  Flagged,
-  InTransaction,
-  MailUser,
-  MessageSet,
-  Relocated,
-} from './store.ts';
+import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from './store.ts';
 import {
   canonicalMailboxName,
   changeFlags,

@@ -1,6 +1,6 @@
 /** The mail store in Postroom's own database. */
 
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -30,7 +30,6 @@ import type {
   Expunged,
   FlagChange,
   Flagged,
-  InTransaction,
   MailboxState,
   MailboxSummary,
   Mailstore,

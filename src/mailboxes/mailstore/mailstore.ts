@@ -26,7 +26,6 @@ export {
   type FlagChange,
   type Flagged,
   hasTexts,
-  type InTransaction,
   type MailboxFailure,
   type MailboxResult,
   type MailboxState,

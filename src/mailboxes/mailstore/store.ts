@@ -3,7 +3,7 @@
  * mail server.
  */
 
-import type { Queries } from '../../platform/database/database.ts';
+import type { InTransaction } from '../../platform/database/database.ts';
 import type { Party } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type {
@@ -244,12 +244,6 @@ export interface AppendRequest {
   readonly octets: number;
 }
 
-/**
- * What the caller stores in the transaction of a change, by what the change made. A mail server has no transaction: it is
- * not called there.
- */
-export type InTransaction<Made> = (tx: Queries, made: Made) => Promise<void>;
-
 export interface AppendedByClient extends ChangedMailbox {
   readonly uid: number;
 }
@@ -357,7 +351,7 @@ export interface Mailstore {
   /**
    * Appends a message byte for byte, after it was read to its end (RFC 3501 section 6.3.11).
    *
-   * @param within see {@link InTransaction}; the same below
+   * @param within not called for a mail server, which has no transaction; the same below
    * @throws Refusal mailbox_not_found, invalid_request, quota_exceeded, storage_full; any error of the source
    */
   appendMessage(

@@ -15,6 +15,7 @@ export {
   advisoryLocks,
   type Database,
   type Engine,
+  type InTransaction,
   type ProcessLock,
   type Queries,
   type ReadDatabase,

@@ -14,6 +14,9 @@ export const advisoryLocks = { migration: 7_265_017, nodes: 0x706f7374, restore:
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;
 
+/** What the caller of a change stores in the transaction of the change, by what it made. */
+export type InTransaction<Made> = (tx: Queries, made: Made) => Promise<void>;
+
 /** A query that is run again and again. A name stands for one text, on every node. */
 export interface NamedQuery<Row = unknown> extends CompiledQuery<Row> {
   readonly name: string;

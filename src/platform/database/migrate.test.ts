@@ -13,10 +13,16 @@ import {
   refuseUnfit,
   schemaVersions,
 } from './database.ts';
-import { LATER_BY_VERSION, migrate, newestSchema, UnfitDatabase } from './migrate.ts';
-import { first } from './migrations/0001.ts';
+import {
+  LATER_BY_VERSION,
+  migrate,
+  migrationsFor,
+  newestSchema,
+  UnfitDatabase,
+} from './migrate.ts';
 import { beforeSecond, laterThanSecond } from './migrations/0002.ts';
 import { beforeThird } from './migrations/0003.ts';
+import { beforeSixth } from './migrations/0006.ts';
 
 /** The error of a start on a database that these statements changed; undefined where it starts. */
 async function startAfter(engine: Engine, ...statements: string[]): Promise<unknown> {
@@ -33,8 +39,13 @@ async function startAfter(engine: Engine, ...statements: string[]): Promise<unkn
   }
 }
 
-/** Replaces all tables by those of release 0.2.0, with one message. */
-async function beginAsFirstRelease({ engine, write }: Database): Promise<void> {
+/** Replaces all tables by those of an older version, with some rows. */
+async function beginAs(
+  version: string,
+  { engine, write }: Database,
+  rows: readonly string[],
+): Promise<void> {
+  const migrations = Object.entries(migrationsFor(engine)).filter(([name]) => name <= version);
   await write(async (tx) => {
     const all =
       engine === 'sqlite'
@@ -45,21 +56,31 @@ async function beginAsFirstRelease({ engine, write }: Database): Promise<void> {
             name: string;
           }>`select tablename as name from pg_tables where schemaname = current_schema()`;
     await sql`drop view dovecot_users`.execute(tx);
-    const { rows } = await all.execute(tx);
+    const tables = await all.execute(tx);
     const cascade = engine === 'sqlite' ? sql`` : sql`cascade`;
-    for (const { name } of rows) await sql`drop table ${sql.table(name)} ${cascade}`.execute(tx);
-    await first(engine).up(tx);
+    for (const { name } of tables.rows)
+      await sql`drop table ${sql.table(name)} ${cascade}`.execute(tx);
+    for (const [, { up }] of migrations) await up(tx);
     for (const statement of [
       'create table kysely_migration (name varchar(255) primary key, timestamp varchar(255) not null)',
       'create table kysely_migration_lock (id varchar(255) primary key, is_locked integer default 0 not null)',
-      "insert into kysely_migration values ('0001', '2026-11-22T00:00:00.000Z')",
-      'insert into bodies (id, size) values (1, 2)',
-      "insert into mailboxes (id, account_id, name, uidvalidity) values (1, 1, 'INBOX', 7)",
-      `insert into messages values (1, 1, 2, 2, '', 2, 0, 1, '{}', '{}')`,
+      ...migrations.map(
+        ([name]) => `insert into kysely_migration values ('${name}', '2026-11-22T00:00:00.000Z')`,
+      ),
+      ...rows,
     ]) {
       await sql.raw(statement).execute(tx);
     }
   });
+}
+
+/** Replaces all tables by those of release 0.2.0, with one message. */
+async function beginAsFirstRelease(database: Database): Promise<void> {
+  await beginAs('0001', database, [
+    'insert into bodies (id, size) values (1, 2)',
+    "insert into mailboxes (id, account_id, name, uidvalidity) values (1, 1, 'INBOX', 7)",
+    `insert into messages values (1, 1, 2, 2, '', 2, 0, 1, '{}', '{}')`,
+  ]);
 }
 
 onEachEngine('a database', (engine) => {
@@ -147,6 +168,50 @@ onEachEngine('a database', (engine) => {
     );
   });
 
+  test('of version 4 keeps the keys of requests, which are removed with their accounts', async () => {
+    const { database: before, location } = await openTestDatabase(engine);
+    await beginAs('0004', before, [
+      `insert into domains (id, user_id, name, status, dkim_selector, dkim_private_key, created_at, next_check_at)
+        values (1, 'u', 'acme.test', 'active', 's', 'k', 0, 0)`,
+      ...['ada', 'ben'].map(
+        (name, index) =>
+          `insert into accounts (id, domain_id, user_id, domain_name, local_part, display_name, status, password_hash,
+            credential_version, created_at, tokens_from)
+            values (${index + 1}, 1, 'u', 'acme.test', '${name}', '', 'active', '', 1, 0, 0)`,
+      ),
+      "insert into idempotency_keys values (7, 1, 'k', 'hash', 201, '{}', 5)",
+      "insert into idempotency_keys values (9, 2, 'k', null, null, null, 6)",
+    ]);
+    const database = await (engine === 'sqlite'
+      ? openSqlite({ path: location })
+      : openPostgres({ url: location, poolSize: 2 }));
+    atEnd(() => database.close());
+    const read = () =>
+      database.read.selectFrom('idempotency_keys').selectAll().orderBy('id').execute();
+    const ofBen = {
+      ...{ id: 9, account_id: 2, scope: null, key: 'k' },
+      ...{ request_hash: null, status: null, answer: null, started_at: 6 },
+    };
+    const ofAda = {
+      ...ofBen,
+      id: 7,
+      account_id: 1,
+      request_hash: 'hash',
+      status: 201,
+      answer: '{}',
+    };
+    assert.deepEqual(await read(), [{ ...ofAda, started_at: 5 }, ofBen]);
+    await database.write((tx) => tx.deleteFrom('accounts').where('id', '=', 1).execute());
+    assert.deepEqual(await read(), [ofBen]);
+    const again = database.write((tx) =>
+      tx
+        .insertInto('idempotency_keys')
+        .values({ account_id: 2, key: 'k', started_at: 0 })
+        .execute(),
+    );
+    await assert.rejects(again, /unique/i);
+  });
+
   test('of an older release whose schema differs is refused, and not migrated', async () => {
     const { database, location } = await openTestDatabase(engine);
     await beginAsFirstRelease(database);
@@ -229,7 +294,7 @@ suite('a database on PostgreSQL', { skip }, () => {
   test('is accepted at every step at which its migration may have been cut short', async () => {
     const { database } = await openTestDatabase('postgres');
     await beginAsFirstRelease(database);
-    for (const statement of [...beforeSecond, ...beforeThird]) {
+    for (const statement of [...beforeSecond, ...beforeThird, ...beforeSixth]) {
       await sql.raw(statement).execute(database.read);
       assert.equal(await refuseUnfit(database), undefined, statement);
     }
@@ -247,6 +312,17 @@ suite('a database on PostgreSQL', { skip }, () => {
     assert.equal(await refuseUnfit(database), undefined);
     await sql`drop index deliveries_by_public_id`.execute(database.read);
     await assert.rejects(refuseUnfit(database), /index deliveries_by_public_id is missing/);
+  });
+
+  test('of version 5 is accepted, and migrated, where the change of the sixth was cut short', async () => {
+    const { database } = await openTestDatabase('postgres');
+    await beginAs('0005', database, []);
+    for (let times = 0; times < 2; times++) {
+      for (const statement of beforeSixth) await sql.raw(statement).execute(database.read);
+      assert.equal(await refuseUnfit(database), undefined);
+    }
+    await migrate(database.read, 'postgres');
+    assert.equal((await schemaVersions(database)).version, newestSchema('postgres'));
   });
 
   test('gets an index again that a killed migration left unfinished', async () => {

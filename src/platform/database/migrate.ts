@@ -7,6 +7,7 @@ import { beforeSecond, laterThanSecond, second } from './migrations/0002.ts';
 import { beforeThird, laterThanThird, third } from './migrations/0003.ts';
 import { fourth, laterThanFourth } from './migrations/0004.ts';
 import { fifth } from './migrations/0005.ts';
+import { beforeSixth, laterThanSixth, sixth } from './migrations/0006.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -48,11 +49,13 @@ const OLDEST = 'oldest_version';
 const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0002': beforeSecond,
   '0003': beforeThird,
+  '0006': beforeSixth,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
   '0003': laterThanThird,
   '0004': laterThanFourth,
+  '0006': laterThanSixth,
 };
 const LATER: Later = {
   indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
@@ -80,6 +83,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0003': third(engine, isBegun),
     '0004': fourth(engine),
     '0005': fifth,
+    '0006': sixth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -406,13 +406,19 @@ interface SendRecipientTable {
 /** `accounts/`: a request with an `Idempotency-Key`, and its answer. */
 interface IdempotencyKeyTable {
   id: Generated<number>;
-  account_id: number;
+  /** Null for a request below /v2. */
+  account_id: number | null;
+  /** Whose request below /v2 it is: SHA-256 of the name of the API key and the `user_id`, in hex. */
+  scope: Generated<string | null>;
   key: string;
-  /** SHA-256 of the request, in hex; null while it is under way. */
+  /** SHA-256 of the request, in hex; with a scope its HMAC, since the request may have a password. Null while it is under way. */
   request_hash: string | null;
   /** HTTP status of the answer. */
   status: number | null;
-  /** JSON; null while the request is under way, or where the process died in it. */
+  /**
+   * JSON; with a scope encrypted, since it may have a password. Null while the request is under way, or where the process
+   * died in it.
+   */
   answer: string | null;
   started_at: number;
 }

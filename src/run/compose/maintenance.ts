@@ -7,7 +7,7 @@ import type { Trace } from '../../mail/trace/trace.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
-import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../../tenants/accounts/accounts.ts';
+import { ANSWERS_KEPT_MS, forgetAnswers, type Tokens } from '../../tenants/accounts/accounts.ts';
 import {
   pruneTraffic,
   pruneUsage,
@@ -164,7 +164,7 @@ export class Maintenance {
     const { pruneTombstones, database, queue, tokens, trace, logger, now } = this.#options;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
-    await new AnsweredRequests(database, now).forget(now() - ANSWERS_KEPT_MS);
+    await forgetAnswers(database, now() - ANSWERS_KEPT_MS);
     const before = now() - DELIVERIES_KEPT_MS;
     const deliveries = await this.#repeatStep(signal, () =>
       removeDeliveries(this.#options, (tx) => queue.prune(tx, before)),

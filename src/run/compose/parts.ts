@@ -286,7 +286,7 @@ function buildApi(ground: Ground, served: Served): Api {
   const operator = buildOperator({ ...ground, ...served, apiKeys: API_KEYS });
   return createApi({
     ...served,
-    answeredRequests: new AnsweredRequests(database, now),
+    answeredRequests: new AnsweredRequests({ database, now, secret: keys.tokens }),
     onAnswered: (answered) => ground.metrics.countRequest(answered),
     logger,
     apiKeys: API_KEYS,
@@ -302,11 +302,11 @@ function buildApi(ground: Ground, served: Served): Api {
     hostname: config.mailHostname,
     upgrades: asksForWebSocket,
     siteDirectory: SITE_DIRECTORY,
-    keyedRoutes: [
+    userRoutes: [
       deliveryRoutes(served.domains, served.queue),
       suppressionRoutes(served.domains, new Suppressions(database, now)),
-      ...operator.routes,
     ],
+    operatorRoutes: operator.routes,
     routes: [
       mailSendRoutes(served.sending, limits.maxMessageBytes),
       rawMessageRoute({ ...served, linkSecret: keys.links, now }),

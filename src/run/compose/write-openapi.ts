@@ -49,7 +49,7 @@ function uncalled<T extends object>(name: string): T {
 }
 
 /** Groups below /v2 that the composition root adds, described only. */
-export const keyedRoutesElsewhere = [
+export const userRoutesElsewhere = [
   deliveryRoutes(uncalled('domains'), uncalled('queue')),
   suppressionRoutes(uncalled('domains'), uncalled('suppressions')),
 ];
@@ -121,7 +121,8 @@ export async function describeWholeApi(): Promise<string> {
     hostname: 'mail.localhost',
     maxMessageBytes: 1,
     siteDirectory: '/nonexistent',
-    keyedRoutes: [...keyedRoutesElsewhere, ...operatorRoutes],
+    userRoutes: userRoutesElsewhere,
+    operatorRoutes,
     console: {
       findSession: uncalled('findSession'),
       signIn: signInRoute(uncalled('sessions'), uncalled('cookie')),

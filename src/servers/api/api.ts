@@ -2,10 +2,16 @@
  * The HTTP interface: every route of the contract except the WebSocket, with authentication, errors, limits, the API
  * description and the public pages. Stores nothing; a route makes one call of its capability.
  */
-
+import type { FastifyRequest } from 'fastify';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { Accounts, AnsweredRequests, Tokens } from '../../tenants/accounts/accounts.ts';
+import {
+  type Accounts,
+  type AnsweredRequests,
+  type KeyOwner,
+  scopeOf,
+  type Tokens,
+} from '../../tenants/accounts/accounts.ts';
 import type { Domains, Verification } from '../../tenants/domains/domains.ts';
 import { authenticateMail, type FindSession, requireOperator } from './authenticate.ts';
 import { compressAnswers } from './compress-answers.ts';
@@ -29,6 +35,7 @@ import { tokenRoutes } from './mail-tokens.ts';
 import { keepAnswers } from './repeat-safely.ts';
 import {
   type Api,
+  actorOf,
   type ContentsCounter,
   credentials,
   type RouteGroup,
@@ -81,8 +88,10 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly readiness?: Readonly<Record<string, ReadinessCheck>>;
   /** Groups of routes that come from elsewhere. */
   readonly routes?: readonly RouteGroup[];
-  /** Groups of routes below /v2 that come from elsewhere: they need an API key. */
-  readonly keyedRoutes?: readonly RouteGroup[];
+  /** Groups of routes for a user's things below /v2 that come from elsewhere: they need an API key. */
+  readonly userRoutes?: readonly RouteGroup[];
+  /** The same for the operator, who sees all users. */
+  readonly operatorRoutes?: readonly RouteGroup[];
 }
 
 /** How the console signs in. */
@@ -100,7 +109,7 @@ export function createApi(options: ApiOptions): Api {
     limits,
     authenticateMail: (request) => authenticateMail(options.tokens, request),
   };
-  const repeatSafely = keepAnswers(app, tools, options.answeredRequests);
+  const repeatSafely = keepAnswers(app, options.answeredRequests);
   // Registered after the hooks that exempt answers from it.
   compressAnswers(app);
   describeApi(app);
@@ -111,16 +120,23 @@ export function createApi(options: ApiOptions): Api {
     });
   add(app, (scope) => {
     scope.addHook('onRequest', requireOperator(options.apiKeys, options.console?.findSession));
-    add(scope, domainRoutes(options));
-    add(scope, accountRoutes(options));
-    for (const group of options.keyedRoutes ?? []) add(scope, group);
+    add(scope, (ofUser) => {
+      repeatSafely(ofUser, ownerBelowV2);
+      add(ofUser, domainRoutes(options));
+      add(ofUser, accountRoutes(options));
+      for (const group of options.userRoutes ?? []) add(ofUser, group);
+    });
+    for (const group of options.operatorRoutes ?? []) add(scope, group);
   });
   if (options.console) add(app, options.console.signIn);
   add(app, tokenRoutes(options.tokens, options.publicUrl));
   add(app, mailSyncRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));
   add(app, (scope) => {
-    repeatSafely(scope);
+    repeatSafely(scope, async (request) => {
+      const { accountId } = await tools.authenticateMail(request);
+      return { accountId };
+    });
     add(scope, mailMailboxRoutes(options.mailstore));
     add(scope, mailChangeRoutes(options.mailstore));
     add(scope, mailAppendRoute(options.mailstore, options.maxMessageBytes));
@@ -139,6 +155,12 @@ export function createApi(options: ApiOptions): Api {
   add(app, descriptionRoute);
   add(app, docsRoutes(site));
   return app;
+}
+
+/** A key is one user's, and that of the API key with which a product uses it: so two products never see answers of each other. */
+function ownerBelowV2(request: FastifyRequest): KeyOwner {
+  const { user_id: userId } = request.body as { readonly user_id: string };
+  return scopeOf(actorOf(request).actor, userId);
 }
 
 /** A group that needs no key must not be below /v2. */

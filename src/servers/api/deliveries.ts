@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import type { Delivery, Queue } from '../../mail/queue/queue.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
+import { answerWithin } from './repeat-safely.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
 import { actorOf, credentials, type RouteGroup } from './server.ts';
 
@@ -156,11 +157,14 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
       async (request) => {
         const { params, body } = request;
         const { id: domainId } = await domains.find(body.user_id, params.domain);
-        const delivery = await queue.retry(domainId, params.id, actorOf(request).actor);
+        const describe = (retried: Delivery) => ({ delivery: writeDelivery(retried) });
+        const within = answerWithin(request, 200, describe);
+        const { actor } = actorOf(request);
+        const delivery = await queue.retry(domainId, params.id, actor, within);
         if (!delivery) {
           throw new Refusal('delivery_not_found', `there is no delivery ${params.id}`);
         }
-        return { delivery: writeDelivery(delivery) };
+        return describe(delivery);
       },
     );
   };

@@ -3,8 +3,15 @@
  */
 import { Type } from 'typebox';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
-import { type Domains, type Verification, writeZone } from '../../tenants/domains/domains.ts';
+import {
+  type Domain,
+  type DomainDetails,
+  type Domains,
+  type Verification,
+  writeZone,
+} from '../../tenants/domains/domains.ts';
 import { DetailsBody, DnsRecordBody, writeDetails, writeRecord } from './domain-bodies.ts';
+import { answerWithin } from './repeat-safely.ts';
 import {
   DomainBody,
   DomainName,
@@ -98,11 +105,16 @@ function addCreate(app: Api, domains: Domains): void {
         domain: body.domain,
         organizationId: body.organization_id,
       };
-      const details = await domains.create(claim, actorOf(request));
-      const message = `Domain created: publish its ${details.dns.length} DNS records to activate it.`;
-      return reply.code(201).send({ message, domain: writeDetails(details) });
+      const within = answerWithin(request, 201, writeCreated);
+      const details = await domains.create(claim, actorOf(request), within);
+      return reply.code(201).send(writeCreated(details));
     },
   );
+}
+
+function writeCreated(details: DomainDetails) {
+  const message = `Domain created: publish its ${details.dns.length} DNS records to activate it.`;
+  return { message, domain: writeDetails(details) };
 }
 
 function addReads(app: Api, domains: Domains): void {
@@ -186,8 +198,9 @@ function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts):
       const { user_id: userId, domain } = request.body;
       const { id } = await domains.find(userId, domain);
       const recorded = { by: actorOf(request), counts: await contents?.ofDomain(id) };
-      const { name } = await accounts.removeDomain(userId, domain, recorded);
-      return { ok: true, deleted: name };
+      const describe = ({ name }: Domain) => ({ ok: true, deleted: name });
+      const within = answerWithin(request, 200, describe);
+      return describe(await accounts.removeDomain(userId, domain, recorded, within));
     },
   );
 }
@@ -303,7 +316,10 @@ function addVerify(app: Api, domains: Domains, verification: Verification): void
   app.post(
     '/v2/domains/:domain/verify',
     {
-      config: { refusals: ['domain_not_found', 'rate_limited', 'unavailable'] },
+      config: {
+        refusals: ['domain_not_found', 'rate_limited', 'unavailable'],
+        takesKey: false,
+      },
       schema: {
         ...common,
         summary: "Check a domain's DNS records now",

@@ -6,10 +6,12 @@ import type {
   Account,
   Accounts,
   AccountWithPassword,
+  RemovedAccount,
   Tokens,
 } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { TokenBody, writeToken } from './mail-tokens.ts';
+import { answerWithin } from './repeat-safely.ts';
 import {
   DomainBody,
   DomainName,
@@ -135,7 +137,8 @@ function addCreate(app: Api, accounts: Accounts): void {
         displayName: body.display_name,
         password: body.password,
       };
-      const made = await accounts.create(account, actorOf(request));
+      const within = answerWithin(request, 201, writeOnceShown);
+      const made = await accounts.create(account, actorOf(request), within);
       return reply.code(201).send(writeOnceShown(made));
     },
   );
@@ -268,7 +271,9 @@ function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
       const { user_id: userId, id } = request.body;
       await accounts.get(userId, id);
       const recorded = { by: actorOf(request), counts: await contents?.ofAccount(id) };
-      return { ok: true, deleted: await accounts.remove(userId, id, recorded) };
+      const describe = (deleted: RemovedAccount) => ({ ok: true, deleted });
+      const within = answerWithin(request, 200, describe);
+      return describe(await accounts.remove(userId, id, recorded, within));
     },
   );
 }
@@ -290,8 +295,10 @@ function addPasswordReset(app: Api, accounts: Accounts): void {
     },
     async (request) => {
       const { user_id: userId, password } = request.body;
+      const { id } = request.params;
       const by = actorOf(request);
-      return writeOnceShown(await accounts.resetPassword(userId, request.params.id, password, by));
+      const within = answerWithin(request, 200, writeOnceShown);
+      return writeOnceShown(await accounts.resetPassword(userId, id, password, by, within));
     },
   );
 }
@@ -300,7 +307,11 @@ function addToken(app: Api, accounts: Accounts, tokens: Tokens): void {
   app.post(
     '/v2/email-accounts/:id/token',
     {
-      config: { refusals: ['account_not_found', 'account_inactive'], compress: false },
+      config: {
+        refusals: ['account_not_found', 'account_inactive'],
+        compress: false,
+        takesKey: false,
+      },
       schema: {
         ...common,
         summary: 'Issue a token for an account',

@@ -255,7 +255,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
         description:
           'The answer comes once the message is stored: in Sent, and for its recipients, who each get it once. Postroom tries for five days; for a recipient who does not get it, the account gets a bounce in INBOX. With `Idempotency-Key` the same request can be made again: the message is sent once. A body of `message/rfc822`, at most `MAX_MESSAGE_BYTES`, is sent as it is to the recipients that To, Cc and Bcc name; `sendAt` and `delaySeconds` are then parameters of the query.',
         security: credentials.bearer,
-        headers: keyHeaders,
+        headers: keyHeaders('for as long as the sent message is known'),
         querystring: query,
         body: {
           content: {

@@ -3,27 +3,28 @@ import { createHash, type Hash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { InTransaction } from '../../mailboxes/mailstore/mailstore.ts';
+import type { InTransaction } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import {
   type AnsweredRequests,
   type BegunRequest,
   hashOf,
+  type KeyOwner,
 } from '../../tenants/accounts/accounts.ts';
-import type { Api, RouteTools } from './server.ts';
+import type { Api } from './server.ts';
 
 export const KEY_MAX = 255;
 
-/** The header field of a request that can be repeated. */
-export const keyHeaders = Type.Object({
-  'idempotency-key': Type.Optional(
-    Type.String({
-      description:
-        'A key of your choice. The same request with the same key is carried out once, and gets the same answer for 24 hours; `/mail/send` for as long as the sent message is known.',
-      examples: ['order-4711'],
-    }),
-  ),
-});
+/**
+ * The header field of a request that can be repeated.
+ *
+ * @param kept for how long it gets the same answer
+ */
+export function keyHeaders(kept = 'for 24 hours') {
+  const description = `A key of your choice. The same request with the same key is carried out once, and gets the same answer ${kept}.`;
+  const key = Type.String({ description, examples: ['order-4711'] });
+  return Type.Object({ 'idempotency-key': Type.Optional(key) });
+}
 
 /** The most characters of a stored answer; a request with a longer one is carried out again. */
 const ANSWER_MAX = 1024 * 1024;
@@ -81,22 +82,23 @@ export async function* hashedBody(
   streamHashes.set(request, hash);
 }
 
+/** Whose key a valid request has. @throws Refusal where it must not be carried out anyway */
+type FindOwner = (request: FastifyRequest) => KeyOwner | Promise<KeyOwner>;
+
 /**
  * Stores the answers to requests with a key.
  *
- * @returns makes every POST of a scope repeatable
+ * @returns makes each POST of a scope repeatable, unless its configuration says that it takes no key
  */
 export function keepAnswers(
   app: Api,
-  tools: RouteTools,
   answered: AnsweredRequests,
-): (scope: Api) => void {
-  async function begin(request: FastifyRequest, reply: FastifyReply) {
-    const key = request.method === 'POST' ? readKey(request) : undefined;
+): (scope: Api, findOwner: FindOwner) => void {
+  async function begin(findOwner: FindOwner, request: FastifyRequest, reply: FastifyReply) {
+    const key = readKey(request);
     if (key === undefined) return undefined;
-    const { accountId } = await tools.authenticateMail(request);
     const found = await answered.begin({
-      accountId,
+      owner: await findOwner(request),
       key,
       hash: async () => {
         // An unread stream is read here, to be compared.
@@ -128,10 +130,11 @@ export function keepAnswers(
   }
 
   app.addHook('onSend', end);
-  return (scope) => {
+  return (scope, findOwner) => {
     scope.addHook('onRoute', (route) => {
-      if (route.method !== 'POST') return;
-      route.schema = { ...route.schema, headers: keyHeaders };
+      if (route.method !== 'POST' || route.config?.takesKey === false) return;
+      route.preHandler = (request, reply) => begin(findOwner, request, reply);
+      route.schema = { ...route.schema, headers: keyHeaders() };
       route.config = {
         ...route.config,
         refusals: [
@@ -141,7 +144,6 @@ export function keepAnswers(
         ],
       };
     });
-    scope.addHook('preHandler', begin);
   };
 }
 

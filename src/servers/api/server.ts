@@ -115,6 +115,8 @@ declare module 'fastify' {
      * request counts before anything else is checked.
      */
     charge?: 'none' | 'own';
+    /** False where a request changes nothing that could be done twice: it takes no `Idempotency-Key`. */
+    takesKey?: false;
     /** False where an answer has a secret: its compressed length would reveal it. */
     compress?: false;
   }

@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import type { Suppressions } from '../../mail/sending/sending.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
+import { answerWithin } from './repeat-safely.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, UserId } from './schemas.ts';
 import { actorOf, credentials, type RouteGroup } from './server.ts';
 
@@ -72,11 +73,13 @@ export function suppressionRoutes(domains: Domains, suppressions: Suppressions):
       async (request) => {
         const { params, body } = request;
         const domain = await domains.find(body.user_id, params.domain);
-        const deleted = await suppressions.remove(domain, body.address, actorOf(request));
+        const describe = (deleted: string) => ({ ok: true, deleted });
+        const within = answerWithin(request, 200, describe);
+        const deleted = await suppressions.remove(domain, body.address, actorOf(request), within);
         if (deleted === undefined) {
           throw new Refusal('suppression_not_found', `${body.address} is not on the list`);
         }
-        return { ok: true, deleted };
+        return describe(deleted);
       },
     );
   };

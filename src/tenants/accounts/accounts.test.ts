@@ -4,11 +4,21 @@ import { verify } from '@node-rs/argon2';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import type { Change } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
+import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { listAudit } from '../audit/audit.ts';
 import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { CredentialsReader } from './account-rows.ts';
-import { Accounts, AnsweredRequests, findAccountStates } from './accounts.ts';
+import {
+  Accounts,
+  AnsweredRequests,
+  findAccountStates,
+  forgetAnswers,
+  hashOf,
+  scopeOf,
+} from './accounts.ts';
+
+const HOUR_MS = 3_600_000;
 
 onEachEngine('accounts', (engine) => {
   let database: Database;
@@ -55,7 +65,7 @@ onEachEngine('accounts', (engine) => {
     return { userId, domain, domainId, create };
   }
 
-  const hashOf = async (id: number) =>
+  const hashesOf = async (id: number) =>
     database.read
       .selectFrom('accounts')
       .select(['password_hash', 'credential_version'])
@@ -87,14 +97,14 @@ onEachEngine('accounts', (engine) => {
       quotaBytes: null,
     });
     assert.deepEqual(await accounts.get(userId, account.id), account);
-    assert.ok(await verify((await hashOf(account.id)).password_hash, 'correct horse'));
+    assert.ok(await verify((await hashesOf(account.id)).password_hash, 'correct horse'));
   });
 
   test('a password is generated and the local part displayed where none is given', async () => {
     const { userId, domain } = await newUser();
     const { account, password } = await accounts.create({ userId, domain, localPart: 'Bob' });
     assert.match(password, /^[A-Za-z2-9]{20}$/);
-    assert.ok(await verify((await hashOf(account.id)).password_hash, password));
+    assert.ok(await verify((await hashesOf(account.id)).password_hash, password));
     assert.equal(account.displayName, 'bob');
     const named = await accounts.create({ userId, domain, localPart: 'x', displayName: '' });
     assert.equal(named.account.displayName, '');
@@ -288,12 +298,12 @@ onEachEngine('accounts', (engine) => {
     const account = await create('ann');
     const given = await accounts.resetPassword(userId, account.id, 'another one');
     assert.deepEqual(given, { account, password: 'another one' });
-    const { password_hash, credential_version } = await hashOf(account.id);
+    const { password_hash, credential_version } = await hashesOf(account.id);
     assert.ok(await verify(password_hash, 'another one'));
     assert.equal(credential_version, 2);
     const generated = await accounts.resetPassword(userId, account.id);
     assert.match(generated.password, /^[A-Za-z2-9]{20}$/);
-    assert.ok(await verify((await hashOf(account.id)).password_hash, generated.password));
+    assert.ok(await verify((await hashesOf(account.id)).password_hash, generated.password));
     assert.deepEqual(
       published,
       Array(2).fill({ kind: 'access', accountId: account.id, reason: 'password_reset' }),
@@ -301,7 +311,7 @@ onEachEngine('accounts', (engine) => {
     await assert.rejects(accounts.resetPassword(userId, account.id, 'short'), {
       code: 'invalid_request',
     });
-    assert.ok(await verify((await hashOf(account.id)).password_hash, generated.password));
+    assert.ok(await verify((await hashesOf(account.id)).password_hash, generated.password));
   });
 
   test('the accounts of a removed domain are removed, and each is reported', async () => {
@@ -369,7 +379,7 @@ onEachEngine('accounts', (engine) => {
     assert.equal(await credentials.ofAccount(ann.id), undefined);
     assert.equal(await credentials.ofAddress({ domain, localPart: 'ann' }), undefined);
     // Its rows still exist.
-    assert.equal((await hashOf(ann.id)).credential_version, 1);
+    assert.equal((await hashesOf(ann.id)).credential_version, 1);
     // The address is free, is the default of its user, and accepts no token of the earlier account.
     await claim(userId, domain);
     const next = await create('ann');
@@ -446,7 +456,7 @@ onEachEngine('accounts', (engine) => {
     const { userId, domain, create } = await newUser();
     const stranger = (await newUser()).userId;
     const account = await create('ann');
-    const stored = await hashOf(account.id);
+    const stored = await hashesOf(account.id);
     for (const id of [account.id, 0, -1, 1.5, Number.NaN, 2 ** 53, 1e300, account.id + 1_000_000]) {
       const results = await Promise.allSettled([
         accounts.get(stranger, id),
@@ -464,7 +474,7 @@ onEachEngine('accounts', (engine) => {
     });
     assert.deepEqual(await accounts.list({ userId: stranger, limit: 50, offset: 0 }), []);
     assert.deepEqual(await accounts.get(userId, account.id), account);
-    assert.deepEqual(await hashOf(account.id), stored);
+    assert.deepEqual(await hashesOf(account.id), stored);
     assert.deepEqual(published, []);
     for (const bad of ['', 'x'.repeat(256), '\0']) {
       await assert.rejects(accounts.get(bad, account.id), { code: 'invalid_request' });
@@ -478,8 +488,8 @@ onEachEngine('accounts', (engine) => {
     const { userId, create } = await newUser();
     const { id: accountId } = await create('ann');
     await accounts.remove(userId, accountId);
-    const answered = new AnsweredRequests(database, Date.now);
-    const request = { accountId, key: 'order-4711', hash: async () => '' };
+    const answered = new AnsweredRequests({ database, secret: onlyKey('secret'), now: Date.now });
+    const request = { owner: { accountId }, key: 'order-4711', hash: async () => '' };
     await assert.rejects(answered.begin(request), { code: 'unauthorized' });
   });
 
@@ -487,16 +497,17 @@ onEachEngine('accounts', (engine) => {
     const { id: accountId } = await (await newUser()).create('ann');
     let isAway = false;
     const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
-    const answered = new AnsweredRequests(
-      {
+    const answered = new AnsweredRequests({
+      database: {
         engine: database.engine,
         read: database.read,
         write: (work) => (isAway ? Promise.reject(away) : database.write(work)),
       },
-      Date.now,
-    );
+      secret: onlyKey('secret'),
+      now: Date.now,
+    });
     const wait = () => assert.fail('the key is in use');
-    const request = { accountId, key: 'order-4711', hash: async () => '', wait };
+    const request = { owner: { accountId }, key: 'order-4711', hash: async () => '', wait };
     const begun = await answered.begin(request);
     assert.ok('id' in begun);
     isAway = true;
@@ -507,5 +518,87 @@ onEachEngine('accounts', (engine) => {
     assert.ok('id' in again);
     await answered.finish(again, '', { status: 200, body: '{}' });
     assert.deepEqual(await answered.begin(request), { status: 200, body: '{}' });
+  });
+
+  /** Requests of a user below /v2 to make an account, as a process carries them out. */
+  function openRequests(userId: string, { secret = onlyKey('secret'), now = Date.now } = {}) {
+    const answered = new AnsweredRequests({ database, secret, now });
+    const hash = hashOf('POST', '/v2/email-accounts/create', userId);
+    const begin = (apiKeyName = 'a key') =>
+      answered.begin({
+        owner: scopeOf(apiKeyName, userId),
+        key: 'order-4711',
+        hash: async () => hash,
+        wait: () => assert.fail('the key is in use'),
+      });
+    return { answered, hash, begin };
+  }
+
+  test('an answer with a password is stored with its change, and is no clear text', async () => {
+    const { userId, domain } = await newUser();
+    const { answered, hash, begin } = openRequests(userId);
+    const begun = await begin();
+    assert.ok('id' in begun);
+    const wanted = { userId, domain, localPart: 'ann' };
+    // The process dies after the commit: nobody calls `finish`.
+    const { password } = await accounts.create(wanted, undefined, (tx, made) =>
+      answered.finishIn(tx, begun, hash, { status: 201, body: JSON.stringify(made) }),
+    );
+    const next = openRequests(userId, { now: () => Date.now() + HOUR_MS });
+    const found = await next.begin();
+    assert.ok('body' in found);
+    assert.deepEqual([found.status, JSON.parse(found.body).password], [201, password]);
+    const { id } = begun;
+    const row = await database.read
+      .selectFrom('idempotency_keys')
+      .selectAll()
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
+    assert.ok(!JSON.stringify(row).includes(password));
+    assert.ok(!JSON.stringify(row).includes(hash), 'a hash of a weak password could be guessed');
+    assert.deepEqual([row.account_id, row.request_hash], [null, null]);
+    const rotated = { signing: 'another', all: ['another', 'secret'] };
+    assert.deepEqual(await openRequests(userId, { secret: rotated }).begin(), found);
+    const replaced = openRequests(userId, { secret: onlyKey('another') }).begin();
+    await assert.rejects(replaced, { code: 'idempotency_key_reused' });
+    // Another API key and another user have a key of their own.
+    assert.ok('id' in (await begin('another key')));
+    assert.ok('id' in (await openRequests(`${userId}2`).begin()));
+  });
+
+  test('a change whose answer cannot be stored is not made', async () => {
+    const { userId, domain } = await newUser();
+    const wanted = { userId, domain, localPart: 'ann' };
+    const failing = accounts.create(wanted, undefined, () => Promise.reject(new Error('full')));
+    await assert.rejects(failing, { message: 'full' });
+    assert.deepEqual(await accounts.list({ userId, limit: 1, offset: 0 }), []);
+    const { account } = await accounts.create(wanted);
+    const stored = await hashesOf(account.id);
+    const resetting = accounts.resetPassword(userId, account.id, undefined, undefined, () =>
+      Promise.reject(new Error('full')),
+    );
+    await assert.rejects(resetting, { message: 'full' });
+    assert.deepEqual(await hashesOf(account.id), stored);
+  });
+
+  test('a request that died before its commit is carried out again', async () => {
+    const { userId } = await newUser();
+    assert.ok('id' in (await openRequests(userId).begin()));
+    // On SQLite by the next process; on PostgreSQL another node might be at it for 5 minutes.
+    const later = Date.now() + (engine === 'sqlite' ? 1 : 6 * 60_000);
+    assert.ok('id' in (await openRequests(userId, { now: () => later }).begin()));
+  });
+
+  test('old answers are forgotten, and their keys are free', async () => {
+    const { userId } = await newUser();
+    const begun = Date.now();
+    const { answered, hash, begin } = openRequests(userId, { now: () => begun });
+    const request = await begin();
+    assert.ok('id' in request);
+    await answered.finish(request, hash, { status: 200, body: '{}' });
+    await forgetAnswers(database, begun);
+    assert.deepEqual(await begin(), { status: 200, body: '{}' });
+    assert.ok((await forgetAnswers(database, begun + 1)) > 0);
+    assert.ok('id' in (await begin()));
   });
 });

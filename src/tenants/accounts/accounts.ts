@@ -12,7 +12,12 @@
  */
 
 import type { Changes } from '../../mailboxes/changes/changes.ts';
-import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import {
+  type Database,
+  type InTransaction,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { hasHidden } from '../../protocols/message/message.ts';
@@ -53,7 +58,10 @@ export {
   ANSWERS_KEPT_MS,
   AnsweredRequests,
   type BegunRequest,
+  forgetAnswers,
   hashOf,
+  type KeyOwner,
+  scopeOf,
 } from './answered-requests.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export {
@@ -96,6 +104,12 @@ interface NewAccount {
 export interface AccountWithPassword {
   readonly account: Account;
   readonly password: string;
+}
+
+/** A deleted account. */
+export interface RemovedAccount {
+  readonly id: number;
+  readonly address: string;
 }
 
 interface AccountPage {
@@ -149,10 +163,15 @@ export class Accounts {
 
   /**
    * @param by who is named in the audit log
+   * @param within runs in the transaction; the same below
    * @throws Refusal domain_not_found, domain_not_active, address_exists, invalid_request
    *   (`local_part`, `display_name`, `password`), unavailable
    */
-  async create(input: NewAccount, by?: Actor): Promise<AccountWithPassword> {
+  async create(
+    input: NewAccount,
+    by?: Actor,
+    within?: InTransaction<AccountWithPassword>,
+  ): Promise<AccountWithPassword> {
     const domain = await this.#domains.find(input.userId, input.domain);
     const localPart = checkLocalPart(input.localPart, domain.name);
     const displayName = checkDisplayName(input.displayName ?? localPart);
@@ -162,7 +181,7 @@ export class Accounts {
     // Checked before the hash, which takes some 30 ms; the insert below decides.
     if (await this.#findOnDomain(localPart, domain.id)) throw addressExists(localPart, domain);
     const password_hash = await hashPassword(password, input.userId);
-    const account = await this.#database.write(async (tx) => {
+    return this.#database.write(async (tx) => {
       const now = this.#now();
       const { id: domain_id, ...held } = await this.#domains.lock(tx, input.userId, domain.name);
       refuseInactive(held);
@@ -187,9 +206,10 @@ export class Accounts {
       const account = await this.#read(tx, input.userId, inserted.id);
       const entry = { action: 'account.create', target: account.address, at: now };
       if (by) await recordAudit(tx, by, entry);
-      return account;
+      const made = { account, password };
+      await within?.(tx, made);
+      return made;
     });
-    return { account, password };
   }
 
   /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */
@@ -265,18 +285,25 @@ export class Accounts {
    *
    * @throws Refusal account_not_found
    */
-  async remove(userId: string, id: number, recorded?: RecordedDeletion) {
-    const { address } = await this.#database.write(async (tx) => {
+  async remove(
+    userId: string,
+    id: number,
+    recorded?: RecordedDeletion,
+    within?: InTransaction<RemovedAccount>,
+  ): Promise<RemovedAccount> {
+    const removed = await this.#database.write(async (tx) => {
       await lockAccount(tx, this.#database.engine, id);
       const account = await this.#read(tx, userId, id);
       const at = this.#now();
       await deleteAccounts(tx, [account], at);
       const entry = { action: 'account.delete', target: account.address, at };
       if (recorded) await recordDeletion(tx, recorded, entry);
-      return account;
+      const removed = { id, address: account.address };
+      await within?.(tx, removed);
+      return removed;
     });
     this.#tellDeleted([id]);
-    return { id, address };
+    return removed;
   }
 
   /**
@@ -290,12 +317,13 @@ export class Accounts {
     id: number,
     given?: string,
     by?: Actor,
+    within?: InTransaction<AccountWithPassword>,
   ): Promise<AccountWithPassword> {
     const password = given ?? generatePassword();
     checkPassword(password);
     await this.get(userId, id);
     const password_hash = await hashPassword(password, userId);
-    const account = await this.#database.write(async (tx) => {
+    const made = await this.#database.write(async (tx) => {
       await tx
         .updateTable('accounts')
         .set(({ eb }) => ({
@@ -308,10 +336,12 @@ export class Accounts {
       const account = await this.#read(tx, userId, id);
       const entry = { action: 'account.reset_password', target: account.address, at: this.#now() };
       if (by) await recordAudit(tx, by, entry);
-      return account;
+      const made = { account, password };
+      await within?.(tx, made);
+      return made;
     });
     this.#changes.publish({ kind: 'access', accountId: id, reason: 'password_reset' });
-    return { account, password };
+    return made;
   }
 
   /**
@@ -320,11 +350,17 @@ export class Accounts {
    *
    * @throws Refusal domain_not_found
    */
-  async removeDomain(userId: string, name: string, recorded?: RecordedDeletion): Promise<Domain> {
+  async removeDomain(
+    userId: string,
+    name: string,
+    recorded?: RecordedDeletion,
+    within?: InTransaction<Domain>,
+  ): Promise<Domain> {
     const { statusChanges, ...domain } = await this.#database.write(async (tx) => {
       const removed = await this.#domains.remove(tx, userId, name);
       const entry = { action: 'domain.delete', target: removed.name, at: this.#now() };
       if (recorded) await recordDeletion(tx, recorded, entry);
+      await within?.(tx, removed);
       return removed;
     });
     this.#domains.announce(statusChanges);

@@ -1,12 +1,17 @@
 /**
- * Requests of accounts that had an `Idempotency-Key`, and their answers: a request that is made again with the same
- * key gets the same answer, and is not carried out again.
+ * Requests that had an `Idempotency-Key`, and their answers: a request that is made again with the same key gets the
+ * same answer, and is not carried out again.
  *
- * `idempotency_keys` has a row from the start of a request, and its answer at the end. A request that adds messages to
- * this database stores its answer in the same transaction: so it is known whether it was carried out, also where the
- * process dies or the answer to the commit is lost. Any other request that was cut off leaves a row without an answer,
- * and is carried out again after {@link UNDER_WAY_MS}, on SQLite as soon as the next process runs: that changes nothing
- * twice, except on a mail server. A request that failed leaves none, also where it failed because the database was away.
+ * `idempotency_keys` has a row from the start of a request, and its answer at the end. A request that must not be carried
+ * out twice stores its answer in the transaction of its change, where that is in this database: so it is known whether it was
+ * carried out, also where the process dies or the answer to the commit is lost. Any other request that was cut off leaves a
+ * row without an answer, and is carried out again after {@link UNDER_WAY_MS}, on SQLite as soon as the next process runs: that
+ * changes nothing twice, except on a mail server. A request that failed leaves none, also where it failed because the
+ * database was away.
+ *
+ * A key is an account's own, or, below /v2, that of a user and an API key (`scope`). Such a row outlives what the request
+ * made: when it is deleted, a late repetition must not make it again. What such a request asked and got is encrypted, since
+ * it may have a password, of which the database has only a hash otherwise.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -17,6 +22,8 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { Seal, type SigningKeys } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 /** How long a request without an answer counts as under way: longer than any request takes. */
 const UNDER_WAY_MS = 5 * 60 * 1000;
@@ -39,16 +46,36 @@ export interface GivenAnswer {
 export interface BegunRequest {
   readonly id: number;
   /** Distinguishes it from a later request with the same key. */
-  readonly started_at: number;
+  readonly startedAt: number;
+  readonly isSealed: boolean;
+}
+
+/** Whose key it is: others may have the same one. */
+export type KeyOwner =
+  | { readonly accountId: number }
+  /** Of a request below /v2, see {@link scopeOf}. */
+  | { readonly scope: string };
+
+/** Whose keys those of a user's requests with an API key are: other users and other API keys may have the same ones. */
+export function scopeOf(apiKeyName: string, userId: string): KeyOwner {
+  return { scope: hashOf(apiKeyName, userId) };
 }
 
 export interface KeyedRequest {
-  readonly accountId: number;
+  readonly owner: KeyOwner;
   readonly key: string;
   /** Ends the wait for a request that is under way. */
   readonly wait?: (milliseconds: number) => Promise<void>;
   /** SHA-256 of the request in hex; called only where there is an answer to compare it with. */
   readonly hash: () => Promise<string>;
+}
+
+export interface AnsweredRequestsOptions {
+  readonly database: Pick<Database, 'engine' | 'read' | 'write'>;
+  /** Encrypts answers. */
+  readonly secret: SigningKeys;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 /** The most requests that failed while the database was away; the keys of more are free after {@link UNDER_WAY_MS}. */
@@ -58,13 +85,14 @@ export class AnsweredRequests {
   readonly #database: Pick<Database, 'engine' | 'read' | 'write'>;
   /** Requests that failed, whose rows could not be removed: the next request does it, so that it finds their keys free. */
   #failed: BegunRequest[] = [];
+  readonly #seal: Seal;
   readonly #now: () => number;
   /** What began before is not under way: its process ended. On PostgreSQL it may be another node's. */
   readonly #since: number;
 
-  /** @param now milliseconds since 1970, the same on all nodes */
-  constructor(database: Pick<Database, 'engine' | 'read' | 'write'>, now: () => number) {
+  constructor({ database, secret, now }: AnsweredRequestsOptions) {
     this.#database = database;
+    this.#seal = new Seal(secret, 'answers');
     this.#now = now;
     this.#since = database.engine === 'sqlite' ? now() : 0;
   }
@@ -85,14 +113,10 @@ export class AnsweredRequests {
       });
       if (begun) return begun;
       const row = await this.#find(request);
-      if (row?.answer !== null && row?.answer !== undefined) {
-        if (row.request_hash === (await request.hash())) {
-          return { status: row.status ?? 200, body: row.answer };
-        }
-        throw new Refusal(
-          'idempotency_key_reused',
-          'this Idempotency-Key came with another request',
-        );
+      const kept = row && this.#readKept(row);
+      if (kept) {
+        if (kept.hash === (await request.hash())) return kept.answer;
+        throw reused('came with another request');
       }
       await wait(WAIT_MS);
     }
@@ -108,11 +132,13 @@ export class AnsweredRequests {
   /** The same within the transaction of the change. */
   async finishIn(
     tx: Queries,
-    { id }: BegunRequest,
+    { id, isSealed }: BegunRequest,
     hash: string,
-    answer: GivenAnswer,
+    { status, body }: GivenAnswer,
   ): Promise<void> {
-    const values = { request_hash: hash, status: answer.status, answer: answer.body };
+    const values = isSealed
+      ? { status, answer: this.#seal.seal(hash + body) }
+      : { status, answer: body, request_hash: hash };
     await tx.updateTable('idempotency_keys').set(values).where('id', '=', id).execute();
   }
 
@@ -129,11 +155,11 @@ export class AnsweredRequests {
     this.#failed = [];
     try {
       await this.#database.write(async (tx) => {
-        for (const { id, started_at } of failed) {
+        for (const { id, startedAt } of failed) {
           await tx
             .deleteFrom('idempotency_keys')
             .where('id', '=', id)
-            .where('started_at', '=', started_at)
+            .where('started_at', '=', startedAt)
             .where('answer', 'is', null)
             .execute();
         }
@@ -144,41 +170,69 @@ export class AnsweredRequests {
     }
   }
 
-  /** Removes answers from before an instant, milliseconds since 1970. */
-  async forget(before: number): Promise<number> {
-    const { numDeletedRows } = await this.#database.write((tx) =>
-      tx.deleteFrom('idempotency_keys').where('started_at', '<', before).executeTakeFirst(),
-    );
-    return Number(numDeletedRows);
-  }
-
   /** @returns undefined where another request has the key */
-  #claim({ accountId, key }: KeyedRequest): Promise<BegunRequest | undefined> {
+  async #claim({ owner, key }: KeyedRequest): Promise<BegunRequest | undefined> {
     const now = this.#now();
-    return this.#database.write((tx) =>
+    const isSealed = 'scope' in owner;
+    const row = await this.#database.write((tx) =>
       tx
         .insertInto('idempotency_keys')
-        .values({ account_id: accountId, key, started_at: now })
+        .values({ ...columnsOf(owner), key, started_at: now })
         .onConflict((conflict) =>
-          conflict
-            .columns(['account_id', 'key'])
+          (isSealed
+            ? conflict.columns(['scope', 'key']).where('scope', 'is not', null)
+            : conflict.columns(['account_id', 'key'])
+          )
             .doUpdateSet({ started_at: now })
             .where('idempotency_keys.answer', 'is', null)
             .where('idempotency_keys.started_at', '<', Math.max(now - UNDER_WAY_MS, this.#since)),
         )
-        .returning(['id', 'started_at'])
+        .returning('id')
         .executeTakeFirst(),
     );
+    return row && { id: row.id, startedAt: now, isSealed };
   }
 
-  #find({ accountId, key }: KeyedRequest): Promise<Row<'idempotency_keys'> | undefined> {
-    return this.#database.read
-      .selectFrom('idempotency_keys')
-      .selectAll()
-      .where('account_id', '=', accountId)
-      .where('key', '=', key)
-      .executeTakeFirst();
+  #find({ owner, key }: KeyedRequest): Promise<Row<'idempotency_keys'> | undefined> {
+    const query = this.#database.read.selectFrom('idempotency_keys').selectAll();
+    const own =
+      'scope' in owner
+        ? query.where('scope', '=', owner.scope)
+        : query.where('account_id', '=', owner.accountId);
+    return own.where('key', '=', key).executeTakeFirst();
   }
+
+  /** @returns undefined where the row has no answer yet */
+  #readKept({ scope, request_hash, status, answer }: Row<'idempotency_keys'>) {
+    if (answer === null) return undefined;
+    const isSealed = scope !== null;
+    const text = isSealed ? this.#seal.open(answer) : answer;
+    // The operator removed the value that encrypted it: whether it is the same request can no longer be known.
+    if (text === undefined) throw reused('came before a secret of the service was replaced');
+    return {
+      hash: isSealed ? text.slice(0, HASH_CHARACTERS) : request_hash,
+      answer: { status: status ?? 200, body: isSealed ? text.slice(HASH_CHARACTERS) : text },
+    };
+  }
+}
+
+/** Removes answers from before an instant. @returns how many */
+export async function forgetAnswers(
+  database: Pick<Database, 'write'>,
+  before: EpochMs,
+): Promise<number> {
+  const { numDeletedRows } = await database.write((tx) =>
+    tx.deleteFrom('idempotency_keys').where('started_at', '<', before).executeTakeFirst(),
+  );
+  return Number(numDeletedRows);
+}
+
+function columnsOf(owner: KeyOwner) {
+  return 'scope' in owner ? { scope: owner.scope } : { account_id: owner.accountId };
+}
+
+function reused(how: string): Refusal {
+  return new Refusal('idempotency_key_reused', `this Idempotency-Key ${how}`);
 }
 
 function pause(milliseconds: number): Promise<void> {
@@ -187,7 +241,10 @@ function pause(milliseconds: number): Promise<void> {
   });
 }
 
-/** The hash of a request from its parts. */
+/** Of what {@link hashOf} returns. */
+const HASH_CHARACTERS = 64;
+
+/** SHA-256 in hex of a request's parts. */
 export function hashOf(...parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
   // Each part has its length in front: so no two lists of parts give the same text.

@@ -12,7 +12,12 @@
  */
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
-import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import {
+  type Database,
+  type InTransaction,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
@@ -161,10 +166,15 @@ export class Domains {
    * Claims a name. While another user's claim is active, the new one stays pending.
    *
    * @param by who is named in the audit log, here and below
+   * @param within runs in the transaction, here and below
    * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
    *   user has it already
    */
-  async create(input: NewDomain, by?: Actor): Promise<DomainDetails> {
+  async create(
+    input: NewDomain,
+    by?: Actor,
+    within?: InTransaction<DomainDetails>,
+  ): Promise<DomainDetails> {
     const name = checkClaimedName(input.domain, this.#mailHostname);
     const userId = checkUserId(input.userId);
     if (input.organizationId !== undefined) {
@@ -191,7 +201,9 @@ export class Domains {
         .execute();
       if (by)
         await recordAudit(tx, by, { action: 'domain.create', target: name, at: domain.createdAt });
-      return this.#details(tx, domain);
+      const details = await this.#details(tx, domain);
+      await within?.(tx, details);
+      return details;
     });
   }
 

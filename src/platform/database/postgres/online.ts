@@ -15,7 +15,7 @@ import { isLockedOut } from '../failures.ts';
 
 /** The work after the transaction of a migration. */
 export interface Later {
-  /** On existing tables: `create index NAME on ...`. */
+  /** On existing tables: `create index NAME on ...`, or `create unique index`. */
   readonly indexes: readonly string[];
   /** Names of constraints by table; they exist as `not valid`. */
   readonly checks: Readonly<Record<string, string>>;
@@ -148,8 +148,8 @@ export async function finish<T>(
     const name = nameOf(statement);
     if (!isEmpty) onStep(`making index ${name}; the database can be used meanwhile`);
     await sql`drop index concurrently if exists ${sql.id(name)}`.execute(kysely);
-    const how = isEmpty ? 'create index' : 'create index concurrently';
-    await sql.raw(statement.replace('create index', how)).execute(kysely);
+    const how = isEmpty ? '$&' : '$& concurrently';
+    await sql.raw(statement.replace(CREATE_INDEX, how)).execute(kysely);
   }
   for (const [table, name] of Object.entries(left.checks)) {
     // This does not block reads and writes.
@@ -157,5 +157,8 @@ export async function finish<T>(
   }
 }
 
+const CREATE_INDEX = /^create (?:unique )?index/;
+
 /** The index that a statement makes. */
-export const nameOf = (statement: string) => /^create index (\w+) on /.exec(statement)?.[1] ?? '';
+export const nameOf = (statement: string) =>
+  /^ (\w+) on /.exec(statement.replace(CREATE_INDEX, ''))?.[1] ?? '';

@@ -222,7 +222,7 @@ export async function startApi(
     accounts,
     tokens,
     mailstore,
-    answeredRequests: new AnsweredRequests(database, Date.now),
+    answeredRequests: new AnsweredRequests({ database, secret: onlyKey('secret'), now: Date.now }),
     logger,
     publicUrl,
     apiKeys,
@@ -230,7 +230,7 @@ export async function startApi(
     contents: operator.contents,
     ...plainOptions,
     ...options,
-    keyedRoutes: [...operator.routes, ...(options.keyedRoutes ?? [])],
+    operatorRoutes: operator.routes,
     routes: [mailserverEventRoutes(mailserverEvents), ...(options.routes ?? [])],
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
