@@ -19,6 +19,7 @@ import {
   writeDescription,
 } from '../../servers/api/api.ts';
 import {
+  attentionRoutes,
   auditRoutes,
   blockRoutes,
   type DomainContents,
@@ -83,6 +84,7 @@ const operatorRoutes = [
   auditRoutes(uncalled('database')),
   usageRoutes(uncalled('database'), () => 0),
   overviewRoutes(uncalled('traffic')),
+  attentionRoutes(uncalled('attention')),
   traceRoutes(searched),
   queueRoutes(searched),
   blockRoutes(uncalled('blocks')),
