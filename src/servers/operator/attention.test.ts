@@ -99,7 +99,12 @@ onEachEngine('attention', (engine) => {
       ...(lastError !== undefined && { lastError }),
     });
     const groups = async () => ({
-      groups: [group('x', 2, '500 no'), group('y', 7, '503 busy'), group('z', 9)],
+      groups: [
+        group('x', 10, '500 no'),
+        group('y', 17, '503 busy'),
+        group('z', 19),
+        group('w', 9, 'no'),
+      ],
       next: undefined,
     });
     const found = await look(partsOf(wrong, { nodes: { list }, queue: { groups } }));
@@ -119,7 +124,7 @@ onEachEngine('attention', (engine) => {
     assert.match(text('disk_full') ?? '', /has 4 % /);
     assert.equal(
       text('receivers_failing'),
-      '7 deliveries wait for y: 503 busy. 1 other receiver failed at the last attempt.',
+      '17 deliveries wait for y: 503 busy. 1 other receiver failed, too.',
     );
     assert.match(text('deliveries_held') ?? '', /^3 deliveries are held/);
   });

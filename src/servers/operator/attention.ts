@@ -60,8 +60,9 @@ export const LIMITS = {
   lagSeconds: 0.5,
   silentMs: 2 * MINUTE_MS,
   pendingMs: 72 * HOUR_MS,
-  /** Receivers of waiting mail that are looked at. */
+  /** Receivers of waiting mail that are looked at, and the fewest deliveries for one that fails: single ones often do. */
   receivers: 50,
+  failing: 10,
 };
 
 /** The longest that one look may take. */
@@ -178,12 +179,14 @@ export const rules: readonly Rule[] = [
     async look({ queue }) {
       const page = { after: undefined, limit: LIMITS.receivers };
       const { groups, next } = await queue.groups({ state: 'queued' }, page);
-      const failing = groups.filter(({ lastError }) => lastError !== undefined);
+      const failing = groups.filter(
+        ({ lastError, counts }) => lastError !== undefined && counts.queued >= LIMITS.failing,
+      );
       const [worst] = failing.toSorted((one, other) => other.counts.queued - one.counts.queued);
       if (!worst) return undefined;
       const others = failing.length - 1;
       return {
-        text: `${worst.counts.queued} deliveries wait for ${worst.destination}: ${worst.lastError}.${others > 0 ? ` ${many(others, 'other receiver')}${next ? ' or more' : ''} failed at the last attempt.` : ''}`,
+        text: `${worst.counts.queued} deliveries wait for ${worst.destination}: ${worst.lastError}.${others > 0 ? ` ${many(others, 'other receiver')}${next ? ' or more' : ''} failed, too.` : ''}`,
         count: failing.length,
         link: '/queue?state=pending',
       };
