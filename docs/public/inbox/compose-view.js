@@ -38,6 +38,9 @@ export class ComposeView {
     });
     this.#form.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) actions.onSend();
+      // In a field of one line Enter would press "Send".
+      else if (event.key === 'Enter' && event.target instanceof HTMLInputElement)
+        event.preventDefault();
       if (event.key !== 'Escape') return;
       event.preventDefault();
       actions.onClose();

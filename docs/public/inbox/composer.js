@@ -4,6 +4,7 @@
  */
 import { findBadAddress, parseAddresses } from './address-list.js';
 import { ComposeView } from './compose-view.js';
+import { confirmDialog } from './dialogs.js';
 import { newDraft } from './draft.js';
 import { FILES_MAX, sizeOf } from './draft-keeper.js';
 import { randomKey } from './draft-source.js';
@@ -188,6 +189,11 @@ export class Composer {
     if (trouble) {
       this.#view.focus(trouble.field);
       return false;
+    }
+    if (this.#view.read().subject.trim() === '') {
+      const isMeant = await confirmDialog('Send this message without a subject?', 'Send it');
+      if (!isMeant) this.#view.focus('subject');
+      if (!isMeant || !this.#draft) return false;
     }
     this.#view.setBusy(true);
     clearTimeout(this.#timer);

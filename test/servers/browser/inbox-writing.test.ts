@@ -58,6 +58,27 @@ async function write(page: Page, to: string, subject: string, text: string): Pro
 const send = (page: Page) => page.getByRole('button', { name: 'Send', exact: true }).click();
 const addressesOf = (list: { address: string }[] = []) => list.map(({ address }) => address);
 
+test('Enter in a field of one line sends nothing, and a message without a subject is asked about', async () => {
+  const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
+  const { page } = await pages.open(ada.address);
+  await write(page, bob.address, '', 'No subject yet');
+  const subject = page.getByLabel('Subject');
+  await page.getByLabel('To', { exact: true }).press('Enter');
+  await subject.press('Enter');
+  const dialog = page.getByRole('dialog');
+  await send(page);
+  await dialog.getByText('without a subject').waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await page.locator('#compose-subject:focus').waitFor();
+  await send(page);
+  await dialog.getByRole('button', { name: 'Send it' }).click();
+  await page.getByText('Sent.', { exact: true }).waitFor();
+  const { text } = await newestIn(bob, 'INBOX');
+  assert.match(text, /^No subject yet/);
+  const { changes } = await pages.callMail(bob.id, 'POST', '/mail/sync', { mailbox: 'INBOX' });
+  assert.equal(changes.added.length, 1, 'neither Enter sent it before');
+});
+
 test('an answer to all has the right recipients, quotes, and marks the answered message', async () => {
   const [ada, bob, carol] = [
     await pages.newAccount(),
