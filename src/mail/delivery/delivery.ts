@@ -64,6 +64,7 @@ export type { MailboxStorage } from './mailbox-storage.ts';
 export { OwnMailboxes } from './own-mailboxes.ts';
 export { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
+export { Unanswered } from './sender-checks/unanswered.ts';
 export { ServerMailboxes } from './server-mailboxes.ts';
 export { SpamFilter, type SpamOutcome } from './spam-filter.ts';
 export type {

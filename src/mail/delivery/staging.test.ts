@@ -6,6 +6,7 @@ import { GrowingBuffer, INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
 import { openSenderChecks } from './sender-checks/open-checks.ts';
 import { rsaKey, sign } from './sender-checks/testing/signed-mail.ts';
 import { cutAt, streamOf } from './sender-checks/testing/stream.ts';
+import { Unanswered } from './sender-checks/unanswered.ts';
 import { type StagingOptions, stageMail } from './stage-mail.ts';
 import { type Asked, type MailToCheck, StagingThread } from './staging.ts';
 
@@ -20,6 +21,7 @@ const settings = {
   enforce: true,
   trustedNetworks: [],
   hasSpamFilter: false,
+  unanswered: Unanswered.memory(),
 };
 const asked: Asked[] = [];
 const warnings: string[] = [];

@@ -205,6 +205,7 @@ suite('faults', () => {
       assert.deepEqual(await open([server], patience).lookup('acme.test', 'TXT'), {
         kind: 'unanswered',
         reason,
+        ...(reason === 'timeout' && { failure: 'late' }),
       });
       const datagrams = server.asked.filter(({ transport }) => transport === 'udp');
       assert.equal(datagrams.length, 2);
@@ -242,6 +243,7 @@ suite('faults', () => {
     assert.deepEqual(await dns.lookup('acme.test', 'TXT'), {
       kind: 'unanswered',
       reason: 'no connection',
+      failure: 'unreachable',
     });
     await server.start();
     assert.equal((await dns.lookup('acme.test', 'TXT')).kind, 'records');

@@ -6,7 +6,7 @@ import { getServers } from 'node:dns';
 import type { Answer, StringAnswer } from 'dns-packet';
 import { LRUCache } from 'lru-cache';
 import pLimit, { type LimitFunction } from 'p-limit';
-import { type Exchanged, exchange, isDnsName, RCODE } from './exchange.ts';
+import { type Exchanged, exchange, isDnsName, NO_CONNECTION, RCODE, TIMEOUT } from './exchange.ts';
 
 export { isDnsName } from './exchange.ts';
 
@@ -49,6 +49,8 @@ export type DnsAnswer<Type extends DnsType> =
       readonly kind: 'unanswered';
       /** What was wrong, for people: `SERVFAIL`, `timeout`. */
       readonly reason: string;
+      /** No server was reached, so none is too busy; or one did not answer in time, and may still work at it. */
+      readonly failure?: 'unreachable' | 'late';
     };
 
 /** Looks up names in DNS. Never throws: a failure is `unanswered`. */
@@ -167,19 +169,23 @@ export class DnsResolver implements DnsLookup {
     const servers = this.#options.servers.length > 0 ? this.#options.servers : getServers();
     const attempts = Math.min(Math.max(servers.length, ATTEMPTS.min), ATTEMPTS.max);
     const first = this.#first;
-    let found: Timed<Type> = unanswered('no DNS server is set');
+    let found: Timed<Type> = unanswered('no DNS server is set', 'unreachable');
+    let reached: Timed<Type> | undefined;
     for (let attempt = 0; attempt < attempts; attempt++) {
       const server = servers[(first + attempt) % servers.length];
       if (server === undefined) return found;
       if (this.#closed) return unanswered('stopped');
       found = await this.#askServer(server, attempt, name, type);
-      if (found.answer.kind === 'unanswered') continue;
+      if (found.answer.kind === 'unanswered') {
+        if (found.answer.failure !== 'unreachable') reached = found;
+        continue;
+      }
       this.#first = (first + attempt) % servers.length;
       return found;
     }
     // None of them answered: the next lookup starts with the server after them.
     this.#first = (first + attempts) % servers.length;
-    return found;
+    return reached ?? found;
   }
 
   async #askServer<Type extends DnsType>(
@@ -224,8 +230,13 @@ function sizeOf(records: readonly DnsRecords[DnsType][]): number {
   return texts.reduce((size, { length }) => size + 2 * length + 50, 0);
 }
 
-function unanswered(reason: string): { answer: { kind: 'unanswered'; reason: string }; ttl: 0 } {
-  return { answer: { kind: 'unanswered', reason }, ttl: 0 };
+type Unanswered = Extract<DnsAnswer<DnsType>, { kind: 'unanswered' }>;
+
+function unanswered(
+  reason: string,
+  failure?: Unanswered['failure'],
+): { answer: Unanswered; ttl: 0 } {
+  return { answer: { kind: 'unanswered', reason, ...(failure && { failure }) }, ttl: 0 };
 }
 
 /** RFC 1035 section 4.1.1; other codes are shown as numbers. */
@@ -236,6 +247,8 @@ const reasons: Record<number, string> = { 1: 'FORMERR', 2: 'SERVFAIL', 4: 'NOTIM
 const ALIASES_MAX = 16;
 
 function readAnswer<Type extends DnsType>(said: Exchanged, name: string, type: Type): Timed<Type> {
+  if (said === NO_CONNECTION) return unanswered(said, 'unreachable');
+  if (said === TIMEOUT) return unanswered(said, 'late');
   if (typeof said === 'string') return unanswered(said);
   const rcode = (said.flags ?? 0) & RCODE;
   if (rcode !== NO_ERROR && rcode !== NAME_ERROR) {

@@ -91,7 +91,7 @@ function settle(
       resolve(result);
     };
     const stop = () => end('stopped');
-    const timer = setTimeout(() => end('timeout'), timeout);
+    const timer = setTimeout(() => end(TIMEOUT), timeout);
     signal.addEventListener('abort', stop);
     const close = open(end);
   });
@@ -133,6 +133,9 @@ function askByTcp(query: Query): Promise<Exchanged> {
   });
 }
 
+export const TIMEOUT = 'timeout';
+/** Nobody listens there, or there is no way to it. */
+export const NO_CONNECTION = 'no connection';
 const MALFORMED = 'malformed answer';
 const TRUNCATED = 'truncated answer';
 /** The bits of `flags` that hold the response code (RFC 1035 section 4.1.1). */
@@ -158,5 +161,5 @@ function readAnswer(bytes: Buffer, { id, question }: Query): Exchanged | undefin
 
 function reasonOf(error: NodeJS.ErrnoException): string {
   const { code = 'failed' } = error;
-  return /^E(?:CONN|NET|HOST)/.test(code) ? 'no connection' : code;
+  return /^E(?:CONN|NET|HOST)/.test(code) ? NO_CONNECTION : code;
 }

@@ -11,6 +11,7 @@ import {
   ServerMailboxes,
   SpamFilter,
   StagingThread,
+  Unanswered,
 } from '../../mail/delivery/delivery.ts';
 import { MessageSender, SenderRewriting } from '../../mail/outbound/outbound.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
@@ -206,7 +207,14 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
   } = config;
   const spamFilter = buildSpamFilter(config, testNetworks(trustedNetworks), metrics, log);
   const hasSpamFilter = spamFilter !== undefined;
-  const settings: CheckSettings = { servers, hostname, enforce, trustedNetworks, hasSpamFilter };
+  const settings: CheckSettings = {
+    servers,
+    hostname,
+    enforce,
+    trustedNetworks,
+    hasSpamFilter,
+    unanswered: Unanswered.memory(),
+  };
   const onAsked = metrics.dnsQuestions('sender_checks');
   metrics.setChecksOff(false);
   /** Where DNS does not answer. */

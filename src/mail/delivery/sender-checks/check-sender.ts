@@ -32,6 +32,7 @@ import {
   ResolverGuard,
   type SenderDns,
 } from './lookups.ts';
+import { Unanswered } from './unanswered.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
@@ -54,6 +55,8 @@ export interface SenderChecksOptions {
   readonly isRelay?: (remoteAddress: string) => boolean;
   /** Whether to look up the name of a client; by default no name is looked up. */
   readonly isNameWanted?: (remoteAddress: string) => boolean;
+  /** What this process did not get an answer to lately; by default these checks alone are counted. */
+  readonly unanswered?: Unanswered;
   /** Milliseconds for one lookup, for all lookups of a message, and to leave a dead resolver alone. */
   readonly times?: { readonly lookupMs: number; readonly totalMs: number; readonly restMs: number };
   /** Milliseconds on a clock that never goes back. */
@@ -109,7 +112,7 @@ function startChecks(shared: Shared, client: SendingClient, header: Header): Pen
   const authors = findAuthors(from.map(rawValue));
   const partiesOf = sharesFor(options, client);
   const lookups = new MessageLookups(guard, options.times ?? TIMES, partiesOf, now);
-  const dnsIsDown = guard.isResting();
+  const dnsIsDown = guard.isDead();
   const ask = (name: string) => lookups.ask(name, 'TXT', 'deciding');
   const policies = Promise.all(authors.domains.map((domain) => discoverPolicy(domain, ask)));
   const signatures = new SignatureCheck({
@@ -257,7 +260,7 @@ class MessageCheck implements SenderCheck {
     const removedResults = this.#removedResults;
     const client = this.#client;
     const isLost = lookups.isCrowded;
-    const dnsIsDown = this.#shared.guard.isResting();
+    const dnsIsDown = this.#shared.guard.isDead();
     const results = {
       client,
       header,
@@ -282,8 +285,8 @@ function readable(bytes: Buffer): string {
 export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
   const { restMs, lookupMs } = options.times ?? TIMES;
   const now = options.now ?? (() => performance.now());
-  const { dns, onOutage } = options;
-  const guard = new ResolverGuard({ dns, onOutage, restMs, probeMs: lookupMs, now });
+  const { dns, onOutage, unanswered = new Unanswered() } = options;
+  const guard = new ResolverGuard({ dns, onOutage, unanswered, restMs, probeMs: lookupMs, now });
   const shared = { options, guard, now, ownService: serviceName(options.hostname) };
   return { begin: (client) => new MessageCheck(shared, client) };
 }

@@ -36,7 +36,7 @@ export interface CheckResults {
   readonly found: SignatureFindings;
   /** Whether an Authentication-Results field was removed. */
   readonly removedResults: boolean;
-  /** Whether a lookup that decides was not made, since too many of the client or the authors were under way. */
+  /** Whether a lookup that decides was lost among many: those of the client, those of the authors, or of all. */
   readonly isLost: boolean;
   /** Whether DNS is found dead: then mail is accepted unchecked. */
   readonly dnsIsDown: boolean;

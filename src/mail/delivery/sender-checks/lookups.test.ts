@@ -20,6 +20,7 @@ import {
 import { ed25519Key, sign } from './testing/signed-mail.ts';
 import { collect } from './testing/stream.ts';
 import { lookupIn, type Zone } from './testing/zone.ts';
+import { Unanswered } from './unanswered.ts';
 
 const forged = mail('ann@bank.test');
 const withSlow = (...silent: string[]) => ({ silent });
@@ -230,7 +231,10 @@ const failed: LookupAnswer = { kind: 'unanswered', reason: 'no connection' };
 const never = new AbortController().signal;
 
 /** A resolver whose answers the test chooses, with a clock of its own. */
-function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer>) {
+function openGuard(
+  answer: (name: string) => LookupAnswer | Promise<LookupAnswer>,
+  memory = Unanswered.memory(),
+) {
   const asked: string[] = [];
   const lookup: SenderDns['lookup'] = async (name) => {
     asked.push(name);
@@ -242,6 +246,7 @@ function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer
   const guard = new ResolverGuard({
     dns: { lookup, kept: (name) => kept.get(name) },
     onOutage: (isOut) => outages.push(isOut),
+    unanswered: new Unanswered(memory, () => clock.now),
     restMs: REST,
     probeMs: 5,
     now: () => clock.now,
@@ -442,5 +447,103 @@ suite('lookups of one party that are never answered', () => {
     const reason = new Error('out of time');
     end.abort(reason);
     await assert.rejects(late, reason);
+  });
+});
+
+suite('a resolver that many lookups have filled', () => {
+  const refused: LookupAnswer = { kind: 'unanswered', reason: 'REFUSED' };
+  const fill = async ({ ask }: Pick<ReturnType<typeof openGuard>, 'ask'>, most = 50) => {
+    // It answers others until it is full.
+    for (let n = 0; n < most; n++) await ask(`n${n}.evil.test`);
+    await settle();
+  };
+
+  test('is left alone, and is dead only where it does not answer after a time without lookups', async () => {
+    let probe: LookupAnswer = found;
+    const opened = openGuard((name) => (name === 'a.root-servers.net' ? probe : refused));
+    const { guard, asked, clock, outages } = opened;
+    await fill(opened);
+    assert.equal(guard.isResting(), false);
+    probe = refused;
+    clock.now = 1;
+    await fill(opened, 1);
+    assert.deepEqual([guard.isResting(), guard.isDead(), guard.isFull()], [true, false, true]);
+    asked.length = 0;
+    for (; clock.now < 15_000; clock.now += 1_000) {
+      await fill(opened, 1);
+      assert.deepEqual([guard.isDead(), guard.isFull()], [false, true], `${clock.now}`);
+    }
+    assert.deepEqual(new Set(asked), new Set(['a.root-servers.net']));
+    for (clock.now = 18_000; clock.now < 21_000; clock.now += 1_000) await fill(opened, 1);
+    assert.equal(guard.isDead(), true);
+    assert.deepEqual(outages, [true]);
+  });
+
+  test('is so for all threads that share the count', async () => {
+    const memory = Unanswered.memory();
+    await fill(openGuard((name) => (name === 'a.root-servers.net' ? found : refused), memory));
+    const { guard, ask, outages } = openGuard(() => refused, memory);
+    await ask('a.test');
+    await settle();
+    assert.deepEqual([guard.isResting(), guard.isDead(), outages.length], [true, false, 0]);
+  });
+
+  test('answers a probe late or not at all, but other lookups meanwhile', async () => {
+    const { guard, ask, clock } = openGuard((name) => {
+      if (name === 'a.root-servers.net') return new Promise<LookupAnswer>(() => {});
+      return name === 'bank.test' ? found : failed;
+    });
+    await ask('evil.test');
+    clock.now = 1;
+    await ask('bank.test');
+    await pause(20);
+    assert.equal(guard.isResting(), false);
+  });
+
+  test('still works at what it did not answer in time: that keeps its place', async () => {
+    const late: LookupAnswer = { kind: 'unanswered', reason: 'timeout', failure: 'late' };
+    const { askFor, asked } = openGuard((name) => {
+      if (name === 'a.root-servers.net') return found;
+      return name.endsWith('silent.test') ? late : refused;
+    });
+    const of = async (client: string, zone: string) => {
+      const all = Array.from({ length: 60 }, (_, n) => `${client}${n}.${zone}`);
+      for (const name of all) askFor(client, name, 'deciding').catch(() => {});
+      for (let turn = 0; turn < 100; turn++) await settle();
+      return asked.filter((name) => all.includes(name)).length;
+    };
+    assert.equal(await of('one', 'refused.test'), 60);
+    assert.equal(await of('two', 'silent.test'), 16);
+    assert.equal(await of('three', 'refused.test'), 60);
+  });
+
+  test('does not open the way for forgeries: they are deferred until it is known that DNS is away', async () => {
+    const names = Array.from({ length: 60 }, (_, n) => `evil${n}.test`);
+    let failing = names.map((name) => `TXT _dmarc.${name}`);
+    const dns = lookupIn({ records, failing });
+    const clock = { now: 0 };
+    const checks = createSenderChecks({
+      dns,
+      hostname: HOST,
+      enforce: true,
+      times,
+      unanswered: new Unanswered(Unanswered.memory(), () => clock.now),
+      now: () => clock.now,
+    });
+    for (const [n, name] of names.entries()) {
+      const client = { ...stranger, remoteAddress: `203.0.113.${n}` };
+      const { verdicts } = await pass(checks, mail(`x@${name}`), client);
+      assert.equal(verdicts.action, n < 49 ? 'accept' : 'defer', name);
+    }
+    assert.equal((await pass(checks, forged, stranger)).verdicts.action, 'reject');
+    failing = ['*'];
+    dns.zone = { records, failing };
+    assert.equal((await pass(checks, forged, stranger)).verdicts.action, 'defer');
+    await settle();
+    assert.equal((await pass(checks, forged, stranger)).verdicts.action, 'defer');
+    clock.now = 20_000;
+    await pass(checks, forged, stranger);
+    await settle();
+    assert.equal((await pass(checks, forged, stranger)).verdicts.action, 'accept');
   });
 });

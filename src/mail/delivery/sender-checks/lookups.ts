@@ -1,10 +1,13 @@
 /**
  * DNS for the checks: the lookups of one message, and the state of the resolver that all messages share.
  */
+
+import { setTimeout as pause } from 'node:timers/promises';
 import { ClientShares, type Party, Turns } from '../../../platform/net/net.ts';
 import { within } from '../../../platform/time/time.ts';
 import { type DnsAnswer, isDnsName } from '../../../protocols/dns/dns.ts';
 import type { SpfType } from '../../../protocols/spf/spf.ts';
+import type { Unanswered } from './unanswered.ts';
 
 export type LookupType = SpfType;
 
@@ -68,7 +71,10 @@ export class MessageLookups {
     this.#endsAt = now() + totalMs;
   }
 
-  /** Whether a lookup that decides was not made, since too many of its parties' were under way. */
+  /**
+   * Whether a lookup that decides was not made, since too many of its parties' were under way, or was not answered by a
+   * resolver that may be full of others.
+   */
   get isCrowded(): boolean {
     return this.#isCrowded;
   }
@@ -99,7 +105,11 @@ export class MessageLookups {
     const ms = Math.min(left, this.#lookupMs);
     const [parties, signal] = [this.#partiesOf(name), this.#signal];
     try {
-      return await this.#guard.ask(name, type, { ms, weight, parties, signal });
+      const answer = await this.#guard.ask(name, type, { ms, weight, parties, signal });
+      if (answer.kind === 'unanswered' && weight === 'deciding' && this.#guard.isFull()) {
+        this.#isCrowded = true;
+      }
+      return answer;
     } catch (error) {
       if (signal.aborted && error === signal.reason) {
         this.#isCrowded = true;
@@ -112,8 +122,11 @@ export class MessageLookups {
 }
 
 /*
- * What all checks know about the resolver: it is left alone while it is dead, and lookups that decide nothing
+ * What all checks know about the resolver: it is left alone while it does not answer, and lookups that decide nothing
  * cannot use up the capacity for those that decide.
+ *
+ * A resolver that many lookups have just filled looks like a dead one. So it counts as dead only where it does not answer
+ * after a time without them; until then, mail whose policy is not known is deferred.
  */
 
 /**
@@ -140,6 +153,12 @@ export const DECIDING_OF_ORGANIZATION = 32;
 const OTHERS_AT_ONCE = 64;
 const OTHERS_OF_ONE = 8;
 
+/** Milliseconds that a resolver may still work at a lookup that we have given up, where it may be full. */
+const LATE_MS = 8_000;
+
+/** Milliseconds that a resolver that may be full is left alone before the next probe. */
+const FULL_REST_MS = 2_000;
+
 /** A timer may fire a little early by the clock. */
 const TIMER_MARGIN_MS = 5;
 
@@ -147,6 +166,8 @@ export interface ResolverGuardOptions {
   readonly dns: SenderDns;
   /** Called when the resolver is found dead, and when it answers again. */
   readonly onOutage?: ((isOut: boolean) => void) | undefined;
+  /** What this process did not get an answer to lately. */
+  readonly unanswered: Unanswered;
   /** Milliseconds that the resolver is left alone after it was found dead. */
   readonly restMs: number;
   /** Milliseconds to wait for the answer to the probe. */
@@ -175,8 +196,9 @@ export class ResolverGuard {
   readonly #deciding = new Turns(DECIDING_AT_ONCE);
   readonly #others = new ClientShares(OTHERS_AT_ONCE);
   #answeredAt = Number.NEGATIVE_INFINITY;
-  /** When the resolver may be tried again; undefined while it is in use. */
-  #restsUntil: number | undefined;
+  #state: 'in use' | 'full' | 'dead' = 'in use';
+  /** When the resolver may be tried again, where it is not in use. */
+  #restsUntil = 0;
   #isProbing = false;
 
   constructor(options: ResolverGuardOptions) {
@@ -185,9 +207,19 @@ export class ResolverGuard {
 
   /** Whether lookups are not made for now. At the end of the pause a probe tests the resolver. */
   isResting(): boolean {
-    if (this.#restsUntil === undefined) return false;
+    if (this.#state === 'in use') return false;
     if (this.#options.now() >= this.#restsUntil) this.#probe();
     return true;
+  }
+
+  /** Whether the resolver does not answer anything, whatever it is asked. */
+  isDead(): boolean {
+    return this.isResting() && this.#state === 'dead';
+  }
+
+  /** Whether lookups may be unanswered because of others of this process. */
+  isFull(): boolean {
+    return this.#state === 'full' || this.#options.unanswered.areMany();
   }
 
   /**
@@ -202,10 +234,12 @@ export class ResolverGuard {
     const { ms, weight, parties, signal } = asked;
     const begun = Promise.withResolvers<LookupAnswer>();
     // The place is held for as long as the resolver works, also where nobody waits for the answer any more.
-    const lookUp = () => {
+    const lookUp = async () => {
       const lookup = this.#options.dns.lookup(name, type);
       begun.resolve(this.#watch(lookup, ms));
-      return lookup;
+      const answer = await lookup;
+      const isLate = answer.kind === 'unanswered' && answer.failure === 'late';
+      if (isLate && this.isFull()) await pause(LATE_MS, undefined, { ref: false });
     };
     if (weight === 'deciding') {
       this.#deciding.run(parties, lookUp, signal).catch(begun.reject);
@@ -223,32 +257,47 @@ export class ResolverGuard {
   async #watch(lookup: Promise<LookupAnswer>, ms: number): Promise<LookupAnswer> {
     const askedAt = this.#options.now();
     const answer = await withDeadline(lookup, ms);
-    if (answer.kind !== 'unanswered') this.#answeredAt = this.#options.now();
+    if (answer.kind !== 'unanswered') {
+      this.#answeredAt = this.#options.now();
+      return answer;
+    }
+    if (answer.failure !== 'unreachable') this.#options.unanswered.add();
     // The missing answer may be the fault of one domain's servers, which the sender chose: then the resolver answers
     // other questions, and must not be given up.
-    else if (this.#answeredAt < askedAt) this.#probe();
+    if (this.#answeredAt < askedAt) this.#probe();
     return answer;
   }
 
   #probe(): void {
     if (this.#isProbing) return;
     this.#isProbing = true;
-    const { dns, probeMs } = this.#options;
+    const { dns, probeMs, now } = this.#options;
+    const probedAt = now();
     void withDeadline(dns.lookup(PROBE, 'A'), probeMs)
       .catch(() => unanswered('failed'))
       .then(({ kind }) => {
         this.#isProbing = false;
-        this.#found(kind !== 'unanswered');
+        // It may be so busy that it drops some questions.
+        this.#found(kind !== 'unanswered' || this.#answeredAt > probedAt);
       });
   }
 
   #found(isAnswering: boolean): void {
-    const { restMs, now, onOutage } = this.#options;
-    const wasResting = this.#restsUntil !== undefined;
-    this.#restsUntil = isAnswering ? undefined : now() + restMs;
+    const { now, onOutage, unanswered } = this.#options;
+    const wasDead = this.#state === 'dead';
+    const mayBeFull = !wasDead && unanswered.areMany();
+    this.#state = isAnswering ? 'in use' : mayBeFull ? 'full' : 'dead';
     if (isAnswering) this.#answeredAt = now();
+    else this.#rest();
+    const isDead = this.#state === 'dead';
+    if (wasDead !== isDead) onOutage?.(isDead);
+  }
+
+  #rest(): void {
+    const { restMs, now } = this.#options;
+    const ms = this.#state === 'full' ? FULL_REST_MS : restMs;
+    this.#restsUntil = now() + ms;
     // This runs also where no mail comes, so that the first message after the outage is checked.
-    else setTimeout(() => this.isResting(), restMs + TIMER_MARGIN_MS).unref();
-    if (wasResting === isAnswering) onOutage?.(!isAnswering);
+    setTimeout(() => this.isResting(), ms + TIMER_MARGIN_MS).unref();
   }
 }

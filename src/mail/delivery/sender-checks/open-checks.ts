@@ -2,6 +2,7 @@
 import { testNetworks } from '../../../platform/net/net.ts';
 import { DnsResolver, type DnsResolverOptions } from '../../../protocols/dns/dns.ts';
 import { createSenderChecks, type SenderChecks } from './check-sender.ts';
+import { Unanswered } from './unanswered.ts';
 
 /** What the operator has set: plain data, which a thread can be given. */
 export interface CheckSettings {
@@ -14,6 +15,8 @@ export interface CheckSettings {
   /** Networks whose clients are the operator's own relays. */
   readonly trustedNetworks: readonly string[];
   readonly hasSpamFilter: boolean;
+  /** Of {@link Unanswered}: the same for the event loop and for the thread. */
+  readonly unanswered: SharedArrayBuffer;
 }
 
 export interface CheckHooks {
@@ -46,6 +49,7 @@ export function openSenderChecks(settings: CheckSettings, hooks: CheckHooks): Op
   });
   const checks = createSenderChecks({
     dns,
+    unanswered: new Unanswered(settings.unanswered),
     onOutage: hooks.onOutage,
     hostname,
     enforce,
