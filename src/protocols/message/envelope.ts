@@ -178,19 +178,18 @@ export function findAuthors(values: readonly string[]): Authors {
 
 /** A line end after which neither a fold nor the next field begins: readers differ on what follows. */
 const STRAY = /[\r\n](?![\n \t])/;
-/** What a reader would believe, if it saw the field: who the author is, and that it was checked. */
-const BELIEVED = /^(?:from|authentication-results):/i;
 
 /**
- * Whether a line of a header is no field here, but a From or Authentication-Results for a reader that leaves out
- * what it cannot show (`From\0:`, a byte order mark), or that ends lines at a bare CR.
+ * The names, in lower case, of lines of a header that are no fields here, but are for a reader that leaves out what it
+ * cannot show (`From\0:`, a byte order mark), or that ends lines at a bare CR.
  */
-export function hidesField(fields: readonly HeaderField[]): boolean {
-  return fields.some(({ name, text }) => {
+export function hiddenFields(fields: readonly HeaderField[]): string[] {
+  return fields.flatMap(({ name, text }) => {
     // Text before the first field is judged whole; the first line of a field is what we read too.
-    if (name !== '' && !STRAY.test(text)) return false;
+    if (name !== '' && !STRAY.test(text)) return [];
     const lines = text.split(/\r?\n|\r/).slice(name === '' ? 0 : 1);
-    return lines.some((line) => !/^[ \t]/.test(line) && BELIEVED.test(printable(line)));
+    const names = lines.map((line) => /^[^ \t:][^:]*(?=:)/.exec(line)?.[0] ?? '');
+    return names.map((found) => printable(found).toLowerCase()).filter(Boolean);
   });
 }
 

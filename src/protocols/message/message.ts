@@ -45,7 +45,7 @@ export {
   type Envelope,
   findAuthors,
   formatDate,
-  hidesField,
+  hiddenFields,
   readEnvelope,
   readMessageIds,
   readReferences,

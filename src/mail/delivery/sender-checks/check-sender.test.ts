@@ -263,6 +263,16 @@ const table: [what: string, message: string, client: SendingClient, short: strin
       ];
     }),
   )),
+  ...(await Promise.all(
+    ['X: y\r\nSubject\0: Pay', 'X: y\rSubject: Pay', 'X: y\n\ufeffTo: e@evil.test'].map(
+      async (field): Promise<(typeof table)[number]> => [
+        `${JSON.stringify(field)}, which only some readers see, on top of what is signed`,
+        `${field}\r\n${await signed('ann@bank.test', { domain: 'bank.test' })}`,
+        stranger,
+        'pass | pass* | fail reject bank.test | reject',
+      ],
+    ),
+  )),
   [
     'two Subject fields that are both signed',
     await sign(`Subject: Pay\r\n${mail('ann@bank.test')}`, { domain: 'bank.test' }),

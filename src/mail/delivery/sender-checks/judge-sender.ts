@@ -7,7 +7,7 @@ import {
   decodeRawHeader,
   type Header,
   type HeaderField,
-  hidesField,
+  hiddenFields,
   rawValue,
   toDnsName,
 } from '../../../protocols/message/message.ts';
@@ -63,16 +63,21 @@ function authorsOf({ authors, policies }: CheckResults): Author[] {
   });
 }
 
+/** What a reader believes: who the author is, and that this was checked. */
+const BELIEVED = ['from', 'authentication-results'];
 /** Fields that readers show or answer, or read the body by; a message has one of each at most (RFC 5322 section 3.6). */
 const SHOWN = ['from', 'subject', 'to', 'date', 'cc', 'reply-to', 'content-type'];
 
 /**
  * Whether a signature covers every From field, and every other field that readers show and that is repeated. Each
  * time h= names a field, one more field of that name is covered, from the bottom up (RFC 6376 section 5.4.2); readers
- * may show any of them, so whoever has a signed message could put a Subject of his own on top (section 8.15).
+ * may show any of them, so whoever has a signed message could put a Subject of his own on top (section 8.15). One that
+ * only some readers see (`Subject\0:`) is in no signature as what they see.
  */
 function coversShown({ signedFields }: SignatureFinding, { fields }: Header): boolean {
+  const hidden = hiddenFields(fields);
   return SHOWN.every((shown) => {
+    if (hidden.includes(shown)) return false;
     const count = fields.filter(({ name }) => name === shown).length;
     // Whether a single one is signed is the signer's choice; From always is (section 5.4).
     return count < 2 || signedFields.filter((name) => name === shown).length >= count;
@@ -99,7 +104,8 @@ function judgeMessage(
   verdicts: readonly AuthorVerdict[],
 ): { dmarc: DmarcVerdict; action: SenderAction } {
   const { domain, policy, result, action: asked } = decidingVerdict(verdicts) ?? nobody;
-  const isUnclear = !authors.hasAddress || hidesField(header.fields);
+  const hidden = hiddenFields(header.fields);
+  const isUnclear = !authors.hasAddress || BELIEVED.some((name) => hidden.includes(name));
   const action = isUnclear && asked === 'accept' ? 'quarantine' : asked;
   if (authors.isWhole) return { dmarc: { result, policy, domain }, action };
   return { dmarc: { result: 'permerror', policy, domain }, action: 'reject' };
