@@ -249,6 +249,13 @@ suite('faults', () => {
     assert.equal((await dns.lookup('acme.test', 'TXT')).kind, 'records');
   });
 
+  test('a server that there is no way to is no reason to fail', async () => {
+    // Linux refuses to connect a socket to it, as it does while the machine has no route.
+    const dns = new DnsResolver({ servers: ['255.255.255.255'] });
+    const { kind } = await dns.lookup('acme.test', 'TXT');
+    assert.equal(kind, 'unanswered');
+  });
+
   test('of many servers each gets its turn, although one lookup asks at most three', async () => {
     const servers = await Promise.all(Array.from({ length: 5 }, () => startDnsServer()));
     for (const server of servers.slice(0, 4)) await server.stop();

@@ -103,7 +103,9 @@ function askByUdp(query: Query): Promise<Exchanged> {
     let isClosed = false;
     socket.on('error', (error) => end(reasonOf(error)));
     // A connected socket gets datagrams only from this server, and gets an error if nobody listens there.
-    socket.connect(query.port, query.host, () => socket.send(query.bytes));
+    socket.connect(query.port, query.host);
+    // A callback of `connect` would be called for an error too, and the error event would not come.
+    socket.on('connect', () => socket.send(query.bytes));
     socket.on('message', (bytes) => {
       const answer = readAnswer(bytes, query);
       if (answer) end(answer);
