@@ -1,13 +1,21 @@
 /** The program `postroom` beside a service that runs, as an operator calls it. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { environment, listening, type Process, run, start, stop } from '../support/process.ts';
+import {
+  environment,
+  listening,
+  type Process,
+  ROOT,
+  run,
+  start,
+  stop,
+} from '../support/process.ts';
 
 const PROGRAM = fileURLToPath(new URL('../../postroom', import.meta.url));
 
@@ -220,6 +228,16 @@ test('doctor says that nothing is started, and warns of a proxy that may not nam
   assert.match(named.output, /^ok +reverse proxy +clients are named by 127\.0\.0\.1/m);
   const plain = await postroom(['doctor'], env).ended();
   assert.doesNotMatch(plain.output, /reverse proxy/);
+});
+
+test('doctor finds nothing wrong with a new database', async () => {
+  const DATA_DIR = await mkdtemp(join(ROOT, 'empty-'));
+  await writeFile(join(DATA_DIR, 'postroom.sqlite'), '');
+  const { output } = await postroom(['doctor'], { ...env, DATA_DIR }).ended();
+  assert.match(
+    output,
+    /^ok +database +\S+ answers, and is empty: the first start makes its tables$/m,
+  );
 });
 
 async function portOf(server: Server): Promise<number> {

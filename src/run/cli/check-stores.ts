@@ -63,6 +63,8 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
   try {
     const { version, newest } = await schemaVersions(database);
     await refuseUnfit(database);
+    if (version === 0)
+      return ok(`${place} answers, and is empty: the first start makes its tables`);
     const said = `${place} has schema ${version}, this program ${newest}`;
     if (version < newest) return warning(said, 'the next start migrates it, or "postroom migrate"');
     return version > newest ? warning(said, 'run the newer program') : ok(said);
