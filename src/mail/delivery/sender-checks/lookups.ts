@@ -193,6 +193,8 @@ export interface GuardedLookup {
 
 export class ResolverGuard {
   readonly #options: ResolverGuardOptions;
+  /** The shares of clients, in which one that is late is held for longer than in the rest. */
+  readonly #clients = new Turns(Number.POSITIVE_INFINITY);
   readonly #deciding = new Turns(DECIDING_AT_ONCE);
   readonly #others = new ClientShares(OTHERS_AT_ONCE);
   #answeredAt = Number.NEGATIVE_INFINITY;
@@ -233,25 +235,31 @@ export class ResolverGuard {
     if (this.isResting()) return unanswered('the resolver is left alone');
     const { ms, weight, parties, signal } = asked;
     const begun = Promise.withResolvers<LookupAnswer>();
-    // The place is held for as long as the resolver works, also where nobody waits for the answer any more.
-    const lookUp = async () => {
+    // The places are held until the lookup ends, also where nobody waits for the answer any more.
+    const lookUp = () => {
       const lookup = this.#options.dns.lookup(name, type);
       begun.resolve(this.#watch(lookup, ms));
-      const answer = await lookup;
-      const isLate = answer.kind === 'unanswered' && answer.failure === 'late';
-      if (isLate && this.isFull()) await pause(LATE_MS, undefined, { ref: false });
+      return lookup;
     };
+    const [client, ...others] = parties;
     if (weight === 'deciding') {
-      this.#deciding.run(parties, lookUp, signal).catch(begun.reject);
+      const inTurn = () => this.#hold(this.#deciding.run(others, lookUp, signal));
+      this.#clients.run(client ? [client] : [], inTurn, signal).catch(begun.reject);
       return begun.promise;
     }
-    const [holder] = parties;
-    const client = holder?.name ?? '';
-    if (!this.#others.take(client, 1, OTHERS_OF_ONE)) return unanswered('too busy');
-    lookUp()
+    const holder = client?.name ?? '';
+    if (!this.#others.take(holder, 1, OTHERS_OF_ONE)) return unanswered('too busy');
+    this.#hold(lookUp())
       .catch(begun.reject)
-      .finally(() => this.#others.give(client, 1));
+      .finally(() => this.#others.give(holder, 1));
     return begun.promise;
+  }
+
+  /** Ends when the resolver no longer works at a lookup: then the client's place is free again. */
+  async #hold(lookup: Promise<LookupAnswer>): Promise<void> {
+    const answer = await lookup;
+    const isLate = answer.kind === 'unanswered' && answer.failure === 'late';
+    if (isLate && this.isFull()) await pause(LATE_MS, undefined, { ref: false });
   }
 
   async #watch(lookup: Promise<LookupAnswer>, ms: number): Promise<LookupAnswer> {

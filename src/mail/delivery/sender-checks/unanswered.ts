@@ -34,6 +34,7 @@ export class Unanswered {
   add(): void {
     const second = this.#second();
     const at = (second % SECONDS) * CELLS;
+    // Where two threads begin a second together, one lookup may not be counted.
     if (Atomics.exchange(this.#cells, at, second) !== second) Atomics.store(this.#cells, at + 1, 0);
     Atomics.add(this.#cells, at + 1, 1);
   }
