@@ -13,7 +13,11 @@ async function look(zone: Partial<Zone>, remoteAddress = stranger.remoteAddress,
     message: mail('eve@evil.test'),
     client: { ...stranger, remoteAddress },
     zone: { ...zone, records: { ...records, ...zone.records } },
-    options: { isNameWanted: () => isWanted },
+    // A busy machine may take longer for an answer that comes than the tests wait for one that does not.
+    options: {
+      isNameWanted: () => isWanted,
+      times: zone.silent ? times : { ...times, lookupMs: times.totalMs },
+    },
   });
   return { verdicts, name: verdicts.clientName, asked };
 }
