@@ -26,6 +26,11 @@ export interface TestDatabase {
 }
 
 const serverUrl = process.env.TEST_DATABASE_URL;
+/**
+ * Longer than the service waits for a query or a connection: the small pool of a test has hundreds of transactions
+ * at once, and the machine may be busy with other suites.
+ */
+const DEADLINE_MS = 60_000;
 
 const cleanups: (() => Promise<void>)[] = [];
 
@@ -40,7 +45,8 @@ async function openServer(url: string): Promise<{ database: Database; location: 
     await admin.query(`drop database if exists ${name} with (force)`);
     await admin.end();
   });
-  return { database: await openPostgres({ url: own.href, poolSize: 5 }), location: own.href };
+  const options = { url: own.href, poolSize: 5, timeoutMs: DEADLINE_MS };
+  return { database: await openPostgres(options), location: own.href };
 }
 
 let template: Promise<Uint8Array> | undefined;

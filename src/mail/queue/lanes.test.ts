@@ -586,7 +586,7 @@ onEachEngine('queue fairness', (engine) => {
     const bench = await openQueueBench(engine);
     const destinations = Array.from({ length: 1_100 }, (_, n) => bench.delivery(`d${n}`));
     await bench.enqueue(bench.queue(), ...destinations);
-    const { queue, receiver } = bench.start();
+    const { queue, receiver } = bench.start({ concurrency: 64 });
     receiver.respond = () => delivered;
     await until(() => receiver.attempts.length === 1_100);
     await queue.idle();

@@ -12,7 +12,7 @@ export async function turns(count = 3): Promise<void> {
 }
 
 /** After this time a condition counts as never fulfilled. */
-export const UNTIL_MS = 30_000;
+export const UNTIL_MS = 90_000;
 
 /** Resolves when the condition holds. */
 export async function until(condition: () => boolean): Promise<void> {
