@@ -18,9 +18,9 @@ import { Domains, type RouteSettings } from '../../tenants/domains/domains.ts';
 import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
 import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
-import { type FarEnd, startFarEnd } from '../outbound/testing/far-end.ts';
+import { type FarEnd, refusal, startFarEnd } from '../outbound/testing/far-end.ts';
 import { Queue } from '../queue/queue.ts';
-import { FakeClock } from '../queue/testing/fake-clock.ts';
+import { FakeClock, UNTIL_MS } from '../queue/testing/fake-clock.ts';
 import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
 import { carryOut, createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
@@ -40,6 +40,8 @@ onEachEngine('what was queued', (engine) => {
   let queue: Queue;
   let webhooks: WebhookSender;
   let far: FarEnd;
+  /** Whether the far end takes mail; it defers all other mail. */
+  let isTaking = true;
   let receiver: Receiver;
   /** The status that the receiver answers; undefined: it does not answer. */
   let status: number | undefined;
@@ -48,7 +50,9 @@ onEachEngine('what was queued', (engine) => {
 
   before(async () => {
     store = await openTestMailstore(engine, now);
-    far = await startFarEnd();
+    far = await startFarEnd({
+      onMailFrom: (_address, _session, done) => done(isTaking ? null : refusal(451, 'later')),
+    });
     receiver = await startReceiver((_, response) => {
       if (status === undefined) waiting.push(response);
       else response.writeHead(status).end('stack trace');
@@ -159,7 +163,11 @@ onEachEngine('what was queued', (engine) => {
   }
 
   async function until(check: () => Promise<boolean> | boolean): Promise<void> {
-    while (!(await check())) await turn();
+    const end = performance.now() + UNTIL_MS;
+    while (!(await check())) {
+      if (performance.now() > end) throw new Error(`never came true: ${check}`);
+      await turn();
+    }
   }
 
   function answerAll(code: number): void {
@@ -199,6 +207,7 @@ onEachEngine('what was queued', (engine) => {
       ['webhook queued'],
     );
     await clock.advance(60 * SECOND);
+    await queue.idle();
     assert.equal(await countIn(`ann@${domain}`), 1);
     await accounts.removeDomain('u', domain);
   });
@@ -295,10 +304,12 @@ onEachEngine('what was queued', (engine) => {
       forwardToEmail: 'me@elsewhere.example',
     });
     const before = far.received.length;
-    // Large enough to be stored as a file, which is then lost.
+    // Large enough to be stored as a file, which is then lost, maybe not before the first attempt has read it.
+    isTaking = false;
     await receive([`ann@${domain}`], `${sampleMessage('lost')}${'x'.repeat(76)}\r\n`.repeat(2_000));
     await rm(join(store.directory, 'bodies'), { recursive: true });
     await until(async () => (await rows(domain))[0]?.attempts === 1);
+    isTaking = true;
     // Five days later.
     const { id } = (await rows(domain))[0] ?? {};
     await store.database.write((tx) =>
