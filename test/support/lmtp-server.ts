@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { after } from 'node:test';
 import { SMTPServer } from 'smtp-server';
+import { freePort } from './free-port.ts';
 
 /** A message in one mailbox, as the server has it. */
 export interface Kept {
@@ -38,8 +39,11 @@ function refusal(text: string): Error {
 
 /** Starts a server on loopback; it is closed when the test file ends. */
 export async function startLmtpServer({
-  port = 0,
+  port,
   hideSMTPUTF8 = false,
+}: {
+  port?: number;
+  hideSMTPUTF8?: boolean;
 } = {}): Promise<TestLmtpServer> {
   const kept: Kept[] = [];
   const counts = { connections: 0, messages: 0, open: 0 };
@@ -93,7 +97,8 @@ export async function startLmtpServer({
     },
   });
   server.on('error', () => {});
-  const listener = server.listen(port, '127.0.0.1');
+  // One that nobody else is given: tests close it and expect that nobody answers, or another one there.
+  const listener = server.listen(port ?? (await freePort()), '127.0.0.1');
   listener.on('connection', (socket: Socket) => sockets.set(socket.remotePort, socket));
   await once(listener, 'listening');
   const close = () => new Promise<void>((resolve) => server.close(resolve));

@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { after, before, suite, test } from 'node:test';
 import { generate } from 'selfsigned';
 import { Webhook } from 'standardwebhooks';
+import { freePort } from '../../../test/support/free-port.ts';
 import { createAddressFilter } from '../../platform/net/net.ts';
 import { type Receiver, startReceiver } from './testing/receiver.ts';
 import {
@@ -506,14 +507,7 @@ suite('where connections go', () => {
       result: 'temporary',
       error: { text: 'the host name has no address (ENOTFOUND)' },
     });
-    const server = createServer();
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const address = server.address();
-    const port = typeof address === 'object' && address ? address.port : 0;
-    server.close();
-    await once(server, 'close');
-    assert.deepEqual(await send(`http://127.0.0.1:${port}/`), {
+    assert.deepEqual(await send(`http://127.0.0.1:${await freePort()}/`), {
       result: 'temporary',
       error: { text: 'connection refused (ECONNREFUSED)' },
     });
