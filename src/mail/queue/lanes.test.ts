@@ -571,7 +571,7 @@ onEachEngine('queue fairness', (engine) => {
   test('a lane that sorts before those without room is read with them', async () => {
     const bench = await openQueueBench(engine);
     const names = (n: number) => `m${String(n).padStart(4, '0')}.test`;
-    await bench.fill(names, 1_200);
+    await bench.fill(names, 700);
     const { queue, receiver } = bench.start({ concurrency: 64 });
     await receiver.nth(0);
     await turns();
@@ -579,17 +579,16 @@ onEachEngine('queue fairness', (engine) => {
     receiver.respond = () => delivered;
     for (const one of receiver.attempts) one.answer(delivered);
     await queue.idle();
-    assert.equal(receiver.attempts.length, 1_201);
+    assert.equal(receiver.attempts.length, 701);
   });
 
   test('of more destinations than one look reads, all get their turn', async () => {
     const bench = await openQueueBench(engine);
-    const destinations = Array.from({ length: 1_100 }, (_, n) => bench.delivery(`d${n}`));
-    await bench.enqueue(bench.queue(), ...destinations);
+    await bench.fill((n) => `d${n}`, 700);
     const { queue, receiver } = bench.start({ concurrency: 64 });
     receiver.respond = () => delivered;
-    await until(() => receiver.attempts.length === 1_100);
+    await until(() => receiver.attempts.length === 700);
     await queue.idle();
-    assert.equal(new Set(receiver.attempts.map(({ job }) => job.destination)).size, 1_100);
+    assert.equal(new Set(receiver.attempts.map(({ job }) => job.destination)).size, 700);
   });
 });
