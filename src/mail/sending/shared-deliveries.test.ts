@@ -215,6 +215,7 @@ onEachEngine('recipients of one destination', (engine) => {
       .select(['recipient', 'status'])
       .where('mail_id', '=', id)
       .where('event', '=', 'send_attempt')
+      .orderBy('id')
       .execute();
     assert.deepEqual(
       traced.map(({ recipient, status }) => `${recipient} ${status}`),
@@ -544,6 +545,7 @@ onEachEngine('recipients of one destination', (engine) => {
       .select('recipient')
       .where('mail_id', '=', mailId)
       .where('event', '=', 'bounced')
+      .orderBy('id')
       .execute();
     assert.deepEqual(
       traced.map(({ recipient }) => recipient),
