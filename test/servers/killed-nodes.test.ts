@@ -39,6 +39,8 @@ class Hooks {
   readonly #attempts = new Map<string, string[]>();
   /** Attempts that are not answered. */
   #held: { readonly id: string; readonly response: ServerResponse }[] = [];
+  /** Subjects whose first attempts are held. One that comes after the kill is answered like any other. */
+  readonly #holding = new Set<string>();
   readonly #answered = new Set<string>();
   /** Of deliveries that a killed node had leased: they may have come before, and come again. */
   readonly #mayRepeat = new Set<string>();
@@ -81,7 +83,7 @@ class Hooks {
     const id = String(request.headers['webhook-id']);
     const ids = this.#attempts.get(subject) ?? [];
     this.#attempts.set(subject, [...ids, id]);
-    if (subject.startsWith('cut short') && ids.length === 0) this.#held.push({ id, response });
+    if (this.#holding.has(subject) && ids.length === 0) this.#held.push({ id, response });
     else this.#end(id, response);
   }
 
@@ -116,16 +118,22 @@ class Hooks {
     await until('the node attempts some of them', async () => {
       if ((await held()).length >= CUT_SHORT) return true;
       // The other node was faster with those before.
-      if (this.#held.length === sent) await this.#send(node, `cut short ${sent++} at ${node.url}`);
+      if (this.#held.length === sent) {
+        const subject = `cut short ${sent++} at ${node.url}`;
+        this.#holding.add(subject);
+        await this.#send(node, subject);
+      }
       return false;
     });
     this.#down = node;
     await kill();
+    // While the leases hold: then the other node takes them over.
+    for (const leased of await leasedBy(id)) this.#mayRepeat.add(leased);
     const cut = await held();
     await until('attempts break off', () => cut.every(({ response }) => response.destroyed));
+    this.#holding.clear();
     for (const one of this.#held) if (!one.response.destroyed) this.#end(one.id, one.response);
     this.#held = [];
-    for (const leased of await leasedBy(id)) this.#mayRepeat.add(leased);
   }
 
   isUpAgain(): void {
