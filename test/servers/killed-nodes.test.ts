@@ -14,7 +14,7 @@ import { atEnd, openTestDatabase } from '../support/databases.ts';
 import { startDnsServer } from '../support/dns-server.ts';
 import type { TestClient } from '../support/service.ts';
 import { MailLoad, until } from './mail-load.ts';
-import { Readiness } from './readiness.ts';
+import { READY, Readiness } from './readiness.ts';
 import { startRedis } from './redis.ts';
 import { RunningNodes } from './running-nodes.ts';
 
@@ -238,7 +238,7 @@ async function killInTheMiddle(
   await load.flows();
   const other = new Readiness([nodes.each[1 - at]?.url ?? '']);
   try {
-    await other.saysOnly(/^ready$/, async () => {
+    await other.saysOnly(READY, async () => {
       await hooks.cutShort(node, await idOf(nodes.pidOf(at)), async () => {
         await domain.checkBy(node);
         await nodes.kill(at);

@@ -20,14 +20,13 @@ const PAUSE_MS = 20;
 const IN_STEP_MS = 60_000;
 
 /** Waits until something is so. @param withinMs fails after that */
-export async function until(what: string, isSo: () => unknown, withinMs = 30_000): Promise<number> {
+export async function until(what: string, isSo: () => unknown, withinMs = 30_000): Promise<void> {
   const from = performance.now();
   while (!(await isSo())) {
     const waited = performance.now() - from;
     assert.ok(waited < withinMs, `${what}: not within ${withinMs} ms`);
     await pause(PAUSE_MS);
   }
-  return performance.now() - from;
 }
 
 /** Where the load goes; read anew for each connection, so that it may move. */
@@ -54,6 +53,8 @@ export class MailLoad {
   #subjects = 0;
   #isOver = false;
   #running: Promise<unknown>;
+  /** How many syncs of the app have begun, and how many of them have ended. */
+  readonly #syncs = { begun: 0, ended: 0 };
   /** Messages answered 451 or not at all, and syncs answered 503, or not at all. */
   readonly counts = { refused: 0, unavailable: 0 };
 
@@ -87,22 +88,28 @@ export class MailLoad {
     return this.#inboxes.reduce((sum, { resets }) => sum + resets, 0);
   }
 
-  /** Waits until each node takes mail that comes from now on. @returns after how many milliseconds */
-  async flows(withinMs?: number): Promise<number> {
+  /** Waits until each node takes mail that comes from now on. */
+  async flows(): Promise<void> {
     const before = new Map(this.#acceptedBy);
     // As many as senders may have been answered before.
     const flows = () => [...before].every(([client, count]) => this.#of(client) > count + SENDERS);
-    return until('each node takes mail', flows, withinMs);
+    await until('each node takes mail', flows);
   }
 
   #of(client: LoadClient): number {
     return this.#acceptedBy.get(client) ?? 0;
   }
 
+  /** Waits until the app has no sync under way that began before now. */
+  async syncsEnd(): Promise<void> {
+    const { begun } = this.#syncs;
+    await until('the app syncs', () => this.#syncs.ended >= begun);
+  }
+
   /** Waits until mail is refused from now on. */
-  async isRefused(withinMs?: number): Promise<void> {
+  async isRefused(): Promise<void> {
     const before = this.counts.refused;
-    await until('mail is refused', () => this.counts.refused > before, withinMs);
+    await until('mail is refused', () => this.counts.refused > before);
   }
 
   /** A sync of another app, which asks when it likes, and again where it is told to come later. */
@@ -196,11 +203,13 @@ export class MailLoad {
   }
 
   async #sync(): Promise<void> {
+    this.#syncs.begun++;
     const asked = this.#inbox.sync(this.#client, this.#account);
     const { status, body } = await asked.catch((error: unknown) => {
       if (this.#options.nodesEnd) return { status: 503, body: undefined };
       throw error;
     });
+    this.#syncs.ended++;
     if (status === 503) this.counts.unavailable++;
     else if (status !== 200) this.#unexpected.push(`sync: ${status} ${JSON.stringify(body)}`);
   }

@@ -31,6 +31,7 @@ import { openSocket, type TestSocket } from '../support/web-socket.ts';
 import { Follower } from './follower.ts';
 import { until } from './mail-load.ts';
 import { TcpProxy } from './proxy.ts';
+import { READY } from './readiness.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 import { RunningNodes } from './running-nodes.ts';
 import { makeBucket } from './s3.ts';
@@ -195,7 +196,7 @@ suite('while Redis is down', () => {
     await nodes.readiness.untilReady();
     await breakIt();
     let token = '';
-    await nodes.readiness.saysOnly(/^ready$/, async () => {
+    await nodes.readiness.saysOnly(READY, async () => {
       const from = performance.now();
       await a.send(mailTo(ann));
       await untilTold(here, isChange);
@@ -310,17 +311,17 @@ suite('limits over all nodes', () => {
       await own.start();
       atEnd(() => own.stop());
       const state = new CountingState(log);
-      return new RedisPlaces({ redis: own, prefix: 'test:', node, state, leaseMs: 2_000 });
+      return new RedisPlaces({ redis: own, prefix: 'test:', node, state, leaseMs: 5_000 });
     };
     const [killed, other, third] = [await open('killed'), await open('other'), await open('third')];
     assert.equal(await killed.take('ann', 3, 3), 3);
     assert.equal(await other.take('ann', 2, 3), 0);
     // It is never renewed.
-    await pause(2_100);
+    await pause(5_100);
     assert.equal(await other.take('ann', 2, 3), 2);
     other.start();
     // Longer than a lease.
-    await pause(3_000);
+    await pause(7_000);
     assert.equal(await third.take('ann', 3, 3), 1);
     await other.stop();
     assert.equal(await third.take('ann', 3, 3), 2);

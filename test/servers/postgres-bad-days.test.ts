@@ -18,8 +18,7 @@ import { RunningNodes } from './running-nodes.ts';
 import { makeBucket } from './s3.ts';
 
 /** Of one statement; the connection is given up a second later. */
-const TIMEOUT_MS = 1_000;
-const NOTICED_MS = TIMEOUT_MS + 1_000;
+const TIMEOUT_SECONDS = '1';
 /** A restart of the server takes so long, or the move of its machine to another host. */
 const LONG_MS = 30_000;
 /** What `/readyz` says while the database does not answer. */
@@ -65,7 +64,7 @@ async function bucketOf(database: string): Promise<string> {
 async function startOn(t: TestContext, port: number, database: string): Promise<RunningNodes> {
   const environment = {
     DATABASE_URL: `postgres://postroom@127.0.0.1:${port}/${database}`,
-    DATABASE_TIMEOUT_SECONDS: String(TIMEOUT_MS / 1000),
+    DATABASE_TIMEOUT_SECONDS: TIMEOUT_SECONDS,
     DATABASE_POOL_SIZE: '8',
     S3_URL: await bucketOf(database),
     REDIS_URL: redis.url,
@@ -132,8 +131,7 @@ test('stopped, and the nodes are told to end meanwhile', async (t) => {
 test('connections that something between makes silent', (t) =>
   day(t, async ({ load }) => {
     assert.ok(proxy.silence() > 0);
-    const waited = await load.flows();
-    assert.ok(waited < 10_000, `mail was taken again after ${waited} ms`);
+    await load.flows();
   }));
 
 test('every connection taken by others', (t) =>
@@ -172,7 +170,7 @@ test('a table locked by somebody else', (t) =>
   day(t, async ({ load }) => {
     const admin = await asAdmin('mail');
     await admin.query('begin; lock table messages in access exclusive mode');
-    await load.isRefused(NOTICED_MS + 8_000);
+    await load.isRefused();
     await admin.query('rollback');
     await admin.end();
   }));

@@ -5,6 +5,11 @@ import { until } from './mail-load.ts';
 
 /** Between an answer and the next question, in milliseconds. */
 const PAUSE_MS = 100;
+/**
+ * Of a node that gets requests. Where a bucket is not what is broken, a look at it may take more than a second all the same:
+ * other suites use its server, and the machine may be busy.
+ */
+export const READY = /^(?:ready|degraded: bodies)$/;
 
 /** What a node said to a question: when that was asked and answered, in milliseconds of this process. */
 interface Said {

@@ -199,8 +199,9 @@ test('two machines work with the files of the guide, also while one of them is r
   for (const [at, environment] of environments.entries()) {
     const node = nodes[at];
     assert.ok(node);
-    // Both took mail, and know who sent it.
-    assert.match(node.output(), new RegExp(`"remoteAddress":"${OUTSIDE}".*"message delivered"`));
+    const delivered = new RegExp(`"remoteAddress":"${OUTSIDE}".*"message delivered"`);
+    // The log leaves the process a little later.
+    await until('both took mail, and know who sent it', () => delivered.test(node.output()));
     let isOver = false;
     const over = stop(node).then(() => {
       isOver = true;

@@ -122,9 +122,9 @@ export async function runSamples(
   return judge(plan, notes);
 }
 
-/** Waits for so many lines of a file, 20 seconds at most. */
+/** Waits for so many lines of a file, a minute at most: programs may take long to start on a busy machine. */
 const WAIT = `wait_for() {
-  for _ in $(seq 200); do
+  for _ in $(seq 600); do
     [ "$(wc -l <"$1")" -ge "$2" ] && return
     sleep 0.1
   done

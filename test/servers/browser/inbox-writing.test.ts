@@ -55,6 +55,16 @@ async function write(page: Page, to: string, subject: string, text: string): Pro
   await page.getByLabel('Text').fill(text);
 }
 
+const SENDING = '**/mail/send';
+
+/** Puts off what is sent from a page, until `unroute`: on a busy machine ten seconds may be over before it is taken back. */
+function sendLater(page: Page): Promise<unknown> {
+  return page.route(SENDING, (route) => {
+    const body = { ...route.request().postDataJSON(), delaySeconds: 600 };
+    return route.continue({ postData: JSON.stringify(body) });
+  });
+}
+
 const send = (page: Page) => page.getByRole('button', { name: 'Send', exact: true }).click();
 const addressesOf = (list: { address: string }[] = []) => list.map(({ address }) => address);
 
@@ -346,10 +356,12 @@ test('a sent message is cancelled, and a discarded draft restored', async () => 
   const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
   const watched = await pages.open(ada.address);
   const { page } = watched;
+  await sendLater(page);
   await write(page, bob.address, 'Too early', 'Wait');
   await send(page);
   await page.getByText('Sent.').waitFor();
   await page.getByRole('button', { name: 'Undo' }).click();
+  await page.unroute(SENDING);
   await page.getByRole('heading', { name: 'New message' }).waitFor();
   assert.equal(await page.getByLabel('Subject').inputValue(), 'Too early');
   assert.equal(await countIn(ada, 'Sent'), 0);
@@ -501,15 +513,18 @@ test('outgoing mail is shown until it was sent, with the reason if it failed', a
   const { page } = watched;
   const waiting = page.getByRole('list', { name: 'Mail on its way' });
   const item = (subject: string) => waiting.getByRole('listitem').filter({ hasText: subject });
-  await write(page, `nobody@${DOMAIN}, ${bob.address}`, 'To nobody', 'x');
-  await send(page);
-  await item('To nobody').getByText('Goes out: ').waitFor();
-  await page.reload();
-  await item('To nobody').getByText('Goes out: ').waitFor();
-  await page.locator('[data-state=live]').waitFor();
-
+  await sendLater(page);
   await write(page, bob.address, 'Taken back', 'x');
   await send(page);
+  await item('Taken back').getByText('Goes out: ').waitFor();
+  await page.unroute(SENDING);
+  await write(page, `nobody@${DOMAIN}, ${bob.address}`, 'To nobody', 'x');
+  await send(page);
+  await item('To nobody').waitFor();
+  await page.reload();
+  await item('To nobody').waitFor();
+  await item('Taken back').getByText('Goes out: ').waitFor();
+  await page.locator('[data-state=live]').waitFor();
   await waiting.getByRole('button', { name: 'Cancel: Taken back' }).press('Enter');
   await page.getByText('It is a draft again').waitFor();
   await item('Taken back').waitFor({ state: 'detached' });
