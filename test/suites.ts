@@ -29,7 +29,7 @@ interface Group {
 }
 
 /** Milliseconds after which a process is killed, whose tests ended long ago: what they left open keeps it. */
-const GROUP_MS = 1_200_000;
+const GROUP_MS = 1_800_000;
 
 const COUNTS = ['tests', 'pass', 'fail', 'cancelled', 'skipped'] as const;
 type Counts = Record<(typeof COUNTS)[number], number>;

@@ -8,7 +8,7 @@ import { onMailServers, onNodes } from './journeys.ts';
 import { sharedS3 } from './s3.ts';
 
 /** Longer than other tests may take: they are whole suites. */
-const timeout = 800_000;
+const timeout = 1_200_000;
 
 /** @param signal ends the runner with the test */
 async function run(
