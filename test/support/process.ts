@@ -21,9 +21,18 @@ const children = new Set<ChildProcess>();
 const servicesHere = new Set<ServiceHere>();
 after(async () => {
   for (const service of servicesHere) await service.stop();
-  for (const child of children) child.kill('SIGKILL');
+  await Promise.all([...children].map(kill));
   await rm(ROOT, { recursive: true, force: true });
 });
+
+/** Ends a process, and waits for that: one that still writes would fill the folder again that is removed. */
+async function kill(child: ChildProcess): Promise<void> {
+  const runs = child.pid !== undefined && child.exitCode === null && child.signalCode === null;
+  if (!runs) return;
+  const exited = once(child, 'exit');
+  child.kill('SIGKILL');
+  await exited;
+}
 
 export interface Process {
   readonly child: ChildProcess;
