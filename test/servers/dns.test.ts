@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startTestService, type TestService } from '../support/service.ts';
 import { type KnotServer, startKnot } from './knot.ts';
+import { LONG_MS, until } from './mail-load.ts';
 
 const zones = ['plain.test', 'forms.test', 'breaks.test', 'pasted.test', 'postroom.example'];
 
@@ -47,6 +48,14 @@ async function verify(domain: string) {
   return answer.body;
 }
 
+async function untilActive(domain: string): Promise<void> {
+  const isActive = async () => {
+    const { body } = await service.v2('GET', `/v2/domains/${domain}/info?user_id=u`);
+    return body.domain.status === 'active';
+  };
+  await until(`${domain} is active`, isActive, LONG_MS);
+}
+
 const dkimOf = (records: readonly ListedRecord[]) => {
   const record = records.find(({ purpose }) => purpose === 'dkim');
   assert.ok(record);
@@ -60,11 +69,7 @@ test('the zone snippet, pasted as it is, makes the domain active with no further
   await create('plain.test');
   const listing = await service.v2('GET', '/v2/domains/plain.test/dns?user_id=u&format=zone');
   await knot.write('plain.test', listing.body.split('\n'));
-  for (;;) {
-    const { body } = await service.v2('GET', '/v2/domains/plain.test/info?user_id=u');
-    if (body.domain.status === 'active') break;
-    await new Promise((resolve) => setTimeout(resolve, 200));
-  }
+  await untilActive('plain.test');
 });
 
 test('records in other forms make the domain active within one check', async () => {
@@ -110,11 +115,7 @@ test('wrong records are explained, and fixed ones are found', async () => {
 
   const listing = await service.v2('GET', '/v2/domains/breaks.test/dns?user_id=u&format=zone');
   await knot.write('breaks.test', listing.body.split('\n'));
-  for (;;) {
-    const { body } = await service.v2('GET', '/v2/domains/breaks.test/info?user_id=u');
-    if (body.domain.status === 'active') break;
-    await new Promise((resolve) => setTimeout(resolve, 200));
-  }
+  await untilActive('breaks.test');
 });
 
 test('for a domain in no zone of the server, DNS does not answer', async () => {

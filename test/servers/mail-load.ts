@@ -19,6 +19,21 @@ const PAUSE_MS = 20;
 /** Within which every app has what the mailbox has. */
 const IN_STEP_MS = 60_000;
 
+/** For what may take long on a busy machine, and less than a test: its end would not say what was waited for. */
+export const LONG_MS = 120_000;
+
+/** Waits until there is something. */
+export async function untilFound<T>(what: string, find: () => Promise<T | undefined>): Promise<T> {
+  const found: T[] = [];
+  const look = async () => {
+    const one = await find();
+    if (one !== undefined) found.push(one);
+    return found.length > 0;
+  };
+  await until(what, look, LONG_MS);
+  return found[0] ?? assert.fail(what);
+}
+
 /** Waits until something is so. @param withinMs fails after that */
 export async function until(what: string, isSo: () => unknown, withinMs = 30_000): Promise<void> {
   const from = performance.now();

@@ -9,6 +9,7 @@ import { authenticate } from 'mailauth';
 import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
 import { freePort } from '../support/free-port.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { untilFound } from './mail-load.ts';
 import { type PostfixServer, startPostfix } from './postfix.ts';
 
 let dns: DnsServer;
@@ -64,11 +65,8 @@ async function forward(to: string, subject: string, more: object = {}): Promise<
 
 /** The mail that has this in it, once it is there. */
 async function arrival(text: string | RegExp): Promise<string> {
-  for (;;) {
-    const found = (await postfix.mails()).find((mail) => mail.search(text) >= 0);
-    if (found !== undefined) return found;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  const find = async () => (await postfix.mails()).find((mail) => mail.search(text) >= 0);
+  return untilFound(`the far end has ${text}`, find);
 }
 
 const delivery = async (kind: string) => {
@@ -78,11 +76,10 @@ const delivery = async (kind: string) => {
 };
 
 async function whenAttempted(kind: string) {
-  for (;;) {
+  return untilFound(`${kind} is attempted`, async () => {
     const found = await delivery(kind);
-    if (found?.attempts > 0) return found;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+    return found?.attempts > 0 ? found : undefined;
+  });
 }
 
 /** What mailauth makes of a mail, as if it came from us to it. */
@@ -112,13 +109,12 @@ async function assertAuthentic(mail: string): Promise<void> {
 }
 
 /** What became of a send, once its first attempt is over. */
-async function whenSettled(id: string) {
-  for (;;) {
+async function whenSettled(id: string, isSo = (status: string) => status !== 'queued') {
+  return untilFound('the send has another status', async () => {
     const { status, body } = await service.mail(ann.token, 'GET', `/mail/sends/${id}`);
     assert.equal(status, 200);
-    if (body.status !== 'queued') return body;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+    return isSo(body.status) ? body : undefined;
+  });
 }
 
 test('forwarded mail arrives by TLS and passes SPF, DKIM and DMARC there', async () => {
@@ -163,14 +159,8 @@ test('mail that the far end accepts and then bounces is no longer delivered mail
     text: 'Hello.\n',
   });
   assert.equal(sent.status, 202);
-  for (;;) {
-    const { status, recipients } = await whenSettled(sent.body.id);
-    if (status === 'bounced') {
-      assert.equal(recipients[0].address, 'bounced@far.test');
-      break;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  const { recipients } = await whenSettled(sent.body.id, (status) => status === 'bounced');
+  assert.equal(recipients[0].address, 'bounced@far.test');
 });
 
 test('a bounce of the far end reaches the sender', async () => {

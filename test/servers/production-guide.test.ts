@@ -9,13 +9,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { parseEnv } from 'node:util';
 import { WebSocket } from 'ws';
 import { loadCertificate, readConfig } from '../../src/run/config/config.ts';
 import { readPage, repository } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { LONG_MS, until } from './mail-load.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 
 const { blocks } = readPage('docs/guides/production.md');
@@ -108,7 +108,7 @@ async function checkProxy(origin: string): Promise<void> {
       ({ status }) => status === 200,
       () => false,
     );
-  while (!(await waited())) await pause(50);
+  await until('the proxy answers', waited, LONG_MS);
 
   for (const path of ['/', '/docs', '/docs/openapi.json', '/readyz']) {
     assert.equal((await get(path)).status, 200, path);
@@ -136,16 +136,16 @@ async function checkProxy(origin: string): Promise<void> {
     messages.push(JSON.parse(message.toString()));
     wake();
   });
-  const until = async (count: number) => {
+  const hear = async (count: number) => {
     while (messages.length < count) {
       await new Promise<void>((resolve) => {
         wake = resolve;
       });
     }
   };
-  await until(1);
+  await hear(1);
   await service.send({ from: 'bob@example.test', to: account.address, text: 'Hello' });
-  await until(2);
+  await hear(2);
   assert.deepEqual(
     messages.map(({ type }) => type),
     ['hello', 'mailbox_changed'],

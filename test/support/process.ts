@@ -14,6 +14,9 @@ import { freePort } from './free-port.ts';
 
 export const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
+/** What a start may take on a busy machine: less than a test, whose end would not say what the process had written. */
+const LISTENS_WITHIN_MS = 120_000;
+
 /** A folder for the tests of this file, removed when they end. */
 export const ROOT = await mkdtemp(join(tmpdir(), 'postroom-process-'));
 
@@ -129,11 +132,13 @@ export async function environment(name: string) {
 
 /** Waits for the line that says that everything listens. */
 export async function listening(started: Process): Promise<void> {
+  const late = AbortSignal.timeout(LISTENS_WITHIN_MS);
+  const end = once(late, 'abort');
   while (!started.output().includes('Postroom listens')) {
     const { child } = started;
     const runs = child.exitCode === null && child.signalCode === null;
-    assert.ok(child.stdout && runs, started.output());
-    await Promise.race([once(child.stdout, 'data'), once(child, 'close')]);
+    assert.ok(child.stdout && runs && !late.aborted, `it does not listen: ${started.output()}`);
+    await Promise.race([once(child.stdout, 'data'), once(child, 'close'), end]);
   }
 }
 
