@@ -310,7 +310,7 @@ test('so is each error that only the start itself finds', async (t) => {
 test('after kill -9 the next start finds every message that was answered 250', async () => {
   const env = await environment('killed');
   const key = 'key-of-the-kill-test';
-  const settings = { ...env, API_KEYS: key, RATE_LIMIT_PER_MINUTE: '0' };
+  const settings = { ...env, API_KEYS: key };
   let service = start(settings);
   await listening(service);
   const url = `http://127.0.0.1:${env.PORT}`;
