@@ -21,7 +21,7 @@ test('attachments behind the first piece are told, also where the server made no
     const structure = `(${nothing}${file('a.pdf', 600_000)}${file('b.pdf', 40)} "mixed")`;
     return { send: `* 1 FETCH (UID 1 MODSEQ (1) BODYSTRUCTURE ${structure})\r\nTAG OK done\r\n` };
   };
-  const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 5_000 });
+  const { store, user } = await openImapStore(server.port);
   const { changes } = await store.sync(user, { mailbox: 'INBOX', fields: ['bodyStructure'] });
   const names = changes.added[0]?.bodyStructure?.childNodes?.map(
     ({ parameters }) => parameters?.name,

@@ -64,12 +64,7 @@ onEachEngine('a client that applies every delta of an IMAP server', (engine) => 
           fc.asyncProperty(lives(options), async (steps) => {
             const server = await startFakeServer();
             server.capabilities = `IMAP4rev1 AUTH=PLAIN UIDPLUS ${extensions}`;
-            const { store, user } = await openImapStore(
-              server.port,
-              {},
-              { timeoutMs: 10_000 },
-              engine,
-            );
+            const { store, user } = await openImapStore(server.port, {}, {}, engine);
             await live(mailboxOf(server, store, user), steps);
             store.close();
             await server.stop();

@@ -35,7 +35,7 @@ void suite('names of new mailboxes', () => {
           ? { send: '* NAMESPACE (("INBOX." ".")("#mh/" "/")) NIL NIL\r\nTAG OK done\r\n' }
           : undefined;
       };
-      const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 2_000 });
+      const { store, user } = await openImapStore(server.port);
       const { state } = await store.createMailbox(user, 'Work/Sub');
       assert.equal(state.mailbox, expected);
       const created = server.commands.filter(({ name }) => name === 'CREATE');
@@ -48,7 +48,7 @@ void suite('names of new mailboxes', () => {
 
   void test('are refused below the mailbox that is renamed', async () => {
     const server = await startFakeServer();
-    const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 2_000 });
+    const { store, user } = await openImapStore(server.port);
     await assert.rejects(store.renameMailbox(user, 'Top', 'Top/Below'), {
       code: 'invalid_request',
     });

@@ -17,7 +17,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       const server = await startFakeServer();
       server.capabilities = `IMAP4rev1 AUTH=PLAIN UIDPLUS ${extensions}`;
       for (let count = 0; count < messages; count++) server.add('Subject: m\r\n\r\n');
-      const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 5_000 });
+      const { store, user } = await openImapStore(server.port);
       const sync = (last?: SyncResult, limit?: number, fields: readonly MessageField[] = []) =>
         store.sync(user, {
           mailbox: 'INBOX',

@@ -12,7 +12,7 @@ async function open(messages: number) {
   for (let count = 0; count < messages; count++) {
     server.add(`Subject: long\r\n\r\n${'x'.repeat(PIECES * 512 * 1024)}`);
   }
-  const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+  const { store, user } = await openImapStore(server.port);
   const sources = await Promise.all(
     server.messages.map(({ uid }) => store.fetchMessage(user, 'INBOX', uid)),
   );
@@ -85,7 +85,7 @@ void suite('a message that is removed while it is read', () => {
   /** Like Courier: where the file was removed, FETCH returns a text of the server's own. */
   async function openCourier() {
     const server = await startFakeServer();
-    const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+    const { store, user } = await openImapStore(server.port);
     /** Before the nth FETCH from now on another session expunges the message. */
     const expungeBefore = (nth: number, uid: number) => {
       let fetches = 0;

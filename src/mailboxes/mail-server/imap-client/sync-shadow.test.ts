@@ -12,7 +12,7 @@ test('after a failover that lost the seen state of a mailbox, its tokens get a r
   const { database, user } = await openImapStore(server.port);
   const open = async (timeline: number) => {
     const options = { database: { ...database, timeline: sql<number>`${sql.lit(timeline)}` } };
-    const { store } = await openImapStore(server.port, {}, { ...options, timeoutMs: 5_000 });
+    const { store } = await openImapStore(server.port, {}, options);
     return (last?: SyncResult) => store.sync(user, { mailbox: 'INBOX', fields: [], ...last });
   };
   const sync = await open(1);

@@ -15,7 +15,7 @@ async function connect(): Promise<{ server: FakeServer; connection: Connection }
   const connection = await Connection.open({
     server: { host: '127.0.0.1', port: server.port, tls: 'off', verifyCertificate: true },
     login: { user: 'ann', pass: server.password },
-    timeoutMs: 5_000,
+    timeoutMs: 60_000,
   });
   opened.push(connection);
   return { server, connection };
@@ -27,7 +27,7 @@ void test('no connection is made after its signal was aborted', async () => {
   const opening = Connection.open({
     server: { host: '127.0.0.1', port: server.port, tls: 'off', verifyCertificate: true },
     login: { user: 'ann', pass: server.password },
-    timeoutMs: 5_000,
+    timeoutMs: 60_000,
     signal: aborting.signal,
   }).then((connection) => opened.push(connection));
   // Aborted before imapflow is loaded.

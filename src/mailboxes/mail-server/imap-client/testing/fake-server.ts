@@ -2,9 +2,11 @@
  * An IMAP server on a real socket, controlled by a test: it works correctly, with one mailbox for all accounts, except
  * where a fault is scripted.
  */
+import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { after } from 'node:test';
 import { createServer as createTlsServer } from 'node:tls';
+import { freePort } from '../../../../../test/support/free-port.ts';
 
 /** One command as it came. */
 export interface Command {
@@ -82,11 +84,10 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
   };
   const create = (): Server => (tls ? createTlsServer(tls, accept) : createServer(accept));
   let server = create().on('tlsClientError', () => undefined);
-  const listen = (port: number) =>
-    new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
-  await listen(0);
-  const address = server.address();
-  const port = typeof address === 'object' && address ? address.port : 0;
+  // One that nobody else is given: the server may be stopped for a while and has to come back.
+  const port = await freePort();
+  const listen = () => once(server.listen(port, '127.0.0.1'), 'listening');
+  await listen();
   const fake: FakeServer = {
     port,
     commands: [],
@@ -137,7 +138,7 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
     },
     async restart() {
       server = create().on('tlsClientError', () => undefined);
-      await listen(port);
+      await listen();
     },
   };
   started.push(fake);
