@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { freePort } from '../../../../test/support/free-port.ts';
 import type { MailboxEvent } from '../merge-lines.ts';
 
 export const SECRET = 'secret-of-the-notifier-tests';
@@ -39,8 +40,10 @@ export class BatchReceiver {
     this.#server = createServer((request, response) => void this.#take(request, response));
   }
 
-  static async start(port = 0): Promise<BatchReceiver> {
+  static async start(given = 0): Promise<BatchReceiver> {
     const receiver = new BatchReceiver();
+    // One that nobody else is given: it may be stopped for a while and has to come back.
+    const port = given || (await freePort());
     receiver.#server.listen(port, '127.0.0.1');
     await once(receiver.#server, 'listening');
     return receiver;
