@@ -155,7 +155,8 @@ onEachEngine('routes', (engine) => {
   test('webhook: a new secret signs beside the one before, also what was accepted under that', async () => {
     const ann = await service.makeAccount();
     const mail = { from: 'bob@example.test', to: ann.address, text: 'x' };
-    status = 500;
+    // Not attempted again by the schedule: what the next test waits for would be that post.
+    status = 503;
     const settings = { forward_mode: 'webhook', webhook_url: url() };
     await route(ann, { ...settings, webhook_secret: SECRET });
     await service.send(mail);
@@ -165,18 +166,9 @@ onEachEngine('routes', (engine) => {
     const again = `/v2/domains/${ann.domain}/deliveries/${(await deliveries(ann))[0].id}/retry`;
     status = 200;
     assert.equal((await service.v2('POST', again, { user_id: ann.userId })).status, 200);
+    const retried = await posts.next();
     const fresh = new Webhook('the new one', { format: 'raw' });
-    const isFresh = ({ headers, body }: Posted) => {
-      try {
-        fresh.verify(body, headers as Record<string, string>);
-        return true;
-      } catch {
-        return false;
-      }
-    };
-    // An attempt of the schedule may have been under way before the change.
-    let retried = await posts.next();
-    while (!isFresh(retried)) retried = await posts.next();
+    fresh.verify(retried.body, retried.headers as Record<string, string>);
     verify(retried);
   });
 
