@@ -134,18 +134,19 @@ export class Connection {
    * count: it waits up to ten minutes (RFC 5321 section 4.5.3.2), and if we hung up it would send a message
    * again that delivery may still accept.
    *
+   * @param now by the monotonic clock; what came until then has been read
    * @param idleTimeout milliseconds to wait for a command, or for the next part of a message
    * @param lifetime milliseconds to wait for a stranger in all, without an accepted message
    */
-  checkTime(idleTimeout: number, lifetime: number): void {
+  checkTime(now: number, idleTimeout: number, lifetime: number): void {
     if (!this.#wire.isWaiting) return;
-    const now = performance.now();
     const { messageTimeout } = this.#settings;
     // A message gets one millisecond for each octet: one that comes in at 1 kB/s or faster is not cut off.
     const allowed = lifetime + (this.#message?.octets ?? 0);
     const isIdle = now - this.#activeAt >= idleTimeout;
     const isSlow = this.#message !== undefined && now - this.#message.since >= messageTimeout;
-    const isUseless = !this.#client.isTrusted && this.#wire.waited - this.#waitedBefore >= allowed;
+    const isUseless =
+      !this.#client.isTrusted && this.#wire.waitedUntil(now) - this.#waitedBefore >= allowed;
     if (isIdle || isSlow) this.#hangUp(reply(421, '4.4.2', 'Timeout - closing connection'));
     else if (isUseless) this.#hangUp(reply(421, '4.4.2', 'Too long without a message'));
   }
@@ -275,7 +276,7 @@ export class Connection {
     }
     const refused = refusal && refusalReply(refusal);
     const isTaken = this.#protocol.finish(refused ? () => refused : replyFor);
-    if (isTaken) this.#waitedBefore = this.#wire.waited;
+    if (isTaken) this.#waitedBefore = this.#wire.waitedUntil(performance.now());
   }
 
   /**

@@ -45,6 +45,11 @@ async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setImmediate(resolve));
 }
 
+/** Keeps the thread from doing anything. */
+function stall(milliseconds: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+}
+
 /** A promise that keeps delivery waiting until it is opened. */
 function closeGate({ delivery }: TestListener): () => void {
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -291,7 +296,7 @@ test('a message stays accepted when the client vanishes after it', async (contex
 });
 
 test('an address may hold only so many connections, however they end', async (context) => {
-  const options = { maxPerIp: 2, idleTimeout: 5_000, isTrusted: () => false, greetingDelay: 0 };
+  const options = { maxPerIp: 2, isTrusted: () => false, greetingDelay: 0 };
   const target = await startListener(context, options);
   const kept = await greet(target);
 
@@ -524,7 +529,26 @@ test('a client whose command waited for a stalled process does not count as sile
   const target = await startListener(context, { idleTimeout });
   const client = await greet(target);
   client.send('NOOP\r\n');
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, idleTimeout + 100);
+  stall(idleTimeout + 100);
+  assert.match(await client.reply(), /^250 /);
+  client.destroy();
+});
+
+test('nor one whose command waited while the listener was about to look for silent clients', async (context) => {
+  const idleTimeout = 1_000;
+  const target = await startListener(context, { idleTimeout });
+  // Each turn of the event loop takes longer than there is between two looks: one begins in every turn.
+  let isOver = false;
+  const slowDown = () => {
+    if (isOver) return;
+    stall(idleTimeout / 4 + 10);
+    setImmediate(slowDown);
+  };
+  setImmediate(slowDown);
+  const client = await greet(target);
+  client.send('NOOP\r\n');
+  stall(idleTimeout + 100);
+  isOver = true;
   assert.match(await client.reply(), /^250 /);
   client.destroy();
 });

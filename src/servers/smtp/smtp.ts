@@ -194,8 +194,9 @@ export class SmtpListener {
     const { messageTimeout } = this.#settings;
     const limits = [idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime, messageTimeout];
     const shortest = Math.min(...limits);
-    // After reads: when a process stood still, its timers run first, although clients were not silent.
-    const look = () => setImmediate(() => this.#endSlowOnes());
+    // After reads: when a process stood still, its timers run first, although clients were not silent. By the time from
+    // before them: it may stand still while it reads, and what came meanwhile is read only after the look.
+    const look = () => setImmediate((now: number) => this.#endSlowOnes(now), performance.now());
     this.#look = setInterval(look, Math.min(LOOK_EVERY, shortest / 4));
     // A listening TCP socket has an address of this form; strings are for pipes.
     const bound = this.#server.address() as AddressInfo;
@@ -341,14 +342,14 @@ export class SmtpListener {
   }
 
   /** Ends connections of clients that keep us waiting too long, sooner where few connections are left. */
-  #endSlowOnes(): void {
+  #endSlowOnes(now: number): void {
     const { connections, idleTimeout, crowdedIdleTimeout } = this.#limits;
     const { lifetime, crowdedLifetime } = this.#limits;
     const isCrowded = this.#shares.taken >= CROWDED * connections;
     const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
     // Else one command a second, or one octet of a message, would keep a connection for all of the lifetime.
     const alive = isCrowded ? crowdedLifetime : lifetime;
-    for (const connection of this.#connections) connection.checkTime(idle, alive);
+    for (const connection of this.#connections) connection.checkTime(now, idle, alive);
   }
 }
 

@@ -25,10 +25,10 @@ export class Wire {
     return this.#waitingSince !== undefined;
   }
 
-  /** Milliseconds that we have waited for the client, in all. */
-  get waited(): number {
+  /** Milliseconds that we have waited for the client, in all. @param now by the monotonic clock */
+  waitedUntil(now: number): number {
     const since = this.#waitingSince;
-    return this.#waited + (since === undefined ? 0 : performance.now() - since);
+    return this.#waited + (since === undefined ? 0 : Math.max(0, now - since));
   }
 
   /** Protocol and cipher (RFC 8446 section B.4), after the first bytes were read by TLS. */
