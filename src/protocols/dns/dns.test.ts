@@ -6,6 +6,8 @@ import { DnsResolver, type DnsResolverOptions } from './dns.ts';
 const timeouts = { first: 5_000, later: 5_000 };
 /** For servers that never answer. */
 const short = { first: 300, later: 300 };
+/** For a server that never answers beside one that does, which needs a while on a busy machine. */
+const shorter = { first: 1_500, later: 5_000 };
 
 const open = (servers: readonly DnsServer[], options: Partial<DnsResolverOptions> = {}) =>
   new DnsResolver({ servers: servers.map(({ address }) => address), timeouts, ...options });
@@ -215,7 +217,7 @@ suite('faults', () => {
       const broken = await startDnsServer([['acme.test', 'TXT', 'wrong']]);
       const sound = await startDnsServer([['acme.test', 'TXT', 'right']]);
       broken.faults = () => fault;
-      const dns = open([broken, sound], patience);
+      const dns = open([broken, sound], reason === 'timeout' ? { timeouts: shorter } : {});
       const right = { kind: 'records', records: ['right'] };
       assert.deepEqual(await dns.lookup('acme.test', 'TXT'), right);
       assert.deepEqual(await dns.lookup('nobody.test', 'TXT'), {

@@ -113,7 +113,7 @@ function openDomains(
 ): { domains: Domains; verification: Verification } {
   const mailHostname = 'mail.localhost';
   const spfInclude = 'spf.mail.localhost';
-  const dns = new DnsResolver({ servers, timeouts: { first: 500, later: 500 } });
+  const dns = new DnsResolver({ servers, timeouts: { first: 10_000, later: 10_000 } });
   return {
     domains: new Domains({
       database,

@@ -643,7 +643,7 @@ suite('zone variants', () => {
     server = await startDnsServer();
     dns = new DnsResolver({
       servers: [server.address],
-      timeouts: { first: 300, later: 300 },
+      timeouts: { first: 10_000, later: 10_000 },
     });
     key = await generateDkimKey();
   });

@@ -614,7 +614,9 @@ onEachEngine('verification', (engine) => {
       while ((await statusOf('u2', 'acme.test')) !== 'active') {
         await new Promise((resolve) => setImmediate(resolve));
       }
-      const names = server.asked.flatMap(({ name }) => /n\d+\.test$/.exec(name)?.[0] ?? []);
+      const first = server.asked.findIndex(({ name }) => name.endsWith('acme.test'));
+      const before = server.asked.slice(0, first);
+      const names = before.flatMap(({ name }) => /n\d+\.test$/.exec(name)?.[0] ?? []);
       assert.ok(new Set(names).size <= 8, `${new Set(names).size}`);
       await verification.stop();
     });
@@ -721,15 +723,16 @@ onEachEngine('verification', (engine) => {
       const zone = zoneOf('acme.test', await claim('u1', 'acme.test'));
       const open = closeGate();
       const run = verification.runDue();
-      await untilAsked();
+      const asked = () => server.asked.filter(({ type }) => type === 'MX').length;
+      while (asked() === 0) await new Promise((resolve) => setImmediate(resolve));
       const called = newNode().verify('u1', 'acme.test');
       // Its first try for a lease is a write, and comes before this one.
       await database.write((tx) => tx.selectFrom('domains').select('id').execute());
-      const asked = () => server.asked.filter(({ type }) => type === 'MX').length;
       assert.equal(asked(), 1, 'never two checks of a claim at once');
+      // The second check may begin before we see the end of the first.
+      server.add(...zone);
       open();
       await run;
-      server.add(...zone);
       await called;
       assert.equal(asked(), 2);
       assert.equal(await statusOf('u1', 'acme.test'), 'active');
