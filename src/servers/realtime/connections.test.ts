@@ -152,7 +152,8 @@ suite('how a connection ends', () => {
         expiresAt: Date.now() + 1_000,
       }),
     });
-    const client = await connectClient(port, 'token-1');
+    // On a slow machine it is expired before the first message.
+    const client = new TestClient(port, 'token-1');
     assert.equal((await client.closed).code, 4401);
   });
 
@@ -184,7 +185,8 @@ suite('how a connection ends', () => {
   test('when it does not answer pings; those that answer stay', async () => {
     const { port, changes } = await startRealtime({ heartbeatSeconds: 0.2 });
     const good = await connectClient(port, 'token-1');
-    const mute = await connectClient(port, 'token-1', { autoPong: false });
+    const mute = new TestClient(port, 'token-1', { autoPong: false });
+    // The first one may come right after the first message.
     let pings = 0;
     mute.socket.on('ping', () => pings++);
     assert.equal((await mute.closed).code, 1006);
@@ -195,17 +197,18 @@ suite('how a connection ends', () => {
 
   test('1001 one after the other when the server drains, which accepts new ones meanwhile', async () => {
     const { port, realtime, changes } = await startRealtime();
-    const clients = [];
+    const clients: TestClient[] = [];
     for (const account of [1, 2, 3, 4]) {
       clients.push(await connectClient(port, `token-${account}`));
     }
-    const ends: number[] = [];
-    for (const client of clients) void client.closed.then(() => ends.push(performance.now()));
+    const first = Promise.race(clients.map(({ closed }) => closed));
+    const isOpen = ({ socket }: TestClient) => socket.readyState === socket.OPEN;
+    const others = first.then(() => clients.filter(isOpen).length);
     const drained = realtime.drain(800);
     const late = await connectClient(port, 'token-1');
     await drained;
     for (const client of clients) assert.equal((await client.closed).code, 1001);
-    assert.ok((ends.at(-1) ?? 0) - (ends[0] ?? 0) > 400, `ends at ${ends}`);
+    assert.ok((await others) > 0, 'all at once');
     changes.publish(change(1));
     await late.next();
     await realtime.close();
