@@ -469,7 +469,8 @@ test('an index that cannot be written is searched as before, and continues later
   const log = { info: () => {}, error: () => failed.resolve() };
   const search = startSearch(store, { retryMs: 10, log });
   await settle(search, user);
-  const other = new DatabaseSync(join(store.directory, 'search.db'));
+  // The index may be on its way to the disk.
+  const other = new DatabaseSync(join(store.directory, 'search.db'), { timeout: 5_000 });
   other.exec('begin immediate');
   const later = await add(store, user, mail('kept', 'y'), 1);
   search.wake();
