@@ -48,6 +48,25 @@ export async function take({ database, name, owner }: LeaseOptions): Promise<boo
   });
 }
 
+/**
+ * A renewal may come to the database after the work has ended and the lease was given back, on another connection: it
+ * must not take the lease once more.
+ *
+ * @returns whether the lease is still the owner's, for {@link LEASE_MS} from now on
+ */
+async function renew({ database, name, owner }: LeaseOptions): Promise<boolean> {
+  const row = await database.write((tx) =>
+    tx
+      .updateTable('leases')
+      .set(({ eb }) => ({ until: eb(databaseTime, '+', LEASE_MS) }))
+      .where('name', '=', name)
+      .where('owner', '=', owner)
+      .returning('owner')
+      .executeTakeFirst(),
+  );
+  return row !== undefined;
+}
+
 async function giveBack({ database, name, owner }: LeaseOptions): Promise<void> {
   await database.write((tx) =>
     tx.deleteFrom('leases').where('name', '=', name).where('owner', '=', owner).execute(),
@@ -87,12 +106,12 @@ async function hold(
 ): Promise<void> {
   const lost = new AbortController();
   const signal = AbortSignal.any([stopping, lost.signal]);
-  const renew = () =>
-    take(lease).catch((error: unknown) => {
+  const keep = () =>
+    renew(lease).catch((error: unknown) => {
       onError(error);
       return undefined;
     });
-  const renewing = renewUntil(renew, signal, heldFrom).finally(() => lost.abort());
+  const renewing = renewUntil(keep, signal, heldFrom).finally(() => lost.abort());
   await work(signal);
   lost.abort();
   await renewing;
@@ -125,8 +144,8 @@ export async function doAlone<Value>(
   const over = new AbortController();
   const lost = new AbortController();
   // An error of the database loses the lease unless a later attempt succeeds.
-  const renew = () => take(lease).catch(() => undefined);
-  const renewing = renewUntil(renew, over.signal, heldFrom).finally(() => lost.abort());
+  const keep = () => renew(lease).catch(() => undefined);
+  const renewing = renewUntil(keep, over.signal, heldFrom).finally(() => lost.abort());
   try {
     return await work(lost.signal);
   } finally {

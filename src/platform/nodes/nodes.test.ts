@@ -308,6 +308,28 @@ onEachEngine('nodes', (engine) => {
     assert.equal(done.length, 3);
   });
 
+  test('a renewal that comes after the end of the work does not take the lease again', async () => {
+    const { database } = await openTestDatabase(engine);
+    const ended = Promise.withResolvers<void>();
+    let writes = 0;
+    let renewal: Promise<unknown> | undefined;
+    const slow: Database = {
+      ...database,
+      write(work) {
+        if (++writes !== 2) return database.write(work);
+        const late = ended.promise.then(() => database.write(work));
+        renewal = late;
+        return late;
+      },
+    };
+    await doAloneOn(slow, 'move', async () => {
+      while (renewal === undefined) await sleep(50);
+    });
+    ended.resolve();
+    await renewal;
+    assert.deepEqual(await database.read.selectFrom('leases').selectAll().execute(), []);
+  });
+
   test('a wrong clock of a machine has no effect, and is logged once', async (context) => {
     const { database } = await openTestDatabase(engine);
     const [start, begun] = [Date.now(), performance.now()];
