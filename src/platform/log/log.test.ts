@@ -51,6 +51,15 @@ const parse = (text: string): Record<string, unknown>[] =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
+/** The lines of a closed log, once the last one is there: the close waits for a busy disk no longer than 200 ms. */
+async function linesOf(path: string, last: string): Promise<Record<string, unknown>[]> {
+  for (;;) {
+    const text = await readFile(path, 'utf8');
+    if (text.includes(last) && text.endsWith('\n')) return parse(text);
+    await pause(10);
+  }
+}
+
 test('lines come in order, each once, as JSON; printed text becomes lines too', async () => {
   const path = join(folder, 'order');
   const log = openLog('info', openFile(path, 'w'));
@@ -59,7 +68,7 @@ test('lines come in order, each once, as JSON; printed text becomes lines too', 
   log.logger.debug('not at this level');
   for (let n = 1; n < 1_000; n++) log.logger.info({ n }, 'more');
   await log.close();
-  const lines = parse(await readFile(path, 'utf8'));
+  const lines = await linesOf(path, '"n":999,');
   assert.deepEqual(
     lines.slice(0, 4).map(({ msg }) => msg),
     ['first', 'Postroom listens', 'Data: here', 'more'],
@@ -88,7 +97,7 @@ test('the level changes while it runs, of child loggers too, and a line says so'
   await log.close();
   const changed = 'the log level was changed; the change lasts until the process ends';
   assert.deepEqual(
-    parse(await readFile(path, 'utf8')).map(({ msg, from }) => (from ? [from, msg] : msg)),
+    (await linesOf(path, '"from":"debug"')).map(({ msg, from }) => (from ? [from, msg] : msg)),
     ['warn', 'warn', ['info', changed], 'debug', 'warn', 'debug', 'warn', ['debug', changed]],
   );
 });
