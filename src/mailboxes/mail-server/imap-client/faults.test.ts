@@ -32,9 +32,6 @@ async function open(options: Parameters<typeof openImapStore>[2] = {}) {
   return { server, ...(await openImapStore(server.port, {}, options)) };
 }
 
-/** The time limit of a test that waits for this is longer. */
-const patient = { timeoutMs: 3_600_000 };
-
 /** Asks until the server has the command: on a slow machine the login may take all of the time first. */
 async function failAt(name: string, server: FakeServer, ask: () => Promise<unknown>) {
   while (!server.commands.some((command) => command.name === name)) {
@@ -202,11 +199,11 @@ void suite('a server that cannot be used', () => {
     const made = await generate([{ name: 'commonName', value: 'imap.example' }]);
     const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
     for (const tls of ['off', 'starttls'] as const) {
-      const { store, logged } = await openImapStore(server.port, { tls }, patient);
+      const { store, logged } = await openImapStore(server.port, { tls });
       await assert.rejects(store.sync(ann, inbox), isUnavailable);
       assert.equal(logged.at(-1)?.failure, 'wants_tls');
       assert.match(logged.at(-1)?.text ?? '', /waits for TLS at this port: write imaps:/);
-      const { store: unused, logged: lines } = await openImapStore(server.port, { tls }, patient);
+      const { store: unused, logged: lines } = await openImapStore(server.port, { tls });
       assert.equal(await unused.answers(), false);
       assert.equal(lines.at(-1)?.failure, 'wants_tls');
     }
@@ -226,7 +223,7 @@ function once(name: string, fault: Fault): (command: Command) => Fault | undefin
 void suite('a server that fails at a command', () => {
   for (const name of steps) {
     void test(`drops the connection at ${name}: tried once more`, async () => {
-      const { server, store, logged } = await open(patient);
+      const { server, store, logged } = await open();
       server.fault = once(name, { after: 'drop' });
       const { changes } = await store.sync(ann, request);
       assert.deepEqual(changes.added, [{ uid: 1, flags: [], modseq: '2' }]);
@@ -243,7 +240,7 @@ void suite('a server that fails at a command', () => {
     });
 
     void test(`answers BAD to ${name}`, async () => {
-      const { server, store, logged } = await open(patient);
+      const { server, store, logged } = await open();
       server.fault = once(name, { send: 'TAG BAD what?\r\n' });
       await assert.rejects(store.sync(ann, request), isUnavailable);
       assert.equal(logged.at(-1)?.failure, 'said_bad');
@@ -253,7 +250,7 @@ void suite('a server that fails at a command', () => {
   }
 
   void test('drops every connection: refused after the second', async () => {
-    const { server, store, logged } = await open(patient);
+    const { server, store, logged } = await open();
     server.fault = ({ name }) => (name === 'EXAMINE' ? { after: 'drop' } : undefined);
     await assert.rejects(store.sync(ann, request), isUnavailable);
     assert.deepEqual(
@@ -263,7 +260,7 @@ void suite('a server that fails at a command', () => {
   });
 
   void test('dropped idle connections cause no failure', async () => {
-    const { server, store, logged } = await open(patient);
+    const { server, store, logged } = await open();
     await store.sync(ann, inbox);
     server.drop();
     await store.sync(ann, inbox);
@@ -312,7 +309,7 @@ void suite('a server that fails at a command', () => {
   });
 
   void test('announces a literal that is too long', async () => {
-    const { server, store, logged } = await open(patient);
+    const { server, store, logged } = await open();
     server.fault = once('UID FETCH', { send: '* 1 FETCH (UID 1 BODY[]<0> {999999999}\r\n' });
     await assert.rejects(store.fetchMessage(ann, 'INBOX', 1), isUnavailable);
     assert.equal(logged.at(-1)?.failure, 'garbled');
@@ -352,7 +349,7 @@ void suite('a server whose answers cannot be right', () => {
 
   void test('lists more messages than it has', async () => {
     for (const extensions of ['QRESYNC UIDPLUS', 'UIDPLUS']) {
-      const { server, store, user, logged } = await open(patient);
+      const { server, store, user, logged } = await open();
       server.capabilities = `IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE ESEARCH ${extensions}`;
       server.mailbox.uidnext = 5_000;
       const first = await store.sync(user, inbox);
@@ -370,7 +367,7 @@ void suite('a server whose answers cannot be right', () => {
   });
 
   void test('reports more removals meanwhile than there were messages', async () => {
-    const { server, store } = await open(patient);
+    const { server, store } = await open();
     server.mailbox.uidnext = 5_000;
     const list = '* ESEARCH (TAG "TAG") UID ALL 1\r\n* VANISHED 1:4294967294\r\nTAG OK done\r\n';
     server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
