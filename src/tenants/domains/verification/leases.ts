@@ -51,7 +51,7 @@ export async function leaseDueClaims(
     const ids = await chooseDue(database.read, now, limit, room);
     // Where nothing is due, nothing is written.
     if (ids.length === 0) return [];
-    const leased = await database.write((tx) => lease(tx, ids, now));
+    const leased = await database.write((tx) => lease(tx, ids, now, 'due'));
     // Else another node has leased all of them meanwhile.
     if (leased.length > 0) return leased;
   }
@@ -116,19 +116,26 @@ export function leaseClaim(
         retryAfter: Math.ceil(Math.min(wait, CALL_INTERVAL_MS) / 1000),
       });
     }
-    const [leased] = await lease(tx, [id], now);
+    const [leased] = await lease(tx, [id], now, 'any');
     if (!leased) return undefined;
     await tx.updateTable('domains').set({ verify_called_at: now }).where('id', '=', id).execute();
     return leased;
   });
 }
 
-async function lease(tx: Queries, ids: readonly number[], now: number): Promise<LeasedClaim[]> {
+/** @param which `due`: without those that another node has checked since they were read */
+async function lease(
+  tx: Queries,
+  ids: readonly number[],
+  now: number,
+  which: 'due' | 'any',
+): Promise<LeasedClaim[]> {
   const rows = await tx
     .updateTable('domains')
     .set({ lease_until: now + LEASE_MS })
     .where('id', 'in', ids)
     .where('lease_until', '<=', now)
+    .$if(which === 'due', (query) => query.where('next_check_at', '<=', now))
     .returning(columns)
     .execute();
   return rows.map((row) => ({
