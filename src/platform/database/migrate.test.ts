@@ -23,6 +23,7 @@ import {
 import { beforeSecond, laterThanSecond } from './migrations/0002.ts';
 import { beforeThird } from './migrations/0003.ts';
 import { beforeSixth } from './migrations/0006.ts';
+import { beforeSeventh } from './migrations/0007.ts';
 
 /** The error of a start on a database that these statements changed; undefined where it starts. */
 async function startAfter(engine: Engine, ...statements: string[]): Promise<unknown> {
@@ -294,14 +295,20 @@ suite('a database on PostgreSQL', { skip }, () => {
   test('is accepted at every step at which its migration may have been cut short', async () => {
     const { database } = await openTestDatabase('postgres');
     await beginAsFirstRelease(database);
-    for (const statement of [...beforeSecond, ...beforeThird, ...beforeSixth]) {
+    for (const statement of [...beforeSecond, ...beforeThird, ...beforeSixth, ...beforeSeventh]) {
       await sql.raw(statement).execute(database.read);
       assert.equal(await refuseUnfit(database), undefined, statement);
     }
     await migrate(database.read, 'postgres');
     // The second was cut short before its work after the transaction, by a program that did not know the next ones.
     await sql`delete from kysely_migration where name > '0002'`.execute(database.read);
-    for (const name of ['deliveries_open', 'deliveries_lanes', 'domains_due']) {
+    for (const name of [
+      'deliveries_open',
+      'deliveries_lanes',
+      'domains_due',
+      'dns_records_unsigned',
+      'dns_records_failed',
+    ]) {
       await sql`drop index ${sql.table(name)}`.execute(database.read);
     }
     const [, again] = Object.entries(laterThanSecond.checks)[0] ?? [];

@@ -8,6 +8,7 @@ import { beforeThird, laterThanThird, third } from './migrations/0003.ts';
 import { fourth, laterThanFourth } from './migrations/0004.ts';
 import { fifth } from './migrations/0005.ts';
 import { beforeSixth, laterThanSixth, sixth } from './migrations/0006.ts';
+import { beforeSeventh, laterThanSeventh, seventh } from './migrations/0007.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -50,12 +51,14 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0002': beforeSecond,
   '0003': beforeThird,
   '0006': beforeSixth,
+  '0007': beforeSeventh,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
   '0003': laterThanThird,
   '0004': laterThanFourth,
   '0006': laterThanSixth,
+  '0007': laterThanSeventh,
 };
 const LATER: Later = {
   indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
@@ -84,6 +87,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0004': fourth(engine),
     '0005': fifth,
     '0006': sixth(engine),
+    '0007': seventh(engine, isBegun),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

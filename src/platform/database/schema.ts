@@ -33,6 +33,13 @@ interface DomainTable {
   suspended_at: Generated<number | null>;
   /** The reason, as the operator wrote it. */
   suspend_reason: Generated<string | null>;
+  /**
+   * Whether it could send when it was evaluated last, 1 or 0; null before its first evaluation since 0.4.0. Only tells
+   * when this changes: sending asks the records (`domains/sending.ts`).
+   */
+  could_send: Generated<number | null>;
+  /** Since when; null where the change was not seen. */
+  could_send_since: Generated<number | null>;
 }
 
 /** `domains/`: the records that the zone of a claim must have. */
@@ -55,6 +62,8 @@ interface DnsRecordTable {
   misses: Generated<number>;
   /** When the first of them came. */
   failing_since: number | null;
+  /** What the last look found; null where none was since 0.4.0, or the record was set by hand after it. */
+  last_check: Generated<'ok' | 'missed' | 'unanswered' | null>;
   /** 1 where the status was set by hand: automatic checks leave the record alone. */
   marked: number;
   /** Of a DKIM record: its key signs once it is verified (next), or no longer (old). Null: it signs. */

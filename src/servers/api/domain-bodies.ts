@@ -39,6 +39,25 @@ export const DnsRecordBody = Type.Object(
     last_checked_at: Type.Optional(
       Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:30.000Z'] }),
     ),
+    last_check: Type.Optional(
+      Type.String({
+        description:
+          'What the last look found: `ok`, `missed` (nothing, or something else: `observed_value` says what), or `unanswered` (DNS could not be asked, so nothing changed). Absent before the first look, and after the record was set by hand.',
+        examples: ['missed'],
+      }),
+    ),
+    misses: Type.Integer({
+      description:
+        'How many answers in a row did not have the record. A `verified` record with misses is missing now; it becomes `failed` with the third.',
+      examples: [0],
+    }),
+    failing_since: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'When the first of these answers came.',
+        examples: ['2026-01-31T12:00:30.000Z'],
+      }),
+    ),
     key_state: Type.Optional(
       Type.String({
         description:
@@ -113,6 +132,9 @@ export function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody
     ...(record.observedValue !== undefined && { observed_value: record.observedValue }),
     ...(record.detail !== undefined && { detail: record.detail }),
     ...(record.lastCheckedAt !== undefined && { last_checked_at: isoTime(record.lastCheckedAt) }),
+    ...(record.lastCheck !== undefined && { last_check: record.lastCheck }),
+    misses: record.misses,
+    ...(record.failingSince !== undefined && { failing_since: isoTime(record.failingSince) }),
     ...(record.keyState !== undefined && { key_state: record.keyState }),
     ...(record.removableAt !== undefined && { removable_at: isoTime(record.removableAt) }),
   };

@@ -49,6 +49,44 @@ const domainFields = {
   verified_at: Type.Optional(
     Type.String({ format: 'date-time', description: 'When it last became active.' }),
   ),
+  lapsed_at: Type.Optional(
+    Type.String({
+      format: 'date-time',
+      description: 'When it became `pending` again: its mail is deferred for 5 days, then refused.',
+    }),
+  ),
+  can_send: Type.Boolean({
+    description:
+      'Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted.',
+    examples: [true],
+  }),
+  can_send_since: Type.Optional(
+    Type.String({
+      format: 'date-time',
+      description: 'Since when `can_send` is what it is; absent where no change was seen yet.',
+      examples: ['2026-01-31T12:00:00.000Z'],
+    }),
+  ),
+  records_failed: Type.Array(Type.String(), {
+    description: 'Purposes of the records that are `failed`.',
+    examples: [['mx']],
+  }),
+  records_failed_since: Type.Optional(
+    Type.String({
+      format: 'date-time',
+      description: 'When the first of them was missed for the first time.',
+    }),
+  ),
+  records_missing: Type.Array(Type.String(), {
+    description:
+      'Purposes of the records that are still `verified`, but were not there at the last look.',
+    examples: [['dkim']],
+  }),
+  next_check_at: Type.String({
+    format: 'date-time',
+    description: 'When DNS is asked about its records the next time.',
+    examples: ['2026-01-31T12:00:00.000Z'],
+  }),
   messages: Type.Optional(
     Type.Integer({
       description:
@@ -141,8 +179,22 @@ export async function writeDomains(
     accounts: accounts.get(domain.id) ?? 0,
     created_at: isoTime(domain.createdAt),
     ...(domain.verifiedAt !== undefined && { verified_at: isoTime(domain.verifiedAt) }),
+    ...(domain.lapsedAt !== undefined && { lapsed_at: isoTime(domain.lapsedAt) }),
+    ...writeHealth(domain.health),
+    next_check_at: isoTime(domain.nextCheckAt),
     ...(counted.includes(domain.id) && (totals.get(domain.id) ?? { messages: 0, bytes: 0 })),
   }));
+}
+
+function writeHealth(health: OperatedDomain['health']) {
+  const { canSend, canSendSince, failed, failedSince, missing } = health;
+  return {
+    can_send: canSend,
+    ...(canSendSince !== undefined && { can_send_since: isoTime(canSendSince) }),
+    records_failed: [...failed],
+    ...(failedSince !== undefined && { records_failed_since: isoTime(failedSince) }),
+    records_missing: [...missing],
+  };
 }
 
 const ListQuery = Type.Object({
@@ -150,6 +202,20 @@ const ListQuery = Type.Object({
     Type.Enum(['pending', 'active', 'suspended'], { type: 'string', examples: ['active'] }),
   ),
   user_id: Type.Optional(UserId),
+  can_send: Type.Optional(
+    Type.Enum(['true', 'false'], {
+      type: 'string',
+      description: 'Only domains that can send, or only those that cannot, pending ones too.',
+      examples: ['false'],
+    }),
+  ),
+  records_failed: Type.Optional(
+    Type.Enum(['any', 'mx', 'spf', 'dmarc', 'dkim'], {
+      type: 'string',
+      description: 'Only domains with this record `failed`.',
+      examples: ['dkim'],
+    }),
+  ),
   q: Type.Optional(
     Type.String({
       minLength: 1,
@@ -186,6 +252,8 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
           status: query.status,
           userId: query.user_id,
           namePrefix: prefix,
+          canSend: query.can_send === undefined ? undefined : query.can_send === 'true',
+          recordsFailed: query.records_failed,
           limit: page.limit + 1,
           after: afterOf(page.after),
         });

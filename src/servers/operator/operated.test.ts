@@ -50,7 +50,7 @@ onEachEngine('what operators see', (engine) => {
     }
     const [newest] = await readAll(api, '/v2/operator/domains', 200);
     assert.deepEqual(
-      { ...newest, created_at: undefined },
+      { ...newest, created_at: undefined, can_send_since: undefined, next_check_at: undefined },
       {
         domain: 'zebra.test',
         user_id: 'dan',
@@ -59,6 +59,11 @@ onEachEngine('what operators see', (engine) => {
         route: 'store',
         accounts: 0,
         created_at: undefined,
+        can_send: false,
+        can_send_since: undefined,
+        records_failed: [],
+        records_missing: [],
+        next_check_at: undefined,
         messages: 0,
         bytes: 0,
       },
@@ -81,6 +86,79 @@ onEachEngine('what operators see', (engine) => {
     assert.deepEqual(names(await find('q=acme&status=pending')), ['acme.test']);
     assert.deepEqual(await find('q=cme'), []);
     assert.deepEqual(await find('status=suspended'), []);
+  });
+
+  test('a domain says whether it can send and what DNS lacks, and is found by it', async () => {
+    const find = async (query: string) =>
+      (await readAll(api, `/v2/operator/domains?${query}`, 1)).map(
+        ({ domain, user_id }) => `${domain} ${user_id}`,
+      );
+    const read = async () => (await api.call('GET', '/v2/operator/domains/acme-mail.test')).body;
+    const able = ['acme-mail.test bob', 'acme.test ann'];
+    const pending = ['zebra.test dan', 'zebra.test cyd', 'acme.test bob'];
+    assert.deepEqual(await find('can_send=true'), able);
+    assert.deepEqual(await find('can_send=false'), pending);
+    const before = await read();
+    assert.deepEqual([before.can_send, before.records_failed], [true, []]);
+
+    const { id } = before.records.find(({ purpose }: { purpose: string }) => purpose === 'dkim');
+    const mark = async (status: string) => {
+      const { domain, user_id } = before;
+      const body = { user_id, id, status };
+      assert.equal((await api.call('POST', `/v2/domains/${domain}/dns/mark`, body)).status, 200);
+    };
+    await mark('failed');
+    const after = await read();
+    assert.deepEqual(
+      [after.status, after.can_send, after.records_failed],
+      ['active', false, ['dkim']],
+    );
+    assert.equal(after.can_send_since, after.records_failed_since);
+    const record = after.records.find((one: { id: number }) => one.id === id);
+    assert.equal(record.failing_since, after.records_failed_since);
+    assert.deepEqual(await find('can_send=false&status=active'), ['acme-mail.test bob']);
+    assert.deepEqual(await find('can_send=false'), [...pending.slice(0, 3), 'acme-mail.test bob']);
+    assert.deepEqual(await find('can_send=false&q=acme'), ['acme-mail.test bob', 'acme.test bob']);
+    assert.deepEqual(await find('records_failed=dkim'), ['acme-mail.test bob']);
+    assert.deepEqual(await find('records_failed=any&user_id=bob'), ['acme-mail.test bob']);
+    assert.deepEqual(await find('records_failed=mx'), []);
+
+    await mark('verified');
+    assert.deepEqual(await find('can_send=true'), able);
+  });
+
+  test('a verified record that is gone says so, with what was seen and what to publish', async () => {
+    await api.database.write((tx) =>
+      tx
+        .updateTable('dns_records')
+        .set({
+          marked: 0,
+          misses: 1,
+          failing_since: Date.UTC(2026, 0, 1),
+          last_check: 'missed',
+          observed_value: 'no record',
+          detail: 'There is no TXT record at x: add the one with the DKIM key.',
+        })
+        .where('purpose', '=', 'dkim')
+        .where('domain_id', 'in', (eb) =>
+          eb.selectFrom('domains').select('id').where('name', '=', 'acme-mail.test'),
+        )
+        .execute(),
+    );
+    const { body } = await api.call('GET', '/v2/operator/domains/acme-mail.test');
+    assert.deepEqual([body.can_send, body.records_missing], [true, ['dkim']]);
+    const own = await api.call('GET', '/v2/domains/acme-mail.test/info?user_id=bob');
+    for (const records of [body.records, own.body.dns]) {
+      const dkim = records.find(({ purpose }: { purpose: string }) => purpose === 'dkim');
+      assert.deepEqual(
+        [dkim.status, dkim.last_check, dkim.misses, dkim.failing_since, dkim.observed_value],
+        ['verified', 'missed', 1, '2026-01-01T00:00:00.000Z', 'no record'],
+      );
+      assert.match(dkim.detail, /^Missing now, .* There is no TXT record/);
+      assert.match(dkim.expected_value, /^v=DKIM1/);
+    }
+    const other = await api.call('GET', '/v2/domains/acme-mail.test/info?user_id=ann');
+    assert.equal(other.status, 404);
   });
 
   test('a domain is read with its records, its DKIM state and what its deletion would remove', async () => {
@@ -187,6 +265,8 @@ onEachEngine('what operators see', (engine) => {
       ['domains?limit=0', 'limit'],
       ['domains?limit=201', 'limit'],
       ['domains?status=gone', 'status'],
+      ['domains?can_send=maybe', 'can_send'],
+      ['domains?records_failed=ptr', 'records_failed'],
       ['domains?q=', 'q'],
       ['domains?cursor=x', 'cursor'],
       ['accounts?cursor=WzFd&q=a', 'cursor'],

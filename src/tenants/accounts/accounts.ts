@@ -356,14 +356,14 @@ export class Accounts {
     recorded?: RecordedDeletion,
     within?: InTransaction<Domain>,
   ): Promise<Domain> {
-    const { statusChanges, ...domain } = await this.#database.write(async (tx) => {
+    const { rivals, ...domain } = await this.#database.write(async (tx) => {
       const removed = await this.#domains.remove(tx, userId, name);
       const entry = { action: 'domain.delete', target: removed.name, at: this.#now() };
       if (recorded) await recordDeletion(tx, recorded, entry);
       await within?.(tx, removed);
       return removed;
     });
-    this.#domains.announce(statusChanges);
+    this.#domains.announce(rivals);
     // Sockets end now, since another node may remove the accounts, and later. The removal tells them again: a single
     // node has no other way to end those that this missed, because a query failed or the answer to the commit was lost.
     await this.endAccess(domain.id, 'deleted').catch(() => {});

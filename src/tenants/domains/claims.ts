@@ -5,6 +5,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
 import { checkUserId, normalizeDomainName } from './domain-names.ts';
+import { logSendingChanges, noteSending, type SendingChange } from './sending.ts';
 
 /** How often an active claim is checked while another one has its DKIM key published. */
 export const CONTESTED_INTERVAL = 60 * 60 * 1000;
@@ -148,10 +149,15 @@ export async function lockClaim(
   return claim;
 }
 
-/** The result of the evaluation of a name. */
-interface Evaluation {
-  /** For the log, after the commit. */
+/** What an evaluation changed; logged after the commit. */
+export interface ClaimChanges {
   readonly changes: readonly StatusChange[];
+  /** Active claims that can no longer send, or can again. */
+  readonly sending: readonly SendingChange[];
+}
+
+/** The result of the evaluation of a name. */
+interface Evaluation extends ClaimChanges {
   /** The claim that is active while another one has its DKIM key published. */
   readonly contestedId?: number | undefined;
 }
@@ -164,8 +170,9 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
   const rows = await tx
     .selectFrom('domains')
     .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
-    .select(['domains.id', 'domains.user_id as userId', 'domains.status'])
+    .select(['domains.id', 'domains.user_id as userId', 'domains.status', 'could_send'])
     .select(['purpose', 'failing_since as failingSince', 'dns_records.status as recordStatus'])
+    .select('detail')
     .where('domains.name', '=', name)
     // A DKIM key that does not sign yet, or no longer, says nothing about who controls the zone.
     .where('key_state', 'is', null)
@@ -178,10 +185,9 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
       : [
           {
             ...first,
-            records: [first, ...others].map(({ purpose, recordStatus, failingSince }) => ({
-              purpose,
+            records: [first, ...others].map(({ recordStatus, ...record }) => ({
+              ...record,
               status: recordStatus,
-              failingSince,
             })),
           },
         ],
@@ -198,6 +204,23 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
       .where('id', '=', id)
       .execute();
   }
+  const sending = await noteSending(
+    tx,
+    standings.map(({ id, userId, status, could_send: couldSend, records }) => {
+      const dkim = records.find(({ purpose }) => purpose === 'dkim');
+      const after = changes.find((change) => change.id === id)?.new ?? status;
+      return {
+        id,
+        userId,
+        domain: name,
+        before: status,
+        after: { status: after, dkim: dkim?.status },
+        detail: dkim?.detail ?? null,
+        couldSend,
+      };
+    }),
+    now,
+  );
   const contested = changes.length === 0 ? contestedOf(standings) : undefined;
   if (contested) {
     await tx
@@ -207,7 +230,7 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
       .where('next_check_at', '>', now + CONTESTED_INTERVAL)
       .execute();
   }
-  return { changes, contestedId: contested?.id };
+  return { changes, sending, contestedId: contested?.id };
 }
 
 /** Whether another user's claim on the name of this one is active. */
@@ -336,8 +359,9 @@ export function logKeyExchange(
 }
 
 /** Logs each change on one line; called after the commit. */
-export function logStatusChanges(log: Logger, changes: readonly StatusChange[]): void {
+export function logClaimChanges(log: Logger, { changes, sending }: ClaimChanges): void {
   for (const { userId, domain, old, new: after, reason } of changes) {
     log.info({ domain, userId, old, new: after, reason }, 'the status of a domain changed');
   }
+  logSendingChanges(log, sending);
 }

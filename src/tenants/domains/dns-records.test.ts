@@ -11,6 +11,7 @@ const txt = (host: string, expectedValue: string): DnsRecord => ({
   host,
   expectedValue,
   status: 'pending',
+  misses: 0,
   marked: false,
 });
 

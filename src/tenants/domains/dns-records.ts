@@ -1,16 +1,18 @@
 /** The records that the zone of a claim must have, its DKIM key included, and what is known of them. */
 import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
-import {
-  type NewRow,
-  PreparedQuery,
-  type Queries,
-  type Row,
-} from '../../platform/database/database.ts';
+import type { NewRow, Queries, Row } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { checkText } from './domain-names.ts';
 
 export type DnsRecordStatus = Row<'dns_records'>['status'];
+
+/** What the last look for a record found: it, something else or nothing, or no answer of DNS. */
+export type LastCheck = NonNullable<Row<'dns_records'>['last_check']>;
+
+/** Failing answers in a row before a record of an active claim fails. */
+export const MISSES_MAX = 3;
 
 const statuses: readonly string[] = [
   'pending',
@@ -36,6 +38,12 @@ export interface DnsRecord {
   /** One sentence with the result of the last check, for the owner of the zone. */
   readonly detail?: string;
   readonly lastCheckedAt?: number;
+  /** Absent before the first look, and where the record was set by hand after it. */
+  readonly lastCheck?: LastCheck;
+  /** Answers in a row without the expected record. */
+  readonly misses: number;
+  /** When the first of them came, or when it was set to `failed` by hand. */
+  readonly failingSince?: EpochMs;
   /** Whether the status was set by hand, so that automatic checks leave it alone. */
   readonly marked: boolean;
   /** Of a DKIM record during a rotation: its key signs once it is verified (next), or no longer (old). */
@@ -150,7 +158,13 @@ export async function renameExpected(
   }
   for (const purpose of purposes) {
     const expected_value = values[purpose];
-    const unchecked = { status: 'pending', detail: null, misses: 0, failing_since: null } as const;
+    const unchecked = {
+      status: 'pending',
+      detail: null,
+      misses: 0,
+      failing_since: null,
+      last_check: null,
+    } as const;
     for (const marked of [0, 1]) {
       await tx
         .updateTable('dns_records')
@@ -165,10 +179,13 @@ export async function renameExpected(
 }
 
 function toRecord(row: Row<'dns_records'>): DnsRecord {
-  const removableAt = row.key_state === 'old' ? (row.key_since ?? 0) + KEEP_OLD_KEY_MS : undefined;
+  // The record of an old key is not looked for any more.
+  const isOld = row.key_state === 'old';
+  const removableAt = isOld ? (row.key_since ?? 0) + KEEP_OLD_KEY_MS : undefined;
   const detail = [
     describeKeyState(row.key_state, removableAt),
-    row.key_state === 'old' ? null : row.detail,
+    isOld ? null : describeMiss(row),
+    isOld ? null : row.detail,
   ]
     .filter((sentence) => sentence !== null)
     .join(' ');
@@ -183,10 +200,19 @@ function toRecord(row: Row<'dns_records'>): DnsRecord {
     ...(row.observed_value === null ? {} : { observedValue: row.observed_value }),
     ...(detail !== '' && { detail }),
     ...(row.last_checked_at === null ? {} : { lastCheckedAt: row.last_checked_at }),
+    ...(!isOld && row.last_check !== null && { lastCheck: row.last_check }),
+    misses: isOld ? 0 : row.misses,
+    ...(!isOld && row.failing_since !== null && { failingSince: row.failing_since }),
     marked: row.marked === 1,
     ...(row.key_state !== null && { keyState: row.key_state }),
     ...(removableAt !== undefined && { removableAt }),
   };
+}
+
+/** That a verified record was not there: nobody is to read "verified" beside "there is no such record". */
+function describeMiss({ status, last_check, misses }: Row<'dns_records'>): string | null {
+  if (status !== 'verified' || last_check !== 'missed') return null;
+  return `Missing now, and failed after ${MISSES_MAX} looks in a row without it (${misses} so far).`;
 }
 
 function describeKeyState(
@@ -242,6 +268,7 @@ export async function writeMark(
           marked: givenBack ? 0 : 1,
           detail: givenBack ? null : MARKED_DETAIL,
           misses: 0,
+          last_check: null,
           failing_since: mark.status === 'failed' ? fn.coalesce('failing_since', val(now)) : null,
           ...(mark.observedValue === undefined ? {} : { observed_value: mark.observedValue }),
         }))
@@ -317,30 +344,6 @@ export interface DkimKey {
 export interface NewDkimKey extends DkimKey {
   /** The value of the TXT record at the selector (RFC 6376 section 3.6.1). */
   readonly txtValue: string;
-}
-
-const sendingState = new PreparedQuery(({ domainId }: { domainId: number }, queries) =>
-  queries
-    .selectFrom('domains')
-    .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
-    .select(['domains.status', 'dns_records.status as dkim'])
-    .where('domains.id', '=', domainId)
-    .where('dns_records.purpose', '=', 'dkim')
-    .where('key_state', 'is', null),
-);
-
-/**
- * Why mail of a claim must not be sent: receivers treat it as forged where the key that signs it is not published.
- *
- * @returns the end of "<domain> ...", or undefined where its mail may be sent
- */
-export async function findSendingObstacle(
-  queries: Queries,
-  domainId: number,
-): Promise<string | undefined> {
-  const record = await sendingState.first(queries, { domainId });
-  if (record?.status !== 'active') return 'is not active';
-  return record.dkim === 'verified' ? undefined : 'has no verified DKIM record';
 }
 
 let last: Promise<unknown> = Promise.resolve();

@@ -22,6 +22,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import {
+  type ClaimChanges,
   type ClaimPage,
   type Domain,
   evaluateName,
@@ -29,10 +30,9 @@ import {
   hasActiveRival,
   listClaims,
   lockClaim,
+  logClaimChanges,
   logKeyExchange,
-  logStatusChanges,
   readClaim,
-  type StatusChange,
   toDomain,
 } from './claims.ts';
 import { addNextKey, exchangeKeys, hasNextKey } from './dkim-rotation.ts';
@@ -65,7 +65,6 @@ export {
   type DkimKey,
   type DnsRecord,
   type DnsRecordStatus,
-  findSendingObstacle,
   writeZone,
 } from './dns-records.ts';
 export { checkText, checkUserId } from './domain-names.ts';
@@ -77,6 +76,7 @@ export {
   type OperatedDomain,
 } from './operator-claims.ts';
 export type { Route, RouteSettings } from './routes.ts';
+export { countUnableToSend, findSendingObstacle } from './sending.ts';
 export { checkReason, setSuspended } from './suspensions.ts';
 export { Verification } from './verification/verification.ts';
 
@@ -130,9 +130,9 @@ const ORGANIZATION_ID_MAX = 255;
 /** Ids of deleted claims that are read at a time. */
 const DELETED_AT_A_TIME = 20;
 
-/** A deleted claim, and the status changes of its rivals. */
+/** A deleted claim, and the changes of its rivals. */
 interface RemovedDomain extends Domain {
-  readonly statusChanges: readonly StatusChange[];
+  readonly rivals: ClaimChanges;
 }
 
 /** Every function with a `userId` sees only that user's claims; `name` is as the user wrote it. */
@@ -258,18 +258,18 @@ export class Domains {
     by?: Actor,
   ): Promise<DomainDetails> {
     checkMark(mark);
-    const { details, changes, selector } = await this.#database.write(async (tx) => {
+    const { details, changed, selector } = await this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
       const now = this.#now();
       await writeMark(tx, domain.id, mark, now);
       if (by)
         await recordAudit(tx, by, { action: 'domain.mark_dns', target: domain.name, at: now });
       const selector = await exchangeKeys(tx, domain.id, now);
-      const { changes } = await evaluateName(tx, domain.name, now);
+      const changed = await evaluateName(tx, domain.name, now);
       const details = await this.#details(tx, await readClaim(tx, userId, name));
-      return { details, changes, selector };
+      return { details, changed, selector };
     });
-    this.announce(changes);
+    this.announce(changed);
     if (this.#log && selector) logKeyExchange(this.#log, details.domain, selector);
     return details;
   }
@@ -372,8 +372,7 @@ export class Domains {
     const now = this.#now();
     await tx.deleteFrom('domains').where('id', '=', domain.id).execute();
     await tx.insertInto('deleted_domains').values({ id: domain.id, deleted_at: now }).execute();
-    const { changes } = await evaluateName(tx, domain.name, now);
-    return { ...domain, statusChanges: changes };
+    return { ...domain, rivals: await evaluateName(tx, domain.name, now) };
   }
 
   /** Ids of deleted claims that may still have accounts or deliveries, a handful at a time. */
@@ -391,8 +390,8 @@ export class Domains {
   }
 
   /** Logs changes after their commit. */
-  announce(changes: readonly StatusChange[]): void {
-    if (this.#log) logStatusChanges(this.#log, changes);
+  announce(changed: ClaimChanges): void {
+    if (this.#log) logClaimChanges(this.#log, changed);
   }
 
   async #insertClaim(tx: Queries, input: NewDomain, key: NewDkimKey): Promise<Domain> {
@@ -408,6 +407,8 @@ export class Domains {
         dkim_private_key: key.privateKey,
         created_at: now,
         next_check_at: now,
+        could_send: 0,
+        could_send_since: now,
       })
       .onConflict((conflict) => conflict.columns(['user_id', 'name']).doNothing())
       .returningAll()

@@ -5,6 +5,9 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Domain, toDomain } from './claims.ts';
 import { normalizeDomainName } from './domain-names.ts';
+import { canSend, selectUnsigned } from './sending.ts';
+
+type Purpose = Row<'dns_records'>['purpose'];
 
 /** A claim as operators see it. */
 export interface OperatedDomain extends Domain {
@@ -12,6 +15,22 @@ export interface OperatedDomain extends Domain {
   /** When an operator suspended it; absent where it is not suspended. */
   readonly suspendedAt?: number;
   readonly suspendReason?: string;
+  /** When DNS is asked about its records the next time. */
+  readonly nextCheckAt: EpochMs;
+  readonly health: DomainHealth;
+}
+
+/** What its DNS records let a claim do, and which of them are wrong. Records of DKIM keys that do not sign are left out. */
+interface DomainHealth {
+  /** By the rule of sending; a suspension is another matter. */
+  readonly canSend: boolean;
+  /** Since when the answer is that; absent where it has not changed since 0.4.0. */
+  readonly canSendSince?: EpochMs;
+  readonly failed: readonly Purpose[];
+  /** When the first of the failed ones was missed the first time. */
+  readonly failedSince?: EpochMs;
+  /** Verified, but missing at the last look, or the last one that DNS answered. */
+  readonly missing: readonly Purpose[];
 }
 
 /** The claims that an operator asks for; every given field must match. */
@@ -20,6 +39,9 @@ export interface ClaimFilter {
   readonly userId?: string | undefined;
   /** Start of the name, lower case; the list is then in the order of names. */
   readonly namePrefix?: string | undefined;
+  readonly canSend?: boolean | undefined;
+  /** Only claims with this record failed, or with any. */
+  readonly recordsFailed?: Purpose | 'any' | undefined;
 }
 
 interface ClaimRequest extends ClaimFilter {
@@ -39,34 +61,95 @@ const columns = [
   'lapsed_at',
   'suspended_at',
   'suspend_reason',
+  'next_check_at',
+  'could_send',
+  'could_send_since',
   'forward_mode',
 ] as const;
 
 /** Claims of all users: the newest first, or by name where a start of the name is given. */
 export async function listAllClaims(
-  { engine, read }: Pick<Database, 'engine' | 'read'>,
-  { status, userId, namePrefix, limit, after }: ClaimRequest,
+  database: Pick<Database, 'engine' | 'snapshot'>,
+  request: ClaimRequest,
 ): Promise<OperatedDomain[]> {
+  const { namePrefix, limit } = request;
+  return database.snapshot(async (queries) => {
+    const rows: OperatedRow[] = [];
+    for (const part of partsOf(request)) {
+      rows.push(...(await selectPage(queries, database.engine, { ...request, ...part }).execute()));
+    }
+    rows.sort(namePrefix === undefined ? (a, b) => b.id - a.id : byName);
+    return withHealth(queries, rows.slice(0, limit));
+  });
+}
+
+const byName = (a: OperatedRow, b: OperatedRow) =>
+  a.name === b.name ? a.id - b.id : a.name < b.name ? -1 : 1;
+
+/** A list of claims that are all in one of the states. */
+interface ClaimPart {
+  /** By the rule of sending. */
+  readonly standing?: 'pending' | 'unsigned' | 'able';
+}
+
+/**
+ * Claims that cannot send are the pending ones, and active ones without a verified DKIM record: each is found by an index
+ * of its own, and in its order. One query for both would read all claims.
+ */
+function partsOf({ canSend: can, status }: ClaimRequest): ClaimPart[] {
+  if (can === undefined) return [{}];
+  if (can) return [{ standing: 'able' }];
+  const parts: ClaimPart[] = [{ standing: 'pending' }, { standing: 'unsigned' }];
+  if (status === 'pending') return parts.slice(0, 1);
+  return status === 'active' ? parts.slice(1) : parts;
+}
+
+function selectPage(
+  queries: Queries,
+  engine: Database['engine'],
+  request: ClaimRequest & ClaimPart,
+) {
+  const { status, userId, namePrefix, recordsFailed, standing, limit, after } = request;
   const name = engine === 'postgres' ? sql<string>`name collate "C"` : sql<string>`name`;
-  let query = selectOperated(read).limit(limit);
+  let query = selectOperated(queries).limit(limit);
   if (status === 'suspended') query = query.where('suspended_at', 'is not', null);
   else if (status !== undefined) query = query.where('domains.status', '=', status);
+  if (standing !== undefined) {
+    const wanted = standing === 'pending' ? 'pending' : 'active';
+    query = query.where('domains.status', '=', sql.lit(wanted));
+    if (standing === 'unsigned') query = query.where('domains.id', 'in', selectUnsigned(queries));
+    if (standing === 'able') {
+      const own = selectUnsigned(queries).where('domain_id', '=', sql.ref<number>('domains.id'));
+      query = query.where(({ exists, not }) => not(exists(own)));
+    }
+  }
+  if (recordsFailed !== undefined) {
+    query = query.where('domains.id', 'in', selectFailed(queries, recordsFailed));
+  }
   if (userId !== undefined) query = query.where('user_id', '=', userId);
   if (namePrefix === undefined) {
     query = query.orderBy('domains.id', 'desc');
-    if (after) query = query.where('domains.id', '<', after.id);
-  } else {
-    // Names are ASCII: the prefix followed by DEL comes after every name that begins with it.
-    query = query
-      .where(name, '>=', after?.name ?? namePrefix)
-      .where(name, '<', `${namePrefix}\u007f`)
-      .orderBy(name)
-      .orderBy('domains.id');
-    if (after) {
-      query = query.where(sql<boolean>`(${name}, domains.id) > (${after.name ?? ''}, ${after.id})`);
-    }
+    return after ? query.where('domains.id', '<', after.id) : query;
   }
-  return (await query.execute()).map(toOperated);
+  // Names are ASCII: the prefix followed by DEL comes after every name that begins with it.
+  query = query
+    .where(name, '>=', after?.name ?? namePrefix)
+    .where(name, '<', `${namePrefix}\u007f`)
+    .orderBy(name)
+    .orderBy('domains.id');
+  return after
+    ? query.where(sql<boolean>`(${name}, domains.id) > (${after.name ?? ''}, ${after.id})`)
+    : query;
+}
+
+/** Claims with a failed record of that purpose; the index `dns_records_failed` has just these. */
+function selectFailed(queries: Queries, purpose: Purpose | 'any') {
+  return queries
+    .selectFrom('dns_records')
+    .select('domain_id')
+    .where('status', '=', sql.lit('failed'))
+    .where('key_state', 'is', null)
+    .$if(purpose !== 'any', (query) => query.where('purpose', '=', purpose as Purpose));
 }
 
 /**
@@ -96,7 +179,9 @@ export async function findAnyClaim(
       'is required: several users claim this domain, and none is active',
     );
   }
-  return toOperated(row);
+  const [claim] = await withHealth(queries, [row]);
+  if (!claim) throw new Error('one claim was read as none');
+  return claim;
 }
 
 function selectOperated(queries: Queries) {
@@ -110,12 +195,53 @@ type OperatedRow = Awaited<
   ReturnType<ReturnType<typeof selectOperated>['executeTakeFirstOrThrow']>
 >;
 
-function toOperated(row: OperatedRow): OperatedDomain {
+async function withHealth(
+  queries: Queries,
+  rows: readonly OperatedRow[],
+): Promise<OperatedDomain[]> {
+  const ids = rows.map(({ id }) => id);
+  const records =
+    ids.length === 0
+      ? []
+      : await queries
+          .selectFrom('dns_records')
+          .select(['domain_id', 'purpose', 'status', 'misses', 'failing_since'])
+          .where('domain_id', 'in', ids)
+          .where('key_state', 'is', null)
+          .orderBy('id')
+          .execute();
+  const byClaim = Map.groupBy(records, ({ domain_id }) => domain_id);
+  return rows.map((row) => toOperated(row, byClaim.get(row.id) ?? []));
+}
+
+type RecordState = Pick<Row<'dns_records'>, 'purpose' | 'status' | 'misses' | 'failing_since'>;
+
+function toOperated(row: OperatedRow, records: readonly RecordState[]): OperatedDomain {
   return {
     ...toDomain(row),
     forwardMode: row.forward_mode,
     ...(row.suspended_at !== null && { suspendedAt: row.suspended_at }),
     ...(row.suspend_reason !== null && { suspendReason: row.suspend_reason }),
+    nextCheckAt: row.next_check_at,
+    health: healthOf(row, records),
+  };
+}
+
+function healthOf(row: OperatedRow, records: readonly RecordState[]): DomainHealth {
+  const dkim = records.find(({ purpose }) => purpose === 'dkim')?.status;
+  const can = canSend({ status: row.status, dkim });
+  const failed = records.filter(({ status }) => status === 'failed');
+  const since = failed.flatMap(({ failing_since }) => failing_since ?? []);
+  // A node of before 0.4.0 may have changed the records since.
+  const canSince = row.could_send === Number(can) ? row.could_send_since : null;
+  return {
+    canSend: can,
+    ...(canSince !== null && { canSendSince: canSince }),
+    failed: failed.map(({ purpose }) => purpose),
+    ...(since.length > 0 && { failedSince: Math.min(...since) }),
+    missing: records
+      .filter(({ status, misses }) => status === 'verified' && misses > 0)
+      .map(({ purpose }) => purpose),
   };
 }
 

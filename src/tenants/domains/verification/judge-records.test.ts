@@ -173,11 +173,16 @@ suite('TXT records', () => {
     const printable = fc.string({ unit: 'grapheme', maxLength: 100 });
     fc.assert(
       fc.property(printable, (text) => {
-        fc.pre(!/[\0-\x1f\x7f-\x9f]/.test(text));
+        fc.pre(!/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text));
         assert.equal(showText(Buffer.from(text).toString('latin1')), text);
       }),
     );
-    assert.equal(showText('\xff\x00'), 'ÿ\\000');
+    assert.equal(showText('\xff\x00\x85'), 'ÿ\\000\\133');
+  });
+
+  test('text that nobody would see, or would read in another order, is shown by its octets', () => {
+    const hidden = Buffer.from('a\u200bb\u202ec\u2028').toString('latin1');
+    assert.equal(showText(hidden), 'a\\226\\128\\139b\\226\\128\\174c\\226\\128\\168');
   });
 
   test('text that is too long is cut, and says so', () => {

@@ -250,7 +250,7 @@ function describeKey(expected: TagList, tags: TagList['tags']): string | undefin
   const wantedType = expected.tags.get('k') ?? 'rsa';
   const type = tags.get('k') ?? 'rsa';
   if (type !== wantedType) {
-    return `The DKIM record says k=${type} where the key is k=${wantedType}: replace it by the one that is asked for.`;
+    return `The DKIM record says k=${type.slice(0, 40)} where the key is k=${wantedType}: replace it by the one that is asked for.`;
   }
   const wanted = withoutSpace(expected.tags.get('p') ?? '');
   if (isSameKey(key, wanted)) return undefined;
@@ -320,21 +320,26 @@ export function unanswered(name: string, reason: string): Verdict {
   };
 }
 
-/** The most characters of `observed_value`: room for a record of 4 KB, not for an answer of 64 KB. */
+/** The most characters of `observed_value` and `detail`: room for a record of 4 KB, not for an answer of 64 KB. */
 const SHOWN_MAX = 4_000;
 /** The most records that are shown. */
 const RECORDS_MAX = 5;
 
+/** Control characters, those that nobody sees or that turn the direction of what follows, and line ends of Unicode. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** As in zone files (RFC 1035 section 5.1). */
+const escapeBytes = (bytes: Uint8Array) =>
+  [...bytes].map((byte) => `\\${String(byte).padStart(3, '0')}`).join('');
+
 /** @param text one character for each byte */
 export function showText(text: string): string {
   const bytes = Buffer.from(text, 'latin1');
-  const read = isUtf8(bytes) ? bytes.toString('utf8') : text;
-  // Unprintable bytes are written as in zone files (RFC 1035 section 5.1).
-  const printable = read.replace(
-    /[\0-\x1f\x7f-\x9f]/g,
-    (char) => `\\${String(char.charCodeAt(0)).padStart(3, '0')}`,
-  );
-  return cut(printable, SHOWN_MAX);
+  const encoding = isUtf8(bytes) ? 'utf8' : 'latin1';
+  const printable = bytes
+    .toString(encoding)
+    .replace(UNPRINTABLE, (char) => escapeBytes(Buffer.from(char, encoding)));
+  return limitText(printable);
 }
 
 /** Several items on one line; those that are left out are counted. */
@@ -343,7 +348,7 @@ function listed(texts: readonly string[]): string {
   const more = texts.length - shown.length;
   if (more > 0) shown.push(`${more} more`);
   const last = shown.pop() ?? '';
-  return cut(shown.length === 0 ? last : `${shown.join(', ')} and ${last}`, SHOWN_MAX);
+  return limitText(shown.length === 0 ? last : `${shown.join(', ')} and ${last}`);
 }
 
 /** Several TXT records, each in quotation marks, which show where one ends. */
@@ -351,9 +356,10 @@ export function listTexts(texts: readonly string[]): string {
   return listed(texts.map((text) => `"${showText(text)}"`));
 }
 
-function cut(text: string, max: number): string {
-  if (text.length <= max) return text;
+/** Text as it is stored; what is left out is counted. */
+export function limitText(text: string): string {
+  if (text.length <= SHOWN_MAX) return text;
   // Half of a surrogate pair would not be valid text.
-  const head = text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
+  const head = text.slice(0, SHOWN_MAX).replace(/[\ud800-\udbff]$/, '');
   return `${head}… (${text.length - head.length} more characters)`;
 }

@@ -246,16 +246,16 @@ onEachEngine('verification', (engine) => {
           [
             ...(await domains.get('u1', 'active.test')).dns,
             ...(await domains.get('u1', 'pending.test')).dns,
-          ].map(({ detail, lastCheckedAt, ...kept }) => kept);
+          ].map(({ detail, lastCheckedAt, lastCheck, ...kept }) => kept);
         const before = await seen();
         server.faults = () => fault;
         const impatient = newNode(150);
         await impatient.verify('u1', 'active.test');
         await impatient.verify('u1', 'pending.test');
         assert.deepEqual(await seen(), before);
-        const { detail, lastCheckedAt } = await recordOf('u1', 'active.test', 'dkim');
+        const { detail, lastCheckedAt, lastCheck } = await recordOf('u1', 'active.test', 'dkim');
         assert.match(detail ?? '', /^DNS could not be asked/);
-        assert.equal(lastCheckedAt, now);
+        assert.deepEqual([lastCheckedAt, lastCheck], [now, 'unanswered']);
       });
     }
 
@@ -297,6 +297,108 @@ onEachEngine('verification', (engine) => {
       server.faults = () => undefined;
       await pass(30 * SECOND);
       assert.equal(await statusOf('u1', 'acme.test'), 'active');
+    });
+  });
+
+  suite('the last look for a record', () => {
+    const lookOf = async (purpose: string) => {
+      const { status, lastCheck, misses, failingSince, detail } = await recordOf(
+        'u1',
+        'acme.test',
+        purpose,
+      );
+      return { status, lastCheck, misses, failingSince, detail: detail ?? '' };
+    };
+
+    test('is told as data, and "verified" never stands alone beside "there is no record"', async () => {
+      await claim('u1', 'acme.test');
+      assert.deepEqual(await lookOf('dkim'), {
+        status: 'pending',
+        lastCheck: undefined,
+        misses: 0,
+        failingSince: undefined,
+        detail: '',
+      });
+      await publish('u1', 'acme.test');
+      await verification.runDue();
+      const ok = await lookOf('dkim');
+      assert.deepEqual([ok.status, ok.lastCheck, ok.misses], ['verified', 'ok', 0]);
+      const { host } = await recordOf('u1', 'acme.test', 'dkim');
+      server.remove(`${host}.acme.test`, 'TXT');
+      await pass(DAY);
+      const since = now;
+      const { detail, ...missing } = await lookOf('dkim');
+      assert.deepEqual(missing, {
+        status: 'verified',
+        lastCheck: 'missed',
+        misses: 1,
+        failingSince: since,
+      });
+      assert.match(detail, /^Missing now, .* \(1 so far\)\. There is no TXT record at /);
+      assert.equal((await recordOf('u1', 'acme.test', 'dkim')).observedValue, 'no record');
+      server.faults = () => 'servfail';
+      await pass(DAY, 23 * HOUR);
+      const unanswered = await lookOf('dkim');
+      assert.deepEqual(
+        [unanswered.status, unanswered.lastCheck, unanswered.misses, unanswered.failingSince],
+        ['verified', 'unanswered', 1, since],
+      );
+      server.faults = () => undefined;
+      await pass(2 * DAY);
+      const failed = await lookOf('dkim');
+      assert.deepEqual([failed.status, failed.lastCheck], ['failed', 'missed']);
+      assert.match(failed.detail, /^There is no TXT record/);
+    });
+
+    test('decides when the domain can send: one line as it ends, and one as it begins again', async () => {
+      const told = () =>
+        lines
+          .filter(({ msg }) => /can(?:not)? send/.test(String(msg)))
+          .map(({ msg, domain, detail }) => [domain, String(msg).split(':')[0], detail]);
+      await activate('u1', 'acme.test');
+      const { host } = await recordOf('u1', 'acme.test', 'dkim');
+      server.remove(`${host}.acme.test`, 'TXT');
+      await pass(2 * DAY);
+      assert.deepEqual(told(), []);
+      await pass(3 * DAY);
+      const [begin, ...others] = told();
+      assert.deepEqual(others, []);
+      assert.deepEqual(begin?.slice(0, 2), ['acme.test', 'an active domain cannot send']);
+      assert.match(String(begin?.[2]), /^There is no TXT record/);
+      await publish('u1', 'acme.test');
+      await pass(3 * DAY);
+      assert.deepEqual(
+        told().map(([, msg]) => msg),
+        ['an active domain cannot send', 'an active domain can send again'],
+      );
+    });
+
+    test('is forgotten when the record is set by hand', async () => {
+      await activate('u1', 'acme.test');
+      const { id } = await recordOf('u1', 'acme.test', 'mx');
+      await domains.markDnsRecord('u1', 'acme.test', { id, status: 'verified' });
+      const { lastCheck, misses } = await lookOf('mx');
+      assert.deepEqual([lastCheck, misses], [undefined, 0]);
+    });
+
+    test('shows what hostile DNS answers on one line, readable and cut', async () => {
+      await claim('u1', 'acme.test');
+      const { host } = await recordOf('u1', 'acme.test', 'dkim');
+      const hostile = '\u202eevil\u2028\u200b\u001b[2J\r\n\0';
+      server.add(
+        [`${host}.acme.test`, 'TXT', `v=DKIM1; k=${'x'.repeat(6000)}; p=AAAA`],
+        ['_dmarc.acme.test', 'TXT', hostile],
+      );
+      await verification.runDue();
+      for (const purpose of ['dkim', 'dmarc']) {
+        const { observedValue = '', detail = '' } = await recordOf('u1', 'acme.test', purpose);
+        for (const text of [observedValue, detail]) {
+          assert.doesNotMatch(text, /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u);
+          assert.ok(text.length < 4_100, `${text.length}`);
+        }
+      }
+      const { observedValue } = await recordOf('u1', 'acme.test', 'dmarc');
+      assert.match(observedValue ?? '', /\\226\\128\\174evil\\226\\128\\168/);
     });
   });
 

@@ -10,7 +10,7 @@ import { Refusal } from '../../../platform/errors/errors.ts';
 import { inTime, Turns } from '../../../platform/net/net.ts';
 import { type EpochMs, Outage, Repeat } from '../../../platform/time/time.ts';
 import type { DnsResolver } from '../../../protocols/dns/dns.ts';
-import { logKeyExchange, logStatusChanges } from '../claims.ts';
+import { logClaimChanges, logKeyExchange } from '../claims.ts';
 import { type DnsRecord, readRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
 import { createOurServers, type OurServers } from './judge-spf.ts';
@@ -179,14 +179,14 @@ export class Verification {
       this.#findOurs,
     );
     if (this.#stopped) return releaseClaim(this.#database, claim);
-    const { changes, exchanged } = await writeVerdicts(
+    const { exchanged, ...changed } = await writeVerdicts(
       this.#database,
       claim,
       verdicts,
       this.#now(),
       this.#random(),
     );
-    logStatusChanges(this.#log, changes);
+    logClaimChanges(this.#log, changed);
     if (exchanged) logKeyExchange(this.#log, exchanged.claim, exchanged.selector);
     for (const { id, purpose } of records) {
       const verdict = verdicts.get(id);

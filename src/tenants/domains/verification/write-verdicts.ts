@@ -1,15 +1,15 @@
 /** Writes the results of a check, and what follows from them, in one transaction. */
 import type { Database, Queries } from '../../../platform/database/database.ts';
 import {
+  type ClaimChanges,
   CONTESTED_INTERVAL,
   type Domain,
   evaluateName,
   lockName,
-  type StatusChange,
 } from '../claims.ts';
 import { exchangeKeys, findRotationDue } from '../dkim-rotation.ts';
-import type { DnsRecordStatus } from '../dns-records.ts';
-import type { Verdict } from './judge-records.ts';
+import { type DnsRecordStatus, type LastCheck, MISSES_MAX } from '../dns-records.ts';
+import { limitText, type Verdict } from './judge-records.ts';
 import {
   type CheckedClaim,
   finishClaim,
@@ -19,8 +19,7 @@ import {
 } from './leases.ts';
 
 /** The changes of a check; logged after the commit. */
-interface Written {
-  readonly changes: readonly StatusChange[];
+interface Written extends ClaimChanges {
   /** The claim whose mail is signed with the key of another selector from now on. */
   readonly exchanged?: { readonly claim: Domain; readonly selector: string };
 }
@@ -43,11 +42,11 @@ export function writeVerdicts(
   return database.write(async (tx) => {
     const claims = await lockName(tx, database.engine, leased.name);
     const claim = claims.find(({ id }) => id === leased.id);
-    if (!claim || !(await isHeld(tx, leased))) return { changes: [] };
+    if (!claim || !(await isHeld(tx, leased))) return { changes: [], sending: [] };
     const pendingSince = claim.lapsedAt ?? claim.createdAt;
     await settleRecords(tx, { status: claim.status, pendingSince }, leased.id, verdicts, now);
     const selector = await exchangeKeys(tx, leased.id, now);
-    const { changes, contestedId } = await evaluateName(tx, leased.name, now);
+    const { changes, sending, contestedId } = await evaluateName(tx, leased.name, now);
     const change = changes.find(({ id }) => id === leased.id);
     const after = {
       status: change?.new ?? claim.status,
@@ -64,7 +63,7 @@ export function writeVerdicts(
       ...(deleteAt === undefined ? [] : [deleteAt]),
     ];
     await finishClaim(tx, leased, Math.min(...next));
-    return { changes, ...(selector !== undefined && { exchanged: { claim, selector } }) };
+    return { changes, sending, ...(selector !== undefined && { exchanged: { claim, selector } }) };
   });
 }
 
@@ -81,6 +80,13 @@ async function isHeld(tx: Queries, leased: LeasedClaim): Promise<boolean> {
     .executeTakeFirstOrThrow();
   return lease_until === leased.leaseUntil;
 }
+
+const LAST_CHECKS: Readonly<Record<Verdict['outcome'], LastCheck>> = {
+  match: 'ok',
+  mismatch: 'missed',
+  absent: 'missed',
+  unknown: 'unanswered',
+};
 
 async function settleRecords(
   tx: Queries,
@@ -107,8 +113,9 @@ async function settleRecords(
         status: after.status,
         misses: after.misses,
         failing_since: after.failingSince ?? null,
-        detail: verdict.detail,
+        detail: limitText(verdict.detail),
         last_checked_at: now,
+        last_check: LAST_CHECKS[verdict.outcome],
         ...(verdict.outcome === 'unknown' ? {} : { observed_value: verdict.observed }),
       })
       .where('id', '=', id)
@@ -117,9 +124,6 @@ async function settleRecords(
 }
 
 /* How a verdict changes a record's status: these rules keep a short failure of DNS from doing harm. */
-
-/** Failing answers in a row before a record of an active claim fails. */
-const MISSES_MAX = 3;
 
 /** The state of a record between two checks. */
 export interface RecordState {
