@@ -88,6 +88,14 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   assert.deepEqual([items.length, items[0].email], [1, 'ada@acme.test']);
   const shown = await postroom(['domains', 'list']).ended();
   assert.match(shown.output, /^domain +user_id +status .*\nacme\.test +demo +active /);
+  const domain = await postroom(['domains', 'show', 'acme.test']).ended();
+  assert.match(domain.output, /^can_send +true$/m);
+  assert.match(
+    domain.output,
+    /^DKIM: verified\n {2}publish {2}\S+\._domainkey\.acme\.test {2}TXT {2}"v=DKIM1/m,
+  );
+  const unable = await postroom(['domains', 'list', '--can-send', 'false']).ended();
+  assert.equal(unable.output, 'No items found.\n');
   await result('usage', '--by', 'account', '--all');
   const { items: traced } = await result('trace', '--recipient', 'ada@acme.test');
   const timeline = await result('trace', 'show', traced[0].id);

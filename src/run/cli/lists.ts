@@ -104,7 +104,12 @@ function cellOf(item: Item, column: string): string | undefined {
   for (const name of column.split('.')) value = isItem(value) ? value[name] : undefined;
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'number' && /(?:^|_)bytes/.test(column)) return megabytes(value);
+  if (isTexts(value)) return value.length === 0 ? undefined : value.join(', ');
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+function isTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((one) => typeof one === 'string');
 }
 
 function isItem(value: unknown): value is Item {

@@ -2,6 +2,7 @@
 import { Command } from 'commander';
 import { type Step, untilDone } from '../../platform/time/time.ts';
 import { CommandFailed, megabytes, openProgress, report } from './command.ts';
+import { describeDomain, type ShownDomain } from './describe-domain.ts';
 import {
   addFilters,
   confirm,
@@ -88,10 +89,23 @@ export function domainsCommand(): Command {
     path: 'domains',
     filters: {
       status: 'pending, active or suspended',
+      can_send: 'true, or false: those that cannot send',
+      records_failed: 'any, mx, spf, dmarc or dkim: those with this record failed',
       user_id: 'of one user',
       q: 'beginning of the name',
     },
-    columns: ['domain', 'user_id', 'status', 'suspended', 'route', 'accounts', 'messages', 'bytes'],
+    columns: [
+      'domain',
+      'user_id',
+      'status',
+      'suspended',
+      'can_send',
+      'records_failed',
+      'route',
+      'accounts',
+      'messages',
+      'bytes',
+    ],
   });
   const remove = onClaim('delete')
     .description('removes a domain, its accounts and their mail; counts are shown before')
@@ -121,11 +135,8 @@ export function domainsCommand(): Command {
     .addCommand(list)
     .addCommand(
       onClaim('show')
-        .description('one domain: its records, and what is wrong with them')
-        .action(async (domain: string, given: Common) => {
-          const found = await readDomain(await connect(given.url), domain, given);
-          report(given.json, { ok: true, ...found }, describeItem(found));
-        }),
+        .description('one domain: its records, what DNS has of them, and what is wrong')
+        .action(showDomain),
     )
     .addCommand(suspend)
     .addCommand(resume)
@@ -135,6 +146,11 @@ export function domainsCommand(): Command {
         .action(rotateDkim),
     )
     .addCommand(remove);
+}
+
+async function showDomain(domain: string, given: Common): Promise<void> {
+  const found = await readDomain(await connect(given.url), domain, given);
+  report(given.json, { ok: true, ...found }, describeDomain(found));
 }
 
 /** A command on one claim of a domain. */
@@ -151,9 +167,10 @@ function claimOf({ userId }: Common): { user_id?: string } {
   return typeof userId === 'string' ? { user_id: userId } : {};
 }
 
-function readDomain(client: ServiceClient, domain: string, given: Common): Promise<Item> {
+function readDomain(client: ServiceClient, domain: string, given: Common): Promise<ShownDomain> {
   const query = new URLSearchParams(claimOf(given));
-  return client.call<Item>('GET', `/v2/operator/domains/${encodeURIComponent(domain)}?${query}`);
+  const path = `/v2/operator/domains/${encodeURIComponent(domain)}?${query}`;
+  return client.call<ShownDomain>('GET', path);
 }
 
 interface DnsRecord {

@@ -1,0 +1,48 @@
+/** A domain for people: what it is, and of each DNS record what to publish, what was seen, and what is wrong with it. */
+import { clean } from './command.ts';
+import { describeItem, type Item } from './lists.ts';
+
+interface ShownRecord {
+  readonly purpose: string;
+  readonly record_type: string;
+  readonly host: string;
+  readonly priority?: number;
+  readonly expected_value: string;
+  readonly observed_value?: string;
+  readonly status: string;
+  readonly misses: number;
+  readonly failing_since?: string;
+  readonly detail?: string;
+  readonly key_state?: string;
+}
+
+export interface ShownDomain extends Item {
+  readonly domain: string;
+  readonly records: readonly ShownRecord[];
+}
+
+export function describeDomain({ records, ...domain }: ShownDomain): string {
+  const shown = records.map((record) => describeRecord(domain.domain, record));
+  return [describeItem(domain), ...shown].join('\n\n');
+}
+
+function describeRecord(domain: string, record: ShownRecord): string {
+  const { purpose, record_type, host, priority, expected_value, observed_value, detail } = record;
+  const name = host === '@' ? domain : `${host}.${domain}`;
+  const value = priority === undefined ? `"${expected_value}"` : `${priority} ${expected_value}`;
+  const since = record.failing_since === undefined ? '' : `, since ${record.failing_since}`;
+  const lines = [
+    `${purpose.toUpperCase()}: ${stateOf(record)}${since}`,
+    `  publish  ${name}  ${record_type}  ${value}`,
+  ];
+  if (observed_value !== undefined) lines.push(`  seen     ${observed_value}`);
+  if (detail !== undefined) lines.push(`  ${detail}`);
+  return lines.map((line) => clean(line)).join('\n');
+}
+
+/** A verified record that is gone is not called verified. */
+function stateOf({ status, misses, key_state }: ShownRecord): string {
+  if (key_state === 'old') return 'old key, which signs no more';
+  const state = status === 'verified' && misses > 0 ? 'missing now' : status;
+  return key_state === 'next' ? `${state} (next key)` : state;
+}
