@@ -8,6 +8,7 @@ import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { MetricSources, Metrics } from '../../servers/metrics/metrics.ts';
+import { countUnableToSend } from '../../tenants/domains/domains.ts';
 import type { Config } from '../config/config.ts';
 import { version } from './node-facts.ts';
 
@@ -35,6 +36,7 @@ export function metricSources(watched: Watched): MetricSources {
     now: watched.now,
     shared,
     queueDepths: () => queue.depths(),
+    domainsUnableToSend: () => countUnableToSend(database.read),
     bodiesUp: () => bodies.isUp,
     async disk() {
       const { bavail, blocks, bsize } = await statfs(config.dataDir);

@@ -5,7 +5,9 @@ import { createMetrics, serveMetrics } from './metrics.ts';
 test('counters and gauges are read as Prometheus reads them', async (t) => {
   const metrics = createMetrics();
   let queueReads = 0;
+  let domainReads = 0;
   metrics.watch({
+    domainsUnableToSend: async () => ++domainReads + 1,
     connections: () => 7,
     now: Date.now,
     queueDepths: async () => {
@@ -35,10 +37,11 @@ test('counters and gauges are read as Prometheus reads them', async (t) => {
   assert.match(text, /^postroom_queue_oldest_age_seconds\{kind="webhook"\} 60/m);
   assert.match(text, /^postroom_queue_overdue_seconds\{kind="webhook"\} 30/m);
   assert.match(text, /^postroom_queue_overdue_seconds\{kind="send"\} 0$/m);
+  assert.match(text, /^postroom_domains_cannot_send 2$/m);
   assert.match(text, /^postroom_disk_free_bytes 5$/m);
   assert.doesNotMatch(text, /^postroom_search_waiting /m, 'what cannot be read is left out');
   await (await fetch(`${url}/metrics`)).text();
-  assert.equal(queueReads, 1, 'the rows of the queue are not counted at each scrape');
+  assert.deepEqual([queueReads, domainReads], [1, 1], 'rows are not counted at each scrape');
   assert.match(text, /^process_resident_memory_bytes \d+/m);
   assert.equal((await fetch(`${url}/`)).status, 404);
   await listener.close();

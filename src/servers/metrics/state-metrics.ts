@@ -11,6 +11,8 @@ export interface MetricSources {
   connections(): number;
   /** The queued and held deliveries of each kind. */
   queueDepths(): Promise<readonly QueueDepth[]>;
+  /** Active domains that cannot send; those that an operator suspended are left out. */
+  domainsUnableToSend?(): Promise<number>;
   /** Milliseconds since 1970, by the clock that deliveries are dated with. */
   now(): number;
   /** Free octets on the disk of DATA_DIR, and its size. */
@@ -55,11 +57,11 @@ export interface StateMetrics {
 }
 
 /**
- * How long the queue's numbers are cached, also in multiples of the time that the count took: at a million rows that
- * is some tenths of a second.
+ * How long what is counted over many rows is cached, also in multiples of the time that the count took: at a million
+ * deliveries that is some tenths of a second.
  */
-const QUEUE_KEPT_MS = 15_000;
-const QUEUE_KEPT_TIMES = 200;
+const KEPT_MS = 15_000;
+const KEPT_TIMES = 200;
 
 /** How long a scrape waits for a value of the database or the disk; then the value is left out. */
 const READ_MS = 500;
@@ -125,26 +127,30 @@ export function addStateMetrics(registry: Registry, sources: () => MetricSources
   };
 }
 
-function addQueueGauges(registry: Registry, sources: () => MetricSources): void {
-  let depths: Promise<readonly QueueDepth[]> | undefined;
+/** A count that is not made again for a while; one that failed is. */
+function kept<Value>(count: () => Promise<Value>): () => Promise<Value> {
+  let value: Promise<Value> | undefined;
   let keptUntil = 0;
-  const readDepths = () => {
+  return () => {
     const now = performance.now();
-    if (depths && now < keptUntil) return depths;
+    if (value && now < keptUntil) return value;
     keptUntil = Number.POSITIVE_INFINITY;
-    depths = sources().queueDepths();
-    depths.then(
+    value = count();
+    value.then(
       () => {
         const took = performance.now() - now;
-        keptUntil = now + Math.max(QUEUE_KEPT_MS, QUEUE_KEPT_TIMES * took);
+        keptUntil = now + Math.max(KEPT_MS, KEPT_TIMES * took);
       },
-      // A failed value is read again.
       () => {
-        depths = undefined;
+        value = undefined;
       },
     );
-    return depths;
+    return value;
   };
+}
+
+function addQueueGauges(registry: Registry, sources: () => MetricSources): void {
+  const readDepths = kept(() => sources().queueDepths());
   const gauge = <Label extends 'kind' | 'state'>(
     text: { readonly name: string; readonly help: string },
     labelNames: readonly Label[],
@@ -206,6 +212,12 @@ function addResourceGauges(registry: Registry, sources: () => MetricSources): vo
     });
   read('postroom_realtime_connections', 'Open connections of the realtime channel.', async () =>
     sources().connections(),
+  );
+  const countUnable = kept(async () => sources().domainsUnableToSend?.());
+  read(
+    'postroom_domains_cannot_send',
+    'Active domains that cannot send, since their DKIM record is not verified.',
+    countUnable,
   );
   read('postroom_disk_free_bytes', 'Free on the disk of DATA_DIR.', async () => {
     return (await sources().disk?.())?.free;
