@@ -22,6 +22,9 @@ export interface DnsRecord {
   readonly observed_value?: string;
   readonly priority?: number;
   readonly detail?: string;
+  /** Answers in a row without the record: a verified one with misses is missing now. */
+  readonly misses: number;
+  readonly failing_since?: string;
   /** Of a DKIM record while keys are changed: `next` or `old`. */
   readonly key_state?: string;
 }
@@ -44,6 +47,13 @@ export interface DomainItem {
   readonly accounts: number;
   readonly created_at: string;
   readonly verified_at?: string;
+  /** By the rule of sending; a suspension is not counted. */
+  readonly can_send: boolean;
+  readonly can_send_since?: string;
+  /** Purposes of records. */
+  readonly records_failed: readonly string[];
+  readonly records_missing: readonly string[];
+  readonly next_check_at: string;
   /** Both are left out where they cannot be counted, as on a mail server. */
   readonly messages?: number;
   readonly bytes?: number;

@@ -6,6 +6,7 @@ import { Facts } from '../ui/basics.tsx';
 import { ask } from '../ui/dialogs.tsx';
 import { count, formatBytes, formatNumber } from '../ui/format.ts';
 import { say } from '../ui/messages.tsx';
+import { isMissing } from './domain-health.tsx';
 
 type Named = Pick<DomainItem, 'domain' | 'user_id'>;
 type Done = () => void | Promise<void>;
@@ -18,7 +19,7 @@ export async function verify({ domain, user_id }: Named, done: Done): Promise<vo
       `/v2/domains/${encodeURIComponent(domain)}/verify`,
       { body: { user_id } },
     );
-    const good = answer.dns.filter(({ status }) => status === 'verified').length;
+    const good = answer.dns.filter((one) => one.status === 'verified' && !isMissing(one)).length;
     say(
       `${domain} is ${answer.domain.status}: ${good} of ${count(answer.dns.length, 'record')} verified.`,
     );

@@ -11,6 +11,7 @@ import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format
 import { AccountList } from './accounts.tsx';
 import { DeliveryList } from './deliveries.tsx';
 import { remove, resume, rotateDkim, suspend, verify } from './domain-actions.tsx';
+import { CanSend, isMissing, RecordState } from './domain-health.tsx';
 import { domainState } from './domains.tsx';
 import { UsageTable } from './usage.tsx';
 
@@ -102,6 +103,7 @@ function Summary({ domain }: { domain: DomainPage }) {
           isAcross={true}
           facts={[
             ['Status', <State name={state} />],
+            ['Can send', <CanSend domain={domain} />],
             ...(domain.suspend_reason ? [['Reason', domain.suspend_reason] as const] : []),
             ['User', domain.user_id],
             ['Accounts', formatNumber(domain.accounts)],
@@ -111,6 +113,7 @@ function Summary({ domain }: { domain: DomainPage }) {
             ],
             ['Created', <When at={domain.created_at} />],
             ['Verified', <When at={domain.verified_at} />],
+            ['Next check', <When at={domain.next_check_at} />],
           ]}
         />
       )}
@@ -138,8 +141,8 @@ function Records({ records }: { records: readonly DnsRecord[] }) {
             { head: 'Type', cell: ({ record_type }) => record_type },
             { head: 'Host', cell: ({ host }) => <code>{host}</code> },
             { head: 'Priority', isNumber: true, cell: ({ priority }) => priority ?? '–' },
-            { head: 'Value', isWide: true, cell: (row) => <RecordValue record={row} /> },
-            { head: 'Status', cell: (row) => <State name={recordState(row)} /> },
+            { head: 'To publish', isWide: true, cell: (row) => <RecordValue record={row} /> },
+            { head: 'Status', cell: (row) => <RecordState record={row} /> },
           ]}
         />
       )}
@@ -147,17 +150,12 @@ function Records({ records }: { records: readonly DnsRecord[] }) {
   );
 }
 
-/** A DKIM record that is listed until it may go has no state of its own any more. */
-function recordState({ status, key_state }: DnsRecord): string {
-  return key_state === 'old' ? 'old' : status;
-}
-
 function RecordValue({ record }: { record: DnsRecord }) {
   const { expected_value: expected, observed_value: observed, detail } = record;
   return (
     <>
       <Copyable text={expected} name={`the ${record.record_type} record of ${record.host}`} />
-      {observed !== undefined && record.status !== 'verified' && (
+      {observed !== undefined && (record.status !== 'verified' || isMissing(record)) && (
         <span class="below">
           Seen in DNS: <code>{observed}</code>
         </span>

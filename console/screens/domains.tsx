@@ -9,6 +9,7 @@ import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
 import { verify } from './domain-actions.tsx';
+import { CanSend, WrongRecords } from './domain-health.tsx';
 
 const filters: readonly Filter[] = [
   { name: 'q', label: 'Name begins with', placeholder: 'acme' },
@@ -21,6 +22,27 @@ const filters: readonly Filter[] = [
       ['active', 'Active'],
       ['pending', 'Pending'],
       ['suspended', 'Suspended'],
+    ],
+  },
+  {
+    name: 'can_send',
+    label: 'Can send',
+    options: [
+      ['', 'All'],
+      ['true', 'Yes'],
+      ['false', 'No'],
+    ],
+  },
+  {
+    name: 'records_failed',
+    label: 'Failed record',
+    options: [
+      ['', 'All domains'],
+      ['any', 'Any'],
+      ['mx', 'MX'],
+      ['spf', 'SPF'],
+      ['dkim', 'DKIM'],
+      ['dmarc', 'DMARC'],
     ],
   },
 ];
@@ -37,6 +59,8 @@ export const Domains = defineComponent(() => {
   const columns: readonly Column<DomainItem>[] = [
     { head: 'Domain', isWide: true, cell: (row) => <DomainLink {...row} /> },
     { head: 'Status', cell: (row) => <State name={domainState(row)} /> },
+    { head: 'Can send', cell: (row) => <CanSend domain={row} /> },
+    { head: 'Wrong in DNS', cell: (row) => <WrongRecords domain={row} /> },
     { head: 'Mail goes to', cell: ({ route }) => formatName(route) },
     { head: 'Accounts', isNumber: true, cell: ({ accounts }) => formatNumber(accounts) },
     { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },

@@ -18,6 +18,7 @@ const tones: Readonly<Record<string, Tone>> = {
   suspended: 'warn',
   submitted: 'cool',
   failed: 'bad',
+  missing_now: 'bad',
   refused: 'bad',
   cancelled: 'warn',
   retried: 'cool',

@@ -1,5 +1,6 @@
 /** The operator's console as an operator uses it, on a service with real traffic. */
 import assert from 'node:assert/strict';
+import { DatabaseSync } from 'node:sqlite';
 import { after, before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import type { Browser, Locator, Page } from 'playwright-core';
@@ -227,6 +228,40 @@ test('a domain is found, opened and checked', async () => {
   });
 });
 
+test('a record that is gone is missing now, and a domain that cannot send says so', async () => {
+  const { domain, userId } = await service.makeAccount('eve');
+  const { body } = await service.v2('GET', `/v2/domains/${domain}/info?user_id=${userId}`);
+  const dkim = body.dns.find(({ purpose }: { purpose: string }) => purpose === 'dkim');
+  // As the look for the record leaves it.
+  const database = new DatabaseSync(service.databaseLocation, { timeout: 10_000 });
+  const missed = `update dns_records set misses = 1, last_check = 'missed', failing_since = 1,
+    observed_value = 'no record', detail = 'There is no such record.' where id = ?`;
+  database.prepare(missed).run(dkim.id);
+  database.close();
+  await signedIn(`/domains/${domain}`, async (page) => {
+    const row = page.getByRole('row').filter({ hasText: dkim.host });
+    await row.getByText('Missing now', { exact: true }).waitFor();
+    assert.equal(await row.getByText('Verified', { exact: true }).count(), 0);
+    await row.getByText('no record', { exact: true }).waitFor();
+    await row.getByText(dkim.expected_value).waitFor();
+    await page.getByText('Yes', { exact: true }).waitFor();
+    assert.deepEqual(await findViolations(page), []);
+    await page.goto(`${service.url}/console/domains`);
+    const listed = page.getByRole('row').filter({ hasText: domain });
+    await listed.getByText('DKIM missing now').waitFor();
+
+    const mark = { user_id: userId, id: dkim.id, status: 'failed' };
+    await service.v2('POST', `/v2/domains/${domain}/dns/mark`, mark);
+    await page.getByLabel('Can send').selectOption('No');
+    await page.getByLabel('Failed record').selectOption('DKIM');
+    assert.match(page.url(), /can_send=false&records_failed=dkim/);
+    await listed.getByText('its DKIM record is not verified, for').waitFor();
+    await listed.getByText('DKIM failed').waitFor();
+    await page.getByRole('link', { name: 'waiting.test' }).waitFor({ state: 'detached' });
+    assert.deepEqual(await findViolations(page), []);
+  });
+});
+
 test('a message is found by its recipient, and its time line shows what happened to it', async () => {
   await signedIn('/mail', async (page) => {
     await page.getByLabel('Recipient').fill(ann.address);
@@ -300,7 +335,11 @@ test('a domain is suspended, resumed, and deleted once its name is typed', async
     const dialog = page.getByRole('dialog');
     await dialog.getByLabel('Reason').fill('unpaid');
     await dialog.getByRole('button', { name: 'Suspend' }).click();
-    await page.locator('.facts').filter({ hasText: 'unpaid' }).getByText('Suspended').waitFor();
+    await page
+      .locator('.facts')
+      .filter({ hasText: 'unpaid' })
+      .getByText('Suspended', { exact: true })
+      .waitFor();
     await page.getByRole('button', { name: 'Resume' }).click();
     await dialog.getByRole('button', { name: 'Resume' }).click();
     await page.locator('.facts').getByText('Pending').waitFor();
