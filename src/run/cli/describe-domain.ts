@@ -1,6 +1,31 @@
-/** A domain for people: what it is, and of each DNS record what to publish, what was seen, and what is wrong with it. */
+/** Domains for people: the list, and of one domain its members, and of each DNS record what to publish and what was seen. */
 import { clean } from './command.ts';
-import { describeItem, type Item } from './lists.ts';
+import { describeItem, type Item, type List } from './lists.ts';
+
+export const domainList: List = {
+  name: 'list',
+  description: 'domains of all users',
+  path: 'domains',
+  filters: {
+    status: 'pending, active or suspended',
+    can_send: 'true, or false: those that cannot send',
+    records_failed: 'any, mx, spf, dmarc or dkim: those with this record failed',
+    user_id: 'of one user',
+    q: 'beginning of the name',
+  },
+  columns: [
+    'domain',
+    'user_id',
+    'status',
+    'suspended',
+    'can_send',
+    'records_failed',
+    'route',
+    'accounts',
+    'messages',
+    'bytes',
+  ],
+};
 
 interface ShownRecord {
   readonly purpose: string;

@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { type Step, untilDone } from '../../platform/time/time.ts';
 import { CommandFailed, megabytes, openProgress, report } from './command.ts';
-import { describeDomain, type ShownDomain } from './describe-domain.ts';
+import { describeDomain, domainList, type ShownDomain } from './describe-domain.ts';
 import {
   addFilters,
   confirm,
@@ -83,30 +83,6 @@ export function auditCommand(): Command {
 }
 
 export function domainsCommand(): Command {
-  const list = listCommand({
-    name: 'list',
-    description: 'domains of all users',
-    path: 'domains',
-    filters: {
-      status: 'pending, active or suspended',
-      can_send: 'true, or false: those that cannot send',
-      records_failed: 'any, mx, spf, dmarc or dkim: those with this record failed',
-      user_id: 'of one user',
-      q: 'beginning of the name',
-    },
-    columns: [
-      'domain',
-      'user_id',
-      'status',
-      'suspended',
-      'can_send',
-      'records_failed',
-      'route',
-      'accounts',
-      'messages',
-      'bytes',
-    ],
-  });
   const remove = onClaim('delete')
     .description('removes a domain, its accounts and their mail; counts are shown before')
     .option(
@@ -132,7 +108,7 @@ export function domainsCommand(): Command {
     );
   return new Command('domains')
     .description('domains of all users')
-    .addCommand(list)
+    .addCommand(listCommand(domainList))
     .addCommand(
       onClaim('show')
         .description('one domain: its records, what DNS has of them, and what is wrong')

@@ -63,6 +63,7 @@ onEachEngine('attention', (engine) => {
       postroom_certificate_broken: 0,
       postroom_certificate_end_timestamp_seconds: NOW / 1_000 + 11 * 86_400,
       postroom_search_waiting: 10_000,
+      postroom_domains_cannot_send: 0,
       postroom_queue_depth: 0,
     };
     assert.deepEqual(await namesOf(partsOf(well)), []);
@@ -81,6 +82,7 @@ onEachEngine('attention', (engine) => {
       postroom_certificate_broken: 1,
       postroom_certificate_end_timestamp_seconds: NOW / 1_000 + 9 * 86_400,
       postroom_search_waiting: 10_001,
+      postroom_domains_cannot_send: 2,
       postroom_database_log_bytes: 2 * LIMITS.logBytes,
       nodejs_eventloop_lag_p99_seconds: 0.6,
       postroom_queue_depth: 3,
@@ -113,13 +115,20 @@ onEachEngine('attention', (engine) => {
       [
         'deliveries_late',
         'nodes_silent',
-        ...['disk_full', 'bucket_down', 'receivers_failing', 'certificate_ends'],
-        ...['certificate_broken', 'versions_differ', 'redis_down', 'spam_filter_down'],
+        ...['disk_full', 'bucket_down', 'domains_cannot_send', 'receivers_failing'],
+        ...[
+          'certificate_ends',
+          'certificate_broken',
+          'versions_differ',
+          'redis_down',
+          'spam_filter_down',
+        ],
         ...['sender_checks_off', 'search_behind', 'database_log_grows', 'overloaded'],
         'deliveries_held',
       ],
     );
     const text = (name: string) => found.find(({ rule }) => rule.name === name)?.finding?.text;
+    assert.match(text('domains_cannot_send') ?? '', /^2 active domains cannot send/);
     assert.match(text('nodes_silent') ?? '', /^1 node ended .*: c\./);
     assert.match(text('disk_full') ?? '', /has 4 % /);
     assert.equal(
@@ -192,6 +201,7 @@ test('the limits are those of the alerts', () => {
     ['PostroomSearchBehind', '> 10000', LIMITS.searchWaiting - 10_000],
     ['PostroomDatabaseLogGrows', '> 1024 * 1024 * 1024', LIMITS.logBytes - 1024 ** 3],
     ['PostroomOverloaded', '> 0.5', LIMITS.lagSeconds - 0.5],
+    ['PostroomDomainsCannotSend', '> 0', LIMITS.unableToSend],
   ];
   for (const [alert, limit, difference] of limits) {
     assert.ok(exprOf(alert).includes(limit), alert);

@@ -63,6 +63,8 @@ export const LIMITS = {
   /** Receivers of waiting mail that are looked at, and the fewest deliveries for one that fails: single ones often do. */
   receivers: 50,
   failing: 10,
+  /** Active domains. */
+  unableToSend: 0,
 };
 
 /** The longest that one look may take. */
@@ -173,6 +175,20 @@ export const rules: readonly Rule[] = [
       };
     },
   },
+  gauge(
+    {
+      name: 'domains_cannot_send',
+      level: 'warning',
+      alert: 'PostroomDomainsCannotSend',
+      metric: 'postroom_domains_cannot_send',
+    },
+    (count) => count > LIMITS.unableToSend,
+    (count) => ({
+      text: `${many(count, 'active domain')} cannot send: the DKIM record is not verified.`,
+      count,
+      link: '/domains?can_send=false&status=active',
+    }),
+  ),
   {
     name: 'receivers_failing',
     level: 'warning',
