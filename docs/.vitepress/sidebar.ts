@@ -56,6 +56,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Several nodes', link: '/guides/several-nodes' },
       { text: 'Filter spam', link: '/guides/spam' },
       { text: 'Alerts', link: '/guides/alerts' },
+      { text: 'API keys', link: '/guides/api-keys' },
       { text: 'Rotate keys', link: '/guides/rotate-keys' },
     ],
   },

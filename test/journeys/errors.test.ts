@@ -8,7 +8,6 @@ import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { answers, type ErrorCode, Refusal } from '../../src/platform/errors/errors.ts';
-import { userRoutesElsewhere } from '../../src/run/compose/write-openapi.ts';
 import {
   apiKey,
   type RunningApi,
@@ -39,7 +38,7 @@ const failing = (app: RunningApi['app']) => {
 onEachEngine('errors', (engine) => {
   let api: RunningApi;
   before(async () => {
-    api = await startApi(engine, { routes: [failing], userRoutes: userRoutesElsewhere });
+    api = await startApi(engine, { routes: [failing] });
   });
 
   test('every code has its status and the members of RFC 9457', async () => {

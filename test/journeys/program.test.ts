@@ -135,6 +135,27 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const { items: blocked } = await result('blocks', 'list');
   assert.deepEqual([blocked.length, blocked[0].value], [1, 'bad.test']);
   assert.equal((await result('blocks', 'delete', String(id))).note, 'phishing');
+  const scope = ['--user-id', 'demo', '--read-only', '--expires-at', '2099-01-31'];
+  const made = await result('keys', 'create', 'billing', ...scope);
+  const readWith = () =>
+    fetch(`${url}/v2/domains?user_id=demo`, { headers: { 'x-api-key': made.api_key } });
+  assert.equal((await readWith()).status, 200);
+  assert.deepEqual(
+    [made.key.scope, made.key.user_id, made.key.read_only, made.key.expires_at],
+    ['product', 'demo', true, '2099-01-31T00:00:00.000Z'],
+  );
+  const unbound = await postroom(['keys', 'create', 'ops', '--scope', 'operator']).ended();
+  assert.match(unbound.output, /^api_key +prk_[\w-]{43}\nSave the key now/m);
+  assert.equal((await result('keys', 'revoke', String(made.key.id))).state, 'revoked');
+  assert.equal((await readWith()).status, 401);
+  const { items: keys } = await result('keys', 'list');
+  assert.deepEqual(
+    keys.map(({ name, state }: Record<string, string>) => [name, state]),
+    [
+      ['ops', 'active'],
+      ['billing', 'revoked'],
+    ],
+  );
   const { record } = await result('domains', 'rotate-dkim', 'acme.test');
   assert.equal(record.key_state, 'next');
   const { record: again } = await result('domains', 'rotate-dkim', 'acme.test');

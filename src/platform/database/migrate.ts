@@ -9,6 +9,7 @@ import { fourth, laterThanFourth } from './migrations/0004.ts';
 import { fifth } from './migrations/0005.ts';
 import { beforeSixth, laterThanSixth, sixth } from './migrations/0006.ts';
 import { beforeSeventh, laterThanSeventh, seventh } from './migrations/0007.ts';
+import { eighth } from './migrations/0008.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -88,6 +89,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0005': fifth,
     '0006': sixth(engine),
     '0007': seventh(engine, isBegun),
+    '0008': eighth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

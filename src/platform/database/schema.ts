@@ -503,12 +503,40 @@ interface BlockTable {
   created_at: number;
 }
 
+/** `keys/`: API keys with a name and a scope. Those that were revoked stay, for the audit log. */
+interface ApiKeyTable {
+  id: Generated<number>;
+  /** For people; several keys may have the same. */
+  name: string;
+  /** SHA-256 of the key, in hex. */
+  secret_hash: string;
+  scope: 'operator' | 'product';
+  /** The only user that a product key is for; null for all. */
+  user_id: string | null;
+  /** The only organization that a product key is for; null for all. */
+  organization_id: string | null;
+  read_only: 0 | 1;
+  created_at: number;
+  /** As in the audit log. */
+  created_by: string;
+  /** From then on it opens nothing; null: it has no end. */
+  expires_at: number | null;
+  revoked_at: Generated<number | null>;
+  /** Accurate to a minute. */
+  last_used_at: Generated<number | null>;
+}
+
 /** `operator/`: sessions of the console. */
 interface ConsoleSessionTable {
   /** SHA-256 of the cookie, in hex. */
   secret_hash: string;
-  /** SHA-256 of the cookie and the API key: without the cookie it reveals nothing about the key. */
+  /**
+   * SHA-256 of the cookie and the API key: without the cookie it reveals nothing about the key. Empty for a key of
+   * `api_keys`.
+   */
   key_proof: string;
+  /** Of `api_keys`; null for a key of the settings. */
+  key_id: Generated<number | null>;
   /** As in the audit log. */
   actor: string;
   expires_at: number;
@@ -576,6 +604,7 @@ export interface Schema {
   leases: LeaseTable;
   audit: AuditTable;
   blocks: BlockTable;
+  api_keys: ApiKeyTable;
   console_sessions: ConsoleSessionTable;
   usage_days: UsageDayTable;
   traffic: TrafficTable;

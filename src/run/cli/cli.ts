@@ -26,6 +26,7 @@ const commands: Readonly<Record<string, Load>> = {
   queue: async () => (await import('./operator.ts')).queueCommand(),
   trace: async () => (await import('./operator.ts')).traceCommand(),
   blocks: async () => (await import('./operator.ts')).blocksCommand(),
+  keys: async () => (await import('./keys.ts')).keysCommand(),
   usage: async () => (await import('./operator.ts')).usageCommand(),
   audit: async () => (await import('./operator.ts')).auditCommand(),
   attention: async () => (await import('./operator.ts')).attentionCommand(),

@@ -1,4 +1,4 @@
-/** Commands that show a list of the operator's API. */
+/** Commands that show a list of the operator's API, or change one item. */
 import { Command } from 'commander';
 import { readConfig } from '../config/config.ts';
 import { CommandFailed, clean, megabytes, openProgress, report, table } from './command.ts';
@@ -122,6 +122,31 @@ export function describeItem(item: Item): string {
   return Object.keys(item)
     .map((name) => `${name.padEnd(width)}  ${clean(cellOf(item, name) ?? '-')}`)
     .join('\n');
+}
+
+interface ChangeArguments extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+}
+
+/** A command that changes one thing by its number. */
+export function change(name: string, path: string, member: string, description: string): Command {
+  return onService(new Command(name))
+    .description(description)
+    .argument(`<${member.replaceAll('_', '-')}>`)
+    .action((id: string, given: ChangeArguments) =>
+      changeOne(path, { [member]: Number(id) }, given),
+    );
+}
+
+export async function changeOne(
+  path: string,
+  body: object,
+  { url, json }: ChangeArguments,
+): Promise<void> {
+  const client = await connect(url);
+  const changed = await client.call<Item>('POST', `/v2/operator/${path}`, body);
+  report(json, { ok: true, ...changed }, describeItem(changed));
 }
 
 /** Asks at a terminal for a word before something that cannot be undone; elsewhere the option is required. */

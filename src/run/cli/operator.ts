@@ -5,6 +5,8 @@ import { CommandFailed, megabytes, openProgress, report } from './command.ts';
 import { describeDomain, domainList, type ShownDomain } from './describe-domain.ts';
 import {
   addFilters,
+  change,
+  changeOne,
   confirm,
   connect,
   describeItem,
@@ -171,20 +173,6 @@ async function rotateDkim(domain: string, given: Common): Promise<void> {
     { ok: true, domain, record },
     `Publish this record beside the one that is there. ${domain} is signed with the new key once DNS shows it:\n${host}.${domain}  TXT  "${value}"`,
   );
-}
-
-/** A command that changes one thing by its number. */
-function change(name: string, path: string, member: string, description: string): Command {
-  return onService(new Command(name))
-    .description(description)
-    .argument(`<${member.replaceAll('_', '-')}>`)
-    .action((id: string, given: Common) => changeOne(path, { [member]: Number(id) }, given));
-}
-
-async function changeOne(path: string, body: object, { url, json }: Common): Promise<void> {
-  const client = await connect(url);
-  const changed = await client.call<Item>('POST', `/v2/operator/${path}`, body);
-  report(json, { ok: true, ...changed }, describeItem(changed));
 }
 
 interface Contents {

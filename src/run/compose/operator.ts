@@ -14,6 +14,7 @@ import {
   ConsoleSessions,
   consoleCookie,
   DomainContents,
+  keyRoutes,
   logLevelRoute,
   operatorAccountRoutes,
   operatorChangeRoutes,
@@ -29,12 +30,14 @@ import {
 } from '../../servers/operator/operator.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
+import type { NamedKeys } from '../../tenants/keys/keys.ts';
 import type { Traffic } from '../../tenants/usage/usage.ts';
 import type { Config } from '../config/config.ts';
 
 interface OperatorParts {
   readonly database: Database;
   readonly apiKeys: readonly string[];
+  readonly keys: NamedKeys;
   readonly openLimit: OpenLimit;
   readonly now: () => number;
   readonly publicUrl: () => string;
@@ -83,6 +86,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       traceRoutes(parts),
       queueRoutes(parts),
       blockRoutes(parts.blocks),
+      keyRoutes(parts.keys, parts.now),
     ],
   };
 }

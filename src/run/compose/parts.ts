@@ -48,6 +48,7 @@ import {
   Tokens,
 } from '../../tenants/accounts/accounts.ts';
 import { Domains, Verification } from '../../tenants/domains/domains.ts';
+import { NamedKeys } from '../../tenants/keys/keys.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import { diskReadiness } from './disk-readiness.ts';
@@ -81,6 +82,7 @@ export interface Parts {
   readonly trace: Trace;
   readonly traffic: Traffic;
   readonly blocks: Blocks;
+  readonly namedKeys: NamedKeys;
   /** Where several nodes count held places; undefined on a single node. */
   readonly places: SharedPlaces | undefined;
 }
@@ -127,6 +129,7 @@ interface Served extends Owners {
   readonly sending: Sending;
   readonly traffic: Traffic;
   readonly blocks: Blocks;
+  readonly namedKeys: NamedKeys;
   readonly progress: StartProgress;
   readonly publicUrl: () => string;
 }
@@ -161,6 +164,7 @@ export function buildParts(given: Given): Parts {
   const traffic = new Traffic({ database, now, log: logger, totals: () => metrics.totals() });
   const recorded = { queue, usage, traffic, trace };
   const blocks = new Blocks(given);
+  const namedKeys = new NamedKeys(given);
   const openLimit = shared?.openLimit ?? limitInMemory;
   const ground: Ground = { ...given, changes, openLimit };
   const owners = buildOwners(ground, () => maintenance.purgeSoon());
@@ -183,7 +187,7 @@ export function buildParts(given: Given): Parts {
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
   const stored = { ...recorded, bodies, embedded, mailstore, mailServer };
-  const stores = { ...stored, metrics, publicUrl, blocks };
+  const stores = { ...stored, metrics, publicUrl, blocks, namedKeys };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
   const api = buildApi(ground, { ...owners, ...stores, mailstore, imap, sending, progress });
@@ -207,6 +211,7 @@ export function buildParts(given: Given): Parts {
     metrics,
     progress,
     blocks,
+    namedKeys,
     maintenance,
     places: shared?.places,
   };
@@ -283,13 +288,19 @@ function buildApi(ground: Ground, served: Served): Api {
   const { config, keys, database, changes, logger, now } = ground;
   const { http, limits } = config;
   const { API_KEYS, MAILSERVER_WEBHOOK_SECRET } = keysInForce(config, ground.secrets);
-  const operator = buildOperator({ ...ground, ...served, apiKeys: API_KEYS });
+  const operator = buildOperator({
+    ...ground,
+    ...served,
+    apiKeys: API_KEYS,
+    keys: served.namedKeys,
+  });
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests({ database, now, secret: keys.tokens }),
     onAnswered: (answered) => ground.metrics.countRequest(answered),
     logger,
     apiKeys: API_KEYS,
+    keys: served.namedKeys,
     console: operator.console,
     contents: operator.contents,
     rateLimitPerMinute: limits.ratePerMinute,

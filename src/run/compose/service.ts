@@ -172,6 +172,7 @@ async function open(
   onStop(() => parts.trace.flush());
   await parts.blocks.start();
   onStop(() => parts.blocks.stop());
+  onStop(() => parts.namedKeys.stop());
   parts.traffic.start();
   onStop(() => parts.traffic.stop());
   // Closed after the listeners: their work is finished first.

@@ -4,7 +4,7 @@ import { before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { answers } from '../../platform/errors/errors.ts';
 import { startApi } from '../../servers/api/testing/start-api.ts';
-import { describeWholeApi, routesElsewhere, userRoutesElsewhere } from './write-openapi.ts';
+import { describeWholeApi, routesElsewhere } from './write-openapi.ts';
 
 interface Operation {
   operationId?: string;
@@ -125,10 +125,7 @@ test('every reference has a target, and every code is named', () => {
 });
 
 test('a running server serves it', async () => {
-  const api = await startApi('sqlite', {
-    routes: routesElsewhere,
-    userRoutes: userRoutesElsewhere,
-  });
+  const api = await startApi('sqlite', { routes: routesElsewhere });
   const served = await api.call('GET', '/docs/openapi.json', undefined, { 'x-api-key': undefined });
   assert.equal(served.status, 200);
   assert.deepEqual(served.body, JSON.parse(text));

@@ -23,6 +23,7 @@ import {
   auditRoutes,
   blockRoutes,
   type DomainContents,
+  keyRoutes,
   logLevelRoute,
   operatorAccountRoutes,
   operatorChangeRoutes,
@@ -49,8 +50,8 @@ function uncalled<T extends object>(name: string): T {
   return new Proxy({}, { get: refuse }) as T;
 }
 
-/** Groups below /v2 that the composition root adds, described only. */
-export const userRoutesElsewhere = [
+/** Groups below /v2 that `startApi` of the tests has as well, described only. */
+const userRoutesElsewhere = [
   deliveryRoutes(uncalled('domains'), uncalled('queue')),
   suppressionRoutes(uncalled('domains'), uncalled('suppressions')),
 ];
@@ -68,7 +69,7 @@ const counted = {
 
 const searched = { ...counted, queue: uncalled<Queue>('queue'), now: () => 0 };
 
-/** Groups that `startApi` of the tests has as well, described only. */
+/** More of them. */
 const operatorRoutes = [
   operatorDomainRoutes(counted),
   operatorAccountRoutes(counted),
@@ -88,6 +89,7 @@ const operatorRoutes = [
   traceRoutes(searched),
   queueRoutes(searched),
   blockRoutes(uncalled('blocks')),
+  keyRoutes(uncalled('keys'), () => 0),
 ];
 
 /** Its other groups, described only. */
@@ -114,6 +116,7 @@ export async function describeWholeApi(): Promise<string> {
     logger,
     publicUrl: () => '',
     apiKeys: [],
+    keys: uncalled('keys'),
     rateLimitPerMinute: 0,
     openLimit: limitInMemory,
     trustProxy: [],

@@ -13,7 +13,8 @@ import {
   type Tokens,
 } from '../../tenants/accounts/accounts.ts';
 import type { Domains, Verification } from '../../tenants/domains/domains.ts';
-import { authenticateMail, type FindSession, requireOperator } from './authenticate.ts';
+import type { NamedKeys } from '../../tenants/keys/keys.ts';
+import { ApiKeys, authenticateMail, type FindSession, requireKey } from './authenticate.ts';
 import { compressAnswers } from './compress-answers.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
 import { socketEvents } from './describe-events.ts';
@@ -23,6 +24,7 @@ import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
 import { createFrame, type FrameOptions } from './frame.ts';
 import { healthRoutes, type ReadinessCheck } from './health.ts';
+import { enforceScopes } from './key-scope.ts';
 import { mailAppendRoute } from './mail-append.ts';
 import { mailAttachmentRoutes } from './mail-attachment.ts';
 import { mailChangeRoutes } from './mail-changes.ts';
@@ -42,7 +44,14 @@ import {
   type RouteTools,
 } from './server.ts';
 
-export { ApiKeys, type ConsoleSession, type FindSession } from './authenticate.ts';
+export {
+  ApiKeys,
+  type Caller,
+  type ConsoleSession,
+  callerOf,
+  type FindSession,
+  OPERATOR_SCOPE,
+} from './authenticate.ts';
 export { deliveryRoutes } from './deliveries.ts';
 export { writeDescription } from './describe-api.ts';
 export { DnsRecordBody, writeRecord } from './domain-bodies.ts';
@@ -58,6 +67,7 @@ export {
   CONSOLE_COOKIE,
   type ContentsCounter,
   credentials,
+  type Owned,
   type RouteGroup,
 } from './server.ts';
 export { suppressionRoutes } from './suppressions.ts';
@@ -76,8 +86,10 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly publicUrl: () => string;
   /** The answers to requests with an `Idempotency-Key`. */
   readonly answeredRequests: AnsweredRequests;
-  /** Keys that open /v2, at least one. */
+  /** Keys of the settings, which open all of /v2; at least one. */
   readonly apiKeys: readonly string[];
+  /** Those that operators made. */
+  readonly keys: Pick<NamedKeys, 'open'>;
   /** Counts what is deleted, for the audit log. */
   readonly contents?: ContentsCounter;
   /** The sessions of the console; undefined where it has none. */
@@ -88,7 +100,7 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly readiness?: Readonly<Record<string, ReadinessCheck>>;
   /** Groups of routes that come from elsewhere. */
   readonly routes?: readonly RouteGroup[];
-  /** Groups of routes for a user's things below /v2 that come from elsewhere: they need an API key. */
+  /** Groups of routes for a user's things below /v2 that come from elsewhere: they need an API key, and an owner (`key-scope.ts`). */
   readonly userRoutes?: readonly RouteGroup[];
   /** The same for the operator, who sees all users. */
   readonly operatorRoutes?: readonly RouteGroup[];
@@ -114,12 +126,12 @@ export function createApi(options: ApiOptions): Api {
   compressAnswers(app);
   describeApi(app);
   const add = (parent: Api, group: RouteGroup) =>
-    parent.register((scope, _options, done) => {
-      group(scope, tools);
-      done();
-    });
+    // A group that throws ends the start, as one that is asynchronous.
+    parent.register(async (scope) => group(scope, tools));
   add(app, (scope) => {
-    scope.addHook('onRequest', requireOperator(options.apiKeys, options.console?.findSession));
+    const known = new ApiKeys(options.apiKeys, options.keys);
+    scope.addHook('onRequest', requireKey(known, options.console?.findSession));
+    enforceScopes(scope);
     add(scope, (ofUser) => {
       repeatSafely(ofUser, ownerBelowV2);
       add(ofUser, domainRoutes(options));

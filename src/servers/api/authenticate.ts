@@ -7,11 +7,27 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { readBearer } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess, Tokens } from '../../tenants/accounts/accounts.ts';
+import type { Key, KeyScope, NamedKeys } from '../../tenants/keys/keys.ts';
+
+/** Who calls /v2, and what the call may do. */
+export interface Caller extends KeyScope {
+  /** As in the audit log. */
+  readonly actor: string;
+  /** Of a key that an operator made; undefined for those of the settings. */
+  readonly keyId?: number;
+}
+
+/** What a key of the settings may do. */
+export const OPERATOR_SCOPE: KeyScope = {
+  scope: 'operator',
+  userId: undefined,
+  organizationId: undefined,
+  isReadOnly: false,
+};
 
 /** A console that was signed in to with an API key. */
 export interface ConsoleSession {
-  /** As in the audit log. */
-  readonly actor: string;
+  readonly caller: Caller;
   /** The `x-csrf-token` of requests that change something. */
   readonly csrfToken: string;
   readonly expiresAt: EpochMs;
@@ -25,28 +41,38 @@ export interface ConsoleSession {
  */
 export type FindSession = (request: FastifyRequest) => Promise<ConsoleSession | undefined>;
 
-/** The API keys that open /v2. */
+/** The API keys that open /v2: those of the settings, and those that operators made. */
 export class ApiKeys {
   readonly #digests: readonly Buffer[];
+  readonly #made: Pick<NamedKeys, 'open'>;
 
-  constructor(keys: readonly string[]) {
+  constructor(keys: readonly string[], made: Pick<NamedKeys, 'open'>) {
     this.#digests = keys.map(sha256);
+    this.#made = made;
   }
 
   /**
    * The caller with an API key.
    *
-   * @returns the name of the key in the audit log, the first 8 hex digits of its SHA-256
+   * A key of the settings has no name: in the audit log it is the first 8 hex digits of its SHA-256.
+   *
    * @throws Refusal unauthorized
    */
-  identify(given: string): string {
+  async identify(given: string): Promise<Caller> {
     // Digests have one length, and every key is compared: the time shows nothing about any of them.
     const digest = sha256(given);
     let known = false;
     for (const key of this.#digests) known = timingSafeEqual(key, digest) || known;
-    if (!known) throw refuseKey(given);
-    return digest.toString('hex', 0, 4);
+    if (known) return { ...OPERATOR_SCOPE, actor: digest.toString('hex', 0, 4) };
+    const key = await this.#made.open(given);
+    if (!key) throw refuseKey(given);
+    return callerOf(key);
   }
+}
+
+/** The caller with a key that an operator made. */
+export function callerOf({ id, actor, scope, userId, organizationId, isReadOnly }: Key): Caller {
+  return { actor, scope, userId, organizationId, isReadOnly, keyId: id };
 }
 
 /**
@@ -55,12 +81,11 @@ export class ApiKeys {
  * cookie by itself: so a change also needs the token that only the console's pages know
  * (https://cheatsheetseries.owasp.org, CSRF, "synchronizer token").
  */
-export function requireOperator(keys: readonly string[], findSession: FindSession | undefined) {
-  const known = new ApiKeys(keys);
+export function requireKey(known: ApiKeys, findSession: FindSession | undefined) {
   return async (request: FastifyRequest): Promise<void> => {
     const given = request.headers['x-api-key'];
     if (typeof given === 'string' && given !== '') {
-      request.actor = known.identify(given);
+      request.caller = await known.identify(given);
       return;
     }
     const session = await findSession?.(request);
@@ -68,12 +93,12 @@ export function requireOperator(keys: readonly string[], findSession: FindSessio
       throw new Refusal('unauthorized', `the header x-api-key is missing${misplaced(request)}`);
     }
     if (!isRead(request)) checkCsrfToken(request.headers['x-csrf-token'], session.csrfToken);
-    request.actor = session.actor;
+    request.caller = session.caller;
   };
 }
 
 /** Methods that change nothing (RFC 9110 section 9.2.1). */
-function isRead({ method }: FastifyRequest): boolean {
+export function isRead({ method }: FastifyRequest): boolean {
   return method === 'GET' || method === 'HEAD';
 }
 

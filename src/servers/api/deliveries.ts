@@ -5,7 +5,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
-import { actorOf, credentials, type RouteGroup } from './server.ts';
+import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
@@ -96,7 +96,7 @@ function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
 }
 
 /** `GET /v2/domains/:domain/deliveries` and `POST /v2/domains/:domain/deliveries/:id/retry`. */
-export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
+export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Queue): RouteGroup {
   return (app) => {
     app.get(
       '/v2/domains/:domain/deliveries',
@@ -130,8 +130,9 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           },
         },
       },
-      async ({ params, query }) => {
-        const { id: domainId } = await domains.find(query.user_id, params.domain);
+      async (request) => {
+        const { params, query } = request;
+        const { id: domainId } = await domains.find(ownerOf(request), params.domain);
         const page = pageOf(query);
         const { status, webhook_id: publicId } = query;
         const items = await queue.list({ domainId, status, publicId, ...page });
@@ -155,8 +156,8 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
         },
       },
       async (request) => {
-        const { params, body } = request;
-        const { id: domainId } = await domains.find(body.user_id, params.domain);
+        const { params } = request;
+        const { id: domainId } = await domains.find(ownerOf(request), params.domain);
         const describe = (retried: Delivery) => ({ delivery: writeDelivery(retried) });
         const within = answerWithin(request, 200, describe);
         const { actor } = actorOf(request);

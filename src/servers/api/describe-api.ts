@@ -141,6 +141,7 @@ function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): Fastify
   if (schema.body || schema.querystring || schema.params) codes.add('invalid_request');
   if (schema.body) codes.add('body_too_large').add('unsupported_media_type');
   if (schema.security?.length) codes.add('unauthorized');
+  if (schema.security?.some(({ apiKey }) => apiKey)) codes.add('key_restricted');
   codes.add('rate_limited').add('internal').add('unavailable');
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codes) {

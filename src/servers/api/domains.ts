@@ -23,7 +23,15 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import { type Api, actorOf, type ContentsCounter, credentials, type RouteGroup } from './server.ts';
+import {
+  type Api,
+  actorOf,
+  type ContentsCounter,
+  credentials,
+  type Owned,
+  ownerOf,
+  type RouteGroup,
+} from './server.ts';
 
 const DomainPath = Type.Object({ domain: DomainName });
 
@@ -45,10 +53,15 @@ const DnsListing = {
 
 const common = { tags: ['Domains'], security: credentials.apiKey };
 
+type OwnedDomains = Owned<
+  Pick<Domains, 'create' | 'get' | 'list' | 'find' | 'setRoute' | 'markDnsRecord' | 'rotateDkim'>
+>;
+type OwnedVerification = Owned<Pick<Verification, 'verify'>>;
+
 interface DomainRouteParts {
-  readonly domains: Domains;
-  readonly verification: Verification;
-  readonly accounts: Accounts;
+  readonly domains: OwnedDomains;
+  readonly verification: OwnedVerification;
+  readonly accounts: Owned<Pick<Accounts, 'removeDomain'>>;
   readonly contents?: ContentsCounter;
 }
 
@@ -67,7 +80,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
   };
 }
 
-function addCreate(app: Api, domains: Domains): void {
+function addCreate(app: Api, domains: OwnedDomains): void {
   app.post(
     '/v2/domain',
     {
@@ -100,11 +113,10 @@ function addCreate(app: Api, domains: Domains): void {
     },
     async (request, reply) => {
       const { body } = request;
-      const claim = {
-        userId: body.user_id,
-        domain: body.domain,
-        organizationId: body.organization_id,
-      };
+      const owner = ownerOf(request);
+      // A key that is bound to an organization claims for it, also where the call does not name it.
+      const organizationId = owner.organizationId ?? body.organization_id;
+      const claim = { ...owner, organizationId, domain: body.domain };
       const within = answerWithin(request, 201, writeCreated);
       const details = await domains.create(claim, actorOf(request), within);
       return reply.code(201).send(writeCreated(details));
@@ -117,7 +129,7 @@ function writeCreated(details: DomainDetails) {
   return { message, domain: writeDetails(details) };
 }
 
-function addReads(app: Api, domains: Domains): void {
+function addReads(app: Api, domains: OwnedDomains): void {
   const read = {
     ...common,
     params: DomainPath,
@@ -134,7 +146,10 @@ function addReads(app: Api, domains: Domains): void {
         response: { 200: DetailsBody },
       },
     },
-    async ({ params, query }) => writeDetails(await domains.get(query.user_id, params.domain)),
+    async (request) => {
+      const details = await domains.get(ownerOf(request), request.params.domain);
+      return writeDetails(request.caller?.isReadOnly ? withoutSecrets(details) : details);
+    },
   );
   app.get(
     '/v2/domains/:domain/dns',
@@ -149,8 +164,9 @@ function addReads(app: Api, domains: Domains): void {
         response: { 200: DnsListing },
       },
     },
-    async ({ params, query }, reply) => {
-      const { domain, dns } = await domains.get(query.user_id, params.domain);
+    async (request, reply) => {
+      const { params, query } = request;
+      const { domain, dns } = await domains.get(ownerOf(request), params.domain);
       if (query.format === 'zone') {
         return reply.type('text/plain; charset=utf-8').send(writeZone(domain.name, dns));
       }
@@ -159,7 +175,13 @@ function addReads(app: Api, domains: Domains): void {
   );
 }
 
-function addList(app: Api, domains: Domains): void {
+/** Who has the secrets of a webhook can write to its receiver: a key that only reads does not get them. */
+function withoutSecrets({ route, ...details }: DomainDetails): DomainDetails {
+  const { webhookSecret: _secret, webhookSecretPrevious: _previous, ...shown } = route;
+  return { ...details, route: shown };
+}
+
+function addList(app: Api, domains: OwnedDomains): void {
   app.get(
     '/v2/domains',
     {
@@ -172,9 +194,9 @@ function addList(app: Api, domains: Domains): void {
         response: { 200: Type.Object({ items: Type.Array(DomainBody), ...pageEcho }) },
       },
     },
-    async ({ query }) => {
-      const page = pageOf(query);
-      const items = await domains.list({ userId: query.user_id, ...page });
+    async (request) => {
+      const page = pageOf(request.query);
+      const items = await domains.list({ ...ownerOf(request), ...page });
       return { items: items.map(writeDomain), ...page };
     },
   );
@@ -195,17 +217,18 @@ function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts):
       },
     },
     async (request) => {
-      const { user_id: userId, domain } = request.body;
-      const { id } = await domains.find(userId, domain);
+      const { domain } = request.body;
+      const owner = ownerOf(request);
+      const { id } = await domains.find(owner, domain);
       const recorded = { by: actorOf(request), counts: await contents?.ofDomain(id) };
       const describe = ({ name }: Domain) => ({ ok: true, deleted: name });
       const within = answerWithin(request, 200, describe);
-      return describe(await accounts.removeDomain(userId, domain, recorded, within));
+      return describe(await accounts.removeDomain(owner, domain, recorded, within));
     },
   );
 }
 
-function addSetRoute(app: Api, domains: Domains): void {
+function addSetRoute(app: Api, domains: OwnedDomains): void {
   app.put(
     '/v2/domains/:domain/route',
     {
@@ -265,12 +288,12 @@ function addSetRoute(app: Api, domains: Domains): void {
         forwardToEmail: body.forward_to_email,
       };
       const by = actorOf(request);
-      return writeDetails(await domains.setRoute(body.user_id, params.domain, route, by));
+      return writeDetails(await domains.setRoute(ownerOf(request), params.domain, route, by));
     },
   );
 }
 
-function addMark(app: Api, domains: Domains): void {
+function addMark(app: Api, domains: OwnedDomains): void {
   app.post(
     '/v2/domains/:domain/dns/mark',
     {
@@ -307,12 +330,13 @@ function addMark(app: Api, domains: Domains): void {
         ...(body.observed_value !== undefined && { observedValue: body.observed_value }),
       };
       const by = actorOf(request);
-      return writeDetails(await domains.markDnsRecord(body.user_id, params.domain, mark, by));
+      const owner = ownerOf(request);
+      return writeDetails(await domains.markDnsRecord(owner, params.domain, mark, by));
     },
   );
 }
 
-function addVerify(app: Api, domains: Domains, verification: Verification): void {
+function addVerify(app: Api, domains: OwnedDomains, verification: OwnedVerification): void {
   app.post(
     '/v2/domains/:domain/verify',
     {
@@ -331,14 +355,16 @@ function addVerify(app: Api, domains: Domains, verification: Verification): void
         response: { 200: DetailsBody },
       },
     },
-    async ({ params, body }) => {
-      await verification.verify(body.user_id, params.domain);
-      return writeDetails(await domains.get(body.user_id, params.domain));
+    async (request) => {
+      const { domain } = request.params;
+      const owner = ownerOf(request);
+      await verification.verify(owner, domain);
+      return writeDetails(await domains.get(owner, domain));
     },
   );
 }
 
-function addRotateDkim(app: Api, domains: Domains): void {
+function addRotateDkim(app: Api, domains: OwnedDomains): void {
   app.post(
     '/v2/domains/:domain/dkim/rotate',
     {
@@ -355,8 +381,8 @@ function addRotateDkim(app: Api, domains: Domains): void {
       },
     },
     async (request) => {
-      const { params, body } = request;
-      return writeDetails(await domains.rotateDkim(body.user_id, params.domain, actorOf(request)));
+      const { domain } = request.params;
+      return writeDetails(await domains.rotateDkim(ownerOf(request), domain, actorOf(request)));
     },
   );
 }

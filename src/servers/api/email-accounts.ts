@@ -24,7 +24,15 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import { type Api, actorOf, type ContentsCounter, credentials, type RouteGroup } from './server.ts';
+import {
+  type Api,
+  actorOf,
+  type ContentsCounter,
+  credentials,
+  type Owned,
+  ownerOf,
+  type RouteGroup,
+} from './server.ts';
 
 const AccountBody = Type.Object(
   {
@@ -84,9 +92,14 @@ function writeOnceShown(made: AccountWithPassword): Type.Static<typeof OnceShown
   return { account: writeAccount(made.account), password: made.password, note: NOTE };
 }
 
+type OwnedAccounts = Owned<
+  Pick<Accounts, 'create' | 'list' | 'get' | 'update' | 'remove' | 'resetPassword'>
+>;
+type OwnedDomains = Owned<Pick<Domains, 'find'>>;
+
 interface AccountRouteParts {
-  readonly accounts: Accounts;
-  readonly domains: Domains;
+  readonly accounts: OwnedAccounts;
+  readonly domains: OwnedDomains;
   readonly tokens: Tokens;
   readonly contents?: ContentsCounter;
 }
@@ -105,7 +118,7 @@ export function accountRoutes(parts: AccountRouteParts): RouteGroup {
   };
 }
 
-function addCreate(app: Api, accounts: Accounts): void {
+function addCreate(app: Api, accounts: OwnedAccounts): void {
   app.post(
     '/v2/email-accounts/create',
     {
@@ -131,7 +144,7 @@ function addCreate(app: Api, accounts: Accounts): void {
     async (request, reply) => {
       const { body } = request;
       const account = {
-        userId: body.user_id,
+        ...ownerOf(request),
         domain: body.domain,
         localPart: body.local_part,
         displayName: body.display_name,
@@ -144,7 +157,7 @@ function addCreate(app: Api, accounts: Accounts): void {
   );
 }
 
-function addListOfDomain(app: Api, accounts: Accounts, domains: Domains): void {
+function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomains): void {
   app.get(
     '/v2/domains/:domain/email-accounts',
     {
@@ -161,16 +174,17 @@ function addListOfDomain(app: Api, accounts: Accounts, domains: Domains): void {
         },
       },
     },
-    async ({ params, query }) => {
-      const page = pageOf(query);
-      const domain = await domains.find(query.user_id, params.domain);
-      const items = await accounts.list({ userId: query.user_id, domain: domain.name, ...page });
+    async (request) => {
+      const page = pageOf(request.query);
+      const owner = ownerOf(request);
+      const domain = await domains.find(owner, request.params.domain);
+      const items = await accounts.list({ ...owner, domain: domain.name, ...page });
       return { domain: writeDomain(domain), items: items.map(writeAccount), ...page };
     },
   );
 }
 
-function addList(app: Api, accounts: Accounts): void {
+function addList(app: Api, accounts: OwnedAccounts): void {
   app.get(
     '/v2/email-accounts',
     {
@@ -188,15 +202,16 @@ function addList(app: Api, accounts: Accounts): void {
         response: { 200: Type.Object({ items: Type.Array(AccountBody), ...pageEcho }) },
       },
     },
-    async ({ query }) => {
+    async (request) => {
+      const { query } = request;
       const page = pageOf(query);
-      const items = await accounts.list({ userId: query.user_id, domain: query.domain, ...page });
+      const items = await accounts.list({ ...ownerOf(request), domain: query.domain, ...page });
       return { items: items.map(writeAccount), ...page };
     },
   );
 }
 
-function addReadAndUpdate(app: Api, accounts: Accounts): void {
+function addReadAndUpdate(app: Api, accounts: OwnedAccounts): void {
   app.get(
     '/v2/email-accounts/:id',
     {
@@ -210,8 +225,8 @@ function addReadAndUpdate(app: Api, accounts: Accounts): void {
         response: { 200: OneAccount },
       },
     },
-    async ({ params, query }) => ({
-      account: writeAccount(await accounts.get(query.user_id, params.id)),
+    async (request) => ({
+      account: writeAccount(await accounts.get(ownerOf(request), request.params.id)),
     }),
   );
   app.put(
@@ -239,7 +254,7 @@ function addReadAndUpdate(app: Api, accounts: Accounts): void {
       const { params, body } = request;
       const changed = { displayName: body.display_name, status: body.status };
       const by = actorOf(request);
-      const account = await accounts.update(body.user_id, params.id, changed, by);
+      const account = await accounts.update(ownerOf(request), params.id, changed, by);
       return { account: writeAccount(account) };
     },
   );
@@ -268,17 +283,18 @@ function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
       },
     },
     async (request) => {
-      const { user_id: userId, id } = request.body;
-      await accounts.get(userId, id);
+      const { id } = request.body;
+      const owner = ownerOf(request);
+      await accounts.get(owner, id);
       const recorded = { by: actorOf(request), counts: await contents?.ofAccount(id) };
       const describe = (deleted: RemovedAccount) => ({ ok: true, deleted });
       const within = answerWithin(request, 200, describe);
-      return describe(await accounts.remove(userId, id, recorded, within));
+      return describe(await accounts.remove(owner, id, recorded, within));
     },
   );
 }
 
-function addPasswordReset(app: Api, accounts: Accounts): void {
+function addPasswordReset(app: Api, accounts: OwnedAccounts): void {
   app.post(
     '/v2/email-accounts/:id/password/reset',
     {
@@ -294,16 +310,17 @@ function addPasswordReset(app: Api, accounts: Accounts): void {
       },
     },
     async (request) => {
-      const { user_id: userId, password } = request.body;
+      const { password } = request.body;
       const { id } = request.params;
       const by = actorOf(request);
+      const owner = ownerOf(request);
       const within = answerWithin(request, 200, writeOnceShown);
-      return writeOnceShown(await accounts.resetPassword(userId, id, password, by, within));
+      return writeOnceShown(await accounts.resetPassword(owner, id, password, by, within));
     },
   );
 }
 
-function addToken(app: Api, accounts: Accounts, tokens: Tokens): void {
+function addToken(app: Api, accounts: OwnedAccounts, tokens: Tokens): void {
   app.post(
     '/v2/email-accounts/:id/token',
     {
@@ -322,7 +339,7 @@ function addToken(app: Api, accounts: Accounts, tokens: Tokens): void {
         response: { 200: TokenBody },
       },
     },
-    async ({ params, body }) =>
-      writeToken(await tokens.issue(await accounts.get(body.user_id, params.id))),
+    async (request) =>
+      writeToken(await tokens.issue(await accounts.get(ownerOf(request), request.params.id))),
   );
 }

@@ -72,7 +72,8 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
   limitConnections(app.server, options.connections, isExempt, options.logger);
   allowOrigins(app, options.corsOrigins);
-  app.decorateRequest('actor', '');
+  app.decorateRequest('caller', undefined);
+  app.decorateRequest('owner', undefined);
   app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
   admitRequests(app, limits, collectPaths(app));
   acceptJsonBodies(app);

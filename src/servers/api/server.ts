@@ -15,6 +15,8 @@ import type {
 import type { ErrorCode } from '../../platform/errors/errors.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { Actor } from '../../tenants/audit/audit.ts';
+import type { Owner, Whose } from '../../tenants/domains/domains.ts';
+import type { Caller } from './authenticate.ts';
 
 /** Counts what is deleted, by names for the audit log. */
 export interface ContentsCounter {
@@ -24,8 +26,30 @@ export interface ContentsCounter {
 
 /** The owner of the API key or console, for the audit log. */
 export function actorOf(request: FastifyRequest): Actor {
-  return { actor: request.actor, requestId: request.id };
+  return { actor: request.caller?.actor ?? '', requestId: request.id };
 }
+
+/** Whose things a call is about, as far as its API key may see them; `key-scope.ts` has checked it. */
+export function ownerOf({ owner }: FastifyRequest): Owner {
+  if (!owner) throw new Error('a route of operators has no owner');
+  return owner;
+}
+
+/**
+ * A store as the routes have it: its functions take the owner of the request, since the text of a `user_id` alone would
+ * leave out the organization that a key is bound to.
+ */
+export type Owned<Store> = {
+  readonly [Name in keyof Store]: Store[Name] extends (...given: infer Given) => infer Answer
+    ? Given extends readonly [infer First, ...infer Rest]
+      ? Whose extends First
+        ? (owner: Owner, ...rest: Rest) => Answer
+        : First extends { readonly userId: string }
+          ? (about: First & Owner, ...rest: Rest) => Answer
+          : Store[Name]
+      : Store[Name]
+    : Store[Name];
+};
 
 /** The Fastify instance, with the types of a route's TypeBox schema in its handler. */
 export type Api = FastifyInstance<
@@ -104,8 +128,10 @@ declare module 'fastify' {
     admitUpgrade(request: IncomingMessage): Promise<Admission>;
   }
   interface FastifyRequest {
-    /** The caller in the audit log; empty for routes without an API key. */
-    actor: string;
+    /** Undefined for routes without an API key. */
+    caller: Caller | undefined;
+    /** Whose things the call is about; undefined for routes of operators, and without an API key. */
+    owner: Owner | undefined;
   }
   interface FastifyContextConfig {
     /** The refusals of this route, for the API description; those of every route are added. */
@@ -117,6 +143,10 @@ declare module 'fastify' {
     charge?: 'none' | 'own';
     /** False where a request changes nothing that could be done twice: it takes no `Idempotency-Key`. */
     takesKey?: false;
+    /** Where the call names its user; found by `key-scope.ts`. */
+    ownerIn?: 'body' | 'query';
+    /** True where a method other than GET changes nothing but the caller's own login: then a key that only reads may. */
+    isForReadOnly?: true;
     /** False where an answer has a secret: its compressed length would reveal it. */
     compress?: false;
   }

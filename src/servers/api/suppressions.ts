@@ -5,7 +5,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, UserId } from './schemas.ts';
-import { actorOf, credentials, type RouteGroup } from './server.ts';
+import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Address = Type.String({ examples: ['bob@sender.test'] });
 
@@ -22,7 +22,10 @@ const SuppressionBody = Type.Object(
 );
 
 /** `GET /v2/domains/:domain/suppressions` and `POST /v2/domains/:domain/suppressions/delete`. */
-export function suppressionRoutes(domains: Domains, suppressions: Suppressions): RouteGroup {
+export function suppressionRoutes(
+  domains: Owned<Pick<Domains, 'find'>>,
+  suppressions: Suppressions,
+): RouteGroup {
   return (app) => {
     app.get(
       '/v2/domains/:domain/suppressions',
@@ -41,9 +44,9 @@ export function suppressionRoutes(domains: Domains, suppressions: Suppressions):
           response: { 200: Type.Object({ items: Type.Array(SuppressionBody), ...pageEcho }) },
         },
       },
-      async ({ params, query }) => {
-        const { id } = await domains.find(query.user_id, params.domain);
-        const page = pageOf(query);
+      async (request) => {
+        const { id } = await domains.find(ownerOf(request), request.params.domain);
+        const page = pageOf(request.query);
         const items = await suppressions.list(id, page);
         return {
           items: items.map(({ address, detail, createdAt }) => ({
@@ -72,7 +75,7 @@ export function suppressionRoutes(domains: Domains, suppressions: Suppressions):
       },
       async (request) => {
         const { params, body } = request;
-        const domain = await domains.find(body.user_id, params.domain);
+        const domain = await domains.find(ownerOf(request), params.domain);
         const describe = (deleted: string) => ({ ok: true, deleted });
         const within = answerWithin(request, 200, describe);
         const deleted = await suppressions.remove(domain, body.address, actorOf(request), within);

@@ -13,8 +13,8 @@ const AuditBody = Type.Object(
     at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
     actor: Type.String({
       description:
-        'The first 8 hex digits of the SHA-256 of the API key, or `program` for the command line.',
-      examples: ['3f9c2d01'],
+        'The name and number of the API key; for a key of the settings the first 8 hex digits of its SHA-256; `program` for the command line.',
+      examples: ['billing (key 1)'],
     }),
     action: Type.String({ description: 'What was done.', examples: ['domain.delete'] }),
     target: Type.String({ description: 'What it was done to.', examples: ['acme.test'] }),

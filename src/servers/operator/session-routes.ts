@@ -64,12 +64,12 @@ export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): Rout
       PATH,
       {
         bodyLimit: BODY_MAX,
-        config: { refusals: ['unauthorized'], compress: false },
+        config: { refusals: ['unauthorized', 'key_restricted'], compress: false },
         schema: {
           ...common,
           summary: 'Sign in to the console',
           description:
-            'Exchanges an API key for a cookie that opens /v2 for 12 hours. After 10 wrong keys from one client in an hour it answers 429.',
+            'Exchanges the API key of an operator for a cookie that opens /v2 for 12 hours, as far as the key does. After 10 wrong keys from one client in an hour it answers 429.',
           operationId: 'openConsoleSession',
           security: credentials.none,
           body: Type.Object({
@@ -120,6 +120,7 @@ export function sessionRoutes(sessions: ConsoleSessions, cookie: HostCookie): Ro
     app.delete(
       PATH,
       {
+        config: { isForReadOnly: true },
         schema: {
           ...common,
           summary: 'Sign out of the console',

@@ -203,6 +203,7 @@ onEachEngine('sessions of the console', (engine) => {
       new ConsoleSessions({
         database: api.database,
         apiKeys,
+        keys: api.keys,
         openLimit: limitInMemory,
         now: () => now,
       });

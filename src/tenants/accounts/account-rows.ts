@@ -69,6 +69,12 @@ export function selectAccounts(queries: Queries) {
     );
 }
 
+/** The condition that an account's domain was claimed with an `organization_id`. */
+export function ofOrganization(organizationId: string) {
+  return sql<boolean>`exists (select 1 from domains
+    where domains.id = accounts.domain_id and domains.organization_id = ${organizationId})`;
+}
+
 export type AccountRow = Awaited<
   ReturnType<ReturnType<typeof selectAccounts>['executeTakeFirstOrThrow']>
 >;

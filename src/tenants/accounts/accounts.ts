@@ -20,15 +20,15 @@ import {
 } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { hasHidden } from '../../protocols/message/message.ts';
 import { type Actor, type AuditEntry, recordAudit } from '../audit/audit.ts';
-import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
+import { checkUserId, type Domain, type Domains, toOwner, type Whose } from '../domains/domains.ts';
 import {
   type Account,
   type AccountRow,
   type AccountStatus,
   checkLocalPart,
   mailLocalPart,
+  ofOrganization,
   readAddress,
   selectAccounts,
   toAccount,
@@ -39,6 +39,7 @@ import {
   domainIsThere,
   tokensFrom,
 } from './delete-accounts.ts';
+import { checkDisplayName } from './display-names.ts';
 import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
 import { forgetLoginsOf } from './remembered-logins.ts';
 
@@ -92,6 +93,8 @@ interface AccountsOptions {
 
 interface NewAccount {
   readonly userId: string;
+  /** Only on a domain that was claimed with it. */
+  readonly organizationId?: string | undefined;
   readonly domain: string;
   readonly localPart: string;
   /** The local part by default. */
@@ -114,6 +117,8 @@ export interface RemovedAccount {
 
 interface AccountPage {
   readonly userId: string;
+  /** Only accounts of domains that were claimed with it. */
+  readonly organizationId?: string | undefined;
   /** Only accounts of this domain. */
   readonly domain?: string | undefined;
   /** 1 to 1000. */
@@ -135,11 +140,10 @@ interface AccountUpdate {
   readonly status?: AccountStatus | undefined;
 }
 
-const DISPLAY_NAME_MAX = 255;
 const LIMIT_MAX = 1000;
 const statuses: readonly string[] = ['active', 'suspended'] satisfies AccountStatus[];
 
-/** Every function with a `userId` sees only that user's accounts. */
+/** Every function with an owner sees only that owner's accounts. */
 export class Accounts {
   readonly #database: Database;
   readonly #domains: Domains;
@@ -172,7 +176,9 @@ export class Accounts {
     by?: Actor,
     within?: InTransaction<AccountWithPassword>,
   ): Promise<AccountWithPassword> {
-    const domain = await this.#domains.find(input.userId, input.domain);
+    const { userId, organizationId } = input;
+    const owner = { userId, organizationId };
+    const domain = await this.#domains.find(owner, input.domain);
     const localPart = checkLocalPart(input.localPart, domain.name);
     const displayName = checkDisplayName(input.displayName ?? localPart);
     const password = input.password ?? generatePassword();
@@ -180,10 +186,10 @@ export class Accounts {
     refuseInactive(domain);
     // Checked before the hash, which takes some 30 ms; the insert below decides.
     if (await this.#findOnDomain(localPart, domain.id)) throw addressExists(localPart, domain);
-    const password_hash = await hashPassword(password, input.userId);
+    const password_hash = await hashPassword(password, userId);
     return this.#database.write(async (tx) => {
       const now = this.#now();
-      const { id: domain_id, ...held } = await this.#domains.lock(tx, input.userId, domain.name);
+      const { id: domain_id, ...held } = await this.#domains.lock(tx, owner, domain.name);
       refuseInactive(held);
       const inserted = await tx
         .insertInto('accounts')
@@ -203,7 +209,7 @@ export class Accounts {
         .returning('id')
         .executeTakeFirst();
       if (!inserted) throw addressExists(localPart, domain);
-      const account = await this.#read(tx, input.userId, inserted.id);
+      const account = await this.#read(tx, owner, inserted.id);
       const entry = { action: 'account.create', target: account.address, at: now };
       if (by) await recordAudit(tx, by, entry);
       const made = { account, password };
@@ -213,7 +219,8 @@ export class Accounts {
   }
 
   /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */
-  async list({ userId, domain, limit, offset, after = 0 }: AccountPage): Promise<Account[]> {
+  async list(page: AccountPage): Promise<Account[]> {
+    const { userId, organizationId, domain, limit, offset, after = 0 } = page;
     checkUserId(userId);
     if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) {
       throw invalidField('limit', `must be an integer from 1 to ${LIMIT_MAX}`);
@@ -225,16 +232,17 @@ export class Accounts {
       .where('user_id', '=', userId)
       .where('id', '>', after);
     if (domain !== undefined) {
-      const { id } = await this.#domains.find(userId, domain);
+      const { id } = await this.#domains.find({ userId, organizationId }, domain);
       query = query.where('domain_id', '=', id);
     }
+    if (organizationId !== undefined) query = query.where(ofOrganization(organizationId));
     const rows = await query.orderBy('id').limit(limit).offset(offset).execute();
     return rows.map(toAccount);
   }
 
   /** @throws Refusal account_not_found */
-  get(userId: string, id: number): Promise<Account> {
-    return this.#read(this.#database.read, userId, id);
+  get(whose: Whose, id: number): Promise<Account> {
+    return this.#read(this.#database.read, whose, id);
   }
 
   /**
@@ -243,7 +251,7 @@ export class Accounts {
    * @param by who is named in the audit log when it is suspended or resumed
    * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
    */
-  async update(userId: string, id: number, changed: AccountUpdate, by?: Actor): Promise<Account> {
+  async update(whose: Whose, id: number, changed: AccountUpdate, by?: Actor): Promise<Account> {
     const { displayName, status } = changed;
     if (displayName !== undefined) checkDisplayName(displayName);
     if (status !== undefined && !statuses.includes(status)) {
@@ -252,8 +260,10 @@ export class Accounts {
     if (displayName === undefined && status === undefined) {
       throw new Refusal('invalid_request', 'display_name, status or both are required');
     }
+    const { userId } = toOwner(whose);
     checkUserId(userId);
     const account = await this.#database.write(async (tx) => {
+      // Where the account is of another organization, the read after it undoes this.
       if (Number.isSafeInteger(id)) {
         await tx
           .updateTable('accounts')
@@ -265,7 +275,7 @@ export class Accounts {
           .where('user_id', '=', userId)
           .execute();
       }
-      const account = await this.#read(tx, userId, id);
+      const account = await this.#read(tx, whose, id);
       if (status === 'suspended') await forgetLoginsOf(tx, id);
       if (by && status !== undefined) {
         const action = status === 'suspended' ? 'account.suspend' : 'account.resume';
@@ -286,14 +296,14 @@ export class Accounts {
    * @throws Refusal account_not_found
    */
   async remove(
-    userId: string,
+    whose: Whose,
     id: number,
     recorded?: RecordedDeletion,
     within?: InTransaction<RemovedAccount>,
   ): Promise<RemovedAccount> {
     const removed = await this.#database.write(async (tx) => {
       await lockAccount(tx, this.#database.engine, id);
-      const account = await this.#read(tx, userId, id);
+      const account = await this.#read(tx, whose, id);
       const at = this.#now();
       await deleteAccounts(tx, [account], at);
       const entry = { action: 'account.delete', target: account.address, at };
@@ -313,7 +323,7 @@ export class Accounts {
    * @throws Refusal account_not_found, invalid_request (`password`), unavailable
    */
   async resetPassword(
-    userId: string,
+    whose: Whose,
     id: number,
     given?: string,
     by?: Actor,
@@ -321,7 +331,7 @@ export class Accounts {
   ): Promise<AccountWithPassword> {
     const password = given ?? generatePassword();
     checkPassword(password);
-    await this.get(userId, id);
+    const { userId } = await this.get(whose, id);
     const password_hash = await hashPassword(password, userId);
     const made = await this.#database.write(async (tx) => {
       await tx
@@ -333,7 +343,7 @@ export class Accounts {
         .where('id', '=', id)
         .where('user_id', '=', userId)
         .execute();
-      const account = await this.#read(tx, userId, id);
+      const account = await this.#read(tx, whose, id);
       const entry = { action: 'account.reset_password', target: account.address, at: this.#now() };
       if (by) await recordAudit(tx, by, entry);
       const made = { account, password };
@@ -351,13 +361,13 @@ export class Accounts {
    * @throws Refusal domain_not_found
    */
   async removeDomain(
-    userId: string,
+    whose: Whose,
     name: string,
     recorded?: RecordedDeletion,
     within?: InTransaction<Domain>,
   ): Promise<Domain> {
     const { rivals, ...domain } = await this.#database.write(async (tx) => {
-      const removed = await this.#domains.remove(tx, userId, name);
+      const removed = await this.#domains.remove(tx, whose, name);
       const entry = { action: 'domain.delete', target: removed.name, at: this.#now() };
       if (recorded) await recordDeletion(tx, recorded, entry);
       await within?.(tx, removed);
@@ -446,30 +456,21 @@ export class Accounts {
     return row && toAccount(row);
   }
 
-  async #read(queries: Queries, userId: string, id: number): Promise<Account> {
+  async #read(queries: Queries, whose: Whose, id: number): Promise<Account> {
+    const { userId, organizationId } = toOwner(whose);
     checkUserId(userId);
     const row = Number.isSafeInteger(id)
       ? await selectAccounts(queries)
           .where('id', '=', id)
           .where('user_id', '=', userId)
+          .$if(organizationId !== undefined, (query) =>
+            query.where(ofOrganization(organizationId ?? '')),
+          )
           .executeTakeFirst()
       : undefined;
     if (!row) throw accountNotFound(id);
     return toAccount(row);
   }
-}
-
-/** A display name goes into header fields: so it must have no line end and no other control character. */
-function checkDisplayName(text: string): string {
-  checkText('display_name', text, DISPLAY_NAME_MAX);
-  if (/\p{Cc}/u.test(text)) {
-    throw invalidField('display_name', 'must not hold control characters');
-  }
-  if (hasHidden(text)) {
-    const expected = 'must not hold invisible characters, or ones that turn the order of others';
-    throw invalidField('display_name', expected);
-  }
-  return text;
 }
 
 function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void {

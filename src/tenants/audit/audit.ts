@@ -8,7 +8,10 @@ import type { EpochMs } from '../../platform/time/time.ts';
 
 /** Who made a change. */
 export interface Actor {
-  /** The first 8 hex digits of the SHA-256 of the API key, or `program` for the command line. */
+  /**
+   * The name and number of the API key; for one of the settings, the first 8 hex digits of its SHA-256; `program` for the
+   * command line.
+   */
   readonly actor: string;
   readonly requestId?: string | undefined;
 }

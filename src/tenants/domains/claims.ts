@@ -5,6 +5,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
 import { checkUserId, normalizeDomainName } from './domain-names.ts';
+import { toOwner, type Whose } from './owner.ts';
 import { logSendingChanges, noteSending, type SendingChange } from './sending.ts';
 
 /** How often an active claim is checked while another one has its DKIM key published. */
@@ -77,19 +78,26 @@ export async function findClaim(
 }
 
 /**
- * The user's claim on a name as the user wrote it.
+ * The owner's claim on a name as the user wrote it.
  *
- * @throws Refusal domain_not_found, also where the claim is another user's
+ * @throws Refusal domain_not_found, also where the claim is another owner's
  */
-export async function readClaim(queries: Queries, userId: string, text: string): Promise<Domain> {
+export async function readClaim(queries: Queries, whose: Whose, text: string): Promise<Domain> {
+  const { userId, organizationId } = toOwner(whose);
   const claim = await findClaim(queries, checkUserId(userId), storedName(text));
-  if (!claim) throw domainNotFound();
+  if (!claim || isOfAnother(claim, organizationId)) throw domainNotFound();
   return claim;
 }
 
-/** Selects which of a user's claims are listed, in the order of their ids. */
+/** Whether the caller may see one organization, and the claim is not of it. */
+function isOfAnother(claim: Domain, organizationId: string | undefined): boolean {
+  return organizationId !== undefined && claim.organizationId !== organizationId;
+}
+
+/** Selects which of an owner's claims are listed, in the order of their ids. */
 export interface ClaimPage {
   readonly userId: string;
+  readonly organizationId?: string | undefined;
   /** Ids above this one. */
   readonly after: number;
   readonly limit: number;
@@ -99,12 +107,15 @@ export interface ClaimPage {
 /** @throws Refusal invalid_request (`user_id`) */
 export async function listClaims(
   queries: Queries,
-  { userId, after, limit, offset }: ClaimPage,
+  { userId, organizationId, after, limit, offset }: ClaimPage,
 ): Promise<Domain[]> {
   const rows = await queries
     .selectFrom('domains')
     .select(columns)
     .where('user_id', '=', checkUserId(userId))
+    .$if(organizationId !== undefined, (query) =>
+      query.where('organization_id', '=', organizationId ?? ''),
+    )
     .where('id', '>', after)
     .orderBy('id')
     .limit(limit)
@@ -132,20 +143,21 @@ export async function lockName(
 }
 
 /**
- * The user's claim, with every claim on the name locked until the transaction ends.
+ * The owner's claim, with every claim on the name locked until the transaction ends.
  *
  * @throws Refusal domain_not_found
  */
 export async function lockClaim(
   tx: Queries,
   engine: Database['engine'],
-  userId: string,
+  whose: Whose,
   text: string,
 ): Promise<Domain> {
+  const { userId, organizationId } = toOwner(whose);
   checkUserId(userId);
   const claims = await lockName(tx, engine, storedName(text));
   const claim = claims.find((one) => one.userId === userId);
-  if (!claim) throw domainNotFound();
+  if (!claim || isOfAnother(claim, organizationId)) throw domainNotFound();
   return claim;
 }
 

@@ -50,6 +50,7 @@ import {
   writeMark,
 } from './dns-records.ts';
 import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
+import type { Whose } from './owner.ts';
 import {
   checkRoute,
   findWebhookSecrets,
@@ -75,6 +76,7 @@ export {
   listAllClaims,
   type OperatedDomain,
 } from './operator-claims.ts';
+export { type Owner, toOwner, type Whose } from './owner.ts';
 export type { Route, RouteSettings } from './routes.ts';
 export { countUnableToSend, findSendingObstacle } from './sending.ts';
 export { checkReason, setSuspended } from './suspensions.ts';
@@ -135,7 +137,6 @@ interface RemovedDomain extends Domain {
   readonly rivals: ClaimChanges;
 }
 
-/** Every function with a `userId` sees only that user's claims; `name` is as the user wrote it. */
 const dkimKey = new PreparedQuery(({ domainId }: { domainId: number }, queries) =>
   queries
     .selectFrom('domains')
@@ -143,6 +144,7 @@ const dkimKey = new PreparedQuery(({ domainId }: { domainId: number }, queries) 
     .where('id', '=', domainId),
 );
 
+/** Every function with an owner sees only that owner's claims; `name` is as the user wrote it. */
 export class Domains {
   readonly #database: Database;
   readonly #mailHostname: string;
@@ -208,20 +210,20 @@ export class Domains {
   }
 
   /** @throws Refusal domain_not_found */
-  get(userId: string, name: string): Promise<DomainDetails> {
+  get(whose: Whose, name: string): Promise<DomainDetails> {
     return this.#database.snapshot(async (queries) =>
-      this.#details(queries, await readClaim(queries, userId, name)),
+      this.#details(queries, await readClaim(queries, whose, name)),
     );
   }
 
-  /** A user's claims by their ids. */
+  /** An owner's claims by their ids. */
   list(page: ClaimPage): Promise<Domain[]> {
     return listClaims(this.#database.read, page);
   }
 
   /** The claim without its records and route. @throws Refusal domain_not_found */
-  find(userId: string, name: string): Promise<Domain> {
-    return readClaim(this.#database.read, userId, name);
+  find(whose: Whose, name: string): Promise<Domain> {
+    return readClaim(this.#database.read, whose, name);
   }
 
   /**
@@ -231,13 +233,13 @@ export class Domains {
    *   `webhook_secret`, `forward_to_email`)
    */
   setRoute(
-    userId: string,
+    whose: Whose,
     name: string,
     settings: RouteSettings,
     by?: Actor,
   ): Promise<DomainDetails> {
     return this.#database.write(async (tx) => {
-      const domain = await this.lock(tx, userId, name);
+      const domain = await this.lock(tx, whose, name);
       const at = this.#now();
       await replaceRoute(tx, domain.id, checkRoute(domain.name, settings), at);
       if (by) await recordAudit(tx, by, { action: 'domain.set_route', target: domain.name, at });
@@ -252,21 +254,21 @@ export class Domains {
    *   `observed_value`)
    */
   async markDnsRecord(
-    userId: string,
+    whose: Whose,
     name: string,
     mark: DnsMark,
     by?: Actor,
   ): Promise<DomainDetails> {
     checkMark(mark);
     const { details, changed, selector } = await this.#database.write(async (tx) => {
-      const domain = await this.lock(tx, userId, name);
+      const domain = await this.lock(tx, whose, name);
       const now = this.#now();
       await writeMark(tx, domain.id, mark, now);
       if (by)
         await recordAudit(tx, by, { action: 'domain.mark_dns', target: domain.name, at: now });
       const selector = await exchangeKeys(tx, domain.id, now);
       const changed = await evaluateName(tx, domain.name, now);
-      const details = await this.#details(tx, await readClaim(tx, userId, name));
+      const details = await this.#details(tx, await readClaim(tx, whose, name));
       return { details, changed, selector };
     });
     this.announce(changed);
@@ -280,14 +282,14 @@ export class Domains {
    *
    * @throws Refusal domain_not_found
    */
-  async rotateDkim(userId: string, name: string, by: Actor): Promise<DomainDetails> {
-    const found = await readClaim(this.#database.read, userId, name);
+  async rotateDkim(whose: Whose, name: string, by: Actor): Promise<DomainDetails> {
+    const found = await readClaim(this.#database.read, whose, name);
     // Made before the transaction, since it takes a tenth of a second.
     const key = (await hasNextKey(this.#database.read, found.id))
       ? undefined
       : await this.#makeDkimKey();
     return this.#database.write(async (tx) => {
-      const domain = await this.lock(tx, userId, name);
+      const domain = await this.lock(tx, whose, name);
       // Of two calls at once, each makes a key: the first one stays.
       if (key && !(await hasNextKey(tx, domain.id))) {
         const at = this.#now();
@@ -352,12 +354,12 @@ export class Domains {
   }
 
   /**
-   * Locks the user's claim until the transaction ends: it cannot be deleted meanwhile.
+   * Locks the owner's claim until the transaction ends: it cannot be deleted meanwhile.
    *
    * @throws Refusal domain_not_found
    */
-  lock(tx: Queries, userId: string, name: string): Promise<Domain> {
-    return lockClaim(tx, this.#database.engine, userId, name);
+  lock(tx: Queries, whose: Whose, name: string): Promise<Domain> {
+    return lockClaim(tx, this.#database.engine, whose, name);
   }
 
   /**
@@ -367,8 +369,8 @@ export class Domains {
    *
    * @throws Refusal domain_not_found
    */
-  async remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain> {
-    const domain = await this.lock(tx, userId, name);
+  async remove(tx: Queries, whose: Whose, name: string): Promise<RemovedDomain> {
+    const domain = await this.lock(tx, whose, name);
     const now = this.#now();
     await tx.deleteFrom('domains').where('id', '=', domain.id).execute();
     await tx.insertInto('deleted_domains').values({ id: domain.id, deleted_at: now }).execute();

@@ -4,9 +4,10 @@
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { openTestDatabase } from '../../../../test/support/databases.ts';
+import { atEnd, openTestDatabase } from '../../../../test/support/databases.ts';
 import { Blocks } from '../../../mail/blocks/blocks.ts';
 import { Queue } from '../../../mail/queue/queue.ts';
+import { Suppressions } from '../../../mail/sending/sending.ts';
 import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
 import { InProcessChanges } from '../../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../../mailboxes/event-hook/event-hook.ts';
@@ -21,9 +22,17 @@ import { findAccounts } from '../../../tenants/accounts/account-rows.ts';
 import { Accounts, AnsweredRequests, Tokens } from '../../../tenants/accounts/accounts.ts';
 import { Domains, Verification } from '../../../tenants/domains/domains.ts';
 import { shareDkimKey } from '../../../tenants/domains/testing/dkim-key.ts';
+import { NamedKeys } from '../../../tenants/keys/keys.ts';
 import { Traffic } from '../../../tenants/usage/usage.ts';
 import type { GaugeValue } from '../../metrics/metrics.ts';
-import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
+import {
+  type Api,
+  type ApiOptions,
+  createApi,
+  deliveryRoutes,
+  mailserverEventRoutes,
+  suppressionRoutes,
+} from '../api.ts';
 
 export const apiKey = 'test-key-1';
 export const secondApiKey = 'test-key-2';
@@ -59,6 +68,7 @@ export interface RunningApi {
   readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
+  readonly keys: NamedKeys;
   readonly mailstore: EmbeddedMailstore;
   /** Everything that was logged, one parsed line each. */
   readonly logLines: Record<string, unknown>[];
@@ -167,7 +177,15 @@ async function activate(domains: Domains, userId: string, domain: string): Promi
 function openOperator(
   owners: Pick<
     Parameters<typeof buildOperator>[0],
-    'database' | 'domains' | 'accounts' | 'logger' | 'now' | 'apiKeys' | 'publicUrl'
+    | 'database'
+    | 'queue'
+    | 'domains'
+    | 'accounts'
+    | 'logger'
+    | 'now'
+    | 'apiKeys'
+    | 'keys'
+    | 'publicUrl'
   >,
 ) {
   const { database, logger, now } = owners;
@@ -175,7 +193,6 @@ function openOperator(
     ...owners,
     ...plainOperator,
     traffic: new Traffic({ database, now, log: logger, totals: async () => ({}) }),
-    queue: new Queue({ database, log: logger }),
     blocks: new Blocks({ database, logger, now }),
     metrics: { readGauge: async (name) => gauges.get(name) ?? [] },
   });
@@ -183,6 +200,17 @@ function openOperator(
 
 /** What the gauges of the service show, for tests of what needs attention. */
 export const gauges = new Map<string, readonly GaugeValue[]>();
+function openKeys(database: Database, logger: Logger, now: () => EpochMs): NamedKeys {
+  const keys = new NamedKeys({ database, logger, now });
+  atEnd(() => keys.stop());
+  return keys;
+}
+
+/** Groups that are no part of the API's own folder. */
+function domainGroups({ database, domains, queue, now }: Parameters<typeof openOperator>[0]) {
+  const suppressions = new Suppressions(database, now);
+  return [deliveryRoutes(domains, queue), suppressionRoutes(domains, suppressions)];
+}
 
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
@@ -214,7 +242,9 @@ export async function startApi(
   });
   const apiKeys = options.apiKeys ?? [apiKey, secondApiKey];
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
-  const owners = { database, domains, accounts, logger, now, apiKeys, publicUrl };
+  const keys = openKeys(database, logger, now);
+  const queue = new Queue({ database, log: logger });
+  const owners = { database, queue, domains, accounts, logger, now, apiKeys, keys, publicUrl };
   const operator = openOperator(owners);
   const app = createApi({
     domains,
@@ -226,10 +256,12 @@ export async function startApi(
     logger,
     publicUrl,
     apiKeys,
+    keys,
     console: operator.console,
     contents: operator.contents,
     ...plainOptions,
     ...options,
+    userRoutes: [...domainGroups(owners), ...(options.userRoutes ?? [])],
     operatorRoutes: operator.routes,
     routes: [mailserverEventRoutes(mailserverEvents), ...(options.routes ?? [])],
   });
@@ -244,6 +276,7 @@ export async function startApi(
     verification,
     accounts,
     tokens,
+    keys,
     mailstore,
     logLines,
     call: callerOf(app.listeningOrigin),

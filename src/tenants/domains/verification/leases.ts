@@ -6,6 +6,7 @@
 import type { Database, Queries } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { type DomainStatus, lockClaim } from '../claims.ts';
+import type { Whose } from '../owner.ts';
 
 /** Longer than any check: lookups take 40 s at most, then it waits for the last answers. */
 const LEASE_MS = 120_000;
@@ -91,19 +92,19 @@ async function chooseDue(
 }
 
 /**
- * Leases one claim of a user, due or not, for a check that was started by hand.
+ * Leases one claim of an owner, due or not, for a check that was started by hand.
  *
  * @returns undefined where it is being checked right now
  * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call
  */
 export function leaseClaim(
   database: Database,
-  userId: string,
+  whose: Whose,
   name: string,
   now: number,
 ): Promise<LeasedClaim | undefined> {
   return database.write(async (tx) => {
-    const { id } = await lockClaim(tx, database.engine, userId, name);
+    const { id } = await lockClaim(tx, database.engine, whose, name);
     const { verify_called_at: called } = await tx
       .selectFrom('domains')
       .select('verify_called_at')

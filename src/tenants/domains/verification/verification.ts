@@ -12,6 +12,7 @@ import { type EpochMs, Outage, Repeat } from '../../../platform/time/time.ts';
 import type { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { logClaimChanges, logKeyExchange } from '../claims.ts';
 import { type DnsRecord, readRecords } from '../dns-records.ts';
+import { toOwner, type Whose } from '../owner.ts';
 import { checkZone } from './check-zone.ts';
 import { createOurServers, type OurServers } from './judge-spf.ts';
 import { type LeasedClaim, leaseClaim, leaseDueClaims, releaseClaim } from './leases.ts';
@@ -101,10 +102,10 @@ export class Verification {
    * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call, unavailable where it does not end
    *   within 20 s
    */
-  async verify(userId: string, name: string): Promise<void> {
+  async verify(whose: Whose, name: string): Promise<void> {
     const signal = AbortSignal.timeout(WAIT.max);
-    const party = { name: userId, most: BY_HAND_OF_USER };
-    const check = this.#byHand.run([party], () => this.#verify(userId, name, signal), signal);
+    const party = { name: toOwner(whose).userId, most: BY_HAND_OF_USER };
+    const check = this.#byHand.run([party], () => this.#verify(whose, name, signal), signal);
     try {
       await inTime(signal, check);
     } catch (error) {
@@ -116,9 +117,9 @@ export class Verification {
     }
   }
 
-  async #verify(userId: string, name: string, signal: AbortSignal): Promise<void> {
+  async #verify(whose: Whose, name: string, signal: AbortSignal): Promise<void> {
     for (;;) {
-      const claim = await leaseClaim(this.#database, userId, name, this.#now());
+      const claim = await leaseClaim(this.#database, whose, name, this.#now());
       if (claim) return this.#check(claim, 'all');
       signal.throwIfAborted();
       if (this.#stopped) throw new Refusal('unavailable', 'the service stops', { retryAfter: 10 });

@@ -1,0 +1,201 @@
+/** `/v2/operator/keys`: API keys with a name and a scope. */
+import { Type } from 'typebox';
+import { readInstant } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import type { Key, NamedKeys } from '../../tenants/keys/keys.ts';
+import { type Api, actorOf, credentials, isoTime, RecordId, type RouteGroup } from '../api/api.ts';
+import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
+
+const Name = Type.String({
+  maxLength: 200,
+  description: 'For people; the audit log has it. Several keys may have the same.',
+  examples: ['billing'],
+});
+const Scope = Type.Enum(['operator', 'product'], {
+  type: 'string',
+  description: '`operator`: all of /v2. `product`: all of it but /v2/operator.',
+  examples: ['product'],
+});
+const BoundUser = Type.String({
+  maxLength: 255,
+  description: 'Of a product key: the only user whose things it sees and changes.',
+  examples: ['demo'],
+});
+const BoundOrganization = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description:
+    'Of a product key: it sees and changes only domains that were claimed with this `organization_id`, and their accounts.',
+  examples: ['org-1'],
+});
+const ReadOnly = Type.Boolean({
+  description: 'Whether it only reads: then every method but GET is refused.',
+});
+const Instant = (description: string) =>
+  Type.String({ format: 'date-time', description, examples: ['2027-01-31T12:00:00.000Z'] });
+
+const KeyBody = Type.Object(
+  {
+    id: RecordId,
+    name: Name,
+    scope: Scope,
+    user_id: Type.Optional(BoundUser),
+    organization_id: Type.Optional(BoundOrganization),
+    read_only: ReadOnly,
+    state: Type.Enum(['active', 'expired', 'revoked'], {
+      type: 'string',
+      description: 'Only an `active` key opens anything.',
+      examples: ['active'],
+    }),
+    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    created_by: Type.String({
+      description: 'Who made it, as in the audit log.',
+      examples: ['3f9c2d01'],
+    }),
+    expires_at: Type.Optional(Instant('From then on it opens nothing.')),
+    revoked_at: Type.Optional(Instant('Since then it opens nothing.')),
+    last_used_at: Type.Optional(Instant('Accurate to a minute; absent where it was never used.')),
+  },
+  { title: 'ApiKey', description: 'An API key that an operator made, without its secret.' },
+);
+
+function stateOf({ revokedAt, expiresAt }: Key, now: EpochMs) {
+  if (revokedAt !== undefined) return 'revoked' as const;
+  return expiresAt !== undefined && expiresAt <= now ? ('expired' as const) : ('active' as const);
+}
+
+function writeKey(key: Key, now: EpochMs): Type.Static<typeof KeyBody> {
+  const { userId, organizationId, expiresAt, revokedAt, lastUsedAt } = key;
+  return {
+    id: key.id,
+    name: key.name,
+    scope: key.scope,
+    ...(userId !== undefined && { user_id: userId }),
+    ...(organizationId !== undefined && { organization_id: organizationId }),
+    read_only: key.isReadOnly,
+    state: stateOf(key, now),
+    created_at: isoTime(key.createdAt),
+    created_by: key.createdBy,
+    ...(expiresAt !== undefined && { expires_at: isoTime(expiresAt) }),
+    ...(revokedAt !== undefined && { revoked_at: isoTime(revokedAt) }),
+    ...(lastUsedAt !== undefined && { last_used_at: isoTime(lastUsedAt) }),
+  };
+}
+
+const common = { tags: ['Operator'], security: credentials.operator };
+
+/**
+ * The routes that list, make and revoke keys.
+ *
+ * @param now the clock that all nodes share
+ */
+export function keyRoutes(
+  keys: Pick<NamedKeys, 'list' | 'create' | 'revoke'>,
+  now: () => EpochMs,
+): RouteGroup {
+  return (app) => {
+    addList(app, keys, now);
+    addCreate(app, keys, now);
+    addRevoke(app, keys, now);
+  };
+}
+
+function addList(app: Api, keys: Pick<NamedKeys, 'list'>, now: () => EpochMs): void {
+  app.get(
+    '/v2/operator/keys',
+    {
+      schema: {
+        ...common,
+        summary: 'List the API keys',
+        description:
+          'The newest first, also those that were revoked or have ended. Those of API_KEYS, and the generated one, are settings: they are not in the list.',
+        operationId: 'listKeys',
+        querystring: Type.Object(listFields),
+        response: { 200: Type.Object({ items: Type.Array(KeyBody), ...listEcho }) },
+      },
+    },
+    async ({ query }) => {
+      const page = readPage(query, isIdKey);
+      const found = await keys.list({ before: page.after?.[0], limit: page.limit + 1 });
+      const at = now();
+      return answerPage(
+        found,
+        page,
+        ({ id }) => [id],
+        (key) => writeKey(key, at),
+      );
+    },
+  );
+}
+
+function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs): void {
+  app.post(
+    '/v2/operator/keys',
+    {
+      config: { compress: false },
+      schema: {
+        ...common,
+        summary: 'Make an API key',
+        description:
+          'The key is shown once. It opens what its scope says at once, on all nodes. To replace one without a gap, make the next one, change its users over, and revoke the old one when `last_used_at` stands still.',
+        operationId: 'createKey',
+        body: Type.Object({
+          name: Name,
+          scope: Scope,
+          user_id: Type.Optional(BoundUser),
+          organization_id: Type.Optional(BoundOrganization),
+          read_only: Type.Optional(ReadOnly),
+          expires_at: Type.Optional(
+            Type.String({
+              description:
+                'From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end.',
+              examples: ['2027-01-31T12:00:00Z'],
+            }),
+          ),
+        }),
+        response: {
+          201: Type.Object({
+            key: KeyBody,
+            api_key: Type.String({
+              description: 'For the header `x-api-key`. Shown only here.',
+              examples: ['prk_3f9c2d01…'],
+            }),
+          }),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { name, scope, user_id, organization_id, read_only, expires_at } = request.body;
+      const wanted = {
+        name,
+        scope,
+        userId: user_id,
+        organizationId: organization_id,
+        isReadOnly: read_only ?? false,
+        expiresAt:
+          expires_at === undefined ? undefined : readInstant('expires_at', expires_at, true),
+      };
+      const { key, secret } = await keys.create(wanted, actorOf(request));
+      return reply.code(201).send({ key: writeKey(key, now()), api_key: secret });
+    },
+  );
+}
+
+function addRevoke(app: Api, keys: Pick<NamedKeys, 'revoke'>, now: () => EpochMs): void {
+  app.post(
+    '/v2/operator/keys/revoke',
+    {
+      config: { refusals: ['key_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Revoke an API key',
+        description:
+          'From then on it opens nothing, on all nodes; sessions of the console that it opened end. It stays in the list. One that was revoked before is not changed.',
+        operationId: 'revokeKey',
+        body: Type.Object({ id: RecordId }),
+        response: { 200: KeyBody },
+      },
+    },
+    async (request) => writeKey(await keys.revoke(request.body.id, actorOf(request)), now()),
+  );
+}

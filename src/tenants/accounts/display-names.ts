@@ -1,0 +1,19 @@
+/** The names that accounts show to people. */
+import { invalidField } from '../../platform/errors/errors.ts';
+import { hasHidden } from '../../protocols/message/message.ts';
+import { checkText } from '../domains/domains.ts';
+
+const DISPLAY_NAME_MAX = 255;
+
+/** A display name goes into header fields: so it must have no line end and no other control character. */
+export function checkDisplayName(text: string): string {
+  checkText('display_name', text, DISPLAY_NAME_MAX);
+  if (/\p{Cc}/u.test(text)) {
+    throw invalidField('display_name', 'must not hold control characters');
+  }
+  if (hasHidden(text)) {
+    const expected = 'must not hold invisible characters, or ones that turn the order of others';
+    throw invalidField('display_name', expected);
+  }
+  return text;
+}
