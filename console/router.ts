@@ -8,6 +8,7 @@ import { Blocks } from './screens/blocks.tsx';
 import { Deliveries } from './screens/deliveries.tsx';
 import { Domain } from './screens/domain.tsx';
 import { Domains } from './screens/domains.tsx';
+import { Keys } from './screens/keys.tsx';
 import { Mail } from './screens/mail.tsx';
 import { Nodes } from './screens/nodes.tsx';
 import { NotFound } from './screens/not-found.tsx';
@@ -27,6 +28,7 @@ const routes: RouteRecordRaw[] = [
   { path: '/queue', component: Queue, meta: { title: 'Queue' } },
   { path: '/queue/deliveries', component: Deliveries, meta: { title: 'Deliveries' } },
   { path: '/blocks', component: Blocks, meta: { title: 'Blocks' } },
+  { path: '/keys', component: Keys, meta: { title: 'Keys' } },
   { path: '/nodes', component: Nodes, meta: { title: 'Nodes' } },
   { path: '/settings', component: Settings, meta: { title: 'Settings' } },
   { path: '/audit', component: Audit, meta: { title: 'Audit' } },

@@ -178,6 +178,28 @@ export interface BlockItem {
   readonly created_at: string;
 }
 
+/** An API key, without its secret. */
+export interface KeyItem {
+  readonly id: number;
+  readonly name: string;
+  readonly scope: 'operator' | 'product';
+  readonly user_id?: string;
+  readonly organization_id?: string;
+  readonly read_only: boolean;
+  readonly state: 'active' | 'expired' | 'revoked';
+  readonly created_at: string;
+  readonly created_by: string;
+  readonly expires_at?: string;
+  readonly revoked_at?: string;
+  readonly last_used_at?: string;
+}
+
+export interface MadeKey {
+  readonly key: KeyItem;
+  /** Only in this answer. */
+  readonly api_key: string;
+}
+
 export interface AuditItem {
   readonly id: number | string;
   readonly at: string;

@@ -33,7 +33,7 @@ export const SignIn = defineComponent(() => {
   return () => (
     <form class="sign-in" onSubmit={(event) => void submit(event)}>
       <h1>Console</h1>
-      <p class="lead">For operators of this server. Sign in with one of its API keys.</p>
+      <p class="lead">For operators of this server. Sign in with an API key of an operator.</p>
       {route.query.next && !error.value && (
         <p class="notice" role="status">
           Sign in to return to your screen.
@@ -59,8 +59,8 @@ export const SignIn = defineComponent(() => {
         {isRunning.value ? 'Signing in…' : 'Sign in'}
       </button>
       <p class="soft small">
-        The key was shown at the first start; API_KEYS sets others. The browser does not keep it: a
-        session of 12 hours takes its place.
+        The key was shown at the first start; API_KEYS sets others, and operators make more. The
+        browser does not keep it: a session of 12 hours takes its place.
       </p>
     </form>
   );

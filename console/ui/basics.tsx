@@ -25,6 +25,7 @@ const tones: Readonly<Record<string, Tone>> = {
   released: 'cool',
   bounced: 'bad',
   expired: 'bad',
+  revoked: 'bad',
   dropped: 'bad',
   down: 'bad',
   received: 'cool',
