@@ -139,20 +139,24 @@ function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs
         description:
           'The key is shown once. It opens what its scope says at once, on all nodes. To replace one without a gap, make the next one, change its users over, and revoke the old one when `last_used_at` stands still.',
         operationId: 'createKey',
-        body: Type.Object({
-          name: Name,
-          scope: Scope,
-          user_id: Type.Optional(BoundUser),
-          organization_id: Type.Optional(BoundOrganization),
-          read_only: Type.Optional(ReadOnly),
-          expires_at: Type.Optional(
-            Type.String({
-              description:
-                'From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end.',
-              examples: ['2027-01-31T12:00:00Z'],
-            }),
-          ),
-        }),
+        body: Type.Object(
+          {
+            name: Name,
+            scope: Scope,
+            user_id: Type.Optional(BoundUser),
+            organization_id: Type.Optional(BoundOrganization),
+            read_only: Type.Optional(ReadOnly),
+            expires_at: Type.Optional(
+              Type.String({
+                description:
+                  'From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end.',
+                examples: ['2027-01-31T12:00:00Z'],
+              }),
+            ),
+          },
+          // Not with `organization_id`: a key is bound to one of the two.
+          { examples: [{ name: 'billing', scope: 'product', user_id: 'demo', read_only: true }] },
+        ),
         response: {
           201: Type.Object({
             key: KeyBody,
