@@ -25,6 +25,7 @@ import {
   MASTER,
   type MailServer,
   newPassword,
+  ofItsOwn,
   runCommand,
   untilGreeting,
   untilTaken,
@@ -123,6 +124,7 @@ export async function startCourier(): Promise<MailServer> {
     const started = spawn('unshare', [...options, inside(tree, directory, imapPort)], {
       env,
       stdio: ['ignore', 'ignore', 'pipe'],
+      ...ofItsOwn,
     });
     let said = '';
     started.stderr.setEncoding('utf8').on('data', (text: string) => {

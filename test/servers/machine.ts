@@ -9,7 +9,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repository } from '../support/doc-pages.ts';
-import { endNamespace, runCommand } from './mail-server.ts';
+import { endNamespace, ofItsOwn, runCommand } from './mail-server.ts';
 
 export interface RunOptions {
   readonly input?: string;
@@ -99,6 +99,7 @@ export async function startMachine(): Promise<Machine> {
   const namespaces = ['--mount', '--pid', '--net', '--fork', '--kill-child=SIGKILL'];
   const holder = spawn('unshare', [...namespaces, 'sh', '-c', boot(directory)], {
     stdio: ['ignore', 'pipe', 'inherit'],
+    ...ofItsOwn,
   });
   const [first] = await Promise.race([once(holder.stdout, 'data'), once(holder, 'exit')]);
   if (String(first).trim() !== 'ready') throw new Error(`no machine could be made: ${first}`);

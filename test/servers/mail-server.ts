@@ -100,6 +100,13 @@ export async function endProcess(server: ChildProcess, signal: NodeJS.Signals): 
 }
 
 /**
+ * For `unshare` with a PID namespace: a process group of its own. Where the end of a namespace leaves the group of the test
+ * run without a parent, Linux sends SIGHUP to all of that group as soon as one of it is stopped (SIGSTOP), as another suite's
+ * frozen node is (POSIX.1, `_exit`: orphaned process groups). It would end the whole run.
+ */
+export const ofItsOwn = { detached: true } as const;
+
+/**
  * Ends what runs in a PID namespace of its own, and waits until nothing of it is left.
  *
  * @param holder `unshare`, which waits for the first process there: with that one all others end, before it ends itself
