@@ -1,7 +1,7 @@
 /** Commands for a running service: the operator's API, for people and scripts. */
 import { Command } from 'commander';
 import { type Step, untilDone } from '../../platform/time/time.ts';
-import { CommandFailed, megabytes, openProgress, report } from './command.ts';
+import { CommandFailed, clean, megabytes, openProgress, report } from './command.ts';
 import { describeDomain, domainList, type ShownDomain } from './describe-domain.ts';
 import {
   addFilters,
@@ -69,7 +69,8 @@ export function attentionCommand(): Command {
         if (state === 'unknown') lines.push(`unknown: ${name} could not be checked.`);
       }
       if (lines.length === 0) lines.push(`Nothing needs attention: ${found.checks.length} checks.`);
-      report(json, { ok: true, ...found }, lines.join('\n'));
+      // They have words of strangers: what a receiver answered.
+      report(json, { ok: true, ...found }, lines.map((line) => clean(line)).join('\n'));
       if (found.items.some(({ level }) => level === 'critical')) process.exitCode = 1;
     });
 }

@@ -133,6 +133,8 @@ export function keepAnswers(
   return (scope, findOwner) => {
     scope.addHook('onRoute', (route) => {
       if (route.method !== 'POST' || route.config?.takesKey === false) return;
+      if (route.preHandler)
+        throw new Error(`${route.url} has a preHandler, which this would replace`);
       route.preHandler = (request, reply) => begin(findOwner, request, reply);
       route.schema = { ...route.schema, headers: keyHeaders() };
       route.config = {

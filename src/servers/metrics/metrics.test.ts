@@ -67,6 +67,30 @@ test('a scrape does not wait for a database or a disk that hangs', {
   }
 });
 
+test('a gauge that could not be read is told from one that has no value', async () => {
+  const metrics = createMetrics();
+  let isAway = true;
+  const read = async <Value>(value: Value) => {
+    if (isAway) throw new Error('the database is away');
+    return value;
+  };
+  metrics.watch({
+    connections: () => 0,
+    now: Date.now,
+    queueDepths: () => read([]),
+    searchWaiting: () => read(3),
+  });
+  for (const name of ['postroom_queue_depth', 'postroom_search_waiting']) {
+    await assert.rejects(metrics.readGauge(name), /could not be read/, name);
+  }
+  assert.deepEqual(await metrics.readGauge('postroom_body_store_up'), [], 'there is no bucket');
+  assert.deepEqual(await metrics.readGauge('postroom_redis_up'), [], 'nor Redis');
+  isAway = false;
+  assert.deepEqual(await metrics.readGauge('postroom_queue_depth'), []);
+  const [waiting] = await metrics.readGauge('postroom_search_waiting');
+  assert.equal(waiting?.value, 3);
+});
+
 test('no label has text of a client', async () => {
   const metrics = createMetrics();
   const traffic = metrics.mailTraffic('smtp');

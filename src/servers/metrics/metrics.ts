@@ -38,7 +38,7 @@ export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
   countAttempt(report: AttemptReport): void;
   /** The counts since the start, by the names of the operator's charts. */
   totals(): Promise<Readonly<Record<string, number>>>;
-  /** The values that a gauge has now; none where it has none, or is not known. */
+  /** The values that a gauge has now; none where it has none. @throws where they could not be read */
   readGauge(name: string): Promise<readonly GaugeValue[]>;
   /** The text that Prometheus reads. */
   text(): Promise<string>;
@@ -51,6 +51,7 @@ export function createMetrics(): Metrics {
     now: Date.now,
   };
   const registry = new Registry();
+  const unread = new Set<string>();
   collectDefaultMetrics({ register: registry });
   const countAttempt = addAttemptMetrics(registry);
   addSharedMetrics(registry, () => sources.shared);
@@ -60,7 +61,7 @@ export function createMetrics(): Metrics {
     },
     ...addMailMetrics(registry),
     ...addRequestMetrics(registry),
-    ...addStateMetrics(registry, () => sources),
+    ...addStateMetrics(registry, () => sources, unread),
     countAttempt,
     totals: () => readTotals(registry),
     async readGauge(name) {
@@ -68,7 +69,9 @@ export function createMetrics(): Metrics {
       const read = registry.getSingleMetric(name)?.get() as
         | Promise<MetricObjectWithValues<Value>>
         | undefined;
-      return (await read)?.values ?? [];
+      const values = (await read)?.values ?? [];
+      if (unread.has(name)) throw new Error(`${name} could not be read`);
+      return values;
     },
     text: () => registry.metrics(),
   };

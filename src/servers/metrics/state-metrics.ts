@@ -66,18 +66,34 @@ const KEPT_TIMES = 200;
 /** How long a scrape waits for a value of the database or the disk; then the value is left out. */
 const READ_MS = 500;
 
-/** Of a promise that takes longer, the value is `undefined`; so it is where the promise is rejected. */
-function inTime<Value>(value: Promise<Value>): Promise<Value | undefined> {
-  return within(
-    value.catch(() => undefined),
-    READ_MS,
-    undefined,
-  );
-}
+/** Reads a value for a gauge: where that fails or takes too long, it is undefined, and the name is noted among the unread. */
+type ReadInTime = <Value>(name: string, value: Promise<Value>) => Promise<Value | undefined>;
+
+const readerFor =
+  (unread: Set<string>): ReadInTime =>
+  async (name, value) => {
+    const failed = Symbol(name);
+    const found = await within(
+      value.catch(() => failed),
+      READ_MS,
+      failed,
+    );
+    if (typeof found === 'symbol') {
+      unread.add(name);
+      return undefined;
+    }
+    unread.delete(name);
+    return found;
+  };
 
 const DISK_BUCKETS = [0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 1, 5];
 
-export function addStateMetrics(registry: Registry, sources: () => MetricSources): StateMetrics {
+/** @param unread gets the names of gauges that could not be read when they were last asked */
+export function addStateMetrics(
+  registry: Registry,
+  sources: () => MetricSources,
+  unread: Set<string>,
+): StateMetrics {
   const registers = [registry];
   const commits = new Histogram({
     name: 'postroom_database_commit_duration_seconds',
@@ -113,8 +129,9 @@ export function addStateMetrics(registry: Registry, sources: () => MetricSources
     labelNames: ['version', 'node', 'database'] as const,
     registers,
   });
-  addQueueGauges(registry, sources);
-  addResourceGauges(registry, sources);
+  const inTime = readerFor(unread);
+  addQueueGauges(registry, sources, inTime);
+  addResourceGauges(registry, sources, inTime);
   return {
     countCommit({ ms, syncMs }) {
       commits.observe(ms / 1000);
@@ -149,7 +166,11 @@ function kept<Value>(count: () => Promise<Value>): () => Promise<Value> {
   };
 }
 
-function addQueueGauges(registry: Registry, sources: () => MetricSources): void {
+function addQueueGauges(
+  registry: Registry,
+  sources: () => MetricSources,
+  inTime: ReadInTime,
+): void {
   const readDepths = kept(() => sources().queueDepths());
   const gauge = <Label extends 'kind' | 'state'>(
     text: { readonly name: string; readonly help: string },
@@ -161,7 +182,7 @@ function addQueueGauges(registry: Registry, sources: () => MetricSources): void 
       labelNames,
       registers: [registry],
       async collect() {
-        const found = await inTime(readDepths());
+        const found = await inTime(text.name, readDepths());
         this.reset();
         for (const depth of found ?? []) set(this, depth);
       },
@@ -197,7 +218,11 @@ function addQueueGauges(registry: Registry, sources: () => MetricSources): void 
   );
 }
 
-function addResourceGauges(registry: Registry, sources: () => MetricSources): void {
+function addResourceGauges(
+  registry: Registry,
+  sources: () => MetricSources,
+  inTime: ReadInTime,
+): void {
   const read = (name: string, help: string, value: () => Promise<number | undefined>) =>
     new Gauge({
       name,
@@ -205,7 +230,7 @@ function addResourceGauges(registry: Registry, sources: () => MetricSources): vo
       registers: [registry],
       async collect() {
         // An unreadable value is left out: then the other metrics are needed most.
-        const now = await inTime(value());
+        const now = await inTime(name, value());
         if (now === undefined) this.remove();
         else this.set(now);
       },

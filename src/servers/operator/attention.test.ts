@@ -144,6 +144,10 @@ onEachEngine('attention', (engine) => {
       'nodes_silent unknown',
       'versions_differ unknown',
     ]);
+    const readGauge = () => Promise.reject(new Error('it could not be read'));
+    const unread = await namesOf(partsOf({}, { readGauge }));
+    assert.ok(unread.includes('deliveries_late unknown'));
+    assert.ok(unread.includes('domains_cannot_send unknown'));
   });
 
   test('the API tells it, with domains that lapsed or never became active', async () => {

@@ -6,7 +6,7 @@ import type { Queue } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, within } from '../../platform/time/time.ts';
-import { countTroubledClaims } from '../../tenants/domains/domains.ts';
+import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
 
 export const LEVELS = ['critical', 'warning', 'note'] as const;
@@ -88,9 +88,16 @@ function gauge(
 }
 
 /** A rule about something that this node needs, which its gauge shows as 0 (or 1) while it is away. */
-const away = (name: string, alert: string, metric: string, wrong: 0 | 1, text: string): Rule =>
+const away = (
+  name: string,
+  alert: string,
+  metric: string,
+  wrong: 0 | 1,
+  text: string,
+  level: Level = 'warning',
+): Rule =>
   gauge(
-    { name, level: alert === 'PostroomBucketDown' ? 'critical' : 'warning', alert, metric },
+    { name, level, alert, metric },
     (value) => value === wrong,
     () => ({ text, count: 1, link: '/nodes' }),
   );
@@ -161,12 +168,13 @@ export const rules: readonly Rule[] = [
     'postroom_body_store_up',
     0,
     'The bucket of S3_URL does not answer: large mail is deferred, and what is in it cannot be read.',
+    'critical',
   ),
   {
     name: 'domains_lapsed',
     level: 'critical',
-    async look({ database, now }) {
-      const { lapsed } = await countTroubledClaims(database.read, now() - LIMITS.pendingMs);
+    async look({ database }) {
+      const lapsed = await countLapsedClaims(database.read);
       if (lapsed.count === 0) return undefined;
       return {
         ...lapsed,
@@ -322,7 +330,7 @@ export const rules: readonly Rule[] = [
     name: 'domains_pending',
     level: 'note',
     async look({ database, now }) {
-      const { pending } = await countTroubledClaims(database.read, now() - LIMITS.pendingMs);
+      const pending = await countPendingClaims(database.read, now() - LIMITS.pendingMs);
       if (pending.count === 0) return undefined;
       return {
         ...pending,
@@ -350,5 +358,6 @@ export function checkAll(parts: AttentionParts): Promise<Checked[]> {
 export function byUrgency(one: Checked, other: Checked): number {
   const level = ({ rule }: Checked) => LEVELS.indexOf(rule.level);
   const since = ({ finding }: Checked) => finding?.since ?? Number.POSITIVE_INFINITY;
-  return level(one) - level(other) || (since(one) < since(other) ? -1 : 1);
+  if (level(one) !== level(other) || since(one) === since(other)) return level(one) - level(other);
+  return since(one) < since(other) ? -1 : 1;
 }

@@ -71,7 +71,8 @@ export {
 export { checkText, checkUserId } from './domain-names.ts';
 export {
   type ClaimFilter,
-  countTroubledClaims,
+  countLapsedClaims,
+  countPendingClaims,
   findAnyClaim,
   listAllClaims,
   type OperatedDomain,

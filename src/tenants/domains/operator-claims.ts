@@ -251,31 +251,30 @@ export interface Troubled {
   readonly since?: EpochMs;
 }
 
-/**
- * Claims that need somebody: those that were active and lost their records, and those that never became active.
- *
- * @param before only of those that never were active: claimed before this instant
- */
-export async function countTroubledClaims(
-  queries: Queries,
-  before: EpochMs,
-): Promise<{ readonly lapsed: Troubled; readonly pending: Troubled }> {
-  const pending = queries
+/** Claims that were active and lost their records. */
+export async function countLapsedClaims(queries: Queries): Promise<Troubled> {
+  const row = await pendingClaims(queries)
+    .select(({ fn }) => fn.min<number | null>('lapsed_at').as('since'))
+    .where('lapsed_at', 'is not', null)
+    .executeTakeFirstOrThrow();
+  return toTroubled(row);
+}
+
+/** Claims that never became active, of those that were claimed before an instant. */
+export async function countPendingClaims(queries: Queries, before: EpochMs): Promise<Troubled> {
+  const row = await pendingClaims(queries)
+    .select(({ fn }) => fn.min<number | null>('created_at').as('since'))
+    .where('lapsed_at', 'is', null)
+    .where('created_at', '<', before)
+    .executeTakeFirstOrThrow();
+  return toTroubled(row);
+}
+
+function pendingClaims(queries: Queries) {
+  return queries
     .selectFrom('domains')
     .select(({ fn }) => fn.countAll<number>().as('count'))
     .where('status', '=', sql.lit('pending' as const));
-  const [lapsed, waiting] = await Promise.all([
-    pending
-      .select(({ fn }) => fn.min<number | null>('lapsed_at').as('since'))
-      .where('lapsed_at', 'is not', null)
-      .executeTakeFirstOrThrow(),
-    pending
-      .select(({ fn }) => fn.min<number | null>('created_at').as('since'))
-      .where('lapsed_at', 'is', null)
-      .where('created_at', '<', before)
-      .executeTakeFirstOrThrow(),
-  ]);
-  return { lapsed: toTroubled(lapsed), pending: toTroubled(waiting) };
 }
 
 /** PostgreSQL has the numbers of aggregates as texts. */

@@ -200,6 +200,7 @@ function openOperator(
 
 /** What the gauges of the service show, for tests of what needs attention. */
 export const gauges = new Map<string, readonly GaugeValue[]>();
+
 function openKeys(database: Database, logger: Logger, now: () => EpochMs): NamedKeys {
   const keys = new NamedKeys({ database, logger, now });
   atEnd(() => keys.stop());
