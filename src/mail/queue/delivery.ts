@@ -27,11 +27,8 @@ export interface NewDelivery {
   readonly notBefore?: EpochMs;
   /** Set where an attempt failed before it was queued: the next one comes so many milliseconds later. */
   readonly tried?: { readonly error: DeliveryError; readonly retryMs: number };
-  /**
-   * Milliseconds since 1970. If no attempt has ended by then, {@link WorkOptions.onLate} runs, and the delivery
-   * continues.
-   */
-  readonly lateAt?: number;
+  /** If no attempt has ended by then, {@link WorkOptions.onLate} runs, and the delivery continues. */
+  readonly lateAt?: EpochMs;
   /** The Message-ID and Subject of its message, for operators. */
   readonly about?: { readonly messageId?: string; readonly subject: string };
   /** The id in the answer to the client that brought the message. */

@@ -6,7 +6,7 @@ import { ABOUT_MAX, errorToJson, type NewDelivery, nameRecipients } from './deli
 import { senderOf } from './parties.ts';
 
 /** The fields that decide when a delivery is attempted. */
-export type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
+export type Times = Pick<NewDelivery, 'notBefore' | 'tried'>;
 
 /** When a new delivery is attempted. */
 export function dueAt({ notBefore, tried }: Times, now: EpochMs): EpochMs {

@@ -34,7 +34,7 @@ import { type BulkRequest, type ChangedRow, changeRows, runBulk, traceOrder } fr
 import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
 import { type GroupFilter, type GroupKey, type GroupPage, listGroups, listOpen } from './groups.ts';
-import { clearLate } from './late.ts';
+import { setLate } from './late.ts';
 import type { OpenKey } from './open-keys.ts';
 import {
   type EndedRow,
@@ -133,9 +133,9 @@ export class Queue {
   wake(deliveries: Iterable<Woken>): void {
     const now = this.#clock.now();
     for (const delivery of deliveries) {
-      const { kind, destination, lateAt } = delivery;
+      const { kind, destination } = delivery;
       const lane = { sender: senderOf(delivery), destination };
-      this.#workers.get(kind)?.wake(lane, dueAt(delivery, now), lateAt);
+      this.#workers.get(kind)?.wake(lane, dueAt(delivery, now));
     }
   }
 
@@ -151,7 +151,7 @@ export class Queue {
    * @returns false where `onLate` has run already, or the delivery has none
    */
   cancelLate(tx: Queries, id: number): Promise<boolean> {
-    return clearLate(tx, id);
+    return setLate(tx, id, null);
   }
 
   /** Notes, in this transaction, where the message of a delivery was stored as well. */

@@ -1,8 +1,9 @@
 /** A worker of one kind of delivery: leases due rows, runs the attempts, and records their outcomes. */
 
+import type { Repeat } from '../../platform/time/time.ts';
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { type Batch, type Lane, Lanes } from './lanes.ts';
-import { LateWatch } from './late.ts';
+import { watchLate } from './late.ts';
 import { endLeases, leaseRows, releaseLeases, renewLeases } from './lease-rows.ts';
 import { type Patient, Place, Postponed } from './place.ts';
 import { QueuePoller } from './queue-poller.ts';
@@ -43,7 +44,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   readonly #around: WorkerSurroundings;
   readonly #recorder: OutcomeRecorder;
   readonly #poller: QueuePoller;
-  readonly #late: LateWatch<Payload>;
+  readonly #late: Repeat;
   readonly #lanes: Lanes;
   /** Attempts under way at one destination. */
   readonly #most: number;
@@ -75,7 +76,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       onPage: () => this.#pumpSoon(),
       track: (task) => this.#track(task),
     });
-    this.#late = new LateWatch(options, around, (task) => this.#track(task));
+    this.#late = watchLate(options, around);
     this.#most = options.perDestination ?? PER_DESTINATION;
     this.#lanes = new Lanes({
       concurrency: options.concurrency ?? CONCURRENCY,
@@ -87,12 +88,11 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   start(): void {
     this.#track(this.#recover());
     this.#armRenewal();
-    this.#late.start();
+    if (this.#options.onLate) void this.#late.run();
   }
 
-  /** A row of the lane is due from `due` on, and does not wait longer than `lateAt`. */
-  wake(lane: Lane, due: number, lateAt = Number.POSITIVE_INFINITY): void {
-    this.#late.wake(lateAt);
+  /** A row of the lane is due from `due` on. */
+  wake(lane: Lane, due: number): void {
     this.#expect(lane, due, this.#around.clock.now());
     this.#pumpSoon();
   }
@@ -118,7 +118,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#stopped = true;
     const { clock, database, owner, log } = this.#around;
     this.#poller.stop();
-    this.#late.stop();
+    this.#track(this.#late.stop());
     this.#disarmPump();
     await Promise.race([this.#tasksEnded(), wait(clock, deadlineMs)]);
     this.#abort.abort();
