@@ -43,7 +43,7 @@ export interface DomainItem {
   readonly suspended_at?: string;
   readonly suspend_reason?: string;
   /** What happens to its mail, such as `store`. */
-  readonly route: string;
+  readonly forward_mode: string;
   readonly accounts: number;
   readonly created_at: string;
   readonly verified_at?: string;
@@ -75,21 +75,28 @@ export interface DomainInfo {
 }
 
 export interface DomainPage extends DomainItem {
-  readonly records: readonly DnsRecord[];
+  readonly dns: readonly DnsRecord[];
   readonly would_remove: Removal;
 }
 
 export interface AccountItem {
-  readonly account_id: number;
-  readonly email: string;
+  readonly id: number;
+  readonly address: string;
   readonly domain: string;
   readonly user_id: string;
-  readonly suspended: boolean;
+  readonly status: string;
   readonly messages?: number;
   readonly bytes?: number;
   readonly quota_bytes?: number;
   readonly created_at: string;
   readonly last_login_at?: string;
+}
+
+/** What a receiver answered, or why there was no answer. */
+export interface DeliveryError {
+  /** HTTP status or SMTP reply code. */
+  readonly status?: number;
+  readonly text: string;
 }
 
 export interface QueueGroup {
@@ -99,7 +106,7 @@ export interface QueueGroup {
   readonly counts: Readonly<Record<string, number>>;
   readonly oldest_due_at?: string;
   readonly overdue_seconds?: number;
-  readonly last_error?: string;
+  readonly last_error?: DeliveryError;
 }
 
 export interface QueueDelivery {
@@ -107,15 +114,15 @@ export interface QueueDelivery {
   readonly destination: string;
   readonly domain: string;
   readonly kind: string;
-  readonly state: string;
+  readonly status: string;
   readonly attempts: number;
   readonly created_at: string;
-  readonly due_at?: string;
+  readonly next_attempt_at?: string;
   /** Who holds it: an operator, or the suspension of its domain. */
   readonly held_by?: string;
   readonly recipient?: string;
   readonly subject?: string;
-  readonly last_error?: string;
+  readonly last_error?: DeliveryError;
 }
 
 export interface TraceItem {
@@ -186,7 +193,7 @@ export interface KeyItem {
   readonly user_id?: string;
   readonly organization_id?: string;
   readonly read_only: boolean;
-  readonly state: 'active' | 'expired' | 'revoked';
+  readonly status: 'active' | 'expired' | 'revoked';
   readonly created_at: string;
   readonly created_by: string;
   readonly expires_at?: string;

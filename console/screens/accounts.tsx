@@ -39,7 +39,7 @@ export const AccountList = defineComponent(
       { head: 'Address', isWide: true, cell: (row) => <AccountName {...row} /> },
       {
         head: 'Status',
-        cell: ({ suspended }) => <State name={suspended ? 'suspended' : 'active'} />,
+        cell: ({ status }) => <State name={status} />,
       },
       { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },
       { head: 'Stored', isNumber: true, cell: (row) => <Stored account={row} /> },
@@ -56,7 +56,7 @@ export const AccountList = defineComponent(
             caption="Accounts"
             columns={columns}
             list={list}
-            keyOf={({ account_id }) => account_id}
+            keyOf={({ id }) => id}
             empty={[
               'No account matches',
               'Products make accounts by POST /v2/email-accounts/create.',
@@ -69,11 +69,11 @@ export const AccountList = defineComponent(
   { props: ['fixed'] },
 );
 
-function AccountName({ email, user_id }: AccountItem) {
+function AccountName({ address, user_id }: AccountItem) {
   return (
     <>
-      <RouterLink to={{ path: '/mail', query: { recipient: email } }} title="Where is its mail?">
-        {() => email}
+      <RouterLink to={{ path: '/mail', query: { recipient: address } }} title="Where is its mail?">
+        {() => address}
       </RouterLink>
       <span class="below">{user_id}</span>
     </>
@@ -103,14 +103,14 @@ function Stored({ account: { bytes, quota_bytes: quota } }: { account: AccountIt
 }
 
 function Actions({ account, reload }: { account: AccountItem; reload: () => Promise<void> }) {
-  const { suspended, email } = account;
-  const word = suspended ? 'Resume' : 'Suspend';
+  const { status, address } = account;
+  const word = status === 'suspended' ? 'Resume' : 'Suspend';
   return (
     <div class="row-actions">
       <button
         type="button"
         class="plain"
-        aria-label={`Quota of ${email}`}
+        aria-label={`Quota of ${address}`}
         onClick={() => askForQuota(account, reload)}
       >
         Quota
@@ -118,7 +118,7 @@ function Actions({ account, reload }: { account: AccountItem; reload: () => Prom
       <button
         type="button"
         class="plain"
-        aria-label={`${word} ${email}`}
+        aria-label={`${word} ${address}`}
         onClick={() => change(account, reload)}
       >
         {word}
@@ -127,9 +127,10 @@ function Actions({ account, reload }: { account: AccountItem; reload: () => Prom
   );
 }
 
-function change({ account_id, email, suspended }: AccountItem, reload: () => Promise<void>): void {
+function change({ id, address, status }: AccountItem, reload: () => Promise<void>): void {
+  const suspended = status === 'suspended';
   ask({
-    title: `${suspended ? 'Resume' : 'Suspend'} ${email}?`,
+    title: `${suspended ? 'Resume' : 'Suspend'} ${address}?`,
     action: suspended ? 'Resume' : 'Suspend',
     isDangerous: !suspended,
     text: () => (
@@ -140,22 +141,22 @@ function change({ account_id, email, suspended }: AccountItem, reload: () => Pro
       </p>
     ),
     run: async () => {
-      await act(`/accounts/${suspended ? 'resume' : 'suspend'}`, { account_id });
-      say(`${email} ${suspended ? 'works again' : 'is suspended'}.`);
+      await act(`/accounts/${suspended ? 'resume' : 'suspend'}`, { id });
+      say(`${address} ${suspended ? 'works again' : 'is suspended'}.`);
       await reload();
       if (suspended) return;
-      const sent = { account: email, kind: 'send' };
+      const sent = { account: address, kind: 'send' };
       const { matched } = await act<Step>('/queue/drop', { ...sent, dry_run: true });
-      if (matched > 0) await askForAction('drop', sent, `of ${email}`, reload);
+      if (matched > 0) await askForAction('drop', sent, `of ${address}`, reload);
     },
   });
 }
 
 const MB = 1_000_000;
 
-function askForQuota({ account_id, email }: AccountItem, reload: () => Promise<void>): void {
+function askForQuota({ id, address }: AccountItem, reload: () => Promise<void>): void {
   ask({
-    title: `Quota of ${email}`,
+    title: `Quota of ${address}`,
     action: 'Set',
     field: { label: 'Megabytes', hint: 'Empty: QUOTA_BYTES. 0: no limit.' },
     text: () => (
@@ -166,8 +167,8 @@ function askForQuota({ account_id, email }: AccountItem, reload: () => Promise<v
       if (!Number.isSafeInteger(bytes) || bytes < 0) {
         throw new ApiError(0, 'no_number', 'The quota has to be a number of megabytes.');
       }
-      await act('/accounts/quota', { account_id, quota_bytes: text === '' ? null : bytes });
-      say(`The quota of ${email} is set.`);
+      await act('/accounts/quota', { id, quota_bytes: text === '' ? null : bytes });
+      say(`The quota of ${address} is set.`);
       await reload();
     },
   });

@@ -7,7 +7,7 @@ import type { Page, QueueDelivery } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
-import { formatName } from '../ui/format.ts';
+import { describeError, formatName } from '../ui/format.ts';
 import { actionsFor, askForAction, words } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
@@ -28,11 +28,11 @@ const filters: readonly Filter[] = [
     ],
   },
   {
-    name: 'state',
-    label: 'State',
+    name: 'status',
+    label: 'Status',
     options: [
       ['', 'All'],
-      ['pending', 'Pending'],
+      ['queued', 'Queued'],
       ['held', 'Held'],
       ['failed', 'Failed'],
     ],
@@ -58,12 +58,12 @@ export const DeliveryList = defineComponent(
     );
     const columns: readonly Column<QueueDelivery>[] = [
       { head: 'Delivery', isWide: true, cell: (row) => <Delivery delivery={row} /> },
-      { head: 'State', cell: (row) => <DeliveryState delivery={row} /> },
+      { head: 'Status', cell: (row) => <DeliveryState delivery={row} /> },
       { head: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
       { head: 'Created', cell: ({ created_at }) => <When at={created_at} /> },
       {
         head: 'Next attempt',
-        cell: ({ due_at }) => (due_at === undefined ? '–' : <When at={due_at} />),
+        cell: ({ next_attempt_at: at }) => (at === undefined ? '–' : <When at={at} />),
       },
       { head: 'Actions', cell: (row) => <Actions delivery={row} reload={list.reload} /> },
     ];
@@ -93,15 +93,15 @@ function Delivery({ delivery }: { delivery: QueueDelivery }) {
         {formatName(kind)} to {destination}
         {recipient && recipient !== destination && `, for ${recipient}`}
       </span>
-      {error && <span class="below reason">{error}</span>}
+      {error && <span class="below reason">{describeError(error)}</span>}
     </>
   );
 }
 
-function DeliveryState({ delivery: { state, held_by: holder } }: { delivery: QueueDelivery }) {
+function DeliveryState({ delivery: { status, held_by: holder } }: { delivery: QueueDelivery }) {
   return (
     <span>
-      <State name={state} />
+      <State name={status} />
       {holder && (
         <span class="below">by {holder === 'operator' ? 'an operator' : 'a suspension'}</span>
       )}
@@ -114,10 +114,10 @@ interface ActionsProps {
   readonly reload: () => Promise<void>;
 }
 
-function Actions({ delivery: { id, state }, reload }: ActionsProps) {
+function Actions({ delivery: { id, status }, reload }: ActionsProps) {
   return (
     <div class="row-actions">
-      {actionsFor([state]).map((action) => (
+      {actionsFor([status]).map((action) => (
         <button
           key={action}
           type="button"

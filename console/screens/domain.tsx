@@ -126,7 +126,7 @@ function Part({ domain, tab }: { domain: DomainPage; tab: string }) {
   if (tab === 'accounts') return <AccountList fixed={{ domain: domain.domain }} />;
   if (tab === 'deliveries') return <DeliveryList fixed={{ domain: domain.domain }} />;
   if (tab === 'usage') return <UsageTable domain={domain.domain} />;
-  return <Records records={domain.records} />;
+  return <Records records={domain.dns} />;
 }
 
 function Records({ records }: { records: readonly DnsRecord[] }) {

@@ -61,7 +61,7 @@ export const Domains = defineComponent(() => {
     { head: 'Status', cell: (row) => <State name={domainState(row)} /> },
     { head: 'Can send', cell: (row) => <CanSend domain={row} /> },
     { head: 'Wrong in DNS', cell: (row) => <WrongRecords domain={row} /> },
-    { head: 'Mail goes to', cell: ({ route }) => formatName(route) },
+    { head: 'Mail goes to', cell: ({ forward_mode: mode }) => formatName(mode) },
     { head: 'Accounts', isNumber: true, cell: ({ accounts }) => formatNumber(accounts) },
     { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },
     { head: 'Stored', isNumber: true, cell: ({ bytes }) => formatKnown(bytes, formatBytes) },

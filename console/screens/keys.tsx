@@ -47,7 +47,7 @@ export const Keys = defineComponent(() => {
             columns={[
               { head: 'Name', isWide: true, cell: nameCell },
               { head: 'Opens', isWide: true, cell: scopeCell },
-              { head: 'State', cell: ({ state }) => <State name={state} /> },
+              { head: 'Status', cell: ({ status }) => <State name={status} /> },
               { head: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
               { head: 'Ends', cell: ({ expires_at: at }) => (at ? formatDay(at) : '–') },
               { head: 'Actions', cell: (row) => <Revoke item={row} done={list.reload} /> },
@@ -210,8 +210,14 @@ function bodyOf({ name, scope, bound, end, access }: Wanted): object {
   };
 }
 
-function Revoke({ item: { id, name, state }, done }: { item: KeyItem; done: () => Promise<void> }) {
-  if (state === 'revoked') return null;
+function Revoke({
+  item: { id, name, status },
+  done,
+}: {
+  item: KeyItem;
+  done: () => Promise<void>;
+}) {
+  if (status === 'revoked') return null;
   const open = () =>
     ask({
       title: `Revoke ${name} (key ${id})?`,

@@ -76,12 +76,6 @@ function split(
 
 const total = ({ values }: Series) => values.reduce<number>((all, value) => all + (value ?? 0), 0);
 
-/** What waits for its next attempt is called pending on all screens. */
-const byState = ({ queued = 0, ...others }: Readonly<Record<string, number>>) => ({
-  pending: queued,
-  ...others,
-});
-
 const Figures = defineComponent(
   (props: { overview: Answer }) => {
     const points = computed(() => props.overview.series);
@@ -106,7 +100,7 @@ const Figures = defineComponent(
         line('Bounced', ({ bounced }) => bounced),
       ],
       refused: split(points.value, ({ refused }) => refused),
-      queue: split(points.value, ({ queue }) => queue && byState(queue)),
+      queue: split(points.value, ({ queue }) => queue),
       latency: [
         line('SMTP', ({ smtp_p95_ms }) => smtp_p95_ms),
         line('HTTP', ({ http_p95_ms }) => http_p95_ms),

@@ -35,10 +35,10 @@ export const words: Readonly<Record<QueueAction, Words>> = {
 };
 
 const states: Readonly<Record<QueueAction, readonly string[]>> = {
-  retry: ['pending', 'failed'],
-  hold: ['pending'],
+  retry: ['queued', 'failed'],
+  hold: ['queued'],
   release: ['held'],
-  drop: ['pending', 'held'],
+  drop: ['queued', 'held'],
 };
 
 /** What can be done where deliveries are in these states. */

@@ -7,23 +7,25 @@ import type { Page, QueueGroup } from '../api/types.ts';
 import { Card, Heading, State } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
-import { formatName, formatNumber, formatSpan } from '../ui/format.ts';
+import { describeError, formatName, formatNumber, formatSpan } from '../ui/format.ts';
 import { actionsFor, askForAction, type QueueFilter, words } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
   { name: 'destination', label: 'Destination', placeholder: 'https://hooks.acme.test' },
   { name: 'domain', label: 'Domain', placeholder: 'acme.test' },
   {
-    name: 'state',
-    label: 'State',
+    name: 'status',
+    label: 'Status',
     options: [
       ['', 'All'],
-      ['pending', 'Pending'],
+      ['queued', 'Queued'],
       ['held', 'Held'],
       ['failed', 'Failed'],
     ],
   },
 ];
+
+const statuses = ['queued', 'held', 'failed'];
 
 export const Queue = defineComponent(() => {
   const chosen = useFilters(filters.map(({ name }) => name));
@@ -37,7 +39,7 @@ export const Queue = defineComponent(() => {
     { head: 'Overdue', cell: ({ overdue_seconds: late }) => (late ? formatSpan(late) : '–') },
     {
       head: 'Actions',
-      cell: (row) => <Actions group={row} state={chosen().state} reload={list.reload} />,
+      cell: (row) => <Actions group={row} status={chosen().status} reload={list.reload} />,
     },
   ];
   return () => (
@@ -72,7 +74,7 @@ interface AllActionsProps {
 /** What can be done to everything that fits the filters; without any there is nothing to press. */
 function AllActions({ filter, reload }: AllActionsProps) {
   if (Object.keys(filter).length === 0) return null;
-  const present = filter.state ? [String(filter.state)] : ['pending', 'held', 'failed'];
+  const present = filter.status ? [String(filter.status)] : statuses;
   return (
     <>
       {actionsFor(present).map((action) => (
@@ -97,7 +99,7 @@ function Destination({ group }: { group: QueueGroup }) {
         {() => destination}
       </RouterLink>
       <span class="below">{formatName(kind)}</span>
-      {error && <span class="below reason">{error}</span>}
+      {error && <span class="below reason">{describeError(error)}</span>}
     </>
   );
 }
@@ -105,11 +107,11 @@ function Destination({ group }: { group: QueueGroup }) {
 function Counts({ counts }: { counts: QueueGroup['counts'] }) {
   return (
     <span class="states">
-      {Object.entries(counts)
-        .filter(([, amount]) => amount > 0)
-        .map(([state, amount]) => (
-          <span key={state}>
-            {formatNumber(amount)} <State name={state} />
+      {statuses
+        .filter((status) => counts[status])
+        .map((status) => (
+          <span key={status}>
+            {formatNumber(counts[status] ?? 0)} <State name={status} />
           </span>
         ))}
     </span>
@@ -118,16 +120,16 @@ function Counts({ counts }: { counts: QueueGroup['counts'] }) {
 
 interface ActionsProps {
   readonly group: QueueGroup;
-  readonly state: string | undefined;
+  readonly status: string | undefined;
   readonly reload: () => Promise<void>;
 }
 
-function Actions({ group: { destination, domain, kind, counts }, state, reload }: ActionsProps) {
-  const filter = { destination, domain, kind, ...(state && { state }) };
-  const states = Object.keys(counts).filter((one) => counts[one] && (!state || state === one));
+function Actions({ group: { destination, domain, kind, counts }, status, reload }: ActionsProps) {
+  const filter = { destination, domain, kind, ...(status && { status }) };
+  const present = statuses.filter((one) => counts[one] && (!status || status === one));
   return (
     <div class="row-actions">
-      {actionsFor(states).map((action) => (
+      {actionsFor(present).map((action) => (
         <button
           key={action}
           type="button"

@@ -1,4 +1,5 @@
 /** Numbers, sizes and times as people read them. */
+import type { DeliveryError } from '../api/types.ts';
 
 const number = new Intl.NumberFormat('en');
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -68,3 +69,7 @@ export function formatName(name: string): string {
   const words = name.replaceAll(/[_-]+/g, ' ').trim();
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
+
+/** What a receiver answered, in one line. */
+export const describeError = ({ status, text }: DeliveryError): string =>
+  status === undefined ? text : `${status} ${text}`;

@@ -85,7 +85,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   );
   // What only the operator's API knows.
   const { items } = await result('accounts', 'list', '--domain', 'acme.test');
-  assert.deepEqual([items.length, items[0].email], [1, 'ada@acme.test']);
+  assert.deepEqual([items.length, items[0].address], [1, 'ada@acme.test']);
   const shown = await postroom(['domains', 'list']).ended();
   assert.match(shown.output, /^domain +user_id +status .*\nacme\.test +demo +active /);
   const domain = await postroom(['domains', 'show', 'acme.test']).ended();
@@ -146,11 +146,11 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   );
   const unbound = await postroom(['keys', 'create', 'ops', '--scope', 'operator']).ended();
   assert.match(unbound.output, /^api_key +prk_[\w-]{43}\nSave the key now/m);
-  assert.equal((await result('keys', 'revoke', String(made.key.id))).state, 'revoked');
+  assert.equal((await result('keys', 'revoke', String(made.key.id))).status, 'revoked');
   assert.equal((await readWith()).status, 401);
   const { items: keys } = await result('keys', 'list');
   assert.deepEqual(
-    keys.map(({ name, state }: Record<string, string>) => [name, state]),
+    keys.map(({ name, status }: Record<string, string>) => [name, status]),
     [
       ['ops', 'active'],
       ['billing', 'revoked'],

@@ -28,8 +28,8 @@ onEachEngine('what operators see of usage', (engine) => {
   };
   const deliver = (to: string) =>
     service.send({ from: 'bob@far.test', to, subject: 'Hello', text: 'x'.repeat(2_000) });
-  const quota = (quota_bytes: number | null, account_id = ann.id) =>
-    service.v2('POST', '/v2/operator/accounts/quota', { account_id, quota_bytes });
+  const quota = (quota_bytes: number | null, id = ann.id) =>
+    service.v2('POST', '/v2/operator/accounts/quota', { id, quota_bytes });
   const call = (path: string, body: object) => service.mail(ann.token, 'POST', path, body);
   const append = (text: string) =>
     fetch(`${service.url}/mail/append?mailbox=Archive`, {
@@ -44,7 +44,7 @@ onEachEngine('what operators see of usage', (engine) => {
       items.reduce((all: number, one: Record<string, number>) => all + (one[name] ?? 0), 0);
     // A row for each day: the test may run at midnight.
     const names = new Set(
-      items.map((one: Record<string, string>) => one.email ?? one.domain ?? one.user_id),
+      items.map((one: Record<string, string>) => one.address ?? one.domain ?? one.user_id),
     );
     return { in: sum('messages_in'), out: sum('messages_out'), names: [...names] };
   };
@@ -52,7 +52,7 @@ onEachEngine('what operators see of usage', (engine) => {
   test('a quota limits mail that comes in, is added, copied and sent', async () => {
     await deliver(ann.address);
     const set = await quota(5_000);
-    assert.deepEqual([set.status, set.body.email], [200, ann.address]);
+    assert.deepEqual([set.status, set.body.address], [200, ann.address]);
     const [entry] = (await operator('audit')).items;
     assert.deepEqual(
       [entry.action, entry.target, entry.counts],
@@ -69,11 +69,13 @@ onEachEngine('what operators see of usage', (engine) => {
     const moved = await call('/mail/move', { mailbox: 'INBOX', uids: [1], to: 'Archive' });
     assert.equal(moved.status, 200, 'what is there may be moved');
     const lifted = await quota(null);
-    assert.deepEqual(lifted.body, { account_id: ann.id, email: ann.address });
+    const named = { id: ann.id, address: ann.address };
+    assert.deepEqual(lifted.body, { ...named, account_id: ann.id, email: ann.address });
     for (const [body, status] of [
-      [{ account_id: ann.id, quota_bytes: -1 }, 400],
-      [{ account_id: ann.id, quotaBytes: 1 }, 400],
-      [{ account_id: 99_999, quota_bytes: 1 }, 404],
+      [{ id: ann.id, quota_bytes: -1 }, 400],
+      [{ id: ann.id, quotaBytes: 1 }, 400],
+      [{ quota_bytes: 1 }, 400],
+      [{ id: 99_999, quota_bytes: 1 }, 404],
     ] as const) {
       const answer = await service.v2('POST', '/v2/operator/accounts/quota', body);
       assert.equal(answer.status, status);

@@ -169,6 +169,11 @@ export function errorFromJson(json: string): DeliveryError {
   return { text: 'the error that is stored cannot be read' };
 }
 
+/** An error in one line, for people. */
+export function describeError({ status, text }: DeliveryError): string {
+  return status === undefined ? text : `${status} ${text}`;
+}
+
 function cutText(text: string): string {
   const bytes = Buffer.from(text.slice(0, TEXT_MAX));
   if (bytes.length <= TEXT_MAX) return bytes.toString().replace(/\ufffd$/, '');

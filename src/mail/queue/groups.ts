@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type Delivery, errorFromJson } from './delivery.ts';
+import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
 import {
   behindQuery,
   fits,
@@ -20,7 +20,7 @@ export interface QueueGroup extends GroupKey {
   readonly counts: Readonly<Record<OpenState, number>>;
   /** When the next of them is due; absent where none waits. */
   readonly oldestDueAt?: EpochMs;
-  readonly lastError?: string;
+  readonly lastError?: DeliveryError;
 }
 
 export interface GroupKey {
@@ -173,13 +173,8 @@ async function countGroups(queries: Queries, groups: readonly OpenKey[]): Promis
     ...keyOf(key),
     counts: { queued, held, failed },
     ...(due !== null && { oldestDueAt: due }),
-    ...(error !== null && { lastError: textOf(error) }),
+    ...(error !== null && { lastError: errorFromJson(error) }),
   }));
-}
-
-function textOf(json: string): string {
-  const { status, text } = errorFromJson(json);
-  return [status, text].filter((part) => part !== undefined).join(' ');
 }
 
 /** A delivery with the claim that it belongs to. */

@@ -64,6 +64,7 @@ export {
   type AttemptOutcome,
   type Delivery,
   type DeliveryError,
+  describeError,
   type Job,
   type NewDelivery,
   payloadFormat,

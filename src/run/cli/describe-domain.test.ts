@@ -32,6 +32,7 @@ test('each record says what to publish and what was seen', () => {
       can_send: true,
       records_failed: ['mx', 'spf'],
       records_missing: [],
+      dns: [mx, dkim],
       records: [mx, dkim],
     }),
     `domain           acme.test
@@ -60,7 +61,7 @@ test('a verified record that is gone is missing now, and nothing of it reaches t
   };
   const next = { ...dkim, key_state: 'next', status: 'pending' };
   const old = { ...dkim, key_state: 'old' };
-  const text = describeDomain({ domain: 'acme.test', records: [gone, next, old] });
+  const text = describeDomain({ domain: 'acme.test', dns: [gone, next, old] });
   assert.match(text, /^DKIM: missing now, since 2026-01-31T12:00:00\.000Z$/m);
   assert.match(text, /^ {2}seen {5}a\?\[2Jb\?$/m);
   assert.match(text, /^DKIM: pending \(next key\)$/m);

@@ -20,7 +20,7 @@ export const domainList: List = {
     'suspended',
     'can_send',
     'records_failed',
-    'route',
+    'forward_mode',
     'accounts',
     'messages',
     'bytes',
@@ -43,11 +43,11 @@ interface ShownRecord {
 
 export interface ShownDomain extends Item {
   readonly domain: string;
-  readonly records: readonly ShownRecord[];
+  readonly dns: readonly ShownRecord[];
 }
 
-export function describeDomain({ records, ...domain }: ShownDomain): string {
-  const shown = records.map((record) => describeRecord(domain.domain, record));
+export function describeDomain({ dns, ...domain }: ShownDomain): string {
+  const shown = dns.map((record) => describeRecord(domain.domain, record));
   return [describeItem(domain), ...shown].join('\n\n');
 }
 

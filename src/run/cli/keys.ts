@@ -33,7 +33,7 @@ export function keysCommand(): Command {
     columns: [
       'id',
       'name',
-      'state',
+      'status',
       'scope',
       'user_id',
       'organization_id',

@@ -104,6 +104,7 @@ function cellOf(item: Item, column: string): string | undefined {
   for (const name of column.split('.')) value = isItem(value) ? value[name] : undefined;
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'number' && /(?:^|_)bytes/.test(column)) return megabytes(value);
+  if (isError(value)) return [value.status ?? [], value.text].flat().join(' ');
   if (isTexts(value)) return value.length === 0 ? undefined : value.join(', ');
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
@@ -112,14 +113,23 @@ function isTexts(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((one) => typeof one === 'string');
 }
 
+/** What a receiver answered. */
+function isError(value: unknown): value is { readonly status?: number; readonly text: string } {
+  return isItem(value) && typeof value.text === 'string';
+}
+
 function isItem(value: unknown): value is Item {
   return typeof value === 'object' && value !== null;
 }
 
+/** The API still has these beside their new names. */
+const formerNames = ['account_id', 'email', 'records', 'route'];
+
 /** All members of an answer, one a line. */
 export function describeItem(item: Item): string {
-  const width = Math.max(...Object.keys(item).map((name) => name.length));
-  return Object.keys(item)
+  const names = Object.keys(item).filter((name) => !formerNames.includes(name));
+  const width = Math.max(...names.map((name) => name.length));
+  return names
     .map((name) => `${name.padEnd(width)}  ${clean(cellOf(item, name) ?? '-')}`)
     .join('\n');
 }

@@ -36,7 +36,7 @@ export function usageCommand(): Command {
       'day',
       'user_id',
       'domain',
-      'email',
+      'address',
       'messages_in',
       'bytes_in',
       'messages_out',
@@ -215,10 +215,10 @@ export function accountsCommand(): Command {
         path: 'accounts',
         filters: { domain: 'of one domain', user_id: 'of one user', q: 'beginning of the address' },
         columns: [
-          'account_id',
-          'email',
+          'id',
+          'address',
           'user_id',
-          'suspended',
+          'status',
           'messages',
           'bytes',
           'quota_bytes',
@@ -227,7 +227,7 @@ export function accountsCommand(): Command {
       }),
     )
     .addCommand(suspendAccount())
-    .addCommand(change('resume', 'accounts/resume', 'account_id', 'ends a suspension'));
+    .addCommand(change('resume', 'accounts/resume', 'id', 'ends a suspension'));
 }
 
 function suspendAccount(): Command {
@@ -237,7 +237,7 @@ function suspendAccount(): Command {
     .option('--drop-waiting', 'drops its mail that waits, without a bounce')
     .action((id: string, given: Common) => {
       const drops = given.dropWaiting === true;
-      const body = { account_id: Number(id), ...(drops && { drop_waiting: true }) };
+      const body = { id: Number(id), ...(drops && { drop_waiting: true }) };
       return changeOne('accounts/suspend', body, given);
     });
 }
@@ -246,7 +246,7 @@ const queueFilters = {
   destination: 'a receiver, as the list names it',
   domain: 'of one domain',
   kind: 'webhook, forward, bounce, send, mailbox or copy',
-  state: 'pending, held or failed',
+  status: 'queued, held or failed',
 };
 const deliveryFilters = { ...queueFilters, account: 'of one account, by its address' };
 
@@ -255,7 +255,7 @@ export function queueCommand(): Command {
     'destination',
     'domain',
     'kind',
-    'counts.pending',
+    'counts.queued',
     'counts.held',
     'counts.failed',
     'overdue_seconds',
@@ -280,13 +280,13 @@ export function queueCommand(): Command {
         description: 'single deliveries',
         columns: [
           'id',
-          'state',
+          'status',
           'kind',
           'destination',
           'domain',
           'recipient',
           'attempts',
-          'due_at',
+          'next_attempt_at',
           'last_error',
         ],
       }),

@@ -52,14 +52,29 @@ export {
   type FindSession,
   OPERATOR_SCOPE,
 } from './authenticate.ts';
-export { deliveryRoutes } from './deliveries.ts';
+export { deliveryRoutes, LastError } from './deliveries.ts';
 export { writeDescription } from './describe-api.ts';
-export { DnsRecordBody, writeRecord } from './domain-bodies.ts';
+export {
+  DnsRecordBody,
+  ForwardMode,
+  Purpose,
+  RecordStatus,
+  writeRecord,
+} from './domain-bodies.ts';
+export { AccountBody, writeAccount } from './email-accounts.ts';
 export { HostCookie } from './host-cookie.ts';
 export { mailSendRoutes } from './mail-send.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';
 export { rawMessageRoute } from './raw-messages.ts';
-export { DomainName, isoTime, RecordId, UserId } from './schemas.ts';
+export {
+  DomainBody,
+  DomainName,
+  isoTime,
+  RecordId,
+  replaced,
+  UserId,
+  writeDomain,
+} from './schemas.ts';
 export {
   type Admission,
   type Api,

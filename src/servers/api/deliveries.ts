@@ -15,6 +15,20 @@ const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
     'A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why.',
 });
 
+/** Why the last attempt failed. */
+export const LastError = Type.Object(
+  {
+    status: Type.Optional(
+      Type.Integer({ description: 'HTTP status or SMTP reply code.', examples: [503] }),
+    ),
+    text: Type.String({
+      description: 'First 500 bytes of what the receiver said, or why the delivery is held.',
+      examples: ['Service Unavailable'],
+    }),
+  },
+  { title: 'DeliveryError' },
+);
+
 const DeliveryBody = Type.Object(
   {
     id: RecordId,
@@ -36,20 +50,7 @@ const DeliveryBody = Type.Object(
       description: 'Since it was queued or last tried by hand.',
       examples: [2],
     }),
-    last_error: Type.Optional(
-      Type.Object(
-        {
-          status: Type.Optional(
-            Type.Integer({ description: 'HTTP status or SMTP reply code.', examples: [503] }),
-          ),
-          text: Type.String({
-            description: 'First 500 bytes of what the receiver said, or why the delivery is held.',
-            examples: ['Service Unavailable'],
-          }),
-        },
-        { title: 'DeliveryError' },
-      ),
-    ),
+    last_error: Type.Optional(LastError),
     next_attempt_at: Type.Optional(Instant),
     created_at: Instant,
     updated_at: Instant,

@@ -3,10 +3,28 @@ import { Type } from 'typebox';
 import type { DnsRecord, DomainDetails, Route } from '../../tenants/domains/domains.ts';
 import { DomainBody, DomainName, isoTime, RecordId, writeDomain } from './schemas.ts';
 
+/** What happens to mail of a domain. */
+export const ForwardMode = Type.Enum(['store', 'webhook', 'webhook_then_store', 'forward_email'], {
+  type: 'string',
+  examples: ['store'],
+});
+
+/** What a DNS record is for. */
+export const Purpose = Type.Enum(['mx', 'spf', 'dmarc', 'dkim'], {
+  type: 'string',
+  examples: ['mx'],
+});
+
+export const RecordStatus = Type.Enum(['pending', 'verified', 'failed', 'disabled'], {
+  type: 'string',
+  description: '`disabled` by hand alone.',
+  examples: ['pending'],
+});
+
 export const DnsRecordBody = Type.Object(
   {
     id: RecordId,
-    record_type: Type.String({ description: '`MX` or `TXT`.', examples: ['MX'] }),
+    record_type: Type.Enum(['MX', 'TXT'], { type: 'string', examples: ['MX'] }),
     host: Type.String({
       description: 'Relative to the domain, `@` for the domain itself.',
       examples: ['@'],
@@ -16,11 +34,8 @@ export const DnsRecordBody = Type.Object(
       examples: ['mail.localhost'],
     }),
     priority: Type.Optional(Type.Integer({ description: 'Of MX records.', examples: [10] })),
-    purpose: Type.String({ description: '`mx`, `spf`, `dmarc` or `dkim`.', examples: ['mx'] }),
-    status: Type.String({
-      description: '`pending`, `verified`, `failed`, or `disabled` by hand.',
-      examples: ['pending'],
-    }),
+    purpose: Purpose,
+    status: RecordStatus,
     observed_value: Type.Optional(
       Type.String({
         description:
@@ -40,7 +55,8 @@ export const DnsRecordBody = Type.Object(
       Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:30.000Z'] }),
     ),
     last_check: Type.Optional(
-      Type.String({
+      Type.Enum(['ok', 'missed', 'unanswered'], {
+        type: 'string',
         description:
           'What the last look found: `ok`, `missed` (nothing, or something else: `observed_value` says what), or `unanswered` (DNS could not be asked, so nothing changed). Absent before the first look, and after the record was set by hand.',
         examples: ['missed'],
@@ -59,7 +75,8 @@ export const DnsRecordBody = Type.Object(
       }),
     ),
     key_state: Type.Optional(
-      Type.String({
+      Type.Enum(['next', 'old'], {
+        type: 'string',
         description:
           'Of a DKIM record while the key is changed: `next` signs once it is verified, `old` does not sign any more.',
         examples: ['next'],
@@ -79,10 +96,7 @@ export const DnsRecordBody = Type.Object(
 const RouteBody = Type.Object(
   {
     domain: DomainName,
-    forward_mode: Type.String({
-      description: '`store`, `webhook`, `webhook_then_store` or `forward_email`.',
-      examples: ['store'],
-    }),
+    forward_mode: ForwardMode,
     webhook_url: Type.Optional(Type.String({ description: 'Of the webhook modes.' })),
     webhook_secret: Type.Optional(
       Type.String({ description: 'Of the webhook modes, if it is set: shown as it was set.' }),

@@ -10,7 +10,14 @@ import {
   type Verification,
   writeZone,
 } from '../../tenants/domains/domains.ts';
-import { DetailsBody, DnsRecordBody, writeDetails, writeRecord } from './domain-bodies.ts';
+import {
+  DetailsBody,
+  DnsRecordBody,
+  ForwardMode,
+  RecordStatus,
+  writeDetails,
+  writeRecord,
+} from './domain-bodies.ts';
 import { answerWithin } from './repeat-safely.ts';
 import {
   DomainBody,
@@ -243,10 +250,7 @@ function addSetRoute(app: Api, domains: OwnedDomains): void {
         body: Type.Object(
           {
             user_id: UserId,
-            forward_mode: Type.Enum(['store', 'webhook', 'webhook_then_store', 'forward_email'], {
-              type: 'string',
-              examples: ['webhook_then_store'],
-            }),
+            forward_mode: ForwardMode,
             webhook_url: Type.Optional(
               Type.String({
                 description: 'Required for the webhook modes; http or https.',
@@ -308,10 +312,7 @@ function addMark(app: Api, domains: OwnedDomains): void {
         body: Type.Object({
           user_id: UserId,
           id: RecordId,
-          status: Type.Enum(['pending', 'verified', 'failed', 'disabled'], {
-            type: 'string',
-            examples: ['verified'],
-          }),
+          status: RecordStatus,
           observed_value: Type.Optional(
             Type.String({
               description: 'The `observed_value` to show.',

@@ -34,7 +34,7 @@ import {
   type RouteGroup,
 } from './server.ts';
 
-const AccountBody = Type.Object(
+export const AccountBody = Type.Object(
   {
     id: RecordId,
     user_id: UserId,
@@ -42,7 +42,7 @@ const AccountBody = Type.Object(
     local_part: Type.String({ examples: ['ada'] }),
     address: Type.String({ description: '`local_part@domain`.', examples: ['ada@acme.test'] }),
     display_name: Type.String({ examples: ['Ada'] }),
-    status: Type.String({ description: '`active` or `suspended`.', examples: ['active'] }),
+    status: Type.Enum(['active', 'suspended'], { type: 'string', examples: ['active'] }),
     is_default: Type.Boolean({ description: "Whether it is its user's oldest account." }),
     created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
   },
@@ -74,7 +74,7 @@ const Password = Type.String({
 
 const common = { tags: ['Email accounts'], security: credentials.apiKey };
 
-function writeAccount(account: Account): Type.Static<typeof AccountBody> {
+export function writeAccount(account: Account): Type.Static<typeof AccountBody> {
   return {
     id: account.id,
     user_id: account.userId,

@@ -27,7 +27,7 @@ export const DomainBody = Type.Object(
   {
     id: RecordId,
     domain: DomainName,
-    status: Type.String({ description: '`pending` or `active`.', examples: ['pending'] }),
+    status: Type.Enum(['pending', 'active'], { type: 'string', examples: ['pending'] }),
     organization_id: Type.Optional(
       Type.String({ description: 'As it was given at the claim.', examples: ['org-1'] }),
     ),
@@ -64,6 +64,11 @@ export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
     created_at: isoTime(domain.createdAt),
     ...(domain.verifiedAt !== undefined && { verified_at: isoTime(domain.verifiedAt) }),
   };
+}
+
+/** Marks a member that has another name now: it stays for the clients of a release. */
+export function replaced(by: string): { readonly deprecated: true; readonly description: string } {
+  return { deprecated: true, description: `Replaced by \`${by}\`; goes away after 0.4.` };
 }
 
 /** An instant in milliseconds since 1970 in the form of RFC 3339. */

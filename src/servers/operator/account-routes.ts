@@ -2,9 +2,20 @@
 import { Type } from 'typebox';
 import { type MailTotals, totalsOfAccounts } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
 import { listAllAccounts, type OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { findAnyClaim } from '../../tenants/domains/domains.ts';
-import { credentials, DomainName, isoTime, RecordId, type RouteGroup, UserId } from '../api/api.ts';
+import {
+  AccountBody,
+  credentials,
+  DomainName,
+  isoTime,
+  RecordId,
+  type RouteGroup,
+  replaced,
+  UserId,
+  writeAccount,
+} from '../api/api.ts';
 import { afterOf } from './domain-routes.ts';
 import {
   answerPage,
@@ -18,13 +29,7 @@ import {
 
 export const OperatedAccountBody = Type.Object(
   {
-    account_id: RecordId,
-    email: Type.String({ examples: ['ada@acme.test'] }),
-    domain: DomainName,
-    user_id: UserId,
-    suspended: Type.Boolean({
-      description: 'Whether the account itself is suspended; its domain may be, too.',
-    }),
+    ...AccountBody.properties,
     messages: Type.Optional(
       Type.Integer({
         description: 'In its mailboxes. Left out where a mail server has them.',
@@ -39,7 +44,6 @@ export const OperatedAccountBody = Type.Object(
         'Octets that its mailboxes may hold: its own quota or the default; 0 for no limit.',
       examples: [1073741824],
     }),
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
     last_login_at: Type.Optional(
       Type.String({
         format: 'date-time',
@@ -47,9 +51,28 @@ export const OperatedAccountBody = Type.Object(
           'The last login with its password, accurate to a day. Absent if there was none in half a year.',
       }),
     ),
+    account_id: Type.Integer({ ...replaced('id'), examples: [1] }),
+    email: Type.String({ ...replaced('address'), examples: ['ada@acme.test'] }),
+    suspended: Type.Boolean(replaced('status')),
   },
   { title: 'OperatedAccount', description: 'An account of any user, as operators see it.' },
 );
+
+/** The members of a body that name one account. */
+export const AccountChoice = {
+  id: Type.Optional(RecordId),
+  account_id: Type.Optional(Type.Integer(replaced('id'))),
+};
+
+/** @throws Refusal invalid_request (`id`) where neither is given */
+export function chosenAccount(body: {
+  readonly id?: number;
+  readonly account_id?: number;
+}): number {
+  const id = body.id ?? body.account_id;
+  if (id === undefined) throw invalidField('id', 'is required');
+  return id;
+}
 
 export interface AccountRouteParts {
   readonly database: Database;
@@ -68,15 +91,13 @@ export async function writeAccounts(
   const ids = countsMail ? accounts.map(({ id }) => id) : [];
   const totals = await totalsOfAccounts(database.read, ids);
   return accounts.map((account) => ({
-    account_id: account.id,
-    email: account.address,
-    domain: account.domain,
-    user_id: account.userId,
-    suspended: account.status === 'suspended',
+    ...writeAccount(account),
     ...(countsMail && (totals.get(account.id) ?? none)),
     quota_bytes: account.quotaBytes ?? quotaBytes,
-    created_at: isoTime(account.createdAt),
     ...(account.lastLoginAt !== undefined && { last_login_at: isoTime(account.lastLoginAt) }),
+    account_id: account.id,
+    email: account.address,
+    suspended: account.status === 'suspended',
   }));
 }
 

@@ -23,7 +23,7 @@ const FindingBody = Type.Object(
     since: Type.Optional(Instant),
     link: Type.String({
       description: 'Where the console shows it, below `/console`.',
-      examples: ['/queue?state=pending'],
+      examples: ['/queue?status=queued'],
     }),
   },
   { title: 'Finding', description: 'Something that needs an operator.' },

@@ -93,17 +93,19 @@ onEachEngine('attention', (engine) => {
       node('b', '2', NOW, true),
       node('c', '2', NOW - 3 * MINUTE, false),
     ];
-    const group = (destination: string, queued: number, lastError?: string) => ({
+    const group = (destination: string, queued: number, text?: string, status?: number) => ({
       destination,
       domainId: 1,
       kind: 'webhook',
       counts: { queued, held: 0, failed: 0 },
-      ...(lastError !== undefined && { lastError }),
+      ...(text !== undefined && {
+        lastError: status === undefined ? { text } : { status, text },
+      }),
     });
     const groups = async () => ({
       groups: [
-        group('x', 10, '500 no'),
-        group('y', 17, '503 busy'),
+        group('x', 10, 'no', 500),
+        group('y', 17, 'busy', 503),
         group('z', 19),
         group('w', 9, 'no'),
       ],

@@ -2,7 +2,7 @@
  * What needs an operator now. Each rule looks at one thing: at gauges that this node exports to Prometheus, or at the
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
-import type { Queue } from '../../mail/queue/queue.ts';
+import { describeError, type Queue } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, within } from '../../platform/time/time.ts';
@@ -203,16 +203,18 @@ export const rules: readonly Rule[] = [
     async look({ queue }) {
       const page = { after: undefined, limit: LIMITS.receivers };
       const { groups, next } = await queue.groups({ state: 'queued' }, page);
-      const failing = groups.filter(
-        ({ lastError, counts }) => lastError !== undefined && counts.queued >= LIMITS.failing,
+      const failing = groups.flatMap(({ lastError, ...group }) =>
+        lastError !== undefined && group.counts.queued >= LIMITS.failing
+          ? [{ ...group, lastError }]
+          : [],
       );
       const [worst] = failing.toSorted((one, other) => other.counts.queued - one.counts.queued);
       if (!worst) return undefined;
       const others = failing.length - 1;
       return {
-        text: `${worst.counts.queued} deliveries wait for ${worst.destination}: ${worst.lastError}.${others > 0 ? ` ${many(others, 'other receiver')}${next ? ' or more' : ''} failed, too.` : ''}`,
+        text: `${worst.counts.queued} deliveries wait for ${worst.destination}: ${describeError(worst.lastError)}.${others > 0 ? ` ${many(others, 'other receiver')}${next ? ' or more' : ''} failed, too.` : ''}`,
         count: failing.length,
-        link: '/queue?state=pending',
+        link: '/queue?status=queued',
       };
     },
   },
@@ -323,7 +325,7 @@ export const rules: readonly Rule[] = [
       const count = held.reduce((sum, { value }) => sum + value, 0);
       if (count === 0) return undefined;
       const text = `${many(count, 'delivery is', 'deliveries are')} held: they wait until somebody releases them.`;
-      return { text, count, link: '/queue?state=held' };
+      return { text, count, link: '/queue?status=held' };
     },
   },
   {

@@ -6,16 +6,14 @@ import { type EpochMs, untilDone } from '../../platform/time/time.ts';
 import { type Account, type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
+import { type Api, actorOf, credentials, DomainName, type RouteGroup, UserId } from '../api/api.ts';
 import {
-  type Api,
-  actorOf,
-  credentials,
-  DomainName,
-  RecordId,
-  type RouteGroup,
-  UserId,
-} from '../api/api.ts';
-import { type AccountRouteParts, OperatedAccountBody, writeAccounts } from './account-routes.ts';
+  AccountChoice,
+  type AccountRouteParts,
+  chosenAccount,
+  OperatedAccountBody,
+  writeAccounts,
+} from './account-routes.ts';
 import {
   Contents,
   type DomainRouteParts,
@@ -223,12 +221,13 @@ function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
         summary: 'Suspend an account of any user',
         description: 'Its tokens stop, its sockets end, and mail to it is deferred (450).',
         operationId: 'suspendAnyAccount',
-        body: Type.Object({ account_id: RecordId, drop_waiting: dropWaiting }),
+        body: Type.Object({ ...AccountChoice, drop_waiting: dropWaiting }),
         response: { 200: SuspendedBody },
       },
     },
     async (request) => {
-      const { account_id: id, drop_waiting: drops = false } = request.body;
+      const { drop_waiting: drops = false } = request.body;
+      const id = chosenAccount(request.body);
       const by = actorOf(request);
       const account = await setStatus(parts, by, id, 'suspended');
       if (!drops) return writeAccount(parts, account);
@@ -254,12 +253,12 @@ function addResumeAccount(app: Api, parts: ChangeRouteParts): void {
         summary: 'Resume an account of any user',
         description: 'It accepts mail again, and its owner can sign in.',
         operationId: 'resumeAnyAccount',
-        body: Type.Object({ account_id: RecordId }),
+        body: Type.Object(AccountChoice),
         response: { 200: OperatedAccountBody },
       },
     },
     async (request) => {
-      const { account_id: id } = request.body;
+      const id = chosenAccount(request.body);
       return writeAccount(parts, await setStatus(parts, actorOf(request), id, 'active'));
     },
   );

@@ -13,10 +13,16 @@ import {
 import {
   credentials,
   DnsRecordBody,
+  DomainBody,
   DomainName,
+  ForwardMode,
   isoTime,
+  Purpose,
+  RecordStatus,
   type RouteGroup,
+  replaced,
   UserId,
+  writeDomain,
   writeRecord,
 } from '../api/api.ts';
 import type { DomainContents } from './domain-contents.ts';
@@ -34,21 +40,14 @@ import {
 const COUNTED_ACCOUNTS = 5_000;
 
 const domainFields = {
-  domain: DomainName,
+  ...DomainBody.properties,
   user_id: UserId,
-  status: Type.String({ description: '`pending` or `active`.', examples: ['active'] }),
   suspended: Type.Boolean({ description: 'Whether an operator suspended it.' }),
   suspended_at: Type.Optional(Type.String({ format: 'date-time' })),
   suspend_reason: Type.Optional(Type.String({ description: 'As the operator wrote it.' })),
-  route: Type.String({
-    description: '`store`, `webhook`, `webhook_then_store` or `forward_email`.',
-    examples: ['store'],
-  }),
+  forward_mode: ForwardMode,
+  route: Type.String({ ...replaced('forward_mode'), examples: ['store'] }),
   accounts: Type.Integer({ examples: [12] }),
-  created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
-  verified_at: Type.Optional(
-    Type.String({ format: 'date-time', description: 'When it last became active.' }),
-  ),
   lapsed_at: Type.Optional(
     Type.String({
       format: 'date-time',
@@ -67,7 +66,7 @@ const domainFields = {
       examples: ['2026-01-31T12:00:00.000Z'],
     }),
   ),
-  records_failed: Type.Array(Type.String(), {
+  records_failed: Type.Array(Purpose, {
     description: 'Purposes of the records that are `failed`.',
     examples: [['mx']],
   }),
@@ -77,7 +76,7 @@ const domainFields = {
       description: 'When the first of them was missed for the first time.',
     }),
   ),
-  records_missing: Type.Array(Type.String(), {
+  records_missing: Type.Array(Purpose, {
     description:
       'Purposes of the records that are still `verified`, but were not there at the last look.',
     examples: [['dkim']],
@@ -117,18 +116,19 @@ export const Contents = Type.Object(
 const DetailsBody = Type.Object(
   {
     ...domainFields,
-    records: Type.Array(DnsRecordBody),
+    dns: Type.Array(DnsRecordBody),
+    records: Type.Array(DnsRecordBody, replaced('dns')),
     dkim: Type.Object(
       {
         host: Type.String({ description: 'Where its key is published, relative to the domain.' }),
-        status: Type.String({ examples: ['verified'] }),
+        status: RecordStatus,
       },
       { title: 'DkimState' },
     ),
     checks: Type.Object(
       {
         last_checked_at: Type.Optional(Type.String({ format: 'date-time' })),
-        not_verified: Type.Array(Type.String(), {
+        not_verified: Type.Array(Purpose, {
           description: 'Purposes of the records that are pending or failed.',
           examples: [['mx']],
         }),
@@ -169,16 +169,14 @@ export async function writeDomains(
     .map(({ id }) => id);
   const totals = await totalsOfDomains(database.read, counted);
   return domains.map((domain) => ({
-    domain: domain.name,
+    ...writeDomain(domain),
     user_id: domain.userId,
-    status: domain.status,
     suspended: domain.suspendedAt !== undefined,
     ...(domain.suspendedAt !== undefined && { suspended_at: isoTime(domain.suspendedAt) }),
     ...(domain.suspendReason !== undefined && { suspend_reason: domain.suspendReason }),
+    forward_mode: domain.forwardMode,
     route: domain.forwardMode,
     accounts: accounts.get(domain.id) ?? 0,
-    created_at: isoTime(domain.createdAt),
-    ...(domain.verifiedAt !== undefined && { verified_at: isoTime(domain.verifiedAt) }),
     ...(domain.lapsedAt !== undefined && { lapsed_at: isoTime(domain.lapsedAt) }),
     ...writeHealth(domain.health),
     next_check_at: isoTime(domain.nextCheckAt),
@@ -302,8 +300,10 @@ function writeDns(dns: readonly DnsRecord[]) {
   const inForce = dns.filter(({ keyState }) => keyState === undefined);
   const dkim = inForce.find(({ purpose }) => purpose === 'dkim');
   const checked = dns.flatMap(({ lastCheckedAt }) => lastCheckedAt ?? []);
+  const written = dns.map(writeRecord);
   return {
-    records: dns.map(writeRecord),
+    dns: written,
+    records: written,
     dkim: { host: dkim?.host ?? '', status: dkim?.status ?? 'pending' },
     checks: {
       ...(checked.length > 0 && { last_checked_at: isoTime(Math.max(...checked)) }),

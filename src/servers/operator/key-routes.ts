@@ -42,7 +42,7 @@ const KeyBody = Type.Object(
     user_id: Type.Optional(BoundUser),
     organization_id: Type.Optional(BoundOrganization),
     read_only: ReadOnly,
-    state: Type.Enum(['active', 'expired', 'revoked'], {
+    status: Type.Enum(['active', 'expired', 'revoked'], {
       type: 'string',
       description: 'Only an `active` key opens anything.',
       examples: ['active'],
@@ -59,7 +59,7 @@ const KeyBody = Type.Object(
   { title: 'ApiKey', description: 'An API key that an operator made, without its secret.' },
 );
 
-function stateOf({ revokedAt, expiresAt }: Key, now: EpochMs) {
+function statusOf({ revokedAt, expiresAt }: Key, now: EpochMs) {
   if (revokedAt !== undefined) return 'revoked' as const;
   return expiresAt !== undefined && expiresAt <= now ? ('expired' as const) : ('active' as const);
 }
@@ -73,7 +73,7 @@ function writeKey(key: Key, now: EpochMs): Type.Static<typeof KeyBody> {
     ...(userId !== undefined && { user_id: userId }),
     ...(organizationId !== undefined && { organization_id: organizationId }),
     read_only: key.isReadOnly,
-    state: stateOf(key, now),
+    status: statusOf(key, now),
     created_at: isoTime(key.createdAt),
     created_by: key.createdBy,
     ...(expiresAt !== undefined && { expires_at: isoTime(expiresAt) }),

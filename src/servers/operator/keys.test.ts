@@ -50,7 +50,7 @@ onEachEngine('keys of the API', (engine) => {
       scope: 'product',
       user_id: 'ann',
       read_only: true,
-      state: 'active',
+      status: 'active',
       created_at: new Date(now).toISOString(),
       created_by: key.created_by,
       expires_at: new Date(now + HOUR_MS).toISOString(),
@@ -60,7 +60,7 @@ onEachEngine('keys of the API', (engine) => {
     await api.keys.stop();
     assert.deepEqual(await item(), { ...key, last_used_at: new Date(now).toISOString() });
     const { status, body } = await api.call('POST', `${PATH}/revoke`, { id: key.id });
-    assert.deepEqual([status, body.state], [200, 'revoked']);
+    assert.deepEqual([status, body.status], [200, 'revoked']);
     const refused = await callWith(secret, 'GET', '/v2/domains?user_id=ann');
     assert.deepEqual([refused.status, refused.body.code], [401, 'unauthorized']);
     const unknown = await api.call('POST', `${PATH}/revoke`, { id: 999_999 });
@@ -71,7 +71,7 @@ onEachEngine('keys of the API', (engine) => {
     const { secret } = await make({ expires_at: new Date(now + HOUR_MS).toISOString() });
     now += HOUR_MS;
     const [item] = (await api.call('GET', `${PATH}?limit=1`)).body.items;
-    assert.equal(item.state, 'expired');
+    assert.equal(item.status, 'expired');
     assert.equal((await callWith(secret, 'GET', PATH)).status, 401);
   });
 

@@ -101,19 +101,20 @@ onEachEngine('the queue of operators', (engine) => {
       destination: 'https://a.test',
       domain: 'acme.test',
       kind: 'webhook',
-      counts: { pending: 3, held: 0, failed: 1 },
-      last_error: '503 busy',
+      counts: { queued: 3, held: 0, failed: 1, pending: 3 },
+      last_error: { status: 503, text: 'busy' },
     });
     assert.equal(due, new Date(now - 10_000).toISOString());
     assert.ok(late >= 10);
     assert.deepEqual(
-      [groups[0].destination, groups[0].overdue_seconds, groups[0].counts.pending],
+      [groups[0].destination, groups[0].overdue_seconds, groups[0].counts.queued],
       ['far.test', 0, 2],
     );
     assert.equal((await list('queue?domain=other.test')).length, 1);
     assert.equal((await list('queue?domain=nobody.test')).length, 0);
     assert.deepEqual(await list('queue?destination=far.test'), [groups[0]]);
-    assert.equal((await list('queue?state=failed')).length, 1);
+    assert.equal((await list('queue?status=failed')).length, 1);
+    assert.deepEqual(await list('queue?state=pending'), await list('queue?status=queued'));
     assert.equal((await list('queue?kind=forward')).length, 1);
     const { body } = await api.call('GET', '/v2/operator/queue?limit=1');
     const cursor = encodeURIComponent(body.cursor);
@@ -143,10 +144,12 @@ onEachEngine('the queue of operators', (engine) => {
     }
     const [one] = await list('queue/deliveries?destination=pages.test');
     assert.deepEqual(
-      [one.domain, one.state, one.attempts, one.recipient],
-      ['acme.test', 'pending', 3, 'ann@acme.test'],
+      [one.domain, one.status, one.attempts, one.recipient],
+      ['acme.test', 'queued', 3, 'ann@acme.test'],
     );
     assert.match(one.mail_id, /^mail\d+$/);
+    // Their former names.
+    assert.deepEqual([one.state, one.due_at], ['pending', one.next_attempt_at]);
   });
 
   test('a dry run counts, a retry changes, and a second one finds nothing left', async () => {
@@ -219,7 +222,7 @@ onEachEngine('the queue of operators', (engine) => {
     const unknown = await api.call('GET', '/v2/operator/queue/deliveries?account=no@acme.test');
     assert.deepEqual([unknown.status, unknown.body.code], [404, 'account_not_found']);
 
-    const suspend = { account_id: accounts[0] };
+    const suspend = { id: accounts[0] };
     const kept = await api.call('POST', '/v2/operator/accounts/suspend', suspend);
     assert.deepEqual([kept.body.suspended, kept.body.dropped], [true, undefined]);
     const drop = { ...suspend, drop_waiting: true };
@@ -309,7 +312,7 @@ onEachEngine('the queue of operators', (engine) => {
     );
     const before = await rowsOf(destination);
     assert.deepEqual(await order('retry', { destination }), { matched: 0, changed: 0 });
-    const ofHeld = { destination, state: 'held' };
+    const ofHeld = { destination, status: 'held' };
     assert.deepEqual(await order('retry', ofHeld), { matched: 1, changed: 1 });
     const after = await rowsOf(destination);
     for (const id of [scheduled, held]) {
@@ -332,7 +335,7 @@ onEachEngine('the queue of operators', (engine) => {
     };
     const waiting = ['suspension', 'suspension', 'operator'];
     assert.deepEqual(await change('suspend'), waiting);
-    assert.deepEqual(await order('release', { destination, state: 'held' }), {
+    assert.deepEqual(await order('release', { destination, status: 'held' }), {
       matched: 1,
       changed: 1,
     });

@@ -16,19 +16,21 @@ import type { EpochMs, Step } from '../../platform/time/time.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { credentials, isoTime, LastError, type RouteGroup, replaced } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 
 const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
-/** A delivery that waits for its next attempt is `queued` in the calls for a single delivery. */
-const State = Type.Enum(['pending', 'held', 'failed'], {
+const Status = Type.Enum(['queued', 'held', 'failed'], {
   type: 'string',
   description:
-    '`pending` waits for its next attempt (`queued` in the calls of a domain); `held` waits until it is released or tried ' +
-    'again; `failed` has ended.',
+    '`queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended.',
+  examples: ['queued'],
 });
+
+/** The former name of a status, and its former word for `queued`. */
+const State = Type.Enum(['pending', 'held', 'failed'], { type: 'string', ...replaced('status') });
 type StateName = Type.Static<typeof State>;
 
 const stateNames: Record<OpenState, StateName> = {
@@ -47,9 +49,10 @@ const GroupBody = Type.Object(
     kind: Type.String({ examples: ['webhook'] }),
     counts: Type.Object(
       {
-        pending: count('Deliveries that wait for their next attempt.'),
+        queued: count('Deliveries that wait for their next attempt.'),
         held: count('Deliveries that are held.'),
         failed: count('Deliveries that failed in the last 30 days.'),
+        pending: Type.Integer({ ...replaced('queued'), examples: [3] }),
       },
       { description: '10,000 stands for as many or more.' },
     ),
@@ -57,7 +60,7 @@ const GroupBody = Type.Object(
     overdue_seconds: Type.Optional(
       Type.Integer({ description: 'How long the next delivery has been due.', examples: [12] }),
     ),
-    last_error: Type.Optional(Type.String({ examples: ['503 Service Unavailable'] })),
+    last_error: Type.Optional(LastError),
   },
   { title: 'QueueGroup', description: 'Deliveries of a domain to one receiver.' },
 );
@@ -75,20 +78,23 @@ const OpenDeliveryBody = Type.Object(
     destination: Type.String({ examples: ['https://receiver.example'] }),
     domain: Type.String({ examples: ['acme.test'] }),
     kind: Type.String({ examples: ['webhook'] }),
-    state: State,
+    status: Status,
     held_by: Type.Optional(
-      Type.String({
+      Type.Enum(['operator', 'suspension'], {
+        type: 'string',
         description: 'operator, or suspension of its domain; absent if it cannot be attempted',
         examples: ['operator'],
       }),
     ),
     attempts: Type.Integer({ examples: [2] }),
     created_at: Instant,
-    due_at: Type.Optional(Instant),
+    next_attempt_at: Type.Optional(Instant),
     recipient: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
     subject: Type.Optional(Type.String({ examples: ['Hello'] })),
     message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
-    last_error: Type.Optional(Type.String({ examples: ['503 Service Unavailable'] })),
+    last_error: Type.Optional(LastError),
+    state: State,
+    due_at: Type.Optional(Type.String({ format: 'date-time', ...replaced('next_attempt_at') })),
   },
   { title: 'OpenDelivery', description: 'A delivery that waits, is held or failed.' },
 );
@@ -109,6 +115,7 @@ const filterFields = {
       description: 'As in the list of deliveries of a domain.',
     }),
   ),
+  status: Type.Optional(Status),
   state: Type.Optional(State),
 };
 
@@ -136,14 +143,19 @@ interface Asked {
   readonly destination?: string;
   readonly domain?: string;
   readonly kind?: string;
+  readonly status?: OpenState;
   readonly state?: StateName;
   readonly account?: string;
 }
 
+function statusOf({ status, state }: Asked): OpenState | undefined {
+  return status ?? (state && states[state]);
+}
+
 async function filterOf({ database }: QueueParts, asked: Asked): Promise<QueueFilter> {
-  const { destination, domain, kind, state, account } = asked;
+  const { destination, domain, kind, account } = asked;
   const claims = domain === undefined ? undefined : await findClaimIds(database.read, domain);
-  const filter = { destination, kind, state: state && states[state], domainIds: claims };
+  const filter = { destination, kind, state: statusOf(asked), domainIds: claims };
   if (account === undefined) return filter;
   const owners = await findAccountsAt(database.read, account);
   if (owners.length === 0) {
@@ -162,11 +174,10 @@ function writeGroup(
   names: ReadonlyMap<number, string>,
   now: number,
 ): Type.Static<typeof GroupBody> {
-  const { queued: pending, held, failed } = counts;
   return {
     destination,
     kind,
-    counts: { pending, held, failed },
+    counts: { ...counts, pending: counts.queued },
     domain: names.get(domainId) ?? '',
     ...(oldestDueAt !== undefined && {
       oldest_due_at: isoTime(oldestDueAt),
@@ -182,7 +193,8 @@ function writeOpen(
 ): Type.Static<typeof OpenDeliveryBody> {
   const { status, heldBy, mailId, nextAttemptAt, messageId, lastError } = delivery;
   const { id, destination, kind, attempts, createdAt, recipient, subject } = delivery;
-  const said = [lastError?.status, lastError?.text].filter((part) => part !== undefined);
+  // The list has none that was delivered.
+  const waiting = status === 'delivered' ? 'failed' : status;
   return {
     id,
     destination,
@@ -190,15 +202,17 @@ function writeOpen(
     attempts,
     webhook_id: delivery.publicId,
     domain: names.get(delivery.domainId) ?? '',
-    state: status === 'delivered' ? 'failed' : stateNames[status],
+    status: waiting,
     created_at: isoTime(createdAt),
     ...(mailId !== undefined && { mail_id: mailId }),
     ...(heldBy !== undefined && { held_by: heldBy }),
-    ...(nextAttemptAt !== undefined && { due_at: isoTime(nextAttemptAt) }),
+    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
     ...(recipient !== undefined && { recipient }),
     ...(subject !== undefined && { subject }),
     ...(messageId !== undefined && { message_id: messageId }),
-    ...(lastError !== undefined && { last_error: said.join(' ') }),
+    ...(lastError !== undefined && { last_error: lastError }),
+    state: stateNames[waiting],
+    ...(nextAttemptAt !== undefined && { due_at: isoTime(nextAttemptAt) }),
   };
 }
 
@@ -306,7 +320,7 @@ const summaries: Record<BulkAction, readonly [summary: string, description: stri
   retry: [
     'Try deliveries again',
     'Deliveries that wait or failed are tried again now, from the start of their schedule, with the same ' +
-      '`webhook-id`; with `state: held` those that are held. The limits for one receiver hold as always: one at a time ' +
+      '`webhook-id`; with `status: held` those that are held. The limits for one receiver hold as always: one at a time ' +
       'while it fails.',
   ],
   hold: [
@@ -357,7 +371,7 @@ function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action:
         tags: ['Operator'],
         summary,
         description:
-          `${description} At least one of \`destination\`, \`domain\`, \`account\`, \`kind\`, \`state\` and \`ids\` is given. ` +
+          `${description} At least one of \`destination\`, \`domain\`, \`account\`, \`kind\`, \`status\` and \`ids\` is given. ` +
           'Deliveries that are being attempted right now are not changed. After 5 seconds the answer has `more`: call again.',
         operationId: `${action}Queue`,
         security: credentials.operator,
@@ -398,9 +412,11 @@ function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action:
     },
     async (request) => {
       const { ids, older_than: age, dry_run: isDryRun = false, ...asked } = request.body;
-      const { destination, domain, account, kind, state } = asked;
-      if ([ids, destination, domain, account, kind, state].every((one) => one === undefined)) {
-        throw invalidField('destination', 'or domain, account, kind, state or ids must be given');
+      const { destination, domain, account, kind } = asked;
+      if (
+        [ids, destination, domain, account, kind, statusOf(asked)].every((one) => one === undefined)
+      ) {
+        throw invalidField('destination', 'or domain, account, kind, status or ids must be given');
       }
       const before = age === undefined ? undefined : now() - age * 1_000;
       const filter = { ...(await filterOf(parts, asked)), ids, before };

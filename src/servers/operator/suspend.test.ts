@@ -83,7 +83,7 @@ onEachEngine('suspended by the operator', (engine) => {
 
   test('a suspended account of any user', async () => {
     const bea = await service.addAccount(ada, 'bea');
-    const suspended = await post('accounts/suspend', { account_id: bea.id });
+    const suspended = await post('accounts/suspend', { id: bea.id });
     assert.deepEqual([suspended.status, suspended.body.suspended], [200, true]);
     assert.equal((await login(bea)).status, 403);
     assert.match((await refusalOf(bea.address)) ?? '', /^450 4\.2\.1 /);
@@ -96,7 +96,7 @@ onEachEngine('suspended by the operator', (engine) => {
       ['account.resume', 'account.suspend'],
     );
     for (const verb of ['suspend', 'resume']) {
-      const { status, body } = await post(`accounts/${verb}`, { account_id: 999_999 });
+      const { status, body } = await post(`accounts/${verb}`, { id: 999_999 });
       assert.deepEqual([status, body.code], [404, 'account_not_found']);
     }
   });
@@ -143,6 +143,8 @@ onEachEngine('suspended by the operator', (engine) => {
       ['domains/suspend', {}, 'domain'],
       ['domains/suspend', { domain, reason: 'a\nb' }, 'reason'],
       ['domains/suspend', { domain, reason: 'x'.repeat(501) }, 'reason'],
+      ['accounts/suspend', {}, 'id'],
+      ['accounts/suspend', { id: 'x' }, 'id'],
       ['accounts/suspend', { account_id: 'x' }, 'account_id'],
     ] as const;
     for (const [path, body, field] of cases) {

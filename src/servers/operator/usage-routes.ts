@@ -12,7 +12,8 @@ import {
   type UsageKey,
   usageKeys,
 } from '../../tenants/usage/usage.ts';
-import { credentials, type RouteGroup } from '../api/api.ts';
+import { credentials, RecordId, type RouteGroup, replaced } from '../api/api.ts';
+import { AccountChoice, chosenAccount } from './account-routes.ts';
 import { actorOf } from './audit-routes.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 
@@ -30,12 +31,13 @@ const UsageBody = Type.Object(
     account_id: Type.Optional(
       Type.Integer({ description: 'Absent for mail that no account gets.', examples: [1] }),
     ),
-    email: Type.Optional(Type.String({ examples: ['ada@acme.test'] })),
+    address: Type.Optional(Type.String({ examples: ['ada@acme.test'] })),
     messages_in: Count('Messages that came in, once for each account.'),
     bytes_in: Count('Their octets.'),
     messages_out: Count('Messages that were sent or forwarded, once for each recipient.'),
     bytes_out: Count('Their octets.'),
     stored_bytes: Count('Octets in the mailboxes when they were last measured on that day.'),
+    email: Type.Optional(Type.String({ ...replaced('address'), examples: ['ada@acme.test'] })),
   },
   { title: 'UsageDay', description: 'What was received, sent and stored on one day.' },
 );
@@ -47,7 +49,8 @@ function writeItem({ account_id, email, ...item }: UsageItem): Type.Static<typeo
   return {
     ...item,
     day: new Date(item.day).toISOString().slice(0, 10),
-    ...(account_id !== undefined && account_id > 0 && { account_id, email: email ?? '' }),
+    ...(account_id !== undefined &&
+      account_id > 0 && { account_id, address: email ?? '', email: email ?? '' }),
   };
 }
 
@@ -133,28 +136,32 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database, now: () =>
         operationId: 'setQuota',
         security: credentials.operator,
         body: Type.Object({
-          account_id: Type.Integer({ minimum: 1, examples: [1] }),
+          ...AccountChoice,
           quota_bytes: Type.Optional(Type.Integer({ minimum: 0, examples: [1_000_000_000] })),
         }),
         response: {
           200: Type.Object({
-            account_id: Type.Integer({ examples: [1] }),
-            email: Type.String({ examples: ['ada@acme.test'] }),
+            id: RecordId,
+            address: Type.String({ examples: ['ada@acme.test'] }),
             quota_bytes: Type.Optional(Type.Integer({ examples: [1_000_000_000] })),
+            account_id: Type.Integer({ ...replaced('id'), examples: [1] }),
+            email: Type.String({ ...replaced('address'), examples: ['ada@acme.test'] }),
           }),
         },
       },
     },
     async (request) => {
-      const { account_id, quota_bytes } = request.body;
-      const email = await database.write(async (tx) => {
-        const address = await setQuota(tx, account_id, quota_bytes ?? null);
+      const { quota_bytes } = request.body;
+      const id = chosenAccount(request.body);
+      const address = await database.write(async (tx) => {
+        const named = await setQuota(tx, id, quota_bytes ?? null);
         const counts = quota_bytes === undefined ? undefined : { quota_bytes };
-        const entry = { action: 'account.quota', target: address, at: now(), counts };
+        const entry = { action: 'account.quota', target: named, at: now(), counts };
         await recordAudit(tx, actorOf(request), entry);
-        return address;
+        return named;
       });
-      return { account_id, email, ...(quota_bytes !== undefined && { quota_bytes }) };
+      const limit = quota_bytes === undefined ? {} : { quota_bytes };
+      return { id, address, ...limit, account_id: id, email: address };
     },
   );
 }

@@ -315,11 +315,11 @@ test('the deliveries of a dead receiver are counted before they are retried, hel
       await said(page, done);
       await dialog.waitFor({ state: 'detached' });
     };
-    await group.filter({ hasText: '3 Pending' }).waitFor();
+    await group.filter({ hasText: '3 Queued' }).waitFor();
     await act('Hold', 'Hold 3 deliveries?', '3 deliveries are held.');
     await group.filter({ hasText: '3 Held' }).waitFor();
     await act('Release', 'Release 3 deliveries?', '3 deliveries are released.');
-    await group.filter({ hasText: '3 Pending' }).waitFor();
+    await group.filter({ hasText: '3 Queued' }).waitFor();
     await act('Hold', 'Hold 3 deliveries?', '3 deliveries are held.');
     await act('Drop', 'Drop 3 deliveries?', '3 deliveries are dropped.');
     await group.filter({ hasText: '3 Failed' }).waitFor();
