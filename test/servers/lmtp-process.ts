@@ -12,7 +12,6 @@ import { InProcessChanges } from '../../src/mailboxes/changes/changes.ts';
 import { ServerDelivery } from '../../src/mailboxes/mail-server/mail-server.ts';
 import { EmbeddedMailstore } from '../../src/mailboxes/mailstore/mailstore.ts';
 import { openSqlite } from '../../src/platform/database/database.ts';
-import { onlyKey } from '../../src/platform/nodes/nodes.ts';
 import { buildMailFlow } from '../../src/run/compose/mail-flow.ts';
 import {
   ensureDataDir,
@@ -85,9 +84,9 @@ const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }
 const { delivery, courier } = buildMailFlow({
   config,
   keys: {
-    tokens: onlyKey(secrets.jwtSecret[0]),
-    senders: onlyKey(secrets.srsSecret[0]),
-    links: onlyKey(secrets.linkSecret[0]),
+    tokens: [secrets.jwtSecret[0]],
+    senders: [secrets.srsSecret[0]],
+    links: [secrets.linkSecret[0]],
   },
   database,
   changes,

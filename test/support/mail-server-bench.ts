@@ -20,7 +20,6 @@ import {
   type ServerDeliveryOptions,
 } from '../../src/mailboxes/mail-server/mail-server.ts';
 import type { Engine } from '../../src/platform/database/database.ts';
-import { onlyKey } from '../../src/platform/nodes/nodes.ts';
 import { type Account, Accounts } from '../../src/tenants/accounts/accounts.ts';
 import { Domains } from '../../src/tenants/domains/domains.ts';
 import { Usage } from '../../src/tenants/usage/usage.ts';
@@ -90,11 +89,11 @@ export class MailServerBench {
       usage: new Usage({ database: store.database }),
       bodies: store.bodies,
       queue,
-      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)) }),
+      senders: new SenderRewriting({ key: ['k'.repeat(32)] }),
       checks: blindChecks(),
       spamFilter: { check: async () => this.spam },
       hostname: 'mx.test',
-      linkSecret: onlyKey('l'.repeat(32)),
+      linkSecret: ['l'.repeat(32)],
       publicUrl: () => 'http://mx.test',
       log: { info: () => {}, warn: () => {} },
       now: () => this.clock.now(),

@@ -12,7 +12,6 @@ import {
   type TestMailstore,
 } from '../../../test/support/mail.ts';
 import { createAddressFilter } from '../../platform/net/net.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Accounts } from '../../tenants/accounts/accounts.ts';
 import { Domains, type RouteSettings } from '../../tenants/domains/domains.ts';
 import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
@@ -80,10 +79,10 @@ onEachEngine('what was queued', (engine) => {
       log,
       now,
       usage: new Usage({ database, now }),
-      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
+      senders: new SenderRewriting({ key: ['k'.repeat(32)], now }),
       checks: blindChecks(),
       hostname: 'mx.test',
-      linkSecret: onlyKey('l'.repeat(32)),
+      linkSecret: ['l'.repeat(32)],
       publicUrl: () => 'http://mx.test',
     });
     webhooks = createWebhookSender({

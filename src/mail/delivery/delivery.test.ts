@@ -10,7 +10,6 @@ import {
   type TestMailstore,
 } from '../../../test/support/mail.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Accounts } from '../../tenants/accounts/accounts.ts';
 import { Domains } from '../../tenants/domains/domains.ts';
 import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
@@ -63,10 +62,10 @@ onEachEngine('delivery', (engine) => {
       }),
       bodies,
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
+      senders: new SenderRewriting({ key: ['k'.repeat(32)], now }),
       checks: blindChecks(),
       hostname: 'mx.test',
-      linkSecret: onlyKey('l'.repeat(32)),
+      linkSecret: ['l'.repeat(32)],
       publicUrl: () => 'http://mx.test',
       log: { info: () => {}, warn: () => {} },
     });
@@ -280,7 +279,7 @@ onEachEngine('delivery', (engine) => {
     });
     assert.equal(await check('anybody@hooked.test'), undefined);
     assert.equal(await check('anybody@forwarded.test'), undefined);
-    const senders = new SenderRewriting({ key: onlyKey('k'.repeat(32)), now: () => clock });
+    const senders = new SenderRewriting({ key: ['k'.repeat(32)], now: () => clock });
     const rewritten = senders.forwardAddress('bob@example.test', 'forwarded.test');
     assert.equal(await codeAtRcpt(rewritten, ''), undefined);
     assert.equal(await codeAtRcpt(rewritten, 'x@example.test'), 'srs_invalid');

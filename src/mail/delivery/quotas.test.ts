@@ -9,7 +9,6 @@ import {
   type TestMailstore,
 } from '../../../test/support/mail.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
 import { Domains } from '../../tenants/domains/domains.ts';
 import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
@@ -51,10 +50,10 @@ onEachEngine('quotas', (engine) => {
       now,
       usage: new Usage({ database, now }),
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)) }),
+      senders: new SenderRewriting({ key: ['k'.repeat(32)] }),
       checks: blindChecks(),
       hostname: 'mx.test',
-      linkSecret: onlyKey('l'.repeat(32)),
+      linkSecret: ['l'.repeat(32)],
       publicUrl: () => 'http://mx.test',
       log: { info: () => {}, warn: () => {} },
     });

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../../test/support/any-character.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { SenderRewriting } from './outbound.ts';
 
@@ -11,7 +10,7 @@ const START = Date.UTC(2026, 5, 15, 12);
 const KEY = 'a key of thirty-two octets or more';
 
 let now = START;
-const srs = new SenderRewriting({ key: onlyKey(KEY), now: () => now });
+const srs = new SenderRewriting({ key: [KEY], now: () => now });
 
 /** Local part and domain, as RCPT gives them. */
 function reverse(address: string, change: (local: string) => string = (local) => local) {
@@ -163,13 +162,13 @@ suite('forgeries', () => {
     const address = srs.forwardAddress('ann@example.com', 'acme.test');
     const { local } = parseAddress(address) ?? { local: '' };
     assert.equal(srs.reverse(local, 'b.test').kind, 'forged');
-    const other = new SenderRewriting({ key: onlyKey(`${KEY}!`), now: () => START });
+    const other = new SenderRewriting({ key: [`${KEY}!`], now: () => START });
     assert.equal(other.reverse(local, 'acme.test').kind, 'forged');
   });
 
   test('can be read with each value of the key, and is made with the first', () => {
     const both = new SenderRewriting({
-      key: { signing: 'new', all: ['new', KEY] },
+      key: ['new', KEY],
       now: () => now,
     });
     const localOf = (senders: SenderRewriting) =>

@@ -103,7 +103,7 @@ export class SenderRewriting {
 
   /** The digest in the address of a sender that does not fit. */
   digestOf(sender: string): string {
-    return mac(this.#key.signing, 'digest', sender).slice(0, DIGEST_LENGTH);
+    return mac(this.#key[0], 'digest', sender).slice(0, DIGEST_LENGTH);
   }
 
   #carry(local: string, senderDomain: string, domain: string): string | undefined {
@@ -145,14 +145,14 @@ export class SenderRewriting {
 
   #isTag(tag: string, ...covered: (string | number)[]): boolean {
     const given = Buffer.from(tag.toUpperCase());
-    return this.#key.all.some((key) => {
+    return this.#key.some((key) => {
       const expected = Buffer.from(mac(key, ...covered).slice(0, TAG_LENGTH));
       return given.length === expected.length && timingSafeEqual(given, expected);
     });
   }
 
   #tag(...covered: (string | number)[]): string {
-    return mac(this.#key.signing, ...covered).slice(0, TAG_LENGTH);
+    return mac(this.#key[0], ...covered).slice(0, TAG_LENGTH);
   }
 }
 

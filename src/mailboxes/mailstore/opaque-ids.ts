@@ -3,7 +3,7 @@
  * learn how much mail all the others get.
  */
 import { createHmac } from 'node:crypto';
-import { onlyKey, Seal } from '../../platform/nodes/nodes.ts';
+import { Seal } from '../../platform/nodes/nodes.ts';
 
 /** Octets of the HMAC in a name: enough that no two bodies ever have the same. */
 const NAME_OCTETS = 16;
@@ -15,7 +15,7 @@ export class OpaqueIds {
   /** @param secret the same on each node, and after each start */
   constructor(secret: string) {
     this.#nameKey = createHmac('sha256', secret).update('names of bodies').digest();
-    this.#seal = new Seal(onlyKey(secret), 'sealed texts');
+    this.#seal = new Seal([secret], 'sealed texts');
   }
 
   /** Names the bytes of a message: always the same, an ObjectID (RFC 8474 section 4). */

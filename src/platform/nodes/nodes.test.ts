@@ -16,7 +16,6 @@ import {
   type Nodes,
   type NodesOptions,
 } from './nodes.ts';
-import { signingIndex } from './signing-keys.ts';
 
 const facts: NodeFacts = {
   version: '1.2.3',
@@ -24,6 +23,7 @@ const facts: NodeFacts = {
   sharesBodies: true,
   settings: { MAIL_HOSTNAME: ['mx.test'], API_KEYS: ['#old', '#new'], JWT_SECRET: ['#one'] },
   lists: ['API_KEYS', 'JWT_SECRET'],
+  accepted: ['API_KEYS'],
 };
 
 const log = { info: () => {}, warn: () => {} };
@@ -160,7 +160,7 @@ onEachEngine('nodes', (engine) => {
     [
       'a secret, which is not shown',
       { settings: { ...facts.settings, JWT_SECRET: ['#two'] } },
-      /^JWT_SECRET: expected the value that the node that runs on \S+ has, got another one; to change it, give this node both values/,
+      /^JWT_SECRET: expected the first value that the node that runs on \S+ has, got another one; to change it, give each node "old,new"/,
     ],
     [
       'events',
@@ -198,28 +198,23 @@ onEachEngine('nodes', (engine) => {
     );
   });
 
-  test('a node signs with the first value that all others know', async () => {
+  test('a key that signs is known to all nodes before any of them signs with it', async () => {
     const { database } = await openTestDatabase(engine);
-    const withKeys = (...JWT_SECRET: string[]) => ({ settings: { ...facts.settings, JWT_SECRET } });
-    const old = await join(database);
-    const fresh = await join(database, withKeys('#two', '#one'));
-    const keys = fresh.signingKeys('JWT_SECRET', ['two', 'one']);
-    assert.deepEqual([keys.signing, keys.all], ['one', ['two', 'one']]);
-    assert.equal(old.signingKeys('JWT_SECRET', ['one']).signing, 'one');
-    // It was killed, and may come back with the values that it had.
-    await database.read
-      .updateTable('nodes')
-      .set(({ eb }) => ({ machine: '', seen_at: eb('seen_at', '-', 60_000) }))
-      .where('settings', 'not like', '%#two%')
-      .execute();
-    const next = await join(database, withKeys('#two', '#one'));
-    assert.equal(next.signingKeys('JWT_SECRET', ['two', 'one']).signing, 'one');
+    const withKeys = (...keys: string[]) => ({ settings: { ...facts.settings, JWT_SECRET: keys } });
+    const steps =
+      /expected the first value .*; to change it, give each node "old,new" and then each "new,old", or stop/;
+    const refused = (...keys: string[]) => assert.rejects(join(database, withKeys(...keys)), steps);
+    const [old] = [await join(database, withKeys('#old')), await refused('#new', '#old')];
+    const accepting = await join(database, withKeys('#old', '#new'));
+    await refused('#new', '#old');
     await old.leave();
-    const last = await join(database, withKeys('#two', '#one'));
-    assert.equal(last.signingKeys('JWT_SECRET', ['two', 'one']).signing, 'two');
-    // The others learn of it with their next heartbeat.
-    while (keys.signing !== 'two') await new Promise((done) => setTimeout(done, 100));
-    assert.equal((await join(database, withKeys('#two'))).isAlone, false);
+    await refused('#new');
+    const signing = await join(database, withKeys('#new', '#old'));
+    await refused('#old');
+    await accepting.leave();
+    await refused('#old');
+    assert.equal((await join(database, withKeys('#new'))).isAlone, false);
+    await signing.leave();
   });
 
   test('a node whose lock is free was killed, and does not block another one', async () => {
@@ -382,21 +377,4 @@ test('the fastest query decides what the clock of the database shows', async () 
   ahead += 5_000;
   await slowly();
   assert.ok(isNear(1_000));
-});
-
-test('signing uses the first value that every node knows', () => {
-  const own = ['#new', '#old'];
-  const cases: [others: (string[] | undefined)[], place: number][] = [
-    [[], 0],
-    [[['#new', '#old'], ['#new']], 0],
-    [[['#new', '#old'], ['#old']], 1],
-    [[['#newer', '#new', '#old']], 0],
-    // A program that does not list its values was started with the oldest.
-    [[undefined], 1],
-    [[undefined, ['#new', '#old']], 1],
-    // They have none in common: then the choice does not matter.
-    [[['#new'], ['#old']], 0],
-  ];
-  for (const [others, place] of cases) assert.equal(signingIndex(own, others), place);
-  assert.equal(signingIndex(['#only'], [undefined]), 0);
 });

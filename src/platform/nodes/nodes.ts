@@ -10,8 +10,6 @@
  * transaction, which works through PgBouncer).
  *
  * A node that was silent for longer than {@link GONE_MS}, such as a paused machine, is judged again.
- *
- * Where a secret has several values, the rows also say which of them every node knows (`signing-keys.ts`).
  */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
@@ -30,16 +28,12 @@ import { type EpochMs, Outage, Repeat } from '../time/time.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { noteLack } from './lacks.ts';
 import { doAlone, lead } from './lead.ts';
-import { type SigningKeys, signingIndex } from './signing-keys.ts';
 
 export { LeaseTaken } from './lead.ts';
-export { Seal } from './seal.ts';
-export { onlyKey, type SigningKeys } from './signing-keys.ts';
+export { Seal, type SigningKeys } from './seal.ts';
 
 const BEAT_MS = 5_000;
 const GONE_MS = 20_000;
-/** A killed node may come back with its old key values; a node that stopped by itself has removed its row. */
-const MAY_RETURN_MS = 3_600_000;
 /** What `machine` of a row says while the process holds its lock. */
 const LOCKED = 'lock';
 /** How long the row of a gone node is kept. */
@@ -54,12 +48,15 @@ export interface NodeFacts {
   /** Whether it has its bodies where other nodes read them. */
   readonly sharesBodies: boolean;
   /**
-   * The settings that must be equal on all nodes, by key. A setting with several values only needs one in common, so
-   * that keys can be changed one node after the other. A secret is a digest that begins with `#`.
+   * The settings that must be equal on all nodes, by key. A secret is a digest that begins with `#`. Where it has
+   * several values, the first signs: each node has to know that of the others, so that keys can be changed one node
+   * after the other.
    */
   readonly settings: Readonly<Record<string, readonly string[]>>;
   /** Those of them that may have several values. */
   readonly lists: readonly string[];
+  /** Those of these that sign nothing here: one value in common is enough. */
+  readonly accepted: readonly string[];
 }
 
 export interface NodesOptions {
@@ -102,13 +99,6 @@ export interface Nodes {
   othersHave(thing: string): Promise<boolean>;
   /** The same on all nodes. */
   readonly now: () => EpochMs;
-  /**
-   * The keys to sign and verify with.
-   *
-   * @param setting whose digests are among the facts
-   * @param values in the order of the digests
-   */
-  signingKeys(setting: string, values: readonly string[]): SigningKeys;
   /**
    * Does work that one node does for all: whenever this node leads, from now until {@link Nodes.leave}.
    *
@@ -172,10 +162,6 @@ class OnlyNode implements Nodes {
     return false;
   }
 
-  signingKeys(_setting: string, values: readonly string[]): SigningKeys {
-    return { signing: values[0] ?? '', all: values };
-  }
-
   async changeLogLevel(): Promise<void> {}
 
   async leave(): Promise<void> {}
@@ -190,8 +176,6 @@ class Node implements Nodes {
   readonly #work: Promise<void>[] = [];
   readonly #lock: ProcessLock | undefined;
   #others = 0;
-  /** The settings of the other nodes, also of those that may come back. */
-  #theirSettings: readonly TheirSettings[] = [];
   readonly #beats: Repeat;
   /** By the monotonic clock. */
   #lastBeat = 0;
@@ -238,21 +222,6 @@ class Node implements Nodes {
   async join(): Promise<void> {
     await this.#enter();
     this.#beats.start();
-  }
-
-  signingKeys(setting: string, values: readonly string[]): SigningKeys {
-    const own = this.#options.facts.settings[setting] ?? [];
-    const place = () =>
-      signingIndex(
-        own,
-        this.#theirSettings.map((theirs) => theirs[setting]),
-      );
-    return {
-      all: values,
-      get signing() {
-        return values[place()] ?? '';
-      },
-    };
   }
 
   lead(name: string, work: (signal: AbortSignal) => Promise<void>): void {
@@ -306,18 +275,16 @@ class Node implements Nodes {
     if (line) log.warn(line);
     const at = performance.now();
     const machine = await this.#holdLock();
-    const found = await database.write(async (tx) => {
+    this.#others = await database.write(async (tx) => {
       await sql`select pg_advisory_xact_lock(${sql.lit(advisoryLocks.nodes)})`.execute(tx);
-      const { running: others, returning } = await findNodes(tx, this.id);
+      const others = await findNodes(tx, this.id);
       for (const other of others) {
         const reason = judge(facts, other);
         if (reason !== undefined) throw new NodeRefused(reason);
       }
       await writeRow(tx, this.id, facts, machine);
-      return { others: others.length, theirs: [...others, ...returning].map(settingsOf) };
+      return others.length;
     });
-    this.#others = found.others;
-    this.#theirSettings = found.theirs;
     this.#lastBeat = at;
   }
 
@@ -328,7 +295,6 @@ class Node implements Nodes {
       const wasGone = at - this.#lastBeat > GONE_MS;
       if (wasGone || !(await this.#write())) await this.#enter();
       this.#lastBeat = at;
-      if (rotates(this.#options.facts)) await this.#lookForKeys();
       await this.#clock.measure(database.read);
       const line = this.#clock.report();
       if (line) log.warn(line);
@@ -336,13 +302,6 @@ class Node implements Nodes {
       if (!(error instanceof NodeRefused)) throw error;
       onRefused(error.message);
     }
-  }
-
-  async #lookForKeys(): Promise<void> {
-    const { running, returning } = await this.#options.database.write((tx) =>
-      findNodes(tx, this.id),
-    );
-    this.#theirSettings = [...running, ...returning].map(settingsOf);
   }
 
   /** @returns false where the row does not exist */
@@ -393,30 +352,12 @@ export async function doAloneOn<Value>(
 /** The machines that run a node now; none on SQLite, which one process has open. */
 export async function listRunningNodes(database: Database): Promise<string[]> {
   if (database.engine === 'sqlite') return [];
-  const { running } = await database.write((tx) => findNodes(tx, ''));
+  const running = await database.write((tx) => findNodes(tx, ''));
   return running.map(({ host }) => host);
 }
 
-/** The settings of another node, which may be of another version. */
-type TheirSettings = Readonly<Record<string, readonly string[] | undefined>>;
-
-function settingsOf({ settings }: Row<'nodes'>): TheirSettings {
-  return JSON.parse(settings);
-}
-
-/** Whether a secret has several values. */
-function rotates({ settings }: NodeFacts): boolean {
-  return Object.values(settings).some((values) => values.length > 1);
-}
-
-interface OtherNodes {
-  readonly running: readonly Row<'nodes'>[];
-  /** Killed nodes that may be started again with the same values. */
-  readonly returning: readonly Row<'nodes'>[];
-}
-
-/** The other nodes; the rows of killed ones are removed, and of gone ones after a day. */
-async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
+/** The other nodes that run; the rows of killed ones are removed, and of gone ones after a day. */
+async function findNodes(tx: Queries, ownId: string): Promise<Row<'nodes'>[]> {
   const { rows } = await sql<{ now: number }>`select ${databaseTime} as now`.execute(tx);
   const now = rows[0]?.now ?? 0;
   await tx
@@ -427,7 +368,7 @@ async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
     .selectFrom('nodes')
     .selectAll()
     .where('id', '!=', ownId)
-    .where('seen_at', '>', now - MAY_RETURN_MS)
+    .where('seen_at', '>', now - GONE_MS)
     .execute();
   const others = [];
   for (const row of known) {
@@ -435,11 +376,7 @@ async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
     if (wasKilled) await tx.deleteFrom('nodes').where('id', '=', row.id).execute();
     else others.push(row);
   }
-  const isRunning = ({ seen_at }: Row<'nodes'>) => seen_at > now - GONE_MS;
-  return {
-    running: others.filter(isRunning),
-    returning: others.filter((row) => !isRunning(row)),
-  };
+  return others;
 }
 
 async function writeRow(tx: Queries, id: string, facts: NodeFacts, machine: string): Promise<void> {
@@ -460,22 +397,38 @@ async function writeRow(tx: Queries, id: string, facts: NodeFacts, machine: stri
     .execute();
 }
 
+function shareOne(ours: readonly string[], theirs: readonly string[]): boolean {
+  return theirs.some((value) => ours.includes(value));
+}
+
+function knowEachFirst(
+  [our = '', ...ours]: readonly string[],
+  [their = '', ...theirs]: readonly string[],
+): boolean {
+  return our === their || (ours.includes(their) && theirs.includes(our));
+}
+
+/* How a key is changed one node after the other. */
+const ACCEPTED = 'give this node both values ("new,old"), or ';
+const SIGNING = 'give each node "old,new" and then each "new,old", or ';
+
 /** Why a node may not run beside another one; undefined where it may. */
 function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
   const where = `the node that runs on ${other.host}`;
-  const theirs = settingsOf(other);
+  // Of another version, perhaps: it may not know each key.
+  const theirs: Readonly<Record<string, readonly string[] | undefined>> = JSON.parse(
+    other.settings,
+  );
   for (const [key, values] of Object.entries(facts.settings)) {
     const held = theirs[key];
-    // A node of another version may not know the key.
-    if (!held || held.some((value) => values.includes(value))) continue;
+    const isAccepted = facts.accepted.includes(key);
+    if (!held || (isAccepted ? shareOne(values, held) : knowEachFirst(values, held))) continue;
+    const steps = !facts.lists.includes(key) ? '' : isAccepted ? ACCEPTED : SIGNING;
     const isSecret = values.some((value) => value.startsWith('#'));
     const [expected, got] = isSecret
-      ? ['the value', 'another one']
+      ? [steps === SIGNING ? 'the first value' : 'the value', 'another one']
       : [held, values].map((list) => list.map((value) => JSON.stringify(value)).join(','));
-    const otherwise = facts.lists.includes(key)
-      ? 'give this node both values ("new,old"), or '
-      : '';
-    return `${key}: expected ${expected} that ${where} has, got ${got}; to change it, ${otherwise}stop all nodes first (a node that was killed still counts as running for ${GONE_MS / 1000} s)`;
+    return `${key}: expected ${expected} that ${where} has, got ${got}; to change it, ${steps}stop all nodes first (a node that was killed still counts as running for ${GONE_MS / 1000} s)`;
   }
   const expected = 'REDIS_URL: expected one Redis for all nodes that share a database';
   if (!facts.hasEvents) return `${expected}, got nothing here while ${where} runs`;

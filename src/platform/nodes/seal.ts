@@ -3,7 +3,9 @@
  * in clear.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
-import type { SigningKeys } from './signing-keys.ts';
+
+/** The values of a secret: the first signs and encrypts, all verify and decrypt. */
+export type SigningKeys = readonly [string, ...string[]];
 
 const CIPHER = 'aes-256-gcm';
 /** NIST SP 800-38D section 8.2.2: random. */
@@ -16,19 +18,19 @@ export class Seal {
   readonly #keys: ReadonlyMap<string, Buffer>;
 
   /**
-   * @param secret where it has several values, the signing one seals, and all of them open
+   * @param secret where it has several values, the first seals, and all of them open
    * @param use what is sealed: each use has keys of its own
    */
   constructor(secret: SigningKeys, use: string) {
     this.#secret = secret;
     this.#keys = new Map(
-      secret.all.map((value) => [value, createHmac('sha256', value).update(use).digest()]),
+      secret.map((value) => [value, createHmac('sha256', value).update(use).digest()]),
     );
   }
 
   /** Encrypts a text; it cannot be changed without notice either. */
   seal(text: string): string {
-    const key = this.#keys.get(this.#secret.signing);
+    const key = this.#keys.get(this.#secret[0]);
     if (!key) throw new Error('the secret that seals is not among those that open');
     const iv = randomBytes(IV_OCTETS);
     const cipher = createCipheriv(CIPHER, key, iv);

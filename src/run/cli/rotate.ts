@@ -10,6 +10,7 @@ import {
   readConfig,
   rotateSecret,
   type SecretStore,
+  signWithLast,
 } from '../config/config.ts';
 import { CommandFailed, type CommandParts, report } from './command.ts';
 
@@ -17,27 +18,41 @@ interface Secret {
   readonly name: RotatedSecret;
   /** The setting that replaces it where it is set. */
   readonly setting?: (config: Config) => string | undefined;
+  /** Whether others have it: products, a notifier. It signs nothing that a node has to know. */
+  readonly isShared?: true;
 }
 
 const secrets: Readonly<Record<string, Secret>> = {
   'api-key': {
     name: 'apiKey',
     setting: ({ credentials }) => credentials.apiKeys && 'API_KEYS',
+    isShared: true,
   },
   'jwt-secret': { name: 'jwtSecret', setting: ({ jwt }) => jwt.secret && 'JWT_SECRET' },
   'mailserver-webhook-secret': {
     name: 'mailserverWebhookSecret',
     setting: ({ credentials }) =>
       credentials.mailserverWebhookSecret && 'MAILSERVER_WEBHOOK_SECRET',
+    isShared: true,
   },
   'srs-secret': { name: 'srsSecret' },
   'link-secret': { name: 'linkSecret' },
 };
 
 const HELP = `
-The new value is placed before the existing values. After a restart of the service (each node, one after the other)
-it signs, and the old values still verify. When nobody uses the old values any more, --drop-old removes them at the
-next restart. Each command is one write: an interrupted run has done everything or nothing, and can be repeated.`;
+After a restart of the service the new value signs, and the old values still verify. When nobody uses the old values
+any more, --drop-old removes them at the next restart.
+
+On PostgreSQL, where several nodes may run, a value that signs is first only accepted: restart each node, run the
+command with --sign, and restart each node again.
+
+Each command is one write: an interrupted run has done everything or nothing, and can be repeated.`;
+
+interface Given {
+  readonly sign?: true;
+  readonly dropOld?: true;
+  readonly json?: true;
+}
 
 export function rotateCommand(parts: CommandParts): Command {
   return new Command('rotate')
@@ -45,18 +60,17 @@ export function rotateCommand(parts: CommandParts): Command {
       'gives a generated secret a new value; the old value remains valid until it is dropped',
     )
     .addArgument(new Argument('<secret>').choices(Object.keys(secrets)))
-    .option('--drop-old', 'removes all values except the newest')
+    .option('--sign', 'on PostgreSQL: lets the newest value sign, which all nodes accept by now')
+    .option('--drop-old', 'removes all values except the one that signs')
     .option('--json', 'prints the result as JSON')
     .addHelpText('after', HELP)
-    .action((given: string, options: { dropOld?: true; json?: true }) =>
-      runRotate(parts, given, options),
-    );
+    .action((given: string, options: Given) => runRotate(parts, given, options));
 }
 
 async function runRotate(
   parts: CommandParts,
   given: string,
-  { dropOld, json }: { dropOld?: true; json?: true },
+  { sign, dropOld, json }: Given,
 ): Promise<void> {
   const secret = secrets[given];
   if (!secret) throw new Error(`there is no secret ${given}`);
@@ -79,12 +93,21 @@ async function runRotate(
       );
       return;
     }
-    const value = await rotateSecret(store, secret.name);
-    // Callers need these two; the others never leave the service.
-    const isShared = given === 'api-key' || given === 'mailserver-webhook-secret';
-    const said = isShared ? `The new ${given} is ${value}` : `A new ${given} was generated`;
-    const result = { ok: true, secret: given, ...(isShared && { value }) };
-    report(json, result, `${said}; the old one remains valid. ${next}`);
+    // One process has a SQLite file open: nobody else has to know the value before it signs.
+    const isLast = config.database.urls !== undefined && !secret.isShared;
+    if (sign) {
+      if (isLast) await signWithLast(store, secret.name);
+      report(json, { ok: true, secret: given }, `The newest ${given} signs. ${next}`);
+      return;
+    }
+    const value = await rotateSecret(store, secret.name, isLast ? 'last' : 'first');
+    // Callers need these; the others never leave the service.
+    const said = secret.isShared ? `The new ${given} is ${value}` : `A new ${given} was generated`;
+    const result = { ok: true, secret: given, ...(secret.isShared && { value }) };
+    const then = isLast
+      ? ` Then run "postroom rotate ${given} --sign", and restart each again.`
+      : '';
+    report(json, result, `${said}; the old one remains valid. ${next}${then}`);
   } finally {
     await close();
   }

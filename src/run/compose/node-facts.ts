@@ -1,7 +1,7 @@
 /** What this node reports to the others; much of it must be equal on all nodes. */
 import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { NodeFacts, Nodes, SigningKeys } from '../../platform/nodes/nodes.ts';
+import type { NodeFacts, SigningKeys } from '../../platform/nodes/nodes.ts';
 import type { Config, Secrets } from '../config/config.ts';
 
 export const { version }: { readonly version: string } = JSON.parse(
@@ -27,14 +27,9 @@ export interface Keys {
   readonly links: SigningKeys;
 }
 
-/** @param nodes that were joined with {@link factsOf} */
-export function signingKeysOf(config: Config, secrets: Secrets, nodes: Nodes): Keys {
+export function signingKeysOf(config: Config, secrets: Secrets): Keys {
   const { JWT_SECRET, srsSecret, linkSecret } = keysInForce(config, secrets);
-  return {
-    tokens: nodes.signingKeys('JWT_SECRET', JWT_SECRET),
-    senders: nodes.signingKeys('srsSecret', srsSecret),
-    links: nodes.signingKeys('linkSecret', linkSecret),
-  };
+  return { tokens: JWT_SECRET, senders: srsSecret, links: linkSecret };
 }
 
 /** @param secrets of the database; the digests are keyed with the one that never changes */
@@ -48,6 +43,7 @@ export function factsOf(config: Config, secrets: Secrets): NodeFacts {
     hasEvents: config.redis !== undefined,
     sharesBodies: config.bodies.bucket !== undefined,
     lists: keys.map(([name]) => name),
+    accepted: ['API_KEYS', 'MAILSERVER_WEBHOOK_SECRET'],
     settings: {
       MAIL_HOSTNAME: [config.mailHostname],
       SPF_INCLUDE: [config.spfInclude],

@@ -151,7 +151,7 @@ async function open(
   const bodies = new Bodies({ database, store, keepHours, log: logger });
   onStop(() => bodies.close());
   const { now } = nodes;
-  const keys = signingKeysOf(config, secrets, nodes);
+  const keys = signingKeysOf(config, secrets);
   const ground = { config, secrets, keys, database, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...ground, now, shared });
   onStop(parts.closeMailstore);

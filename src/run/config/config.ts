@@ -32,5 +32,6 @@ export {
   type SecretStore,
   type Secrets,
   secretsPath,
+  signWithLast,
 } from './secrets.ts';
 export { configKeys, type ShownSetting } from './settings.ts';

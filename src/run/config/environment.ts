@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { isMissing } from '../../platform/files/files.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import {
   type BucketUrl,
@@ -111,7 +112,7 @@ export interface Config {
   };
   readonly jwt: {
     /** The UTF-8 bytes of each are a key of HS256, the first one signs; undefined: the generated secret. */
-    readonly secret: readonly string[] | undefined;
+    readonly secret: SigningKeys | undefined;
     /** PEM of a SubjectPublicKeyInfo; never together with `jwksUrl`. */
     readonly publicKey: string | undefined;
     readonly jwksUrl: string | undefined;

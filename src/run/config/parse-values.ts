@@ -7,6 +7,7 @@ import { createPublicKey, type KeyObject } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
 import { domainToASCII } from 'node:url';
 import ipaddr from 'ipaddr.js';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 
 /** A value, or the expected form and, where the value itself must not be shown, `found`. */
 export type Reading<T> =
@@ -72,15 +73,16 @@ export const filePath: Parse<string> = (text) =>
 /**
  * Comma-separated values of a secret: the first signs, all of them verify. A refusal never contains any of them.
  */
-export function secretTexts(fewest: number): Parse<readonly string[]> {
+export function secretTexts(fewest: number): Parse<SigningKeys> {
   return (text) => {
     const values = splitList(text);
     const expected = `at least ${fewest} characters (each, if there are several values separated by commas)`;
     const tooShort = values.find((value) => value.length < fewest);
     if (tooShort !== undefined) return unfit(expected, `${tooShort.length} characters`);
-    if (values.length === 0) return unfit(expected, '0 characters');
+    const [first, ...others] = values;
+    if (first === undefined) return unfit(expected, '0 characters');
     if (new Set(values).size < values.length) return unfit('different values', 'one of them twice');
-    return fit(values);
+    return fit([first, ...others]);
   };
 }
 

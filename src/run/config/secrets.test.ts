@@ -21,6 +21,7 @@ import {
   rotatedSecrets,
   rotateSecret,
   type SecretStore,
+  signWithLast,
 } from './config.ts';
 
 const parent = mkdtempSync(join(tmpdir(), 'postroom-secrets-'));
@@ -282,6 +283,17 @@ suite('a secret that is rotated', () => {
       assert.equal(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
     });
   }
+
+  test('a value may be accepted before it signs', async () => {
+    const store = fileSecretStore(newFolder());
+    const { secrets: before } = await loadSecrets(store);
+    const added = await rotateSecret(store, 'jwtSecret', 'last');
+    const { secrets: accepting } = await loadSecrets(store);
+    assert.deepEqual(accepting, { ...before, jwtSecret: [...before.jwtSecret, added] });
+    await signWithLast(store, 'jwtSecret');
+    const { secrets: signing } = await loadSecrets(store);
+    assert.deepEqual(signing, { ...before, jwtSecret: [added, ...before.jwtSecret] });
+  });
 
   test('the ids that clients have stay the same, although an older version made them with it', async () => {
     const dataDir = newFolder();

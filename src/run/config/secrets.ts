@@ -6,33 +6,31 @@
  * unreadable text prevents the start.
  *
  * A member is a string, or an array of strings while a new value replaces an old one: the first signs, all of them
- * verify. {@link rotateSecret} puts a new one before the others, {@link dropOldValues} removes the others. Each is one
- * durable write, so a secret always has a valid value.
+ * verify. {@link rotateSecret} adds a new one, {@link signWithLast} puts the last before the others,
+ * {@link dropOldValues} removes all but the first. Each is one durable write, so a secret always has a valid value.
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createDurably, isMissing, replaceDurably } from '../../platform/files/files.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import { dataDirError } from './data-folder.ts';
-
-/** The values of one secret, the newest first. */
-export type SecretValues = readonly [string, ...string[]];
 
 /** Each value has 32 random bytes as base64url, unless the operator wrote another. */
 export interface Secrets {
   /** The first API key, `pr_...`. */
-  readonly apiKey: SecretValues;
+  readonly apiKey: SigningKeys;
   /** HS256 key of mailbox tokens: its UTF-8 bytes. */
-  readonly jwtSecret: SecretValues;
+  readonly jwtSecret: SigningKeys;
   /** HMAC key of POST /hooks/mailserver: its UTF-8 bytes. */
-  readonly mailserverWebhookSecret: SecretValues;
+  readonly mailserverWebhookSecret: SigningKeys;
   /** Signs the sender addresses of forwarded mail. */
-  readonly srsSecret: SecretValues;
+  readonly srsSecret: SigningKeys;
   /** Signs `raw_url` links. */
-  readonly linkSecret: SecretValues;
+  readonly linkSecret: SigningKeys;
   /** For ids and cursors of clients. It gives no access and never changes: apps keep these ids. */
-  readonly idSecret: SecretValues;
+  readonly idSecret: SigningKeys;
 }
 
 /** A secret that can be given a new value. */
@@ -102,19 +100,37 @@ export const rotatedSecrets: readonly RotatedSecret[] = [
 ];
 
 /**
- * Puts a new value before those that a secret has: it signs from the next start on, the others still verify.
+ * Gives a secret a new value, from the next start on.
  *
+ * @param place `first`: it signs; `last`: it only verifies, so that other nodes learn it before any of them signs with it
  * @returns the new value
  * @throws ConfigError where there are no secrets yet, or they cannot be read
  */
-export async function rotateSecret(store: SecretStore, name: RotatedSecret): Promise<string> {
+export async function rotateSecret(
+  store: SecretStore,
+  name: RotatedSecret,
+  place: 'first' | 'last' = 'first',
+): Promise<string> {
   const value = drawSecret(name);
-  await change(store, (secrets) => ({ [name]: [value, ...secrets[name]] }));
+  await change(store, ({ [name]: known }) => ({
+    [name]: place === 'first' ? [value, ...known] : [...known, value],
+  }));
   return value;
 }
 
 /**
- * Removes all values of a secret except the newest. What they signed is refused from the next start on.
+ * Lets the last value of a secret sign from the next start on.
+ *
+ * @throws ConfigError as {@link rotateSecret}
+ */
+export async function signWithLast(store: SecretStore, name: RotatedSecret): Promise<void> {
+  await change(store, ({ [name]: known }) => ({
+    [name]: [...known.slice(-1), ...known.slice(0, -1)] as const,
+  }));
+}
+
+/**
+ * Removes all values of a secret except the first. What they signed is refused from the next start on.
  *
  * @returns how many it removed
  * @throws ConfigError as {@link rotateSecret}
@@ -156,8 +172,8 @@ function makeSecrets(): Secrets {
 }
 
 /** The stored form: a secret with one value is a string. */
-function toMembers(secrets: Secrets): Readonly<Record<string, string | SecretValues>> {
-  const entries = Object.entries<SecretValues>({ ...secrets });
+function toMembers(secrets: Secrets): Readonly<Record<string, string | SigningKeys>> {
+  const entries = Object.entries<SigningKeys>({ ...secrets });
   return Object.fromEntries(
     entries.map(([name, values]) => [name, values.length === 1 ? values[0] : values]),
   );
@@ -256,7 +272,7 @@ function completeSecrets(members: Readonly<Record<string, unknown>>, place: stri
   if (jwtSecret === undefined) throw unreadable(place, 'no jwtSecret');
   // The oldest: values derived from it do not change when newer ones come before it.
   const first = oldest(jwtSecret);
-  const member = (name: keyof Secrets): SecretValues =>
+  const member = (name: keyof Secrets): SigningKeys =>
     valuesOf(members, name, place) ?? [deriveSecret(first, name)];
   const linkSecret = member('linkSecret');
   return {
@@ -270,7 +286,7 @@ function completeSecrets(members: Readonly<Record<string, unknown>>, place: stri
   };
 }
 
-function oldest(values: SecretValues): string {
+function oldest(values: SigningKeys): string {
   return values.at(-1) ?? values[0];
 }
 
@@ -278,7 +294,7 @@ function valuesOf(
   members: Readonly<Record<string, unknown>>,
   name: keyof Secrets,
   place: string,
-): SecretValues | undefined {
+): SigningKeys | undefined {
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
   if (member === undefined) return undefined;
   const [first, ...others]: unknown[] = Array.isArray(member) ? member : [member];

@@ -7,7 +7,6 @@ import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
 import { InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Accounts, findAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 import { Domains } from '../../tenants/domains/domains.ts';
 import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';
@@ -28,7 +27,7 @@ onEachEngine('realtime', (engine) => {
       database,
       openLimit: limitInMemory,
       log: pino({ level: 'silent' }),
-      secret: onlyKey(SECRET),
+      secret: [SECRET],
     });
     const { port, realtime } = await startRealtime({
       changes,

@@ -4,7 +4,7 @@ import { verify } from '@node-rs/argon2';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import type { Change } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
+import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import { listAudit } from '../audit/audit.ts';
 import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
@@ -488,7 +488,7 @@ onEachEngine('accounts', (engine) => {
     const { userId, create } = await newUser();
     const { id: accountId } = await create('ann');
     await accounts.remove(userId, accountId);
-    const answered = new AnsweredRequests({ database, secret: onlyKey('secret'), now: Date.now });
+    const answered = new AnsweredRequests({ database, secret: ['secret'], now: Date.now });
     const request = { owner: { accountId }, key: 'order-4711', hash: async () => '' };
     await assert.rejects(answered.begin(request), { code: 'unauthorized' });
   });
@@ -503,7 +503,7 @@ onEachEngine('accounts', (engine) => {
         read: database.read,
         write: (work) => (isAway ? Promise.reject(away) : database.write(work)),
       },
-      secret: onlyKey('secret'),
+      secret: ['secret'],
       now: Date.now,
     });
     const wait = () => assert.fail('the key is in use');
@@ -521,7 +521,10 @@ onEachEngine('accounts', (engine) => {
   });
 
   /** Requests of a user below /v2 to make an account, as a process carries them out. */
-  function openRequests(userId: string, { secret = onlyKey('secret'), now = Date.now } = {}) {
+  function openRequests(
+    userId: string,
+    { secret = ['secret'], now = Date.now }: { secret?: SigningKeys; now?: () => number } = {},
+  ) {
     const answered = new AnsweredRequests({ database, secret, now });
     const hash = hashOf('POST', '/v2/email-accounts/create', userId);
     const begin = (apiKeyName = 'a key') =>
@@ -557,9 +560,9 @@ onEachEngine('accounts', (engine) => {
     assert.ok(!JSON.stringify(row).includes(password));
     assert.ok(!JSON.stringify(row).includes(hash), 'a hash of a weak password could be guessed');
     assert.deepEqual([row.account_id, row.request_hash], [null, null]);
-    const rotated = { signing: 'another', all: ['another', 'secret'] };
+    const rotated = ['another', 'secret'] as const;
     assert.deepEqual(await openRequests(userId, { secret: rotated }).begin(), found);
-    const replaced = openRequests(userId, { secret: onlyKey('another') }).begin();
+    const replaced = openRequests(userId, { secret: ['another'] }).begin();
     await assert.rejects(replaced, { code: 'idempotency_key_reused' });
     // Another API key and another user have a key of their own.
     assert.ok('id' in (await begin('another key')));

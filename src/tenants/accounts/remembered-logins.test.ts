@@ -6,7 +6,6 @@ import { onEachEngine, openTestDatabase } from '../../../test/support/databases.
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Domains } from '../domains/domains.ts';
 import { type Account, Accounts, REMEMBERED_SECONDS, Tokens } from './accounts.ts';
 
@@ -33,12 +32,11 @@ onEachEngine('remembered logins', (engine) => {
     const changes = { publish: () => undefined };
     accounts = new Accounts({ database, domains, changes, now: clock });
     const log = pino({ level: 'warn' }, { write: (line) => lines.push(line) });
-    const secret = onlyKey('a secret of thirty-two bytes, or more');
     tokens = new Tokens({
       database,
       openLimit: limitInMemory,
       log,
-      secret,
+      secret: ['a secret of thirty-two bytes, or more'],
       now: clock,
     });
     const { dns } = await domains.create({ userId, domain: 'acme.test' });

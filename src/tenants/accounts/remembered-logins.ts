@@ -159,14 +159,14 @@ export class RememberedLogins {
 
   #write({ series, generation }: RememberedText): string {
     const signed = `${series}.${generation}`;
-    return `${signed}.${sign(signed, this.#secret.signing).toString('base64url')}`;
+    return `${signed}.${sign(signed, this.#secret[0]).toString('base64url')}`;
   }
 
   /** @returns undefined for a text that was not made here: then the database is not asked */
   #read(text: string): RememberedText | undefined {
     const [, series = '', generation = '', signature = ''] = FORM.exec(text) ?? [];
     const given = Buffer.from(signature, 'base64url');
-    const isOurs = this.#secret.all.some((secret) => {
+    const isOurs = this.#secret.some((secret) => {
       const expected = sign(`${series}.${generation}`, secret);
       return given.length === expected.length && timingSafeEqual(given, expected);
     });

@@ -126,9 +126,7 @@ export class TokenKeys {
 
   constructor(options: TokenKeysOptions) {
     this.#secret = options.secret;
-    this.#secretKeys = new Map(
-      options.secret.all.map((text) => [text, createSecretKey(text, 'utf8')]),
-    );
+    this.#secretKeys = new Map(options.secret.map((text) => [text, createSecretKey(text, 'utf8')]));
     this.#public = publicSource(options);
     const { issuer, audience } = options;
     this.#expected = {
@@ -183,7 +181,7 @@ export class TokenKeys {
   }
 
   #signingKey(): KeyObject {
-    const key = this.#secretKeys.get(this.#secret.signing);
+    const key = this.#secretKeys.get(this.#secret[0]);
     if (!key) throw new Error('the secret that signs tokens is not among those that verify them');
     return key;
   }

@@ -8,7 +8,6 @@ import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
-import { onlyKey } from '../../platform/nodes/nodes.ts';
 import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { type Account, Accounts, Tokens, type TokensOptions } from './accounts.ts';
@@ -51,7 +50,7 @@ onEachEngine('tokens', (engine) => {
   const tokensWith = (options: Partial<TokensOptions> = {}): Tokens =>
     new Tokens({
       database,
-      secret: onlyKey(secret),
+      secret: [secret],
       openLimit: limitInMemory,
       log,
       now: clock,
@@ -115,9 +114,9 @@ onEachEngine('tokens', (engine) => {
     test('are signed with the first value of the secret, and accepted with each', async () => {
       const account = await newAccount();
       const [old, fresh] = ['o'.repeat(32), 'n'.repeat(32)];
-      const before = tokensWith({ secret: onlyKey(old) });
-      const both = tokensWith({ secret: { signing: fresh, all: [fresh, old] } });
-      const after = tokensWith({ secret: onlyKey(fresh) });
+      const before = tokensWith({ secret: [old] });
+      const both = tokensWith({ secret: [fresh, old] });
+      const after = tokensWith({ secret: [fresh] });
       const { token: first, remembered } = await before.loginRemembered(
         account.address,
         'correct horse',
@@ -813,7 +812,7 @@ suite('unusable keys prevent the start', () => {
         () =>
           new Tokens({
             database,
-            secret: onlyKey(secret),
+            secret: [secret],
             openLimit: limitInMemory,
             log,
             publicKeyPem: pem(key),

@@ -14,7 +14,6 @@ import { MailserverEvents } from '../../../mailboxes/event-hook/event-hook.ts';
 import { EmbeddedMailstore } from '../../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Engine } from '../../../platform/database/database.ts';
 import { limitInMemory } from '../../../platform/net/net.ts';
-import { onlyKey } from '../../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { buildOperator } from '../../../run/compose/operator.ts';
@@ -231,7 +230,7 @@ export async function startApi(
     database,
     openLimit: limitInMemory,
     log: logger,
-    secret: onlyKey('a secret of thirty-two bytes, or more'),
+    secret: ['a secret of thirty-two bytes, or more'],
   });
   const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
@@ -253,7 +252,7 @@ export async function startApi(
     accounts,
     tokens,
     mailstore,
-    answeredRequests: new AnsweredRequests({ database, secret: onlyKey('secret'), now: Date.now }),
+    answeredRequests: new AnsweredRequests({ database, secret: ['secret'], now: Date.now }),
     logger,
     publicUrl,
     apiKeys,
