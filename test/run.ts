@@ -3,7 +3,11 @@ import { globSync } from 'node:fs';
 import { runSuites } from './suites.ts';
 
 const wanted = process.argv.slice(2);
-const files = globSync(['src/**/*.test.ts', 'test/journeys/**/*.test.ts'])
+const files = globSync([
+  'src/**/*.test.ts',
+  'test/journeys/**/*.test.ts',
+  'packages/*/test/**/*.test.ts',
+])
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.startsWith(part)))
   .toSorted();
 if (files.length === 0) {

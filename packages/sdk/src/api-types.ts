@@ -1,0 +1,2560 @@
+// Made from docs/openapi.json by `npm run openapi`: do not edit.
+
+/** What went wrong (RFC 9457), with a stable code. */
+export interface Problem {
+  /** Where the code is explained, below the address of the server. */
+  type: string;
+  /** The same for every occurrence of the code. */
+  title: string;
+  /** The status of the answer. */
+  status: number;
+  /** What was wrong this time. */
+  detail: string;
+  /** Stable, for programs. */
+  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'key_not_found' | 'block_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
+  /** The fields that are wrong, by their names in the request. */
+  errors?: {
+    field: string;
+    message: string;
+  }[];
+  /** As in `x-request-id`, to find it in the log. */
+  request_id: string;
+}
+
+/** A claim of a user on a domain name. */
+export interface Domain {
+  /** Given by the server. */
+  id: number;
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  status: 'pending' | 'active';
+  /** As it was given at the claim. */
+  organization_id?: string;
+  created_at: string;
+  /** When it last became active. */
+  verified_at?: string;
+}
+
+/** A record that the zone of the domain must have. */
+export interface DnsRecord {
+  /** Given by the server. */
+  id: number;
+  record_type: 'MX' | 'TXT';
+  /** Relative to the domain, `@` for the domain itself. */
+  host: string;
+  /** What to publish; the priority of an MX record is beside it. */
+  expected_value: string;
+  /** Of MX records. */
+  priority?: number;
+  purpose: 'mx' | 'spf' | 'dmarc' | 'dkim';
+  /** `disabled` by hand alone. */
+  status: 'pending' | 'verified' | 'failed' | 'disabled';
+  /** What DNS answered last (`no record` for nothing), or the value that was set by hand. */
+  observed_value?: string;
+  /** The result of the last check, and what to do about it. */
+  detail?: string;
+  last_checked_at?: string;
+  /** What the last look found: `ok`, `missed` (nothing, or something else: `observed_value` says what), or `unanswered` (DNS could not be asked, so nothing changed). Absent before the first look, and after the record was set by hand. */
+  last_check?: 'ok' | 'missed' | 'unanswered';
+  /** How many answers in a row did not have the record. A `verified` record with misses is missing now; it becomes `failed` with the third. */
+  misses: number;
+  /** When the first of these answers came. */
+  failing_since?: string;
+  /** Of a DKIM record while the key is changed: `next` signs once it is verified, `old` does not sign any more. */
+  key_state?: 'next' | 'old';
+  /** Of an `old` DKIM record: it has to stay in DNS until then. */
+  removable_at?: string;
+}
+
+/** What happens to mail for the domain. Fields of other modes are left out. */
+export interface Route {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
+  /** Of the webhook modes. */
+  webhook_url?: string;
+  /** Of the webhook modes, if it is set: shown as it was set. */
+  webhook_secret?: string;
+  /** The old `webhook_secret`, for 24 hours after a change: both sign. */
+  webhook_secret_previous?: string;
+  /** Of `forward_email`. */
+  forward_to_email?: string;
+}
+
+export interface MailExchanger {
+  /** The mail exchanger of this service. */
+  host: string;
+  priority: number;
+}
+
+/** A domain with all that belongs to it. */
+export interface DomainDetails {
+  domain: Domain;
+  dns: DnsRecord[];
+  route: Route;
+  mx: MailExchanger;
+}
+
+/** A mailbox account of a user on one of its domains. */
+export interface EmailAccount {
+  /** Given by the server. */
+  id: number;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  local_part: string;
+  /** `local_part@domain`. */
+  address: string;
+  display_name: string;
+  status: 'active' | 'suspended';
+  /** Whether it is its user's oldest account. */
+  is_default: boolean;
+  created_at: string;
+}
+
+/** An account whose password was just set. */
+export interface AccountWithPassword {
+  account: EmailAccount;
+  /** Shown only here. */
+  password: string;
+  note: string;
+}
+
+/** Opens one mailbox account until it expires. */
+export interface Token {
+  /** JWT, for `Authorization: Bearer`. */
+  token: string;
+  /** Seconds. */
+  expires_in: number;
+}
+
+export interface DeliveryError {
+  /** HTTP status or SMTP reply code. */
+  status?: number;
+  /** First 500 bytes of what the receiver said, or why the delivery is held. */
+  text: string;
+}
+
+export interface StoredPlace {
+  address: string;
+  mailbox: string;
+  uid: number;
+}
+
+/** A message for a receiver outside, with its attempts. */
+export interface Delivery {
+  /** Given by the server. */
+  id: number;
+  /** The id that the receiver gets. */
+  webhook_id: string;
+  /** webhook, forward, bounce, send (mail that an account sent), mailbox (mail that your mail server has not accepted yet), or copy (a change that sent mail makes in a mailbox there) */
+  kind: string;
+  /** Origin of the webhook, domain of the mail, or address of the mailbox. */
+  destination: string;
+  /** A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why. */
+  status: 'queued' | 'held' | 'delivered' | 'failed';
+  /** Since it was queued or last tried by hand. */
+  attempts: number;
+  last_error?: DeliveryError;
+  next_attempt_at?: string;
+  created_at: string;
+  updated_at: string;
+  finished_at?: string;
+  /** Of the message. */
+  message_id?: string;
+  /** Of the message. */
+  subject?: string;
+  /** Where the message was also stored; absent on a mail server. */
+  stored?: StoredPlace[];
+}
+
+/** An address that bounced for good. */
+export interface Suppression {
+  address: string;
+  /** What the mail server of the address said. */
+  detail: string;
+  created_at: string;
+}
+
+/** A domain of any user, as operators see it. */
+export interface OperatedDomain {
+  /** Given by the server. */
+  id: number;
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  status: 'pending' | 'active';
+  /** As it was given at the claim. */
+  organization_id?: string;
+  created_at: string;
+  /** When it last became active. */
+  verified_at?: string;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Whether an operator suspended it. */
+  suspended: boolean;
+  suspended_at?: string;
+  /** As the operator wrote it. */
+  suspend_reason?: string;
+  forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
+  /** Replaced by `forward_mode`; goes away after 0.4. */
+  route: string;
+  accounts: number;
+  /** When it became `pending` again: its mail is deferred for 5 days, then refused. */
+  lapsed_at?: string;
+  /** Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted. */
+  can_send: boolean;
+  /** Since when `can_send` is what it is; absent where no change was seen yet. */
+  can_send_since?: string;
+  /** Purposes of the records that are `failed`. */
+  records_failed: ('mx' | 'spf' | 'dmarc' | 'dkim')[];
+  /** When the first of them was missed for the first time. */
+  records_failed_since?: string;
+  /** Purposes of the records that are still `verified`, but were not there at the last look. */
+  records_missing: ('mx' | 'spf' | 'dmarc' | 'dkim')[];
+  /** When DNS is asked about its records the next time. */
+  next_check_at: string;
+  /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
+  messages?: number;
+  /** Of these messages, in octets. */
+  bytes?: number;
+}
+
+export interface DkimState {
+  /** Where its key is published, relative to the domain. */
+  host: string;
+  /** `disabled` by hand alone. */
+  status: 'pending' | 'verified' | 'failed' | 'disabled';
+}
+
+/** The result of the last check. */
+export interface DomainChecks {
+  last_checked_at?: string;
+  /** Purposes of the records that are pending or failed. */
+  not_verified: ('mx' | 'spf' | 'dmarc' | 'dkim')[];
+}
+
+/** What is deleted together with a domain. */
+export interface DomainContents {
+  accounts: number;
+  messages: number;
+  bytes: number;
+  /** Deliveries that have not ended. */
+  deliveries: number;
+}
+
+/** A domain with its DNS records and its counts. */
+export interface OperatedDomainDetails {
+  /** Given by the server. */
+  id: number;
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  status: 'pending' | 'active';
+  /** As it was given at the claim. */
+  organization_id?: string;
+  created_at: string;
+  /** When it last became active. */
+  verified_at?: string;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Whether an operator suspended it. */
+  suspended: boolean;
+  suspended_at?: string;
+  /** As the operator wrote it. */
+  suspend_reason?: string;
+  forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
+  /** Replaced by `forward_mode`; goes away after 0.4. */
+  route: string;
+  accounts: number;
+  /** When it became `pending` again: its mail is deferred for 5 days, then refused. */
+  lapsed_at?: string;
+  /** Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted. */
+  can_send: boolean;
+  /** Since when `can_send` is what it is; absent where no change was seen yet. */
+  can_send_since?: string;
+  /** Purposes of the records that are `failed`. */
+  records_failed: ('mx' | 'spf' | 'dmarc' | 'dkim')[];
+  /** When the first of them was missed for the first time. */
+  records_failed_since?: string;
+  /** Purposes of the records that are still `verified`, but were not there at the last look. */
+  records_missing: ('mx' | 'spf' | 'dmarc' | 'dkim')[];
+  /** When DNS is asked about its records the next time. */
+  next_check_at: string;
+  /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
+  messages?: number;
+  /** Of these messages, in octets. */
+  bytes?: number;
+  dns: DnsRecord[];
+  /** Replaced by `dns`; goes away after 0.4. */
+  records: DnsRecord[];
+  dkim: DkimState;
+  checks: DomainChecks;
+  would_remove: DomainContents;
+}
+
+/** An account of any user, as operators see it. */
+export interface OperatedAccount {
+  /** Given by the server. */
+  id: number;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  local_part: string;
+  /** `local_part@domain`. */
+  address: string;
+  display_name: string;
+  status: 'active' | 'suspended';
+  /** Whether it is its user's oldest account. */
+  is_default: boolean;
+  created_at: string;
+  /** In its mailboxes. Left out where a mail server has them. */
+  messages?: number;
+  /** Of these messages, in octets. */
+  bytes?: number;
+  /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
+  quota_bytes: number;
+  /** The last login with its password, accurate to a day. Absent if there was none in half a year. */
+  last_login_at?: string;
+  /** Replaced by `id`; goes away after 0.4. */
+  account_id: number;
+  /** Replaced by `address`; goes away after 0.4. */
+  email: string;
+  /** Replaced by `status`; goes away after 0.4. */
+  suspended: boolean;
+}
+
+/** An account after its suspension. */
+export interface SuspendedAccount {
+  /** Given by the server. */
+  id: number;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  local_part: string;
+  /** `local_part@domain`. */
+  address: string;
+  display_name: string;
+  status: 'active' | 'suspended';
+  /** Whether it is its user's oldest account. */
+  is_default: boolean;
+  created_at: string;
+  /** In its mailboxes. Left out where a mail server has them. */
+  messages?: number;
+  /** Of these messages, in octets. */
+  bytes?: number;
+  /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
+  quota_bytes: number;
+  /** The last login with its password, accurate to a day. Absent if there was none in half a year. */
+  last_login_at?: string;
+  /** Replaced by `id`; goes away after 0.4. */
+  account_id: number;
+  /** Replaced by `address`; goes away after 0.4. */
+  email: string;
+  /** Replaced by `status`; goes away after 0.4. */
+  suspended: boolean;
+  /** How many deliveries were dropped. */
+  dropped?: number;
+}
+
+/** A process of the service. */
+export interface Node {
+  /** Id of this run of the process. */
+  id: string;
+  host: string;
+  pid: number;
+  version: string;
+  started_at: string;
+  /** The last heartbeat. */
+  seen_at: string;
+  /** False if it was killed, or lost the database. */
+  running: boolean;
+}
+
+/** A key of the configuration, with the value in force. */
+export interface Setting {
+  key: string;
+  /** Absent if it is hidden, or has no value. */
+  value?: string;
+  /** Whether it was set; else its default holds. */
+  set: boolean;
+  /** Whether it is secret, or may hold a secret. */
+  hidden: boolean;
+}
+
+/** A console where somebody is signed in. */
+export interface ConsoleSession {
+  /** For the header `x-csrf-token` of requests that change something. */
+  csrf_token: string;
+  expires_at: string;
+}
+
+/** Something that an operator or a product changed. */
+export interface AuditEntry {
+  id: number;
+  at: string;
+  /** The name and number of the API key; for a key of the settings the first 8 hex digits of its SHA-256; `program` for the command line. */
+  actor: string;
+  /** What was done. */
+  action: string;
+  /** What it was done to. */
+  target: string;
+  /** How many accounts, messages or deliveries were changed. */
+  counts?: Record<string, number>;
+  /** As in `x-request-id` and the log. */
+  request_id?: string;
+  /** The host that did it. */
+  node: string;
+}
+
+/** What was received, sent and stored on one day. */
+export interface UsageDay {
+  /** In UTC. */
+  day: string;
+  user_id: string;
+  domain?: string;
+  /** Absent for mail that no account gets. */
+  account_id?: number;
+  address?: string;
+  /** Messages that came in, once for each account. */
+  messages_in: number;
+  /** Their octets. */
+  bytes_in: number;
+  /** Messages that were sent or forwarded, once for each recipient. */
+  messages_out: number;
+  /** Their octets. */
+  bytes_out: number;
+  /** Octets in the mailboxes when they were last measured on that day. */
+  stored_bytes: number;
+  /** Replaced by `address`; goes away after 0.4. */
+  email?: string;
+}
+
+/** What all nodes counted in five minutes, or in an hour. */
+export interface OverviewPoint {
+  at: string;
+  /** Messages that came in by SMTP or LMTP and were accepted. */
+  received: number;
+  /** Their recipients. */
+  delivered: number;
+  /** Recipients, messages and connections that were refused for good, by reason. */
+  refused: Record<string, number>;
+  /** Recipients, messages and connections that were deferred. */
+  deferred: number;
+  /** The same by reason. */
+  deferrals: Record<string, number>;
+  /** Deliveries of mail that accounts sent. */
+  sent: number;
+  /** Messages that were forwarded. */
+  forwarded: number;
+  /** Webhooks that their receivers accepted. */
+  webhooks: number;
+  /** Attempts of webhooks by outcome. */
+  webhook_attempts: Record<string, number>;
+  /** Bounces that were sent. */
+  bounced: number;
+  /** 95 of 100 messages were stored within so many milliseconds, after they were read and checked. */
+  smtp_p95_ms?: number;
+  /** 95 of 100 requests were answered within so many milliseconds. */
+  http_p95_ms?: number;
+  /** Octets in all mailboxes, measured every five minutes. */
+  stored_bytes?: number;
+  /** Deliveries that have not ended, by state. */
+  queue?: Record<string, number>;
+}
+
+/** Something that needs an operator. */
+export interface Finding {
+  /** Name of the check. */
+  name: string;
+  /** `critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know. */
+  level: 'critical' | 'warning' | 'note';
+  /** What, how many, and what follows. */
+  text: string;
+  /** How many. */
+  count: number;
+  since?: string;
+  /** Where the console shows it, below `/console`. */
+  link: string;
+}
+
+/** One thing that happened to a message. */
+export interface TraceItem {
+  /** The id in the answer to the client that brought the message; the same in its Received field and the log. */
+  id: string;
+  at: string;
+  /** received, submitted, refused, deferred, stored, queued, webhook_attempt, forward_attempt, send_attempt, bounce_attempt, mailbox_attempt, bounced, cancelled, retried, held, released or dropped */
+  event: string;
+  /** Empty for a bounce. */
+  sender?: string;
+  recipient?: string;
+  message_id?: string;
+  delivery_id?: number;
+  /** The id that the receiver gets. */
+  webhook_id?: string;
+  /** The SMTP reply; for an attempt: delivered, deferred, failed, expired (the last attempt) or held. */
+  status?: string;
+  /** A text for people. */
+  detail?: string;
+  /** The host that did it. */
+  node: string;
+  /** Address of the client that brought it. */
+  client?: string;
+}
+
+/** Deliveries of a domain to one receiver. */
+export interface QueueGroup {
+  destination: string;
+  domain: string;
+  kind: string;
+  /** 10,000 stands for as many or more. */
+  counts: {
+    /** Deliveries that wait for their next attempt. */
+    queued: number;
+    /** Deliveries that are held. */
+    held: number;
+    /** Deliveries that failed in the last 30 days. */
+    failed: number;
+    /** Replaced by `queued`; goes away after 0.4. */
+    pending: number;
+  };
+  oldest_due_at?: string;
+  /** How long the next delivery has been due. */
+  overdue_seconds?: number;
+  last_error?: DeliveryError;
+}
+
+/** A delivery that waits, is held or failed. */
+export interface OpenDelivery {
+  id: number;
+  webhook_id: string;
+  /** Id of the message, as in the trace. */
+  mail_id?: string;
+  destination: string;
+  domain: string;
+  kind: string;
+  /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
+  status: 'queued' | 'held' | 'failed';
+  /** operator, or suspension of its domain; absent if it cannot be attempted */
+  held_by?: 'operator' | 'suspension';
+  attempts: number;
+  created_at: string;
+  next_attempt_at?: string;
+  recipient?: string;
+  subject?: string;
+  message_id?: string;
+  last_error?: DeliveryError;
+  /** Replaced by `status`; goes away after 0.4. */
+  state: 'pending' | 'held' | 'failed';
+  /** Replaced by `next_attempt_at`; goes away after 0.4. */
+  due_at?: string;
+}
+
+/** A sender whose mail is refused. */
+export interface Block {
+  /** Given by the server. */
+  id: number;
+  /** `address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too. */
+  kind: 'address' | 'domain' | 'network';
+  /** In lower case, IDNA-encoded; a network as `192.0.2.0/24`. */
+  value: string;
+  /** Your note, such as the reason. */
+  note?: string;
+  created_at: string;
+}
+
+/** An API key that an operator made, without its secret. */
+export interface ApiKey {
+  /** Given by the server. */
+  id: number;
+  /** For people; the audit log has it. Several keys may have the same. */
+  name: string;
+  /** `operator`: all of /v2. `product`: all of it but /v2/operator. */
+  scope: 'operator' | 'product';
+  /** Of a product key: the only user whose things it sees and changes. */
+  user_id?: string;
+  /** Of a product key: it sees and changes only domains that were claimed with this `organization_id`, and their accounts. */
+  organization_id?: string;
+  /** Whether it only reads: then every method but GET is refused. */
+  read_only: boolean;
+  /** Only an `active` key opens anything. */
+  status: 'active' | 'expired' | 'revoked';
+  created_at: string;
+  /** Who made it, as in the audit log. */
+  created_by: string;
+  /** From then on it opens nothing. */
+  expires_at?: string;
+  /** Since then it opens nothing. */
+  revoked_at?: string;
+  /** Accurate to a minute; absent where it was never used. */
+  last_used_at?: string;
+}
+
+export interface Address {
+  name?: string;
+  address?: string;
+}
+
+/** The header fields that a list of messages shows. */
+export interface Envelope {
+  /** RFC 3339 */
+  date?: string;
+  subject: string;
+  /** Names and addresses. */
+  from?: Address[];
+  /** Names and addresses. */
+  sender?: Address[];
+  /** Names and addresses. */
+  replyTo?: Address[];
+  /** Names and addresses. */
+  to?: Address[];
+  /** Names and addresses. */
+  cc?: Address[];
+  /** Names and addresses. */
+  bcc?: Address[];
+  inReplyTo?: string;
+  messageId?: string;
+}
+
+/** A part of a message, with the parts in it (RFC 3501 section 7.4.2). */
+export interface BodyStructure {
+  /** IMAP part number (RFC 3501 section 6.4.5) */
+  part?: string;
+  /** Media type, in lower case. */
+  type: string;
+  parameters?: Record<string, string>;
+  /** Content-Transfer-Encoding. */
+  encoding?: string;
+  /** Octets, as encoded. */
+  size?: number;
+  id?: string;
+  disposition?: string;
+  dispositionParameters?: Record<string, string>;
+  childNodes?: BodyStructure[];
+}
+
+/** A new message, with the fields that were asked for. */
+export interface AddedMessage {
+  /** UID of the message in its mailbox. */
+  uid: number;
+  envelope?: Envelope;
+  flags?: string[];
+  /** Octets of the source. */
+  size?: number;
+  /** When the message arrived, RFC 3339. */
+  internalDate?: string;
+  bodyStructure?: BodyStructure;
+  /** Of the last change; with `flags`. */
+  modseq?: string;
+  /** The first words, on one line. */
+  preview?: string;
+  /** The same for all messages of a conversation, in every mailbox of the account. */
+  threadId?: string;
+  /** Names these bytes, also after the message is moved (RFC 8474); absent if a mail server has none. */
+  emailId?: string;
+  /** Whether anything is attached; pictures that the HTML shows (multipart/related, with a Content-ID) do not count. */
+  hasAttachment?: boolean;
+}
+
+export interface UpdatedMessage {
+  /** UID of the message in its mailbox. */
+  uid: number;
+  modseq: string;
+  flags: string[];
+}
+
+export interface RemovedMessage {
+  /** UID of the message in its mailbox. */
+  uid: number;
+}
+
+/** What changed in a mailbox. */
+export interface Sync {
+  /** The mailbox that was synced. */
+  mailbox: string;
+  /** Pass it with the next sync, together with the token. */
+  uidvalidity: string;
+  /** Pass it with the next sync. */
+  token: string;
+  changes: {
+    added: AddedMessage[];
+    updated: UpdatedMessage[];
+    removed: RemovedMessage[];
+  };
+  /** The client first drops its copy of this mailbox. */
+  reset?: boolean;
+  /** Call again with this token for the rest. */
+  hasMore?: boolean;
+}
+
+/** A message with its source. */
+export interface Message {
+  uid: number;
+  envelope: Envelope;
+  flags: string[];
+  /** The source; see rfc822Encoding. */
+  rfc822: string;
+  /** How characters of rfc822 become the bytes of the source again. */
+  rfc822Encoding: 'utf-8' | 'latin1';
+  bodyStructure: BodyStructure;
+  /** Octets of the source. */
+  size: number;
+  /** When the message arrived, RFC 3339. */
+  internalDate: string;
+}
+
+export interface Mailbox {
+  /** Name of the mailbox. */
+  mailbox: string;
+  uidvalidity: string;
+  /** What a sync returns now. */
+  token: string;
+  /** Stays the same when the mailbox is renamed. */
+  mailboxId?: string;
+  /** RFC 6154 attribute. */
+  specialUse?: string;
+  /** Messages in it. */
+  messages: number;
+  /** How many of them lack `\Seen`. */
+  unseen: number;
+}
+
+/** The state of a mailbox. */
+export interface MailboxState {
+  /** Name of the mailbox. */
+  mailbox: string;
+  uidvalidity: string;
+  /** What a sync returns now. */
+  token: string;
+}
+
+export interface RelocatedMessage {
+  /** UID of the message in its mailbox. */
+  uid: number;
+  /** UID of the message in its mailbox. */
+  toUid: number;
+}
+
+/** Where a message was stored. */
+export interface StoredMessage {
+  /** Name of the mailbox. */
+  mailbox: string;
+  uidvalidity: string;
+  /** UID of the message in its mailbox. */
+  uid: number;
+}
+
+export interface Attachment {
+  /** For /mail/attachment. */
+  part: string;
+  filename?: string;
+  contentType: string;
+  /** Octets, transfer encoding removed. */
+  size: number;
+  /** The id that the HTML names as `cid:`. */
+  contentId?: string;
+  /** Meant to be shown within the message. */
+  inline: boolean;
+}
+
+/** The results of the sender checks when the message arrived; absent if it was not checked here. */
+export interface SenderResults {
+  /** As in RFC 8601. */
+  spf: string;
+  /** As in RFC 8601. */
+  dkim: string;
+  /** As in RFC 8601. */
+  dmarc: string;
+}
+
+export interface Content {
+  /** UID of the message in its mailbox. */
+  uid: number;
+  flags: string[];
+  envelope: Envelope;
+  /** When the message arrived, RFC 3339. */
+  internalDate: string;
+  /** Octets of the source. */
+  size: number;
+  /** The first words, on one line. */
+  preview: string;
+  /** The same for all messages of a conversation, in every mailbox of the account. */
+  threadId: string;
+  /** The text/plain parts; absent where there are none. */
+  text?: string;
+  /** There is more text in the source. */
+  textTruncated?: boolean;
+  /** The text/html parts as they were sent: make them safe to show. */
+  html?: string;
+  /** There is more HTML in the source. */
+  htmlTruncated?: boolean;
+  attachments: Attachment[];
+  auth?: SenderResults;
+}
+
+export interface PartialContent {
+  /** UID of the message in its mailbox. */
+  uid?: number;
+  flags?: string[];
+  envelope?: Envelope;
+  /** When the message arrived, RFC 3339. */
+  internalDate?: string;
+  /** Octets of the source. */
+  size?: number;
+  /** The first words, on one line. */
+  preview?: string;
+  /** The same for all messages of a conversation, in every mailbox of the account. */
+  threadId?: string;
+  /** The text/plain parts; absent where there are none. */
+  text?: string;
+  /** There is more text in the source. */
+  textTruncated?: boolean;
+  /** The text/html parts as they were sent: make them safe to show. */
+  html?: string;
+  /** There is more HTML in the source. */
+  htmlTruncated?: boolean;
+  attachments?: Attachment[];
+  auth?: SenderResults;
+}
+
+export interface SearchMatch {
+  mailbox: string;
+  /** UID of the message in its mailbox. */
+  uid: number;
+  envelope: Envelope;
+  flags: string[];
+  /** When the message arrived, RFC 3339. */
+  internalDate: string;
+  /** The first words, on one line. */
+  preview: string;
+  /** The same for all messages of a conversation, in every mailbox of the account. */
+  threadId: string;
+}
+
+/** A message that an account sent. */
+export interface Send {
+  /** The id of the sent message. */
+  id: string;
+  messageId: string;
+  /** `queued`: not tried yet; `deferred`: it failed and is tried again; `delivered`: the mail server of the recipient accepted it; `bounced`: it failed for good. */
+  status: 'queued' | 'delivered' | 'deferred' | 'bounced' | 'cancelled';
+  /** RFC 3339 */
+  sendAt?: string;
+  recipients: ({
+    address: string;
+    /** `queued`: not tried yet; `deferred`: it failed and is tried again; `delivered`: the mail server of the recipient accepted it; `bounced`: it failed for good. */
+    status: 'queued' | 'delivered' | 'deferred' | 'bounced' | 'cancelled';
+    /** The answer of the recipient's mail server. */
+    detail?: string;
+  })[];
+}
+
+export interface Correspondent {
+  name?: string;
+  address: string;
+}
+
+export interface RejectedEvent {
+  /** Counted from 1. */
+  line: number;
+  /** Absent if the line has none. */
+  event_id?: string;
+  /** What is wrong with it. */
+  reason: string;
+}
+
+export interface EventsOutcome {
+  ok: boolean;
+  /** Events that need not be sent again, repeats of known ones included. */
+  accepted: number;
+  /** The first 1000 of the other lines; left out when there is none. */
+  rejected?: RejectedEvent[];
+}
+
+export interface MailboxTip {
+  mailbox: string;
+  uidvalidity: string;
+  /** What a sync would return now. */
+  token: string;
+  /** Stays the same when the mailbox is renamed; absent on a mail server. */
+  mailboxId?: string;
+}
+
+/** The first message, with the state of every mailbox. */
+export interface HelloEvent {
+  type: 'hello';
+  /** The account's address. */
+  user: string;
+  connectionId: string;
+  serverTime: string;
+  /** Seconds between two pings. */
+  heartbeatSeconds: number;
+  mailboxes: MailboxTip[];
+}
+
+/** A mailbox changed. A hint: sync with the token of your own last sync. */
+export interface MailboxChangedEvent {
+  type: 'mailbox_changed';
+  mailbox: string;
+  uidvalidity: string;
+  /** What a sync would return now. */
+  token: string;
+  eventType: string;
+}
+
+/** Mailboxes were made, renamed or deleted: list them again. */
+export interface MailboxesChangedEvent {
+  type: 'mailboxes_changed';
+}
+
+export interface Health {
+  status: string;
+}
+
+export interface Readiness {
+  status: 'ready' | 'degraded';
+  /** The parts that some work waits for. */
+  detail?: string;
+}
+
+/** Sender and recipients in SMTP; only recipients of this domain. */
+export interface SmtpEnvelope {
+  from: string;
+  to: string[];
+}
+
+export interface WebhookAddress {
+  name: string;
+  address: string;
+}
+
+export interface WebhookAttachment {
+  filename: string | null;
+  content_type: string;
+  /** Octets, transfer encoding removed. */
+  size: number;
+  /** Part number, as in IMAP. */
+  part: string;
+  /** Link to the bytes of this part, for 7 days. */
+  url: string;
+}
+
+export interface SenderChecks {
+  /** Result of SPF; null if it was not checked. */
+  spf: string | null;
+  /** Result of DKIM; null if it was not checked. */
+  dkim: string | null;
+  /** Result of DMARC; null if it was not checked. */
+  dmarc: string | null;
+}
+
+export interface ReceivedMessage {
+  domain: string;
+  envelope: SmtpEnvelope;
+  subject: string | null;
+  /** The header From. */
+  from: WebhookAddress[];
+  /** The header To. */
+  to: WebhookAddress[];
+  /** The header Cc. */
+  cc: WebhookAddress[];
+  /** True if the addresses were cut to fit. */
+  addresses_truncated?: boolean;
+  /** The header Date. */
+  date: string | null;
+  message_id: string | null;
+  /** The text/plain parts. */
+  text: string | null;
+  /** True if the text was cut to fit. */
+  text_truncated?: boolean;
+  /** The text/html parts, as they were sent. */
+  html: string | null;
+  /** True if the HTML was cut to fit. */
+  html_truncated?: boolean;
+  attachments: WebhookAttachment[];
+  /** True if the list of attachments was cut to fit. */
+  attachments_truncated?: boolean;
+  auth: SenderChecks;
+  /** Link to the source, for 7 days. */
+  raw_url: string;
+  /** The id in the answer to the client that brought the message; the same in the log, Received and trace. */
+  mail_id: string;
+  /** Where the message is also stored; null if only the webhook gets it. */
+  mailbox: string | null;
+}
+
+/** A message came in for a domain. */
+export interface MessageReceived {
+  type: 'message.received';
+  timestamp: string;
+  data: ReceivedMessage;
+}
+
+/** What each operation takes, and what it answers. */
+export interface Operations {
+  /** Claim a domain */
+  createDomain: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** Stored and returned, for your own use. */
+      organization_id?: string;
+    };
+    answer: {
+      message: string;
+      domain: DomainDetails;
+    };
+  };
+  /** List a user's domains */
+  listDomains: {
+    path: Record<never, never>;
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The number of items to skip; 0 when left out. */
+      offset?: number;
+      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      after?: number;
+    };
+    body: undefined;
+    answer: {
+      items: Domain[];
+      /** The limit that was used. */
+      limit: number;
+      /** The offset that was used. */
+      offset: number;
+    };
+  };
+  /** Read a domain */
+  getDomain: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    body: undefined;
+    answer: DomainDetails;
+  };
+  /** List a domain's DNS records */
+  listDnsRecords: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** `json` when left out. */
+      format?: 'json' | 'zone';
+    };
+    body: undefined;
+    answer: {
+      domain: Domain;
+      dns: DnsRecord[];
+    };
+  };
+  /** Delete a domain */
+  deleteDomain: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    answer: {
+      ok: boolean;
+      /** Domain name; capitals and IDN are fine. */
+      deleted: string;
+    };
+  };
+  /** Set how a domain's mail is handled */
+  setRoute: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
+      /** Required for the webhook modes; http or https. */
+      webhook_url?: string;
+      /** Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded. */
+      webhook_secret?: string;
+      /** Required for `forward_email`. */
+      forward_to_email?: string;
+    };
+    answer: DomainDetails;
+  };
+  /** Set a DNS record by hand */
+  markDnsRecord: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** Given by the server. */
+      id: number;
+      /** `disabled` by hand alone. */
+      status: 'pending' | 'verified' | 'failed' | 'disabled';
+      /** The `observed_value` to show. */
+      observed_value?: string;
+    };
+    answer: DomainDetails;
+  };
+  /** Check a domain's DNS records now */
+  verifyDomain: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    answer: DomainDetails;
+  };
+  /** Change a domain's DKIM key */
+  rotateDkim: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    answer: DomainDetails;
+  };
+  /** Create an account */
+  createAccount: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+      /** The part before the @. */
+      local_part: string;
+      display_name?: string;
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** At least 8 characters; generated when left out. */
+      password?: string;
+    };
+    answer: AccountWithPassword;
+  };
+  /** List a domain's accounts */
+  listDomainAccounts: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The number of items to skip; 0 when left out. */
+      offset?: number;
+      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      after?: number;
+    };
+    body: undefined;
+    answer: {
+      domain: Domain;
+      items: EmailAccount[];
+      /** The limit that was used. */
+      limit: number;
+      /** The offset that was used. */
+      offset: number;
+    };
+  };
+  /** List a user's accounts */
+  listAccounts: {
+    path: Record<never, never>;
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** Domain name; capitals and IDN are fine. */
+      domain?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The number of items to skip; 0 when left out. */
+      offset?: number;
+      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      after?: number;
+    };
+    body: undefined;
+    answer: {
+      items: EmailAccount[];
+      /** The limit that was used. */
+      limit: number;
+      /** The offset that was used. */
+      offset: number;
+    };
+  };
+  /** Read an account */
+  getAccount: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    body: undefined;
+    answer: {
+      account: EmailAccount;
+    };
+  };
+  /** Update an account */
+  updateAccount: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      display_name?: string;
+      status?: 'active' | 'suspended';
+    };
+    answer: {
+      account: EmailAccount;
+    };
+  };
+  /** Delete an account */
+  deleteAccount: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Given by the server. */
+      id: number;
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    answer: {
+      ok: boolean;
+      deleted: {
+        /** Given by the server. */
+        id: number;
+        address: string;
+      };
+    };
+  };
+  /** Reset an account's password */
+  resetPassword: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** At least 8 characters; generated when left out. */
+      password?: string;
+    };
+    answer: AccountWithPassword;
+  };
+  /** Issue a token for an account */
+  issueToken: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    answer: Token;
+  };
+  /** List deliveries */
+  listDeliveries: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why. */
+      status?: 'queued' | 'held' | 'delivered' | 'failed';
+      /** Only the delivery with this header `webhook-id`. */
+      webhook_id?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The number of items to skip; 0 when left out. */
+      offset?: number;
+      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      after?: number;
+    };
+    body: undefined;
+    answer: {
+      items: Delivery[];
+      /** The limit that was used. */
+      limit: number;
+      /** The offset that was used. */
+      offset: number;
+    };
+  };
+  /** Try a delivery again */
+  retryDelivery: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+      /** Given by the server. */
+      id: number;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    answer: {
+      delivery: Delivery;
+    };
+  };
+  /** List suppressed addresses */
+  listSuppressions: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The number of items to skip; 0 when left out. */
+      offset?: number;
+      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      after?: number;
+    };
+    body: undefined;
+    answer: {
+      items: Suppression[];
+      /** The limit that was used. */
+      limit: number;
+      /** The offset that was used. */
+      offset: number;
+    };
+  };
+  /** Allow mail to this address again */
+  deleteSuppression: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: Record<never, never>;
+    body: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      address: string;
+    };
+    answer: {
+      ok: boolean;
+      deleted: string;
+    };
+  };
+  /** List the domains of all users */
+  listAllDomains: {
+    path: Record<never, never>;
+    query: {
+      status?: 'pending' | 'active' | 'suspended';
+      /** The user of your product who owns everything in this call. */
+      user_id?: string;
+      /** Only domains that can send, or only those that cannot, pending ones too. */
+      can_send?: 'true' | 'false';
+      /** Only domains with this record `failed`. */
+      records_failed?: 'any' | 'mx' | 'spf' | 'dmarc' | 'dkim';
+      /** Beginning of the name; the list is then in the order of names. */
+      q?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: OperatedDomain[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Read a domain of any user */
+  getAnyDomain: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id?: string;
+    };
+    body: undefined;
+    answer: OperatedDomainDetails;
+  };
+  /** List the accounts of all users */
+  listAllAccounts: {
+    path: Record<never, never>;
+    query: {
+      /** Domain name; capitals and IDN are fine. */
+      domain?: string;
+      /** The user of your product who owns everything in this call. */
+      user_id?: string;
+      /** Beginning of the address; the list is then in the order of addresses. */
+      q?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: OperatedAccount[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Suspend a domain */
+  suspendDomain: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+      /** The user of your product who owns everything in this call. */
+      user_id?: string;
+      reason?: string;
+    };
+    answer: OperatedDomain;
+  };
+  /** Resume a domain */
+  resumeDomain: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+      /** The user of your product who owns everything in this call. */
+      user_id?: string;
+    };
+    answer: OperatedDomain;
+  };
+  /** Delete a domain of any user */
+  deleteAnyDomain: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+      /** The user of your product who owns everything in this call. */
+      user_id?: string;
+      /** The name of the domain, once more. */
+      confirm?: string;
+    };
+    answer: {
+      would_remove?: DomainContents;
+      /** Domain name; capitals and IDN are fine. */
+      deleted?: string;
+      removed?: DomainContents;
+    };
+  };
+  /** Suspend an account of any user */
+  suspendAnyAccount: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Given by the server. */
+      id?: number;
+      /** Replaced by `id`; goes away after 0.4. */
+      account_id?: number;
+      /** Drop what it sent and what still waits: no bounce is sent, and its owner sees `bounced`. Otherwise its mail goes on. What is being attempted right now is not dropped. */
+      drop_waiting?: boolean;
+    };
+    answer: SuspendedAccount;
+  };
+  /** Resume an account of any user */
+  resumeAnyAccount: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Given by the server. */
+      id?: number;
+      /** Replaced by `id`; goes away after 0.4. */
+      account_id?: number;
+    };
+    answer: OperatedAccount;
+  };
+  /** List the nodes */
+  listNodes: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: {
+      items: Node[];
+      /** The limit that was used. */
+      limit: number;
+    };
+  };
+  /** List the settings in force */
+  listSettings: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: {
+      items: Setting[];
+      /** The limit that was used. */
+      limit: number;
+    };
+  };
+  /** Change the level of the log */
+  changeLogLevel: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** As LOG_LEVEL: lines of this level and more severe ones are written. */
+      level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+    };
+    answer: {
+      /** As LOG_LEVEL: lines of this level and more severe ones are written. */
+      level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+    };
+  };
+  /** Read the console's session */
+  getConsoleSession: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: ConsoleSession;
+  };
+  /** Sign out of the console */
+  endConsoleSession: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: {
+      ok: boolean;
+    };
+  };
+  /** Sign in to the console */
+  openConsoleSession: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      api_key: string;
+    };
+    answer: ConsoleSession;
+  };
+  /** List what was changed */
+  listAudit: {
+    path: Record<never, never>;
+    query: {
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: AuditEntry[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** List usage by day */
+  listUsage: {
+    path: Record<never, never>;
+    query: {
+      /** The first day; 30 days ago when left out. */
+      from?: string;
+      /** The last day; today when left out. */
+      to?: string;
+      /** What each item is about; a domain when left out. */
+      by?: 'domain' | 'account' | 'user';
+      /** Only of this domain. */
+      domain?: string;
+      /** Only of this user. */
+      user_id?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: UsageDay[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Set an account's quota */
+  setQuota: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Given by the server. */
+      id?: number;
+      /** Replaced by `id`; goes away after 0.4. */
+      account_id?: number;
+      quota_bytes?: number;
+    };
+    answer: {
+      /** Given by the server. */
+      id: number;
+      address: string;
+      quota_bytes?: number;
+      /** Replaced by `id`; goes away after 0.4. */
+      account_id: number;
+      /** Replaced by `address`; goes away after 0.4. */
+      email: string;
+    };
+  };
+  /** Read what the service did */
+  getOverview: {
+    path: Record<never, never>;
+    query: {
+      /** The last so many hours; 24 when left out. */
+      hours?: number;
+    };
+    body: undefined;
+    answer: {
+      now: {
+        /** Octets in all mailboxes, measured every five minutes. */
+        stored_bytes?: number;
+        /** Deliveries that have not ended, by state. */
+        queue?: Record<string, number>;
+      };
+      /** The oldest first. */
+      series: OverviewPoint[];
+    };
+  };
+  /** Read what needs somebody now */
+  getAttention: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: {
+      checked_at: string;
+      /** The most urgent first. */
+      items: Finding[];
+      /** All checks, with what each came to. */
+      checks: ({
+        /** Name of the check. */
+        name: string;
+        /** `critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know. */
+        level: 'critical' | 'warning' | 'note';
+        /** `unknown`: the check failed or took too long, so it says nothing. */
+        state: 'ok' | 'found' | 'unknown';
+      })[];
+    };
+  };
+  /** Find messages */
+  listTrace: {
+    path: Record<never, never>;
+    query: {
+      recipient?: string;
+      /** Empty for bounces. */
+      sender?: string;
+      message_id?: string;
+      /** Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`. */
+      id?: string;
+      since?: string;
+      until?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: TraceItem[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Read what became of a message */
+  readTrace: {
+    path: {
+      /** Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`. */
+      id: string;
+    };
+    query: Record<never, never>;
+    body: undefined;
+    answer: {
+      items: TraceItem[];
+    };
+  };
+  /** Count the deliveries that wait */
+  listQueue: {
+    path: Record<never, never>;
+    query: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
+      status?: 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: QueueGroup[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** List single deliveries that wait */
+  listQueueDeliveries: {
+    path: Record<never, never>;
+    query: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
+      status?: 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      account?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: OpenDelivery[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Try deliveries again */
+  retryQueue: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
+      status?: 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      account?: string;
+      ids?: number[];
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only count the deliveries that match. */
+      dry_run?: boolean;
+    };
+    answer: {
+      /** How many match. */
+      matched: number;
+      /** 0 in a dry run. */
+      changed: number;
+      /** There may be more: call again. */
+      more?: boolean;
+    };
+  };
+  /** Hold deliveries back */
+  holdQueue: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
+      status?: 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      account?: string;
+      ids?: number[];
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only count the deliveries that match. */
+      dry_run?: boolean;
+    };
+    answer: {
+      /** How many match. */
+      matched: number;
+      /** 0 in a dry run. */
+      changed: number;
+      /** There may be more: call again. */
+      more?: boolean;
+    };
+  };
+  /** Release deliveries */
+  releaseQueue: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
+      status?: 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      account?: string;
+      ids?: number[];
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only count the deliveries that match. */
+      dry_run?: boolean;
+    };
+    answer: {
+      /** How many match. */
+      matched: number;
+      /** 0 in a dry run. */
+      changed: number;
+      /** There may be more: call again. */
+      more?: boolean;
+    };
+  };
+  /** Drop deliveries */
+  dropQueue: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
+      status?: 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      account?: string;
+      ids?: number[];
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only count the deliveries that match. */
+      dry_run?: boolean;
+    };
+    answer: {
+      /** How many match. */
+      matched: number;
+      /** 0 in a dry run. */
+      changed: number;
+      /** There may be more: call again. */
+      more?: boolean;
+    };
+  };
+  /** List the blocked senders */
+  listBlocks: {
+    path: Record<never, never>;
+    query: {
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: Block[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Block a sender */
+  addBlock: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** `address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too. */
+      kind: 'address' | 'domain' | 'network';
+      /** The address, the domain, or the network (an IP address alone is one). */
+      value: string;
+      /** Your note, such as the reason. */
+      note?: string;
+    };
+    answer: Block;
+  };
+  /** Accept the mail of a sender again */
+  deleteBlock: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Given by the server. */
+      id: number;
+    };
+    answer: Block;
+  };
+  /** List the API keys */
+  listKeys: {
+    path: Record<never, never>;
+    query: {
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: ApiKey[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Make an API key */
+  createKey: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** For people; the audit log has it. Several keys may have the same. */
+      name: string;
+      /** `operator`: all of /v2. `product`: all of it but /v2/operator. */
+      scope: 'operator' | 'product';
+      /** Of a product key: the only user whose things it sees and changes. */
+      user_id?: string;
+      /** Of a product key: it sees and changes only domains that were claimed with this `organization_id`, and their accounts. */
+      organization_id?: string;
+      /** Whether it only reads: then every method but GET is refused. */
+      read_only?: boolean;
+      /** From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end. */
+      expires_at?: string;
+    };
+    answer: {
+      key: ApiKey;
+      /** For the header `x-api-key`. Shown only here. */
+      api_key: string;
+    };
+  };
+  /** Revoke an API key */
+  revokeKey: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Given by the server. */
+      id: number;
+    };
+    answer: ApiKey;
+  };
+  /** Log in to a mailbox */
+  login: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      address: string;
+      password: string;
+      /** Sets a cookie. It expires when it was not used for 30 days. */
+      remember?: boolean;
+    };
+    answer: Token;
+  };
+  /** Renew a token without the password */
+  renewToken: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: Token;
+  };
+  /** Forget a login */
+  forgetLogin: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: {
+      ok: true;
+    };
+  };
+  /** Sync a mailbox */
+  syncMailbox: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Mailbox name; INBOX when left out. */
+      mailbox?: string;
+      /** As the last sync returned it. */
+      uidvalidity?: string;
+      /** As the last sync returned it. */
+      token?: string;
+      /** The most changes in one answer. */
+      limit?: number;
+      /** What each added message carries besides its uid. */
+      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+      /** Whether the pages of a first sync begin with the oldest or the newest messages; the oldest when left out. */
+      order?: 'oldest' | 'newest';
+    };
+    answer: Sync;
+  };
+  /** Fetch a message */
+  fetchMessage: {
+    path: Record<never, never>;
+    query: {
+      /** Mailbox name; INBOX when left out. */
+      mailbox?: string;
+      /** As in a sync. */
+      uid: number;
+    };
+    body: undefined;
+    answer: Message;
+  };
+  /** List mailboxes */
+  listMailboxes: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: undefined;
+    answer: {
+      mailboxes: Mailbox[];
+    };
+  };
+  /** Make a mailbox */
+  createMailbox: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Name of the new mailbox. */
+      mailbox: string;
+    };
+    answer: MailboxState;
+  };
+  /** Rename a mailbox */
+  renameMailbox: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Its name now. */
+      mailbox: string;
+      /** Its new name. */
+      to: string;
+    };
+    answer: MailboxState;
+  };
+  /** Delete a mailbox with its messages */
+  deleteMailbox: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Name of the mailbox. */
+      mailbox: string;
+    };
+    answer: {
+      ok: true;
+      deleted: string;
+    };
+  };
+  /** Change flags */
+  changeFlags: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** The mailbox that has the messages. */
+      mailbox: string;
+      /** The messages. One that does not exist is not an error, and is not in the answer. */
+      uids: number[];
+      /** As the last sync returned it; the call is refused if it has changed. */
+      uidvalidity?: string;
+      /** The state of the last sync. The answer then also has what a sync from there returns. */
+      since?: {
+        /** As the last sync returned it; the call is refused if it has changed. */
+        uidvalidity?: string;
+        token?: string;
+      };
+      /** What each added message carries besides its uid. */
+      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+      /** Flags to add. */
+      add?: string[];
+      /** Flags to remove. */
+      remove?: string[];
+    };
+    answer: {
+      /** Name of the mailbox. */
+      mailbox: string;
+      uidvalidity: string;
+      /** What a sync returns now. */
+      token: string;
+      updated: UpdatedMessage[];
+      sync?: Sync;
+    };
+  };
+  /** Move messages */
+  moveMessages: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** The mailbox that has the messages. */
+      mailbox: string;
+      /** The messages. One that does not exist is not an error, and is not in the answer. */
+      uids: number[];
+      /** As the last sync returned it; the call is refused if it has changed. */
+      uidvalidity?: string;
+      /** The state of the last sync. The answer then also has what a sync from there returns. */
+      since?: {
+        /** As the last sync returned it; the call is refused if it has changed. */
+        uidvalidity?: string;
+        token?: string;
+      };
+      /** What each added message carries besides its uid. */
+      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+      /** The mailbox that gets them. */
+      to: string;
+    };
+    answer: {
+      mailbox: string;
+      to: string;
+      /** Of `to`. */
+      uidvalidity: string;
+      moved: RelocatedMessage[];
+      sync?: Sync;
+    };
+  };
+  /** Copy messages */
+  copyMessages: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** The mailbox that has the messages. */
+      mailbox: string;
+      /** The messages. One that does not exist is not an error, and is not in the answer. */
+      uids: number[];
+      /** As the last sync returned it; the call is refused if it has changed. */
+      uidvalidity?: string;
+      /** The state of the last sync. The answer then also has what a sync from there returns. */
+      since?: {
+        /** As the last sync returned it; the call is refused if it has changed. */
+        uidvalidity?: string;
+        token?: string;
+      };
+      /** What each added message carries besides its uid. */
+      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+      /** The mailbox that gets them. */
+      to: string;
+    };
+    answer: {
+      mailbox: string;
+      to: string;
+      /** Of `to`. */
+      uidvalidity: string;
+      copied: RelocatedMessage[];
+      sync?: Sync;
+    };
+  };
+  /** Delete messages for good */
+  deleteMessages: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** The mailbox that has the messages. */
+      mailbox: string;
+      /** The messages. One that does not exist is not an error, and is not in the answer. */
+      uids: number[];
+      /** As the last sync returned it; the call is refused if it has changed. */
+      uidvalidity?: string;
+      /** The state of the last sync. The answer then also has what a sync from there returns. */
+      since?: {
+        /** As the last sync returned it; the call is refused if it has changed. */
+        uidvalidity?: string;
+        token?: string;
+      };
+      /** What each added message carries besides its uid. */
+      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+    };
+    answer: {
+      /** Name of the mailbox. */
+      mailbox: string;
+      uidvalidity: string;
+      /** What a sync returns now. */
+      token: string;
+      removed: RemovedMessage[];
+      sync?: Sync;
+    };
+  };
+  /** Put a message into a mailbox */
+  appendMessage: {
+    path: Record<never, never>;
+    query: {
+      /** The mailbox that gets the message. */
+      mailbox: string;
+      /** Its flags: the parameter repeated, or separated by spaces. */
+      flags?: string | string[];
+      /** When the message arrived (RFC 3339), as an import keeps it; by default now. A mail server keeps whole seconds. */
+      internalDate?: string;
+    };
+    body: Uint8Array;
+    answer: StoredMessage;
+  };
+  /** Read a message without MIME */
+  readContent: {
+    path: Record<never, never>;
+    query: {
+      /** Mailbox name; INBOX when left out. */
+      mailbox?: string;
+      /** As in a sync. */
+      uid: number;
+    };
+    body: undefined;
+    answer: Content;
+  };
+  /** Read several messages */
+  readMessages: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** The mailbox that has the messages. */
+      mailbox: string;
+      uids: number[];
+      /** What each message carries besides its uid; all when left out. */
+      fields?: ('flags' | 'envelope' | 'internalDate' | 'size' | 'preview' | 'threadId' | 'text' | 'html' | 'attachments' | 'auth')[];
+    };
+    answer: {
+      messages: PartialContent[];
+      /** The answer was cut: ask again for the UIDs that are left. */
+      hasMore?: boolean;
+    };
+  };
+  /** Search messages */
+  searchMessages: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** Where to search; all mailboxes when left out. */
+      mailbox?: string;
+      /** Words anywhere: subject, names, addresses, text, file names. `inv*` is a prefix. */
+      text?: string;
+      /** Words of the names and addresses in From. */
+      from?: string;
+      /** Words of the names and addresses in To, Cc and Bcc. */
+      to?: string;
+      /** Words of the subject. */
+      subject?: string;
+      /** Words of the text and of the names of attachments. */
+      body?: string;
+      /** Arrived at this date or time (RFC 3339) or later. */
+      since?: string;
+      /** Arrived before this date or time. */
+      before?: string;
+      /** More octets than this. */
+      larger?: number;
+      /** Fewer octets than this. */
+      smaller?: number;
+      /** All of these flags. */
+      flags?: string[];
+      /** None of these flags. */
+      notFlags?: string[];
+      /** With attachments, or without. */
+      hasAttachment?: boolean;
+      /** The most matches in one answer; 50 when left out. */
+      limit?: number;
+      /** Of the answer before. */
+      cursor?: string;
+    };
+    answer: {
+      /** Newest first. */
+      matches: SearchMatch[];
+      /** Leads to the next page; absent on the last one. */
+      cursor?: string;
+      /** Some of the newest mail is not in the index yet. */
+      indexing?: boolean;
+    };
+  };
+  /** Fetch one MIME part */
+  fetchAttachment: {
+    path: Record<never, never>;
+    query: {
+      /** Mailbox name; INBOX when left out. */
+      mailbox?: string;
+      /** As in a sync. */
+      uid: number;
+      /** Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5). */
+      part: string;
+    };
+    body: undefined;
+    answer: Uint8Array;
+  };
+  /** Cancel a message */
+  cancelSend: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: {
+      /** The id of the sent message. */
+      id: string;
+    };
+    answer: {
+      ok: boolean;
+      /** Where the message is now: its old draft, or a new one if there was none. */
+      draft: {
+        mailbox: string;
+        /** UID of the message in its mailbox. */
+        uid: number;
+        uidvalidity?: string;
+      };
+    };
+  };
+  /** Read the status of a sent message */
+  readSend: {
+    path: {
+      /** The id of the sent message. */
+      id: string;
+    };
+    query: Record<never, never>;
+    body: undefined;
+    answer: Send;
+  };
+  /** Find a message by its key */
+  findSend: {
+    path: Record<never, never>;
+    query: {
+      key: string;
+    };
+    body: undefined;
+    answer: Send;
+  };
+  /** Send a message */
+  sendMessage: {
+    path: Record<never, never>;
+    query: {
+      /** When the message goes out (RFC 3339), within a year; at once when left out. */
+      sendAt?: string;
+      /** The message goes out so many seconds later, and can be cancelled until then; in place of sendAt. */
+      delaySeconds?: number;
+    };
+    body: {
+      /** The account, with a name or a +tag of its choice; the account when left out. */
+      from?: {
+        name?: string;
+        address: string;
+      };
+      /** Recipients. To, Cc and Bcc together have 1 to 100. */
+      to?: Correspondent[];
+      /** Recipients of copies. */
+      cc?: Correspondent[];
+      /** Recipients whom nobody else sees; the copy in Sent names them. */
+      bcc?: Correspondent[];
+      /** The addresses for answers. */
+      replyTo?: Correspondent[];
+      subject?: string;
+      text?: string;
+      html?: string;
+      attachments?: {
+        filename?: string;
+        /** Media type; application/octet-stream when left out. */
+        contentType?: string;
+        /** The bytes, as base64. */
+        content?: string;
+        /** In place of `content`, with `uid` and `part`: a part of another message of the account. */
+        mailbox?: string;
+        /** UID of the message in its mailbox. */
+        uid?: number;
+        /** IMAP part number. */
+        part?: string;
+        /** The id that the HTML names as `cid:`. */
+        contentId?: string;
+        /** Meant to be shown within the message. */
+        inline?: boolean;
+      }[];
+      /** Further header fields by name, such as List-Unsubscribe. */
+      headers?: Record<string, string>;
+      /** The message that is answered. Postroom writes In-Reply-To and References from it, and sets its `\Answered`. */
+      inReplyTo?: {
+        /** Its mailbox. */
+        mailbox: string;
+        /** UID of the message in its mailbox. */
+        uid: number;
+        /** As the last sync returned it; the call is refused if it has changed. */
+        uidvalidity?: string;
+      };
+      /** The draft that is sent: it is removed once the mail is sent. It has the flag `\Draft`, or is in the mailbox of drafts. */
+      draft?: {
+        /** Its mailbox. */
+        mailbox: string;
+        /** UID of the message in its mailbox. */
+        uid: number;
+        /** As the last sync returned it; the call is refused if it has changed. */
+        uidvalidity?: string;
+      };
+      /** When the message goes out (RFC 3339), within a year; at once when left out. */
+      sendAt?: string;
+      /** The message goes out so many seconds later, and can be cancelled until then; in place of sendAt. */
+      delaySeconds?: number;
+    };
+    answer: {
+      /** The id of the sent message. */
+      id: string;
+      messageId: string;
+      /** Where the copy is. */
+      mailbox: string;
+      /** UID of the message in its mailbox. */
+      uid: number;
+      uidvalidity: string;
+      status: string;
+    };
+  };
+}
+
+/** Operations of a product and its operators. */
+export type OperationId =
+  | 'createDomain'
+  | 'listDomains'
+  | 'getDomain'
+  | 'listDnsRecords'
+  | 'deleteDomain'
+  | 'setRoute'
+  | 'markDnsRecord'
+  | 'verifyDomain'
+  | 'rotateDkim'
+  | 'createAccount'
+  | 'listDomainAccounts'
+  | 'listAccounts'
+  | 'getAccount'
+  | 'updateAccount'
+  | 'deleteAccount'
+  | 'resetPassword'
+  | 'issueToken'
+  | 'listDeliveries'
+  | 'retryDelivery'
+  | 'listSuppressions'
+  | 'deleteSuppression'
+  | 'listAllDomains'
+  | 'getAnyDomain'
+  | 'listAllAccounts'
+  | 'suspendDomain'
+  | 'resumeDomain'
+  | 'deleteAnyDomain'
+  | 'suspendAnyAccount'
+  | 'resumeAnyAccount'
+  | 'listNodes'
+  | 'listSettings'
+  | 'changeLogLevel'
+  | 'getConsoleSession'
+  | 'endConsoleSession'
+  | 'openConsoleSession'
+  | 'listAudit'
+  | 'listUsage'
+  | 'setQuota'
+  | 'getOverview'
+  | 'getAttention'
+  | 'listTrace'
+  | 'readTrace'
+  | 'listQueue'
+  | 'listQueueDeliveries'
+  | 'retryQueue'
+  | 'holdQueue'
+  | 'releaseQueue'
+  | 'dropQueue'
+  | 'listBlocks'
+  | 'addBlock'
+  | 'deleteBlock'
+  | 'listKeys'
+  | 'createKey'
+  | 'revokeKey'
+;
+
+/** Method and path of each of them; with `key` where it takes an Idempotency-Key. */
+export const ROUTES: Readonly<Record<OperationId, string>> = {
+  createDomain: 'POST /v2/domain key',
+  listDomains: 'GET /v2/domains',
+  getDomain: 'GET /v2/domains/{domain}/info',
+  listDnsRecords: 'GET /v2/domains/{domain}/dns',
+  deleteDomain: 'POST /v2/domains/delete key',
+  setRoute: 'PUT /v2/domains/{domain}/route',
+  markDnsRecord: 'POST /v2/domains/{domain}/dns/mark key',
+  verifyDomain: 'POST /v2/domains/{domain}/verify',
+  rotateDkim: 'POST /v2/domains/{domain}/dkim/rotate key',
+  createAccount: 'POST /v2/email-accounts/create key',
+  listDomainAccounts: 'GET /v2/domains/{domain}/email-accounts',
+  listAccounts: 'GET /v2/email-accounts',
+  getAccount: 'GET /v2/email-accounts/{id}',
+  updateAccount: 'PUT /v2/email-accounts/{id}',
+  deleteAccount: 'POST /v2/email-accounts/delete key',
+  resetPassword: 'POST /v2/email-accounts/{id}/password/reset key',
+  issueToken: 'POST /v2/email-accounts/{id}/token',
+  listDeliveries: 'GET /v2/domains/{domain}/deliveries',
+  retryDelivery: 'POST /v2/domains/{domain}/deliveries/{id}/retry key',
+  listSuppressions: 'GET /v2/domains/{domain}/suppressions',
+  deleteSuppression: 'POST /v2/domains/{domain}/suppressions/delete key',
+  listAllDomains: 'GET /v2/operator/domains',
+  getAnyDomain: 'GET /v2/operator/domains/{domain}',
+  listAllAccounts: 'GET /v2/operator/accounts',
+  suspendDomain: 'POST /v2/operator/domains/suspend',
+  resumeDomain: 'POST /v2/operator/domains/resume',
+  deleteAnyDomain: 'POST /v2/operator/domains/delete',
+  suspendAnyAccount: 'POST /v2/operator/accounts/suspend',
+  resumeAnyAccount: 'POST /v2/operator/accounts/resume',
+  listNodes: 'GET /v2/operator/nodes',
+  listSettings: 'GET /v2/operator/settings',
+  changeLogLevel: 'POST /v2/operator/log-level',
+  getConsoleSession: 'GET /v2/operator/console/session',
+  endConsoleSession: 'DELETE /v2/operator/console/session',
+  openConsoleSession: 'POST /v2/operator/console/session',
+  listAudit: 'GET /v2/operator/audit',
+  listUsage: 'GET /v2/operator/usage',
+  setQuota: 'POST /v2/operator/accounts/quota',
+  getOverview: 'GET /v2/operator/overview',
+  getAttention: 'GET /v2/operator/attention',
+  listTrace: 'GET /v2/operator/trace',
+  readTrace: 'GET /v2/operator/trace/{id}',
+  listQueue: 'GET /v2/operator/queue',
+  listQueueDeliveries: 'GET /v2/operator/queue/deliveries',
+  retryQueue: 'POST /v2/operator/queue/retry',
+  holdQueue: 'POST /v2/operator/queue/hold',
+  releaseQueue: 'POST /v2/operator/queue/release',
+  dropQueue: 'POST /v2/operator/queue/drop',
+  listBlocks: 'GET /v2/operator/blocks',
+  addBlock: 'POST /v2/operator/blocks',
+  deleteBlock: 'POST /v2/operator/blocks/delete',
+  listKeys: 'GET /v2/operator/keys',
+  createKey: 'POST /v2/operator/keys',
+  revokeKey: 'POST /v2/operator/keys/revoke',
+};

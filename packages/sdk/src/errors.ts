@@ -1,0 +1,87 @@
+/** What calls throw: an answer that refuses, or no answer. */
+import type { Problem } from './api-types.ts';
+
+/** Codes that this version knows; a newer server may have more. */
+export type ErrorCode = Problem['code'] | (string & {});
+
+/** A field of the request that was wrong. */
+export interface FieldError {
+  readonly field: string;
+  readonly message: string;
+}
+
+/** The server refused: an answer with a problem (RFC 9457), or one of a proxy in front of it. */
+export class ApiError extends Error {
+  override readonly name: string = 'ApiError';
+  /** Of the answer. */
+  readonly status: number;
+  /** Stable, for programs. `unreadable` where the answer was not one of Postroom: a proxy's page, say. */
+  readonly code: ErrorCode;
+  /** What was wrong this time, in English. */
+  readonly detail: string;
+  /** The fields that were wrong, by their names in the request. */
+  readonly errors: readonly FieldError[];
+  /** To find the request in the server's log; undefined where a proxy answered. */
+  readonly requestId: string | undefined;
+  /** Seconds after which the server takes the next one, where it said so. */
+  readonly retryAfter: number | undefined;
+  /** How often the request was sent. */
+  readonly attempts: number;
+
+  constructor(response: Response, text: string, attempts: number) {
+    const problem = readProblem(text);
+    const detail = problem?.detail ?? text.slice(0, 200).trim();
+    super(`${response.status} ${problem?.code ?? 'unreadable'}: ${detail || response.statusText}`);
+    this.status = response.status;
+    this.code = problem?.code ?? 'unreadable';
+    this.detail = detail;
+    this.errors = Array.isArray(problem?.errors) ? problem.errors : [];
+    this.requestId = problem?.request_id ?? response.headers.get('x-request-id') ?? undefined;
+    this.retryAfter = readRetryAfter(response.headers);
+    this.attempts = attempts;
+  }
+}
+
+/** There was no answer: no connection, one that broke, or none within the time. */
+export class ConnectionError extends Error {
+  override readonly name: string = 'ConnectionError';
+  /** Whether the server may have carried the request out although its answer never came. */
+  readonly mayHaveHappened: boolean;
+  /** How often the request was sent. */
+  readonly attempts: number;
+
+  constructor(cause: unknown, mayHaveHappened: boolean, attempts: number) {
+    super(`no answer: ${describe(cause)}`, { cause });
+    this.mayHaveHappened = mayHaveHappened;
+    this.attempts = attempts;
+  }
+}
+
+/**
+ * Seconds until the next attempt, by the answer's Retry-After (RFC 9110 section 10.2.3): a number of them, or a date.
+ */
+export function readRetryAfter(headers: Headers): number | undefined {
+  const text = headers.get('retry-after')?.trim();
+  if (!text) return undefined;
+  if (/^\d+$/.test(text)) return Number(text);
+  const seconds = (Date.parse(text) - Date.now()) / 1000;
+  return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
+}
+
+/** The problem of an answer; undefined where somebody else wrote it. */
+function readProblem(text: string): Problem | undefined {
+  try {
+    const body: unknown = JSON.parse(text);
+    const isOurs =
+      typeof body === 'object' && body !== null && 'code' in body && typeof body.code === 'string';
+    return isOurs ? (body as Problem) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** fetch hides the reason in a cause. */
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? describe(error.cause) : error.message;
+}

@@ -1,0 +1,16 @@
+/** `@postroom/sdk`: for the backend of a product. */
+export type * from './api-types.ts';
+export { Call } from './call.ts';
+export { ApiError, ConnectionError, type ErrorCode, type FieldError } from './errors.ts';
+export type { AnswerOf, ItemOf, ListId, OperationClient, ParametersOf } from './operations.ts';
+export { type Page, Pages } from './pages.ts';
+export { Postroom, type PostroomOptions } from './postroom.ts';
+export type { ApiAnswer, CallOptions } from './transport.ts';
+export {
+  Accounts,
+  Deliveries,
+  Domains,
+  Suppressions,
+  UserScope,
+  type WaitOptions,
+} from './user.ts';

@@ -1,0 +1,140 @@
+/** Calls operations of the API by their ids, with the types of its description. */
+import { type OperationId, type Operations, ROUTES } from './api-types.ts';
+import { Call } from './call.ts';
+import { type Page, Pages } from './pages.ts';
+import type { CallOptions, Transport } from './transport.ts';
+
+type PartOf<Id extends OperationId, Part extends 'path' | 'query' | 'body'> =
+  Record<never, never> extends Operations[Id][Part]
+    ? { readonly [P in Part]?: Operations[Id][Part] }
+    : Operations[Id][Part] extends undefined
+      ? { readonly [P in Part]?: undefined }
+      : { readonly [P in Part]: Operations[Id][Part] };
+
+/** What an operation takes: members of its path, its query and its body. */
+export type ParametersOf<Id extends OperationId> = PartOf<Id, 'path'> &
+  PartOf<Id, 'query'> &
+  PartOf<Id, 'body'>;
+
+export type AnswerOf<Id extends OperationId> = Operations[Id]['answer'];
+
+/** Operations that answer a page of a list. */
+export type ListId = {
+  [Id in OperationId]: AnswerOf<Id> extends { items: unknown[] } ? Id : never;
+}[OperationId];
+
+export type ItemOf<Id extends ListId> =
+  AnswerOf<Id> extends { items: (infer Item)[] } ? Item : never;
+
+/** To do it again does no harm: the answer is the same, or says that it is done. */
+const REPEATABLE: ReadonlySet<string> = new Set<OperationId>([
+  'verifyDomain',
+  'issueToken',
+  'suspendDomain',
+  'resumeDomain',
+  'suspendAnyAccount',
+  'resumeAnyAccount',
+  'setQuota',
+  'addBlock',
+  'deleteBlock',
+  'revokeKey',
+]);
+
+export class OperationClient {
+  readonly #transport: Transport;
+  readonly #defaults: CallOptions;
+
+  /** @param defaults of calls that say nothing else */
+  constructor(transport: Transport, defaults: CallOptions) {
+    this.#transport = transport;
+    this.#defaults = defaults;
+  }
+
+  /**
+   * Calls an operation by its id in the API's description: those of operators, and all others.
+   *
+   * @throws ApiError where the server refused
+   * @throws ConnectionError where no answer came
+   */
+  call<Id extends OperationId>(
+    id: Id,
+    parameters: ParametersOf<Id>,
+    options: CallOptions = {},
+  ): Call<AnswerOf<Id>> {
+    const [method = '', template = '', key] = ROUTES[id].split(' ');
+    // Each parameter is checked by its own type; what is left is a bag of them.
+    const { path = {}, query = {}, body } = parameters as LooseParameters;
+    const request = {
+      method,
+      path: `${fillPath(template, path)}${writeQuery(query)}`,
+      body,
+      takesKey: key === 'key',
+      repeatable: method === 'GET' || method === 'PUT' || REPEATABLE.has(id),
+    };
+    return new Call(this.#transport.send<AnswerOf<Id>>(request, { ...this.#defaults, ...options }));
+  }
+
+  /** A list by its id in the API's description: iterate all of it, or await one page. */
+  list<Id extends ListId>(
+    id: Id,
+    parameters: ParametersOf<Id>,
+    options: CallOptions = {},
+  ): Pages<ItemOf<Id>, AnswerOf<Id> & Page<ItemOf<Id>>> {
+    type ListPage = AnswerOf<Id> & Page<ItemOf<Id>>;
+    const { query } = parameters as LooseParameters;
+    const read = (next: object) => {
+      const asked = { ...parameters, query: { ...query, ...next } } as ParametersOf<Id>;
+      // TypeScript does not see that a list's answer is a page of its items.
+      return this.call(id, asked, options) as PromiseLike<unknown> as PromiseLike<ListPage>;
+    };
+    return new Pages<ItemOf<Id>, ListPage>({
+      first: () => read({}),
+      after: (page) => {
+        const next = nextQuery(page);
+        return next && read(next);
+      },
+    });
+  }
+}
+
+interface LooseParameters {
+  readonly path?: Readonly<Record<string, unknown>>;
+  readonly query?: Readonly<Record<string, unknown>>;
+  readonly body?: unknown;
+}
+
+/**
+ * What asks for the page after one: the cursor of operators' lists, or the id of the last item. Lists without ids
+ * are gone through by their offset. Undefined on the last page.
+ */
+function nextQuery(page: object): Readonly<Record<string, unknown>> | undefined {
+  const { items = [], limit = 0, offset, cursor } = page as LoosePage;
+  if (cursor !== undefined) return { cursor };
+  if (offset === undefined || items.length < limit || items.length === 0) return undefined;
+  const id = items.at(-1)?.id;
+  return id === undefined ? { offset: offset + items.length } : { after: id, offset: undefined };
+}
+
+interface LoosePage {
+  readonly items?: readonly { readonly id?: number | string }[];
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly cursor?: string;
+}
+
+function fillPath(template: string, path: Readonly<Record<string, unknown>>): string {
+  return template.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    const value = path[name];
+    // `..` and an empty name would lead to another path of the server.
+    if (value === undefined || value === '' || value === '.' || value === '..') {
+      throw new TypeError(`${name} must be given and not be "${value ?? ''}"`);
+    }
+    return encodeURIComponent(String(value));
+  });
+}
+
+function writeQuery(query: Readonly<Record<string, unknown>>): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  if (given.length === 0) return '';
+  return `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+}

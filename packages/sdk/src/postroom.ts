@@ -1,0 +1,66 @@
+/** The client of a product's backend: it holds the API key, and provisions domains and accounts for its users. */
+import { OperationClient } from './operations.ts';
+import { Transport } from './transport.ts';
+import { UserScope } from './user.ts';
+
+export interface PostroomOptions {
+  /** Address of the server: `https://mail.example`. The environment's POSTROOM_URL when left out. */
+  readonly baseUrl?: string | undefined;
+  /** The environment's POSTROOM_API_KEY when left out. */
+  readonly apiKey?: string | undefined;
+  /** Name and version of your program, for the server's log: `crm/2.1`. */
+  readonly app?: string | undefined;
+  /** An API key in a browser is everybody's. */
+  readonly dangerouslyAllowBrowser?: boolean | undefined;
+  /** In place of the global one. */
+  readonly fetch?: typeof fetch | undefined;
+  /** For each attempt, where a call says nothing else; 30,000 when left out. */
+  readonly timeoutMs?: number | undefined;
+  /** Attempts after the first, where a call says nothing else; 2 when left out. */
+  readonly maxRetries?: number | undefined;
+}
+
+export class Postroom extends OperationClient {
+  /** @throws TypeError without an address or a key, and in a browser */
+  constructor(options: PostroomOptions = {}) {
+    const baseUrl = options.baseUrl ?? environment('POSTROOM_URL');
+    const apiKey = options.apiKey ?? environment('POSTROOM_API_KEY');
+    if (!baseUrl) throw new TypeError('baseUrl is missing: pass it, or set POSTROOM_URL');
+    if (!apiKey) throw new TypeError('apiKey is missing: pass it, or set POSTROOM_API_KEY');
+    if (!/^https?:\/\//.test(baseUrl)) {
+      throw new TypeError(`baseUrl must begin with https:// or http://: ${baseUrl}`);
+    }
+    if (isBrowser() && !options.dangerouslyAllowBrowser) {
+      throw new TypeError('an API key in a browser is everybody’s: call the API from your backend');
+    }
+    const agent = [options.app, `postroom-sdk/${VERSION}`].filter(Boolean).join(' ');
+    const transport = new Transport({
+      baseUrl: baseUrl.replace(/\/+$/, ''),
+      headers: { 'x-api-key': apiKey, 'user-agent': agent, accept: 'application/json' },
+      ...(options.fetch && { fetch: options.fetch }),
+    });
+    const { timeoutMs, maxRetries } = options;
+    super(transport, {
+      ...(timeoutMs !== undefined && { timeoutMs }),
+      ...(maxRetries !== undefined && { maxRetries }),
+    });
+  }
+
+  /** Everything that belongs to one user of your product: its `user_id` goes with each call. */
+  user(userId: string): UserScope {
+    return new UserScope(this, userId);
+  }
+}
+
+/** A variable of the environment, where there is one. */
+function environment(name: string): string | undefined {
+  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  return process?.env?.[name];
+}
+
+function isBrowser(): boolean {
+  return 'document' in globalThis && 'window' in globalThis;
+}
+
+/** As in package.json; a test compares them. */
+export const VERSION = '0.1.0-dev';

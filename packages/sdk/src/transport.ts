@@ -1,0 +1,160 @@
+/** Sends requests: address, credentials, time limits, and when a request is sent again. */
+import { ApiError, ConnectionError, readRetryAfter } from './errors.ts';
+
+/** What every call takes beside its own parameters. */
+export interface CallOptions {
+  /** Ends the call; it then throws the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** For each attempt; 30,000 when left out. */
+  readonly timeoutMs?: number | undefined;
+  /** Attempts after the first; 2 when left out. */
+  readonly maxRetries?: number | undefined;
+  /** Added to the request. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** The server carries out one request of this key; one is made for each call when left out. */
+  readonly idempotencyKey?: string | undefined;
+}
+
+/** A request below the address of the server. */
+export interface ApiRequest {
+  readonly method: string;
+  /** With its query. */
+  readonly path: string;
+  readonly body?: unknown;
+  /** The server remembers the key of this request, so that it is carried out once. */
+  readonly takesKey: boolean;
+  /** To carry it out twice does the same as once. */
+  readonly repeatable: boolean;
+}
+
+export interface TransportOptions {
+  readonly baseUrl: string;
+  /** Sent with each request. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** In place of the global one. */
+  readonly fetch?: typeof fetch;
+}
+
+/** An answer with its body. */
+export interface ApiAnswer<T> {
+  readonly data: T;
+  readonly response: Response;
+}
+
+const TIMEOUT_MS = 30_000;
+const RETRIES = 2;
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 8000;
+/** A server that asks for a longer pause than this has its error thrown. */
+const LONGEST_RETRY_AFTER_S = 60;
+
+/** What Node says of a connection that was never made: the request cannot have reached the server. */
+const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
+
+export class Transport {
+  readonly #options: TransportOptions;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Sends a request until it is answered, and reads the answer's JSON.
+   *
+   * @throws ApiError where the server refused
+   * @throws ConnectionError where no answer came
+   */
+  async send<T>(request: ApiRequest, options: CallOptions = {}): Promise<ApiAnswer<T>> {
+    const { maxRetries = RETRIES, signal } = options;
+    const init = this.#prepare(request, options);
+    const repeatable = request.repeatable || request.takesKey;
+    for (let attempt = 1; ; attempt++) {
+      const last = attempt > maxRetries;
+      try {
+        const { response, text } = await this.#once(request, init, options);
+        if (response.ok) return { data: readJson<T>(response, text, attempt), response };
+        const wait = waitAfter(response, repeatable, attempt);
+        if (last || wait === undefined) throw new ApiError(response, text, attempt);
+        await pause(wait, signal);
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (error instanceof ApiError) throw error;
+        const neverSent = NEVER_SENT.has(codeOf(error));
+        if (last || !(repeatable || neverSent)) {
+          throw new ConnectionError(error, request.method !== 'GET' && !neverSent, attempt);
+        }
+        await pause(backoff(attempt), signal);
+      }
+    }
+  }
+
+  #prepare({ method, body, takesKey }: ApiRequest, options: CallOptions): RequestInit {
+    const headers: Record<string, string> = { ...this.#options.headers };
+    if (body !== undefined) headers['content-type'] = 'application/json';
+    if (takesKey) headers['idempotency-key'] = options.idempotencyKey ?? crypto.randomUUID();
+    Object.assign(headers, options.headers);
+    // A redirect would carry the API key to another address.
+    const redirect = 'manual';
+    return { method, headers, redirect, ...(body !== undefined && { body: JSON.stringify(body) }) };
+  }
+
+  /** One attempt. Its time includes the body of the answer. */
+  async #once({ path }: ApiRequest, init: RequestInit, { signal, timeoutMs }: CallOptions) {
+    const timeout = AbortSignal.timeout(timeoutMs ?? TIMEOUT_MS);
+    const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+    const { fetch: send = fetch, baseUrl } = this.#options;
+    const response = await send(`${baseUrl}${path}`, { ...init, signal: either });
+    return { response, text: await response.text() };
+  }
+}
+
+/** @throws ApiError where somebody else answered: a proxy's page, say */
+function readJson<T>(response: Response, text: string, attempts: number): T {
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new ApiError(response, text, attempts);
+  }
+}
+
+/**
+ * Milliseconds until a refused request is sent again; undefined where that would not help, might do twice what was
+ * asked once, or takes too long.
+ */
+function waitAfter(response: Response, repeatable: boolean, attempt: number): number | undefined {
+  const { status } = response;
+  const after = readRetryAfter(response.headers);
+  const notDone = status === 429 || status === 503;
+  // A request whose key is in use gets 409 with a time: its first attempt is still under way.
+  const underWay = status === 409 && after !== undefined;
+  const failed = status === 408 || status === 500 || status === 502 || status === 504;
+  if (!notDone && !(repeatable && (underWay || failed))) return undefined;
+  if (after === undefined) return backoff(attempt);
+  return after <= LONGEST_RETRY_AFTER_S ? after * 1000 : undefined;
+}
+
+/** Full jitter: many clients that failed together do not come back together. */
+function backoff(attempt: number): number {
+  return Math.random() * Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** attempt);
+}
+
+/** @throws the signal's reason */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  await new Promise<void>((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop);
+      resolve();
+    }, ms);
+    signal?.addEventListener('abort', stop, { once: true });
+  });
+}
+
+function codeOf(error: unknown): string {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return typeof cause === 'object' && cause !== null && 'code' in cause ? String(cause.code) : '';
+}
