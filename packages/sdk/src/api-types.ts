@@ -171,6 +171,8 @@ export interface Delivery {
 
 /** An address that bounced for good. */
 export interface Suppression {
+  /** Given by the server. */
+  id: number;
   address: string;
   /** What the mail server of the address said. */
   detail: string;
@@ -1020,8 +1022,10 @@ export interface Operations {
       limit?: number;
       /** The number of items to skip; 0 when left out. */
       offset?: number;
-      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      /** Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
       after?: number;
+      /** Whether the oldest or the newest items come first; the oldest when left out. */
+      order?: 'oldest' | 'newest';
     };
     body: undefined;
     answer: {
@@ -1030,6 +1034,8 @@ export interface Operations {
       limit: number;
       /** The offset that was used. */
       offset: number;
+      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+      total?: number;
     };
   };
   /** Read a domain */
@@ -1174,8 +1180,10 @@ export interface Operations {
       limit?: number;
       /** The number of items to skip; 0 when left out. */
       offset?: number;
-      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      /** Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
       after?: number;
+      /** Whether the oldest or the newest items come first; the oldest when left out. */
+      order?: 'oldest' | 'newest';
     };
     body: undefined;
     answer: {
@@ -1185,6 +1193,8 @@ export interface Operations {
       limit: number;
       /** The offset that was used. */
       offset: number;
+      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+      total?: number;
     };
   };
   /** List a user's accounts */
@@ -1199,8 +1209,10 @@ export interface Operations {
       limit?: number;
       /** The number of items to skip; 0 when left out. */
       offset?: number;
-      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      /** Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
       after?: number;
+      /** Whether the oldest or the newest items come first; the oldest when left out. */
+      order?: 'oldest' | 'newest';
     };
     body: undefined;
     answer: {
@@ -1209,6 +1221,8 @@ export interface Operations {
       limit: number;
       /** The offset that was used. */
       offset: number;
+      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+      total?: number;
     };
   };
   /** Read an account */
@@ -1307,8 +1321,10 @@ export interface Operations {
       limit?: number;
       /** The number of items to skip; 0 when left out. */
       offset?: number;
-      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      /** Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
       after?: number;
+      /** Whether the oldest or the newest items come first; the oldest when left out. */
+      order?: 'oldest' | 'newest';
     };
     body: undefined;
     answer: {
@@ -1317,6 +1333,8 @@ export interface Operations {
       limit: number;
       /** The offset that was used. */
       offset: number;
+      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+      total?: number;
     };
   };
   /** Try a delivery again */
@@ -1349,8 +1367,10 @@ export interface Operations {
       limit?: number;
       /** The number of items to skip; 0 when left out. */
       offset?: number;
-      /** Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
+      /** Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages. */
       after?: number;
+      /** Whether the oldest or the newest items come first; the oldest when left out. */
+      order?: 'oldest' | 'newest';
     };
     body: undefined;
     answer: {
@@ -1359,6 +1379,8 @@ export interface Operations {
       limit: number;
       /** The offset that was used. */
       offset: number;
+      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+      total?: number;
     };
   };
   /** Allow mail to this address again */

@@ -1,6 +1,12 @@
 /** The operators' queries on `deliveries`: list, retry, and remove ended ones. */
 import { sql } from 'kysely';
-import type { Queries, Row } from '../../platform/database/database.ts';
+import {
+  countUpTo,
+  type IdPage,
+  pageById,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
@@ -14,32 +20,37 @@ import {
 /** Rows that are removed in one transaction. */
 const REMOVED_AT_A_TIME = 200;
 
-export interface ListRequest {
+export interface ListRequest extends IdPage {
   readonly domainId: number;
   readonly status?: DeliveryStatus | undefined;
   readonly publicId?: string | undefined;
-  readonly limit: number;
-  readonly offset: number;
-  /** Only ids above this one. */
-  readonly after?: number;
 }
 
 export async function listRows(
   queries: Queries,
-  { domainId, status, publicId, limit, offset, after = 0 }: ListRequest,
+  { domainId, status, publicId, ...page }: ListRequest,
 ): Promise<Delivery[]> {
-  const rows = await queries
+  const deliveries = queries
     .selectFrom('deliveries')
     .selectAll()
     .where('domain_id', '=', domainId)
-    .where('id', '>', after)
     .$if(status !== undefined, (query) => query.where('status', '=', status ?? 'queued'))
-    .$if(publicId !== undefined, (query) => query.where('public_id', '=', publicId ?? ''))
-    .orderBy('id')
-    .limit(limit)
-    .offset(offset)
-    .execute();
-  return rows.map(toDelivery);
+    .$if(publicId !== undefined, (query) => query.where('public_id', '=', publicId ?? ''));
+  return (await pageById(deliveries, page).execute()).map(toDelivery);
+}
+
+/** How many deliveries a domain has; `most` stands for as many or more. */
+export function countDeliveries(
+  queries: Queries,
+  { domainId, status }: Pick<ListRequest, 'domainId' | 'status'>,
+  most: number,
+): Promise<number> {
+  const deliveries = queries
+    .selectFrom('deliveries')
+    .select('id')
+    .where('domain_id', '=', domainId)
+    .$if(status !== undefined, (query) => query.where('status', '=', status ?? 'queued'));
+  return countUpTo(queries, deliveries, most);
 }
 
 export async function findRow(

@@ -37,6 +37,7 @@ import { type GroupFilter, type GroupKey, type GroupPage, listGroups, listOpen }
 import { setLate } from './late.ts';
 import type { OpenKey } from './open-keys.ts';
 import {
+  countDeliveries,
   type EndedRow,
   findRow,
   type ListRequest,
@@ -198,6 +199,11 @@ export class Queue {
   /** Deliveries of a domain in the order they were queued. */
   list(request: ListRequest): Promise<Delivery[]> {
     return listRows(this.#database.read, request);
+  }
+
+  /** How many deliveries a domain has; `most` stands for as many or more. */
+  count(of: Pick<ListRequest, 'domainId' | 'status'>, most: number): Promise<number> {
+    return countDeliveries(this.#database.read, of, most);
   }
 
   /** One delivery of a domain, where there is one. */

@@ -1,6 +1,14 @@
 /** Addresses that bounced for good: a domain's accounts can no longer write to them, to keep its reputation. */
 
-import type { Database, InTransaction, Queries, Row } from '../../platform/database/database.ts';
+import {
+  countUpTo,
+  type Database,
+  type IdPage,
+  type InTransaction,
+  pageById,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
@@ -71,6 +79,10 @@ function toSuppression(row: Row<'suppressions'>): Suppression {
   return { address: row.address, detail: row.detail, createdAt: row.created_at };
 }
 
+interface ListedSuppression extends Suppression {
+  readonly id: number;
+}
+
 /** The lists of all domains, for operators. */
 export class Suppressions {
   readonly #database: Database;
@@ -83,19 +95,18 @@ export class Suppressions {
   }
 
   /** Addresses in the order in which they were added. */
-  async list(
-    domainId: number,
-    { limit, offset }: { readonly limit: number; readonly offset: number },
-  ): Promise<Suppression[]> {
-    const rows = await this.#database.read
-      .selectFrom('suppressions')
-      .selectAll()
-      .where('domain_id', '=', domainId)
-      .orderBy('id')
-      .limit(limit)
-      .offset(offset)
-      .execute();
-    return rows.map(toSuppression);
+  async list(domainId: number, page: IdPage): Promise<ListedSuppression[]> {
+    const rows = await pageById(this.#of(domainId).selectAll(), page).execute();
+    return rows.map((row) => ({ id: row.id, ...toSuppression(row) }));
+  }
+
+  /** How many addresses the list of a domain has; `most` stands for as many or more. */
+  count(domainId: number, most: number): Promise<number> {
+    return countUpTo(this.#database.read, this.#of(domainId).select('address'), most);
+  }
+
+  #of(domainId: number) {
+    return this.#database.read.selectFrom('suppressions').where('domain_id', '=', domainId);
   }
 
   /**

@@ -25,6 +25,7 @@ export {
 } from './engine.ts';
 export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
 export { newestSchema, refuseUnfit, schemaVersions, UnfitDatabase } from './migrate.ts';
+export { countUpTo, type IdPage, pageById } from './pages.ts';
 export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
 export { isProcessLockFree } from './postgres/process-lock.ts';
 export type { NewRow, Row, Schema } from './schema.ts';

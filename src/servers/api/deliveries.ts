@@ -4,7 +4,16 @@ import type { Delivery, Queue } from '../../mail/queue/queue.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
-import { DomainName, isoTime, pageEcho, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
+import {
+  answerPage,
+  DomainName,
+  isoTime,
+  pageEcho,
+  pageFields,
+  pageOf,
+  RecordId,
+  UserId,
+} from './schemas.ts';
 import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
@@ -107,7 +116,7 @@ export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Que
           tags: ['Domains'],
           summary: 'List deliveries',
           description:
-            'Webhooks, forwarded mail, bounces and mail that accounts sent, waiting or ended, in the order in which they were queued.',
+            'Webhooks, forwarded mail, bounces and mail that accounts sent, waiting or ended, in the order in which they were queued, or the newest first.',
           operationId: 'listDeliveries',
           security: credentials.apiKey,
           params: Type.Object({ domain: DomainName }),
@@ -137,7 +146,10 @@ export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Que
         const page = pageOf(query);
         const { status, webhook_id: publicId } = query;
         const items = await queue.list({ domainId, status, publicId, ...page });
-        return { items: items.map(writeDelivery), ...page };
+        // An id names one delivery: the page has it.
+        const count = async (most: number) =>
+          publicId === undefined ? queue.count({ domainId, status }, most) : items.length;
+        return answerPage(items.map(writeDelivery), page, count);
       },
     );
     app.post(

@@ -20,6 +20,7 @@ import {
 } from './domain-bodies.ts';
 import { answerWithin } from './repeat-safely.ts';
 import {
+  answerPage,
   DomainBody,
   DomainName,
   pageEcho,
@@ -61,7 +62,10 @@ const DnsListing = {
 const common = { tags: ['Domains'], security: credentials.apiKey };
 
 type OwnedDomains = Owned<
-  Pick<Domains, 'create' | 'get' | 'list' | 'find' | 'setRoute' | 'markDnsRecord' | 'rotateDkim'>
+  Pick<
+    Domains,
+    'create' | 'get' | 'list' | 'count' | 'find' | 'setRoute' | 'markDnsRecord' | 'rotateDkim'
+  >
 >;
 type OwnedVerification = Owned<Pick<Verification, 'verify'>>;
 
@@ -195,7 +199,7 @@ function addList(app: Api, domains: OwnedDomains): void {
       schema: {
         ...common,
         summary: "List a user's domains",
-        description: 'Ordered by id.',
+        description: 'Ordered by id: the oldest first, or the newest.',
         operationId: 'listDomains',
         querystring: Type.Object({ user_id: UserId, ...pageFields }),
         response: { 200: Type.Object({ items: Type.Array(DomainBody), ...pageEcho }) },
@@ -203,8 +207,9 @@ function addList(app: Api, domains: OwnedDomains): void {
     },
     async (request) => {
       const page = pageOf(request.query);
-      const items = await domains.list({ ...ownerOf(request), ...page });
-      return { items: items.map(writeDomain), ...page };
+      const owner = ownerOf(request);
+      const items = await domains.list({ ...owner, ...page });
+      return answerPage(items.map(writeDomain), page, (most) => domains.count(owner, most));
     },
   );
 }

@@ -13,6 +13,7 @@ import type { Domains } from '../../tenants/domains/domains.ts';
 import { TokenBody, writeToken } from './mail-tokens.ts';
 import { answerWithin } from './repeat-safely.ts';
 import {
+  answerPage,
   DomainBody,
   DomainName,
   isoTime,
@@ -93,7 +94,7 @@ function writeOnceShown(made: AccountWithPassword): Type.Static<typeof OnceShown
 }
 
 type OwnedAccounts = Owned<
-  Pick<Accounts, 'create' | 'list' | 'get' | 'update' | 'remove' | 'resetPassword'>
+  Pick<Accounts, 'create' | 'list' | 'count' | 'get' | 'update' | 'remove' | 'resetPassword'>
 >;
 type OwnedDomains = Owned<Pick<Domains, 'find'>>;
 
@@ -165,7 +166,7 @@ function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomain
       schema: {
         ...common,
         summary: "List a domain's accounts",
-        description: 'Ordered by id.',
+        description: 'Ordered by id: the oldest first, or the newest.',
         operationId: 'listDomainAccounts',
         params: Type.Object({ domain: DomainName }),
         querystring: Type.Object({ user_id: UserId, ...pageFields }),
@@ -178,8 +179,11 @@ function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomain
       const page = pageOf(request.query);
       const owner = ownerOf(request);
       const domain = await domains.find(owner, request.params.domain);
-      const items = await accounts.list({ ...owner, domain: domain.name, ...page });
-      return { domain: writeDomain(domain), items: items.map(writeAccount), ...page };
+      const asked = { ...owner, domain: domain.name };
+      const items = await accounts.list({ ...asked, ...page });
+      const count = (most: number) => accounts.count(asked, most);
+      const answer = await answerPage(items.map(writeAccount), page, count);
+      return { domain: writeDomain(domain), ...answer };
     },
   );
 }
@@ -192,7 +196,7 @@ function addList(app: Api, accounts: OwnedAccounts): void {
       schema: {
         ...common,
         summary: "List a user's accounts",
-        description: 'Ordered by id.',
+        description: 'Ordered by id: the oldest first, or the newest.',
         operationId: 'listAccounts',
         querystring: Type.Object({
           user_id: UserId,
@@ -205,8 +209,9 @@ function addList(app: Api, accounts: OwnedAccounts): void {
     async (request) => {
       const { query } = request;
       const page = pageOf(query);
-      const items = await accounts.list({ ...ownerOf(request), domain: query.domain, ...page });
-      return { items: items.map(writeAccount), ...page };
+      const asked = { ...ownerOf(request), domain: query.domain };
+      const items = await accounts.list({ ...asked, ...page });
+      return answerPage(items.map(writeAccount), page, (most) => accounts.count(asked, most));
     },
   );
 }

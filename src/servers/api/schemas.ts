@@ -2,6 +2,7 @@
  * Shapes that several routes of /v2 share.
  */
 import { Type } from 'typebox';
+import type { IdPage } from '../../platform/database/database.ts';
 import type { Domain } from '../../tenants/domains/domains.ts';
 
 /** The user whose domains and accounts a call is about. */
@@ -99,28 +100,60 @@ export const pageFields = {
       minimum: 0,
       maximum: Number.MAX_SAFE_INTEGER,
       description:
-        'Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages.',
+        'Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages.',
       examples: [50],
     }),
   ),
+  order: Type.Optional(
+    Type.Enum(['oldest', 'newest'], {
+      type: 'string',
+      description: 'Whether the oldest or the newest items come first; the oldest when left out.',
+      examples: ['newest'],
+    }),
+  ),
 };
+
+/** The most items that a listing counts. */
+const TOTAL_MAX = 10_000;
 
 /** The fields of its page that a listing returns. */
 export const pageEcho = {
   limit: Type.Integer({ description: 'The limit that was used.', examples: [50] }),
   offset: Type.Integer({ description: 'The offset that was used.', examples: [0] }),
+  total: Type.Optional(
+    Type.Integer({
+      description:
+        'How many items all pages have. Left out above 10,000, and where counting would cost something.',
+      examples: [1],
+    }),
+  ),
 };
 
 const LIMIT_DEFAULT = 50;
 
-interface PageRequest {
-  readonly limit: number;
-  readonly offset: number;
-  readonly after: number;
+interface PageQuery {
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly after?: number;
+  readonly order?: 'oldest' | 'newest';
 }
 
 /** The page that a query asks for. */
-export function pageOf(query: Partial<PageRequest>): PageRequest {
-  const { limit = LIMIT_DEFAULT, offset = 0, after = 0 } = query;
-  return { limit, offset, after };
+export function pageOf({ limit = LIMIT_DEFAULT, offset = 0, after, order }: PageQuery): IdPage {
+  return { limit, offset, after, isNewestFirst: order === 'newest' };
+}
+
+/**
+ * An answer with a page of a listing.
+ *
+ * @param count counts all items in an index, up to a number that stands for as many or more; undefined where none has them
+ */
+export async function answerPage<Item>(
+  items: Item[],
+  { limit, offset, after }: IdPage,
+  count: (most: number) => Promise<number | undefined>,
+): Promise<{ items: Item[]; limit: number; offset: number; total?: number }> {
+  const isLast = items.length < limit && (items.length > 0 || offset === 0);
+  const total = isLast && after === undefined ? offset + items.length : await count(TOTAL_MAX + 1);
+  return { items, limit, offset, ...(total !== undefined && total <= TOTAL_MAX && { total }) };
 }

@@ -4,13 +4,23 @@ import type { Suppressions } from '../../mail/sending/sending.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
-import { DomainName, isoTime, pageEcho, pageFields, pageOf, UserId } from './schemas.ts';
+import {
+  answerPage,
+  DomainName,
+  isoTime,
+  pageEcho,
+  pageFields,
+  pageOf,
+  RecordId,
+  UserId,
+} from './schemas.ts';
 import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Address = Type.String({ examples: ['bob@sender.test'] });
 
 const SuppressionBody = Type.Object(
   {
+    id: RecordId,
     address: Address,
     detail: Type.String({
       description: 'What the mail server of the address said.',
@@ -36,7 +46,7 @@ export function suppressionRoutes(
           summary: 'List suppressed addresses',
           description:
             'Addresses of which a mail server said that they do not exist (status 5.1.x). Mail from the ' +
-            "domain's accounts to them bounces at once. In the order in which they were added.",
+            "domain's accounts to them bounces at once. In the order in which they were added, or the newest first.",
           operationId: 'listSuppressions',
           security: credentials.apiKey,
           params: Type.Object({ domain: DomainName }),
@@ -48,14 +58,11 @@ export function suppressionRoutes(
         const { id } = await domains.find(ownerOf(request), request.params.domain);
         const page = pageOf(request.query);
         const items = await suppressions.list(id, page);
-        return {
-          items: items.map(({ address, detail, createdAt }) => ({
-            address,
-            detail,
-            created_at: isoTime(createdAt),
-          })),
-          ...page,
-        };
+        const written = items.map(({ createdAt, ...listed }) => ({
+          ...listed,
+          created_at: isoTime(createdAt),
+        }));
+        return answerPage(written, page, (most) => suppressions.count(id, most));
       },
     );
     app.post(

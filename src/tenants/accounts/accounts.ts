@@ -14,6 +14,7 @@
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
   type Database,
+  type IdPage,
   type InTransaction,
   PreparedQuery,
   type Queries,
@@ -22,6 +23,7 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, type AuditEntry, recordAudit } from '../audit/audit.ts';
 import { checkUserId, type Domain, type Domains, toOwner, type Whose } from '../domains/domains.ts';
+import { countAccountsOf, listAccounts } from './account-pages.ts';
 import {
   type Account,
   type AccountRow,
@@ -115,7 +117,7 @@ export interface RemovedAccount {
   readonly address: string;
 }
 
-interface AccountPage {
+interface AccountPage extends IdPage {
   readonly userId: string;
   /** Only accounts of domains that were claimed with it. */
   readonly organizationId?: string | undefined;
@@ -123,9 +125,6 @@ interface AccountPage {
   readonly domain?: string | undefined;
   /** 1 to 1000. */
   readonly limit: number;
-  readonly offset: number;
-  /** Only ids above this one. */
-  readonly after?: number;
 }
 
 /** What the audit log records of a deletion. */
@@ -220,7 +219,7 @@ export class Accounts {
 
   /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */
   async list(page: AccountPage): Promise<Account[]> {
-    const { userId, organizationId, domain, limit, offset, after = 0 } = page;
+    const { userId, limit, offset } = page;
     checkUserId(userId);
     if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) {
       throw invalidField('limit', `must be an integer from 1 to ${LIMIT_MAX}`);
@@ -228,16 +227,18 @@ export class Accounts {
     if (!Number.isSafeInteger(offset) || offset < 0) {
       throw invalidField('offset', 'must be an integer from 0');
     }
-    let query = selectAccounts(this.#database.read)
-      .where('user_id', '=', userId)
-      .where('id', '>', after);
-    if (domain !== undefined) {
-      const { id } = await this.#domains.find({ userId, organizationId }, domain);
-      query = query.where('domain_id', '=', id);
-    }
-    if (organizationId !== undefined) query = query.where(ofOrganization(organizationId));
-    const rows = await query.orderBy('id').limit(limit).offset(offset).execute();
-    return rows.map(toAccount);
+    return listAccounts(this.#database.read, await this.#ownersOf(page), page);
+  }
+
+  /** How many accounts {@link list} has on all pages. @returns undefined where no index counts them */
+  async count(of: Omit<AccountPage, keyof IdPage>, most: number): Promise<number | undefined> {
+    return countAccountsOf(this.#database.read, await this.#ownersOf(of), most);
+  }
+
+  async #ownersOf({ userId, organizationId, domain }: Omit<AccountPage, keyof IdPage>) {
+    if (domain === undefined) return { userId, organizationId, domainId: undefined };
+    const { id } = await this.#domains.find({ userId, organizationId }, domain);
+    return { userId, organizationId, domainId: id };
   }
 
   /** @throws Refusal account_not_found */

@@ -1,6 +1,13 @@
 /** Claims on a name: reads and locks them, decides which one is active, and writes the consequences. */
 import type { Logger } from 'pino';
-import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import {
+  countUpTo,
+  type Database,
+  type IdPage,
+  pageById,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
@@ -95,33 +102,30 @@ function isOfAnother(claim: Domain, organizationId: string | undefined): boolean
 }
 
 /** Selects which of an owner's claims are listed, in the order of their ids. */
-export interface ClaimPage {
+export interface ClaimPage extends IdPage {
   readonly userId: string;
   readonly organizationId?: string | undefined;
-  /** Ids above this one. */
-  readonly after: number;
-  readonly limit: number;
-  readonly offset: number;
 }
 
 /** @throws Refusal invalid_request (`user_id`) */
 export async function listClaims(
   queries: Queries,
-  { userId, organizationId, after, limit, offset }: ClaimPage,
+  { userId, organizationId, ...page }: ClaimPage,
 ): Promise<Domain[]> {
-  const rows = await queries
+  const claims = queries
     .selectFrom('domains')
     .select(columns)
     .where('user_id', '=', checkUserId(userId))
     .$if(organizationId !== undefined, (query) =>
       query.where('organization_id', '=', organizationId ?? ''),
-    )
-    .where('id', '>', after)
-    .orderBy('id')
-    .limit(limit)
-    .offset(offset)
-    .execute();
-  return rows.map(toDomain);
+    );
+  return (await pageById(claims, page).execute()).map(toDomain);
+}
+
+/** How many claims a user has; `most` stands for as many or more. */
+export function countClaims(queries: Queries, userId: string, most: number): Promise<number> {
+  const claims = queries.selectFrom('domains').select('id').where('user_id', '=', userId);
+  return countUpTo(queries, claims, most);
 }
 
 /**

@@ -24,6 +24,7 @@ import { type Actor, recordAudit } from '../audit/audit.ts';
 import {
   type ClaimChanges,
   type ClaimPage,
+  countClaims,
   type Domain,
   evaluateName,
   findClaim,
@@ -50,7 +51,7 @@ import {
   writeMark,
 } from './dns-records.ts';
 import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
-import type { Whose } from './owner.ts';
+import { toOwner, type Whose } from './owner.ts';
 import {
   checkRoute,
   findWebhookSecrets,
@@ -220,6 +221,17 @@ export class Domains {
   /** An owner's claims by their ids. */
   list(page: ClaimPage): Promise<Domain[]> {
     return listClaims(this.#database.read, page);
+  }
+
+  /**
+   * How many claims an owner has; `most` stands for as many or more.
+   *
+   * @returns undefined for those of one organization, which no index has
+   */
+  async count(whose: Whose, most: number): Promise<number | undefined> {
+    const { userId, organizationId } = toOwner(whose);
+    if (organizationId !== undefined) return undefined;
+    return countClaims(this.#database.read, userId, most);
   }
 
   /** The claim without its records and route. @throws Refusal domain_not_found */
