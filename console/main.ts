@@ -7,6 +7,7 @@ import 'uplot/dist/uPlot.min.css';
 import './styles/base.css';
 import './styles/shell.css';
 import './styles/parts.css';
+import './styles/table.css';
 import './styles/screens.css';
 
 // Where nobody is signed in, the router leads to the sign-in.

@@ -1,12 +1,14 @@
 /** What stands around every screen: the menu, the theme, signing out. */
-import { defineComponent, onMounted, ref, watch } from 'vue';
+import { defineComponent, onMounted, type Ref, ref, watch } from 'vue';
 import { RouterLink, RouterView, useRoute } from 'vue-router';
 import { session, signOut } from './api/client.ts';
 import { asApiError } from './api/load.ts';
+import { density, live, theme, zone } from './remembered.ts';
 import { menu } from './router.ts';
-import { theme, themes } from './theme.ts';
 import { Questions } from './ui/dialogs.tsx';
+import { Help, isHelpOpen } from './ui/keys.tsx';
 import { Messages, say } from './ui/messages.tsx';
+import { Works } from './ui/work.tsx';
 
 export const Shell = defineComponent(() => {
   const route = useRoute();
@@ -44,21 +46,23 @@ export const Shell = defineComponent(() => {
         <RouterLink class="name" to="/">
           {() => [<Mark />, 'Postroom', <span class="soft">console</span>]}
         </RouterLink>
-        {session.current && (
-          <button type="button" class="plain sign-out" onClick={() => void leave()}>
-            Sign out
-          </button>
-        )}
+        {session.current && <Controls />}
       </header>
+      <Works />
       {session.current && <Menu isOpen={isMenuOpen.value} />}
       <main id="main" tabindex="-1">
         <RouterView key={route.path} />
       </main>
       <Questions />
+      <Help />
       <Messages />
     </div>
   );
 });
+
+const openHelp = () => {
+  isHelpOpen.value = true;
+};
 
 function Menu({ isOpen }: { isOpen: boolean }) {
   return (
@@ -80,30 +84,97 @@ function Menu({ isOpen }: { isOpen: boolean }) {
           <a href="/docs/inbox/">Live inbox</a>
         </li>
         <li>
-          <Colours />
+          <button type="button" class="link" onClick={openHelp}>
+            Keyboard
+          </button>
+        </li>
+        <li>
+          <Choice name="colours" label="Colours" choices={themes} choice={theme} />
+        </li>
+        <li class="when-narrow">
+          <Choice name="zone-menu" label="Times" choices={zones} choice={zone} />
+        </li>
+        <li>
+          <Choice name="rows" label="Rows" choices={densities} choice={density} />
         </li>
       </ul>
     </nav>
   );
 }
 
-function Colours() {
-  const choose = (event: Event) => {
-    theme.value = (event.target as HTMLSelectElement).value;
+/** What stands at the right of the bar. */
+function Controls() {
+  const toggle = () => {
+    live.value = live.value === 'on' ? 'off' : 'on';
   };
   return (
-    <div class="colours">
-      <label for="colours">Colours</label>
-      <select id="colours" value={theme.value} onChange={choose}>
-        {themes.map(([name, label]) => (
-          <option key={name} value={name}>
-            {label}
+    <div class="controls">
+      <button
+        type="button"
+        class="plain live"
+        role="switch"
+        aria-checked={live.value === 'on'}
+        title="New rows come into lists by themselves"
+        onClick={toggle}
+      >
+        <i /> Live
+      </button>
+      <Choice name="zone" label="Time zone" isBare={true} choices={zones} choice={zone} />
+      <button type="button" class="plain" onClick={() => void leave()}>
+        Sign out
+      </button>
+    </div>
+  );
+}
+
+/** The offset as the zone has it now: `GMT+1`. */
+const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'short' })
+  .formatToParts()
+  .find(({ type }) => type === 'timeZoneName')?.value;
+const zones = [
+  ['local', `Local (${offset})`],
+  ['UTC', 'UTC'],
+] as const;
+
+interface ChoiceProps<Value extends string> {
+  readonly name: string;
+  readonly label: string;
+  readonly choices: readonly (readonly [value: Value, label: string])[];
+  readonly choice: Ref<Value>;
+  /** The label is for screen readers alone. */
+  readonly isBare?: boolean;
+}
+
+function Choice<Value extends string>(props: ChoiceProps<Value>) {
+  const { name, label, choices, choice, isBare } = props;
+  const choose = (event: Event) => {
+    choice.value = (event.target as HTMLSelectElement).value as Value;
+  };
+  return (
+    <div class="setting">
+      <label for={name} class={{ unseen: isBare }}>
+        {label}
+      </label>
+      <select id={name} value={choice.value} onChange={choose}>
+        {choices.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
           </option>
         ))}
       </select>
     </div>
   );
 }
+
+const themes = [
+  ['system', 'System'],
+  ['light', 'Light'],
+  ['dark', 'Dark'],
+] as const;
+const densities = [
+  ['normal', 'Normal'],
+  ['compact', 'Compact'],
+] as const;
 
 async function leave(): Promise<void> {
   try {
@@ -114,7 +185,7 @@ async function leave(): Promise<void> {
 }
 
 const Mark = () => (
-  <svg viewBox="0 0 32 32" width="24" height="24" aria-hidden="true">
+  <svg class="mark" viewBox="0 0 32 32" width="24" height="24" aria-hidden="true">
     <rect x="2" y="6" width="28" height="20" rx="3" fill="#c8402f" />
     <path
       d="M4.5 9.5 16 18.5l11.5-9"

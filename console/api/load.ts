@@ -1,13 +1,24 @@
-/** What a screen reads from the API: loaded when its inputs change, and again when asked. */
+/**
+ * What a screen reads from the API: loaded when its inputs change, when asked, and again and again while the page is
+ * seen. The answer of before stays while the next one is awaited, and when that fails: `at` says how old it is.
+ */
 import { onScopeDispose, type Ref, ref, shallowRef, watch } from 'vue';
+import { live } from '../remembered.ts';
 import { ApiError } from './client.ts';
 import type { Page } from './types.ts';
 
+/** How often a list is read again that does not say otherwise. */
+const LIST_EVERY_MS = 60_000;
+/** The console waits so many times as long as the answer took: it never is what keeps the service busy. */
+const REST_FACTOR = 10;
+
 export interface Loaded<Data> {
-  /** The newest answer; that of before is kept while the next one is awaited. */
   readonly data: Readonly<Ref<Data | undefined>>;
   readonly error: Readonly<Ref<ApiError | undefined>>;
+  /** Whether `data` is of other inputs, or a newer one was asked for; looks by the timer do not count. */
   readonly isLoading: Readonly<Ref<boolean>>;
+  /** When `data` was read, in milliseconds since 1970. */
+  readonly at: Readonly<Ref<number | undefined>>;
   reload(): Promise<void>;
 }
 
@@ -17,98 +28,161 @@ export function asApiError(error: unknown): ApiError {
 }
 
 /**
- * Loads when `input` changes; an answer that is overtaken by a later question is dropped.
+ * Asks when `input` changes, and `everyMs` after each answer while the page is seen. An answer that is overtaken by a
+ * later question is dropped.
  *
- * @param everyMs how often it is loaded again while the page is visible; left out, never
+ * @param take gets each answer, and whether the timer asked for it
  */
-export function load<Input, Data>(
+function follow<Input, Answer>(
   input: () => Input,
-  fetchIt: (input: Input, signal: AbortSignal) => Promise<Data>,
-  everyMs?: number,
-): Loaded<Data> {
-  const data = shallowRef<Data>();
+  fetchIt: (input: Input, signal: AbortSignal) => Promise<Answer>,
+  take: (answer: Answer, isByTimer: boolean) => void,
+  everyMs: number | undefined,
+): Omit<Loaded<Answer>, 'data' | 'error'> & { error: Ref<ApiError | undefined> } {
   const error = shallowRef<ApiError>();
   const isLoading = ref(true);
+  const at = ref<number>();
   let running = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isDue = false;
 
-  async function reload(): Promise<void> {
+  async function askNow(isByTimer: boolean): Promise<void> {
+    clearTimeout(timer);
     running.abort();
     const mine = new AbortController();
     running = mine;
-    isLoading.value = true;
+    isLoading.value ||= !isByTimer;
+    const start = performance.now();
     try {
       const answer = await fetchIt(input(), mine.signal);
       if (mine.signal.aborted) return;
-      data.value = answer;
+      take(answer, isByTimer && !isLoading.value);
+      at.value = Date.now();
       error.value = undefined;
     } catch (failure) {
       if (mine.signal.aborted) return;
       error.value = asApiError(failure);
     }
     isLoading.value = false;
+    if (everyMs === undefined) return;
+    const rest = Math.max(everyMs, REST_FACTOR * (performance.now() - start));
+    timer = setTimeout(look, rest);
   }
-
-  watch(
-    () => JSON.stringify(input()),
-    () => {
-      data.value = undefined;
-      void reload();
-    },
-    { immediate: true },
-  );
-  const timer = everyMs && setInterval(() => document.hidden || void reload(), everyMs);
+  function look(): void {
+    isDue = document.hidden;
+    if (!isDue) void askNow(true);
+  }
+  const lookIfDue = () => void (isDue && look());
+  document.addEventListener('visibilitychange', lookIfDue);
   onScopeDispose(() => {
-    clearInterval(timer);
+    document.removeEventListener('visibilitychange', lookIfDue);
+    clearTimeout(timer);
     running.abort();
   });
-  return { data, error, isLoading, reload };
+
+  const reload = () => askNow(false);
+  watch(() => JSON.stringify(input()), reload, { immediate: true });
+  return { error, isLoading, at, reload };
+}
+
+/** Loads one answer; `everyMs` left out, it is not looked at again. */
+export function load<Input, Data>(
+  input: () => Input,
+  fetchIt: (input: Input, signal: AbortSignal) => Promise<Data>,
+  everyMs?: number,
+): Loaded<Data> {
+  const data = shallowRef<Data>();
+  const take = (answer: Data) => {
+    data.value = answer;
+  };
+  return { data, ...follow(input, fetchIt, take, everyMs) };
 }
 
 export interface LoadedList<Item> extends Loaded<readonly Item[]> {
+  readonly keyOf: (item: Item) => string | number;
   readonly hasMore: Readonly<Ref<boolean>>;
+  /** How many there are on all pages, where the API says so. */
+  readonly total: Readonly<Ref<number | undefined>>;
+  /** How many new rows wait to be shown; 0: only the order or the end changed; undefined: nothing waits. */
+  readonly waiting: Readonly<Ref<number | undefined>>;
+  /** Shows what waits. */
+  showWaiting(): void;
   /** Loads the next page and adds it. */
   more(): Promise<void>;
+  /** Says when rows may not move: `ListTable` sets it. */
+  isHeld: () => boolean;
 }
 
-/** Loads a list page by page. */
+/**
+ * Loads a list page by page. A look by the timer changes known rows in place; rows come, go and move only where Live
+ * is on and nobody works in the list (`isHeld`), else the new page waits behind a button.
+ *
+ * @param keyOf what tells one item from another
+ */
 export function loadList<Input, Item>(
   input: () => Input,
   fetchPage: (input: Input, cursor: string | undefined, signal: AbortSignal) => Promise<Page<Item>>,
+  keyOf: (item: Item) => string | number,
+  everyMs = LIST_EVERY_MS,
 ): LoadedList<Item> {
   const items = shallowRef<readonly Item[]>();
   const cursor = ref<string>();
-  const { error, isLoading, reload, data } = load(input, (value, signal) =>
-    fetchPage(value, undefined, signal),
-  );
-  const failed = shallowRef<ApiError>();
+  const total = ref<number>();
   const hasMore = ref(false);
-  watch(
-    data,
-    (page) => {
-      items.value = page?.items;
-      cursor.value = page?.cursor;
-      hasMore.value = page?.cursor !== undefined;
-      failed.value = undefined;
-    },
-    { immediate: true },
-  );
-  watch(error, (value) => {
-    failed.value = value;
-  });
+  const waiting = ref<number>();
+  let next: Page<Item> | undefined;
+  let pages = 0;
 
+  const show = (page: Page<Item>, before: readonly Item[] = []) => {
+    items.value = [...before, ...page.items];
+    cursor.value = page.cursor;
+    hasMore.value = page.cursor !== undefined;
+    total.value = page.total ?? total.value;
+    pages = before.length === 0 ? 1 : pages + 1;
+    next = undefined;
+    waiting.value = undefined;
+  };
+  const take = (page: Page<Item>, isByTimer: boolean) => {
+    const shown = items.value;
+    if (!isByTimer || !shown) return show(page);
+    if (pages === 1 && live.value === 'on' && !list.isHeld()) return show(page);
+    const fresh = new Map(page.items.map((item) => [keyOf(item), item]));
+    items.value = shown.map((item) => fresh.get(keyOf(item)) ?? item);
+    total.value = page.total ?? total.value;
+    const known = new Set(shown.map(keyOf));
+    const isSame =
+      page.items.every((item, index) => shown[index] && keyOf(item) === keyOf(shown[index])) &&
+      (page.cursor !== undefined || page.items.length === shown.length);
+    next = isSame ? undefined : page;
+    waiting.value = next?.items.filter((item) => !known.has(keyOf(item))).length;
+  };
+  const followed = follow(
+    input,
+    (value, signal) => fetchPage(value, undefined, signal),
+    take,
+    everyMs,
+  );
   async function more(): Promise<void> {
-    const before = data.value;
     const from = cursor.value;
+    const before = items.value;
     try {
       const page = await fetchPage(input(), from, new AbortController().signal);
       // Overtaken by other filters, or by a second press that asked for the same page.
-      if (data.value !== before || cursor.value !== from) return;
-      items.value = [...(items.value ?? []), ...page.items];
-      cursor.value = page.cursor;
-      hasMore.value = page.cursor !== undefined;
+      if (cursor.value === from && before?.[0] === items.value?.[0]) show(page, items.value);
     } catch (failure) {
-      failed.value = asApiError(failure);
+      followed.error.value = asApiError(failure);
     }
   }
-  return { data: items, error: failed, isLoading, hasMore, reload, more };
+  const list: LoadedList<Item> = {
+    ...followed,
+    data: items,
+    hasMore,
+    total,
+    waiting,
+    keyOf,
+    isHeld: () => false,
+    showWaiting: () => next && show(next),
+    more,
+  };
+  return list;
 }

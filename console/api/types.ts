@@ -5,6 +5,8 @@ export interface Page<Item> {
   readonly items: readonly Item[];
   readonly limit: number;
   readonly cursor?: string;
+  /** How many there are on all pages, where counting costs nothing. */
+  readonly total?: number;
 }
 
 export interface Session {

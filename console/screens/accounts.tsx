@@ -6,10 +6,11 @@ import { ApiError, act, read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { AccountItem, Page } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
-import { type Column, ListTable } from '../ui/data-table.tsx';
+import type { Column } from '../ui/data-table.tsx';
 import { ask } from '../ui/dialogs.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatBytes, formatKnown } from '../ui/format.ts';
+import { ListTable } from '../ui/list-table.tsx';
 import { say } from '../ui/messages.tsx';
 import { askForAction } from './queue-actions.tsx';
 
@@ -34,6 +35,7 @@ export const AccountList = defineComponent(
     const list = loadList(
       () => ({ ...chosen(), ...props.fixed }),
       (query, cursor, signal) => read<Page<AccountItem>>('/accounts', { ...query, cursor }, signal),
+      ({ id }) => id,
     );
     const columns: readonly Column<AccountItem>[] = [
       { head: 'Address', isWide: true, cell: (row) => <AccountName {...row} /> },
@@ -56,7 +58,6 @@ export const AccountList = defineComponent(
             caption="Accounts"
             columns={columns}
             list={list}
-            keyOf={({ id }) => id}
             empty={[
               'No account matches',
               'Products make accounts by POST /v2/email-accounts/create.',

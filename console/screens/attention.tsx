@@ -13,7 +13,7 @@ const LINES = 7;
 
 const tones: Readonly<Record<Finding['level'], Tone>> = {
   critical: 'bad',
-  warning: 'warn',
+  warning: 'wait',
   note: 'plain',
 };
 

@@ -4,13 +4,14 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { AuditItem, Page } from '../api/types.ts';
 import { Card, Heading, When } from '../ui/basics.tsx';
-import { ListTable } from '../ui/data-table.tsx';
 import { formatName, formatNumber } from '../ui/format.ts';
+import { ListTable } from '../ui/list-table.tsx';
 
 export const Audit = defineComponent(() => {
   const list = loadList(
     () => '',
     (_none, cursor, signal) => read<Page<AuditItem>>('/audit', { cursor }, signal),
+    ({ id }) => id,
   );
   return () => (
     <div class="screen">
@@ -23,11 +24,10 @@ export const Audit = defineComponent(() => {
           <ListTable
             caption="What was changed, the newest first"
             list={list}
-            keyOf={({ id }) => id}
             empty={['Nothing was changed yet', 'Every change by an operator is written here.']}
             columns={[
-              { head: 'Time', cell: ({ at }) => <When at={at} exact={true} /> },
               { head: 'Action', cell: ({ action }) => <code>{action}</code> },
+              { head: 'Time', priority: 1, cell: ({ at }) => <When at={at} exact={true} /> },
               { head: 'What', isWide: true, cell: (row) => <Target item={row} /> },
               { head: 'Actor', cell: ({ actor }) => <code>{actor}</code> },
               { head: 'Node', cell: ({ node }) => node ?? '–' },

@@ -4,10 +4,11 @@ import { type ApiError, act, read } from '../api/client.ts';
 import { asApiError, loadList } from '../api/load.ts';
 import type { BlockItem, Page } from '../api/types.ts';
 import { Card, Failure, Heading, When } from '../ui/basics.tsx';
-import { ListTable } from '../ui/data-table.tsx';
 import { ask } from '../ui/dialogs.tsx';
-import { formatName } from '../ui/format.ts';
+import { count, formatName } from '../ui/format.ts';
+import { type Chosen, ListTable } from '../ui/list-table.tsx';
 import { say } from '../ui/messages.tsx';
+import { startWork } from '../ui/work.tsx';
 
 const kinds = [
   ['address', 'Address', 'spam@elsewhere.test'],
@@ -19,6 +20,7 @@ export const Blocks = defineComponent(() => {
   const list = loadList(
     () => '',
     (_none, cursor, signal) => read<Page<BlockItem>>('/blocks', { cursor }, signal),
+    ({ id }) => id,
   );
   return () => (
     <div class="screen">
@@ -32,15 +34,18 @@ export const Blocks = defineComponent(() => {
           <ListTable
             caption="Blocked senders"
             list={list}
-            keyOf={({ id }) => id}
             empty={['Nobody is blocked', 'A block works from the next message on.']}
             columns={[
+              { head: 'Sender', isWide: true, cell: ({ value }) => value },
               { head: 'Kind', cell: ({ kind }) => formatName(kind) },
-              { head: 'Sender', isWide: true, cell: ({ value }) => <code>{value}</code> },
               { head: 'Note', isWide: true, cell: ({ note }) => note ?? '–' },
               { head: 'Since', cell: ({ created_at }) => <When at={created_at} /> },
-              { head: 'Actions', cell: (row) => <Unblock block={row} done={list.reload} /> },
             ]}
+            nameOf={({ value }) => value}
+            bulk={(chosen) => [
+              { label: 'Unblock', run: () => askToUnblockAll(chosen, list.reload) },
+            ]}
+            actions={(row) => [{ label: 'Unblock', run: () => askToUnblock(row, list.reload) }]}
           />
         )}
       </Card>
@@ -114,23 +119,39 @@ const BlockForm = defineComponent(
   { props: ['done'] },
 );
 
-function Unblock({ block, done }: { block: BlockItem; done: () => Promise<void> }) {
-  const open = () =>
-    ask({
-      title: `Unblock ${block.value}?`,
-      action: 'Unblock',
-      text: () => <p>Its mail is accepted again, from the next message on.</p>,
-      run: async () => {
-        await act('/blocks/delete', { id: block.id });
-        say(`${block.value} is no longer blocked.`);
-        await done();
-      },
-    });
-  return (
-    <div class="row-actions">
-      <button type="button" class="plain" aria-label={`Unblock ${block.value}`} onClick={open}>
-        Unblock
-      </button>
-    </div>
-  );
+function askToUnblock({ id, value }: BlockItem, done: () => Promise<void>): void {
+  ask({
+    title: `Unblock ${value}?`,
+    action: 'Unblock',
+    text: () => <p>Its mail is accepted again, from the next message on.</p>,
+    run: async () => {
+      await act('/blocks/delete', { id });
+      say(`${value} is no longer blocked.`);
+      await done();
+    },
+  });
+}
+
+function askToUnblockAll({ keys, clear }: Chosen, done: () => Promise<void>): void {
+  const senders = count(keys.length, 'sender');
+  ask({
+    title: `Unblock ${senders}?`,
+    action: 'Unblock',
+    text: () => <p>Their mail is accepted again, from the next message on.</p>,
+    run: async () => {
+      clear();
+      const left = [...keys];
+      const step = async () => {
+        await act('/blocks/delete', { id: left.shift() });
+        return { matched: 1, changed: 1, more: left.length > 0 };
+      };
+      startWork({
+        title: `Unblock ${senders}`,
+        matched: keys.length,
+        done: 'unblocked',
+        step,
+        after: done,
+      });
+    },
+  });
 }

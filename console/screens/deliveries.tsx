@@ -5,9 +5,10 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { Page, QueueDelivery } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
-import { type Column, ListTable } from '../ui/data-table.tsx';
+import type { Column } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { describeError, formatName } from '../ui/format.ts';
+import { ListTable } from '../ui/list-table.tsx';
 import { actionsFor, askForAction, words } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
@@ -55,6 +56,7 @@ export const DeliveryList = defineComponent(
       () => ({ ...chosen(), ...props.fixed }),
       (query, cursor, signal) =>
         read<Page<QueueDelivery>>('/queue/deliveries', { ...query, cursor }, signal),
+      ({ id }) => id,
     );
     const columns: readonly Column<QueueDelivery>[] = [
       { head: 'Delivery', isWide: true, cell: (row) => <Delivery delivery={row} /> },
@@ -74,7 +76,6 @@ export const DeliveryList = defineComponent(
             caption="Deliveries"
             columns={columns}
             list={list}
-            keyOf={({ id }) => id}
             empty={['No delivery matches', 'Delivered mail is not in the queue any more.']}
           />
         )}

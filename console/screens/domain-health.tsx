@@ -15,7 +15,7 @@ export function CanSend({ domain }: { domain: DomainItem }) {
   const obstacle = obstacleOf(domain);
   // Only what worked and broke is bad.
   const isBroken = domain.status === 'active' && !domain.suspended;
-  const tone = obstacle === undefined ? 'good' : isBroken ? 'bad' : 'warn';
+  const tone = obstacle === undefined ? 'good' : isBroken ? 'bad' : 'wait';
   const since = domain.suspended ? domain.suspended_at : domain.can_send_since;
   return (
     <>

@@ -5,9 +5,10 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { DomainItem, Page } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
-import { type Column, ListTable } from '../ui/data-table.tsx';
+import type { Column } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
+import { ListTable } from '../ui/list-table.tsx';
 import { verify } from './domain-actions.tsx';
 import { CanSend, WrongRecords } from './domain-health.tsx';
 
@@ -53,8 +54,10 @@ export const domainState = ({ suspended, status }: DomainItem) =>
 
 export const Domains = defineComponent(() => {
   const chosen = useFilters(filters.map(({ name }) => name));
-  const list = loadList(chosen, (query, cursor, signal) =>
-    read<Page<DomainItem>>('/domains', { ...query, cursor }, signal),
+  const list = loadList(
+    chosen,
+    (query, cursor, signal) => read<Page<DomainItem>>('/domains', { ...query, cursor }, signal),
+    ({ domain, user_id }) => `${domain} ${user_id}`,
   );
   const columns: readonly Column<DomainItem>[] = [
     { head: 'Domain', isWide: true, cell: (row) => <DomainLink {...row} /> },
@@ -92,7 +95,6 @@ export const Domains = defineComponent(() => {
             caption="Domains"
             columns={columns}
             list={list}
-            keyOf={({ domain, user_id }) => `${domain} ${user_id}`}
             empty={['No domain matches', 'Products claim domains by POST /v2/domain.']}
           />
         )}

@@ -4,9 +4,9 @@ import { type ApiError, act, read } from '../api/client.ts';
 import { asApiError, loadList } from '../api/load.ts';
 import type { KeyItem, MadeKey, Page } from '../api/types.ts';
 import { Card, Copyable, Failure, Heading, State, When } from '../ui/basics.tsx';
-import { ListTable } from '../ui/data-table.tsx';
 import { ask } from '../ui/dialogs.tsx';
 import { formatDay, formatName } from '../ui/format.ts';
+import { ListTable } from '../ui/list-table.tsx';
 import { say } from '../ui/messages.tsx';
 
 const scopes = [
@@ -20,6 +20,7 @@ export const Keys = defineComponent(() => {
   const list = loadList(
     () => '',
     (_none, cursor, signal) => read<Page<KeyItem>>('/keys', { cursor }, signal),
+    ({ id }) => id,
   );
   const made = shallowRef<MadeKey>();
   const show = async (key: MadeKey) => {
@@ -42,7 +43,6 @@ export const Keys = defineComponent(() => {
           <ListTable
             caption="API keys"
             list={list}
-            keyOf={({ id }) => id}
             empty={['No keys yet', 'Give each product a key of its own: it can be revoked alone.']}
             columns={[
               { head: 'Name', isWide: true, cell: nameCell },
@@ -50,8 +50,13 @@ export const Keys = defineComponent(() => {
               { head: 'Status', cell: ({ status }) => <State name={status} /> },
               { head: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
               { head: 'Ends', cell: ({ expires_at: at }) => (at ? formatDay(at) : '–') },
-              { head: 'Actions', cell: (row) => <Revoke item={row} done={list.reload} /> },
             ]}
+            nameOf={({ name, id }) => `${name}, key ${id}`}
+            actions={(row) =>
+              row.status === 'revoked'
+                ? []
+                : [{ label: 'Revoke', isDangerous: true, run: () => askToRevoke(row, list.reload) }]
+            }
           />
         )}
       </Card>
@@ -92,7 +97,7 @@ function scopeCell({ scope, user_id, organization_id, read_only }: KeyItem) {
 /** It stays until it is put away: the key is shown only here. */
 function Secret({ made: { key, api_key }, close }: { made: MadeKey; close: () => void }) {
   return (
-    <div class="notice warn" role="status">
+    <div class="notice wait" role="status">
       <p>The key {key.name} is shown only now. Save it where its program finds it.</p>
       <p>
         <Copyable text={api_key} name={`the key ${key.name}`} />
@@ -210,36 +215,21 @@ function bodyOf({ name, scope, bound, end, access }: Wanted): object {
   };
 }
 
-function Revoke({
-  item: { id, name, status },
-  done,
-}: {
-  item: KeyItem;
-  done: () => Promise<void>;
-}) {
-  if (status === 'revoked') return null;
-  const open = () =>
-    ask({
-      title: `Revoke ${name} (key ${id})?`,
-      action: 'Revoke',
-      isDangerous: true,
-      text: () => (
-        <p>
-          It opens nothing any more, at once and on all nodes, and that cannot be undone. To replace
-          it without a gap, make the next key first.
-        </p>
-      ),
-      run: async () => {
-        await act('/keys/revoke', { id });
-        say(`${name} (key ${id}) is revoked.`);
-        await done();
-      },
-    });
-  return (
-    <div class="row-actions">
-      <button type="button" class="plain" aria-label={`Revoke ${name}, key ${id}`} onClick={open}>
-        Revoke
-      </button>
-    </div>
-  );
+function askToRevoke({ id, name }: KeyItem, done: () => Promise<void>): void {
+  ask({
+    title: `Revoke ${name} (key ${id})?`,
+    action: 'Revoke',
+    isDangerous: true,
+    text: () => (
+      <p>
+        It opens nothing any more, at once and on all nodes, and that cannot be undone. To replace
+        it without a gap, make the next key first.
+      </p>
+    ),
+    run: async () => {
+      await act('/keys/revoke', { id });
+      say(`${name} (key ${id}) is revoked.`);
+      await done();
+    },
+  });
 }

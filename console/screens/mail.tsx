@@ -5,8 +5,9 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { Page, TraceItem } from '../api/types.ts';
 import { Card, Heading, State, toneOf, When } from '../ui/basics.tsx';
-import { type Column, ListTable } from '../ui/data-table.tsx';
+import type { Column } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
+import { ListTable } from '../ui/list-table.tsx';
 
 const filters: readonly Filter[] = [
   { name: 'recipient', label: 'Recipient', placeholder: 'ada@acme.test' },
@@ -25,8 +26,11 @@ function toQuery({ since, until, ...chosen }: Record<string, string>): Record<st
 
 export const Mail = defineComponent(() => {
   const chosen = useFilters(filters.map(({ name }) => name));
-  const list = loadList(chosen, (query, cursor, signal) =>
-    read<Page<TraceItem>>('/trace', { ...toQuery(query), cursor }, signal),
+  const list = loadList(
+    chosen,
+    (query, cursor, signal) =>
+      read<Page<TraceItem>>('/trace', { ...toQuery(query), cursor }, signal),
+    (row) => `${row.id} ${row.at} ${row.event} ${row.recipient}`,
   );
   const columns: readonly Column<TraceItem>[] = [
     { head: 'Time', cell: ({ at }) => <When at={at} exact={true} /> },
@@ -47,7 +51,6 @@ export const Mail = defineComponent(() => {
             caption="Trace, the newest first"
             columns={columns}
             list={list}
-            keyOf={(row) => `${row.id} ${row.at} ${row.event} ${row.recipient}`}
             empty={[
               'No mail matches',
               'It never reached this server, or the trace of that time is no longer kept (TRACE_DAYS).',

@@ -4,12 +4,13 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { NodeItem, Page } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
-import { ListTable } from '../ui/data-table.tsx';
+import { ListTable } from '../ui/list-table.tsx';
 
 export const Nodes = defineComponent(() => {
   const list = loadList(
     () => '',
     (_none, _cursor, signal) => read<Page<NodeItem>>('/nodes', {}, signal),
+    ({ id }) => id,
   );
   return () => (
     <div class="screen">
@@ -22,7 +23,6 @@ export const Nodes = defineComponent(() => {
           <ListTable
             caption="Nodes, the newest first"
             list={list}
-            keyOf={({ id }) => id}
             empty={['No node is known', 'A node is listed from its first heartbeat on.']}
             columns={[
               { head: 'Host', isWide: true, cell: ({ host, pid }) => `${host}, process ${pid}` },

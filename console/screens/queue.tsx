@@ -5,9 +5,10 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { Page, QueueGroup } from '../api/types.ts';
 import { Card, Heading, State } from '../ui/basics.tsx';
-import { type Column, ListTable } from '../ui/data-table.tsx';
+import type { Column } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { describeError, formatName, formatNumber, formatSpan } from '../ui/format.ts';
+import { ListTable } from '../ui/list-table.tsx';
 import { actionsFor, askForAction, type QueueFilter, words } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
@@ -29,8 +30,10 @@ const statuses = ['queued', 'held', 'failed'];
 
 export const Queue = defineComponent(() => {
   const chosen = useFilters(filters.map(({ name }) => name));
-  const list = loadList(chosen, (query, cursor, signal) =>
-    read<Page<QueueGroup>>('/queue', { ...query, cursor }, signal),
+  const list = loadList(
+    chosen,
+    (query, cursor, signal) => read<Page<QueueGroup>>('/queue', { ...query, cursor }, signal),
+    ({ destination, domain, kind }) => `${kind} ${destination} ${domain}`,
   );
   const columns: readonly Column<QueueGroup>[] = [
     { head: 'Destination', isWide: true, cell: (row) => <Destination group={row} /> },
@@ -57,7 +60,6 @@ export const Queue = defineComponent(() => {
             caption="Queue by destination and domain"
             columns={columns}
             list={list}
-            keyOf={({ destination, domain, kind }) => `${kind} ${destination} ${domain}`}
             empty={['Nothing waits', 'All deliveries have ended.']}
           />
         )}

@@ -4,12 +4,13 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { Page, SettingItem } from '../api/types.ts';
 import { Card, Heading } from '../ui/basics.tsx';
-import { ListTable } from '../ui/data-table.tsx';
+import { ListTable } from '../ui/list-table.tsx';
 
 export const Settings = defineComponent(() => {
   const list = loadList(
     () => '',
     (_none, _cursor, signal) => read<Page<SettingItem>>('/settings', {}, signal),
+    ({ key }) => key,
   );
   return () => (
     <div class="screen">
@@ -22,11 +23,15 @@ export const Settings = defineComponent(() => {
           <ListTable
             caption="Settings"
             list={list}
-            keyOf={({ key }) => key}
             empty={['No settings', 'The service returned none.']}
             columns={[
               { head: 'Key', cell: ({ key }) => <code>{key}</code> },
-              { head: 'Value', isWide: true, cell: (row) => <Value setting={row} /> },
+              {
+                head: 'Value',
+                isWide: true,
+                isWrapped: true,
+                cell: (row) => <Value setting={row} />,
+              },
               { head: 'From', cell: ({ set }) => (set ? 'the environment' : 'its default') },
             ]}
           />

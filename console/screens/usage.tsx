@@ -4,8 +4,8 @@ import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { Page, UsageItem } from '../api/types.ts';
 import { Card } from '../ui/basics.tsx';
-import { ListTable } from '../ui/data-table.tsx';
 import { formatBytes, formatDay, formatNumber } from '../ui/format.ts';
+import { ListTable } from '../ui/list-table.tsx';
 
 const DAYS = 30;
 const DAY_MS = 86_400_000;
@@ -22,6 +22,7 @@ export const UsageTable = defineComponent(
         to: dayOf(now),
       }),
       (query, cursor, signal) => read<Page<UsageItem>>('/usage', { ...query, cursor }, signal),
+      ({ day }) => day,
     );
     return () => (
       <Card>
@@ -29,7 +30,6 @@ export const UsageTable = defineComponent(
           <ListTable
             caption="Usage by day (UTC)"
             list={list}
-            keyOf={({ day }) => day}
             empty={['No mail in the last 30 days', 'Usage is counted by day (UTC).']}
             columns={[
               { head: 'Day', cell: ({ day }) => formatDay(day) },

@@ -1,68 +1,43 @@
 /** The small parts that every screen is made of. */
 import { defineComponent, type FunctionalComponent, ref } from 'vue';
 import type { ApiError } from '../api/client.ts';
-import { formatAgo, formatName, formatTime } from './format.ts';
+import { formatClock, formatTime, formatWhen } from './format.ts';
 
-export type Tone = 'good' | 'warn' | 'bad' | 'cool' | 'plain';
+export { State, type Tone, toneOf } from './state.tsx';
 
-const tones: Readonly<Record<string, Tone>> = {
-  active: 'good',
-  verified: 'good',
-  delivered: 'good',
-  stored: 'good',
-  up: 'good',
-  ok: 'good',
-  pending: 'warn',
-  held: 'warn',
-  deferred: 'warn',
-  suspended: 'warn',
-  submitted: 'cool',
-  failed: 'bad',
-  missing_now: 'bad',
-  refused: 'bad',
-  cancelled: 'warn',
-  retried: 'cool',
-  released: 'cool',
-  bounced: 'bad',
-  expired: 'bad',
-  revoked: 'bad',
-  dropped: 'bad',
-  down: 'bad',
-  received: 'cool',
-  queued: 'cool',
-};
-
-/** How good a state is that the API names. */
-export function toneOf(state: string): Tone {
-  return tones[state] ?? 'plain';
+interface WhenProps {
+  at: string | undefined;
+  /** The full time in place of how long ago it is. */
+  exact?: boolean;
 }
 
-/** A state as a coloured word. */
-export const State: FunctionalComponent<{ name: string; tone?: Tone | undefined }> = ({
-  name,
-  tone,
-}) => <span class={['state', tone ?? toneOf(name)]}>{formatName(name)}</span>;
-
-/** A time, exact where the pointer rests. */
-export const When: FunctionalComponent<{ at: string | undefined; exact?: boolean }> = (props) =>
-  props.at === undefined ? (
+/** A time: how long ago within a day, else the day; exact with its zone where the pointer rests. */
+export const When: FunctionalComponent<WhenProps> = ({ at, exact }) =>
+  at === undefined ? (
     <span class="soft">never</span>
   ) : (
-    <time datetime={props.at} title={formatTime(props.at)}>
-      {props.exact ? formatTime(props.at) : formatAgo(props.at)}
+    <time datetime={at} title={formatTime(at)}>
+      {exact ? formatTime(at) : formatWhen(at)}
     </time>
   );
 
+interface FailureProps {
+  error: ApiError | undefined;
+  retry?: () => void;
+  /** When what is shown was read, in milliseconds since 1970; left out, nothing is shown. */
+  since?: number | undefined;
+}
+
 /** What the API said no with. */
-export const Failure: FunctionalComponent<{ error: ApiError | undefined; retry?: () => void }> = ({
-  error,
-  retry,
-}) =>
+export const Failure: FunctionalComponent<FailureProps> = ({ error, retry, since }) =>
   error && (
     <div class="notice bad" role="alert">
-      <p>{error.message}</p>
+      <p>
+        {since && `This is from ${formatClock(since)}. `}
+        {error.message}
+      </p>
       {error.requestId && (
-        <p class="soft small">
+        <p class="small">
           Request <code>{error.requestId}</code>
         </p>
       )}

@@ -1,15 +1,25 @@
-/** A table, which is a list of cards where the screen is narrow. */
-import type { VNode, VNodeChild } from 'vue';
-import type { LoadedList } from '../api/load.ts';
-import { Empty, Failure } from './basics.tsx';
+/**
+ * Columns and rows. `ListTable` (list-table.tsx) is the one for lists of the API; this one shows rows that are there.
+ *
+ * On a phone a row is two lines: the columns of priority 1, the first of which is the link, and below them those
+ * of priority 2, joined by dots. Priority 3 and 4 are for the row's own page or drawer. On a desk 4 goes first where the room
+ * ends. A cell that is '–' is left out on a phone.
+ */
+import { ref, type VNode, type VNodeChild } from 'vue';
 
 export interface Column<Row> {
   readonly head: string;
   readonly cell: (row: Row) => VNodeChild;
+  /** When left out, 1 for the first column and 2 for the others. */
+  readonly priority?: 1 | 2 | 3 | 4;
   /** Right-aligned digits. */
   readonly isNumber?: boolean;
-  /** Takes the width that is left. */
+  /** Takes the width that is left, on one line. */
   readonly isWide?: boolean;
+  /** Takes as many lines as it needs. */
+  readonly isWrapped?: boolean;
+  /** The name by which the server sorts; left out, the column is not sorted by. */
+  readonly sort?: string;
 }
 
 export interface TableProps<Row> {
@@ -20,55 +30,63 @@ export interface TableProps<Row> {
   readonly keyOf: (row: Row) => string | number;
 }
 
-export function DataTable<Row>({ caption, columns, rows, keyOf }: TableProps<Row>): VNode {
+const phone = matchMedia('(max-width: 760px)');
+export const isPhone = ref(phone.matches);
+phone.addEventListener('change', ({ matches }) => {
+  isPhone.value = matches;
+});
+
+export function classOf<Row>({ isNumber, isWide, isWrapped, priority }: Column<Row>) {
+  return { number: isNumber, wide: isWide, wrapped: isWrapped, last: priority === 4 };
+}
+
+/** The cells of a row. */
+export function cellsOf<Row>(columns: readonly Column<Row>[], row: Row): VNode[] {
+  if (isPhone.value) return [<PhoneCell columns={columns} row={row} />];
+  return columns.map((column) => (
+    <td key={column.head} class={classOf(column)}>
+      {column.cell(row)}
+    </td>
+  ));
+}
+
+function PhoneCell<Row>({ columns, row }: { columns: readonly Column<Row>[]; row: Row }) {
+  const line = (wanted: number) =>
+    columns
+      .filter(({ priority }, index) => (priority ?? (index === 0 ? 1 : 2)) === wanted)
+      .map(({ head, cell }) => [head, cell(row)] as const)
+      .filter(([, value]) => value !== '–' && value != null)
+      .map(([head, value]) => <span key={head}>{value}</span>);
+  const second = line(2);
   return (
-    <table class="data">
-      <caption class="unseen">{caption}</caption>
-      <thead>
-        <tr>
-          {columns.map(({ head, isNumber, isWide }) => (
-            <th key={head} scope="col" class={{ number: isNumber, wide: isWide }}>
-              {head === 'Actions' ? <span class="unseen">{head}</span> : head}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map((row) => (
-          <tr key={keyOf(row)}>
-            {columns.map(({ head, cell, isNumber }) => (
-              <td key={head} data-head={head} class={{ number: isNumber }}>
-                <div>{cell(row)}</div>
-              </td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <td class="lines">
+      <div class="first">{line(1)}</div>
+      {second.length > 0 && <div class="second">{second}</div>}
+    </td>
   );
 }
 
-interface ListProps<Row> extends Omit<TableProps<Row>, 'rows'> {
-  readonly list: LoadedList<Row>;
-  /** What is said where there are no rows: a title and what to do. */
-  readonly empty: readonly [title: string, hint: string];
-}
-
-/** A list of the API in all its states: loading, failed, empty, shown page by page. */
-export function ListTable<Row>({ list, empty, ...table }: ListProps<Row>): VNode {
-  const rows = list.data.value;
+export function DataTable<Row>({ caption, columns, rows, keyOf }: TableProps<Row>): VNode {
   return (
-    <div class="list" aria-busy={list.isLoading.value}>
-      <Failure error={list.error.value} retry={() => void list.reload()} />
-      {rows === undefined && !list.error.value && <Loading />}
-      {rows?.length === 0 && !list.hasMore.value && <Empty title={empty[0]}>{empty[1]}</Empty>}
-      {rows && rows.length > 0 && <DataTable {...table} rows={rows} />}
-      {list.hasMore.value && (
-        <button type="button" class="plain more" onClick={() => void list.more()}>
-          Show more
-        </button>
+    <table class={['data', { phone: isPhone.value }]}>
+      <caption class="unseen">{caption}</caption>
+      {!isPhone.value && (
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th key={column.head} scope="col" class={classOf(column)}>
+                {column.head}
+              </th>
+            ))}
+          </tr>
+        </thead>
       )}
-    </div>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={keyOf(row)}>{cellsOf(columns, row)}</tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

@@ -39,6 +39,37 @@ export const Dialog: FunctionalComponent<DialogProps> = ({ title, close }, { slo
   </DialogRoot>
 );
 
+/**
+ * One thing beside its list, which stays usable: 560 px at the right, the whole screen on a phone. Escape closes
+ * it, a press outside does not. Its address is the screen's matter: show it where the route has an id, and let `close` leave
+ * that route; the focus returns to the link that opened it.
+ */
+export const Drawer: FunctionalComponent<DialogProps> = ({ title, close }, { slots }) => (
+  <DialogRoot open={true} modal={false} onUpdate:open={(isOpen: boolean) => isOpen || close()}>
+    {() => (
+      <DialogPortal>
+        {() => (
+          <DialogContent
+            class="drawer"
+            aria-describedby={undefined}
+            onInteractOutside={(event: Event) => event.preventDefault()}
+          >
+            {() => [
+              <header>
+                <DialogTitle as="h2">{() => title}</DialogTitle>
+                <button type="button" class="plain" onClick={close}>
+                  Close
+                </button>
+              </header>,
+              slots.default?.(),
+            ]}
+          </DialogContent>
+        )}
+      </DialogPortal>
+    )}
+  </DialogRoot>
+);
+
 export interface Question {
   readonly title: string;
   readonly text: () => VNodeChild;

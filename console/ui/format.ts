@@ -1,22 +1,51 @@
-/** Numbers, sizes and times as people read them. */
+/**
+ * Numbers, sizes and times as people read them. In tables `12,345`, on tiles `12.3K` with the exact number on hover; what
+ * is not known is a dash; a percentage has its base beside it. Times are in the zone that the header shows; days of usage are
+ * UTC.
+ */
 import type { DeliveryError } from '../api/types.ts';
+import { zone } from '../remembered.ts';
 
 const number = new Intl.NumberFormat('en');
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
-const dateTime = new Intl.DateTimeFormat('en-GB', {
-  day: 'numeric',
-  month: 'short',
+
+/** Formats in the chosen zone; a formatter costs a thousand times what formatting does. */
+function inZone(options: Intl.DateTimeFormatOptions): (at: number | string) => string {
+  const make = (timeZone?: string) =>
+    new Intl.DateTimeFormat('en-GB', { ...options, ...(timeZone && { timeZone }) });
+  const formats = { local: make(), UTC: make('UTC') };
+  return (at) => formats[zone.value].format(new Date(at));
+}
+
+const clock = { hour: '2-digit', minute: '2-digit' } as const;
+const date = { day: 'numeric', month: 'short' } as const;
+
+/** `23 Nov 2026, 12:53:40 GMT+1`. */
+export const formatTime = inZone({
+  ...date,
+  ...clock,
   year: 'numeric',
-  hour: '2-digit',
-  minute: '2-digit',
   second: '2-digit',
+  timeZoneName: 'short',
 });
-const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
+/** `12:53`. */
+export const formatClock = inZone(clock);
+/** `23 Nov`. */
+export const formatDate = inZone(date);
+const dateClock = inZone({ ...date, ...clock });
+/** `23 Nov 12:53`. */
+export const formatDateClock = (at: number | string): string => dateClock(at).replace(',', '');
+
+const day = new Intl.DateTimeFormat('en-GB', { ...date, year: 'numeric', timeZone: 'UTC' });
+/** A day of UTC, as usage has them. */
+export const formatDay = (at: string): string => day.format(new Date(at));
 
 export const formatNumber = (value: number): string => number.format(value);
 export const formatCompact = (value: number): string => compact.format(value);
-export const formatTime = (at: string): string => dateTime.format(new Date(at));
-export const formatDay = (at: string): string => day.format(new Date(at));
+
+/** `3.2 % of 1,250`; a dash where there is no base. */
+export const formatShare = (part: number, base: number): string =>
+  base === 0 ? '–' : `${((100 * part) / base).toFixed(1)} % of ${formatNumber(base)}`;
 
 /** `1 domain`, `2 domains`. */
 export function count(amount: number, one: string, many = `${one}s`): string {
@@ -56,12 +85,15 @@ export function formatSpan(seconds: number, units = 2): string {
   return parts.length === 0 ? `${left} s` : parts.join(' ');
 }
 
-/** `5 min ago`, `in 2 h`. */
-export function formatAgo(at: string, now = Date.now()): string {
-  const seconds = (now - Date.parse(at)) / 1000;
-  if (Math.abs(seconds) < 5) return 'now';
-  const span = formatSpan(Math.abs(seconds), 1);
-  return seconds > 0 ? `${span} ago` : `in ${span}`;
+const DAY_MS = 86_400_000;
+
+/** `5 min ago`, `in 2 h`; further away `23 Nov 12:53`. */
+export function formatWhen(at: string, now = Date.now()): string {
+  const age = now - Date.parse(at);
+  if (Math.abs(age) >= DAY_MS) return formatDateClock(at);
+  if (Math.abs(age) < 5000) return 'now';
+  const span = formatSpan(Math.abs(age) / 1000, 1);
+  return age > 0 ? `${span} ago` : `in ${span}`;
 }
 
 /** `webhook_then_store` as `Webhook then store`. */

@@ -12,15 +12,13 @@ import {
   type TestService,
 } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
-import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
-
-const DESK = { viewport: { width: 1280, height: 900 } };
-const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
-/** What Chromium's console says of answers that the test asks for. */
-const REFUSED = /^Failed to load resource.* (?:400|401|404) /;
+import { DESK, type Look, lookAtConsole, PHONE, signIn } from './console-page.ts';
+import { launchChromium } from './inbox-browser.ts';
 
 let service: TestService;
 let browser: Browser;
+let visit: Look;
+let signedIn: Look;
 let ann: TestAccount;
 /** Origin of a webhook that never answers. */
 let receiver: string;
@@ -51,25 +49,10 @@ before(async () => {
     messageId: '<invoice@elsewhere.test>',
   });
   browser = await launchChromium();
+  ({ visit, signedIn } = lookAtConsole(browser, service.url));
 });
 
 after(() => browser?.close());
-
-/** Opens a screen, and closes it after the test with a look at what it said and asked for. */
-async function visit(
-  path: string,
-  look: (page: Page, watched: WatchedPage) => Promise<void>,
-  options: Parameters<typeof openWatched>[2] = DESK,
-): Promise<void> {
-  const watched = await openWatched(browser, service.url, options);
-  try {
-    await watched.page.goto(`${service.url}/console${path}`);
-    await look(watched.page, watched);
-    watched.assertQuiet(REFUSED);
-  } finally {
-    await watched.context.close();
-  }
-}
 
 /** Waits for a message that says that something was done. */
 async function said(page: Page, text: string): Promise<void> {
@@ -85,27 +68,6 @@ async function reloadUntil(page: Page, wanted: Locator): Promise<void> {
     await page.reload();
   }
   await wanted.waitFor();
-}
-
-async function signIn(page: Page, key = API_KEY): Promise<void> {
-  await page.getByLabel('API key').fill(key);
-  await page.getByRole('button', { name: 'Sign in' }).click();
-}
-
-async function signedIn(
-  path: string,
-  look: (page: Page, watched: WatchedPage) => Promise<void>,
-  options?: Parameters<typeof openWatched>[2],
-): Promise<void> {
-  await visit(
-    path,
-    async (page, watched) => {
-      await signIn(page);
-      await page.getByRole('button', { name: 'Sign out' }).waitFor();
-      await look(page, watched);
-    },
-    options,
-  );
 }
 
 test('a wrong key is refused in the words of the API, and the right one is not stored', async () => {
@@ -376,7 +338,8 @@ test('a sender is blocked, refused, and accepted again', async () => {
     await block.click();
     await page.getByRole('row').filter({ hasText: 'Monday' }).waitFor();
     await assert.rejects(service.send(mail), /5\.7\.1/);
-    await page.getByRole('button', { name: 'Unblock spam@bad.test' }).click();
+    await page.getByRole('button', { name: 'Actions of spam@bad.test' }).click();
+    await page.getByRole('menuitem', { name: 'Unblock' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Unblock' }).click();
     await page.getByText('Nobody is blocked').waitFor();
     await service.send(mail);
