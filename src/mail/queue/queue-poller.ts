@@ -31,7 +31,6 @@ export class QueuePoller {
   /** Senders with lanes that there was no room for, and the first destination of these. */
   readonly #left = new Map<string, string>();
   #looking = false;
-  #isOutdated = false;
   #stopped = false;
   readonly #outage: Outage;
   #disarm: () => void = () => {};
@@ -63,12 +62,6 @@ export class QueuePoller {
       await this.#lookThrough();
       return this.#intervalMs;
     });
-  }
-
-  /** The same, also during a look: the rows that it has read may have changed. */
-  restart(): void {
-    this.#isOutdated = this.#looking;
-    this.look();
   }
 
   /** There was no room for a lane; {@link goOn} reads it. */
@@ -108,9 +101,7 @@ export class QueuePoller {
     }
     this.#looking = false;
     if (this.#stopped) return;
-    if (this.#isOutdated) {
-      this.restart();
-    } else if (again !== undefined) {
+    if (again !== undefined) {
       this.#disarm();
       this.#disarm = clock.after(again, () => this.look());
     }

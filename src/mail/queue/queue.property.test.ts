@@ -1,7 +1,7 @@
 /**
- * Whatever happens in between (failures, crashes at any moment, late answers, replays, a clock that is set forward
- * and back), no delivery is lost: each is attempted until it has ended, under the same id and with the same payload,
- * and what follows its end is done exactly once for each end.
+ * Whatever happens in between (failures, crashes at any moment, late answers, replays, a clock that is set forward), no
+ * delivery is lost: each is attempted until it has ended, under the same id and with the same payload, and what follows
+ * its end is done exactly once for each end.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -57,7 +57,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 1,
     arbitrary: fc.record({
       do: fc.constant('clock' as const),
-      seconds: fc.integer({ min: -100_000, max: 100_000 }),
+      seconds: fc.nat(100_000),
     }),
   },
   {

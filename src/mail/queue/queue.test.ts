@@ -110,58 +110,6 @@ onEachEngine('queue', (engine) => {
 
   const DAY = 86_400 * SECOND;
 
-  test('after the clock goes back, no wait is longer than some seconds more', async () => {
-    const bench = await openQueueBench(engine);
-    const { queue, receiver } = bench.start();
-    receiver.respond = () => refused;
-    await bench.enqueue(queue, bench.delivery('a'));
-    await rowWhen(bench, ({ attempts }) => attempts === 1);
-    await queue.idle();
-    bench.clock.set(-DAY);
-    // The clock is checked every six seconds; from then on the wait is five.
-    await bench.clock.advance(6 * SECOND);
-    await queue.idle();
-    await bench.clock.advance(5 * SECOND);
-    await receiver.nth(1);
-    await rowWhen(bench, ({ attempts }) => attempts === 2);
-    assert.match(bench.logged[0]?.message ?? '', /the clock was set back/);
-    await queue.idle();
-    await bench.clock.advance(59 * SECOND);
-    assert.equal(receiver.attempts.length, 2, 'the schedule holds');
-    await bench.clock.advance(1 * SECOND);
-    await receiver.nth(2);
-    assert.equal(bench.logged.length, 1);
-    await queue.idle();
-  });
-
-  test('nor after a clock that was ahead when the last process ran', async () => {
-    const bench = await openQueueBench(engine);
-    bench.clock.set(365 * DAY);
-    const first = bench.start();
-    const failing = first.receiver;
-    failing.respond = () => refused;
-    await bench.enqueue(first.queue, bench.delivery('failed'));
-    await rowWhen(bench, ({ attempts }) => attempts === 1);
-    await first.queue.idle();
-    failing.respond = () => undefined;
-    await bench.enqueue(first.queue, bench.delivery('under way'));
-    await failing.nth(1);
-    first.kill();
-    // No process was woken for this one.
-    await bench.enqueue(bench.queue(), bench.delivery('new'));
-    bench.clock.set(-365 * DAY);
-    const { receiver } = bench.start();
-    receiver.respond = () => delivered;
-    // A dead worker's lease ends in time: on SQLite at the start, elsewhere after 20 s.
-    await bench.clock.advance(30 * SECOND);
-    await until(() => receiver.attempts.length === 3);
-    assert.deepEqual(receiver.attempts.map(({ job }) => job.destination).sort(), [
-      'failed',
-      'new',
-      'under way',
-    ]);
-  });
-
   test('a requested instant stays, whatever the clock is set to', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();

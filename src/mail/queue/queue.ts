@@ -19,9 +19,8 @@
  * - The end of a delivery and what follows from it (storing it, bouncing it) are one transaction, by
  *   {@link WorkOptions.onOutcome}: it is done once, or the delivery has not ended.
  *
- * Clock: rows have their due times by the clock; waits in memory are measured by the monotonic clock. If the clock
- * goes back, rows that were written before keep the length of their wait: a worker checks for that every 6 s, and at
- * its start for rows of an earlier run.
+ * Clock: rows have their due times by the clock, on PostgreSQL by that of the database; waits in memory are measured by
+ * the monotonic clock. If the clock goes back, what waits is attempted as much later.
  *
  * Fairness: see `lanes.ts`.
  */

@@ -1,6 +1,6 @@
 /** The workers' queries on `deliveries`: waiting lanes, outcomes. Leases: `lease-rows.ts`. */
 import { sql } from 'kysely';
-import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type DeliveryError,
@@ -143,52 +143,6 @@ export function selectWaiting(
     .where('status', '=', queued)
     .orderBy('next_attempt_at')
     .orderBy('id');
-}
-
-/**
- * Corrects rows that were written while the clock was ahead: a wait of an hour stays an hour, and a lease ends no later
- * than one that begins now. A row that was never attempted and was queued for a later instant keeps that instant.
- *
- * @param leaseMs how long a lease runs
- */
-export async function keepWaits(
-  database: Database,
-  kind: string,
-  now: number,
-  leaseMs: number,
-): Promise<void> {
-  const ahead = (queries: Pick<Queries, 'selectFrom'>) =>
-    queries
-      .selectFrom('deliveries')
-      .select('id')
-      .where('kind', '=', kind)
-      .where('status', '=', queued)
-      .where('next_attempt_at', '>', now)
-      .where((eb) =>
-        eb.or([
-          eb('lease_owner', 'is not', null).and('next_attempt_at', '>', now + leaseMs),
-          eb('lease_owner', 'is', null)
-            .and('updated_at', '>', now)
-            .and(eb.or([eb('attempts', '>', 0), eb('next_attempt_at', '=', eb.ref('updated_at'))])),
-        ]),
-      );
-  // Read first: nearly always there is nothing to write.
-  if (!(await ahead(database.read).limit(1).executeTakeFirst())) return;
-  await database.write((tx) =>
-    tx
-      .updateTable('deliveries')
-      .set((eb) => ({
-        next_attempt_at: eb
-          .case()
-          .when('lease_owner', 'is', null)
-          .then(eb(eb.val(now), '+', eb('next_attempt_at', '-', eb.ref('updated_at'))))
-          .else(now + leaseMs)
-          .end(),
-        updated_at: now,
-      }))
-      .where('id', 'in', ahead(tx))
-      .execute(),
-  );
 }
 
 /** What the outcome of an attempt writes in the row. */

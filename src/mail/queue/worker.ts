@@ -9,7 +9,7 @@ import { type Patient, Place, Postponed } from './place.ts';
 import { QueuePoller } from './queue-poller.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
 import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
-import { countDue, jobFacts, keepWaits, type LeasedRow } from './worker-rows.ts';
+import { countDue, jobFacts, type LeasedRow } from './worker-rows.ts';
 
 /**
  * A lease is renewed three times before it ends. A dead worker's rows are due when its lease ends, 20 s after its last
@@ -17,8 +17,6 @@ import { countDue, jobFacts, keepWaits, type LeasedRow } from './worker-rows.ts'
  */
 const LEASE_MS = 20_000;
 const RENEW_MS = 6_000;
-/** The clock counts as set back from this many milliseconds on; a smaller step makes no difference. */
-const CLOCK_BACK_MS = 1_000;
 /** The wait after an error of the database. */
 const DATABASE_RETRY_MS = 1_000;
 /** The wait before a destination is tried again whose places are all held by other nodes. */
@@ -61,8 +59,6 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   #disarmPump: () => void = () => {};
   #pumping = false;
   #stopped = false;
-  /** The largest difference seen between the clock and the monotonic clock. */
-  #clockOffset = Number.NEGATIVE_INFINITY;
 
   constructor(options: WorkOptions<Payload, Prepared>, around: WorkerSurroundings) {
     this.#options = options;
@@ -149,7 +145,6 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const { database, clock, log } = this.#around;
     const { kind } = this.#options;
     try {
-      await this.#keepWaits();
       // Only one process uses the file, so the holder of these leases has ended.
       if (database.engine === 'sqlite') await endLeases(database, kind, clock.now());
     } catch (error) {
@@ -343,14 +338,6 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     // Also during a stop: attempts under way keep their leases.
     this.#armRenewal();
     try {
-      if (this.#hasGoneBack()) {
-        log.warn(
-          { kind: this.#options.kind },
-          'the clock was set back: each waiting delivery still waits as long as planned',
-        );
-        await this.#keepWaits();
-        this.#poller.restart();
-      }
       await renewLeases(database, owner, [...this.#leased], clock.now() + LEASE_MS);
     } catch (error) {
       log.error(
@@ -358,20 +345,5 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         'could not renew leases: other nodes may attempt these deliveries as well',
       );
     }
-  }
-
-  /** Corrects rows that were written while the clock was ahead, by this run or an earlier one. */
-  async #keepWaits(): Promise<void> {
-    const { database, clock } = this.#around;
-    this.#clockOffset = clock.now() - clock.monotonic();
-    await keepWaits(database, this.#options.kind, clock.now(), LEASE_MS);
-  }
-
-  #hasGoneBack(): boolean {
-    const { clock } = this.#around;
-    const offset = clock.now() - clock.monotonic();
-    if (offset < this.#clockOffset - CLOCK_BACK_MS) return true;
-    this.#clockOffset = Math.max(this.#clockOffset, offset);
-    return false;
   }
 }
