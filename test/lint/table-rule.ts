@@ -44,6 +44,11 @@ const allowed: readonly { folder: string; tables: readonly string[]; reason: str
     reason: 'an account exists, and is open, only as its domain does and is',
   },
   {
+    folder: 'accounts',
+    tables: ['mailboxes'],
+    reason: 'a sync reads the account and its mailbox in one query',
+  },
+  {
     folder: 'usage',
     tables: ['accounts', 'mailboxes'],
     reason: 'what all accounts store is measured in one query a day',

@@ -3,16 +3,18 @@
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import {
-  MailboxAdvance,
-  type Mailboxes,
-  type MailboxRow,
-  mailboxChange,
-  stateOf,
-} from './mailboxes.ts';
+import { MailboxAdvance, type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
-import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from './store.ts';
+import type {
+  Expunged,
+  FlagChange,
+  Flagged,
+  MailboxRow,
+  MailUser,
+  MessageSet,
+  Relocated,
+} from './store.ts';
 import {
   canonicalMailboxName,
   changeFlags,

@@ -8,13 +8,7 @@ import type { Search } from '../search/search.ts';
 import { type AppendedMessage, MessageWriter } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
-import {
-  isSurviving,
-  Mailboxes,
-  type MailboxRow,
-  MailboxWriter,
-  mailboxNotFound,
-} from './mailboxes.ts';
+import { isSurviving, Mailboxes, MailboxWriter, mailboxNotFound } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
 import { fits, Quotas, quotaExceeded } from './quotas.ts';
@@ -30,6 +24,7 @@ import type {
   Expunged,
   FlagChange,
   Flagged,
+  MailboxRow,
   MailboxState,
   MailboxSummary,
   Mailstore,
@@ -122,7 +117,7 @@ export class EmbeddedMailstore implements Mailstore {
 
   async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
     const token = readToken(request);
-    const mailbox = await this.#mailboxes.find(user, request.mailbox);
+    const mailbox = request.row ?? (await this.#mailboxes.find(user, request.mailbox));
     if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
     const result = await this.#readChanges(user, request, token);
     if (!result) throw mailboxNotFound(request.mailbox);

@@ -9,7 +9,13 @@ import {
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import { buryMailbox } from './purge-mailboxes.ts';
-import type { ChangedMailbox, MailboxState, MailboxSummary, MailUser } from './store.ts';
+import type {
+  ChangedMailbox,
+  MailboxRow,
+  MailboxState,
+  MailboxSummary,
+  MailUser,
+} from './store.ts';
 import {
   canonicalMailboxName,
   defaultMailboxes,
@@ -18,19 +24,14 @@ import {
   SEPARATOR,
 } from './syntax.ts';
 
-export type MailboxRow = Pick<
-  Row<'mailboxes'>,
-  'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq' | 'fork_modseq'
->;
-
-const columns = [
+export const mailboxColumns = [
   'id',
   'name',
   'uidvalidity',
   'highestmodseq',
   'pruned_modseq',
   'fork_modseq',
-] as const;
+] as const satisfies readonly (keyof MailboxRow)[];
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
@@ -39,7 +40,7 @@ function prepareFind(queries: Queries) {
   return new PreparedQuery((value: { accountId: number; name: string }) =>
     queries
       .selectFrom('mailboxes')
-      .select(columns)
+      .select(mailboxColumns)
       .where('account_id', '=', value.accountId)
       .where('name', '=', value.name),
   );
@@ -71,7 +72,7 @@ export class Mailboxes {
     const select = () =>
       this.#database.read
         .selectFrom('mailboxes')
-        .select([...columns, 'special_use', 'messages', 'unseen'])
+        .select([...mailboxColumns, 'special_use', 'messages', 'unseen'])
         .where('account_id', '=', user.accountId)
         .orderBy('id')
         .execute();
@@ -96,7 +97,7 @@ export class Mailboxes {
     if (accountIds.length === 0) return tips;
     const rows = await this.#database.read
       .selectFrom('mailboxes')
-      .select([...columns, 'account_id'])
+      .select([...mailboxColumns, 'account_id'])
       .where('account_id', 'in', accountIds)
       .execute();
     for (const { account_id, ...row } of rows) tips.get(account_id)?.push(stateOf(row));
@@ -107,7 +108,7 @@ export class Mailboxes {
   readAll(queries: Queries, user: MailUser): Promise<MailboxRow[]> {
     return queries
       .selectFrom('mailboxes')
-      .select(columns)
+      .select(mailboxColumns)
       .where('account_id', '=', user.accountId)
       .orderBy('id')
       .execute();
@@ -124,7 +125,7 @@ export class Mailboxes {
       .set((eb) => ({ highestmodseq: eb.ref('highestmodseq') }))
       .where('account_id', '=', user.accountId)
       .where('name', '=', canonicalMailboxName(name))
-      .returning(columns)
+      .returning(mailboxColumns)
       .executeTakeFirst();
     if (!row) throw mailboxNotFound(name);
     return row;
@@ -136,7 +137,7 @@ export class Mailboxes {
     return tx
       .insertInto('mailboxes')
       .values({ account_id: user.accountId, name, special_use: null, uidvalidity })
-      .returning(columns)
+      .returning(mailboxColumns)
       .executeTakeFirstOrThrow();
   }
 
@@ -275,7 +276,7 @@ function advanceQuery(
       octets: eb('octets', '+', octets),
       ...(timeline && forkAware(timeline, uids)),
     }))
-    .returning(['uidnext', ...columns]);
+    .returning(['uidnext', ...mailboxColumns]);
 }
 
 type Advanced = MailboxRow & Pick<Row<'mailboxes'>, 'uidnext'>;

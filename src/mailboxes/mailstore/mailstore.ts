@@ -10,7 +10,7 @@ import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
 export { EmbeddedMailstore } from './embedded.ts';
-export { renewUidvalidity } from './mailboxes.ts';
+export { mailboxColumns, renewUidvalidity } from './mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
@@ -28,6 +28,7 @@ export {
   hasTexts,
   type MailboxFailure,
   type MailboxResult,
+  type MailboxRow,
   type MailboxState,
   type MailboxSummary,
   type MailServer,

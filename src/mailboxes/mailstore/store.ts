@@ -3,7 +3,7 @@
  * mail server.
  */
 
-import type { InTransaction } from '../../platform/database/database.ts';
+import type { InTransaction, Row } from '../../platform/database/database.ts';
 import type { Party } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type {
@@ -84,6 +84,12 @@ export function hasTexts(fields: readonly MessageField[]): boolean {
   return fields.includes('envelope') || fields.includes('bodyStructure');
 }
 
+/** A mailbox in our own database. */
+export type MailboxRow = Pick<
+  Row<'mailboxes'>,
+  'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq' | 'fork_modseq'
+>;
+
 export interface SyncRequest {
   /** Name as the client wrote it; `inbox` in any case is INBOX (RFC 3501 section 5.1). */
   readonly mailbox: string;
@@ -95,6 +101,8 @@ export interface SyncRequest {
   readonly fields?: readonly MessageField[];
   /** Whether a first sync, or one after a reset, begins with the highest UIDs. */
   readonly newest?: boolean;
+  /** Where it was read with the account just now. */
+  readonly row?: MailboxRow;
 }
 
 export interface AddedMessage {

@@ -9,6 +9,7 @@
 import { createHash } from 'node:crypto';
 import type { Compilable } from 'kysely';
 import type { NamedQuery, Queries } from './engine.ts';
+import { runPrepared } from './postgres/driver.ts';
 import { type BoundQuery, bindQuery } from './sqlite/driver.ts';
 
 export {
@@ -90,6 +91,8 @@ export class PreparedQuery<Values extends object, Row> {
     }
     const bound = this.#bound.get(queries) ?? this.#bind(queries, query.sql);
     if (bound) return bound(parameters) as Row[] | Promise<Row[]>;
+    const rows = runPrepared(queries, query, parameters);
+    if (rows) return rows as Promise<Row[]>;
     return queries.executeQuery<Row>({ ...query, parameters }).then(({ rows }) => rows);
   }
 

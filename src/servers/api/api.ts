@@ -134,7 +134,7 @@ export function createApi(options: ApiOptions): Api {
   const { app, limits } = createFrame({ ...options, notFoundPage: notFoundPage(site) });
   const tools: RouteTools = {
     limits,
-    authenticateMail: (request) => authenticateMail(options.tokens, request),
+    authenticateMail: (request, mailbox) => authenticateMail(options.tokens, request, mailbox),
   };
   const repeatSafely = keepAnswers(app, options.answeredRequests);
   // Registered after the hooks that exempt answers from it.

@@ -132,16 +132,18 @@ function sha256(text: string): Buffer {
 }
 
 /**
- * Finds the mailbox that the request's token opens.
+ * Finds the account that the request's token opens.
  *
+ * @param mailbox name of a mailbox that is to be read with it
  * @throws Refusal unauthorized, account_inactive
  */
 export async function authenticateMail(
   tokens: Tokens,
   request: FastifyRequest,
+  mailbox?: string,
 ): Promise<MailAccess> {
   const token = readBearer(request.raw);
-  if (token !== undefined) return tokens.authenticate(token);
+  if (token !== undefined) return tokens.authenticate(token, mailbox);
   const hint = request.headers['x-api-key'] === undefined ? '' : ': an API key opens /v2 alone';
   throw new Refusal(
     'unauthorized',

@@ -63,10 +63,12 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         config: { refusals: ['mailbox_not_found', 'account_inactive'] },
       },
       async (request, reply) => {
-        const user = await tools.authenticateMail(request);
-        const { mailbox, uidvalidity, token, limit, fields, order } = request.body;
+        const { uidvalidity, token, limit, fields, order } = request.body;
+        const mailbox = given(request.body.mailbox) ? request.body.mailbox : 'INBOX';
+        const { mailbox: row, ...user } = await tools.authenticateMail(request, mailbox);
         const result = await mailstore.sync(user, {
-          mailbox: given(mailbox) ? mailbox : 'INBOX',
+          mailbox,
+          ...(row && { row }),
           ...(given(uidvalidity) && { uidvalidity }),
           ...(given(token) && { token }),
           ...(limit !== undefined && { limit }),

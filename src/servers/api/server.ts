@@ -88,11 +88,12 @@ export interface Admission {
 export interface RouteTools {
   readonly limits: RateLimits;
   /**
-   * Finds the mailbox that `Authorization: Bearer` opens (RFC 6750 section 2.1).
+   * Finds the account that `Authorization: Bearer` opens (RFC 6750 section 2.1).
    *
+   * @param mailbox name of a mailbox that is to be read with it
    * @throws Refusal unauthorized without a valid token, account_inactive
    */
-  authenticateMail(request: FastifyRequest): Promise<MailAccess>;
+  authenticateMail(request: FastifyRequest, mailbox?: string): Promise<MailAccess>;
 }
 
 /** A group of routes; all of them share the errors, limits and log of the server. */

@@ -1,6 +1,11 @@
 /** Accounts as they are stored, and how they are found by address. */
 import { sql } from 'kysely';
 import {
+  canonicalMailboxName,
+  type MailboxRow,
+  mailboxColumns,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import {
   type Database,
   PreparedQuery,
   type Queries,
@@ -43,6 +48,8 @@ export interface Credentials {
   readonly tokensFrom: number;
   /** Since when the claim on the domain is active: before that the name may have belonged to another user. */
   readonly activeSince: number;
+  /** The mailbox that was asked for; undefined where the account has none of that name. */
+  readonly mailbox?: MailboxRow | undefined;
 }
 
 /** An address in the form of account lookups. */
@@ -123,12 +130,36 @@ function selectCredentials(queries: Queries) {
 type CredentialsRow = Awaited<
   ReturnType<ReturnType<typeof selectCredentials>['executeTakeFirstOrThrow']>
 >;
+/** With a mailbox of the account, whose columns are all null where it has none of that name. */
+type JoinedRow = CredentialsRow & (MailboxRow | { readonly id: null });
 
-function toCredentials(row: CredentialsRow | undefined): Credentials | undefined {
+/** Joins a mailbox: a sync then asks once. */
+function withMailbox(credentials: ReturnType<typeof selectCredentials>, name: string) {
+  return credentials
+    .leftJoin('mailboxes', (join) =>
+      join.onRef('mailboxes.account_id', '=', 'accounts.id').on('mailboxes.name', '=', name),
+    )
+    .select(mailboxColumns.map((column) => `mailboxes.${column}` as const))
+    .$castTo<JoinedRow>();
+}
+
+function toCredentials(row: CredentialsRow | JoinedRow | undefined): Credentials | undefined {
   if (!row) return undefined;
   const { local_part, domain_name, verifiedAt, ...rest } = row;
-  return { ...rest, address: `${local_part}@${domain_name}`, activeSince: verifiedAt ?? 0 };
+  return {
+    ...rest,
+    address: `${local_part}@${domain_name}`,
+    activeSince: verifiedAt ?? 0,
+    ...('id' in row && row.id !== null && { mailbox: row }),
+  };
 }
+
+interface ById {
+  readonly id: number;
+  readonly mailbox: string;
+}
+
+type ByAddress = MailAddress & Pick<ById, 'mailbox'>;
 
 /**
  * Reads credentials. Its queries are compiled once: every call with a token runs one of them, and building a query
@@ -136,35 +167,49 @@ function toCredentials(row: CredentialsRow | undefined): Credentials | undefined
  */
 export class CredentialsReader {
   readonly #queries: Queries;
-  readonly #byId: PreparedQuery<{ id: number }, CredentialsRow>;
-  readonly #byAddress: PreparedQuery<{ domain: string; localPart: string }, CredentialsRow>;
+  readonly #byId: PreparedQuery<ById, CredentialsRow>;
+  readonly #byAddress: PreparedQuery<ByAddress, CredentialsRow>;
+  readonly #byIdJoined: PreparedQuery<ById, JoinedRow>;
+  readonly #byAddressJoined: PreparedQuery<ByAddress, JoinedRow>;
 
   constructor({ read }: Pick<Database, 'read'>) {
     this.#queries = read;
-    this.#byId = new PreparedQuery((value) =>
-      selectCredentials(read).where('accounts.id', '=', value.id),
-    );
-    this.#byAddress = new PreparedQuery((value) =>
+    const byId = ({ id }: ById) => selectCredentials(read).where('accounts.id', '=', id);
+    const byAddress = ({ domain, localPart }: ByAddress) =>
       selectCredentials(read)
         // A parameter would not do: only with the literal the index of active claims is used.
         .where('domains.status', '=', sql.lit('active'))
-        .where('domains.name', '=', value.domain)
-        .where('local_part', '=', value.localPart),
+        .where('domains.name', '=', domain)
+        .where('local_part', '=', localPart);
+    this.#byId = new PreparedQuery(byId);
+    this.#byAddress = new PreparedQuery(byAddress);
+    this.#byIdJoined = new PreparedQuery((value) => withMailbox(byId(value), value.mailbox));
+    this.#byAddressJoined = new PreparedQuery((value) =>
+      withMailbox(byAddress(value), value.mailbox),
     );
   }
 
-  /** The credentials of an account, or undefined where it does not exist. */
-  async ofAccount(id: number): Promise<Credentials | undefined> {
-    return toCredentials(await this.#byId.first(this.#queries, { id }));
+  /**
+   * The credentials of an account, or undefined where it does not exist.
+   *
+   * @param mailbox name of a mailbox that is to be read with them
+   */
+  async ofAccount(id: number, mailbox?: string): Promise<Credentials | undefined> {
+    const query = mailbox === undefined ? this.#byId : this.#byIdJoined;
+    const name = canonicalMailboxName(mailbox ?? '');
+    return toCredentials(await query.first(this.#queries, { id, mailbox: name }));
   }
 
   /**
    * The credentials of an address whose claim is active, or undefined.
    *
    * @param address as {@link readAddress} returns it
+   * @param mailbox name of a mailbox that is to be read with them
    */
-  async ofAddress(address: MailAddress): Promise<Credentials | undefined> {
-    return toCredentials(await this.#byAddress.first(this.#queries, address));
+  async ofAddress(address: MailAddress, mailbox?: string): Promise<Credentials | undefined> {
+    const query = mailbox === undefined ? this.#byAddress : this.#byAddressJoined;
+    const name = canonicalMailboxName(mailbox ?? '');
+    return toCredentials(await query.first(this.#queries, { ...address, mailbox: name }));
   }
 }
 

@@ -6,6 +6,7 @@ import { after, before, suite, test } from 'node:test';
 import { exportJWK, SignJWT, UnsecuredJWT } from 'jose';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { mailboxColumns } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
 import { Domains } from '../domains/domains.ts';
@@ -109,6 +110,36 @@ onEachEngine('tokens', (engine) => {
       await refused(tokens.authenticate(token), 'unauthorized', /expired/);
       await refused(tokens.authenticate(token), 'unauthorized', /expired/);
       await refused(tokensWith().authenticate(token), 'unauthorized', /expired/);
+    });
+
+    test('bring a mailbox of their account along, whoever signed them', async () => {
+      const [account, other] = [await newAccount(), await newAccount()];
+      const tokens = tokensWith();
+      const made = await Promise.all(
+        [account, other].map(({ id }, index) =>
+          database.write((tx) =>
+            tx
+              .insertInto('mailboxes')
+              .values({
+                account_id: id,
+                name: index === 0 ? 'INBOX' : 'Work',
+                special_use: null,
+                uidvalidity: 7,
+                highestmodseq: 12,
+              })
+              .returning(mailboxColumns)
+              .executeTakeFirst(),
+          ),
+        ),
+      );
+      const { token } = await tokens.issue(account);
+      for (const text of [token, await mint({ sub: account.address })]) {
+        const { mailbox } = await tokens.authenticate(text, 'inbox');
+        assert.ok(mailbox && made[0]);
+        for (const column of mailboxColumns) assert.equal(mailbox[column], made[0][column]);
+        assert.equal('mailbox' in (await tokens.authenticate(text, 'Work')), false);
+        assert.equal('mailbox' in (await tokens.authenticate(text)), false);
+      }
     });
 
     test('are signed with the first value of the secret, and accepted with each', async () => {

@@ -9,6 +9,7 @@
 import type { JWTPayload } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
+import type { MailboxRow } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey, type OpenLimit } from '../../platform/net/net.ts';
@@ -68,6 +69,8 @@ export interface MailAccess {
   readonly credentialVersion: number;
   /** When the token expires. */
   readonly expiresAt: EpochMs;
+  /** The mailbox that was asked for, as it is now; undefined where the account has none of that name. */
+  readonly mailbox?: MailboxRow;
 }
 
 interface OwnClaims {
@@ -241,17 +244,26 @@ export class Tokens {
   /**
    * Opens the account that a token names, in its current state.
    *
+   * @param name of a mailbox that the caller is to read next: it comes with the account
    * @throws Refusal unauthorized, account_inactive, unavailable
    */
-  async authenticate(token: string): Promise<MailAccess> {
+  async authenticate(token: string, name?: string): Promise<MailAccess> {
     const claims = this.#known(token) ?? (await this.#read(token));
     const credentials =
       claims.kind === 'account'
-        ? checkOwn(claims, await this.#credentials.ofAccount(claims.accountId))
-        : this.#checkAddress(claims, await this.#credentials.ofAddress(claims.address));
+        ? checkOwn(claims, await this.#credentials.ofAccount(claims.accountId, name))
+        : this.#checkAddress(claims, await this.#credentials.ofAddress(claims.address, name));
     refuseSuspended(credentials);
-    const { accountId, address, userId, credentialVersion } = credentials;
-    return { accountId, address, userId, credentialVersion, expiresAt: claims.expiresAt };
+    const { accountId, address, userId, credentialVersion, mailbox } = credentials;
+    const { expiresAt } = claims;
+    return {
+      accountId,
+      address,
+      userId,
+      credentialVersion,
+      expiresAt,
+      ...(mailbox && { mailbox }),
+    };
   }
 
   /** Claims of a token whose signature was verified lately. */

@@ -47,6 +47,8 @@ export interface ConnectionOptions {
   readonly timeoutMs?: number;
   /** Called for connections that break, idle or not; the pool replaces them. */
   readonly onBroken?: ((error: Error) => void) | undefined;
+  /** Called with each error of a query. */
+  readonly onError?: (error: unknown) => void;
 }
 
 /** Milliseconds between the deadline that the server has and ours. */
@@ -176,9 +178,10 @@ export class Connections {
       client.release(true);
       return undefined;
     }
-    const { timeoutMs } = this.#options;
+    const { timeoutMs, onError } = this.#options;
     const lease = new Lease(client, {
       timeoutMs,
+      onError,
       onUseless: () => this.#leave(generation),
       keepsStatements: () => this.#keepsStatements,
       onLostStatement: (reason) => {
@@ -269,6 +272,7 @@ export class Connections {
 interface LeaseOptions {
   /** Milliseconds that the server has for each query. */
   readonly timeoutMs: number | undefined;
+  readonly onError: ((error: unknown) => void) | undefined;
   /** Called when the connection gives no answer, or its server cannot be written to. */
   readonly onUseless: () => void;
   readonly keepsStatements: () => boolean;
@@ -307,7 +311,7 @@ export class Lease {
   }
 
   async #send(query: QueryConfig): Promise<QueryResult> {
-    const { timeoutMs, onUseless } = this.#options;
+    const { timeoutMs, onUseless, onError } = this.#options;
     const wait = () => {
       timer = setTimeout(() => this.#giveUp(), GRACE_MS);
     };
@@ -315,6 +319,7 @@ export class Lease {
     try {
       return await this.#client.query(query);
     } catch (error) {
+      onError?.(error);
       if (error instanceof Error && 'code' in error && error.code === READ_ONLY) {
         this.#isBroken = true;
         onUseless();

@@ -3,15 +3,16 @@ import {
   AbortedTransactionError,
   type CompiledQuery,
   type DatabaseConnection,
-  type Dialect,
   type Driver,
+  Kysely,
   PostgresAdapter,
   PostgresIntrospector,
   PostgresQueryCompiler,
   type QueryResult,
   type TransactionSettings,
 } from 'kysely';
-import type { NamedQuery } from '../engine.ts';
+import type { NamedQuery, Queries } from '../engine.ts';
+import type { Schema } from '../schema.ts';
 import { type ConnectionOptions, Connections, type Lease } from './connections.ts';
 
 /** Commands whose row count is the number of changed rows. */
@@ -81,12 +82,51 @@ class PostgresDriver implements Driver {
   }
 }
 
-/** What Kysely needs to speak to PostgreSQL. */
-export function postgresDialect(options: ConnectionOptions): Dialect {
-  return {
-    createAdapter: () => new PostgresAdapter(),
-    createDriver: () => new PostgresDriver(new Connections(options)),
-    createIntrospector: (kysely) => new PostgresIntrospector(kysely),
-    createQueryCompiler: () => new PostgresQueryCompiler(),
-  };
+/** Runs a query that is prepared on its connection. */
+type Run = (query: NamedQuery, parameters: readonly unknown[]) => Promise<object[]>;
+
+const runs = new WeakMap<Queries, Run>();
+
+/** Kysely on connections: one for each query or transaction. */
+export function kyselyOn(options: ConnectionOptions): Kysely<Schema> {
+  const connections = new Connections(options);
+  const queries = new Kysely<Schema>({
+    dialect: {
+      createAdapter: () => new PostgresAdapter(),
+      createDriver: () => new PostgresDriver(connections),
+      createIntrospector: (kysely) => new PostgresIntrospector(kysely),
+      createQueryCompiler: () => new PostgresQueryCompiler(),
+    },
+  });
+  runs.set(queries, async ({ sql, name }, parameters) => {
+    const lease = await connections.acquire();
+    try {
+      return (await lease.query(sql, parameters, name)).rows;
+    } finally {
+      lease.release();
+    }
+  });
+  return queries;
+}
+
+/** Lets prepared queries of a transaction run on its connection, too. */
+export async function bindTransaction(tx: Queries): Promise<void> {
+  const lease = await tx.getExecutor().provideConnection(async (one) => leaseOf(one));
+  runs.set(
+    tx,
+    async ({ sql, name }, parameters) => (await lease.query(sql, parameters, name)).rows,
+  );
+}
+
+/**
+ * Runs a prepared query without Kysely's executor, which takes as long as the client itself.
+ *
+ * @returns undefined where the queries are not those of a PostgreSQL server
+ */
+export function runPrepared(
+  queries: Queries,
+  query: NamedQuery,
+  parameters: readonly unknown[],
+): Promise<object[]> | undefined {
+  return runs.get(queries)?.(query, parameters);
 }

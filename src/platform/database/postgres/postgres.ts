@@ -1,11 +1,11 @@
 /** PostgreSQL, for operators who have one and for several nodes on the same state. */
-import { Kysely, sql, type TransactionBuilder } from 'kysely';
+import { sql, type TransactionBuilder } from 'kysely';
 import type { Database, Queries, ReadDatabase } from '../engine.ts';
 import { isDamage, isLostConnection, isRolledBack, isUnavailable } from '../failures.ts';
 import { migrate, refuseUnfinished } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
 import type { ConnectionOptions } from './connections.ts';
-import { postgresDialect } from './driver.ts';
+import { bindTransaction, kyselyOn } from './driver.ts';
 import { processLock } from './process-lock.ts';
 
 export interface PostgresOptions {
@@ -46,12 +46,10 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const urls = typeof url === 'string' ? [url] : url;
   await migrateOn({ urls, poolSize: 2, onBroken }, options);
   let isDamaged = false;
-  const kysely = new Kysely<Schema>({
-    dialect: postgresDialect({ urls, poolSize, timeoutMs, onBroken }),
-    log(event) {
-      if (event.level === 'error' && isDamage(event.error)) isDamaged = true;
-    },
-  });
+  const onError = (error: unknown) => {
+    if (isDamage(error)) isDamaged = true;
+  };
+  const kysely = kyselyOn({ urls, poolSize, timeoutMs, onBroken, onError });
   const canTell = await tellsTimeline(kysely, options.onNoTimeline).catch(
     async (error: unknown) => {
       await kysely.destroy();
@@ -83,7 +81,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
 
 /** Opens a database to read it. Nothing is migrated, and a transaction may take any time. */
 export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
-  const read = new Kysely<Schema>({ dialect: postgresDialect({ urls, poolSize: 2 }) });
+  const read = kyselyOn({ urls, poolSize: 2 });
   return {
     engine: 'postgres',
     read,
@@ -121,7 +119,7 @@ async function migrateOn(
   options: ConnectionOptions,
   { onMigration, isRestore }: Pick<PostgresOptions, 'onMigration' | 'isRestore'>,
 ): Promise<void> {
-  const kysely = new Kysely<Schema>({ dialect: postgresDialect(options) });
+  const kysely = kyselyOn(options);
   try {
     if (!isRestore) await refuseUnfinished(kysely);
     await migrate(kysely, 'postgres', onMigration);
@@ -143,6 +141,7 @@ async function runSafely<T>(
     let isCommitting = false;
     try {
       return await transaction.execute(async (tx) => {
+        await bindTransaction(tx);
         const value = await work(tx);
         isCommitting = true;
         return value;
