@@ -94,6 +94,22 @@ test('demo beside a service that runs makes its mailbox again, with another mail
     domain.output,
     /^DKIM: verified\n {2}publish {2}\S+\._domainkey\.acme\.test {2}TXT {2}"v=DKIM1/m,
   );
+  // Its records were set by hand, so that they stay as they are.
+  const verified = await postroom(['domains', 'verify', 'acme.test']).ended();
+  assert.equal(verified.code, 0, verified.output);
+  assert.match(verified.output, /^MX: verified\n {2}publish {2}acme\.test {2}MX {2}10 /m);
+  const { id: ada } = items[0];
+  const quota = async (size: string) =>
+    (await postroom(['accounts', 'quota', String(ada), size]).ended()).output;
+  assert.equal(await quota('34.5kb'), 'ada@acme.test may hold 34.5 KB.\n');
+  const listed = await postroom(['accounts', 'list']).ended();
+  assert.match(listed.output, /^\d+ +ada@acme\.test +demo +active +\d+ +[\d.]+ K?B +34\.5 KB /m);
+  assert.equal(await quota('none'), 'ada@acme.test has no quota.\n');
+  assert.equal(await quota('default'), 'ada@acme.test has the default quota, QUOTA_BYTES.\n');
+  const unknown = await postroom(['accounts', 'quota', '999', '1GB']).ended();
+  assert.deepEqual([unknown.code, unknown.output], [1, 'there is no account 999\n']);
+  const unfit = await postroom(['usage', '--by', 'moon']).ended();
+  assert.equal(unfit.output, 'by must be one of domain, account, user\n');
   const unable = await postroom(['domains', 'list', '--can-send', 'false']).ended();
   assert.equal(unable.output, 'No items found.\n');
   await result('usage', '--by', 'account', '--all');
@@ -216,11 +232,21 @@ test('migrate says which version the database has, and refuses one of a newer re
   database.close();
 });
 
-test('a wrong call is reported, with exit code 2', async () => {
-  const { code, output } = await postroom(['demon']).ended();
-  assert.equal(code, 2);
-  assert.match(output, /unknown command 'demon'\n\(Did you mean demo\?\)/);
-});
+for (const [args, said] of [
+  [['demon'], "unknown command 'demon' (did you mean demo?)"],
+  [['domains', 'shwo', 'acme.test'], "unknown command 'shwo' (did you mean show?)"],
+  [['domains', 'list', '--jsno'], "unknown option '--jsno' (did you mean --json?)"],
+  [['domains', 'show'], "missing required argument 'domain'"],
+  [
+    ['accounts', 'quota', '1', 'much'],
+    "command-argument value 'much' is invalid for argument 'size'. It is a size such as 500MB or 2GB, none, or default.",
+  ],
+] as const) {
+  test(`a wrong call gets one line, and exit code 2: ${args.join(' ')}`, async () => {
+    const { code, output } = await postroom(args).ended();
+    assert.deepEqual([code, output], [2, `error: ${said}\n`]);
+  });
+}
 
 test('doctor says who closes the connection, and greets a listener that expects a PROXY header', async (t) => {
   const relay = createServer((socket) => socket.end());

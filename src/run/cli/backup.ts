@@ -5,7 +5,7 @@ import { type BodyStore, openBodyStore, StoreUnavailable } from '../../mailboxes
 import { isStorageFull } from '../../platform/database/database.ts';
 import type { Manifest } from '../backup/backup.ts';
 import { type Config, readConfig, secretsPath } from '../config/config.ts';
-import { CommandFailed, type CommandParts, megabytes, openProgress, report } from './command.ts';
+import { CommandFailed, type CommandParts, formatBytes, openProgress, report } from './command.ts';
 import { databaseFile, openToRead } from './read-database.ts';
 
 /** Only where it is needed: it takes longer to load than most commands take. */
@@ -156,7 +156,7 @@ function describe(manifest: Manifest, said: string): string {
   return [
     `${said}.`,
     `  made at   ${made_at}, by Postroom ${manifest.program}, schema ${manifest.schema}, ${manifest.engine}`,
-    `  size      ${megabytes(octets)}`,
+    `  size      ${formatBytes(octets)}`,
     `  bodies    ${bodies} large ones${where}`,
     ...missing.map((name) => `  missing   ${name}: its message cannot be read`),
   ].join('\n');

@@ -13,7 +13,7 @@ import {
 import type { Database } from '../../platform/database/database.ts';
 import { doAloneOn, LeaseTaken, listRunningNodes } from '../../platform/nodes/nodes.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import { CommandFailed, type CommandParts, megabytes, openProgress, report } from './command.ts';
+import { CommandFailed, type CommandParts, formatBytes, openProgress, report } from './command.ts';
 
 interface MoveArguments {
   readonly to: 's3' | 'folder';
@@ -83,7 +83,7 @@ async function move(
   await checkStopped();
   const show = openProgress();
   const onProgress = (done: number, total: number, octets: number) =>
-    show(`${done} of ${total} bodies are in ${to.place}, ${megabytes(octets)} copied`);
+    show(`${done} of ${total} bodies are in ${to.place}, ${formatBytes(octets)} copied`);
   try {
     return await doAloneOn(database, 'move of bodies', (signal) =>
       moveBodies({
@@ -118,7 +118,7 @@ function describeMove(
   const next =
     place === 's3' ? 'Start the service with S3_URL set.' : 'Start the service without S3_URL.';
   return [
-    `${bodies} bodies are in ${to.place} and were read back; this run copied ${megabytes(octets)}.`,
+    `${bodies} bodies are in ${to.place} and were read back; this run copied ${formatBytes(octets)}.`,
     ...missing.map((name) => `${name} was in neither place: restore it from a backup.`),
     `${next} The old copies are in ${from.place}/quarantine: remove them once the new store is checked.`,
   ].join('\n');

@@ -21,7 +21,7 @@ const commands: Readonly<Record<string, Load>> = {
   'verify-backup': async () => (await import('./backup.ts')).verifyBackupCommand(),
   restore: async () => (await import('./backup.ts')).restoreCommand(),
   bodies: async (parts) => (await import('./bodies.ts')).bodiesCommand(parts),
-  domains: async () => (await import('./operator.ts')).domainsCommand(),
+  domains: async () => (await import('./domains.ts')).domainsCommand(),
   accounts: async () => (await import('./operator.ts')).accountsCommand(),
   queue: async () => (await import('./operator.ts')).queueCommand(),
   trace: async () => (await import('./operator.ts')).traceCommand(),
@@ -52,7 +52,7 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     .enablePositionalOptions();
   for (const load of commandsFor(args)) program.addCommand(await load(parts));
   for (const command of [program, ...program.commands, ...program.commands.flatMap(below)]) {
-    command.exitOverride().showHelpAfterError();
+    command.exitOverride().configureOutput({ outputError });
   }
   try {
     await program.parseAsync(args, { from: 'user' });
@@ -66,6 +66,13 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     for (const line of lines) process.stderr.write(`${line}\n`);
     return 1;
   }
+}
+
+/** One line: what is wrong, and what was perhaps meant. */
+function outputError(text: string, write: (text: string) => void): void {
+  const [said = '', ...more] = text.trim().split('\n');
+  // Below it stands a guess, `(Did you mean list?)`, where there is one.
+  write(`${[said, ...more.map((line) => line.replace('(Did', '(did'))].join(' ')}\n`);
 }
 
 function below(command: Command): readonly Command[] {

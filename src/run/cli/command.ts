@@ -62,7 +62,10 @@ export function clean(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?') || '-';
 }
 
-export function megabytes(octets: number): string {
+/** Octets by powers of 1,000, as disks are sold: `812 B`, `34.5 KB`, `1.5 MB`. */
+export function formatBytes(octets: number): string {
+  if (octets < 1e3) return `${octets} B`;
+  if (octets < 1e6) return `${(octets / 1e3).toFixed(1)} KB`;
   return `${(octets / 1e6).toFixed(1)} MB`;
 }
 

@@ -46,7 +46,8 @@ export interface ShownDomain extends Item {
   readonly dns: readonly ShownRecord[];
 }
 
-export function describeDomain({ dns, ...domain }: ShownDomain): string {
+/** The records say what `dkim` and `checks` sum up. */
+export function describeDomain({ dns, dkim: _, checks: __, ...domain }: ShownDomain): string {
   const shown = dns.map((record) => describeRecord(domain.domain, record));
   return [describeItem(domain), ...shown].join('\n\n');
 }

@@ -1,7 +1,7 @@
 /** Commands that show a list of the operator's API, or change one item. */
 import { Command } from 'commander';
 import { readConfig } from '../config/config.ts';
-import { CommandFailed, clean, megabytes, openProgress, report, table } from './command.ts';
+import { CommandFailed, clean, formatBytes, openProgress, report, table } from './command.ts';
 import { openClient, type ServiceClient } from './service-client.ts';
 
 /** An item of a list, or an answer, as OpenAPI describes it. */
@@ -103,10 +103,12 @@ function cellOf(item: Item, column: string): string | undefined {
   let value: unknown = item;
   for (const name of column.split('.')) value = isItem(value) ? value[name] : undefined;
   if (value === undefined || value === null) return undefined;
-  if (typeof value === 'number' && /(?:^|_)bytes/.test(column)) return megabytes(value);
+  if (typeof value === 'number' && /(?:^|_)bytes/.test(column)) return formatBytes(value);
   if (isError(value)) return [value.status ?? [], value.text].flat().join(' ');
   if (isTexts(value)) return value.length === 0 ? undefined : value.join(', ');
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  if (!isItem(value)) return String(value);
+  const members = Object.keys(value).map((name) => `${name} ${cellOf(value, name) ?? '-'}`);
+  return Array.isArray(value) ? JSON.stringify(value) : members.join(', ');
 }
 
 function isTexts(value: unknown): value is readonly string[] {

@@ -81,11 +81,9 @@ function reasonOf(error: unknown): string {
 
 function explain(status: number, text: string, request: string): CommandFailed {
   try {
-    const { code, detail, errors = [] } = JSON.parse(text);
-    const fields = errors.map(
-      ({ field, message }: Record<string, string>) => `${field}: ${message}`,
-    );
-    return new Refused(code, [detail, ...fields].join('; '));
+    // The detail has what is wrong with each field.
+    const { code, detail } = JSON.parse(text);
+    return new Refused(code, detail);
   } catch {
     return new CommandFailed(
       `${request} got ${status} from a server that is not Postroom: correct HOST, PORT or --url`,

@@ -1,0 +1,145 @@
+/** `postroom domains`: the domains of all users. */
+import { Command } from 'commander';
+import { CommandFailed, formatBytes, report } from './command.ts';
+import { describeDomain, domainList, type ShownDomain } from './describe-domain.ts';
+import { changeOne, confirm, connect, type Item, listCommand, onService } from './lists.ts';
+import type { ServiceClient } from './service-client.ts';
+
+interface Common extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+}
+
+export function domainsCommand(): Command {
+  const remove = onClaim('delete')
+    .description('removes a domain, its accounts and their mail; counts are shown before')
+    .option(
+      '--confirm <domain>',
+      'the name of the domain once more; without this option the terminal asks for it',
+    )
+    .option('--dry-run', 'only shows what would be removed')
+    .action(deleteDomain);
+  const suspend = onClaim('suspend')
+    .description('suspends a domain: logins are refused, mail is deferred')
+    .option('--reason <text>', 'for people')
+    .action((domain: string, { reason, ...given }: Common) =>
+      changeOne(
+        'domains/suspend',
+        { domain, ...claimOf(given), ...(reason ? { reason } : {}) },
+        given,
+      ),
+    );
+  const resume = onClaim('resume')
+    .description('ends a suspension')
+    .action((domain: string, given: Common) =>
+      changeOne('domains/resume', { domain, ...claimOf(given) }, given),
+    );
+  return new Command('domains')
+    .description('domains of all users')
+    .addCommand(listCommand(domainList))
+    .addCommand(
+      onClaim('show')
+        .description('one domain: its records, what DNS has of them, and what is wrong')
+        .action(showDomain),
+    )
+    .addCommand(
+      onClaim('verify')
+        .description('asks DNS about its records now, and shows what came of it')
+        .action(verifyDomain),
+    )
+    .addCommand(suspend)
+    .addCommand(resume)
+    .addCommand(
+      onClaim('rotate-dkim')
+        .description('makes a new DKIM key, which signs once its record is in DNS')
+        .action(rotateDkim),
+    )
+    .addCommand(remove);
+}
+
+async function showDomain(domain: string, given: Common): Promise<void> {
+  const found = await readDomain(await connect(given.url), domain, given);
+  report(given.json, { ok: true, ...found }, describeDomain(found));
+}
+
+/** Checks the records as the service does by itself, and shows the domain as it is then. */
+async function verifyDomain(domain: string, given: Common): Promise<void> {
+  const client = await connect(given.url);
+  const { user_id } = await readDomain(client, domain, given);
+  await client.call('POST', `/v2/domains/${encodeURIComponent(domain)}/verify`, { user_id });
+  const found = await readDomain(client, domain, { ...given, userId: user_id });
+  report(given.json, { ok: true, ...found }, describeDomain(found));
+}
+
+/** A command on one claim of a domain. */
+function onClaim(name: string): Command {
+  return onService(new Command(name))
+    .argument('<domain>')
+    .option(
+      '--user-id <user-id>',
+      'the user whose claim is meant; default: the active claim, or the only one',
+    );
+}
+
+function claimOf({ userId }: Common): { user_id?: string } {
+  return typeof userId === 'string' ? { user_id: userId } : {};
+}
+
+function readDomain(client: ServiceClient, domain: string, given: Common): Promise<ShownDomain> {
+  const query = new URLSearchParams(claimOf(given));
+  const path = `/v2/operator/domains/${encodeURIComponent(domain)}?${query}`;
+  return client.call<ShownDomain>('GET', path);
+}
+
+interface DnsRecord {
+  readonly host: string;
+  readonly expected_value: string;
+  readonly key_state?: string;
+}
+
+async function rotateDkim(domain: string, given: Common): Promise<void> {
+  const client = await connect(given.url);
+  const { user_id } = await readDomain(client, domain, given);
+  const { dns } = await client.call<{ dns: readonly DnsRecord[] }>(
+    'POST',
+    `/v2/domains/${encodeURIComponent(domain)}/dkim/rotate`,
+    { user_id },
+  );
+  const record = dns.find(({ key_state }) => key_state === 'next');
+  if (!record) throw new CommandFailed(`${domain}: the service answered without a next key`);
+  const { host, expected_value: value } = record;
+  report(
+    given.json,
+    { ok: true, domain, record },
+    `Publish this record beside the one that is there. ${domain} is signed with the new key once DNS shows it:\n${host}.${domain}  TXT  "${value}"`,
+  );
+}
+
+interface Contents {
+  readonly accounts: number;
+  readonly messages: number;
+  readonly bytes: number;
+  readonly deliveries: number;
+}
+
+async function deleteDomain(domain: string, given: Common): Promise<void> {
+  const client = await connect(given.url);
+  const path = '/v2/operator/domains/delete';
+  const claim = { domain, ...claimOf(given) };
+  const { would_remove } = await client.call<{ would_remove: Contents }>('POST', path, claim);
+  const { accounts, messages, bytes, deliveries } = would_remove;
+  const counts = `${accounts} accounts, ${messages} messages (${formatBytes(bytes)}) and ${deliveries} open deliveries`;
+  if (given.dryRun) {
+    report(given.json, { ok: true, would_remove }, `${domain} has ${counts}. Nothing was removed.`);
+    return;
+  }
+  if (given.confirm !== domain) {
+    await confirm(
+      `${domain} has ${counts}, which are removed for good.`,
+      domain,
+      `--confirm ${domain}`,
+    );
+  }
+  const removed = await client.call<Item>('POST', path, { ...claim, confirm: domain });
+  report(given.json, { ok: true, ...removed }, `${domain} is removed, with ${counts}.`);
+}

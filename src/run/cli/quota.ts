@@ -1,0 +1,54 @@
+/** `postroom accounts quota`: how much the mailboxes of an account may hold. */
+import { Command, InvalidArgumentError } from 'commander';
+import { formatBytes, report } from './command.ts';
+import { connect, onService } from './lists.ts';
+
+const units: Readonly<Record<string, number>> = { '': 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+
+/** `2GB` in octets, as disks are sold; null for the default, 0 for no limit. */
+export function readSize(text: string): number | null {
+  if (text === 'default') return null;
+  if (text === 'none') return 0;
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?) ?([KMGT]?B)?$/i.exec(text) ?? [];
+  const octets = Number(amount) * (units[unit.toUpperCase().replace(/^B$/, '')] ?? Number.NaN);
+  if (!Number.isSafeInteger(Math.round(octets))) {
+    throw new InvalidArgumentError('It is a size such as 500MB or 2GB, none, or default.');
+  }
+  return Math.round(octets);
+}
+
+function readId(text: string): number {
+  const id = Number(text);
+  if (!Number.isSafeInteger(id)) {
+    throw new InvalidArgumentError('It is a number, as accounts list shows it.');
+  }
+  return id;
+}
+
+interface Given extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+}
+
+interface Answer {
+  readonly address: string;
+  readonly quota_bytes?: number;
+}
+
+export function quotaCommand(): Command {
+  return onService(new Command('quota'))
+    .description('sets how much the mailboxes of an account may hold')
+    .argument('<id>', 'its number, as the list shows it', readId)
+    .argument('<size>', 'such as 500MB or 2GB; none: no limit; default: QUOTA_BYTES', readSize)
+    .action(async (id: number, size: number | null, { url, json }: Given) => {
+      const client = await connect(url);
+      const body = { id, quota_bytes: size };
+      const set = await client.call<Answer>('POST', '/v2/operator/accounts/quota', body);
+      report(json, { ok: true, ...set }, describe(set));
+    });
+}
+
+function describe({ address, quota_bytes: quota }: Answer): string {
+  if (quota === undefined) return `${address} has the default quota, QUOTA_BYTES.`;
+  return quota === 0 ? `${address} has no quota.` : `${address} may hold ${formatBytes(quota)}.`;
+}
