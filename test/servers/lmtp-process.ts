@@ -12,6 +12,7 @@ import { InProcessChanges } from '../../src/mailboxes/changes/changes.ts';
 import { ServerDelivery } from '../../src/mailboxes/mail-server/mail-server.ts';
 import { EmbeddedMailstore } from '../../src/mailboxes/mailstore/mailstore.ts';
 import { openSqlite } from '../../src/platform/database/database.ts';
+import { isLoopback } from '../../src/platform/net/net.ts';
 import { buildMailFlow } from '../../src/run/compose/mail-flow.ts';
 import {
   ensureDataDir,
@@ -118,6 +119,9 @@ const listener = await startSmtp({
   }),
   maxMessageBytes: config.limits.maxMessageBytes,
   maxPerIp: 100,
+  maxConnections: 2_000,
+  isTrusted: isLoopback,
+  isBalancer: () => false,
   logger,
 });
 process.stdout.write(`listening ${listener.address().port}\n`);

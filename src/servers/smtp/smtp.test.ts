@@ -11,7 +11,7 @@ import { createTransport } from 'nodemailer';
 import { generate } from 'selfsigned';
 import type { InboundEnvelope } from '../../mail/delivery/delivery.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { SmtpOptions } from './smtp.ts';
+import type { SmtpLimits, SmtpOptions } from './smtp.ts';
 import { DialogueClient } from './testing/dialogue.ts';
 import { RecordingDelivery } from './testing/recording-delivery.ts';
 import { startListener, type TestListener } from './testing/start-listener.ts';
@@ -67,7 +67,7 @@ async function writeUntilStalled({ socket }: DialogueClient, chunk: string): Pro
   assert.fail('the server took everything');
 }
 
-async function startStrict(context: TestContext, options: Partial<SmtpOptions> = {}) {
+async function startStrict(context: TestContext, options: Partial<SmtpOptions & SmtpLimits> = {}) {
   return startListener(context, { isTrusted: () => false, greetingDelay: 100, ...options });
 }
 

@@ -15,7 +15,6 @@ import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import {
   ClientShares,
   clientKey,
-  isLoopback,
   type NetworkTest,
   type SharedPlaces,
 } from '../../platform/net/net.ts';
@@ -45,36 +44,44 @@ export interface SmtpOptions {
   readonly findBlock?: ConnectionSettings['findBlock'];
   /** For metrics. */
   readonly traffic?: SmtpTraffic;
-  /** Concurrent connections of all clients; 2,000 by default. */
-  readonly maxConnections?: number;
+  /** Concurrent connections of all clients. */
+  readonly maxConnections: number;
   /** Where connections of a client are counted over several nodes; left out for a single node. */
   readonly places?: SharedPlaces | undefined;
-  /** Relays of the operator, which are no strangers; by default the addresses of this machine. */
-  readonly isTrusted?: NetworkTest;
-  /** Load balancers that send the PROXY protocol; none by default. */
-  readonly isBalancer?: NetworkTest;
-  /**
-   * Recipients of one message; 100 by default, the least that RFC 5321 section 4.5.3.1.8 allows. By
-   * SMTP, as many refused recipients without a message between them end a connection.
-   */
-  readonly recipientsMax?: number;
-  /** Milliseconds that a client may stay silent; 5 minutes by default (RFC 5321 section 4.5.3.2.7). */
-  readonly idleTimeout?: number;
-  /** The same while three quarters of all connections are in use; 10 seconds by default. */
-  readonly crowdedIdleTimeout?: number;
-  /** Milliseconds to wait for a stranger without an accepted message; 5 minutes by default. */
-  readonly lifetime?: number;
-  /** The same while three quarters of all connections are in use; 6 times `crowdedIdleTimeout` by default. */
-  readonly crowdedLifetime?: number;
-  /** Milliseconds that one message may take to arrive; 1 hour by default. */
-  readonly messageTimeout?: number;
-  /** Milliseconds in which a stranger must not send anything yet; 100 by default, 0 turns this off. */
-  readonly greetingDelay?: number;
-  /** Wrong commands without a message between them that end a connection; 10 by default. */
-  readonly errorsMax?: number;
-  /** Commands without a message between them that end a connection; 1,000 by default. */
-  readonly commandsMax?: number;
+  /** Relays of the operator, which are no strangers. */
+  readonly isTrusted: NetworkTest;
+  /** Load balancers that send the PROXY protocol. */
+  readonly isBalancer: NetworkTest;
+  /** Other limits than {@link LIMITS}: only tests set them. */
+  readonly limits?: Partial<SmtpLimits>;
 }
+
+/** What a client may do; times in milliseconds. */
+const LIMITS = {
+  /**
+   * Recipients of one message: the least that RFC 5321 section 4.5.3.1.8 allows. By SMTP, as many refused recipients
+   * without a message between them end a connection.
+   */
+  recipientsMax: 100,
+  /** How long a client may stay silent (RFC 5321 section 4.5.3.2.7). */
+  idleTimeout: 5 * 60_000,
+  /** The same while three quarters of all connections are in use. */
+  crowdedIdleTimeout: 10_000,
+  /** How long to wait for a stranger without an accepted message. */
+  lifetime: 5 * 60_000,
+  /** The same while three quarters of all connections are in use. */
+  crowdedLifetime: 60_000,
+  /** How long one message may take to arrive. */
+  messageTimeout: 60 * 60_000,
+  /** In which a stranger must not send anything yet. */
+  greetingDelay: 100,
+  /** Wrong commands without a message between them that end a connection. */
+  errorsMax: 10,
+  /** Commands without a message between them that end a connection. */
+  commandsMax: 1_000,
+};
+
+export type SmtpLimits = Readonly<typeof LIMITS>;
 
 /** What a listener counts of its clients. */
 export interface SmtpTraffic {
@@ -93,8 +100,6 @@ const UNFINISHED_PER_CLIENT = 4;
 const UNFINISHED_IN_ALL = 40;
 /** The share of all connections in use from which silent clients are disconnected soon. */
 const CROWDED = 0.75;
-/** A stranger's lifetime then, in multiples of the shorter idle timeout: a minute by default. */
-const CROWDED_LIFETIME = 6;
 /** The most milliseconds between two checks for clients that keep us waiting. */
 const LOOK_EVERY = 1_000;
 /** Milliseconds for a load balancer to send its header. */
@@ -117,15 +122,11 @@ export class SmtpListener {
   readonly #server: Server;
   readonly #settings: ConnectionSettings;
   #secureContext: SecureContext;
-  readonly #limits: ReturnType<typeof limitsOf>;
-  readonly #isTrusted: NetworkTest;
-  readonly #isBalancer: NetworkTest;
+  readonly #options: SmtpOptions;
+  readonly #limits: SmtpLimits;
   readonly #logger: Logger;
-  readonly #traffic: SmtpTraffic | undefined;
   readonly #shares: ClientShares;
   readonly #staged: ClientShares;
-  readonly #places: SharedPlaces | undefined;
-  readonly #protocolName: SmtpOptions['protocol'];
   /** Every connection whose socket is open, also those that were told to end. */
   readonly #connections = new Set<Connection>();
   /** What is under way for clients; a client may have left while delivery still has its message. */
@@ -137,32 +138,24 @@ export class SmtpListener {
   #closing: Promise<void> | undefined;
 
   constructor(options: SmtpOptions) {
+    this.#options = options;
+    this.#limits = { ...LIMITS, ...options.limits };
     this.#settings = {
-      recipientsMax: 100,
-      errorsMax: 10,
-      commandsMax: 1_000,
-      messageTimeout: 60 * 60_000,
-      greetingDelay: 100,
+      ...this.#limits,
       ...options,
       onCommand: options.traffic?.command,
       onRefused: options.traffic?.refused,
       secureContext: () => this.#secureContext,
     };
     this.#secureContext = contextOf(options.tls);
-    this.#limits = limitsOf(options);
-    this.#isTrusted = options.isTrusted ?? isLoopback;
-    this.#isBalancer = options.isBalancer ?? (() => false);
     this.#logger = options.logger.child({ protocol: options.protocol });
-    this.#traffic = options.traffic;
-    this.#shares = new ClientShares(this.#limits.connections);
-    this.#staged = new ClientShares(this.#limits.allBytes);
-    this.#places = options.places;
-    this.#protocolName = options.protocol;
+    this.#shares = new ClientShares(options.maxConnections);
+    this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
       this.#accept(socket),
     );
     // To answer 421 needs a connection, too; beyond this limit the kernel resets new ones.
-    this.#server.maxConnections = 2 * this.#limits.connections;
+    this.#server.maxConnections = 2 * options.maxConnections;
   }
 
   /** The number of open connections. */
@@ -247,7 +240,7 @@ export class SmtpListener {
       return;
     }
     const address = plainAddress(socket.remoteAddress);
-    if (this.#isBalancer(address)) void this.#acceptBehind(socket, address);
+    if (this.#options.isBalancer(address)) void this.#acceptBehind(socket, address);
     else this.#admit(socket, address);
   }
 
@@ -267,20 +260,21 @@ export class SmtpListener {
 
   #admit(socket: Socket, address: string): void {
     const key = clientKey(address);
-    const isTrusted = this.#isTrusted(address);
-    const most = isTrusted ? TRUSTED_SHARE * this.#limits.perClient : this.#limits.perClient;
+    const { maxPerIp, places } = this.#options;
+    const isTrusted = this.#options.isTrusted(address);
+    const most = isTrusted ? TRUSTED_SHARE * maxPerIp : maxPerIp;
     if (!this.#shares.take(key, 1, most)) {
       this.#refuse(socket, address);
       return;
     }
     socket.once('close', () => this.#shares.give(key, 1));
     const client = this.#clientOf(address, key, isTrusted);
-    if (this.#places) void this.#serveInPlace(this.#places, socket, client, most);
+    if (places) void this.#serveInPlace(places, socket, client, most);
     else this.#serve(socket, client);
   }
 
   #refuse(socket: Socket, address: string): void {
-    this.#traffic?.refused(TOO_MANY.code);
+    this.#options.traffic?.refused(TOO_MANY.code);
     this.#logger.info(
       { remoteAddress: address },
       'connection refused: too many connections are open',
@@ -297,7 +291,7 @@ export class SmtpListener {
     client: Client,
     most: number,
   ): Promise<void> {
-    const place = `${this.#protocolName}:${clientKey(client.address)}`;
+    const place = `${this.#options.protocol}:${clientKey(client.address)}`;
     if ((await places.take(place, 1, most)) === 0) {
       this.#refuse(socket, client.address);
       return;
@@ -313,7 +307,7 @@ export class SmtpListener {
   }
 
   #clientOf(address: string, key: string, isTrusted: boolean): Client {
-    const { perClientBytes, allBytes } = this.#limits;
+    const { maxMessageBytes } = this.#options;
     return {
       address,
       isTrusted,
@@ -322,7 +316,9 @@ export class SmtpListener {
         this.#staged.take(
           key,
           octets,
-          isTrusted ? allBytes : Math.min(perClientBytes, this.#staged.left - octets),
+          isTrusted
+            ? UNFINISHED_IN_ALL * maxMessageBytes
+            : Math.min(UNFINISHED_PER_CLIENT * maxMessageBytes, this.#staged.left - octets),
         ),
       unstage: (octets) => this.#staged.give(key, octets),
     };
@@ -331,10 +327,10 @@ export class SmtpListener {
   #serve(socket: Socket, client: Client): void {
     const connection = new Connection(socket, client, this.#settings, this.#logger);
     this.#connections.add(connection);
-    this.#traffic?.connected();
+    this.#options.traffic?.connected();
     socket.once('close', () => {
       this.#connections.delete(connection);
-      this.#traffic?.disconnected();
+      this.#options.traffic?.disconnected();
     });
     const running = connection.run();
     this.#running.add(running);
@@ -343,30 +339,13 @@ export class SmtpListener {
 
   /** Ends connections of clients that keep us waiting too long, sooner where few connections are left. */
   #endSlowOnes(now: number): void {
-    const { connections, idleTimeout, crowdedIdleTimeout } = this.#limits;
-    const { lifetime, crowdedLifetime } = this.#limits;
-    const isCrowded = this.#shares.taken >= CROWDED * connections;
+    const { idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime } = this.#limits;
+    const isCrowded = this.#shares.taken >= CROWDED * this.#options.maxConnections;
     const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
     // Else one command a second, or one octet of a message, would keep a connection for all of the lifetime.
     const alive = isCrowded ? crowdedLifetime : lifetime;
     for (const connection of this.#connections) connection.checkTime(now, idle, alive);
   }
-}
-
-function limitsOf(options: SmtpOptions) {
-  const { maxMessageBytes, idleTimeout = 5 * 60_000, lifetime = 5 * 60_000 } = options;
-  const crowdedIdleTimeout = Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout);
-  const crowdedLifetime = options.crowdedLifetime ?? CROWDED_LIFETIME * crowdedIdleTimeout;
-  return {
-    perClient: options.maxPerIp,
-    perClientBytes: UNFINISHED_PER_CLIENT * maxMessageBytes,
-    allBytes: UNFINISHED_IN_ALL * maxMessageBytes,
-    connections: options.maxConnections ?? 2_000,
-    idleTimeout,
-    crowdedIdleTimeout,
-    lifetime,
-    crowdedLifetime: Math.min(crowdedLifetime, lifetime),
-  };
 }
 
 /** An IPv4 address in its own form, also from an IPv6 socket (RFC 4291 section 2.5.5.2). */

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { type Logger, pino } from 'pino';
 import { CERTIFICATE } from '../../../../test/support/certificate.ts';
-import { type SmtpListener, type SmtpOptions, startSmtp } from '../smtp.ts';
+import { isLoopback } from '../../../platform/net/net.ts';
+import { type SmtpLimits, type SmtpListener, type SmtpOptions, startSmtp } from '../smtp.ts';
 import { RecordingDelivery } from './recording-delivery.ts';
 
 export interface TestListener {
@@ -18,7 +19,7 @@ const tls = { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIF
 
 export async function startListener(
   context: TestContext,
-  options: Partial<SmtpOptions> = {},
+  options: Partial<SmtpOptions & SmtpLimits> = {},
 ): Promise<TestListener> {
   const delivery = new RecordingDelivery();
   const log: Record<string, unknown>[] = [];
@@ -31,8 +32,12 @@ export async function startListener(
     tls,
     maxMessageBytes: 1_000_000,
     maxPerIp: 100,
+    maxConnections: 2_000,
+    isTrusted: isLoopback,
+    isBalancer: () => false,
     logger: recordingLogger(log),
     ...options,
+    limits: options,
   });
   context.after(() => listener.close(0));
   return { listener, port: listener.address().port, delivery, log };
