@@ -163,6 +163,7 @@ export interface OverviewPoint {
   readonly sent: number;
   readonly forwarded: number;
   readonly webhooks: number;
+  /** Sent and forwarded mail that was given up. */
   readonly bounced: number;
   readonly smtp_p95_ms?: number;
   readonly http_p95_ms?: number;
@@ -175,7 +176,11 @@ export interface Overview {
   readonly now: {
     readonly stored_bytes?: number;
     readonly queue?: Readonly<Record<string, number>>;
+    /** Age of the oldest delivery that is queued. */
+    readonly oldest_seconds?: number;
   };
+  /** The same number of hours before, as far as they are kept. */
+  readonly before?: Readonly<Record<'received' | 'refused' | 'sent' | 'bounced', number>>;
   readonly series: readonly OverviewPoint[];
 }
 
@@ -254,6 +259,8 @@ export interface Finding {
 
 export interface Attention {
   readonly checked_at: string;
+  /** What the menu shows. */
+  readonly counts: { readonly waiting: number; readonly cannot_send: number };
   readonly items: readonly Finding[];
   readonly checks: readonly {
     readonly name: string;

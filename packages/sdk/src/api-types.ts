@@ -454,8 +454,10 @@ export interface OverviewPoint {
   webhooks: number;
   /** Attempts of webhooks by outcome. */
   webhook_attempts: Record<string, number>;
-  /** Bounces that were sent. */
+  /** Deliveries of sent and forwarded mail that were given up. */
   bounced: number;
+  /** Bounces that other servers took for it. */
+  bounces_sent: number;
   /** 95 of 100 messages were stored within so many milliseconds, after they were read and checked. */
   smtp_p95_ms?: number;
   /** 95 of 100 requests were answered within so many milliseconds. */
@@ -1674,8 +1676,23 @@ export interface Operations {
       now: {
         /** Octets in all mailboxes, measured every five minutes. */
         stored_bytes?: number;
-        /** Deliveries that have not ended, by state. */
+        /** Deliveries that have not ended, by state, counted now or some seconds ago. */
         queue?: Record<string, number>;
+        /** Age of the oldest one that is queued. */
+        oldest_seconds?: number;
+      };
+      /** The same number of hours before; absent where not all of them are kept. */
+      before?: {
+        /** As in a point. */
+        received: number;
+        /** For all reasons. */
+        refused: number;
+        /** For all reasons. */
+        deferred: number;
+        /** As in a point. */
+        sent: number;
+        /** As in a point. */
+        bounced: number;
       };
       /** The oldest first. */
       series: OverviewPoint[];
@@ -1688,6 +1705,13 @@ export interface Operations {
     body: undefined;
     answer: {
       checked_at: string;
+      /** What the menu of the console shows; 0 also where it could not be counted. */
+      counts: {
+        /** Deliveries that are queued or held. */
+        waiting: number;
+        /** Active domains that cannot send. */
+        cannot_send: number;
+      };
       /** The most urgent first. */
       items: Finding[];
       /** All checks, with what each came to. */

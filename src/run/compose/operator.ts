@@ -81,7 +81,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       serviceRoutes(nodes, config.shown),
       logLevelRoute(parts),
       usageRoutes(database, parts.now),
-      overviewRoutes(parts.traffic),
+      overviewRoutes(parts),
       attentionRoutes({ ...parts, readGauge: (name) => parts.metrics.readGauge(name) }),
       traceRoutes(parts),
       queueRoutes(parts),

@@ -83,7 +83,7 @@ const operatorRoutes = [
   sessionRoutes(uncalled('sessions'), uncalled('cookie')),
   auditRoutes(uncalled('database')),
   usageRoutes(uncalled('database'), () => 0),
-  overviewRoutes(uncalled('traffic')),
+  overviewRoutes(uncalled('overview')),
   attentionRoutes(uncalled('attention')),
   traceRoutes(searched),
   queueRoutes(searched),

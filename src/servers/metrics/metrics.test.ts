@@ -2,6 +2,19 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createMetrics, serveMetrics } from './metrics.ts';
 
+test('deliveries that are given up count for the charts, whatever the last attempt came to', async () => {
+  const metrics = createMetrics();
+  const report = {
+    attemptMs: 1,
+    ageMs: 1,
+    outcome: { result: 'temporary', error: { text: '451' } },
+  } as const;
+  metrics.countAttempt({ ...report, kind: 'send', status: 'queued' });
+  metrics.countAttempt({ ...report, kind: 'send', status: 'failed' });
+  const totals = await metrics.totals();
+  assert.deepEqual([totals['send:failed'], totals['send:temporary']], [1, 2]);
+});
+
 test('counters and gauges are read as Prometheus reads them', async (t) => {
   const metrics = createMetrics();
   let queueReads = 0;

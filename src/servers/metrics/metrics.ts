@@ -119,8 +119,15 @@ function addAttemptMetrics(registry: Registry): (report: AttemptReport) => void 
     buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 30, 300, 3600, 86_400],
     registers,
   });
-  return ({ kind, outcome, ageMs }) => {
+  const failed = new Counter({
+    name: 'postroom_deliveries_failed_total',
+    help: 'Deliveries that were given up, by kind.',
+    labelNames: ['kind'] as const,
+    registers,
+  });
+  return ({ kind, outcome, status, ageMs }) => {
     attempts.inc({ kind, result: outcome.result });
+    if (status === 'failed') failed.inc({ kind });
     if (outcome.result === 'delivered') latency.observe({ kind }, ageMs / 1000);
   };
 }
@@ -184,6 +191,7 @@ const names: Readonly<Record<string, (value: Value) => string | undefined>> = {
   postroom_smtp_refusals_total: ({ labels }) =>
     `${labels.result === 'temporary' ? 'deferred' : 'refused'}:${labels.reason}`,
   postroom_delivery_attempts_total: ({ labels }) => `${labels.kind}:${labels.result}`,
+  postroom_deliveries_failed_total: ({ labels }) => `${labels.kind}:failed`,
 };
 
 /** Reads only counters: gauges may query the database. */

@@ -1,6 +1,7 @@
 /** `GET /v2/operator/attention`: what needs an operator now. */
 import { Type } from 'typebox';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import type { GaugeValue } from '../metrics/metrics.ts';
 import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
 
 const Name = Type.String({ description: 'Name of the check.', examples: ['receivers_failing'] });
@@ -29,8 +30,17 @@ const FindingBody = Type.Object(
   { title: 'Finding', description: 'Something that needs an operator.' },
 );
 
+const CountsBody = Type.Object(
+  {
+    waiting: Type.Integer({ description: 'Deliveries that are queued or held.', examples: [465] }),
+    cannot_send: Type.Integer({ description: 'Active domains that cannot send.', examples: [3] }),
+  },
+  { description: 'What the menu of the console shows; 0 also where it could not be counted.' },
+);
+
 const AttentionBody = Type.Object({
   checked_at: Instant,
+  counts: CountsBody,
   items: Type.Array(FindingBody, { description: 'The most urgent first.' }),
   checks: Type.Array(
     Type.Object({
@@ -44,6 +54,9 @@ const AttentionBody = Type.Object({
     { description: 'All checks, with what each came to.' },
   ),
 });
+
+const sum = (values: readonly GaugeValue[]) =>
+  values.reduce((total, { value }) => total + value, 0);
 
 export function attentionRoutes(parts: AttentionParts): RouteGroup {
   return (app) => {
@@ -61,7 +74,11 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
         },
       },
       async () => {
-        const checked = await checkAll(parts);
+        const [checked, waiting, cannotSend] = await Promise.all([
+          checkAll(parts),
+          parts.readGauge('postroom_queue_depth'),
+          parts.readGauge('postroom_domains_cannot_send'),
+        ]);
         const found = checked.toSorted(byUrgency).flatMap(({ rule, finding }) => {
           if (!finding) return [];
           const { since, ...about } = finding;
@@ -70,6 +87,7 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
         });
         return {
           checked_at: isoTime(parts.now()),
+          counts: { waiting: sum(waiting), cannot_send: sum(cannotSend) },
           items: found,
           checks: checked.map(({ rule: { name, level }, state }) => ({ name, level, state })),
         };

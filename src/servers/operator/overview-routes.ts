@@ -1,7 +1,8 @@
 /** `GET /v2/operator/overview`: what the service did in the last hours, for charts. */
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 
 const HOURS_DEFAULT = 24;
 
@@ -28,7 +29,8 @@ const PointBody = Type.Object(
     forwarded: Count('Messages that were forwarded.'),
     webhooks: Count('Webhooks that their receivers accepted.'),
     webhook_attempts: ByName('Attempts of webhooks by outcome.', { delivered: 5, temporary: 1 }),
-    bounced: Count('Bounces that were sent.'),
+    bounced: Count('Deliveries of sent and forwarded mail that were given up.'),
+    bounces_sent: Count('Bounces that other servers took for it.'),
     smtp_p95_ms: Milliseconds(
       '95 of 100 messages were stored within so many milliseconds, after they were read and checked.',
     ),
@@ -39,13 +41,39 @@ const PointBody = Type.Object(
   { title: 'OverviewPoint', description: 'What all nodes counted in five minutes, or in an hour.' },
 );
 
+const BeforeBody = Type.Object(
+  {
+    received: Count('As in a point.'),
+    refused: Count('For all reasons.'),
+    deferred: Count('For all reasons.'),
+    sent: Count('As in a point.'),
+    bounced: Count('As in a point.'),
+  },
+  { description: 'The same number of hours before; absent where not all of them are kept.' },
+);
+
 const OverviewBody = Type.Object({
-  now: Type.Object({ stored_bytes: Type.Optional(stored), queue: Type.Optional(queue) }),
+  now: Type.Object({
+    stored_bytes: Type.Optional(stored),
+    queue: Type.Optional(
+      ByName('Deliveries that have not ended, by state, counted now or some seconds ago.', {
+        queued: 3,
+        held: 0,
+      }),
+    ),
+    oldest_seconds: Type.Optional(Count('Age of the oldest one that is queued.')),
+  }),
+  before: Type.Optional(BeforeBody),
   series: Type.Array(PointBody, { description: 'The oldest first.' }),
 });
 
+interface OverviewParts {
+  readonly traffic: Pick<Traffic, 'read' | 'readBefore' | 'flush'>;
+  readonly metrics: Pick<Metrics, 'readGauge'>;
+}
+
 /** The route of the overview. */
-export function overviewRoutes(traffic: Pick<Traffic, 'read' | 'flush'>): RouteGroup {
+export function overviewRoutes(parts: OverviewParts): RouteGroup {
   return (app) => {
     app.get(
       '/v2/operator/overview',
@@ -71,17 +99,49 @@ export function overviewRoutes(traffic: Pick<Traffic, 'read' | 'flush'>): RouteG
         },
       },
       async ({ query }) => {
+        const { traffic, metrics } = parts;
         // Includes what just happened on this node.
         await traffic.flush();
-        const series = (await traffic.read(query.hours ?? HOURS_DEFAULT)).map(writePoint);
-        const { stored_bytes = 0, queue } = series.findLast((point) => point.queue) ?? {};
-        return { now: queue ? { stored_bytes, queue } : {}, series };
+        const hours = query.hours ?? HOURS_DEFAULT;
+        const [points, before, now] = await Promise.all([
+          traffic.read(hours),
+          traffic.readBefore(hours),
+          readNow(metrics),
+        ]);
+        const series = points.map(writePoint);
+        const { stored_bytes } = series.findLast((point) => point.queue) ?? {};
+        return {
+          now: { ...now, ...(stored_bytes !== undefined && { stored_bytes }) },
+          ...(before && { before: writeBefore(before) }),
+          series,
+        };
       },
     );
   };
 }
 
-function writePoint({ at, amounts }: TrafficPoint): Type.Static<typeof PointBody> {
+/** What waits, by the gauges of this node, which count for all. */
+async function readNow(metrics: OverviewParts['metrics']) {
+  const depths = await metrics.readGauge('postroom_queue_depth');
+  const ages = await metrics.readGauge('postroom_queue_oldest_age_seconds');
+  const countOf = (state: string) =>
+    depths.reduce((sum, { labels, value }) => sum + (labels.state === state ? value : 0), 0);
+  const oldest = Math.max(0, ...ages.map(({ value }) => value));
+  return {
+    queue: { queued: countOf('queued'), held: countOf('held') },
+    ...(ages.length > 0 && { oldest_seconds: Math.round(oldest) }),
+  };
+}
+
+const sum = (amounts: Readonly<Record<string, number>>) =>
+  Object.values(amounts).reduce((total, amount) => total + amount, 0);
+
+function writeBefore(amounts: Readonly<Record<string, number>>): Static<typeof BeforeBody> {
+  const { received, refused, deferred, sent, bounced } = writePoint({ at: 0, amounts });
+  return { received, refused: sum(refused), deferred, sent, bounced };
+}
+
+function writePoint({ at, amounts }: TrafficPoint): Static<typeof PointBody> {
   const one = (name: string) => amounts[name] ?? 0;
   /** Those whose name begins with this word, by the rest of their names. */
   const all = (word: string) =>
@@ -99,13 +159,14 @@ function writePoint({ at, amounts }: TrafficPoint): Type.Static<typeof PointBody
     received: one('received'),
     delivered: one('delivered'),
     refused: all('refused'),
-    deferred: Object.values(deferrals).reduce((sum, amount) => sum + amount, 0),
+    deferred: sum(deferrals),
     deferrals,
     sent: one('send:delivered'),
     forwarded: one('forward:delivered'),
     webhooks: one('webhook:delivered'),
     webhook_attempts: all('webhook'),
-    bounced: one('bounce:delivered'),
+    bounced: one('send:failed') + one('forward:failed'),
+    bounces_sent: one('bounce:delivered'),
     ...(smtp !== undefined && { smtp_p95_ms: smtp }),
     ...(http !== undefined && { http_p95_ms: http }),
     ...(amounts.stored_bytes !== undefined && { stored_bytes: amounts.stored_bytes }),

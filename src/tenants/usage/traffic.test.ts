@@ -51,6 +51,18 @@ onEachEngine('traffic', (engine) => {
     });
   });
 
+  test('of the hours before is summed, as far as it is kept', async () => {
+    const { traffic } = openNode();
+    const start = now;
+    now += HOUR;
+    assert.equal((await traffic.readBefore(1))?.received, 10);
+    now = start + 30 * HOUR;
+    assert.equal((await traffic.readBefore(24))?.received, 10, 'hours are kept for longer');
+    assert.equal((await traffic.readBefore(12))?.received, undefined);
+    assert.equal(await traffic.readBefore(361), undefined);
+    now = start;
+  });
+
   test('that could not be stored is stored later', async () => {
     let isDown = true;
     const said: string[] = [];

@@ -105,10 +105,8 @@ export class Traffic {
 
   /** What was counted in the last hours, the oldest first, including spans without any count. */
   async read(hours: number): Promise<TrafficPoint[]> {
-    const { database, now } = this.#options;
-    const span = hours <= FINE_HOURS ? SPANS[0].span : SPANS[1].span;
-    const last = Math.floor(now() / span) * span;
-    const first = last - hours * HOUR_MS + span;
+    const { database } = this.#options;
+    const { span, first, last } = this.#within(hours, FINE_HOURS);
     const rows = await database.read
       .selectFrom('traffic')
       .select(['at', 'name', 'value'])
@@ -122,6 +120,29 @@ export class Traffic {
       const some = byTime.get(at) ?? [];
       return { at, amounts: Object.fromEntries(some.map(({ name, value }) => [name, value])) };
     });
+  }
+
+  /** What was counted in as many hours before those; undefined where not all of them are kept. */
+  async readBefore(hours: number): Promise<Amounts | undefined> {
+    if (2 * hours > HOURS_MAX) return undefined;
+    // Five minutes are kept for three days.
+    const { span, first } = this.#within(hours, FINE_HOURS / 2);
+    const rows = await this.#options.database.read
+      .selectFrom('traffic')
+      .select(({ fn }) => ['name', fn.sum<number | string>('value').as('value')])
+      .where('span', '=', span)
+      .where('at', '>=', first - hours * HOUR_MS)
+      .where('at', '<', first)
+      .groupBy('name')
+      .execute();
+    return Object.fromEntries(rows.map(({ name, value }) => [name, Number(value)]));
+  }
+
+  /** The spans of the last hours, those of five minutes for so many hours at most. */
+  #within(hours: number, fineHours: number): { span: number; first: number; last: number } {
+    const span = hours <= fineHours ? SPANS[0].span : SPANS[1].span;
+    const last = Math.floor(this.#options.now() / span) * span;
+    return { span, first: last - hours * HOUR_MS + span, last };
   }
 }
 
