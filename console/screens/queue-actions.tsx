@@ -75,27 +75,25 @@ export async function askForAction(
           {changed.value > 0 && <p role="status">{formatNumber(changed.value)} so far…</p>}
         </>
       ),
-      run: () => runToEnd(action, filter, changed, more ? Infinity : matched).then(done),
+      run: () => runToEnd(action, filter, changed).then(done),
     });
   } catch (error) {
     say(`Nothing was changed: ${asApiError(error).message}`, 'bad');
   }
 }
 
-/**
- * Calls until all is done: the API stops after some seconds each time.
- *
- * @param most what was counted: what fails again meanwhile is not tried once more
- */
+/** Calls until all is done: the API stops after some seconds each time. */
 async function runToEnd(
   action: QueueAction,
   filter: QueueFilter,
   changed: { value: number },
-  most: number,
 ): Promise<void> {
-  const onStep = (soFar: number) => {
-    changed.value = soFar;
-  };
-  await untilDone(() => act<Step>(`/queue/${action}`, filter), onStep, most);
+  await untilDone(
+    (next) => act<Step>(`/queue/${action}`, { ...filter, ...(next && { next }) }),
+    (soFar) => {
+      changed.value = soFar.changed;
+      return true;
+    },
+  );
   say(`${count(changed.value, 'delivery', 'deliveries')} ${words[action].done}.`);
 }

@@ -3,23 +3,25 @@
  * while other screens are opened, until it is put away.
  *
  *     startWork({ title: 'Drop mail of ada@acme.test', matched, done: 'dropped',
- *       step: () => act<Step>('/queue/drop', filter), after: list.reload });
+ *       step: (next) => act<Step>('/queue/drop', { ...filter, next }), after: list.reload });
  */
 import { defineComponent, reactive } from 'vue';
-import { type Step, untilDone } from '../../src/platform/time/until-done.ts';
+import { type Step, type Sum, untilDone } from '../../src/platform/time/until-done.ts';
 import { asApiError } from '../api/load.ts';
-import { formatNumber } from './format.ts';
+import { formatName, formatNumber } from './format.ts';
 import { Icon, type IconName } from './state.tsx';
 
 interface Work {
   /** What is done, as a heading: `Retry 336 deliveries to hooks.acme.test`. */
   readonly title: string;
-  /** How many were counted before; what matches again meanwhile is not done once more. Infinity: nobody counted them all. */
+  /** How many were counted before. Infinity: nobody counted them all. */
   readonly matched: number;
   /** How one that was changed is called: `dropped`. */
   readonly done: string;
-  /** Does a part; it is called until nothing is left. */
-  readonly step: () => Promise<Step>;
+  /** Why things are left as they are, by the names of the API. */
+  readonly left?: Readonly<Record<string, string>>;
+  /** Does a part, from where the one before ended; it is called until nothing is left. */
+  readonly step: (next: string | undefined) => Promise<Step>;
   /** Called at the end, also after Stop or a failure. */
   readonly after?: () => Promise<void>;
 }
@@ -28,6 +30,7 @@ interface Strip {
   readonly id: number;
   readonly work: Work;
   changed: number;
+  skipped: Sum['skipped'];
   state: 'running' | 'stopping' | 'done' | 'stopped' | 'failed';
   error: string;
 }
@@ -37,23 +40,18 @@ let lastId = 0;
 
 export function startWork(work: Work): void {
   lastId += 1;
-  strips.push({ id: lastId, work, changed: 0, state: 'running', error: '' });
+  strips.push({ id: lastId, work, changed: 0, skipped: {}, state: 'running', error: '' });
   const strip = strips.at(-1);
   if (strip) void runToEnd(strip, work);
 }
 
-async function runToEnd(strip: Strip, { step, matched, after }: Work): Promise<void> {
+async function runToEnd(strip: Strip, { step, after }: Work): Promise<void> {
   try {
-    await untilDone(
-      async () => {
-        const answer = await step();
-        return strip.state === 'stopping' ? { ...answer, more: false } : answer;
-      },
-      (changed) => {
-        strip.changed = changed;
-      },
-      matched,
-    );
+    await untilDone(step, ({ changed, skipped }) => {
+      strip.changed = changed;
+      strip.skipped = skipped;
+      return strip.state !== 'stopping';
+    });
     strip.state = strip.state === 'stopping' ? 'stopped' : 'done';
   } catch (error) {
     strip.state = 'failed';
@@ -63,17 +61,22 @@ async function runToEnd(strip: Strip, { step, matched, after }: Work): Promise<v
 }
 
 /** What became of it, as a sentence. */
-function tell({ changed, state, error, work: { matched, done } }: Strip): string {
+function tell({
+  changed,
+  skipped,
+  state,
+  error,
+  work: { matched, done, left = {} },
+}: Strip): string {
   const so = `${formatNumber(changed)}${matched === Infinity ? '' : ` of ${formatNumber(matched)}`} ${done}`;
   if (state === 'running') return so;
   if (state === 'stopping') return `${so}, stopping…`;
   if (state === 'stopped') return `Stopped: ${so}.`;
   if (state === 'failed') return `${so}, then it failed: ${error}`;
-  // They changed between the count and the work: delivered, or on their way.
-  const skipped = matched === Infinity ? 0 : Math.max(0, matched - changed);
-  const why =
-    skipped === 0 ? '' : ` ${formatNumber(skipped)} skipped: they were on their way or had ended.`;
-  return `${so}.${why}`;
+  const whys = Object.entries(skipped).map(
+    ([why, count = 0]) => ` ${formatNumber(count)} skipped: ${left[why] ?? formatName(why)}.`,
+  );
+  return `${so}.${whys.join('')}`;
 }
 
 const icons: Readonly<Record<Strip['state'], IconName>> = {

@@ -120,7 +120,11 @@ test('demo beside a service that runs makes its mailbox again, with another mail
     ['received', 'stored'],
   );
   const fit = await result('queue', 'retry', '--domain', 'acme.test', '--dry-run');
-  assert.deepEqual(fit, { ok: true, matched: 0, changed: 0 });
+  const parts = { statuses: [], domains: [], reasons: [] };
+  assert.deepEqual(fit, { ok: true, matched: 0, changed: 0, parts });
+  const part = await postroom(['queue', 'show', '--domain', 'acme.test']).ended();
+  assert.match(part.output, /^queued +held +failed +oldest +next attempt\n0 +0 +0 +- +-\n/);
+  assert.deepEqual((await result('queue', 'failed', '--q', 'acme')).items, []);
   const dropped = await postroom(['queue', 'drop', '--domain', 'acme.test']).ended();
   assert.equal(dropped.code, 1);
   assert.match(

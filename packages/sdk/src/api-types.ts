@@ -536,6 +536,8 @@ export interface OpenDelivery {
   /** Id of the message, as in the trace. */
   mail_id?: string;
   destination: string;
+  /** Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it. */
+  url?: string;
   domain: string;
   kind: string;
   /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
@@ -545,6 +547,8 @@ export interface OpenDelivery {
   attempts: number;
   created_at: string;
   next_attempt_at?: string;
+  /** From whom the message is; empty for a bounce. */
+  sender?: string;
   recipient?: string;
   subject?: string;
   message_id?: string;
@@ -553,6 +557,92 @@ export interface OpenDelivery {
   state: 'pending' | 'held' | 'failed';
   /** Replaced by `next_attempt_at`; goes away after 0.4. */
   due_at?: string;
+}
+
+/** What waits for one receiver, or failed at it. */
+export interface QueueReceiver {
+  destination: string;
+  kinds: string[];
+  counts: {
+    /** Wait for their next attempt. */
+    queued: number;
+    /** Are held. */
+    held: number;
+    /** Failed; 0 unless `status` asks for them. */
+    failed: number;
+  };
+  oldest_at?: string;
+  next_attempt_at?: string;
+  /** How long the next one has been due. */
+  overdue_seconds?: number;
+  failed_at?: string;
+  /** Of the last failed attempt, without the addresses, ids and waiting times in it, so that many deliveries have the same. */
+  reason?: string;
+  /** How many have this reason, which is the most frequent. */
+  reason_count?: number;
+  /** Those with most of it first, at most 20. */
+  domains: string[];
+  /** How many there are. */
+  domain_count: number;
+  /** Of a delivery to it in the last 30 days. */
+  last_success_at?: string;
+}
+
+/** The 20 most frequent of each part. */
+export interface QueueSummary {
+  counts: {
+    /** Wait for their next attempt. */
+    queued: number;
+    /** Are held. */
+    held: number;
+    /** Failed; 0 unless `status` asks for them. */
+    failed: number;
+  };
+  oldest_at?: string;
+  next_attempt_at?: string;
+  /** Were not tried yet. */
+  untried: number;
+  reasons: {
+    /** Of the last failed attempt, without the addresses, ids and waiting times in it, so that many deliveries have the same. */
+    reason: string;
+    counts: {
+      /** Wait for their next attempt. */
+      queued: number;
+      /** Are held. */
+      held: number;
+      /** Failed; 0 unless `status` asks for them. */
+      failed: number;
+    };
+    oldest_at?: string;
+    next_attempt_at?: string;
+  }[];
+  domains: {
+    domain: string;
+    counts: {
+      /** Wait for their next attempt. */
+      queued: number;
+      /** Are held. */
+      held: number;
+      /** Failed; 0 unless `status` asks for them. */
+      failed: number;
+    };
+    oldest_at?: string;
+    next_attempt_at?: string;
+  }[];
+  senders: {
+    /** Empty for bounces; absent for deliveries of before 0.4.0. */
+    sender?: string;
+    counts: {
+      /** Wait for their next attempt. */
+      queued: number;
+      /** Are held. */
+      held: number;
+      /** Failed; 0 unless `status` asks for them. */
+      failed: number;
+    };
+    oldest_at?: string;
+    next_attempt_at?: string;
+  }[];
 }
 
 /** A sender whose mail is refused. */
@@ -1799,10 +1889,20 @@ export interface Operations {
       domain?: string;
       /** As in the list of deliveries of a domain. */
       kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
-      status?: 'queued' | 'held' | 'failed';
+      /** `waiting` is `queued` and `held` together. */
+      status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
       state?: 'pending' | 'held' | 'failed';
+      /** A part of the receiver's name. */
+      q?: string;
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      sender?: string;
+      /** A part of the reason of the last failed attempt, as the lists name it. */
+      reason?: string;
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only those whose next attempt is due within so many seconds. */
+      due_within?: number;
       /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
       account?: string;
       /** The most items of a page; 50 when left out. */
@@ -1819,6 +1919,74 @@ export interface Operations {
       cursor?: string;
     };
   };
+  /** List receivers with what waits for them */
+  listQueueReceivers: {
+    path: Record<never, never>;
+    query: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `waiting` is `queued` and `held` together. */
+      status?: 'waiting' | 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** A part of the receiver's name. */
+      q?: string;
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      sender?: string;
+      /** A part of the reason of the last failed attempt, as the lists name it. */
+      reason?: string;
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only those whose next attempt is due within so many seconds. */
+      due_within?: number;
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      account?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: QueueReceiver[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Count a part of the queue */
+  summarizeQueue: {
+    path: Record<never, never>;
+    query: {
+      /** Origin of a webhook, domain of mail, or address of a mailbox. */
+      destination?: string;
+      domain?: string;
+      /** As in the list of deliveries of a domain. */
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      /** `waiting` is `queued` and `held` together. */
+      status?: 'waiting' | 'queued' | 'held' | 'failed';
+      /** Replaced by `status`; goes away after 0.4. */
+      state?: 'pending' | 'held' | 'failed';
+      /** A part of the receiver's name. */
+      q?: string;
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      sender?: string;
+      /** A part of the reason of the last failed attempt, as the lists name it. */
+      reason?: string;
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only those whose next attempt is due within so many seconds. */
+      due_within?: number;
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      account?: string;
+    };
+    body: undefined;
+    answer: QueueSummary;
+  };
   /** Try deliveries again */
   retryQueue: {
     path: Record<never, never>;
@@ -1829,16 +1997,28 @@ export interface Operations {
       domain?: string;
       /** As in the list of deliveries of a domain. */
       kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
-      status?: 'queued' | 'held' | 'failed';
+      /** `waiting` is `queued` and `held` together. */
+      status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
       state?: 'pending' | 'held' | 'failed';
+      /** A part of the receiver's name. */
+      q?: string;
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      sender?: string;
+      /** A part of the reason of the last failed attempt, as the lists name it. */
+      reason?: string;
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only those whose next attempt is due within so many seconds. */
+      due_within?: number;
       /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
       account?: string;
       ids?: number[];
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only count the deliveries that match. */
+      /** The most that are changed: with 1, one is tried. */
+      limit?: number;
+      /** `next` of the answer before, unchanged, with the same filters. */
+      next?: string;
+      /** Only count the deliveries that match, by status, domain and reason. */
       dry_run?: boolean;
     };
     answer: {
@@ -1846,8 +2026,39 @@ export interface Operations {
       matched: number;
       /** 0 in a dry run. */
       changed: number;
-      /** There may be more: call again. */
+      /** There may be more: call again with `next`. */
       more?: boolean;
+      /** Where the next call continues. The numbers of each call are its own. */
+      next?: string;
+      /** How many fit the filters and stay as they are, by the reason. */
+      skipped?: {
+        /** An attempt is under way. */
+        under_way?: number;
+        /** They changed after the order was given. */
+        changed_since?: number;
+        /** They are due and tried anyway, or wait for the time that their sender set. */
+        due?: number;
+        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+        not_kept?: number;
+        /** The suspension of their domain holds them, which only its end releases. */
+        held_otherwise?: number;
+      };
+      /** What matches, in a dry run: the 20 most frequent of each. */
+      parts?: {
+        statuses: {
+          status: string;
+          count: number;
+        }[];
+        domains: {
+          domain: string;
+          count: number;
+        }[];
+        reasons: {
+          /** Absent: they were not tried yet. */
+          reason?: string;
+          count: number;
+        }[];
+      };
     };
   };
   /** Hold deliveries back */
@@ -1860,16 +2071,28 @@ export interface Operations {
       domain?: string;
       /** As in the list of deliveries of a domain. */
       kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
-      status?: 'queued' | 'held' | 'failed';
+      /** `waiting` is `queued` and `held` together. */
+      status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
       state?: 'pending' | 'held' | 'failed';
+      /** A part of the receiver's name. */
+      q?: string;
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      sender?: string;
+      /** A part of the reason of the last failed attempt, as the lists name it. */
+      reason?: string;
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only those whose next attempt is due within so many seconds. */
+      due_within?: number;
       /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
       account?: string;
       ids?: number[];
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only count the deliveries that match. */
+      /** The most that are changed: with 1, one is tried. */
+      limit?: number;
+      /** `next` of the answer before, unchanged, with the same filters. */
+      next?: string;
+      /** Only count the deliveries that match, by status, domain and reason. */
       dry_run?: boolean;
     };
     answer: {
@@ -1877,8 +2100,39 @@ export interface Operations {
       matched: number;
       /** 0 in a dry run. */
       changed: number;
-      /** There may be more: call again. */
+      /** There may be more: call again with `next`. */
       more?: boolean;
+      /** Where the next call continues. The numbers of each call are its own. */
+      next?: string;
+      /** How many fit the filters and stay as they are, by the reason. */
+      skipped?: {
+        /** An attempt is under way. */
+        under_way?: number;
+        /** They changed after the order was given. */
+        changed_since?: number;
+        /** They are due and tried anyway, or wait for the time that their sender set. */
+        due?: number;
+        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+        not_kept?: number;
+        /** The suspension of their domain holds them, which only its end releases. */
+        held_otherwise?: number;
+      };
+      /** What matches, in a dry run: the 20 most frequent of each. */
+      parts?: {
+        statuses: {
+          status: string;
+          count: number;
+        }[];
+        domains: {
+          domain: string;
+          count: number;
+        }[];
+        reasons: {
+          /** Absent: they were not tried yet. */
+          reason?: string;
+          count: number;
+        }[];
+      };
     };
   };
   /** Release deliveries */
@@ -1891,16 +2145,28 @@ export interface Operations {
       domain?: string;
       /** As in the list of deliveries of a domain. */
       kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
-      status?: 'queued' | 'held' | 'failed';
+      /** `waiting` is `queued` and `held` together. */
+      status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
       state?: 'pending' | 'held' | 'failed';
+      /** A part of the receiver's name. */
+      q?: string;
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      sender?: string;
+      /** A part of the reason of the last failed attempt, as the lists name it. */
+      reason?: string;
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only those whose next attempt is due within so many seconds. */
+      due_within?: number;
       /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
       account?: string;
       ids?: number[];
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only count the deliveries that match. */
+      /** The most that are changed: with 1, one is tried. */
+      limit?: number;
+      /** `next` of the answer before, unchanged, with the same filters. */
+      next?: string;
+      /** Only count the deliveries that match, by status, domain and reason. */
       dry_run?: boolean;
     };
     answer: {
@@ -1908,8 +2174,39 @@ export interface Operations {
       matched: number;
       /** 0 in a dry run. */
       changed: number;
-      /** There may be more: call again. */
+      /** There may be more: call again with `next`. */
       more?: boolean;
+      /** Where the next call continues. The numbers of each call are its own. */
+      next?: string;
+      /** How many fit the filters and stay as they are, by the reason. */
+      skipped?: {
+        /** An attempt is under way. */
+        under_way?: number;
+        /** They changed after the order was given. */
+        changed_since?: number;
+        /** They are due and tried anyway, or wait for the time that their sender set. */
+        due?: number;
+        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+        not_kept?: number;
+        /** The suspension of their domain holds them, which only its end releases. */
+        held_otherwise?: number;
+      };
+      /** What matches, in a dry run: the 20 most frequent of each. */
+      parts?: {
+        statuses: {
+          status: string;
+          count: number;
+        }[];
+        domains: {
+          domain: string;
+          count: number;
+        }[];
+        reasons: {
+          /** Absent: they were not tried yet. */
+          reason?: string;
+          count: number;
+        }[];
+      };
     };
   };
   /** Drop deliveries */
@@ -1922,16 +2219,28 @@ export interface Operations {
       domain?: string;
       /** As in the list of deliveries of a domain. */
       kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
-      status?: 'queued' | 'held' | 'failed';
+      /** `waiting` is `queued` and `held` together. */
+      status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
       state?: 'pending' | 'held' | 'failed';
+      /** A part of the receiver's name. */
+      q?: string;
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      sender?: string;
+      /** A part of the reason of the last failed attempt, as the lists name it. */
+      reason?: string;
+      /** Only those that were queued at least so many seconds ago. */
+      older_than?: number;
+      /** Only those whose next attempt is due within so many seconds. */
+      due_within?: number;
       /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
       account?: string;
       ids?: number[];
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only count the deliveries that match. */
+      /** The most that are changed: with 1, one is tried. */
+      limit?: number;
+      /** `next` of the answer before, unchanged, with the same filters. */
+      next?: string;
+      /** Only count the deliveries that match, by status, domain and reason. */
       dry_run?: boolean;
     };
     answer: {
@@ -1939,8 +2248,39 @@ export interface Operations {
       matched: number;
       /** 0 in a dry run. */
       changed: number;
-      /** There may be more: call again. */
+      /** There may be more: call again with `next`. */
       more?: boolean;
+      /** Where the next call continues. The numbers of each call are its own. */
+      next?: string;
+      /** How many fit the filters and stay as they are, by the reason. */
+      skipped?: {
+        /** An attempt is under way. */
+        under_way?: number;
+        /** They changed after the order was given. */
+        changed_since?: number;
+        /** They are due and tried anyway, or wait for the time that their sender set. */
+        due?: number;
+        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+        not_kept?: number;
+        /** The suspension of their domain holds them, which only its end releases. */
+        held_otherwise?: number;
+      };
+      /** What matches, in a dry run: the 20 most frequent of each. */
+      parts?: {
+        statuses: {
+          status: string;
+          count: number;
+        }[];
+        domains: {
+          domain: string;
+          count: number;
+        }[];
+        reasons: {
+          /** Absent: they were not tried yet. */
+          reason?: string;
+          count: number;
+        }[];
+      };
     };
   };
   /** List the blocked senders */
@@ -2535,6 +2875,8 @@ export type OperationId =
   | 'readTrace'
   | 'listQueue'
   | 'listQueueDeliveries'
+  | 'listQueueReceivers'
+  | 'summarizeQueue'
   | 'retryQueue'
   | 'holdQueue'
   | 'releaseQueue'
@@ -2593,6 +2935,8 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   readTrace: 'GET /v2/operator/trace/{id}',
   listQueue: 'GET /v2/operator/queue',
   listQueueDeliveries: 'GET /v2/operator/queue/deliveries',
+  listQueueReceivers: 'GET /v2/operator/queue/receivers',
+  summarizeQueue: 'GET /v2/operator/queue/summary',
   retryQueue: 'POST /v2/operator/queue/retry',
   holdQueue: 'POST /v2/operator/queue/hold',
   releaseQueue: 'POST /v2/operator/queue/release',

@@ -77,6 +77,7 @@ export class Bounces {
       payload: bouncePayloads.write(payload),
       mailId: job.mailId,
       recipients: [payload.to],
+      mailFrom: '',
     };
     const deliveryId = await this.#options.queue.enqueue(tx, bounce);
     const { mailId, recipient } = job;

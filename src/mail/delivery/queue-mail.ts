@@ -60,7 +60,12 @@ export async function queueMail(
   }
   const { messageId, subject } = mail.message.parsed.envelope;
   const about = { subject, ...(messageId !== undefined && { messageId }) };
-  return queued.map((delivery) => ({ ...delivery, about, mailId: mail.envelope.id }));
+  const { id: mailId, from } = mail.envelope;
+  return queued.map((delivery) => {
+    // A bounce on its way back is from the null sender, as it came.
+    const mailFrom = delivery.kind === BOUNCE ? '' : from;
+    return { ...delivery, about, mailId, mailFrom };
+  });
 }
 
 /** Where a message came from, and who gets a bounce where it cannot be delivered. */
@@ -129,6 +134,7 @@ async function queueWebhook(
     domainId: domain.id,
     userId: domain.userId,
     destination: webhookDestination(url),
+    url,
     recipients,
     payload,
     publicId,

@@ -266,6 +266,7 @@ function rowOf(
     destination: address,
     mailId: origin.id,
     recipients: [recipient],
+    mailFrom: origin.from,
     payload: mailboxPayloads.write({ user, mailbox, recipient, origin, ...refused }),
     ...(failed?.result === 'temporary' && {
       tried: { error: failed.error, retryMs: FIRST_RETRY_MS },

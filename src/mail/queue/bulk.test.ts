@@ -4,12 +4,15 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import type { Queries } from '../../platform/database/database.ts';
+import { untilDone } from '../../platform/time/time.ts';
 import type { TraceEvent } from '../trace/trace.ts';
-import { countOpenDeliveries } from './queue.ts';
+import { type BulkPlace, countOpenDeliveries, type QueueFilter } from './queue.ts';
 import { until } from './testing/fake-clock.ts';
 import {
   delivered,
   gone,
+  insertDomain,
+  KIND,
   openQueueBench,
   type QueueBench,
   refused,
@@ -34,6 +37,7 @@ onEachEngine('orders of operators', (engine) => {
     assert.deepEqual(await before.bulk(order('hold', 'held.test'), 'x'), {
       matched: 2,
       changed: 2,
+      skipped: {},
       more: false,
     });
     const { queue, receiver } = bench.start();
@@ -79,6 +83,44 @@ onEachEngine('orders of operators', (engine) => {
       receiver.attempts[answered]?.answer(refused);
     }
     await queue.stop(0);
+  });
+
+  test('an order goes on where its call before ended, and sees each row once', async () => {
+    const bench = await openQueueBench(engine);
+    const other = await insertDomain(bench.database, 'other.test');
+    const queue = bench.queue();
+    await bench.fill((n) => `host${n % 2}.test`, 3_200);
+    await bench.database.write(async (tx) => {
+      await sql`update deliveries set domain_id = ${other} where id > 2000`.execute(tx);
+      await sql`update deliveries set status = 'held', held_by = 'operator' where id % 4 = 0`.execute(
+        tx,
+      );
+    });
+    const domainIds = [bench.domainId, other];
+    const filters: readonly QueueFilter[] = [
+      { domainIds },
+      { kind: KIND },
+      { destination: 'host1.test' },
+      { destination: 'host1.test', domainIds },
+    ];
+    for (const filter of filters) {
+      const request = { filter, isDryRun: true, heldBy: 'operator', action: 'drop' } as const;
+      const whole = await queue.bulk(request, 'x');
+      let calls = 0;
+      const sum = await untilDone<BulkPlace>((next) => {
+        calls += 1;
+        return queue.bulk({ ...request, longestMs: 0, ...next }, 'x');
+      });
+      assert.equal(sum.matched, whole.matched);
+      assert.equal(whole.matched, filter.destination ? 1_600 : 3_200);
+      assert.ok(calls > 1, `${calls} calls`);
+    }
+    // What a call changes does not move the rows that are left.
+    const drop = { filter: { domainIds }, isDryRun: false, heldBy: 'operator' } as const;
+    const done = await untilDone<BulkPlace>((next) =>
+      queue.bulk({ ...drop, action: 'drop', longestMs: 0, ...next }, 'x'),
+    );
+    assert.deepEqual(done, { matched: 3_200, changed: 3_200, skipped: {} });
   });
 
   test('a delivery that was attempted after the order was given is not retried by it', async () => {
@@ -147,7 +189,7 @@ onEachEngine('deliveries of a suspended domain', (engine) => {
     const before = await statesOf(bench);
     assert.equal((await queue.bulk(order(bench, 'hold'), 'x')).changed, 0, 'it is not suspended');
     await setSuspended(bench, 1);
-    const all = { matched: 250, changed: 250, more: false };
+    const all = { matched: 250, changed: 250, skipped: {}, more: false };
     assert.deepEqual(await queue.bulk(order(bench, 'hold'), 'x'), all);
     assert.ok((await statesOf(bench)).every(({ held_by }) => held_by === 'suspension'));
     assert.equal(await countOpenDeliveries(bench.database.read, bench.domainId), 250);

@@ -5,9 +5,10 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
-import type { Done, Step } from '../../platform/time/time.ts';
+import type { EpochMs, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import {
+  factColumns,
   fits,
   type OpenKey,
   type OpenState,
@@ -15,6 +16,7 @@ import {
   type QueueFilter,
   type Receiver,
   readKeys,
+  rowFits,
 } from './open-keys.ts';
 import { dropped, hasPayload, putBack } from './operator-rows.ts';
 import type { WorkOptions } from './work-options.ts';
@@ -31,24 +33,38 @@ export interface BulkRequest {
    * suspended domains that the filter names; deliveries that are queued later are held when due (`leaseRows`).
    */
   readonly heldBy: 'operator' | 'suspension';
-  readonly now: number;
+  /** When the order was given. */
+  readonly now: EpochMs;
+  /** The most that are changed. */
+  readonly limit?: number | undefined;
+  /** Where the call before ended. */
+  readonly after?: OpenKey | undefined;
+  /** The most milliseconds of one call after the first row that matches, give or take a step; {@link LONGEST_MS} by default. */
+  readonly longestMs?: number;
 }
 
-export type BulkRow = Pick<
-  Row<'deliveries'>,
-  | 'id'
-  | 'kind'
-  | 'destination'
-  | 'domain_id'
-  | 'sender'
-  | 'status'
-  | 'created_at'
-  | 'updated_at'
-  | 'attempts'
-  | 'next_attempt_at'
-  | 'lease_owner'
-  | 'held_by'
-> & { readonly is_kept: unknown };
+/** Where the next call of an order continues. */
+export type BulkPlace = Required<Pick<BulkRequest, 'now' | 'after'>>;
+
+/**
+ * Why a delivery that fits the filter is not changed: it is being attempted right now; it changed after the order was given;
+ * it is due and tried anyway; its message is not kept any more; a suspension holds it, or an operator.
+ */
+export type SkipReason = 'under_way' | 'changed_since' | 'due' | 'not_kept' | 'held_otherwise';
+
+/** How many deliveries have the same value, the most frequent first. */
+export type Tally<Value> = readonly { readonly value: Value; readonly count: number }[];
+
+export interface BulkStep extends Step<BulkPlace> {
+  readonly skipped: Readonly<Partial<Record<SkipReason, number>>>;
+  /** What matches, in a dry run. */
+  readonly parts?: {
+    readonly states: Tally<string>;
+    readonly domainIds: Tally<number>;
+    /** Null: they were not tried yet. */
+    readonly reasons: Tally<string | null>;
+  };
+}
 
 /** A row that was changed, as the trace and workers need it. */
 export type ChangedRow = Pick<
@@ -63,65 +79,114 @@ const STATES: Record<BulkAction, readonly OpenState[]> = {
   release: ['held'],
   drop: ['queued', 'held'],
 };
-/** The other states that a filter may name for it. */
+/** The other states that a filter may name alone for it. */
 const ALLOWED: Record<BulkAction, readonly OpenState[]> = {
   ...STATES,
   retry: ['queued', 'failed', 'held'],
 };
 const READ_AT_A_TIME = 1_000;
 const CHANGED_AT_A_TIME = 100;
-/**
- * The most milliseconds of one call after the first row that matches, give or take a step. Rows that an earlier call
- * has changed are skipped again; that time does not count.
- */
 const LONGEST_MS = 5_000;
+/** Values of each part of a dry run. */
+const PARTS_MAX = 20;
 
 /**
- * Changes the deliveries that the order names, in steps. It ends early after {@link LONGEST_MS}.
+ * Changes the deliveries that the order names, in steps.
  *
  * @param change changes rows in a transaction of its own, and returns how many it changed; gets what was done before it
  */
 export async function runBulk(
   database: Database,
   request: BulkRequest,
-  change: (ids: readonly number[], before: Done) => Promise<number>,
-): Promise<Step> {
+  change: (ids: readonly number[], before: Pick<Step, 'matched' | 'changed'>) => Promise<number>,
+): Promise<BulkStep> {
+  const { isDryRun, limit = Number.POSITIVE_INFINITY, now, longestMs = LONGEST_MS } = request;
   let end = Number.POSITIVE_INFINITY;
   let matched = 0;
   let changed = 0;
-  for await (const rows of walk(database, request)) {
-    const ids = rows.filter((row) => isMeant(row, request)).map(({ id }) => id);
-    matched += ids.length;
-    if (matched > 0) end = Math.min(end, performance.now() + LONGEST_MS);
-    for (let at = 0; at < ids.length && !request.isDryRun; at += CHANGED_AT_A_TIME) {
-      changed += await change(ids.slice(at, at + CHANGED_AT_A_TIME), { matched, changed });
+  const skipped: Partial<Record<SkipReason, number>> = {};
+  const skip = (why: SkipReason, count: number) => {
+    if (count > 0) skipped[why] = (skipped[why] ?? 0) + count;
+  };
+  const parts = new Parts();
+  const done = () => ({ matched, changed, skipped, ...(isDryRun && { parts: parts.written }) });
+  for await (const { rows, at: place } of walk(database, request)) {
+    const meant: BulkRow[] = [];
+    for (const row of rows.filter((one) => isNamed(one, request))) {
+      const why = whySkipped(row, request);
+      if (why) skip(why, 1);
+      else if (matched + meant.length < limit) meant.push(row);
     }
-    if (performance.now() >= end) return { matched, changed, more: true };
+    matched += meant.length;
+    if (isDryRun) parts.add(meant);
+    if (matched > 0) end = Math.min(end, performance.now() + longestMs);
+    const ids = meant.map(({ id }) => id);
+    for (let at = 0; at < ids.length && !isDryRun; at += CHANGED_AT_A_TIME) {
+      const some = ids.slice(at, at + CHANGED_AT_A_TIME);
+      const count = await change(some, { matched, changed });
+      changed += count;
+      skip('changed_since', some.length - count);
+    }
+    if (matched >= limit) break;
+    if (place && performance.now() >= end)
+      return { ...done(), more: true, next: { now, after: place } };
     await turn();
   }
-  return { matched, changed, more: false };
+  return { ...done(), more: false };
 }
 
-function statesOf({ action, filter: { state } }: BulkRequest): readonly OpenState[] {
-  if (state === undefined) return STATES[action];
-  return ALLOWED[action].includes(state) ? [state] : [];
+/** Counts what matches by its state, claim and reason. */
+class Parts {
+  readonly #states = new Map<string, number>();
+  readonly #domainIds = new Map<number, number>();
+  readonly #reasons = new Map<string | null, number>();
+
+  add(rows: readonly BulkRow[]): void {
+    for (const { status, domain_id, reason } of rows) {
+      this.#states.set(status, (this.#states.get(status) ?? 0) + 1);
+      this.#domainIds.set(domain_id, (this.#domainIds.get(domain_id) ?? 0) + 1);
+      this.#reasons.set(reason, (this.#reasons.get(reason) ?? 0) + 1);
+    }
+  }
+
+  get written() {
+    return {
+      states: tally(this.#states),
+      domainIds: tally(this.#domainIds),
+      reasons: tally(this.#reasons),
+    };
+  }
 }
 
-function isMeant(row: BulkRow, request: BulkRequest): boolean {
-  const { action, filter, heldBy, now } = request;
-  const { before = Number.POSITIVE_INFINITY } = filter;
-  if (!fits(row, filter, statesOf(request))) return false;
-  if (!(filter.senders?.includes(row.sender) ?? true)) return false;
-  if (row.lease_owner !== null || row.created_at >= before) return false;
+function tally<Value>(counts: ReadonlyMap<Value, number>): Tally<Value> {
+  const sorted = [...counts].sort(([, one], [, other]) => other - one);
+  return sorted.slice(0, PARTS_MAX).map(([value, count]) => ({ value, count }));
+}
+
+function statesOf({ action, filter: { states } }: BulkRequest): readonly OpenState[] {
+  if (states === undefined) return STATES[action];
+  const usual = STATES[action].filter((state) => states.includes(state));
+  return usual.length > 0 ? usual : ALLOWED[action].filter((state) => states.includes(state));
+}
+
+function isNamed(row: BulkRow, request: BulkRequest): boolean {
+  return fits(row, request.filter, statesOf(request)) && rowFits(row, request.filter);
+}
+
+function whySkipped(row: BulkRow, { action, heldBy, now }: BulkRequest): SkipReason | undefined {
+  if (row.lease_owner !== null) return 'under_way';
   if (action === 'retry') {
     // A row that was attempted after the order was given is not retried by it.
-    if (row.updated_at > now) return false;
+    if (row.updated_at > now) return 'changed_since';
+    if (!row.is_kept) return 'not_kept';
     // A row that is due is attempted anyway; one that was never attempted waits for the time that its sender set.
     const waits = row.attempts > 0 && row.next_attempt_at > now;
-    return Boolean(row.is_kept) && (row.status !== 'queued' || waits);
+    return row.status !== 'queued' || waits ? undefined : 'due';
   }
-  if (action !== 'release') return true;
-  return (row.held_by === 'suspension') === (heldBy === 'suspension');
+  if (action !== 'release') return undefined;
+  return (row.held_by === 'suspension') === (heldBy === 'suspension')
+    ? undefined
+    : 'held_otherwise';
 }
 
 const read = [
@@ -129,30 +194,45 @@ const read = [
   'kind',
   'destination',
   'domain_id',
-  'sender',
-  'status',
-  'created_at',
   'updated_at',
   'attempts',
-  'next_attempt_at',
   'lease_owner',
   'held_by',
+  ...factColumns,
   hasPayload.as('is_kept'),
 ] as const;
 
+type BulkRow = Pick<Row<'deliveries'>, Exclude<(typeof read)[number], object>> & {
+  readonly is_kept: unknown;
+};
+
+/** Rows that may match, and where the walk is after them; undefined at its end. */
+interface Stretch {
+  readonly rows: readonly BulkRow[];
+  readonly at: OpenKey | undefined;
+}
+
 /** Rows that may match, in steps; each is seen once, whatever happens to those before. */
-async function* walk(database: Database, request: BulkRequest): AsyncGenerator<BulkRow[]> {
+async function* walk(database: Database, request: BulkRequest): AsyncGenerator<Stretch> {
+  const { after } = request;
   const { ids, destination, domainIds } = request.filter;
   if (ids) {
-    yield await readRows(database, ids);
+    yield { rows: await readRows(database, ids), at: undefined };
   } else if (domainIds && destination === undefined) {
-    for (const domainId of domainIds) {
-      for (const state of statesOf(request)) yield* walkDomain(database, domainId, state);
+    const pairs = domainIds.flatMap((id) => statesOf(request).map((state) => ({ id, state })));
+    const isAt = ({ id, state }: (typeof pairs)[number]) =>
+      id === after?.domain_id && state === after.status;
+    const first = pairs.findIndex(isAt);
+    for (const pair of pairs.slice(Math.max(first, 0))) {
+      yield* walkDomain(database, pair.id, pair.state, isAt(pair) ? (after?.id ?? 0) : 0);
     }
   } else {
-    for (const domainId of domainIds ?? [undefined]) {
+    const claims: readonly (number | undefined)[] = domainIds ?? [undefined];
+    const first = claims.indexOf(after?.domain_id);
+    for (const domainId of claims.slice(Math.max(first, 0))) {
       const receiver = destination === undefined ? undefined : { destination, domainId };
-      yield* walkReceivers(database, request, receiver);
+      const isAt = domainId === undefined || domainId === after?.domain_id;
+      yield* walkReceivers(database, request, receiver, isAt ? after : undefined);
     }
   }
 }
@@ -167,8 +247,9 @@ async function* walkDomain(
   { read: queries }: Database,
   domainId: number,
   state: OpenState,
-): AsyncGenerator<BulkRow[]> {
-  for (let after = 0; ; ) {
+  from: number,
+): AsyncGenerator<Stretch> {
+  for (let after = from; ; ) {
     const rows: BulkRow[] = await queries
       .selectFrom('deliveries')
       .select(read)
@@ -178,10 +259,10 @@ async function* walkDomain(
       .orderBy('id')
       .limit(READ_AT_A_TIME)
       .execute();
-    yield rows;
-    const last = rows.at(-1);
-    if (!last || rows.length < READ_AT_A_TIME) return;
-    after = last.id;
+    const at = rows.at(-1);
+    yield { rows, at };
+    if (!at || rows.length < READ_AT_A_TIME) return;
+    after = at.id;
   }
 }
 
@@ -190,20 +271,19 @@ async function* walkReceivers(
   database: Database,
   request: BulkRequest,
   receiver: Receiver | undefined,
-): AsyncGenerator<BulkRow[]> {
+  from: OpenKey | undefined,
+): AsyncGenerator<Stretch> {
   const states = statesOf(request);
   const mayBeMeant = (key: OpenKey) => fits(key, request.filter, states);
-  for (let after: OpenKey | undefined; ; ) {
+  for (let after = from; ; ) {
     const page = { receiver, after, order: 'asc', limit: READ_AT_A_TIME } as const;
     const keys = await readKeys(database.read, page);
-    const meant = keys.filter(mayBeMeant);
-    yield await readRows(
-      database,
-      meant.map(({ id }) => id),
-    );
+    const ids = keys.filter(mayBeMeant).map(({ id }) => id);
     const last = keys.at(-1);
-    if (!last || keys.length < READ_AT_A_TIME) return;
-    after = mayBeMeant(last) ? last : pastStateOf(last, 'asc');
+    const at = last && (mayBeMeant(last) ? last : pastStateOf(last, 'asc'));
+    yield { rows: await readRows(database, ids), at };
+    if (!at || keys.length < READ_AT_A_TIME) return;
+    after = at;
   }
 }
 

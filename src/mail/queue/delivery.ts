@@ -35,6 +35,10 @@ export interface NewDelivery {
   readonly mailId?: string | undefined;
   /** The recipients, for operators. */
   readonly recipients?: readonly string[];
+  /** From whom the message is, for operators: its reverse-path, `''` for the null sender. */
+  readonly mailFrom?: string;
+  /** Where it is posted, in full, for operators. */
+  readonly url?: string;
 }
 
 /** The most characters of a Message-ID, a subject or recipients that are kept for operators. */
@@ -145,6 +149,9 @@ export interface Delivery {
   readonly recipient?: string;
   /** Who keeps it `held`; absent where it cannot be attempted. */
   readonly heldBy?: 'operator' | 'suspension';
+  /** Absent where it is not known; `''` for the null sender. */
+  readonly mailFrom?: string;
+  readonly url?: string;
 }
 
 /** Bytes of an error's text that are kept. */
@@ -157,6 +164,32 @@ export function errorToJson({ status, text }: DeliveryError): string {
   const cut = cutText(text.toWellFormed());
   return JSON.stringify(status === undefined ? { text: cut } : { status, text: cut });
 }
+
+/** The most characters of a reason. */
+const REASON_MAX = 120;
+
+/**
+ * An error in words that many deliveries share, so that they can be counted by it: without the addresses, the ids of
+ * messages and the waiting times that servers write into their replies.
+ */
+export function reasonOf({ status, text }: DeliveryError): string {
+  return [status, text.slice(0, TEXT_MAX)]
+    .filter((part) => part !== undefined)
+    .join(' ')
+    .replaceAll(/[\s\p{Cc}]+/gu, ' ')
+    .replaceAll(/[^\s<>@,;:'"()]{1,64}@[^\s<>@,;:'"()]+/g, '…')
+    .replaceAll(/\b(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{10,}\b/gi, '…')
+    .replaceAll(/\b\d+(?=\s?(?:ms|s|secs?|seconds?|min|minutes?|hours?)\b)/gi, '…')
+    .slice(0, REASON_MAX)
+    .trim()
+    .toWellFormed();
+}
+
+/** The columns that say why an attempt failed. */
+export const writeError = (error: DeliveryError) => ({
+  last_error: errorToJson(error),
+  reason: reasonOf(error),
+});
 
 /** An error; for a stored one that cannot be read, a text that says so, so that the list still works. */
 export function errorFromJson(json: string): DeliveryError {

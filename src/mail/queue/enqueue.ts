@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { type NewRow, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { ABOUT_MAX, errorToJson, type NewDelivery, nameRecipients } from './delivery.ts';
+import { ABOUT_MAX, type NewDelivery, nameRecipients, writeError } from './delivery.ts';
 import { senderOf } from './parties.ts';
 
 /** The fields that decide when a delivery is attempted. */
@@ -35,11 +35,14 @@ const deliveryRow = new PreparedQuery((row: DeliveryValues, queries) =>
       attempts: row.attempts,
       attempted_at: row.attempted_at,
       last_error: row.last_error,
+      reason: row.reason,
       late_at: row.late_at,
       message_id: row.message_id,
       subject: row.subject,
       mail_id: row.mail_id,
       recipient: row.recipient,
+      mail_from: row.mail_from,
+      url: row.url,
       created_at: row.created_at,
       updated_at: row.updated_at,
     })
@@ -67,12 +70,14 @@ export async function insertDelivery(
     next_attempt_at: dueAt(delivery, now),
     attempts: tried ? 1 : 0,
     attempted_at: tried ? now : null,
-    last_error: tried ? errorToJson(tried.error) : null,
+    ...(tried ? writeError(tried.error) : { last_error: null, reason: null }),
     late_at: delivery.lateAt ?? null,
     message_id: about?.messageId?.slice(0, ABOUT_MAX).toWellFormed() ?? null,
     subject: about?.subject.slice(0, ABOUT_MAX).toWellFormed() ?? null,
     mail_id: delivery.mailId ?? null,
     recipient: recipients ? nameRecipients(recipients) : null,
+    mail_from: delivery.mailFrom?.slice(0, ABOUT_MAX).toLowerCase().toWellFormed() ?? null,
+    url: delivery.url ?? null,
     created_at: now,
     updated_at: now,
   });

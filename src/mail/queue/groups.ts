@@ -1,11 +1,13 @@
 /** The queue as operators see it: waiting and failed deliveries by receiver, domain and kind. */
 import { sql } from 'kysely';
-import type { Queries } from '../../platform/database/database.ts';
+import type { Queries, ReadDatabase } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
 import {
   behindQuery,
   fits,
+  needsRows,
+  OPEN_STATES,
   type OpenKey,
   type OpenState,
   pastStateOf,
@@ -13,6 +15,7 @@ import {
   readKeys,
 } from './open-keys.ts';
 import { toDelivery } from './operator-rows.ts';
+import { findNewest } from './receivers.ts';
 
 /** Deliveries of one kind and domain that have one receiver. */
 export interface QueueGroup extends GroupKey {
@@ -37,10 +40,9 @@ const GROUPS_MAX = 250;
 const KEYS_READ = 300;
 /** The most reads, where most groups do not match. */
 const READS_MAX = 30;
-/** Rows with the earliest due times, among which a group's own is searched. */
-const DUE_FIRST = 100;
-
-export type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>;
+export type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind'> & {
+  readonly state?: OpenState | undefined;
+};
 
 /**
  * Lists groups in the order of destination, domain and kind. However many deliveries a group has, few are read. For
@@ -147,22 +149,13 @@ async function countGroups(queries: Queries, groups: readonly OpenKey[]): Promis
   if (groups.length === 0) return [];
   const count = (state: OpenState) =>
     sql`(select count(*) from (select 1 ${ownOf(state)} limit ${COUNTED_MAX}) counted)`;
-  const oldest = (column: 'last_error' | 'next_attempt_at', state: OpenState) =>
+  const oldest = (column: 'last_error', state: OpenState) =>
     sql`(select c.${sql.ref(column)} ${ownOf(state)} order by c.id limit 1)`;
   const ids = groups.map(({ id }) => id);
   const { rows } = await sql<CountedGroup>`
     select d.id, d.destination, d.domain_id, d.kind,
       ${count('queued')} as queued, ${count('held')} as held, ${count('failed')} as failed,
-      coalesce(
-        (
-          select min(next_attempt_at) from (
-            select c.next_attempt_at, c.domain_id from deliveries c
-            where c.status = 'queued' and c.kind = d.kind and c.destination = d.destination
-            order by c.next_attempt_at limit ${DUE_FIRST}
-          ) soonest where soonest.domain_id = d.domain_id
-        ),
-        ${oldest('next_attempt_at', 'queued')}
-      ) as due,
+      (select min(c.next_attempt_at) ${ownOf('queued')}) as due,
       coalesce(
         ${oldest('last_error', 'queued')}, ${oldest('last_error', 'held')},
         ${oldest('last_error', 'failed')}
@@ -193,20 +186,25 @@ const KEYS_MAX = { receivers: 10_000, domain: 2_000 };
 const KEYS_AT_A_TIME = { receivers: 1_000, domain: 500 };
 
 /**
- * Single deliveries that were not delivered. Those of a domain come newest first; others by receiver, domain, kind and
- * state, each in descending order, and then newest first. For filters that match hardly any delivery, see
- * {@link listGroups}.
+ * Single deliveries that were not delivered. Those of a domain come newest first, and those of filters that look into rows;
+ * others by receiver, domain, kind and state, each in descending order, and then newest first. For filters that match
+ * hardly any delivery, see {@link listGroups}.
  */
 export async function listOpen(
-  queries: Queries,
-  filter: GroupFilter & Pick<QueueFilter, 'senders'>,
+  database: ReadDatabase,
+  filter: Omit<QueueFilter, 'ids'>,
   { after, limit }: GroupPage<OpenKey>,
 ): Promise<{ readonly items: OpenDelivery[]; readonly next: OpenKey | undefined }> {
-  const { destination, domainIds, senders, kind } = filter;
-  // The index of receivers does not have the sender.
-  const way = senders || (destination === undefined && domainIds) ? 'domain' : 'receivers';
-  const isAll = (senders ?? destination ?? kind) === undefined;
-  const most = way === 'domain' && isAll ? limit + 1 : KEYS_AT_A_TIME[way];
+  const { destination, domainIds, kind } = filter;
+  const { read: queries } = database;
+  if (needsRows(filter)) {
+    const keys = await findNewest(database, filter, { before: after?.id, limit: limit + 1 });
+    const shown = keys.slice(0, limit);
+    const next = keys.length > limit ? shown.at(-1) : undefined;
+    return { items: await readRows(queries, idsOf(shown)), next };
+  }
+  const way = destination === undefined && domainIds ? 'domain' : 'receivers';
+  const most = way === 'domain' && kind === undefined ? limit + 1 : KEYS_AT_A_TIME[way];
   const read = way === 'domain' ? readOfDomains : readOfReceivers;
   const found: number[] = [];
   let last = after;
@@ -215,8 +213,7 @@ export async function listOpen(
     for (const key of keys) {
       if (found.length === limit) return { items: await readRows(queries, found), next: last };
       last = key;
-      const isOfSender = senders?.includes(key.sender ?? '') ?? true;
-      if (isOfSender && fits(key, filter)) found.push(key.id);
+      if (fits(key, filter)) found.push(key.id);
     }
     if (keys.length < most) return { items: await readRows(queries, found), next: undefined };
     // Where the last key does not match, those that differ from it only by their id do not match either.
@@ -225,17 +222,14 @@ export async function listOpen(
   return { items: await readRows(queries, found), next: last };
 }
 
-/** A key that was read with its row. */
-interface DomainKey extends OpenKey {
-  readonly sender?: string;
-}
+const idsOf = (keys: readonly OpenKey[]) => keys.map(({ id }) => id);
 
 function readOfReceivers(
   queries: Queries,
   { destination, domainIds = [] }: Pick<QueueFilter, 'destination' | 'domainIds'>,
   after: OpenKey | undefined,
   limit: number,
-): Promise<DomainKey[]> {
+): Promise<OpenKey[]> {
   // A single claim is one step in the index; where there are several, `fits` selects.
   const domainId = domainIds.length === 1 ? domainIds[0] : undefined;
   const receiver = destination === undefined ? undefined : { destination, domainId };
@@ -245,18 +239,17 @@ function readOfReceivers(
 /** By `deliveries_by_status`: the newest of each claim and state, then the newest of those. */
 async function readOfDomains(
   queries: Queries,
-  { domainIds = [], state }: Pick<QueueFilter, 'domainIds' | 'state'>,
+  { domainIds = [], states = OPEN_STATES }: Pick<QueueFilter, 'domainIds' | 'states'>,
   after: OpenKey | undefined,
   limit: number,
-): Promise<DomainKey[]> {
-  const keys: DomainKey[] = [];
+): Promise<OpenKey[]> {
+  const keys: OpenKey[] = [];
   const newest = queries
     .selectFrom('deliveries')
-    .select(['destination', 'domain_id', 'sender', 'kind', 'status', 'id'])
+    .select(['destination', 'domain_id', 'kind', 'status', 'id'])
     .$if(after !== undefined, (query) => query.where('id', '<', after?.id ?? 0))
     .orderBy('id', 'desc')
     .limit(limit);
-  const states: readonly OpenState[] = state ? [state] : ['queued', 'held', 'failed'];
   for (const domainId of domainIds) {
     for (const one of states) {
       const own = newest.where('domain_id', '=', domainId).where('status', '=', one);

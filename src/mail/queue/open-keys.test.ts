@@ -101,7 +101,7 @@ onEachEngine('keys of what was not delivered', (engine) => {
         ['b.test', 2],
       ],
     );
-    const { items } = await listOpen(database.read, { state: 'held' }, { ...page, limit: 9 });
+    const { items } = await listOpen(database, { states: ['held'] }, { ...page, limit: 9 });
     assert.deepEqual(
       items.map(({ destination, status }) => `${destination} ${status}`),
       Array.from({ length: 6 }, () => 'c.test held'),

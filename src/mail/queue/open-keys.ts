@@ -14,6 +14,7 @@ export type OpenKey = Pick<
 
 /** States of what operators see in the queue: `queued` waits for its next attempt. */
 export type OpenState = 'queued' | 'held' | 'failed';
+export const OPEN_STATES: readonly OpenState[] = ['queued', 'held', 'failed'];
 
 /** Which deliveries are meant; a field that is left out matches all. */
 export interface QueueFilter {
@@ -23,25 +24,74 @@ export interface QueueFilter {
   /** Whose they are (`senderOf`); then the domains are given, too. */
   readonly senders?: readonly string[] | undefined;
   readonly kind?: string | undefined;
-  readonly state?: OpenState | undefined;
+  readonly states?: readonly OpenState[] | undefined;
+  /** A part of the receiver's name. */
+  readonly receiverPart?: string | undefined;
+  /** From whom the message is, in lower case. */
+  readonly mailFrom?: string | undefined;
+  /** A part of the reason of the last failed attempt. */
+  readonly reason?: string | undefined;
   /** Only those that were queued before this instant. */
   readonly before?: EpochMs | undefined;
+  /** Only those that wait for an attempt which is due by then. */
+  readonly dueBefore?: EpochMs | undefined;
 }
 
-/** Whether a delivery is among those that are meant, by what the index says of it; `before` and `senders` are not looked at. */
+/** Whether a delivery is among those that are meant, by what the index says of it; {@link rowFits} looks at the rest. */
 export function fits(
   key: OpenKey,
-  { ids, destination, domainIds, kind, state }: QueueFilter,
-  states: readonly string[] = state === undefined ? [key.status] : [state],
+  { ids, destination, domainIds, kind, states: given, receiverPart }: QueueFilter,
+  states: readonly string[] = given ?? [key.status],
 ): boolean {
   return (
     states.includes(key.status) &&
     (ids?.includes(key.id) ?? true) &&
     (domainIds?.includes(key.domain_id) ?? true) &&
     key.destination === (destination ?? key.destination) &&
-    key.kind === (kind ?? key.kind)
+    key.kind === (kind ?? key.kind) &&
+    isPart(receiverPart, key.destination)
   );
 }
+
+const isPart = (part: string | undefined, text: string | null) =>
+  part === undefined || (text ?? '').toLowerCase().includes(part.toLowerCase());
+
+/** What of a row a filter looks at, and the index does not have. */
+export const factColumns = [
+  'status',
+  'sender',
+  'mail_from',
+  'reason',
+  'created_at',
+  'next_attempt_at',
+] as const;
+
+type RowFacts = Pick<Row<'deliveries'>, (typeof factColumns)[number]>;
+
+/** Whether a row is among those that are meant, by what {@link fits} does not see. */
+export function rowFits(
+  row: RowFacts,
+  { senders, mailFrom, reason, before, dueBefore }: QueueFilter,
+): boolean {
+  return (
+    (senders?.includes(row.sender) ?? true) &&
+    row.mail_from === (mailFrom ?? row.mail_from) &&
+    isPart(reason, row.reason) &&
+    row.created_at < (before ?? Number.POSITIVE_INFINITY) &&
+    (dueBefore === undefined || (row.status === 'queued' && row.next_attempt_at <= dueBefore))
+  );
+}
+
+/** Whether a filter asks for more than the index can be searched by. */
+export const needsRows = (filter: QueueFilter): boolean =>
+  [
+    filter.senders,
+    filter.receiverPart,
+    filter.mailFrom,
+    filter.reason,
+    filter.before,
+    filter.dueBefore,
+  ].some((one) => one !== undefined);
 
 /** A receiver, and one claim of those that have mail for it. */
 export interface Receiver {

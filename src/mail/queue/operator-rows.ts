@@ -13,8 +13,8 @@ import {
   type Delivery,
   type DeliveryStatus,
   errorFromJson,
-  errorToJson,
   type StoredPlace,
+  writeError,
 } from './delivery.ts';
 
 /** Rows that are removed in one transaction. */
@@ -90,17 +90,17 @@ export const hasPayload = sql<boolean>`exists (
   select 1 from delivery_payloads where delivery_payloads.delivery_id = deliveries.id)`;
 
 /** What an operator's drop writes as the last error. */
-const DROPPED = errorToJson({ text: 'dropped by an operator: nobody is told of it' });
+const DROPPED = writeError({ text: 'dropped by an operator: nobody is told of it' });
 
 /** A drop ends a delivery without the usual consequences: no copy is stored, and no bounce is sent. */
-export const dropped = { status: 'failed', last_error: DROPPED } as const;
+export const dropped = { status: 'failed', ...DROPPED } as const;
 
 /**
  * The replay count of a row after a retry. What follows the end of a delivery is not done again at the end of a
  * replay. A drop did nothing of it, so the retry of a dropped delivery is no replay.
  */
 const replaysOnceRetried = sql<number>`case
-  when status in ('queued', 'held') or last_error = ${DROPPED} then replays else replays + 1 end`;
+  when status in ('queued', 'held') or last_error = ${DROPPED.last_error} then replays else replays + 1 end`;
 
 /** Puts a row at the start of its schedule. */
 export const putBack = (now: number) =>
@@ -296,5 +296,7 @@ export function toDelivery(row: Row<'deliveries'>): Delivery {
     ...(row.mail_id !== null && { mailId: row.mail_id }),
     ...(row.recipient !== null && { recipient: row.recipient }),
     ...(row.held_by !== null && { heldBy: row.held_by }),
+    ...(row.mail_from !== null && { mailFrom: row.mail_from }),
+    ...(row.url !== null && { url: row.url }),
   };
 }

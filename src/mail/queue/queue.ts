@@ -27,9 +27,16 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
-import type { Done, Step } from '../../platform/time/time.ts';
+import type { Done } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
-import { type BulkRequest, type ChangedRow, changeRows, runBulk, traceOrder } from './bulk.ts';
+import {
+  type BulkRequest,
+  type BulkStep,
+  type ChangedRow,
+  changeRows,
+  runBulk,
+  traceOrder,
+} from './bulk.ts';
 import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
 import { type GroupFilter, type GroupKey, type GroupPage, listGroups, listOpen } from './groups.ts';
@@ -50,6 +57,7 @@ import {
   requeueRow,
 } from './operator-rows.ts';
 import { type Owner, senderOf } from './parties.ts';
+import { type CountFilter, listReceivers, type QueueSummary, summarize } from './receivers.ts';
 import {
   type AttemptReport,
   type Clock,
@@ -59,7 +67,7 @@ import {
 } from './work-options.ts';
 import { Worker } from './worker.ts';
 
-export type { BulkAction } from './bulk.ts';
+export type { BulkAction, BulkPlace, BulkStep, SkipReason, Tally } from './bulk.ts';
 export {
   type AttemptOutcome,
   type Delivery,
@@ -72,10 +80,11 @@ export {
   type StoredPlace,
 } from './delivery.ts';
 export type { GroupKey, OpenDelivery, QueueGroup } from './groups.ts';
-export type { OpenKey, OpenState, QueueFilter } from './open-keys.ts';
+export { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
 export { senderOf } from './parties.ts';
 export { Place, Postponed } from './place.ts';
+export type { QueueReceiver, QueueSummary } from './receivers.ts';
 export {
   type Attempted,
   type AttemptReport,
@@ -240,12 +249,25 @@ export class Queue {
     return listGroups(this.#database.read, filter, page);
   }
 
+  /** Receivers with what waits for them, or failed at them. */
+  receivers(
+    filter: CountFilter,
+    page: Parameters<typeof listReceivers>[2],
+  ): ReturnType<typeof listReceivers> {
+    return listReceivers(this.#database, filter, page);
+  }
+
+  /** What fits a filter, by reason, domain and sender. */
+  summarize(filter: CountFilter): Promise<QueueSummary> {
+    return summarize(this.#database, filter);
+  }
+
   /** Single deliveries that were not delivered. */
   listOpen(
     filter: Parameters<typeof listOpen>[1],
     page: GroupPage<OpenKey>,
   ): ReturnType<typeof listOpen> {
-    return listOpen(this.#database.read, filter, page);
+    return listOpen(this.#database, filter, page);
   }
 
   /**
@@ -255,16 +277,15 @@ export class Queue {
    * @param by who orders it, for the trace
    * @param note writes of an order what it has done so far, in each transaction that changes something; gets what its
    *   last call returned
-   * @returns how many matched and were changed, within some seconds
+   * @returns how many matched and were changed, within some seconds; where there is more, the next call gets `next`, too
    */
   bulk(
-    request: Omit<BulkRequest, 'now'>,
+    request: Omit<BulkRequest, 'now'> & Partial<Pick<BulkRequest, 'now'>>,
     by: string,
     note: (tx: Queries, done: Done, noted?: number) => Promise<number | undefined> = async () =>
       undefined,
-  ): Promise<Step> {
-    const now = this.#clock.now();
-    const asked = { ...request, now };
+  ): Promise<BulkStep> {
+    const asked = { now: this.#clock.now(), ...request };
     const { action } = request;
     let noted: number | undefined;
     return runBulk(this.#database, asked, async (ids, { matched, changed }) => {

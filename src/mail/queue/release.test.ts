@@ -101,7 +101,12 @@ onEachEngine('deliveries that ended', (engine) => {
     }
     assert.equal(await queue.retry(1, 99_999, 'test'), undefined);
     const many = { action: 'retry', filter: { ids }, isDryRun: false, heldBy: 'operator' } as const;
-    assert.deepEqual(await queue.bulk(many, 'test'), { matched: 0, changed: 0, more: false });
+    assert.deepEqual(await queue.bulk(many, 'test'), {
+      matched: 0,
+      changed: 0,
+      skipped: { not_kept: 2 },
+      more: false,
+    });
     const removed = await store.database.write((tx) => queue.prune(tx, BEFORE));
     await store.database.write((tx) => store.bodies.release(tx, removed));
     const rows = await store.database.read.selectFrom('bodies').select('id').execute();

@@ -5,9 +5,9 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type DeliveryError,
   type DeliveryStatus,
-  errorToJson,
   type JobFacts,
   nameRecipients,
+  writeError,
 } from './delivery.ts';
 import type { Lane } from './lanes.ts';
 import { userOf } from './parties.ts';
@@ -165,7 +165,8 @@ interface OutcomeValues extends Pick<RowOutcome, 'status' | 'attempts' | 'now'> 
   readonly nextAttemptAt: number;
   readonly finishedAt: number | null;
   /** Null, here and below: it stays as it is. */
-  readonly error: string | null;
+  readonly last_error: string | null;
+  readonly reason: string | null;
   readonly attemptedAt: number | null;
   readonly recipient: string | null;
 }
@@ -180,7 +181,8 @@ const outcomeRow = new PreparedQuery((value: OutcomeValues, queries) =>
       next_attempt_at: value.nextAttemptAt,
       updated_at: value.now,
       finished_at: value.finishedAt,
-      last_error: fn.coalesce(val(value.error), 'last_error'),
+      last_error: fn.coalesce(val(value.last_error), 'last_error'),
+      reason: fn.coalesce(val(value.reason), 'reason'),
       attempted_at: fn.coalesce(val(value.attemptedAt), 'attempted_at'),
       recipient: fn.coalesce(val(value.recipient), 'recipient'),
     }))
@@ -208,7 +210,7 @@ export async function writeOutcome(
     now,
     nextAttemptAt: nextAttemptAt ?? now,
     finishedAt: status === 'queued' || status === 'held' ? null : now,
-    error: error ? errorToJson(error) : null,
+    ...(error ? writeError(error) : { last_error: null, reason: null }),
     attemptedAt: attemptedAt ?? null,
     recipient: recipients ? nameRecipients(recipients) : null,
   });

@@ -196,6 +196,7 @@ async function queueGroups(
       mailId,
       ...notBefore,
       recipients: addresses,
+      mailFrom: from,
     };
     const deliveryId = await queue.enqueue(tx, delivery);
     await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);

@@ -137,6 +137,7 @@ export class ServerCopies implements Copies {
       accountId,
       bodyId,
       destination: mailDestination(address),
+      mailFrom: address,
       payload: changes.write(wanted),
       notBefore: now() + REPEATED_AFTER_MS,
     };

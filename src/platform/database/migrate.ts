@@ -10,6 +10,7 @@ import { fifth } from './migrations/0005.ts';
 import { beforeSixth, laterThanSixth, sixth } from './migrations/0006.ts';
 import { beforeSeventh, laterThanSeventh, seventh } from './migrations/0007.ts';
 import { eighth } from './migrations/0008.ts';
+import { beforeEleventh, eleventh, laterThanEleventh } from './migrations/0011.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -53,6 +54,7 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0003': beforeThird,
   '0006': beforeSixth,
   '0007': beforeSeventh,
+  '0011': beforeEleventh,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
@@ -60,6 +62,7 @@ export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0004': laterThanFourth,
   '0006': laterThanSixth,
   '0007': laterThanSeventh,
+  '0011': laterThanEleventh,
 };
 const LATER: Later = {
   indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
@@ -90,6 +93,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0006': sixth(engine),
     '0007': seventh(engine, isBegun),
     '0008': eighth(engine),
+    '0011': eleventh(engine, isBegun),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -278,6 +278,12 @@ interface DeliveryTable {
   recipient: Generated<string | null>;
   /** Who keeps it `held`; null where it cannot be attempted. */
   held_by: Generated<'operator' | 'suspension' | null>;
+  /** From whom the message is: its reverse-path in lower case, `''` for the null sender; null in rows of before 0.4.0. */
+  mail_from: Generated<string | null>;
+  /** Why the last attempt failed, in words that many deliveries share (`reasonOf`); null where none failed. */
+  reason: Generated<string | null>;
+  /** Where a webhook is posted, in full; null for other kinds, and in rows of before 0.4.0. */
+  url: Generated<string | null>;
 }
 
 /** `queue/`: what an attempt needs to know, written once. */

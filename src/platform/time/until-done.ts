@@ -7,30 +7,42 @@ export interface Done {
 }
 
 /** What one call did. */
-export interface Step extends Done {
+export interface Step<Place = string> extends Done {
   /** Whether it ended early: then the caller calls again. */
   readonly more?: boolean;
+  /** Where the next call continues. */
+  readonly next?: Place;
+  /** What was left as it is, by the reason. */
+  readonly skipped?: Readonly<Partial<Record<string, number>>>;
+}
+
+/** What all calls did. */
+export interface Sum extends Done {
+  readonly skipped: Readonly<Record<string, number>>;
 }
 
 /**
  * Calls until all is done.
  *
- * @param onStep called after each call with how much has been changed
- * @param most what was counted before: what matches again meanwhile is not done once more
+ * @param goesOn called after each call with what has been done so far; false ends it
  */
-export async function untilDone(
-  call: () => Promise<Step>,
-  onStep: (changed: number) => void = () => {},
-  most = Number.POSITIVE_INFINITY,
-): Promise<Done> {
+export async function untilDone<Place = string>(
+  call: (next: Place | undefined) => Promise<Step<Place>>,
+  goesOn: (soFar: Sum) => boolean = () => true,
+): Promise<Sum> {
   let matched = 0;
   let changed = 0;
+  const skipped: Record<string, number> = {};
+  let next: Place | undefined;
   for (;;) {
-    const step = await call();
+    const step = await call(next);
     matched += step.matched;
     changed += step.changed;
-    onStep(changed);
-    // A call that changed nothing would return the same again.
-    if (!step.more || step.changed === 0 || changed >= most) return { matched, changed };
+    for (const [why, count = 0] of Object.entries(step.skipped ?? {})) {
+      skipped[why] = (skipped[why] ?? 0) + count;
+    }
+    next = step.next;
+    const soFar = { matched, changed, skipped };
+    if (!goesOn(soFar) || !step.more || next === undefined) return soFar;
   }
 }

@@ -20,6 +20,8 @@ export interface List {
   readonly path: string;
   /** Parameters of the query by their names in the API, and what they mean. */
   readonly filters: Readonly<Record<string, string>>;
+  /** Parameters that it always has. */
+  readonly fixed?: Readonly<Record<string, string>>;
   /** The shown members of an item, by name (`counts.pending`). */
   readonly columns: readonly string[];
 }
@@ -82,7 +84,12 @@ async function showList(list: List, given: ListArguments): Promise<void> {
   const items: Item[] = [];
   let { cursor } = asked;
   for (;;) {
-    const page = { ...asked, limit: given.all ? PAGE_MAX : limit, ...(cursor && { cursor }) };
+    const page = {
+      ...asked,
+      ...list.fixed,
+      limit: given.all ? PAGE_MAX : limit,
+      ...(cursor && { cursor }),
+    };
     const path = `/v2/operator/${list.path}?${new URLSearchParams(page)}`;
     const answer = await client.call<Answer>('GET', path);
     items.push(...answer.items);

@@ -1,15 +1,11 @@
 /** Commands for a running service: the operator's API, for people and scripts. */
 import { Command } from 'commander';
-import { type Step, untilDone } from '../../platform/time/time.ts';
-import { clean, openProgress, report } from './command.ts';
+import { clean, report } from './command.ts';
 import {
-  addFilters,
   change,
   changeOne,
-  confirm,
   connect,
   describeItem,
-  givenOf,
   type Item,
   listCommand,
   onService,
@@ -120,101 +116,6 @@ function suspendAccount(): Command {
       const body = { id: Number(id), ...(drops && { drop_waiting: true }) };
       return changeOne('accounts/suspend', body, given);
     });
-}
-
-const queueFilters = {
-  destination: 'a receiver, as the list names it',
-  domain: 'of one domain',
-  kind: 'webhook, forward, bounce, send, mailbox or copy',
-  status: 'queued, held or failed',
-};
-const deliveryFilters = { ...queueFilters, account: 'of one account, by its address' };
-
-export function queueCommand(): Command {
-  const columns = [
-    'destination',
-    'domain',
-    'kind',
-    'counts.queued',
-    'counts.held',
-    'counts.failed',
-    'overdue_seconds',
-    'last_error',
-  ];
-  const command = new Command('queue')
-    .description('deliveries that wait, and why')
-    .addCommand(
-      listCommand({
-        name: 'list',
-        path: 'queue',
-        filters: queueFilters,
-        columns,
-        description: 'waiting deliveries by receiver and domain',
-      }),
-    )
-    .addCommand(
-      listCommand({
-        name: 'deliveries',
-        path: 'queue/deliveries',
-        filters: deliveryFilters,
-        description: 'single deliveries',
-        columns: [
-          'id',
-          'status',
-          'kind',
-          'destination',
-          'domain',
-          'recipient',
-          'attempts',
-          'next_attempt_at',
-          'last_error',
-        ],
-      }),
-    );
-  const actions = {
-    retry: 'tries deliveries again now',
-    hold: 'keeps deliveries back until they are released',
-    release: 'releases held deliveries',
-    drop: 'ends deliveries without a bounce',
-  };
-  for (const [action, description] of Object.entries(actions)) {
-    addFilters(onService(command.command(action).description(description)), deliveryFilters)
-      .option('--ids <ids...>', 'single deliveries, by number')
-      .option('--older-than <seconds>', 'only deliveries that have waited at least this long')
-      .option('--dry-run', 'only shows how many deliveries match')
-      .option('--yes', 'drops without asking')
-      .action((given: Common) => actOnQueue(action, given));
-  }
-  return command;
-}
-
-async function actOnQueue(action: string, given: Common): Promise<void> {
-  const client = await connect(given.url);
-  const { ids, olderThan, dryRun, yes, json } = given;
-  const body = {
-    ...givenOf(deliveryFilters, given),
-    ...(Array.isArray(ids) && { ids: ids.map(Number) }),
-    ...(typeof olderThan === 'string' && { older_than: Number(olderThan) }),
-  };
-  const path = `/v2/operator/queue/${action}`;
-  if (dryRun || (action === 'drop' && !yes)) {
-    const counted = await client.call<Step>('POST', path, { ...body, dry_run: true });
-    const { matched, more } = counted;
-    // A count that takes longer than one call cannot be continued: another call would start again.
-    const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
-    if (dryRun) {
-      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.`);
-      return;
-    }
-    await confirm(`${deliveries} would be dropped.`, String(matched), '--yes');
-  }
-  const show = openProgress();
-  const { matched, changed } = await untilDone(
-    () => client.call<Step>('POST', path, body),
-    (soFar) => show(`${action}: ${soFar} deliveries`),
-  );
-  show();
-  report(json, { ok: true, matched, changed }, `${action}: ${changed} of ${matched} deliveries.`);
 }
 
 export function blocksCommand(): Command {

@@ -1,6 +1,6 @@
 /** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
 import { Type } from 'typebox';
-import { type Queue, senderOf } from '../../mail/queue/queue.ts';
+import { type BulkPlace, type Queue, senderOf } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, untilDone } from '../../platform/time/time.ts';
 import { type Account, type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
@@ -20,7 +20,7 @@ import {
   OperatedDomainBody,
   writeDomains,
 } from './domain-routes.ts';
-import { orderBulk } from './queue-routes.ts';
+import { orderBulk } from './queue-orders.ts';
 
 export interface ChangeRouteParts extends DomainRouteParts, AccountRouteParts {
   readonly accounts: Accounts;
@@ -89,7 +89,7 @@ async function orderAll(
   const order = { action, filter, isDryRun: false, heldBy: 'suspension' } as const;
   const by = `${actor}, who ${action === 'hold' ? 'suspended' : 'resumed'} its domain`;
   // It changes nothing where the domain was resumed meanwhile.
-  await untilDone(() => queue.bulk(order, by));
+  await untilDone<BulkPlace>((next) => queue.bulk({ ...order, ...next }, by));
 }
 
 async function suspend(
@@ -237,7 +237,9 @@ function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
       const filter = { domainIds: [domain.id], senders, kind: 'send' };
       const order = { action: 'drop', filter, isDryRun: false, heldBy: 'operator' } as const;
       const target = JSON.stringify({ account: account.address });
-      const { changed } = await untilDone(() => orderBulk(parts, by, order, target));
+      const { changed } = await untilDone<BulkPlace>((next) =>
+        orderBulk(parts, by, { ...order, ...next }, target),
+      );
       return { ...(await writeAccount(parts, account)), dropped: changed };
     },
   );

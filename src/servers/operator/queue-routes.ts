@@ -1,44 +1,27 @@
-/** The queue of all domains: waiting deliveries with the reason, and the operator's actions. */
+/** The queue of all domains: what waits and what failed, counted and one by one, with the reason. */
 import { Type } from 'typebox';
-import {
-  type BulkAction,
-  type OpenDelivery,
-  type OpenKey,
-  type OpenState,
-  type Queue,
-  type QueueFilter,
-  type QueueGroup,
-  senderOf,
-} from '../../mail/queue/queue.ts';
-import type { Database } from '../../platform/database/database.ts';
-import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs, Step } from '../../platform/time/time.ts';
-import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
-import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
-import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
+import type { BulkAction, OpenDelivery, Queue, QueueGroup } from '../../mail/queue/queue.ts';
+import { findClaimNames } from '../../tenants/domains/domains.ts';
 import { credentials, isoTime, LastError, type RouteGroup, replaced } from '../api/api.ts';
-import { actorOf } from './audit-routes.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+import {
+  deliveryFields,
+  filterFields,
+  filterOf,
+  Instant,
+  isOpenKey,
+  State,
+  Status,
+  stateNames,
+  toOpenKey,
+  writeOpenKey,
+} from './queue-filters.ts';
+import { type OrderParts, orderRoute, orders } from './queue-orders.ts';
+import { receiverRoutes } from './receiver-routes.ts';
 
-const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
-
-const Status = Type.Enum(['queued', 'held', 'failed'], {
-  type: 'string',
-  description:
-    '`queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended.',
-  examples: ['queued'],
-});
-
-/** The former name of a status, and its former word for `queued`. */
-const State = Type.Enum(['pending', 'held', 'failed'], { type: 'string', ...replaced('status') });
-type StateName = Type.Static<typeof State>;
-
-const stateNames: Record<OpenState, StateName> = {
-  queued: 'pending',
-  held: 'held',
-  failed: 'failed',
-};
-const states: Record<StateName, OpenState> = { pending: 'queued', held: 'held', failed: 'failed' };
+export interface QueueParts extends OrderParts {
+  readonly queue: Pick<Queue, 'groups' | 'listOpen' | 'bulk' | 'receivers' | 'summarize'>;
+}
 
 const count = (description: string) => Type.Integer({ description, examples: [3] });
 
@@ -76,6 +59,13 @@ const OpenDeliveryBody = Type.Object(
       }),
     ),
     destination: Type.String({ examples: ['https://receiver.example'] }),
+    url: Type.Optional(
+      Type.String({
+        description:
+          'Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it.',
+        examples: ['https://receiver.example/hooks/mail'],
+      }),
+    ),
     domain: Type.String({ examples: ['acme.test'] }),
     kind: Type.String({ examples: ['webhook'] }),
     status: Status,
@@ -89,6 +79,12 @@ const OpenDeliveryBody = Type.Object(
     attempts: Type.Integer({ examples: [2] }),
     created_at: Instant,
     next_attempt_at: Type.Optional(Instant),
+    sender: Type.Optional(
+      Type.String({
+        description: 'From whom the message is; empty for a bounce.',
+        examples: ['ada@acme.test'],
+      }),
+    ),
     recipient: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
     subject: Type.Optional(Type.String({ examples: ['Hello'] })),
     message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
@@ -98,76 +94,6 @@ const OpenDeliveryBody = Type.Object(
   },
   { title: 'OpenDelivery', description: 'A delivery that waits, is held or failed.' },
 );
-
-const filterFields = {
-  destination: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 1000,
-      description: 'Origin of a webhook, domain of mail, or address of a mailbox.',
-      examples: ['https://receiver.example'],
-    }),
-  ),
-  domain: Type.Optional(Type.String({ minLength: 1, maxLength: 255, examples: ['acme.test'] })),
-  kind: Type.Optional(
-    Type.Enum(['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy'], {
-      type: 'string',
-      description: 'As in the list of deliveries of a domain.',
-    }),
-  ),
-  status: Type.Optional(Status),
-  state: Type.Optional(State),
-};
-
-/** Where single deliveries are meant. */
-const deliveryFields = {
-  ...filterFields,
-  account: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 320,
-      description:
-        'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
-      examples: ['ada@acme.test'],
-    }),
-  ),
-};
-
-interface QueueParts {
-  readonly database: Pick<Database, 'read'>;
-  readonly queue: Pick<Queue, 'groups' | 'listOpen' | 'bulk'>;
-  readonly now: () => EpochMs;
-}
-
-interface Asked {
-  readonly destination?: string;
-  readonly domain?: string;
-  readonly kind?: string;
-  readonly status?: OpenState;
-  readonly state?: StateName;
-  readonly account?: string;
-}
-
-function statusOf({ status, state }: Asked): OpenState | undefined {
-  return status ?? (state && states[state]);
-}
-
-async function filterOf({ database }: QueueParts, asked: Asked): Promise<QueueFilter> {
-  const { destination, domain, kind, account } = asked;
-  const claims = domain === undefined ? undefined : await findClaimIds(database.read, domain);
-  const filter = { destination, kind, state: statusOf(asked), domainIds: claims };
-  if (account === undefined) return filter;
-  const owners = await findAccountsAt(database.read, account);
-  if (owners.length === 0) {
-    throw new Refusal('account_not_found', `there is no account ${account}`);
-  }
-  const meant = owners.filter(({ domainId }) => claims?.includes(domainId) ?? true);
-  return {
-    ...filter,
-    domainIds: meant.map(({ domainId }) => domainId),
-    senders: meant.map(senderOf),
-  };
-}
 
 function writeGroup(
   { destination, domainId, kind, counts, oldestDueAt, lastError }: QueueGroup,
@@ -193,6 +119,7 @@ function writeOpen(
 ): Type.Static<typeof OpenDeliveryBody> {
   const { status, heldBy, mailId, nextAttemptAt, messageId, lastError } = delivery;
   const { id, destination, kind, attempts, createdAt, recipient, subject } = delivery;
+  const { url, mailFrom } = delivery;
   // The list has none that was delivered.
   const waiting = status === 'delivered' ? 'failed' : status;
   return {
@@ -207,6 +134,8 @@ function writeOpen(
     ...(mailId !== undefined && { mail_id: mailId }),
     ...(heldBy !== undefined && { held_by: heldBy }),
     ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
+    ...(url !== undefined && { url }),
+    ...(mailFrom !== undefined && { sender: mailFrom }),
     ...(recipient !== undefined && { recipient }),
     ...(subject !== undefined && { subject }),
     ...(messageId !== undefined && { message_id: messageId }),
@@ -226,30 +155,7 @@ function isGroupKey(values: ListKey): values is readonly [string, number, string
   );
 }
 
-function isOpenKey(
-  values: ListKey,
-): values is readonly [string, number, string, StateName, number] {
-  const [destination, domain, kind, state, id] = values;
-  return (
-    values.length === 5 &&
-    isGroupKey([destination ?? 0, domain ?? '', kind ?? 0]) &&
-    typeof state === 'string' &&
-    state in states &&
-    Number.isSafeInteger(id)
-  );
-}
-
-function toOpenKey(key: readonly [string, number, string, StateName, number] | undefined) {
-  if (!key) return undefined;
-  const [destination, domain_id, kind, state, id] = key;
-  return { destination, domain_id, kind, status: states[state], id };
-}
-
-function writeOpenKey({ destination, domain_id, kind, status, id }: OpenKey): ListKey {
-  return [destination, domain_id, kind, status === 'delivered' ? 'failed' : stateNames[status], id];
-}
-
-/** `GET /v2/operator/queue` and `GET /v2/operator/queue/deliveries`. */
+/** The routes below `/v2/operator/queue`. */
 export function queueRoutes(parts: QueueParts): RouteGroup {
   const { database, queue, now } = parts;
   return (app) => {
@@ -270,10 +176,14 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
       async ({ query }) => {
         const { limit, after } = readPage(query, isGroupKey);
         const [destination = '', domainId = 0, kind = ''] = after ?? [];
-        const { groups, next } = await queue.groups(await filterOf(parts, query), {
-          after: after && { destination, domainId, kind },
-          limit,
-        });
+        const { states, ...filter } = await filterOf(database.read, query, now());
+        const { groups, next } = await queue.groups(
+          { ...filter, state: states?.[0] },
+          {
+            after: after && { destination, domainId, kind },
+            limit,
+          },
+        );
         const ids = groups.map((group) => group.domainId);
         const names = await findClaimNames(database.read, ids);
         return {
@@ -291,8 +201,8 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
           tags: ['Operator'],
           summary: 'List single deliveries that wait',
           description:
-            'Those of a domain come newest first; without `domain` they come by receiver, each newest first. With filters a page ' +
-            'may have fewer items than `limit` and still a cursor.',
+            'Those of a domain, and those of `q`, `sender`, `account`, `reason`, `older_than` and `due_within` come newest first; others by ' +
+            'receiver, each newest first. With filters a page may have fewer items than `limit` and still a cursor.',
           operationId: 'listQueueDeliveries',
           security: credentials.operator,
           querystring: Type.Object({ ...deliveryFields, ...listFields }),
@@ -301,7 +211,7 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
       },
       async ({ query }) => {
         const { limit, after } = readPage(query, isOpenKey);
-        const filter = await filterOf(parts, query);
+        const filter = await filterOf(database.read, query, now());
         const { items, next } = await queue.listOpen(filter, { after: toOpenKey(after), limit });
         const ids = items.map((item) => item.domainId);
         const names = await findClaimNames(database.read, ids);
@@ -312,119 +222,7 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
         };
       },
     );
-    for (const action of Object.keys(summaries) as BulkAction[]) addBulkRoute(app, parts, action);
+    receiverRoutes(app, parts);
+    for (const action of Object.keys(orders) as BulkAction[]) orderRoute(app, parts, action);
   };
-}
-
-const summaries: Record<BulkAction, readonly [summary: string, description: string]> = {
-  retry: [
-    'Try deliveries again',
-    'Deliveries that wait or failed are tried again now, from the start of their schedule, with the same ' +
-      '`webhook-id`; with `status: held` those that are held. The limits for one receiver hold as always: one at a time ' +
-      'while it fails.',
-  ],
-  hold: [
-    'Hold deliveries back',
-    'Deliveries that wait are not attempted until they are released or tried again.',
-  ],
-  release: [
-    'Release deliveries',
-    'Held deliveries wait for their next attempt again, and are due when they were due before.',
-  ],
-  drop: [
-    'Drop deliveries',
-    'Deliveries that wait or are held end as failed. No bounce is sent, so the sender does not learn of it; an ' +
-      'account sees `bounced` for what it sent itself. The trace and the audit log note it. A copy for a mailbox ' +
-      '(`webhook_then_store`) is stored all the same. Each can be tried again as long as its message is kept ' +
-      '(`DELIVERY_BODY_HOURS`).',
-  ],
-};
-
-/**
- * Carries out one step of an order, with its entry in the audit log.
- *
- * @param target which deliveries are meant, for people
- */
-export function orderBulk(
-  { queue, now }: Pick<QueueParts, 'now'> & { readonly queue: Pick<Queue, 'bulk'> },
-  by: Actor,
-  order: Parameters<Queue['bulk']>[0],
-  target: string,
-): Promise<Step> {
-  const about = { action: `queue.${order.action}`, target, at: now() };
-  return queue.bulk(order, by.actor, (tx, done, noted) =>
-    recordProgress(tx, by, { ...about, counts: { ...done } }, noted),
-  );
-}
-
-/** The most deliveries that one call names. */
-const IDS_MAX = 500;
-
-function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action: BulkAction): void {
-  const { now } = parts;
-  const [summary, description] = summaries[action];
-  app.post(
-    `/v2/operator/queue/${action}`,
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        tags: ['Operator'],
-        summary,
-        description:
-          `${description} At least one of \`destination\`, \`domain\`, \`account\`, \`kind\`, \`status\` and \`ids\` is given. ` +
-          'Deliveries that are being attempted right now are not changed. After 5 seconds the answer has `more`: call again.',
-        operationId: `${action}Queue`,
-        security: credentials.operator,
-        body: Type.Object({
-          ...deliveryFields,
-          ids: Type.Optional(
-            Type.Array(Type.Integer({ minimum: 1 }), {
-              minItems: 1,
-              maxItems: IDS_MAX,
-              examples: [[7]],
-            }),
-          ),
-          older_than: Type.Optional(
-            Type.Integer({
-              minimum: 0,
-              maximum: 31_536_000,
-              description: 'Only those that were queued at least so many seconds ago.',
-              examples: [3600],
-            }),
-          ),
-          dry_run: Type.Optional(
-            Type.Boolean({
-              description: 'Only count the deliveries that match.',
-              examples: [true],
-            }),
-          ),
-        }),
-        response: {
-          200: Type.Object({
-            matched: Type.Integer({ description: 'How many match.', examples: [120] }),
-            changed: Type.Integer({ description: '0 in a dry run.', examples: [120] }),
-            more: Type.Optional(
-              Type.Boolean({ description: 'There may be more: call again.', examples: [true] }),
-            ),
-          }),
-        },
-      },
-    },
-    async (request) => {
-      const { ids, older_than: age, dry_run: isDryRun = false, ...asked } = request.body;
-      const { destination, domain, account, kind } = asked;
-      if (
-        [ids, destination, domain, account, kind, statusOf(asked)].every((one) => one === undefined)
-      ) {
-        throw invalidField('destination', 'or domain, account, kind, status or ids must be given');
-      }
-      const before = age === undefined ? undefined : now() - age * 1_000;
-      const filter = { ...(await filterOf(parts, asked)), ids, before };
-      const by = actorOf(request);
-      const order = { action, filter, isDryRun, heldBy: 'operator' } as const;
-      const target = JSON.stringify({ ...asked, ids, older_than: age });
-      const { more, ...counts } = await orderBulk(parts, by, order, target);
-      return { ...counts, ...(more && { more }) };
-    },
-  );
 }

@@ -1,0 +1,375 @@
+/**
+ * The queue as operators see it first: a row for each receiver, and what a part of it consists of.
+ *
+ * Both are counted in indexes that hold all that is asked (`deliveries_queued`, `deliveries_troubled`), so that a queue of
+ * 100,000 is counted without reading its rows. A delivery that was never tried is in the first of them alone.
+ */
+import { type RawBuilder, sql } from 'kysely';
+import type { ReadDatabase } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
+
+/** What waits for one receiver, or failed at it. */
+export interface QueueReceiver {
+  readonly destination: string;
+  readonly kinds: readonly string[];
+  readonly counts: Readonly<Record<OpenState, number>>;
+  /** When the oldest of them was queued. */
+  readonly oldestAt: EpochMs;
+  /** When the next of them is due; absent where all are held or have failed. */
+  readonly nextAttemptAt?: EpochMs;
+  /** When the last of them failed; absent where none has. */
+  readonly failedAt?: EpochMs;
+  /** The most frequent reason, and how many deliveries it has. */
+  readonly reason?: { readonly text: string; readonly count: number };
+  /** The claims whose mail it is, those with most of it first. */
+  readonly domainIds: readonly number[];
+  /** When a delivery to it succeeded last, as far as ended ones are kept. */
+  readonly lastSuccessAt?: EpochMs;
+}
+
+/** Where a list of receivers continues. */
+export interface ReceiverKey {
+  readonly rank: number;
+  readonly destination: string;
+}
+
+/** A filter that all of a count is made with. */
+export type CountFilter = Omit<QueueFilter, 'ids'>;
+
+/** What waits: the states that are counted where a filter names none. */
+const WAITING: readonly OpenState[] = ['queued', 'held'];
+
+/** Lines of each part of a summary. */
+const LINES_MAX = 20;
+
+/**
+ * Receivers with what waits for them, the oldest first; those at which something failed come by the time of the last
+ * failure, the newest first.
+ */
+export async function listReceivers(
+  database: ReadDatabase,
+  filter: CountFilter,
+  { after, limit }: { readonly after: ReceiverKey | undefined; readonly limit: number },
+): Promise<{ readonly receivers: QueueReceiver[]; readonly next: ReceiverKey | undefined }> {
+  const ranks = new Map<string, number>();
+  const found = await Promise.all(
+    statesOf(filter).map((state) => rankOf(database, state, filter, { after, limit })),
+  );
+  for (const { destination, rank } of found.flat()) {
+    ranks.set(destination, Math.min(rank, ranks.get(destination) ?? rank));
+  }
+  const ranked = [...ranks].map(([destination, rank]) => ({ destination, rank })).sort(byRank);
+  const page = ranked.slice(0, limit);
+  const counts = await countsOf(
+    database,
+    filter,
+    page.map(({ destination }) => destination),
+  );
+  const receivers = page.flatMap(({ destination }) => counts.get(destination) ?? []);
+  return {
+    // One was on an earlier page, if it has more in another state that is older.
+    receivers: receivers.filter((one) => !after || byRank(keyOf(one), after) > 0),
+    next: ranked.length > limit ? page.at(-1) : undefined,
+  };
+}
+
+const byRank = (one: ReceiverKey, other: ReceiverKey) =>
+  one.rank - other.rank ||
+  (one.destination < other.destination ? -1 : Number(one.destination > other.destination));
+
+function keyOf({ destination, oldestAt, failedAt, counts }: QueueReceiver): ReceiverKey {
+  const isFailed = counts.queued + counts.held === 0 && failedAt !== undefined;
+  return { destination, rank: isFailed ? -failedAt : oldestAt };
+}
+
+/** Receivers of one state, in the order of the list. */
+async function rankOf(
+  database: ReadDatabase,
+  state: OpenState,
+  filter: CountFilter,
+  { after, limit }: { readonly after: ReceiverKey | undefined; readonly limit: number },
+): Promise<readonly ReceiverKey[]> {
+  const rank = state === 'failed' ? sql`-max(updated_at)` : sql`min(created_at)`;
+  const later = after
+    ? sql`having (${rank}, destination) > (${after.rank}, ${after.destination})`
+    : sql``;
+  const { rows } = await sql<ReceiverKey>`select destination, ${rank} as rank
+    ${from(database, state, filter)} group by destination ${later}
+    order by rank, destination limit ${limit + 1}`.execute(database.read);
+  return rows;
+}
+
+interface CountRow {
+  readonly state: OpenState;
+  readonly destination: string;
+  readonly domain_id: number;
+  readonly kind: string;
+  readonly amount: number;
+  readonly oldest: number;
+  readonly changed: number;
+  readonly due: number;
+}
+
+/** Counts what some receivers have. */
+async function countsOf(
+  database: ReadDatabase,
+  filter: CountFilter,
+  destinations: readonly string[],
+): Promise<ReadonlyMap<string, QueueReceiver>> {
+  const found = new Map<string, QueueReceiver>();
+  if (destinations.length === 0) return found;
+  const among = isAmong('destination', destinations);
+  const parts = statesOf(filter).map(
+    (
+      state,
+    ) => sql`select destination, domain_id, kind, ${sql.lit(state)} as state, count(*) as amount,
+      min(created_at) as oldest, ${state === 'failed' ? sql`max(updated_at)` : sql`0`} as changed,
+      min(next_attempt_at) as due
+      ${from(database, state, filter)} and ${among} group by destination, domain_id, kind`,
+  );
+  // On PostgreSQL these run beside each other.
+  const [{ rows }, reasons, succeeded] = await Promise.all([
+    sql<CountRow>`${sql.join(parts, sql` union all `)}`.execute(database.read),
+    topReasons(database, filter, destinations),
+    lastSuccesses(database, destinations),
+  ]);
+  for (const [destination, own] of Map.groupBy(rows, (row) => row.destination)) {
+    const sum = (state: OpenState) => amountOf(own.filter((row) => row.state === state));
+    const queued = own.filter(({ state }) => state === 'queued');
+    const failed = own.filter(({ state }) => state === 'failed');
+    const byDomain = [...Map.groupBy(own, (row) => row.domain_id)];
+    const reason = reasons.get(destination);
+    const lastSuccessAt = succeeded.get(destination);
+    found.set(destination, {
+      destination,
+      kinds: [...new Set(own.map(({ kind }) => kind))].sort(),
+      counts: { queued: sum('queued'), held: sum('held'), failed: sum('failed') },
+      oldestAt: Math.min(...own.map(({ oldest }) => oldest)),
+      ...(queued.length > 0 && { nextAttemptAt: Math.min(...queued.map(({ due }) => due)) }),
+      ...(failed.length > 0 && { failedAt: Math.max(...failed.map(({ changed }) => changed)) }),
+      ...(reason && { reason }),
+      domainIds: byDomain
+        .sort(([, one], [, other]) => amountOf(other) - amountOf(one))
+        .map(([domainId]) => domainId),
+      ...(lastSuccessAt !== undefined && { lastSuccessAt }),
+    });
+  }
+  return found;
+}
+
+const amountOf = (rows: readonly CountRow[]) => rows.reduce((sum, { amount }) => sum + amount, 0);
+
+async function lastSuccesses(
+  { read }: ReadDatabase,
+  destinations: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  // One step in `deliveries_succeeded` for each.
+  const parts = destinations.map(
+    (destination) => sql`select * from (select destination, finished_at from deliveries
+      where status = 'delivered' and destination = ${destination} order by finished_at desc limit 1) newest`,
+  );
+  const { rows } = await sql<{
+    destination: string;
+    finished_at: number;
+  }>`${sql.join(parts, sql` union all `)}`.execute(read);
+  return new Map(rows.map(({ destination, finished_at }) => [destination, finished_at]));
+}
+
+/** The most frequent reason at each of some receivers. */
+async function topReasons(
+  database: ReadDatabase,
+  filter: CountFilter,
+  destinations: readonly string[],
+): Promise<ReadonlyMap<string, { readonly text: string; readonly count: number }>> {
+  const parts = statesOf(filter).map(
+    (
+      state,
+    ) => sql`select destination, reason, count(*) as amount ${from(database, state, filter, true)}
+      and reason is not null and ${isAmong('destination', destinations)} group by destination, reason`,
+  );
+  const { rows } = await sql<{ destination: string; text: string; count: number }>`
+    select destination, reason as text, amount as count from (
+      select destination, reason, cast(sum(amount) as bigint) as amount,
+        row_number() over (partition by destination order by sum(amount) desc, reason) as place
+      from (${sql.join(parts, sql` union all `)}) counted group by destination, reason
+    ) ranked where place = 1`.execute(database.read);
+  return new Map(rows.map(({ destination, text, count }) => [destination, { text, count }]));
+}
+
+const sum = (column: string) => sql`cast(sum(${sql.ref(column)}) as bigint)`;
+
+const statesOf = ({ states = WAITING }: CountFilter): readonly OpenState[] => states;
+
+/** The literal condition of the index: with another form, SQLite would not use it. */
+const TROUBLED = sql`status <> 'delivered' and (status <> 'queued' or reason is not null)`;
+
+/**
+ * `from` and `where` of what is in a state and fits a filter, by an index that has all of it.
+ *
+ * @param isTried whether only what has a reason is meant
+ */
+function from(
+  { engine }: ReadDatabase,
+  state: OpenState,
+  filter: CountFilter,
+  isTried = filter.reason !== undefined,
+): RawBuilder<unknown> {
+  const isTroubled = state !== 'queued' || isTried;
+  const index = sql.ref(isTroubled ? 'deliveries_troubled' : 'deliveries_queued');
+  const by = engine === 'sqlite' ? sql`indexed by ${index}` : sql``;
+  const conditions = [
+    sql`status = ${sql.lit(state)}`,
+    ...(isTroubled ? [TROUBLED] : []),
+    ...conditionsOf(state, filter),
+  ];
+  return sql`from deliveries ${by} where ${sql.join(conditions, sql` and `)}`;
+}
+
+function conditionsOf(state: OpenState, filter: CountFilter): RawBuilder<unknown>[] {
+  const { destination, receiverPart, kind, domainIds, senders, mailFrom, reason } = filter;
+  const { before, dueBefore } = filter;
+  const conditions: (RawBuilder<unknown> | false)[] = [
+    destination !== undefined && sql`destination = ${destination}`,
+    receiverPart !== undefined && contains('destination', receiverPart),
+    kind !== undefined && sql`kind = ${kind}`,
+    domainIds !== undefined && isAmong('domain_id', domainIds),
+    senders !== undefined && isAmong('sender', senders),
+    mailFrom !== undefined && sql`mail_from = ${mailFrom}`,
+    reason !== undefined && contains('reason', reason),
+    before !== undefined && sql`created_at < ${before}`,
+    // What is held or has failed is never due.
+    dueBefore !== undefined && (state === 'queued' ? sql`next_attempt_at <= ${dueBefore}` : NONE),
+  ];
+  return conditions.filter((one) => one !== false);
+}
+
+const NONE = sql`1 = 0`;
+
+const isAmong = (column: string, values: readonly (string | number)[]) =>
+  values.length === 0 ? NONE : sql`${sql.ref(column)} in (${sql.join(values)})`;
+
+const contains = (column: string, part: string) =>
+  sql`lower(${sql.ref(column)}) like ${`%${part.toLowerCase().replaceAll(/[\\%_]/g, '\\$&')}%`} escape '\\'`;
+
+/** The newest deliveries that fit a filter, whatever it asks for. */
+export async function findNewest(
+  database: ReadDatabase,
+  { states = OPEN_STATES, ...filter }: CountFilter,
+  { before, limit }: { readonly before: number | undefined; readonly limit: number },
+): Promise<OpenKey[]> {
+  const older = before === undefined ? sql`` : sql`and id < ${before}`;
+  const parts = states.map(
+    (state) => sql`select * from (
+      select destination, domain_id, kind, status, id ${from(database, state, filter)} ${older}
+      order by id desc limit ${limit}) newest`,
+  );
+  const { rows } = await sql<OpenKey>`select * from (${sql.join(parts, sql` union all `)}) found
+    order by id desc limit ${limit}`.execute(database.read);
+  return rows;
+}
+
+/** A part of the queue, by reason, domain and sender. */
+export interface QueueSummary {
+  readonly counts: Readonly<Record<OpenState, number>>;
+  readonly oldestAt?: EpochMs;
+  readonly nextAttemptAt?: EpochMs;
+  /** The most frequent first, at most {@link LINES_MAX}, as in the other parts. */
+  readonly reasons: readonly (SummaryLine & { readonly text: string })[];
+  /** How many were not tried yet. */
+  readonly untried: number;
+  readonly domains: readonly (SummaryLine & { readonly domainId: number })[];
+  /** Absent: deliveries of before 0.4.0, which do not say whose they are. */
+  readonly senders: readonly (SummaryLine & { readonly mailFrom?: string })[];
+}
+
+interface SummaryLine {
+  readonly counts: Readonly<Record<OpenState, number>>;
+  readonly oldestAt: EpochMs;
+  readonly nextAttemptAt?: EpochMs;
+}
+
+/** Counts what fits a filter, by reason, domain and sender. */
+export async function summarize(
+  database: ReadDatabase,
+  filter: CountFilter,
+): Promise<QueueSummary> {
+  const [reasons, domains, senders] = await Promise.all([
+    linesOf(database, filter, 'reason'),
+    linesOf(database, filter, 'domain_id'),
+    linesOf(database, filter, 'mail_from'),
+  ]);
+  const whole = domains[0];
+  const tried = reasons[0]?.tried ?? 0;
+  return {
+    counts: {
+      queued: whole?.all_queued ?? 0,
+      held: whole?.all_held ?? 0,
+      failed: whole?.all_failed ?? 0,
+    },
+    ...(whole && { oldestAt: whole.all_oldest }),
+    ...(whole && whole.all_due !== null && { nextAttemptAt: whole.all_due }),
+    reasons: reasons.map((row) => ({ ...writeLine(row), text: String(row.value) })),
+    untried: whole ? whole.tried - tried : 0,
+    domains: domains.map((row) => ({ ...writeLine(row), domainId: Number(row.value) })),
+    senders: senders.map((row) => ({
+      ...writeLine(row),
+      ...(row.value !== null && { mailFrom: String(row.value) }),
+    })),
+  };
+}
+
+interface LineRow {
+  readonly value: string | number | null;
+  readonly queued: number;
+  readonly held: number;
+  readonly failed: number;
+  readonly oldest: number;
+  readonly due: number | null;
+  /** Of all lines. */
+  readonly tried: number;
+  readonly all_queued: number;
+  readonly all_held: number;
+  readonly all_failed: number;
+  readonly all_oldest: number;
+  readonly all_due: number | null;
+}
+
+function writeLine({ queued, held, failed, oldest, due }: LineRow): SummaryLine {
+  return {
+    counts: { queued, held, failed },
+    oldestAt: oldest,
+    ...(due !== null && { nextAttemptAt: due }),
+  };
+}
+
+async function linesOf(
+  database: ReadDatabase,
+  filter: CountFilter,
+  column: 'reason' | 'domain_id' | 'mail_from',
+): Promise<readonly LineRow[]> {
+  const value = sql.ref(column);
+  const isTried = column === 'reason' || filter.reason !== undefined;
+  const parts = statesOf(filter).map((state) => {
+    const amount = (of: OpenState) =>
+      sql`${state === of ? sql`count(*)` : sql`0`} as ${sql.ref(of)}`;
+    const due = state === 'queued' ? sql`min(next_attempt_at)` : sql`null`;
+    const reasoned = column === 'reason' ? sql`and reason is not null` : sql``;
+    return sql`select ${value} as value, ${amount('queued')}, ${amount('held')}, ${amount('failed')},
+      min(created_at) as oldest, ${due} as due
+      ${from(database, state, filter, isTried)} ${reasoned} group by ${value}`;
+  });
+  const whole = (column: OpenState) =>
+    sql`cast(sum(sum(${sql.ref(column)})) over () as bigint) as ${sql.ref(`all_${column}`)}`;
+  const { rows } = await sql<LineRow>`
+    select value, ${sum('queued')} as queued, ${sum('held')} as held, ${sum('failed')} as failed,
+      min(oldest) as oldest, min(due) as due,
+      cast(sum(sum(queued) + sum(held) + sum(failed)) over () as bigint) as tried,
+      ${whole('queued')}, ${whole('held')}, ${whole('failed')},
+      min(min(oldest)) over () as all_oldest, min(min(due)) over () as all_due
+    from (${sql.join(parts, sql` union all `)}) counted group by value
+    order by sum(queued) + sum(held) + sum(failed) desc, value limit ${LINES_MAX}`.execute(
+    database.read,
+  );
+  return rows;
+}

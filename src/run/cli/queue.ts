@@ -1,0 +1,239 @@
+/** `postroom queue`: what waits for whom and why, and orders for many deliveries at once. */
+import { Command } from 'commander';
+import { type Step, untilDone } from '../../platform/time/time.ts';
+import { clean, openProgress, report, table } from './command.ts';
+import {
+  addFilters,
+  confirm,
+  connect,
+  givenOf,
+  type List,
+  listCommand,
+  onService,
+} from './lists.ts';
+
+interface Common extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+}
+
+const filters = {
+  destination: 'a receiver, as the list names it',
+  q: "a part of the receiver's name",
+  domain: 'of one domain',
+  account: 'of one account, by its address',
+  sender: 'from this address',
+  kind: 'webhook, forward, bounce, send, mailbox or copy',
+  status: 'queued, held, failed, or waiting: the first two',
+  reason: 'a part of the reason of the last failed attempt',
+  older_than: 'queued at least so many seconds ago',
+  due_within: 'next attempt within so many seconds',
+};
+
+function without<Value>(all: Readonly<Record<string, Value>>, name: string): Record<string, Value> {
+  return Object.fromEntries(Object.entries(all).filter(([one]) => one !== name));
+}
+
+const receivers: List = {
+  name: 'list',
+  path: 'queue/receivers',
+  filters,
+  description: 'receivers with what waits for them, the oldest first',
+  columns: [
+    'destination',
+    'kinds',
+    'counts.queued',
+    'counts.held',
+    'oldest_at',
+    'next_attempt_at',
+    'reason_count',
+    'reason',
+    'domains',
+    'last_success_at',
+  ],
+};
+
+const failed: List = {
+  name: 'failed',
+  path: 'queue/receivers',
+  fixed: { status: 'failed' },
+  filters: without(filters, 'status'),
+  description: 'receivers at which deliveries failed in the last 30 days, the latest first',
+  columns: [
+    'destination',
+    'kinds',
+    'counts.failed',
+    'failed_at',
+    'reason_count',
+    'reason',
+    'domains',
+    'last_success_at',
+  ],
+};
+
+const deliveries: List = {
+  name: 'deliveries',
+  path: 'queue/deliveries',
+  filters,
+  description: 'single deliveries',
+  columns: [
+    'id',
+    'status',
+    'kind',
+    'destination',
+    'url',
+    'domain',
+    'sender',
+    'recipient',
+    'attempts',
+    'next_attempt_at',
+    'last_error',
+  ],
+};
+
+export function queueCommand(): Command {
+  const command = new Command('queue')
+    .description('deliveries that wait, and why')
+    .addCommand(listCommand(receivers))
+    .addCommand(listCommand(failed))
+    .addCommand(showCommand())
+    .addCommand(listCommand(deliveries));
+  for (const [action, description] of Object.entries(actions)) {
+    const order = addFilters(onService(command.command(action).description(description)), filters)
+      .option('--ids <ids...>', 'single deliveries, by number')
+      .option('--dry-run', 'only counts what matches, by status, domain and reason');
+    if (action === 'retry') order.option('--one', 'tries one of them, to see whether it works');
+    if (action === 'drop') order.option('--yes', 'drops without asking');
+    order.action((given: Common) => actOnQueue(action, given));
+  }
+  return command;
+}
+
+const actions = {
+  retry: 'tries deliveries again now',
+  hold: 'keeps deliveries back until they are released',
+  release: 'releases held deliveries',
+  drop: 'ends deliveries without a bounce',
+};
+
+interface Line {
+  readonly counts: { readonly queued: number; readonly held: number; readonly failed: number };
+  readonly oldest_at?: string;
+  readonly next_attempt_at?: string;
+}
+
+interface Summary extends Line {
+  readonly untried: number;
+  readonly reasons: readonly (Line & { readonly reason: string })[];
+  readonly domains: readonly (Line & { readonly domain: string })[];
+  readonly senders: readonly (Line & { readonly sender?: string })[];
+}
+
+/** `postroom queue show`: what fits the filters, by reason, domain and sender. */
+function showCommand(): Command {
+  return addFilters(onService(new Command('show')), filters)
+    .description('what waits, by reason, domain and sender')
+    .action(async ({ url, json, ...given }: Common) => {
+      const client = await connect(url);
+      const query = new URLSearchParams(givenOf(filters, given));
+      const summary = await client.call<Summary>('GET', `/v2/operator/queue/summary?${query}`);
+      report(json, { ok: true, ...summary }, describeSummary(summary));
+    });
+}
+
+function describeSummary({ reasons, domains, senders, untried, ...whole }: Summary): string {
+  const columns = ['queued', 'held', 'failed', 'oldest', 'next attempt'];
+  const row = ({ counts, oldest_at, next_attempt_at }: Line) =>
+    [counts.queued, counts.held, counts.failed, oldest_at, next_attempt_at] as const;
+  const part = (name: string, lines: readonly (readonly [Line, string])[]) =>
+    table(
+      [...columns, name],
+      lines.map(([line, text]) => [...row(line), text]),
+    );
+  return [
+    table(columns, [row(whole)]),
+    part(
+      'reason',
+      reasons.map((line) => [line, line.reason]),
+    ),
+    ...(untried > 0 ? [`${untried} were not tried yet.`] : []),
+    part(
+      'domain',
+      domains.map((line) => [line, line.domain]),
+    ),
+    part(
+      'sender',
+      senders.map((line) => [line, line.sender === '' ? '<>' : (line.sender ?? '-')]),
+    ),
+  ].join('\n\n');
+}
+
+interface Counted extends Step {
+  readonly parts?: {
+    readonly statuses: readonly { readonly status: string; readonly count: number }[];
+    readonly domains: readonly { readonly domain: string; readonly count: number }[];
+    readonly reasons: readonly { readonly reason?: string; readonly count: number }[];
+  };
+}
+
+async function actOnQueue(action: string, given: Common): Promise<void> {
+  const client = await connect(given.url);
+  const { ids, one, dryRun, yes, json } = given;
+  const { older_than: age, due_within: soon, ...texts } = givenOf(filters, given);
+  const body = {
+    ...texts,
+    ...(age !== undefined && { older_than: Number(age) }),
+    ...(soon !== undefined && { due_within: Number(soon) }),
+    ...(Array.isArray(ids) && { ids: ids.map(Number) }),
+    ...(one === true && { limit: 1 }),
+  };
+  const path = `/v2/operator/queue/${action}`;
+  if (dryRun || (action === 'drop' && !yes)) {
+    const counted = await client.call<Counted>('POST', path, { ...body, dry_run: true });
+    const { matched, more } = counted;
+    // A count that takes longer than one call says so: it is for a decision, and not for the books.
+    const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
+    const parts = describeParts(counted);
+    if (dryRun) {
+      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.${parts}`);
+      return;
+    }
+    if (parts) process.stderr.write(`${parts.trimStart()}\n`);
+    await confirm(`${deliveries} would be dropped.`, String(matched), '--yes');
+  }
+  const show = openProgress();
+  const { matched, changed, skipped } = await untilDone(
+    (next) => client.call<Step>('POST', path, { ...body, ...(next && { next }) }),
+    (soFar) => {
+      show(`${action}: ${soFar.changed} of ${soFar.matched} deliveries`);
+      return true;
+    },
+  );
+  show();
+  const left = Object.entries(skipped).map(([why, count]) => `\n${count} ${reasons[why] ?? why}`);
+  const done = `${action}: ${changed} of ${matched} deliveries.${left.join('')}`;
+  report(json, { ok: true, matched, changed, skipped }, done);
+}
+
+/** Why deliveries stay as they are. */
+const reasons: Readonly<Record<string, string>> = {
+  under_way: 'are being attempted right now: not changed.',
+  changed_since: 'changed after the order was given: not changed.',
+  due: 'are due and tried anyway, or wait for the time that their sender set: not changed.',
+  not_kept: 'cannot be tried again: their message is not kept any more (DELIVERY_BODY_HOURS).',
+  held_otherwise: 'are held by the suspension of their domain, which only its end releases.',
+};
+
+function describeParts({ parts, skipped = {} }: Counted): string {
+  const lines = [
+    ...(parts?.statuses ?? []).map(({ status, count }) => [count, 'status', status] as const),
+    ...(parts?.domains ?? []).map(({ domain, count }) => [count, 'domain', domain] as const),
+    ...(parts?.reasons ?? []).map(
+      ({ reason = 'not tried yet', count }) => [count, 'reason', reason] as const,
+    ),
+    ...Object.entries(skipped).map(
+      ([why, count]) => [count, 'skipped', clean(reasons[why] ?? why)] as const,
+    ),
+  ];
+  return lines.length === 0 ? '' : `\n${table(['count', 'by', 'value'], lines)}`;
+}

@@ -1,0 +1,198 @@
+/** Which deliveries of the queue are meant: the filters that its lists and orders share. */
+import { Type } from 'typebox';
+import {
+  OPEN_STATES,
+  type OpenKey,
+  type OpenState,
+  type QueueFilter,
+  senderOf,
+} from '../../mail/queue/queue.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
+import { findClaimIds } from '../../tenants/domains/domains.ts';
+import { replaced } from '../api/api.ts';
+import type { ListKey } from './lists.ts';
+
+export const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
+
+export const Status = Type.Enum(['queued', 'held', 'failed'], {
+  type: 'string',
+  description:
+    '`queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended.',
+  examples: ['queued'],
+});
+
+/** The former name of a status, and its former word for `queued`. */
+export const State = Type.Enum(['pending', 'held', 'failed'], {
+  type: 'string',
+  ...replaced('status'),
+});
+export type StateName = Type.Static<typeof State>;
+
+export const stateNames: Record<OpenState, StateName> = {
+  queued: 'pending',
+  held: 'held',
+  failed: 'failed',
+};
+const states: Record<StateName, OpenState> = { pending: 'queued', held: 'held', failed: 'failed' };
+
+export const filterFields = {
+  destination: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 1000,
+      description: 'Origin of a webhook, domain of mail, or address of a mailbox.',
+      examples: ['https://receiver.example'],
+    }),
+  ),
+  domain: Type.Optional(Type.String({ minLength: 1, maxLength: 255, examples: ['acme.test'] })),
+  kind: Type.Optional(
+    Type.Enum(['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy'], {
+      type: 'string',
+      description: 'As in the list of deliveries of a domain.',
+    }),
+  ),
+  status: Type.Optional(Status),
+  state: Type.Optional(State),
+};
+
+/** A status, or what is in the queue because it waits. */
+const Waiting = Type.Enum(['waiting', ...OPEN_STATES], {
+  type: 'string',
+  description: '`waiting` is `queued` and `held` together.',
+  examples: ['waiting'],
+});
+
+const SECONDS_MAX = 31_536_000;
+
+/** Where deliveries are counted one by one. */
+export const deliveryFields = {
+  ...filterFields,
+  status: Type.Optional(Waiting),
+  q: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: "A part of the receiver's name.",
+      examples: ['receiver'],
+    }),
+  ),
+  sender: Type.Optional(
+    Type.String({
+      maxLength: 320,
+      description:
+        'From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it.',
+      examples: ['ada@acme.test'],
+    }),
+  ),
+  reason: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: 'A part of the reason of the last failed attempt, as the lists name it.',
+      examples: ['greylisted'],
+    }),
+  ),
+  older_than: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: SECONDS_MAX,
+      description: 'Only those that were queued at least so many seconds ago.',
+      examples: [3600],
+    }),
+  ),
+  due_within: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: SECONDS_MAX,
+      description: 'Only those whose next attempt is due within so many seconds.',
+      examples: [600],
+    }),
+  ),
+  account: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 320,
+      description:
+        'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
+      examples: ['ada@acme.test'],
+    }),
+  ),
+};
+
+interface Asked {
+  readonly destination?: string;
+  readonly domain?: string;
+  readonly kind?: string;
+  readonly status?: OpenState | 'waiting';
+  readonly state?: StateName;
+  readonly account?: string;
+  readonly q?: string;
+  readonly sender?: string;
+  readonly reason?: string;
+  readonly older_than?: number;
+  readonly due_within?: number;
+}
+
+function statesOf({ status, state }: Asked): readonly OpenState[] | undefined {
+  if (status === 'waiting') return ['queued', 'held'];
+  const one = status ?? (state && states[state]);
+  return one && [one];
+}
+
+/** @throws Refusal account_not_found */
+export async function filterOf(queries: Queries, asked: Asked, now: EpochMs): Promise<QueueFilter> {
+  const { destination, domain, kind, account, q, sender, reason } = asked;
+  const { older_than: age, due_within: soon } = asked;
+  const claims = domain === undefined ? undefined : await findClaimIds(queries, domain);
+  const filter = {
+    destination,
+    kind,
+    reason,
+    domainIds: claims,
+    states: statesOf(asked),
+    receiverPart: q,
+    mailFrom: sender?.toLowerCase(),
+    before: age === undefined ? undefined : now - age * 1_000,
+    dueBefore: soon === undefined ? undefined : now + soon * 1_000,
+  };
+  if (account === undefined) return filter;
+  const owners = await findAccountsAt(queries, account);
+  if (owners.length === 0) {
+    throw new Refusal('account_not_found', `there is no account ${account}`);
+  }
+  const meant = owners.filter(({ domainId }) => claims?.includes(domainId) ?? true);
+  return {
+    ...filter,
+    domainIds: meant.map(({ domainId }) => domainId),
+    senders: meant.map(senderOf),
+  };
+}
+
+/** The key of a delivery in a cursor. */
+export function isOpenKey(
+  values: ListKey,
+): values is readonly [string, number, string, StateName, number] {
+  const [destination, domain, kind, state, id] = values;
+  return (
+    values.length === 5 &&
+    typeof destination === 'string' &&
+    Number.isSafeInteger(domain) &&
+    typeof kind === 'string' &&
+    typeof state === 'string' &&
+    state in states &&
+    Number.isSafeInteger(id)
+  );
+}
+
+export function toOpenKey(key: readonly [string, number, string, StateName, number] | undefined) {
+  if (!key) return undefined;
+  const [destination, domain_id, kind, state, id] = key;
+  return { destination, domain_id, kind, status: states[state], id };
+}
+
+export function writeOpenKey({ destination, domain_id, kind, status, id }: OpenKey): ListKey {
+  return [destination, domain_id, kind, status === 'delivered' ? 'failed' : stateNames[status], id];
+}

@@ -1,0 +1,239 @@
+/** What operators order for many deliveries at once. */
+import { Type } from 'typebox';
+import type { BulkAction, BulkStep, Queue, SkipReason, Tally } from '../../mail/queue/queue.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
+import { findClaimNames } from '../../tenants/domains/domains.ts';
+import { credentials, type RouteGroup } from '../api/api.ts';
+import { actorOf } from './audit-routes.ts';
+import { type ListKey, nextCursor, readPage } from './lists.ts';
+import { deliveryFields, filterOf, isOpenKey, toOpenKey, writeOpenKey } from './queue-filters.ts';
+
+export interface OrderParts {
+  readonly database: Pick<Database, 'read'>;
+  readonly queue: Pick<Queue, 'bulk'>;
+  readonly now: () => EpochMs;
+}
+
+export const orders: Record<BulkAction, readonly [summary: string, description: string]> = {
+  retry: [
+    'Try deliveries again',
+    'Deliveries that wait or failed are tried again now, from the start of their schedule, with the same ' +
+      '`webhook-id`; with `status: held` those that are held. The limits for one receiver hold as always: one at a time ' +
+      'while it fails.',
+  ],
+  hold: [
+    'Hold deliveries back',
+    'Deliveries that wait are not attempted until they are released or tried again.',
+  ],
+  release: [
+    'Release deliveries',
+    'Held deliveries wait for their next attempt again, and are due when they were due before.',
+  ],
+  drop: [
+    'Drop deliveries',
+    'Deliveries that wait or are held end as failed. No bounce is sent, so the sender does not learn of it; an ' +
+      'account sees `bounced` for what it sent itself. The trace and the audit log note it. A copy for a mailbox ' +
+      '(`webhook_then_store`) is stored all the same. Each can be tried again as long as its message is kept ' +
+      '(`DELIVERY_BODY_HOURS`).',
+  ],
+};
+
+/**
+ * Carries out one step of an order, with its entry in the audit log.
+ *
+ * @param target which deliveries are meant, for people
+ */
+export function orderBulk(
+  { queue, now }: Pick<OrderParts, 'queue' | 'now'>,
+  by: Actor,
+  order: Parameters<Queue['bulk']>[0],
+  target: string,
+): Promise<BulkStep> {
+  const about = { action: `queue.${order.action}`, target, at: now() };
+  return queue.bulk(order, by.actor, (tx, done, noted) =>
+    recordProgress(tx, by, { ...about, counts: { ...done } }, noted),
+  );
+}
+
+/** The most deliveries that one call names. */
+const IDS_MAX = 500;
+
+const OrderBody = Type.Object({
+  ...deliveryFields,
+  ids: Type.Optional(
+    Type.Array(Type.Integer({ minimum: 1 }), {
+      minItems: 1,
+      maxItems: IDS_MAX,
+      examples: [[7]],
+    }),
+  ),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'The most that are changed: with 1, one is tried.',
+      examples: [1],
+    }),
+  ),
+  next: Type.Optional(
+    Type.String({
+      maxLength: 2048,
+      description: '`next` of the answer before, unchanged, with the same filters.',
+    }),
+  ),
+  dry_run: Type.Optional(
+    Type.Boolean({
+      description: 'Only count the deliveries that match, by status, domain and reason.',
+      examples: [true],
+    }),
+  ),
+});
+
+const skipped: Readonly<Record<SkipReason, string>> = {
+  under_way: 'An attempt is under way.',
+  changed_since: 'They changed after the order was given.',
+  due: 'They are due and tried anyway, or wait for the time that their sender set.',
+  not_kept: 'Their message is not kept any more (`DELIVERY_BODY_HOURS`).',
+  held_otherwise: 'The suspension of their domain holds them, which only its end releases.',
+};
+
+const Count = Type.Integer({ examples: [12] });
+
+const StepBody = Type.Object({
+  matched: Type.Integer({ description: 'How many match.', examples: [120] }),
+  changed: Type.Integer({ description: '0 in a dry run.', examples: [120] }),
+  more: Type.Optional(
+    Type.Boolean({ description: 'There may be more: call again with `next`.', examples: [true] }),
+  ),
+  next: Type.Optional(
+    Type.String({
+      description: 'Where the next call continues. The numbers of each call are its own.',
+    }),
+  ),
+  skipped: Type.Optional(
+    Type.Object(
+      Object.fromEntries(
+        Object.entries(skipped).map(([why, description]) => [
+          why,
+          Type.Optional(Type.Integer({ description, examples: [2] })),
+        ]),
+      ),
+      { description: 'How many fit the filters and stay as they are, by the reason.' },
+    ),
+  ),
+  parts: Type.Optional(
+    Type.Object(
+      {
+        statuses: Type.Array(Type.Object({ status: Type.String(), count: Count })),
+        domains: Type.Array(Type.Object({ domain: Type.String(), count: Count })),
+        reasons: Type.Array(
+          Type.Object({
+            reason: Type.Optional(
+              Type.String({
+                description: 'Absent: they were not tried yet.',
+                examples: ['503 Service Unavailable'],
+              }),
+            ),
+            count: Count,
+          }),
+        ),
+      },
+      { description: 'What matches, in a dry run: the 20 most frequent of each.' },
+    ),
+  ),
+});
+
+/** Where an order continues, and when it was given. */
+type OrderKey = readonly [number, ...ListKey];
+
+function isOrderKey(values: ListKey): values is OrderKey {
+  const [given, ...key] = values;
+  return Number.isSafeInteger(given) && isOpenKey(key);
+}
+
+function readPlace(next: string | undefined) {
+  if (next === undefined) return {};
+  const { after = [0] } = readPage({ cursor: next }, isOrderKey);
+  const [now, ...key] = after;
+  return { now, after: isOpenKey(key) ? toOpenKey(key) : undefined };
+}
+
+export function orderRoute(
+  app: Parameters<RouteGroup>[0],
+  parts: OrderParts,
+  action: BulkAction,
+): void {
+  const { database, now } = parts;
+  const [summary, description] = orders[action];
+  app.post(
+    `/v2/operator/queue/${action}`,
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary,
+        description: `${description} At least one filter is given, or \`ids\`. Deliveries that are being attempted right now are not changed. After 5 seconds the answer has \`more\`: call again with \`next\`.`,
+        operationId: `${action}Queue`,
+        security: credentials.operator,
+        body: OrderBody,
+        response: { 200: StepBody },
+      },
+    },
+    async (request) => {
+      const { ids, dry_run: isDryRun = false, next, limit, ...asked } = request.body;
+      if (ids === undefined && Object.keys(asked).every((name) => !(name in deliveryFields))) {
+        throw invalidField('destination', 'or another filter must be given, or ids');
+      }
+      const place = readPlace(next);
+      const filter = { ...(await filterOf(database.read, asked, place.now ?? now())), ids };
+      const order = { action, filter, isDryRun, limit, heldBy: 'operator', ...place } as const;
+      const target = JSON.stringify({ ...asked, ids });
+      return writeStep(parts, await orderBulk(parts, actorOf(request), order, target));
+    },
+  );
+}
+
+async function writeStep(
+  { database }: OrderParts,
+  { matched, changed, more, next, skipped, parts }: BulkStep,
+): Promise<Type.Static<typeof StepBody>> {
+  return {
+    matched,
+    changed,
+    ...(more && { more }),
+    ...(next?.after && { next: nextCursor([next.now, ...writeOpenKey(next.after)]) }),
+    ...(Object.keys(skipped).length > 0 && { skipped }),
+    ...(parts && { parts: await writeParts(database, parts) }),
+  };
+}
+
+async function writeParts(
+  { read }: OrderParts['database'],
+  { states, domainIds, reasons }: NonNullable<BulkStep['parts']>,
+) {
+  const names = await findClaimNames(
+    read,
+    domainIds.map(({ value }) => value),
+  );
+  return {
+    statuses: states.map(({ value, count }) => ({ status: value, count })),
+    domains: sumByName(domainIds, names),
+    reasons: reasons.map(({ value, count }) => ({
+      ...(value !== null && { reason: value }),
+      count,
+    })),
+  };
+}
+
+/** Several claims may have one name. */
+function sumByName(tally: Tally<number>, names: ReadonlyMap<number, string>) {
+  const counts = new Map<string, number>();
+  for (const { value, count } of tally) {
+    const name = names.get(value) ?? '';
+    counts.set(name, (counts.get(name) ?? 0) + count);
+  }
+  return [...counts].map(([domain, count]) => ({ domain, count }));
+}

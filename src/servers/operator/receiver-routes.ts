@@ -1,0 +1,213 @@
+/** The queue by receiver: what waits for each, since when and why; and what a part of the queue consists of. */
+import { Type } from 'typebox';
+import type { Queue, QueueReceiver, QueueSummary } from '../../mail/queue/queue.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { findClaimNames } from '../../tenants/domains/domains.ts';
+import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { isTextKey, type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+import { deliveryFields, filterOf, Instant } from './queue-filters.ts';
+
+interface ReceiverParts {
+  readonly database: Pick<Database, 'read'>;
+  readonly queue: Pick<Queue, 'receivers' | 'summarize'>;
+  readonly now: () => EpochMs;
+}
+
+const count = (description: string) => Type.Integer({ description, examples: [3] });
+
+const Counts = Type.Object({
+  queued: count('Wait for their next attempt.'),
+  held: count('Are held.'),
+  failed: count('Failed; 0 unless `status` asks for them.'),
+});
+
+const Reason = Type.String({
+  description:
+    'Of the last failed attempt, without the addresses, ids and waiting times in it, so that many deliveries have the same.',
+  examples: ['451 4.7.1 Greylisted, try again in … seconds'],
+});
+
+const times = {
+  oldest_at: Type.Optional(Instant),
+  next_attempt_at: Type.Optional(Instant),
+};
+
+const ReceiverBody = Type.Object(
+  {
+    destination: Type.String({ examples: ['https://receiver.example'] }),
+    kinds: Type.Array(Type.String(), { examples: [['webhook']] }),
+    counts: Counts,
+    ...times,
+    overdue_seconds: Type.Optional(
+      Type.Integer({ description: 'How long the next one has been due.', examples: [12] }),
+    ),
+    failed_at: Type.Optional(Instant),
+    reason: Type.Optional(Reason),
+    reason_count: Type.Optional(count('How many have this reason, which is the most frequent.')),
+    domains: Type.Array(Type.String(), {
+      description: 'Those with most of it first, at most 20.',
+      examples: [['acme.test']],
+    }),
+    domain_count: count('How many there are.'),
+    last_success_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'Of a delivery to it in the last 30 days.',
+        examples: ['2026-01-31T12:00:00.000Z'],
+      }),
+    ),
+  },
+  { title: 'QueueReceiver', description: 'What waits for one receiver, or failed at it.' },
+);
+
+const line = { counts: Counts, ...times };
+
+const SummaryBody = Type.Object(
+  {
+    counts: Counts,
+    ...times,
+    untried: count('Were not tried yet.'),
+    reasons: Type.Array(Type.Object({ reason: Reason, ...line })),
+    domains: Type.Array(Type.Object({ domain: Type.String({ examples: ['acme.test'] }), ...line })),
+    senders: Type.Array(
+      Type.Object({
+        sender: Type.Optional(
+          Type.String({
+            description: 'Empty for bounces; absent for deliveries of before 0.4.0.',
+            examples: ['ada@acme.test'],
+          }),
+        ),
+        ...line,
+      }),
+    ),
+  },
+  { title: 'QueueSummary', description: 'The 20 most frequent of each part.' },
+);
+
+/** Domains that are named of a receiver. */
+const DOMAINS_NAMED = 20;
+
+function writeTimes({
+  oldestAt,
+  nextAttemptAt,
+}: {
+  readonly oldestAt?: number;
+  readonly nextAttemptAt?: number;
+}) {
+  return {
+    ...(oldestAt !== undefined && { oldest_at: isoTime(oldestAt) }),
+    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
+  };
+}
+
+function writeReceiver(
+  receiver: QueueReceiver,
+  names: ReadonlyMap<number, string>,
+  now: number,
+): Type.Static<typeof ReceiverBody> {
+  const { destination, kinds, counts, nextAttemptAt, failedAt, reason } = receiver;
+  const { lastSuccessAt, domainIds } = receiver;
+  return {
+    destination,
+    counts,
+    kinds: [...kinds],
+    ...writeTimes(receiver),
+    ...(nextAttemptAt !== undefined && {
+      overdue_seconds: Math.max(Math.floor((now - nextAttemptAt) / 1_000), 0),
+    }),
+    ...(failedAt !== undefined && { failed_at: isoTime(failedAt) }),
+    ...(reason && { reason: reason.text, reason_count: reason.count }),
+    domains: [...new Set(domainIds.slice(0, DOMAINS_NAMED).map((id) => names.get(id) ?? ''))],
+    domain_count: domainIds.length,
+    ...(lastSuccessAt !== undefined && { last_success_at: isoTime(lastSuccessAt) }),
+  };
+}
+
+function writeSummary(
+  { counts, untried, reasons, domains, senders, ...whole }: QueueSummary,
+  names: ReadonlyMap<number, string>,
+): Type.Static<typeof SummaryBody> {
+  return {
+    counts,
+    untried,
+    ...writeTimes(whole),
+    reasons: reasons.map(({ text, counts: own, ...at }) => ({
+      reason: text,
+      counts: own,
+      ...writeTimes(at),
+    })),
+    domains: domains.map(({ domainId, counts: own, ...at }) => ({
+      domain: names.get(domainId) ?? '',
+      counts: own,
+      ...writeTimes(at),
+    })),
+    senders: senders.map(({ mailFrom, counts: own, ...at }) => ({
+      ...(mailFrom !== undefined && { sender: mailFrom }),
+      counts: own,
+      ...writeTimes(at),
+    })),
+  };
+}
+
+/** The key of a receiver in a cursor. */
+const writeKey = ({ rank, destination }: { rank: number; destination: string }): ListKey => [
+  destination,
+  rank,
+];
+
+export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverParts): void {
+  const { database, queue, now } = parts;
+  app.get(
+    '/v2/operator/queue/receivers',
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'List receivers with what waits for them',
+        description:
+          'A row for each receiver with what is queued or held for it, the oldest first: since when, why, and what comes next. With ' +
+          '`status: failed` those at which deliveries failed in the last 30 days, by the time of the last failure.',
+        operationId: 'listQueueReceivers',
+        security: credentials.operator,
+        querystring: Type.Object({ ...deliveryFields, ...listFields }),
+        response: { 200: Type.Object({ items: Type.Array(ReceiverBody), ...listEcho }) },
+      },
+    },
+    async ({ query }) => {
+      const { limit, after } = readPage(query, isTextKey);
+      const filter = await filterOf(database.read, query, now());
+      const [destination = '', rank = 0] = after ?? [];
+      const page = { after: after && { destination, rank }, limit };
+      const { receivers, next } = await queue.receivers(filter, page);
+      const ids = receivers.flatMap(({ domainIds }) => domainIds.slice(0, DOMAINS_NAMED));
+      const names = await findClaimNames(database.read, ids);
+      return {
+        items: receivers.map((receiver) => writeReceiver(receiver, names, now())),
+        limit,
+        ...(next && { cursor: nextCursor(writeKey(next)) }),
+      };
+    },
+  );
+  app.get(
+    '/v2/operator/queue/summary',
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'Count a part of the queue',
+        description:
+          'Counts what fits the filters by reason, domain and sender; without `status` what is queued or held.',
+        operationId: 'summarizeQueue',
+        security: credentials.operator,
+        querystring: Type.Object(deliveryFields),
+        response: { 200: SummaryBody },
+      },
+    },
+    async ({ query }) => {
+      const summary = await queue.summarize(await filterOf(database.read, query, now()));
+      const ids = summary.domains.map(({ domainId }) => domainId);
+      return writeSummary(summary, await findClaimNames(database.read, ids));
+    },
+  );
+}
