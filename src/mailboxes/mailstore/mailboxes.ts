@@ -8,7 +8,7 @@ import {
 } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import { buryMailbox } from './purge-mailboxes.ts';
+import { markMailbox } from './purge-mailboxes.ts';
 import type {
   ChangedMailbox,
   MailboxRow,
@@ -410,7 +410,7 @@ export class MailboxWriter {
     refuseProtected(canonicalMailboxName(name));
     return this.#write(user, async (tx) => {
       const found = await this.#mailboxes.lock(tx, user, name);
-      await buryMailbox(tx, found.id);
+      await markMailbox(tx, found.id);
       return { state: stateOf(found), changes: [changeOf(user, found)] };
     });
   }

@@ -321,9 +321,9 @@ interface TraceTable {
 }
 
 /** `mail-server/`: the last known state of a mailbox whose server does not report removals. */
-interface ShadowMailboxTable {
+interface CacheMailboxTable {
   id: Generated<number>;
-  /** Negative where the shadow was dropped and its messages are being removed. */
+  /** Negative where the cache was dropped and its messages are being removed. */
   account_id: number;
   name: string;
   uidvalidity: string;
@@ -331,9 +331,9 @@ interface ShadowMailboxTable {
   messages: number;
   /** Messages without `\Seen`. */
   unseen: number;
-  /** Increases with each change that was seen; starts at the time the shadow was made, in ms. */
+  /** Increases with each change that was seen; starts at the time the cache was made, in ms. */
   modseq: number;
-  /** Tokens older than this get a reset: tombstones were removed, or the shadow was made again. */
+  /** Tokens older than this get a reset: tombstones were removed, or the cache was made again. */
   oldest_modseq: number;
   /** HIGHESTMODSEQ of the server, where it has one but does not report removals. */
   server_modseq: string | null;
@@ -342,7 +342,7 @@ interface ShadowMailboxTable {
 }
 
 /** `mail-server/`: a message as it was last seen. */
-interface ShadowMessageTable {
+interface CacheMessageTable {
   shadow_id: number;
   uid: number;
   created_modseq: number;
@@ -352,7 +352,7 @@ interface ShadowMessageTable {
 }
 
 /** `mail-server/`: a message that was seen and is removed. */
-interface ShadowTombstoneTable {
+interface CacheTombstoneTable {
   shadow_id: number;
   uid: number;
   created_modseq: number;
@@ -603,9 +603,9 @@ export interface Schema {
   idempotency_keys: IdempotencyKeyTable;
   suppressions: SuppressionTable;
   trace: TraceTable;
-  shadow_mailboxes: ShadowMailboxTable;
-  shadow_messages: ShadowMessageTable;
-  shadow_tombstones: ShadowTombstoneTable;
+  shadow_mailboxes: CacheMailboxTable;
+  shadow_messages: CacheMessageTable;
+  shadow_tombstones: CacheTombstoneTable;
   nodes: NodeTable;
   leases: LeaseTable;
   audit: AuditTable;

@@ -14,8 +14,8 @@ import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.
 import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
 import {
   type ImapMailstore,
-  markShadowsOf,
-  purgeShadows,
+  markCachesOf,
+  purgeCaches,
 } from '../../mailboxes/mail-server/mail-server.ts';
 import {
   announceChanges,
@@ -176,7 +176,7 @@ export function buildParts(given: Given): Parts {
     ...owners,
     ...recorded,
     // Both, since an operator may have changed from one to the other.
-    stores: [embedded, shadowsOf(database), SENDS],
+    stores: [embedded, cachesOf(database), SENDS],
     ...config.limits,
     expireTrash: (keptMs, after) => embedded.expireTrash(keptMs, after),
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
@@ -237,8 +237,8 @@ function buildTrace({ config, database, logger: log, now }: Given) {
 /** They go at once: nothing of them is left to purge. */
 const SENDS: PurgedStore = { markForPurge: deleteSendsOf, purge: async () => false };
 
-function shadowsOf(database: Database): PurgedStore {
-  return { markForPurge: markShadowsOf, purge: () => purgeShadows(database) };
+function cachesOf(database: Database): PurgedStore {
+  return { markForPurge: markCachesOf, purge: () => purgeCaches(database) };
 }
 
 function buildSearch(config: Config, database: Database, bodies: Bodies, log: Logger): Search {

@@ -1,5 +1,5 @@
 /**
- * Rows of the shadow: the last known state of a mailbox (`shadow_mailboxes`), its messages (`shadow_messages`), and
+ * Rows of the cache: the last known state of a mailbox (`shadow_mailboxes`), its messages (`shadow_messages`), and
  * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
  * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
@@ -8,10 +8,10 @@ import { Refusal } from '../../../platform/errors/errors.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { flagsFromText } from '../../mailstore/mailstore.ts';
-import { buryShadow } from './purge-shadows.ts';
+import { markCache } from './purge-caches.ts';
 import type { SyncState } from './token.ts';
 
-export type ShadowRow = Row<'shadow_mailboxes'>;
+export type CacheRow = Row<'shadow_mailboxes'>;
 
 /** The state of a mailbox on the server at one moment. */
 export interface Seen {
@@ -27,15 +27,15 @@ const ROWS_AT_A_TIME = 500;
 /** Rows that one transaction prunes, so that none holds the thread for long. */
 const PRUNED_AT_A_TIME = 200;
 
-export function shadowState({ modseq, uidnext, messages }: ShadowRow): SyncState {
+export function cacheState({ modseq, uidnext, messages }: CacheRow): SyncState {
   return { modseq: BigInt(modseq), uidnext, count: messages };
 }
 
-export function findShadow(
+export function findCache(
   queries: Queries,
   user: MailUser,
   mailbox: string,
-): Promise<ShadowRow | undefined> {
+): Promise<CacheRow | undefined> {
   return queries
     .selectFrom('shadow_mailboxes')
     .selectAll()
@@ -44,7 +44,7 @@ export function findShadow(
     .executeTakeFirst();
 }
 
-export function listShadows(queries: Queries, user: MailUser): Promise<ShadowRow[]> {
+export function listCaches(queries: Queries, user: MailUser): Promise<CacheRow[]> {
   return queries
     .selectFrom('shadow_mailboxes')
     .selectAll()
@@ -52,23 +52,23 @@ export function listShadows(queries: Queries, user: MailUser): Promise<ShadowRow
     .execute();
 }
 
-export async function dropShadow(
+export async function dropCache(
   database: Database,
   user: MailUser,
   mailbox: string,
 ): Promise<void> {
-  const shadow = await findShadow(database.read, user, mailbox);
-  if (shadow) await database.write((tx) => buryShadow(tx, shadow.id));
+  const cache = await findCache(database.read, user, mailbox);
+  if (cache) await database.write((tx) => markCache(tx, cache.id));
 }
 
-/** A shadow with its messages by UID. */
-export interface KnownShadow {
-  readonly row: ShadowRow;
+/** A cache with its messages by UID. */
+export interface KnownCache {
+  readonly row: CacheRow;
   readonly messages: ReadonlyMap<number, Pick<Row<'shadow_messages'>, 'created_modseq' | 'flags'>>;
 }
 
-/** Reads the messages of a shadow. @returns undefined where it has changed since `row` was read */
-export function readKnown(database: Database, row: ShadowRow): Promise<KnownShadow | undefined> {
+/** Reads the messages of a cache. @returns undefined where it has changed since `row` was read */
+export function readKnown(database: Database, row: CacheRow): Promise<KnownCache | undefined> {
   return database.snapshot(async (queries) => {
     const now = await queries
       .selectFrom('shadow_mailboxes')
@@ -85,17 +85,17 @@ export function readKnown(database: Database, row: ShadowRow): Promise<KnownShad
   });
 }
 
-/** The differences between the server and the shadow. */
+/** The differences between the server and the cache. */
 export interface Differences {
   readonly added: readonly (readonly [uid: number, flags: string])[];
   readonly changed: readonly (readonly [uid: number, flags: string])[];
   readonly gone: readonly { readonly uid: number; readonly created_modseq: number }[];
 }
 
-export function findDifferences(known: KnownShadow | undefined, seen: Seen): Differences {
+export function findDifferences(known: KnownCache | undefined, seen: Seen): Differences {
   // Under another UIDVALIDITY it is another mailbox (RFC 3501 section 2.3.1.1).
   const isSame = known?.row.uidvalidity === seen.uidvalidity;
-  const messages: KnownShadow['messages'] = isSame ? known.messages : new Map();
+  const messages: KnownCache['messages'] = isSame ? known.messages : new Map();
   const added: [number, string][] = [];
   const changed: [number, string][] = [];
   for (const [uid, flags] of seen.messages) {
@@ -115,7 +115,7 @@ export function isEmpty({ added, changed, gone }: Differences): boolean {
 }
 
 /** Whether the row also has the state that was seen. */
-export function isUpToDate(row: ShadowRow, seen: Seen): boolean {
+export function isUpToDate(row: CacheRow, seen: Seen): boolean {
   return (
     row.uidvalidity === seen.uidvalidity &&
     row.uidnext >= seen.uidnext &&
@@ -134,7 +134,7 @@ function modseqText({ serverModseq }: Seen): string | null {
  */
 async function lockUnchanged(
   tx: Queries,
-  before: ShadowRow,
+  before: CacheRow,
   timeline: Database['timeline'],
 ): Promise<boolean | undefined> {
   const row = await tx
@@ -148,11 +148,11 @@ async function lockUnchanged(
   return row && (before.timeline === 0 || before.timeline === row.timeline);
 }
 
-export interface WriteShadow {
+export interface WriteCache {
   readonly user: MailUser;
   readonly mailbox: string;
   /** The row before the server was asked. */
-  readonly before: ShadowRow | undefined;
+  readonly before: CacheRow | undefined;
   readonly seen: Seen;
   readonly differences: Differences;
   readonly now: EpochMs;
@@ -160,17 +160,17 @@ export interface WriteShadow {
 }
 
 /**
- * Updates the shadow to the state that was seen.
+ * Updates the cache to the state that was seen.
  *
  * @returns undefined where another session has updated it since `before`: our state may be older than theirs, so the
  *   server has to be asked again
  */
-export async function writeShadow(
+export async function writeCache(
   tx: Queries,
-  { user, mailbox, before, seen, differences, now, timeline }: WriteShadow,
-): Promise<ShadowRow | undefined> {
+  { user, mailbox, before, seen, differences, now, timeline }: WriteCache,
+): Promise<CacheRow | undefined> {
   if (!before) {
-    // This write makes a deletion of the account wait; the deletion then finds the shadow.
+    // This write makes a deletion of the account wait; the deletion then finds the cache.
     const account = await tx
       .updateTable('accounts')
       .set((eb) => ({ status: eb.ref('status') }))
@@ -221,8 +221,8 @@ export async function writeShadow(
 function update(
   tx: Queries,
   id: number,
-  columns: Partial<Omit<ShadowRow, 'id' | 'account_id' | 'name'>>,
-): Promise<ShadowRow> {
+  columns: Partial<Omit<CacheRow, 'id' | 'account_id' | 'name'>>,
+): Promise<CacheRow> {
   return tx
     .updateTable('shadow_mailboxes')
     .set(columns)
@@ -266,7 +266,7 @@ async function insertMessages(
 
 async function updateFlags(
   tx: Queries,
-  shadowId: number,
+  cacheId: number,
   modseq: number,
   changed: Differences['changed'],
 ): Promise<void> {
@@ -274,7 +274,7 @@ async function updateFlags(
     await tx
       .updateTable('shadow_messages')
       .set({ flags, modseq })
-      .where('shadow_id', '=', shadowId)
+      .where('shadow_id', '=', cacheId)
       .where('uid', '=', uid)
       .execute();
   }
@@ -314,7 +314,7 @@ async function removeMessages(
  * @param signal stops it early
  * @returns how many
  */
-export async function pruneShadowTombstones(
+export async function pruneCacheTombstones(
   database: Database,
   before: number,
   signal?: AbortSignal,
@@ -335,16 +335,16 @@ export async function pruneShadowTombstones(
     }
     pruned += await database.write(async (tx) => {
       let removed = 0;
-      for (const [shadowId, modseq] of last) {
+      for (const [cacheId, modseq] of last) {
         await tx
           .updateTable('shadow_mailboxes')
           .set({ oldest_modseq: modseq })
-          .where('id', '=', shadowId)
+          .where('id', '=', cacheId)
           .where('oldest_modseq', '<', modseq)
           .execute();
         const { numDeletedRows } = await tx
           .deleteFrom('shadow_tombstones')
-          .where('shadow_id', '=', shadowId)
+          .where('shadow_id', '=', cacheId)
           .where('modseq', '<=', modseq)
           .executeTakeFirst();
         removed += Number(numDeletedRows);
@@ -354,8 +354,8 @@ export async function pruneShadowTombstones(
   }
 }
 
-export interface ShadowWindow {
-  readonly shadowId: number;
+export interface CacheWindow {
+  readonly cacheId: number;
   /** 0: the client has nothing yet. */
   readonly base: number;
   readonly snapshot: number;
@@ -367,12 +367,12 @@ export interface ShadowWindow {
 }
 
 /** Existing messages that changed in the window, in the order of the page. */
-export function readLive(queries: Queries, window: ShadowWindow) {
-  const { shadowId, base, snapshot, afterUid, newest, most } = window;
+export function readLive(queries: Queries, window: CacheWindow) {
+  const { cacheId, base, snapshot, afterUid, newest, most } = window;
   const query = queries
     .selectFrom('shadow_messages')
     .select(['uid', 'created_modseq', 'modseq', 'flags'])
-    .where('shadow_id', '=', shadowId)
+    .where('shadow_id', '=', cacheId)
     .where('modseq', '>', base)
     .where('created_modseq', '<=', snapshot)
     .where('uid', newest ? '<' : '>', afterUid)
@@ -381,11 +381,11 @@ export function readLive(queries: Queries, window: ShadowWindow) {
 }
 
 /** Messages that the client had and that were removed in the window; the next sync reports later removals. */
-export function readGone(queries: Queries, { shadowId, base, snapshot, ...page }: ShadowWindow) {
+export function readGone(queries: Queries, { cacheId, base, snapshot, ...page }: CacheWindow) {
   const query = queries
     .selectFrom('shadow_tombstones')
     .select('uid')
-    .where('shadow_id', '=', shadowId)
+    .where('shadow_id', '=', cacheId)
     .where('uid', '>', page.afterUid)
     .where('created_modseq', '<=', base)
     .where('modseq', '>', base)
