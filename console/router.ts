@@ -36,10 +36,17 @@ const routes: RouteRecordRaw[] = [
   { path: '/:path(.*)', component: NotFound, meta: { title: 'Nothing is here' } },
 ];
 
-/** The screens of the menu: those of the table above that stand for themselves. */
-export const menu: readonly { readonly path: string; readonly title: string }[] = routes
-  .filter(({ path, meta }) => !path.includes(':') && !meta?.isOpen && path !== '/queue/deliveries')
-  .map(({ path, meta }) => ({ path, title: String(meta?.title) }));
+/** The screens of the menu, in groups: those of the table above that stand for themselves. */
+export const menu = [
+  ['/', '/mail', '/queue', '/domains', '/accounts'],
+  ['/blocks', '/keys'],
+  ['/nodes', '/settings', '/audit'],
+].map((paths) =>
+  paths.map((path) => ({
+    path,
+    title: String(routes.find((route) => route.path === path)?.meta?.title),
+  })),
+);
 
 export const router = createRouter({
   history: createWebHistory('/console/'),

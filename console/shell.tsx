@@ -1,13 +1,17 @@
 /** What stands around every screen: the menu, the theme, signing out. */
 import { defineComponent, onMounted, type Ref, ref, watch } from 'vue';
 import { RouterLink, RouterView, useRoute } from 'vue-router';
+import { attention, followAttention } from './api/attention.ts';
 import { session, signOut } from './api/client.ts';
 import { asApiError } from './api/load.ts';
+import { openPalette, Palette } from './palette.tsx';
 import { density, live, theme, zone } from './remembered.ts';
 import { menu } from './router.ts';
 import { Questions } from './ui/dialogs.tsx';
+import { formatCompact, formatNumber } from './ui/format.ts';
 import { Help, isHelpOpen } from './ui/keys.tsx';
 import { Messages, say } from './ui/messages.tsx';
+import { Icon } from './ui/state.tsx';
 import { Works } from './ui/work.tsx';
 
 export const Shell = defineComponent(() => {
@@ -44,12 +48,18 @@ export const Shell = defineComponent(() => {
           </button>
         )}
         <RouterLink class="name" to="/">
-          {() => [<Mark />, 'Postroom', <span class="soft">console</span>]}
+          {() => [<Mark />, <span>Postroom</span>, <span class="soft">console</span>]}
         </RouterLink>
+        {session.current && (
+          <button type="button" class="plain go-to" onClick={openPalette}>
+            <Icon name="search" /> <span>Go to</span> <kbd>Ctrl K</kbd>
+          </button>
+        )}
         {session.current && <Controls />}
       </header>
       <Works />
       {session.current && <Menu isOpen={isMenuOpen.value} />}
+      {session.current && <Palette />}
       <main id="main" tabindex="-1">
         <RouterView key={route.path} />
       </main>
@@ -64,18 +74,50 @@ const openHelp = () => {
   isHelpOpen.value = true;
 };
 
-function Menu({ isOpen }: { isOpen: boolean }) {
+const Menu = defineComponent(
+  (props: { isOpen: boolean }) => {
+    followAttention();
+    return () => <MenuLists isOpen={props.isOpen} />;
+  },
+  { props: ['isOpen'] },
+);
+
+/** How many things of a screen need somebody; nothing where none does. */
+function Badge({ path }: { path: string }) {
+  const counts = attention.value?.data.value?.counts;
+  const [amount, what] =
+    path === '/queue'
+      ? [counts?.waiting, 'waiting']
+      : path === '/domains'
+        ? [counts?.cannot_send, 'cannot send']
+        : [];
+  if (!amount) return null;
+  return (
+    <span class="badge" title={`${formatNumber(amount)} ${what}`}>
+      {formatCompact(amount)}
+      <span class="unseen"> {what}</span>
+    </span>
+  );
+}
+
+function MenuLists({ isOpen }: { isOpen: boolean }) {
   return (
     <nav id="menu" class={['menu', { open: isOpen }]} aria-label="Console">
-      <ul>
-        {menu.map(({ path, title }) => (
-          <li key={path}>
-            <RouterLink to={path} activeClass={path === '/' ? '' : 'here'} exactActiveClass="here">
-              {() => title}
-            </RouterLink>
-          </li>
-        ))}
-      </ul>
+      {menu.map((group) => (
+        <ul key={group[0]?.path}>
+          {group.map(({ path, title }) => (
+            <li key={path}>
+              <RouterLink
+                to={path}
+                activeClass={path === '/' ? '' : 'here'}
+                exactActiveClass="here"
+              >
+                {() => [title, <Badge path={path} />]}
+              </RouterLink>
+            </li>
+          ))}
+        </ul>
+      ))}
       <ul class="elsewhere">
         <li>
           <a href="/docs/guides/console">Documentation</a>

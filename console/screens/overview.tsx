@@ -1,30 +1,41 @@
-/** What the service does now and did in the last hours. */
+/** What needs somebody, and what came in, went out and waits. */
 import { computed, defineComponent } from 'vue';
-import { useRoute, useRouter } from 'vue-router';
+import { type RouteLocationRaw, RouterLink, useRoute, useRouter } from 'vue-router';
 import { read } from '../api/client.ts';
 import { load } from '../api/load.ts';
-import type { Overview as Answer, OverviewPoint } from '../api/types.ts';
+import type { Overview as Answer } from '../api/types.ts';
 import { Card, Failure, Heading } from '../ui/basics.tsx';
-import { Chart, type Series } from '../ui/chart.tsx';
+import { Chart } from '../ui/chart.tsx';
 import { Loading } from '../ui/data-table.tsx';
-import { formatBytes, formatCompact, formatKnown, formatName, formatNumber } from '../ui/format.ts';
+import {
+  formatClock,
+  formatCompact,
+  formatName,
+  formatNumber,
+  formatShare,
+  formatSpan,
+} from '../ui/format.ts';
 import { Attention } from './attention.tsx';
+import { mailWithin } from './links.ts';
+import { chartsOf, sum, topReasons, totalsOf } from './overview-figures.ts';
 
 const ranges = [
   ['1', 'Last hour'],
   ['6', 'Last 6 hours'],
-  ['24', 'Last day'],
-  ['168', 'Last week'],
+  ['24', 'Last 24 hours'],
+  ['168', 'Last 7 days'],
   ['720', 'Last 30 days'],
 ] as const;
 
-const EVERY_MS = 30_000;
+const EVERY_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const REASONS = 5;
 
 export const Overview = defineComponent(() => {
   const route = useRoute();
   const router = useRouter();
   const hours = () => (typeof route.query.hours === 'string' ? route.query.hours : '24');
-  const { data, error, reload } = load(
+  const { data, error, isLoading, at, reload } = load(
     hours,
     (value, signal) => read<Answer>('/overview', { hours: value }, signal),
     EVERY_MS,
@@ -35,7 +46,7 @@ export const Overview = defineComponent(() => {
   };
   return () => (
     <div class="screen">
-      <Heading title="Overview" lead="What came in and went out, and what waits.">
+      <Heading title="Overview">
         {() => (
           <select aria-label="Time" value={hours()} onChange={choose}>
             {ranges.map(([value, label]) => (
@@ -47,119 +58,128 @@ export const Overview = defineComponent(() => {
         )}
       </Heading>
       <Attention />
-      <Failure error={error.value} retry={() => void reload()} />
-      {data.value ? <Figures overview={data.value} /> : !error.value && <Loading />}
+      <Failure error={error.value} since={data.value && at.value} retry={() => void reload()} />
+      {data.value ? (
+        <div class="figures-of" aria-busy={isLoading.value}>
+          <Tiles overview={data.value} hours={Number(hours())} />
+          <Charts overview={data.value} />
+        </div>
+      ) : (
+        !error.value && <Loading />
+      )}
     </div>
   );
 });
 
-const sum = (values: Readonly<Record<string, number>>) =>
-  Object.values(values).reduce((total, value) => total + value, 0);
-
-/** One series for each name that a record of any point has, those with most first. */
-function split(
-  points: readonly OverviewPoint[],
-  recordOf: (point: OverviewPoint) => Readonly<Record<string, number>> | undefined,
-): Series[] {
-  const names = new Set(points.flatMap((point) => Object.keys(recordOf(point) ?? {})));
-  return [...names]
-    .map((name) => ({
-      name: formatName(name),
-      // Not measured is not the same as none.
-      values: points.map((point) => {
-        const record = recordOf(point);
-        return record === undefined ? null : (record[name] ?? 0);
-      }),
-    }))
-    .sort((one, other) => total(other) - total(one));
+interface Tile {
+  readonly name: string;
+  readonly value: number;
+  readonly link: RouteLocationRaw;
+  /** In the span before; undefined where that is not known. */
+  readonly before: number | undefined;
+  readonly note?: string;
 }
 
-const total = ({ values }: Series) => values.reduce<number>((all, value) => all + (value ?? 0), 0);
-
-const Figures = defineComponent(
-  (props: { overview: Answer }) => {
-    const points = computed(() => props.overview.series);
-    const times = computed(() => points.value.map(({ at }) => Date.parse(at) / 1000));
-    const line = (
-      name: string,
-      figureOf: (point: OverviewPoint) => number | undefined,
-    ): Series => ({
-      name,
-      values: points.value.map((point) => figureOf(point) ?? null),
-    });
-    const charts = computed(() => ({
-      in: [
-        line('Received', ({ received }) => received),
-        line('Refused', ({ refused }) => sum(refused)),
-        line('Deferred', ({ deferred }) => deferred),
-      ],
-      out: [
-        line('Sent', ({ sent }) => sent),
-        line('Forwarded', ({ forwarded }) => forwarded),
-        line('Webhooks', ({ webhooks }) => webhooks),
-        line('Bounced', ({ bounced }) => bounced),
-      ],
-      refused: split(points.value, ({ refused }) => refused),
-      queue: split(points.value, ({ queue }) => queue),
-      latency: [
-        line('SMTP', ({ smtp_p95_ms }) => smtp_p95_ms),
-        line('HTTP', ({ http_p95_ms }) => http_p95_ms),
-      ],
-      stored: [line('Stored', ({ stored_bytes }) => stored_bytes)],
-    }));
-    const common = (title: string, series: Series[]) => ({ title, series, times: times.value });
-    return () => (
-      <>
-        <Tiles overview={props.overview} />
-        <div class="charts">
-          <Chart {...common('Mail in', charts.value.in)} format={formatCompact} summary="sum" />
-          <Chart {...common('Mail out', charts.value.out)} format={formatCompact} summary="sum" />
-          <Chart
-            {...common('Refused by reason', charts.value.refused)}
-            format={formatCompact}
-            summary="sum"
-          />
-          <Chart {...common('Queue', charts.value.queue)} format={formatCompact} summary="last" />
-          <Chart
-            {...common('Latency, 95th percentile', charts.value.latency)}
-            format={formatMs}
-            summary="last"
-          />
-          <Chart {...common('Storage', charts.value.stored)} format={formatBytes} summary="last" />
-        </div>
-      </>
-    );
-  },
-  { props: ['overview'] },
-);
+function Tiles({ overview: { now, before, series }, hours }: { overview: Answer; hours: number }) {
+  const totals = totalsOf(series);
+  const mail = mailWithin(Date.now() - hours * HOUR_MS, Date.now());
+  const waiting = sum(now.queue ?? {});
+  // Counted at the beginning of the span, in place of within the span before.
+  const waited = series[0]?.queue && sum(series[0].queue);
+  const tiles: readonly Tile[] = [
+    { name: 'Received', value: totals.received, before: before?.received, link: mail },
+    { name: 'Refused', value: totals.refused, before: before?.refused, link: mail },
+    { name: 'Sent', value: totals.sent, before: before?.sent, link: mail },
+    {
+      name: 'Bounced',
+      value: totals.bounced,
+      before: before?.bounced,
+      link: mail,
+      ...(totals.bounced > 0 && {
+        note: formatShare(totals.bounced, totals.sent + totals.bounced),
+      }),
+    },
+    {
+      name: 'Waiting',
+      value: waiting,
+      before: waited,
+      link: '/queue',
+      ...(waiting > 0 &&
+        now.oldest_seconds !== undefined && {
+          note: `oldest ${formatSpan(now.oldest_seconds, 1)}`,
+        }),
+    },
+  ];
+  const span = hours < 48 ? `${hours} h` : `${hours / 24} d`;
+  return (
+    <ul class="tiles">
+      {tiles.map(({ name, value, link, before: earlier, note }) => (
+        <li key={name} class="card">
+          <RouterLink to={link}>{() => name}</RouterLink>
+          <p class="figure" title={formatNumber(value)}>
+            {formatCompact(value)}
+            {note && <span class="soft small">{note}</span>}
+          </p>
+          <p class="soft small">
+            {earlier === undefined
+              ? '–'
+              : `${formatNumber(earlier)} ${name === 'Waiting' ? `${span} ago` : `in the ${span} before`}`}
+          </p>
+        </li>
+      ))}
+    </ul>
+  );
+}
 
 const formatMs = (value: number) =>
   value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`;
 
-function Tiles({ overview: { now, series: points } }: { overview: Answer }) {
-  const all = (figureOf: (point: OverviewPoint) => number) =>
-    formatNumber(points.reduce((amount, point) => amount + figureOf(point), 0));
-  const tiles: [string, string][] = [
-    ['Received', all(({ received }) => received)],
-    ['Delivered', all(({ delivered }) => delivered)],
-    ['Refused', all(({ refused }) => sum(refused))],
-    ['Sent', all(({ sent }) => sent)],
-    ['Bounced', all(({ bounced }) => bounced)],
-    ['Waiting in the queue', formatKnown(now.queue && sum(now.queue))],
-    ['Stored', formatKnown(now.stored_bytes, formatBytes)],
-  ];
+const Charts = defineComponent(
+  (props: { overview: Answer }) => {
+    const router = useRouter();
+    const charts = computed(() => chartsOf(props.overview));
+    const open = (after: number, before: number) =>
+      void router.push(mailWithin(after * 1000, before * 1000));
+    return () => {
+      const { times, mailIn, mailOut, waiting, latency } = charts.value;
+      const columns = { times, kind: 'columns', format: formatCompact, onSpan: open } as const;
+      const lines = { times, kind: 'lines', onSpan: open } as const;
+      return (
+        <div class="charts">
+          <Chart title="Mail in" series={mailIn} {...columns} />
+          <Chart title="Mail out" series={mailOut} {...columns} />
+          <Chart title="Waiting" series={waiting} {...lines} format={formatCompact} />
+          <Chart title="Latency, 95th percentile" series={latency} {...lines} format={formatMs} />
+          <Reasons overview={props.overview} />
+        </div>
+      );
+    };
+  },
+  { props: ['overview'] },
+);
+
+/** What was refused most often, and how often. */
+function Reasons({ overview: { series } }: { overview: Answer }) {
+  const reasons = topReasons(series);
+  const total = totalsOf(series).refused;
+  const start = series[0] && formatClock(series[0].at);
   return (
-    <Card>
-      {() => (
-        <dl class="tiles">
-          {tiles.map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>{value}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+    <Card title="Refused by reason">
+      {() =>
+        reasons.length === 0 ? (
+          <p class="soft">Nothing was refused since {start}.</p>
+        ) : (
+          <ol class="reasons">
+            {reasons.slice(0, REASONS).map(([reason, amount]) => (
+              <li key={reason}>
+                <span>{formatName(reason)}</span>
+                <meter min={0} max={total} value={amount} aria-label={formatName(reason)} />
+                <b>{formatNumber(amount)}</b>
+              </li>
+            ))}
+          </ol>
+        )
+      }
     </Card>
   );
 }

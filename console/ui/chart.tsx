@@ -1,43 +1,37 @@
-/** Lines over time. What they show is there as a table, too, for those who do not see or point. */
-import uPlot from 'uplot';
-import { defineComponent, onBeforeUnmount, onMounted, ref, watch } from 'vue';
+/**
+ * Counts as columns, measured values as lines. What they show is there as a table, too, for those who do not see or point.
+ * All charts of a screen have one cursor; a span that is dragged over one is given to `onSpan`. Where there is one sample alone it
+ * is a dot, and the legend says since when there are any.
+ */
+import type uPlot from 'uplot';
+import { computed, defineComponent, onBeforeUnmount, onMounted, ref, watch } from 'vue';
+import { RouterLink } from 'vue-router';
+import { zone } from '../remembered.ts';
 import { isDark } from '../theme.ts';
+import { formatClock, formatDateClock } from './format.ts';
+import { type ChartProps, colourOf, drawChart, HEIGHT, type Series } from './plot.ts';
 
-export interface Series {
-  readonly name: string;
-  /** One for each time; null where nothing was measured. */
-  readonly values: readonly (number | null)[];
-}
-
-export interface ChartProps {
-  title: string;
-  /** Seconds since 1970, ascending. */
-  times: readonly number[];
-  series: readonly Series[];
-  format: (value: number) => string;
-  /** What stands beside a name while no time is pointed at: the sum of all values, or the last one. */
-  summary: 'sum' | 'last';
-}
-
-const HEIGHT = 180;
-const COLOURS = 7;
-const colourName = (index: number) => `--chart-${(index % COLOURS) + 1}`;
-
-const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const date = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
-const both = (second: number) => `${date.format(second * 1000)} ${clock.format(second * 1000)}`;
+/** The place that is pointed at on all charts. */
+const pointed = ref<number>();
 
 export const Chart = defineComponent(
   (props: ChartProps) => {
     const place = ref<HTMLElement>();
-    const pointed = ref<number>();
     const isTable = ref(false);
     let plot: uPlot | undefined;
+    // A look that brings the same draws nothing.
+    const drawn = computed(() =>
+      JSON.stringify([props.times, props.series.map(({ values }) => values)]),
+    );
 
     const draw = () => {
       plot?.destroy();
       plot = undefined;
-      if (place.value) plot = makePlot(props, place.value, pointed);
+      if (!place.value) return;
+      const point = (index: number | undefined) => {
+        pointed.value = index;
+      };
+      plot = drawChart(props, place.value, point);
     };
     const resize = new ResizeObserver(([entry]) => {
       if (entry) plot?.setSize({ width: entry.contentRect.width, height: HEIGHT });
@@ -47,12 +41,15 @@ export const Chart = defineComponent(
       if (element) resize.observe(element);
       draw();
     });
-    watch([() => props.times, () => props.series, isDark], draw, { flush: 'post' });
+    watch([drawn, isDark, zone], draw, { flush: 'post' });
     onMounted(draw);
     onBeforeUnmount(() => {
       resize.disconnect();
       plot?.destroy();
     });
+    const toggle = () => {
+      isTable.value = !isTable.value;
+    };
 
     return () => (
       <figure class="card chart">
@@ -63,9 +60,7 @@ export const Chart = defineComponent(
             class="plain small"
             aria-pressed={isTable.value}
             aria-label={`${props.title} as a table`}
-            onClick={() => {
-              isTable.value = !isTable.value;
-            }}
+            onClick={toggle}
           >
             Table
           </button>
@@ -79,13 +74,13 @@ export const Chart = defineComponent(
       </figure>
     );
   },
-  { props: ['title', 'times', 'series', 'format', 'summary'] },
+  { props: ['title', 'times', 'series', 'format', 'kind', 'onSpan'] },
 );
 
 /** What a series comes to: at a time, or over all of them. */
-function figureOf({ values }: Series, { summary }: ChartProps, at: number | undefined) {
+function figureOf({ values }: Series, { kind }: ChartProps, at: number | undefined) {
   if (at !== undefined) return values[at] ?? undefined;
-  if (summary === 'sum') return values.reduce<number>((sum, value) => sum + (value ?? 0), 0);
+  if (kind === 'columns') return values.reduce<number>((sum, value) => sum + (value ?? 0), 0);
   return values.findLast((value) => value !== null) ?? undefined;
 }
 
@@ -97,21 +92,35 @@ function describe(props: ChartProps): string {
   return `${props.title}: ${values.join(', ') || 'nothing'}`;
 }
 
+/** When the first value was measured, where that is not the beginning. */
+function measuredSince({ times, series, kind }: ChartProps): number | undefined {
+  if (kind === 'columns') return undefined;
+  const first = times.findIndex((_time, index) =>
+    series.some(({ values }) => values[index] != null),
+  );
+  return first > times.length / 10 ? times[first] : undefined;
+}
+
 function Legend(props: ChartProps & { pointed: number | undefined }) {
   const at = props.pointed === undefined ? undefined : props.times[props.pointed];
+  const since = measuredSince(props);
   return (
     <p class="legend">
       {props.series.map((series, index) => {
         const value = figureOf(series, props, props.pointed);
+        const { name, link } = series;
         return (
-          <span key={series.name}>
-            <i class={`key key-${(index % COLOURS) + 1}`} />
-            {series.name} <b>{value === undefined ? '–' : props.format(value)}</b>
+          <span key={name}>
+            <i class="key" style={{ background: `var(${colourOf(series, index)})` }} />
+            {link ? <RouterLink to={link}>{() => name}</RouterLink> : name}{' '}
+            <b>{value === undefined ? '–' : props.format(value)}</b>
           </span>
         );
       })}
-      {props.series.length === 0 && <span class="soft">Nothing in this time</span>}
-      {at !== undefined && <span class="soft">{both(at)}</span>}
+      {at !== undefined && <span class="soft">{formatDateClock(at * 1000)}</span>}
+      {at === undefined && since !== undefined && (
+        <span class="soft">measured since {formatClock(since * 1000)}</span>
+      )}
     </p>
   );
 }
@@ -133,7 +142,7 @@ function ChartTable(props: ChartProps) {
         <tbody>
           {props.times.map((time, index) => (
             <tr key={time}>
-              <th scope="row">{both(time)}</th>
+              <th scope="row">{formatDateClock(time * 1000)}</th>
               {props.series.map(({ name, values }) => {
                 const value = values[index];
                 return <td key={name}>{value == null ? '–' : props.format(value)}</td>;
@@ -144,54 +153,4 @@ function ChartTable(props: ChartProps) {
       </table>
     </section>
   );
-}
-
-function makePlot(
-  { times, series, format }: ChartProps,
-  place: HTMLElement,
-  pointed: { value: number | undefined },
-): uPlot {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string) => style.getPropertyValue(name).trim();
-  const axis = {
-    stroke: colour('--ink-soft'),
-    grid: { stroke: colour('--line'), width: 1 },
-    ticks: { show: false },
-    font: `12px ${colour('--sans')}`,
-  };
-  const isLong = (times.at(-1) ?? 0) - (times[0] ?? 0) > 2 * 86_400;
-  const options: uPlot.Options = {
-    width: place.clientWidth,
-    height: HEIGHT,
-    padding: [8, 24, 0, 0],
-    legend: { show: false },
-    cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 4)] } },
-    axes: [
-      {
-        ...axis,
-        size: 28,
-        values: (_plot, splits) =>
-          splits.map((second) => (isLong ? date : clock).format(second * 1000)),
-      },
-      { ...axis, size: 64, values: (_plot, splits) => splits.map(format) },
-    ],
-    series: [
-      {},
-      ...series.map((_one, index) => ({
-        stroke: colour(colourName(index)),
-        width: 1.75,
-        spanGaps: true,
-      })),
-    ],
-    hooks: {
-      setCursor: [
-        ({ cursor }) => {
-          pointed.value = cursor.idx ?? undefined;
-        },
-      ],
-    },
-  };
-  const data: uPlot.AlignedData = [[...times], ...series.map(({ values }) => [...values])];
-  return new uPlot(options, data, place);
 }
