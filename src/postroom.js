@@ -24,9 +24,9 @@ const { runCommand } = await import('./run/cli/cli.ts');
 // The service is loaded by the commands that need it: the others start in half the time.
 process.exitCode = await runCommand(args, {
   version,
-  async openDatabase(config, logger) {
-    const { openForCommand } = await import('./run/compose/service.ts');
-    return openForCommand(config, logger);
+  async openDatabase(config, logger, isMove) {
+    const { openForCommand } = await import('./run/compose/open-database.ts');
+    return openForCommand(config, logger, isMove);
   },
   async logInToMailServer(config, addresses) {
     const { logInToMailServer } = await import('./run/compose/mail-server.ts');

@@ -148,7 +148,7 @@ function moveBodies(
   where = { ...settings, S3_URL },
   ...more: string[]
 ): Process {
-  return postroom(['bodies', 'move', '--to', to, ...more], where);
+  return postroom(['move', '--bodies', to, ...more], where);
 }
 
 test('bodies go from the folder to the bucket, through a kill, and mail continues there', async () => {

@@ -55,11 +55,12 @@ export {
 export { FREE_BYTES_LEFT } from './disk-room.ts';
 export { GrowingBuffer } from './growing-buffer.ts';
 export {
+  copyBodies,
   type LargeBody,
   listLargeBodies,
-  type Moved,
   MoveRefused,
   moveBodies,
+  switchStores,
 } from './move-bodies.ts';
 
 /**

@@ -50,10 +50,34 @@ export interface MoveOptions {
  * @throws MoveRefused, StoreUnavailable, the file system's error
  */
 export async function moveBodies(options: MoveOptions): Promise<Moved> {
-  const { database, from, to, checkStopped } = options;
+  const moved = await copyBodies(options);
+  await switchStores(options);
+  return moved;
+}
+
+/**
+ * The first step alone: the old store is still the one of the database.
+ *
+ * @throws MoveRefused, StoreUnavailable, the file system's error
+ */
+export async function copyBodies(options: Omit<MoveOptions, 'checkStopped'>): Promise<Moved> {
+  const { database, from, to } = options;
+  await checkStores(await databaseStoreId(database), from, to);
+  return copyAll(options);
+}
+
+/**
+ * The other steps, after all was copied. A second run changes nothing.
+ *
+ * @throws MoveRefused, StoreUnavailable, the file system's error
+ */
+export async function switchStores({
+  database,
+  from,
+  to,
+  checkStopped,
+}: Omit<MoveOptions, 'onProgress'>): Promise<void> {
   const id = await databaseStoreId(database);
-  await checkStores(id, from, to);
-  const moved = await copyAll(options);
   await checkStopped();
   await to.writeNote('store-id', id);
   if ((await to.readNote('store-id')) !== id) throw foreign(to);
@@ -67,7 +91,6 @@ export async function moveBodies(options: MoveOptions): Promise<Moved> {
   }
   for await (const names of from.list()) await from.quarantine(names, Date.now());
   await to.removeNote('moved-up-to');
-  return moved;
 }
 
 async function checkStores(id: string, from: BodyStore, to: BodyStore): Promise<void> {
@@ -93,7 +116,12 @@ export interface LargeBody {
   readonly size: number;
 }
 
-async function copyAll({ database, from, to, onProgress }: MoveOptions): Promise<Moved> {
+async function copyAll({
+  database,
+  from,
+  to,
+  onProgress,
+}: Omit<MoveOptions, 'checkStopped'>): Promise<Moved> {
   const total = await countFrom(database, 0);
   let after = Number(await to.readNote('moved-up-to'));
   // A store that is a folder is made by its first note.

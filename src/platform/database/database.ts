@@ -14,6 +14,7 @@ import { type BoundQuery, bindQuery } from './sqlite/driver.ts';
 
 export {
   advisoryLocks,
+  createSetting,
   type Database,
   type Engine,
   type InTransaction,
@@ -25,8 +26,15 @@ export {
   settingStore,
 } from './engine.ts';
 export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
-export { newestSchema, refuseUnfit, schemaVersions, UnfitDatabase } from './migrate.ts';
+export {
+  newestSchema,
+  readFilling,
+  refuseUnfit,
+  schemaVersions,
+  UnfitDatabase,
+} from './migrate.ts';
 export { countUpTo, type IdPage, pageById } from './pages.ts';
+export { type FilledDatabase, FillRefused, noteFilling, whileMarked } from './postgres/filling.ts';
 export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
 export { isProcessLockFree } from './postgres/process-lock.ts';
 export type { NewRow, Row, Schema } from './schema.ts';

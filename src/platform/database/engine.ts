@@ -85,19 +85,22 @@ export async function settingOf(
   return row?.value;
 }
 
+/** Stores a text in table `settings` under `name`, unless there is one already. */
+export async function createSetting(tx: Queries, name: string, value: string): Promise<void> {
+  await tx
+    .insertInto('settings')
+    .values({ name, value })
+    .onConflict((conflict) => conflict.column('name').doNothing())
+    .execute();
+}
+
 /** Stores a text in table `settings` under `name`. */
 export function settingStore(database: Database, name: string): SettingStore {
   const read = () => settingOf(database, name);
   return {
     read,
     async create(text) {
-      await database.write((tx) =>
-        tx
-          .insertInto('settings')
-          .values({ name, value: text })
-          .onConflict((conflict) => conflict.column('name').doNothing())
-          .execute(),
-      );
+      await database.write((tx) => createSetting(tx, name, text));
       const stored = await read();
       if (stored === undefined) throw new Error(`setting ${name} was stored but is not there`);
       return stored;

@@ -98,18 +98,35 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }
 
+/** What fills an empty database: nothing else may use it meanwhile. */
+export type FillCommand = 'restore' | 'move';
+
 /**
- * Only a restore may open a PostgreSQL database that a restore has not filled yet.
+ * Which command fills a PostgreSQL database (`postgres/filling.ts`), by its note of how far it came: that of a move is
+ * JSON. Undefined where none does.
+ */
+export async function readFilling<T>(
+  kysely: Kysely<T>,
+): Promise<{ readonly command: FillCommand; readonly note: string | null } | undefined> {
+  if (!(await hasTable(kysely, 'postgres', UNFINISHED_RESTORE_TABLE))) return undefined;
+  const { rows } = await sql<{ filled_from: string | null }>`
+    select filled_from from ${sql.table(UNFINISHED_RESTORE_TABLE)}`.execute(kysely);
+  const note = rows[0]?.filled_from ?? null;
+  return { command: note?.startsWith('{') ? 'move' : 'restore', note };
+}
+
+/**
+ * Only the command that fills a PostgreSQL database may open it before it is full.
  *
  * @throws UnfitDatabase
  */
 export async function refuseUnfinished<T>(kysely: Kysely<T>): Promise<void> {
-  if (await hasTable(kysely, 'postgres', UNFINISHED_RESTORE_TABLE)) {
-    throw new UnfitDatabase(
-      'a restore into this database was interrupted, or is still running',
-      'when none is running, run "postroom restore" again',
-    );
-  }
+  const filling = await readFilling(kysely);
+  if (!filling) return;
+  throw new UnfitDatabase(
+    `a ${filling.command} into this database was interrupted, or is still running`,
+    `when none is running, run "postroom ${filling.command}" again`,
+  );
 }
 
 /**

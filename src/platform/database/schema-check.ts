@@ -10,7 +10,7 @@ import { readFile } from 'node:fs/promises';
 import { type Kysely, sql } from 'kysely';
 import type { Engine } from './engine.ts';
 
-/** Exists in a PostgreSQL database that a restore has not filled yet. */
+/** Exists in a PostgreSQL database that a restore or a move has not filled yet; its name is that of older programs. */
 export const UNFINISHED_RESTORE_TABLE = 'restore_unfinished';
 
 /** One object of the schema: its name, and its definition. */

@@ -4,7 +4,7 @@
  * All of the backup is checked before anything is written. Then DATA_DIR gets a mark, which keeps services and other
  * commands out of it until everything is restored. A restore that was cut short begins again with the same command:
  * all files in a marked folder are those of a restore. On PostgreSQL the database is restored in one transaction,
- * and has a mark of its own (`restore-mark.ts`), since services on other machines do not see the folder.
+ * and has a mark of its own (`database/postgres/filling.ts`), since services on other machines do not see the folder.
  *
  * Each mailbox gets a new UIDVALIDITY: apps may have seen mail that is newer than the backup, and its UIDs are given
  * again. Apps then sync from the start (RFC 9051 section 2.3.1.1). New ids are far above those of the backup, so
@@ -21,11 +21,14 @@ import { markAllCaches } from '../../mailboxes/mail-server/mail-server.ts';
 import { renewUidvalidity } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   type Database,
+  FillRefused,
   lockDirectory,
   newestSchema,
+  noteFilling,
   openPostgres,
   openSqlite,
   type Queries,
+  whileMarked,
 } from '../../platform/database/database.ts';
 import { createDurably, ensureFolder, isMissing, syncFolder } from '../../platform/files/files.ts';
 import { UNFINISHED_RESTORE } from '../config/config.ts';
@@ -44,7 +47,6 @@ import {
   writeStream,
 } from './manifest.ts';
 import { restorePostgres } from './postgres-dump.ts';
-import { markFilled, whileMarked } from './restore-mark.ts';
 import { verifyBackup } from './verify.ts';
 
 export interface RestoreOptions {
@@ -74,9 +76,13 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
   await checkTarget(options, await readManifest(options.folder));
   const manifest = await verifyBackup(options);
   if (urls) {
-    await whileMarked(urls, async (mark) => {
-      if (mark.filledFrom === manifest.sums && (await isWhole(options, manifest))) return;
-      await fill(options, manifest, mark.empty);
+    const filling = { command: 'restore', setting: 'DATABASE_URL', begun: null } as const;
+    // The note is the `sums` of the backup that filled the whole database.
+    await whileMarked(urls, filling, async ({ note, empty }) => {
+      if (note === manifest.sums && (await isWhole(options, manifest))) return;
+      await fill(options, manifest, empty);
+    }).catch((error: unknown) => {
+      throw error instanceof FillRefused ? new BackupFailed(error.message) : error;
     });
   } else {
     await fill(options, manifest, async () => {});
@@ -116,7 +122,7 @@ async function fill(
         await skipIds(tx, urls ? 'postgres' : 'sqlite');
         await tx.deleteFrom('console_sessions').execute();
         await tx.deleteFrom('remembered_logins').execute();
-        if (urls) await markFilled(tx, manifest.sums);
+        if (urls) await noteFilling(tx, manifest.sums);
       });
     } finally {
       await database.close();
@@ -166,7 +172,7 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
   }
   if (manifest.bucket === null && bucket) {
     throw new BackupFailed(
-      'the backup contains the bodies: restore it without S3_URL, then run "postroom bodies move --to s3"',
+      'the backup contains the bodies: restore it without S3_URL, then run "postroom move --bodies s3"',
     );
   }
   if (manifest.bucket !== null && (await bucket?.readNote('store-id')) !== manifest.store_id) {
@@ -295,7 +301,7 @@ async function copyFiles(
 /** Opens the restored data as the service does: its schema is migrated, and its tables are checked. */
 async function openRestored({ dataDir, urls }: RestoreOptions): Promise<Database> {
   const opening = urls
-    ? openPostgres({ url: urls, isRestore: true })
+    ? openPostgres({ url: urls, isFilling: true })
     : openSqlite({ path: join(dataDir, DATABASE_COPY.sqlite) });
   return opening.catch(explainUnfit);
 }

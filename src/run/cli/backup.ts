@@ -133,7 +133,7 @@ async function backup(
   onProgress: (text: string) => void,
 ): Promise<Manifest> {
   const { urls } = config.database;
-  const database = openToRead(config);
+  const database = await openToRead(config);
   const { makeBackup } = await loadBackup();
   try {
     return await makeBackup({

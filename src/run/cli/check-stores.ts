@@ -59,7 +59,7 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
   if (!(await isDatabaseThere(config))) {
     return warning(`${place} is not there yet`, 'the first start makes it');
   }
-  const database = openToRead(config);
+  const database = await openToRead(config);
   try {
     const { version, newest } = await schemaVersions(database);
     await refuseUnfit(database);
@@ -154,7 +154,7 @@ export async function checkBucket(
 async function lookAtDatabase(config: StoreSettings) {
   const nothing = { storeId: undefined, isNew: true };
   if (!(await isDatabaseThere(config))) return nothing;
-  const database = openToRead(config);
+  const database = await openToRead(config);
   try {
     const { version } = await schemaVersions(database);
     if (version === 0) return nothing;

@@ -10,11 +10,13 @@ export interface CommandParts {
   /**
    * Opens the database as the service does.
    *
+   * @param isMove whether it is the command that moves the database to PostgreSQL
    * @throws ConfigError, also where a service is using it that allows no other program
    */
   openDatabase(
     config: Config,
     logger: Logger,
+    isMove?: boolean,
   ): Promise<{ readonly database: Database; close(): Promise<void> }>;
   /**
    * Signs in to the mail server of MAILSTORE_URL, for one of these accounts.
@@ -86,5 +88,39 @@ export function openProgress(stream: NodeJS.WriteStream = process.stderr): (text
     shownAt = now;
     // Back to the start of the line, and clear it (ECMA-48 EL).
     stream.write(`\r\u001b[K${text ?? ''}`);
+  };
+}
+
+/** How far long work came. */
+export interface BarState {
+  readonly name: string;
+  readonly done: number;
+  readonly total: number;
+  /** Octets so far; 0: not shown. */
+  readonly octets: number;
+  /** One line, at the end of a step. */
+  readonly ended?: string;
+}
+
+const BAR_WIDTH = 24;
+
+/** Shows long work as a bar at a terminal, else as one line for each step, on stderr. */
+export function openBar(stream: NodeJS.WriteStream = process.stderr): {
+  show(state: BarState): void;
+  end(): void;
+} {
+  const show = openProgress(stream);
+  return {
+    show({ name, done, total, octets, ended }) {
+      if (!stream.isTTY) {
+        if (ended !== undefined) stream.write(`${ended}\n`);
+        return;
+      }
+      const part = total === 0 ? 1 : Math.min(done / total, 1);
+      const bar = '#'.repeat(Math.round(part * BAR_WIDTH)).padEnd(BAR_WIDTH, '-');
+      const size = octets === 0 ? '' : `, ${formatBytes(octets)}`;
+      show(`[${bar}] ${Math.floor(part * 100)} %  ${done} of ${total}${size}  ${name}`);
+    },
+    end: () => show(),
   };
 }

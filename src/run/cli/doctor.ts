@@ -110,7 +110,7 @@ const ACCOUNTS_TRIED = 3;
 
 async function someAddresses(config: Config): Promise<string[]> {
   const { findSomeActive } = await import('../../tenants/accounts/accounts.ts');
-  const database = openToRead(config);
+  const database = await openToRead(config);
   try {
     const accounts = await findSomeActive(database.read, ACCOUNTS_TRIED);
     return accounts.map(({ address }) => address);

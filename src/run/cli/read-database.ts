@@ -5,19 +5,20 @@ import {
   openSqliteToRead,
   type ReadDatabase,
 } from '../../platform/database/database.ts';
-import type { Config } from '../config/config.ts';
+import { type Config, refuseMoved } from '../config/config.ts';
 import { CommandFailed } from './command.ts';
 
 /**
  * Opens the database without migration, beside a service or without one.
  *
- * @throws CommandFailed where it does not exist on SQLite
+ * @throws CommandFailed where it does not exist on SQLite; ConfigError where it was moved to PostgreSQL
  */
-export function openToRead({
+export async function openToRead({
   dataDir,
   database: { urls },
-}: Pick<Config, 'dataDir' | 'database'>): ReadDatabase {
+}: Pick<Config, 'dataDir' | 'database'>): Promise<ReadDatabase> {
   if (urls) return openPostgresToRead(urls);
+  await refuseMoved(dataDir);
   const file = databaseFile(dataDir);
   try {
     return openSqliteToRead(file);

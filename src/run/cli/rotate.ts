@@ -8,6 +8,7 @@ import {
   fileSecretStore,
   type RotatedSecret,
   readConfig,
+  refuseMoved,
   rotateSecret,
   type SecretStore,
   signWithLast,
@@ -123,6 +124,7 @@ async function openStore(
     const place = 'row "secrets" of table settings';
     return { store: { ...settingStore(database, 'secrets'), place }, close };
   }
+  await refuseMoved(config.dataDir);
   await checkUser(config.dataDir);
   return { store: fileSecretStore(config.dataDir), async close() {} };
 }

@@ -10,23 +10,11 @@ import { carryOutSends } from '../../mail/sending/sending.ts';
 import { Bodies, openBodyStore, StoreUnavailable } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
-import {
-  type Database,
-  lockDirectory,
-  openPostgres,
-  openSqlite,
-  settingStore,
-  UnfitDatabase,
-} from '../../platform/database/database.ts';
+import { type Database, settingStore } from '../../platform/database/database.ts';
 import { changeLevel } from '../../platform/log/log.ts';
 import { testNetworks } from '../../platform/net/net.ts';
 import { joinNodes, NodeRefused } from '../../platform/nodes/nodes.ts';
-import {
-  type CommitReport,
-  createMetrics,
-  type Metrics,
-  serveMetrics,
-} from '../../servers/metrics/metrics.ts';
+import { createMetrics, serveMetrics } from '../../servers/metrics/metrics.ts';
 import { type SmtpListener, startSmtp } from '../../servers/smtp/smtp.ts';
 import { hasDomains } from '../../tenants/domains/domains.ts';
 import {
@@ -44,9 +32,10 @@ import {
 import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
+import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
-import { type Freezes, watchFreezes } from './watch-freezes.ts';
+import { watchFreezes } from './watch-freezes.ts';
 
 export interface Service {
   readonly config: Config;
@@ -111,21 +100,8 @@ export async function startService(
   }
 }
 
-/**
- * Called when the data cannot be stored any more: the reason in one line, and the error where there was one.
- */
-type OnLost = (line: string, error?: Error) => void;
-
-/** Registers what undoes a step; it runs at the stop, or when a later step fails. */
-type OnStop = (close: () => Promise<void> | void) => unknown;
-
-interface Opening {
-  readonly config: Config;
+interface Opening extends DatabaseOpening {
   readonly database: Database;
-  readonly logger: Logger;
-  readonly metrics: Metrics;
-  readonly onLost: OnLost;
-  readonly freezes: Freezes;
   readonly timing?: SharedTiming | undefined;
 }
 
@@ -220,80 +196,15 @@ function secretStore({ dataDir }: Config, database: Database): SecretStore {
 /** Stops accepting mail when DATA_DIR disappears: files written there would be lost. */
 function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<() => void> {
   const { dataDir } = config;
-  const places = [dataDir, join(dataDir, DATABASE_FILE)];
+  const places = [dataDir];
+  // On PostgreSQL it is the old one from before a move, which an operator may remove.
+  if (!config.database.urls) places.push(join(dataDir, DATABASE_FILE));
   if (!config.bodies.bucket) places.push(config.bodies.folder);
   return watchPlaces(places, (path) => {
     const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom was running: the process ends`;
     bodies.refuse(line);
     onLost(line);
   });
-}
-
-/**
- * Opens the database for a command beside the service.
- *
- * @throws ConfigError, also where the service has the data folder in use
- */
-export async function openForCommand(
-  config: Config,
-  logger: Logger,
-): Promise<{ readonly database: Database; close(): Promise<void> }> {
-  const closers: (() => Promise<void> | void)[] = [];
-  const onLost: OnLost = (line) => {
-    throw new Error(line);
-  };
-  const freezes = watchFreezes(logger);
-  closers.push(async () => freezes.stop());
-  const ground = { config, logger, metrics: createMetrics(), onLost, freezes };
-  await ensureDataDir(config.dataDir);
-  const database = await openDatabase(ground, (close) => closers.push(close));
-  const close = async () => {
-    for (const step of closers.reverse()) await step();
-  };
-  return { database, close };
-}
-
-async function openDatabase(
-  { config, logger, metrics, onLost, freezes }: Omit<Opening, 'database'>,
-  onStop: OnStop,
-): Promise<Database> {
-  const { urls, poolSize, timeoutMs } = config.database;
-  const onCommit = (report: CommitReport) => metrics.countCommit(report);
-  if (urls !== undefined) {
-    const database = await openPostgres({
-      url: urls,
-      poolSize,
-      timeoutMs,
-      onCommit,
-      onBroken: (error) => {
-        if (!freezes.wereJustNow()) logger.warn({ err: error }, 'database connection lost');
-      },
-      onMigration: (line) => logger.info(`migration of the database: ${line}`),
-      onNoTimeline: (err) =>
-        logger.warn(
-          { err },
-          'the timeline of PostgreSQL cannot be read: after a failover that loses changes, apps are not told to sync again',
-        ),
-    }).catch(explainDatabase);
-    onStop(() => database.close());
-    return database;
-  }
-  const unlock = lockDirectory(config.dataDir);
-  if (!unlock) {
-    throw new ConfigError([
-      `DATA_DIR: "${config.dataDir}" is in use by another Postroom, which may still be starting: use that one once it answers, or stop it first; a second service needs a folder of its own`,
-    ]);
-  }
-  onStop(unlock);
-  const path = join(config.dataDir, DATABASE_FILE);
-  const lost = (error: Error) => onLost('the disk failed: the process ends', error);
-  const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(
-    (error) => {
-      throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
-    },
-  );
-  onStop(() => database.close());
-  return database;
 }
 
 async function listen(
@@ -381,18 +292,6 @@ async function listenHttp(
   const bound = api.server.address();
   if (bound === null || typeof bound === 'string') throw new Error('HTTP has no TCP address');
   return { address: bound.address, port: bound.port };
-}
-
-/** A server that does not answer or refuses the login gives one line, without the URL's password. */
-function explainDatabase(error: unknown): never {
-  if (error instanceof UnfitDatabase) throw new ConfigError([`DATABASE_URL: ${error.message}`]);
-  const said = error instanceof Error ? error.message || error.name : String(error);
-  throw new ConfigError(
-    [`DATABASE_URL: expected a database that Postroom can log in to, got "${said}"`],
-    {
-      cause: error,
-    },
-  );
 }
 
 /** The operator has to fix a bucket that does not answer or refuses access. */

@@ -11,9 +11,19 @@
  */
 export { type Certificate, type CertificateOptions, loadCertificate } from './certificate.ts';
 export { ConfigError } from './config-error.ts';
-export { ensureDataDir, UNFINISHED_RESTORE, watchPlaces } from './data-folder.ts';
+export {
+  beginMove,
+  completeMove,
+  ensureDataDir,
+  type FolderMove,
+  forgetMove,
+  readMove,
+  refuseMoved,
+  UNFINISHED_RESTORE,
+  watchPlaces,
+} from './data-folder.ts';
 export { type Config, type ImapMailstore, readConfig } from './environment.ts';
-export { publicUrlOf, redactUrl } from './parse-urls.ts';
+export { bucketUrl, databaseUrl, publicUrlOf, redactUrl } from './parse-urls.ts';
 export {
   type BoundAddress,
   type BoundAddresses,
@@ -34,4 +44,4 @@ export {
   secretsPath,
   signWithLast,
 } from './secrets.ts';
-export { configKeys, type ShownSetting } from './settings.ts';
+export { configKeys, readArgument, type ShownSetting } from './settings.ts';

@@ -4,9 +4,16 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { stat, unlink, writeFile } from 'node:fs/promises';
+import { readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { closeToOthers, ensureFolder, fileErrorCode } from '../../platform/files/files.ts';
+import {
+  closeToOthers,
+  ensureFolder,
+  fileErrorCode,
+  isMissing,
+  replaceDurably,
+  syncFolder,
+} from '../../platform/files/files.ts';
 import { Repeat } from '../../platform/time/time.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 
@@ -55,6 +62,72 @@ export const UNFINISHED_RESTORE = 'restore-unfinished';
 function restoreUnfinished(path: string): ConfigError {
   return new ConfigError([
     `DATA_DIR: a restore into ${quote(path)} is running or was interrupted; if it was interrupted, run "postroom restore" again: it starts from the beginning`,
+  ]);
+}
+
+/** A move of a data folder to PostgreSQL, as the folder remembers it. */
+export interface FolderMove {
+  /** UUID of the move; the database that it fills has it too. */
+  readonly id: string;
+  /** Of the database that is moved. */
+  readonly storeId: string;
+  /** The database that it is moved to: its URL without the password. */
+  readonly to: string;
+  /** Where the bodies are moved to; null: they stay where they are. */
+  readonly bodies: string | null;
+  /** ISO 8601. */
+  readonly begunAt: string;
+}
+
+/** The file of a move that is under way. Any other program that opens the database removes it: it may change rows. */
+const BEGUN_MOVE = 'move-unfinished.json';
+/** The file of a move that is complete: the database in this folder is the old one. */
+const MOVED = 'moved.json';
+
+/** Remembers a move; from {@link completeMove} on, no service starts on the database in this folder. */
+export async function beginMove(dataDir: string, move: FolderMove): Promise<void> {
+  await replaceDurably(join(dataDir, BEGUN_MOVE), `${JSON.stringify(move, undefined, 2)}\n`, 0o600);
+}
+
+/** Needs no space on the disk, which may be full. */
+export async function completeMove(dataDir: string): Promise<void> {
+  await rename(join(dataDir, BEGUN_MOVE), join(dataDir, MOVED));
+  await syncFolder(dataDir);
+}
+
+/** What is moved again begins again. */
+export async function forgetMove(dataDir: string): Promise<void> {
+  await unlink(join(dataDir, BEGUN_MOVE)).catch(passMissing);
+}
+
+/** The last move of this folder; undefined where there was none, or somebody used the database since. */
+export async function readMove(
+  dataDir: string,
+): Promise<(FolderMove & { readonly isComplete: boolean }) | undefined> {
+  for (const name of [MOVED, BEGUN_MOVE]) {
+    const path = join(dataDir, name);
+    try {
+      return { ...JSON.parse(await readFile(path, 'utf8')), isComplete: name === MOVED };
+    } catch (error) {
+      if (isMissing(error)) continue;
+      const found = error instanceof SyntaxError ? 'no JSON' : explainFileError(error);
+      throw new ConfigError([problemLine(path, 'what a move has written', found)], {
+        cause: error,
+      });
+    }
+  }
+  return undefined;
+}
+
+/** @throws ConfigError where the database in the folder is the old one, after a move to PostgreSQL */
+export async function refuseMoved(dataDir: string): Promise<void> {
+  const move = await readMove(dataDir);
+  if (!move?.isComplete) return;
+  const isBucket = move.bodies?.startsWith('http');
+  const bucket = isBucket ? `, and S3_URL to ${move.bodies}` : '';
+  throw new ConfigError([
+    `DATA_DIR: the data in ${quote(dataDir)} was moved to ${move.to}, and is out of date here: set DATABASE_URL to that database${bucket}. ` +
+      `To go back to the old data, drop that database, with all mail that came since, and remove ${join(dataDir, MOVED)}`,
   ]);
 }
 

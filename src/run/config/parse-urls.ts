@@ -105,9 +105,10 @@ export interface BucketUrl {
 
 const BUCKET_FORM = 'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server)';
 
-/** Where bodies are kept: the bucket is the path, its region an option. */
-export const bucketUrl: Parse<BucketUrl> = (text) => {
-  const refused = unfit(BUCKET_FORM, found(text));
+/** Where bodies are kept: the bucket is the path, its region an option; s3: is read as https:. */
+export const bucketUrl: Parse<BucketUrl> = (given) => {
+  const text = given.replace(/^s3:/i, 'https:');
+  const refused = unfit(BUCKET_FORM, found(given));
   const url = URL.parse(text);
   if (!url || !['http:', 'https:'].includes(url.protocol) || !/^\w+:\/\//.test(text))
     return refused;

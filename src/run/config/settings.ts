@@ -192,6 +192,13 @@ export function readSettings(lookup: Lookup): Values {
   return values as unknown as Values;
 }
 
+/** Reads an argument of a command as a setting is read. @throws ConfigError */
+export function readArgument<Value>(name: string, parse: Parse<Value>, text: string): Value {
+  const reading = parse(text);
+  if (reading.fits) return reading.value;
+  throw new ConfigError([problemLine(name, reading.expected, reading.found ?? quote(text))]);
+}
+
 /** Keys that cannot be set together, or not alone. */
 function conflicts(isSet: (key: Key) => boolean): string[] {
   const lines: string[] = [];

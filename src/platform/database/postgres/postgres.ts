@@ -23,8 +23,8 @@ export interface PostgresOptions {
   readonly onMigration?: (line: string) => void;
   /** Called for each committed transaction with its milliseconds, for metrics. */
   readonly onCommit?: (report: { readonly ms: number }) => void;
-  /** Whether a restore opens the database: nobody else may open it while it is filled. */
-  readonly isRestore?: boolean;
+  /** Whether the command opens the database that fills it: nobody else may open it meanwhile. */
+  readonly isFilling?: boolean;
 }
 
 const ATTEMPTS_MAX = 5;
@@ -117,11 +117,11 @@ async function tellsTimeline(
 /** Migrates on connections of its own: a migration may take longer than any query. */
 async function migrateOn(
   options: ConnectionOptions,
-  { onMigration, isRestore }: Pick<PostgresOptions, 'onMigration' | 'isRestore'>,
+  { onMigration, isFilling }: Pick<PostgresOptions, 'onMigration' | 'isFilling'>,
 ): Promise<void> {
   const kysely = kyselyOn(options);
   try {
-    if (!isRestore) await refuseUnfinished(kysely);
+    if (!isFilling) await refuseUnfinished(kysely);
     await migrate(kysely, 'postgres', onMigration);
   } finally {
     await kysely.destroy();

@@ -1,0 +1,149 @@
+/** Opens the database of the settings: for the service, and for commands beside it. */
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { storeIdOf } from '../../mailboxes/bodies/bodies.ts';
+import {
+  type Database,
+  lockDirectory,
+  openPostgres,
+  openPostgresToRead,
+  openSqlite,
+  schemaVersions,
+  UnfitDatabase,
+} from '../../platform/database/database.ts';
+import { type CommitReport, createMetrics, type Metrics } from '../../servers/metrics/metrics.ts';
+import {
+  type Config,
+  ConfigError,
+  ensureDataDir,
+  forgetMove,
+  readMove,
+  refuseMoved,
+} from '../config/config.ts';
+import { DATABASE_FILE } from './parts.ts';
+import { type Freezes, watchFreezes } from './watch-freezes.ts';
+
+/**
+ * Called when the data cannot be stored any more: the reason in one line, and the error where there was one.
+ */
+export type OnLost = (line: string, error?: Error) => void;
+
+/** Registers what undoes a step; it runs at the stop, or when a later step fails. */
+export type OnStop = (close: () => Promise<void> | void) => unknown;
+
+export interface DatabaseOpening {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly onLost: OnLost;
+  readonly freezes: Freezes;
+  /** Whether it is the command that moves the database to PostgreSQL. */
+  readonly isMove?: boolean;
+}
+
+/**
+ * Opens the database for a command beside the service.
+ *
+ * @param isMove whether it is the command that moves the database to PostgreSQL
+ * @throws ConfigError, also where the service has the data folder in use
+ */
+export async function openForCommand(
+  config: Config,
+  logger: Logger,
+  isMove = false,
+): Promise<{ readonly database: Database; close(): Promise<void> }> {
+  const closers: (() => Promise<void> | void)[] = [];
+  const onLost: OnLost = (line) => {
+    throw new Error(line);
+  };
+  const freezes = watchFreezes(logger);
+  closers.push(async () => freezes.stop());
+  const ground = { config, logger, metrics: createMetrics(), onLost, freezes, isMove };
+  await ensureDataDir(config.dataDir);
+  const database = await openDatabase(ground, (close) => closers.push(close));
+  const close = async () => {
+    for (const step of closers.reverse()) await step();
+  };
+  return { database, close };
+}
+
+/** @throws ConfigError */
+export async function openDatabase(
+  { config, logger, metrics, onLost, freezes, isMove = false }: DatabaseOpening,
+  onStop: OnStop,
+): Promise<Database> {
+  const { urls, poolSize, timeoutMs } = config.database;
+  const onCommit = (report: CommitReport) => metrics.countCommit(report);
+  if (urls !== undefined) {
+    await refuseOtherDatabase(config.dataDir, urls).catch(explainDatabase);
+    const database = await openPostgres({
+      url: urls,
+      poolSize,
+      timeoutMs,
+      onCommit,
+      onBroken: (error) => {
+        if (!freezes.wereJustNow()) logger.warn({ err: error }, 'database connection lost');
+      },
+      onMigration: (line) => logger.info(`migration of the database: ${line}`),
+      onNoTimeline: (err) =>
+        logger.warn(
+          { err },
+          'the timeline of PostgreSQL cannot be read: after a failover that loses changes, apps are not told to sync again',
+        ),
+    }).catch(explainDatabase);
+    onStop(() => database.close());
+    return database;
+  }
+  if (!isMove) await refuseMoved(config.dataDir);
+  const unlock = lockDirectory(config.dataDir);
+  if (!unlock) {
+    throw new ConfigError([
+      `DATA_DIR: "${config.dataDir}" is in use by another Postroom, which may still be starting: use that one once it answers, or stop it first; a second service needs a folder of its own`,
+    ]);
+  }
+  onStop(unlock);
+  if (!isMove) await forgetMove(config.dataDir);
+  const path = join(config.dataDir, DATABASE_FILE);
+  const lost = (error: Error) => onLost('the disk failed: the process ends', error);
+  const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(
+    (error) => {
+      throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
+    },
+  );
+  onStop(() => database.close());
+  return database;
+}
+
+/**
+ * The data of this folder was moved to a database: a new one would be a second, empty service.
+ *
+ * @throws UnfitDatabase where this is another one
+ */
+async function refuseOtherDatabase(dataDir: string, urls: readonly string[]): Promise<void> {
+  const move = await readMove(dataDir);
+  if (!move?.isComplete) return;
+  const database = openPostgresToRead(urls);
+  try {
+    const { version } = await schemaVersions(database);
+    if (version > 0 && (await storeIdOf(database)) === move.storeId) return;
+  } finally {
+    await database.close();
+  }
+  throw new UnfitDatabase(
+    `the data of DATA_DIR was moved to another database, ${move.to}`,
+    'name that one, or another DATA_DIR',
+  );
+}
+
+/** A server that does not answer or refuses the login gives one line, without the URL's password. */
+function explainDatabase(error: unknown): never {
+  if (error instanceof ConfigError) throw error;
+  if (error instanceof UnfitDatabase) throw new ConfigError([`DATABASE_URL: ${error.message}`]);
+  const said = error instanceof Error ? error.message || error.name : String(error);
+  throw new ConfigError(
+    [`DATABASE_URL: expected a database that Postroom can log in to, got "${said}"`],
+    {
+      cause: error,
+    },
+  );
+}
