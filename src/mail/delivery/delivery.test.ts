@@ -52,6 +52,8 @@ onEachEngine('delivery', (engine) => {
         changes: { publish: () => {} },
         mailstore: {
           quotas: mailstore.quotas,
+          plain: (texts, target) =>
+            goesWhileStored === undefined ? mailstore.plain(texts, target) : undefined,
           async append(tx, ...message) {
             if (goesWhileStored !== undefined) {
               await tx.deleteFrom('accounts').where('id', '=', goesWhileStored).execute();

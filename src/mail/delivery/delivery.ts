@@ -23,20 +23,9 @@ import type { Usage } from '../../tenants/usage/usage.ts';
 import { isLooping, type ReadReport } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
-import type {
-  MailboxStorage,
-  MailboxTarget,
-  MailToStore,
-  PreparedStoring,
-  StoredMail,
-} from './mailbox-storage.ts';
-import {
-  type AcceptedMail,
-  originOf,
-  type QueuedMail,
-  type QueueMailOptions,
-  queueMail,
-} from './queue-mail.ts';
+import type { MailboxStorage, MailboxTarget, MailToStore, StoredMail } from './mailbox-storage.ts';
+import { type Accepted, OneStatement, type Routed } from './one-statement.ts';
+import { type AcceptedMail, originOf, type QueueMailOptions, queueMail } from './queue-mail.ts';
 import { queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
@@ -100,7 +89,7 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly usage: Pick<Usage, 'count'>;
   readonly log: DeliveryLog;
   /** Where operators find what became of each message. */
-  readonly trace?: Pick<Trace, 'write'> | undefined;
+  readonly trace?: Pick<Trace, 'write' | 'rowsOf'> | undefined;
   /** Reads bounces of messages that accounts sent. */
   readonly readReport?: ReadReport | undefined;
   readonly metrics?: ReceiverMetrics;
@@ -113,23 +102,8 @@ interface Resolved {
   readonly found: Destination | Refusal;
 }
 
-/** What to do with a message whose recipients are resolved. */
-interface Routed {
-  readonly recipients: readonly ResolvedRecipient[];
-  readonly plan: DeliveryPlan;
-  readonly storing: PreparedStoring;
-  readonly queued: readonly QueuedMail[];
-  readonly report: ((tx: Queries) => Promise<void>) | undefined;
-}
-
 /** By account. */
 type Refused = StoredMail['refused'];
-
-/** What the transaction that accepts a message has done. */
-interface Accepted extends Pick<StoredMail, 'refused' | 'afterCommit'> {
-  /** Whether something names the body now. */
-  readonly keepsBody: boolean;
-}
 
 /** The most octets of the fields that we put on top of a message. */
 const TRACE_MAX = 4_096;
@@ -141,11 +115,13 @@ export function createMailReceiver(options: MailReceiverOptions): MailReceiver {
 class RoutedReceiver implements MailReceiver {
   readonly #options: MailReceiverOptions;
   readonly #now: () => number;
+  readonly #oneStatement: OneStatement;
   /** Messages that are being received. */
   #underWay = 0;
 
   constructor(options: MailReceiverOptions) {
     this.#options = options;
+    this.#oneStatement = new OneStatement(options);
     this.#now = options.now ?? Date.now;
   }
 
@@ -310,16 +286,17 @@ class RoutedReceiver implements MailReceiver {
   async #commit(mail: AcceptedMail, routed: Routed): Promise<Refused> {
     const { database, bodies, queue, log } = this.#options;
     const { done } = routed.storing;
-    const accepted = await database
-      .write((tx) => this.#write(tx, mail, routed))
-      .catch((err: unknown) => {
-        if (!done || routed.queued.length > 0) throw err;
-        // The mail server has the message already: after a refusal the sender would send it a second time.
-        const lost =
-          'a message was stored, but its trace, its usage and what it says as a bounce could not be recorded';
-        log.warn({ err }, lost);
-        return { ...done, keepsBody: false };
-      });
+    const write = async () =>
+      (await this.#oneStatement.accept(mail, routed)) ??
+      (await database.write((tx) => this.#write(tx, mail, routed)));
+    const accepted = await write().catch((err: unknown) => {
+      if (!done || routed.queued.length > 0) throw err;
+      // The mail server has the message already: after a refusal the sender would send it a second time.
+      const lost =
+        'a message was stored, but its trace, its usage and what it says as a bounce could not be recorded';
+      log.warn({ err }, lost);
+      return { ...done, keepsBody: false };
+    });
     if (!accepted.keepsBody) await bodies.discard(mail.message.body);
     accepted.afterCommit();
     if (routed.queued.length > 0) queue.wake(routed.queued);

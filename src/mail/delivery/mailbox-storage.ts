@@ -6,9 +6,11 @@
  */
 import type { StagedBody, StoredBody } from '../../mailboxes/bodies/bodies.ts';
 import type {
+  Advanced,
   AppendTarget,
   MailboxFailure,
   MessageTexts,
+  PlainMessage,
   Quotas,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';
@@ -51,12 +53,22 @@ export interface StoringOptions {
 export interface PreparedStoring {
   /** The result, where the mailboxes have answered already and the transaction only records it. */
   readonly done?: StoredMail | undefined;
+  /** Where one statement can store it, in place of {@link commit}. */
+  readonly plain?: PlainStoring | undefined;
   /**
    * Stores the message.
    *
    * @param keepBody stores its source in this transaction, once, and returns the id; called only where it is needed
    */
   commit(tx: Queries, keepBody: () => Promise<number>): Promise<StoredMail>;
+}
+
+/** A message for one mailbox of ours that is alone in its transaction. */
+export interface PlainStoring {
+  readonly message: PlainMessage;
+  readonly target: MailboxTarget;
+  /** Publishes the change, after the commit. */
+  afterCommit(mailbox: Advanced): void;
 }
 
 export interface StoredMail {

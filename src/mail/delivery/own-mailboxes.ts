@@ -2,8 +2,10 @@
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
+  type Advanced,
   describeStored,
   type EmbeddedMailstore,
+  mailboxChange,
   type Quotas,
   quotaExceeded,
 } from '../../mailboxes/mailstore/mailstore.ts';
@@ -18,10 +20,10 @@ import type {
   PreparedStoring,
   StoringOptions,
 } from './mailbox-storage.ts';
-import { storedEvents } from './record-mail.ts';
+import { storedIn } from './record-mail.ts';
 
 export interface OwnMailboxesOptions {
-  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'quotas'>;
+  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'plain' | 'quotas'>;
   readonly bodies: Pick<Bodies, 'get' | 'read'>;
   /** Publishes a change once it is committed. */
   readonly changes: Pick<Changes, 'publish'>;
@@ -45,7 +47,14 @@ export class OwnMailboxes implements MailboxStorage {
     const { mailstore, changes } = this.#options;
     // The texts are in memory before the transaction: no other write waits for a file.
     const texts = await describe();
+    const [target, ...others] = targets;
+    const message =
+      target && others.length + limited.size === 0 ? mailstore.plain(texts, target) : undefined;
+    const afterCommit = (mailbox: Advanced) => {
+      if (target) changes.publish(mailboxChange(target.user, mailbox, mailbox.highestmodseq));
+    };
     return {
+      plain: message && target && { message, target, afterCommit },
       commit: async (tx, keepBody) => {
         const full = await this.quotas.findFull(tx, [...limited], texts.size);
         const refused = new Map([...full].map((accountId) => [accountId, quotaExceeded()]));
@@ -60,7 +69,9 @@ export class OwnMailboxes implements MailboxStorage {
         }
         return {
           refused,
-          traced: storedEvents(id, appended),
+          traced: appended.map(({ user, uid, change: { mailbox } }) =>
+            storedIn(id, user, { mailbox, uid }),
+          ),
           places: appended.map(({ user: { address }, uid, change: { mailbox } }) => {
             return { address, mailbox, uid };
           }),

@@ -1,5 +1,5 @@
 /** What is recorded about mail: the trace for operators, and the usage for billing. */
-import type { Appended } from '../../mailboxes/mailstore/mailstore.ts';
+import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Counted } from '../../tenants/usage/usage.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
@@ -33,11 +33,13 @@ export function storedEvent(mailId: string, recipient: string, place: string): T
   return { mailId, event: 'stored', recipient, detail: place };
 }
 
-/** The events of copies in our own mailboxes. */
-export function storedEvents(mailId: string, appended: readonly Appended[]): TraceEvent[] {
-  return appended.map(({ user, uid, change }) =>
-    storedEvent(mailId, user.address, `${change.mailbox}, UID ${uid}`),
-  );
+/** The event of a copy in one of our own mailboxes. */
+export function storedIn(
+  mailId: string,
+  { address }: MailUser,
+  { mailbox, uid }: { readonly mailbox: string; readonly uid: number | string },
+): TraceEvent {
+  return storedEvent(mailId, address, `${mailbox}, UID ${uid}`);
 }
 
 /** @param failed the answer to a first attempt that was made at once */

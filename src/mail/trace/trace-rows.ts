@@ -36,7 +36,7 @@ const ADDRESS_MAX = 320;
 const DETAIL_MAX = 500;
 
 /** The columns that are written, in their order. */
-export const columns = [
+const columns = [
   'at',
   'mail_id',
   'event',
@@ -86,6 +86,13 @@ export function unfold({ more, ...first }: Row<'trace'>): TraceItem[] {
   const common = { id, at, mail_id, recipient, node, sender: null, message_id: null, client: null };
   const empty = { event: '', delivery_id: null, webhook_id: null, status: null, detail: null };
   return [first, ...followers.map((own) => ({ ...common, ...empty, ...own }))];
+}
+
+/** The columns of a new row. @param read gives the value of one */
+export function traceColumns(read: (column: (typeof columns)[number]) => unknown) {
+  return Object.fromEntries(
+    columns.map((column) => [column, read(column)]),
+  ) as unknown as NewRow<'trace'>;
 }
 
 export function valuesOf(rows: readonly NewRow<'trace'>[]): Record<string, string | number | null> {

@@ -21,10 +21,10 @@ import {
   type Queries,
 } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { columns, rowsOf, type TraceEvent, valuesOf } from './trace-rows.ts';
+import { rowsOf, type TraceEvent, traceColumns, valuesOf } from './trace-rows.ts';
 
 export { listTrace, type TracePosition, type TraceRequest, timeLine } from './list-trace.ts';
-export type { TraceEvent, TraceItem } from './trace-rows.ts';
+export { type TraceEvent, type TraceItem, traceColumns } from './trace-rows.ts';
 
 export interface TraceOptions {
   readonly database: Database;
@@ -75,7 +75,12 @@ export class Trace {
 
   /** Writes rows in the caller's transaction. */
   async write(tx: Queries, events: readonly TraceEvent[]): Promise<void> {
-    if (this.isOn) await this.#insert(tx, this.#rowsOf(events));
+    await this.#insert(tx, this.rowsOf(events));
+  }
+
+  /** The rows that {@link write} writes; none where nothing is traced. */
+  rowsOf(events: readonly TraceEvent[]): NewRow<'trace'>[] {
+    return this.isOn ? this.#rowsOf(events) : [];
   }
 
   /** Writes rows of events without a transaction, within a second. */
@@ -178,8 +183,7 @@ export class Trace {
         .insertInto('trace')
         .values(
           Array.from({ length: count }, (_, index) => {
-            const row = columns.map((column) => [column, value[`${column}${index}`]]);
-            return Object.fromEntries(row) as NewRow<'trace'>;
+            return traceColumns((column) => value[`${column}${index}`]);
           }),
         )
         .$castTo<never>(),

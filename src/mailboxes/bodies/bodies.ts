@@ -15,7 +15,6 @@
  */
 
 import { Buffer } from 'node:buffer';
-import type { ExpressionBuilder } from 'kysely';
 import type { Logger } from 'pino';
 import {
   type Database,
@@ -23,12 +22,12 @@ import {
   type NewRow,
   PreparedQuery,
   type Queries,
-  type Schema,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { BucketOptions } from './body-bucket.ts';
 import { BodyFolder } from './body-folder.ts';
+import { bodyColumns, isInNoMailbox, rowOf } from './body-rows.ts';
 import {
   BodyLost,
   type BodyStore,
@@ -44,6 +43,7 @@ import { GrowingBuffer } from './growing-buffer.ts';
 import { StoreHealth } from './store-health.ts';
 
 export { BodyFolder } from './body-folder.ts';
+export { bodyColumns } from './body-rows.ts';
 export {
   BodyLost,
   type BodyStore,
@@ -161,8 +161,8 @@ export class Bodies {
     this.#log = log;
     this.#now = now;
     this.#keepMs = keepHours * 3_600_000;
-    this.#insert = new PreparedQuery(({ size, content, file }) =>
-      database.read.insertInto('bodies').values({ size, content, file }).returning('id'),
+    this.#insert = new PreparedQuery((value) =>
+      database.read.insertInto('bodies').values(bodyColumns(value)).returning('id'),
     );
     this.#find = new PreparedQuery(({ id }) =>
       database.read.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', id),
@@ -295,12 +295,16 @@ export class Bodies {
    *
    * @throws Refusal unavailable, where the store does not belong to the database
    */
-  async commit(tx: Queries, { size, content, file }: StagedBody): Promise<number> {
-    if (this.#mismatch) throw new Refusal('unavailable', 'no mail can be kept right now');
-    const inRow = content.length > 0 || file === undefined ? content : null;
-    const row = await this.#insert.first(tx, { size, content: inRow, file: file ?? null });
+  async commit(tx: Queries, body: StagedBody): Promise<number> {
+    const row = await this.#insert.first(tx, this.rowOf(body));
     if (!row) throw new Error('a body was inserted but has no id');
     return row.id;
+  }
+
+  /** The row of a staged body. @throws Refusal unavailable, as {@link Bodies.commit} does */
+  rowOf(body: StagedBody): NewRow<'bodies'> {
+    if (this.#mismatch) throw new Refusal('unavailable', 'no mail can be kept right now');
+    return rowOf(body);
   }
 
   /** The place of a body, for {@link Bodies.read}; undefined where it does not exist, or was emptied. */
@@ -555,12 +559,6 @@ export function throwOrRefuse(error: unknown): never {
 
 function noSpace(cause: unknown): Refusal {
   return new Refusal('storage_full', 'there is no space left for this message', { cause });
-}
-
-/** A condition of queries on bodies: no message of any mailbox needs it. */
-function isInNoMailbox({ not, exists, selectFrom }: ExpressionBuilder<Schema, 'bodies'>) {
-  const messages = selectFrom('messages').select('body_id');
-  return not(exists(messages.whereRef('messages.body_id', '=', 'bodies.id')));
 }
 
 function refuseToKeep(): Refusal {

@@ -6,11 +6,11 @@ import {
   type Queries,
 } from '../../platform/database/database.ts';
 import { prepareEnqueue } from '../search/search.ts';
-import { MailboxAdvance, type Mailboxes, mailboxChange } from './mailboxes.ts';
+import { MailboxAdvance, type Mailboxes, mailboxChange, type NamedAdvance } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Appended, AppendTarget, MessageTexts } from './store.ts';
 import { canonicalMailboxName, flagsToText, normalizeFlags } from './syntax.ts';
-import { findThread } from './threads.ts';
+import { findThread, plainThread, type ThreadColumns } from './threads.ts';
 
 /** A message to be appended; its body is stored already. */
 export interface AppendedMessage extends MessageTexts {
@@ -24,27 +24,65 @@ export interface MessageWriterOptions {
   readonly now: () => number;
 }
 
+/** The columns of a new row. */
+export function messageColumns(value: NewRow<'messages'>) {
+  return {
+    mailbox_id: value.mailbox_id,
+    uid: value.uid,
+    created_modseq: value.created_modseq,
+    modseq: value.modseq,
+    flags: value.flags,
+    size: value.size,
+    internal_date: value.internal_date,
+    body_id: value.body_id,
+    envelope: value.envelope,
+    structure: value.structure,
+    preview: value.preview,
+    has_attachment: value.has_attachment,
+    thread_id: value.thread_id,
+    message_key: value.message_key,
+    saved_at: value.saved_at,
+  };
+}
+
 /** Compiled once: it runs for every recipient of a message. */
 function prepareInsert(queries: Queries) {
   return new PreparedQuery((value: NewRow<'messages'>) =>
-    queries.insertInto('messages').values({
-      mailbox_id: value.mailbox_id,
-      uid: value.uid,
-      created_modseq: value.created_modseq,
-      modseq: value.modseq,
-      flags: value.flags,
-      size: value.size,
-      internal_date: value.internal_date,
-      body_id: value.body_id,
-      envelope: value.envelope,
-      structure: value.structure,
-      preview: value.preview,
-      has_attachment: value.has_attachment,
-      thread_id: value.thread_id,
-      message_key: value.message_key,
-      saved_at: value.saved_at,
-    }),
+    queries.insertInto('messages').values(messageColumns(value)),
   );
+}
+
+/** A row but for what its mailbox and its body give it. */
+export type Unplaced = Omit<
+  NewRow<'messages'>,
+  'mailbox_id' | 'uid' | 'created_modseq' | 'modseq' | 'body_id'
+>;
+
+/** The values of a statement that advances a mailbox and stores a message in it. */
+export type PlainMessage = Unplaced & NamedAdvance;
+
+function unplaced(
+  { size, envelope, structure, preview, hasAttachment }: MessageTexts,
+  thread: ThreadColumns,
+  { flags = [], internalDate }: AppendTarget,
+  now: number,
+): Unplaced {
+  return {
+    size,
+    envelope,
+    structure,
+    preview,
+    has_attachment: hasAttachment ? 1 : 0,
+    ...thread,
+    flags: flagsToText(normalizeFlags(flags)),
+    internal_date: internalDate ?? now,
+    saved_at: now,
+  };
+}
+
+function stepsOf({ size }: MessageTexts, { flags = [] }: AppendTarget) {
+  const isSeen = normalizeFlags(flags).includes('\\Seen');
+  return { messages: 1, unseen: isSeen ? 0 : 1, octets: size };
 }
 
 export class MessageWriter {
@@ -64,41 +102,45 @@ export class MessageWriter {
     this.#now = now;
   }
 
+  /** See {@link EmbeddedMailstore.plain}. */
+  plain(texts: MessageTexts, target: AppendTarget): PlainMessage | undefined {
+    const { user, mailbox } = target;
+    const thread = plainThread(user.accountId, texts.thread);
+    if (!thread) return undefined;
+    return {
+      ...unplaced(texts, thread, target, this.#now()),
+      ...stepsOf(texts, target),
+      uids: 1,
+      accountId: user.accountId,
+      name: canonicalMailboxName(mailbox),
+    };
+  }
+
   /** See {@link EmbeddedMailstore.append}. */
   async append(
     tx: Queries,
-    { bodyId, size, envelope, structure, preview, hasAttachment, thread }: AppendedMessage,
+    message: AppendedMessage,
     targets: readonly AppendTarget[],
   ): Promise<Appended[]> {
+    const { bodyId, thread } = message;
     const now = this.#now();
     const otherName = () => this.#ids.nameBody(bodyId);
     const appended: Appended[] = [];
     // All writers use the same order, so two messages to the same two mailboxes cannot deadlock.
     for (const target of targets.toSorted((a, b) => a.user.accountId - b.user.accountId)) {
       const { user } = target;
-      const flags = normalizeFlags(target.flags ?? []);
-      const advanced = await this.#advanceOf(tx, target, {
-        isSeen: flags.includes('\\Seen'),
-        size,
-      });
+      const advanced = await this.#advanceOf(tx, target, stepsOf(message, target));
       if (!advanced) continue;
       const { mailbox, uid, modseq } = advanced;
-      await this.#insertMessage.all(tx, {
-        size,
-        envelope,
-        structure,
-        preview,
-        has_attachment: hasAttachment ? 1 : 0,
-        ...(await findThread(tx, user.accountId, thread, otherName)),
+      const columns = await findThread(tx, user.accountId, thread, otherName);
+      const placed = {
         body_id: bodyId,
         mailbox_id: mailbox.id,
         uid,
         created_modseq: modseq,
         modseq,
-        flags: flagsToText(flags),
-        internal_date: target.internalDate ?? now,
-        saved_at: now,
-      });
+      };
+      await this.#insertMessage.all(tx, { ...unplaced(message, columns, target, now), ...placed });
       appended.push({ user, uid, change: mailboxChange(user, mailbox, modseq) });
     }
     const accounts = new Set(appended.map(({ user }) => user.accountId));
@@ -110,11 +152,10 @@ export class MessageWriter {
   async #advanceOf(
     tx: Queries,
     { user, mailbox }: AppendTarget,
-    { isSeen, size }: { readonly isSeen: boolean; readonly size: number },
+    steps: ReturnType<typeof stepsOf>,
   ) {
     const { accountId } = user;
     const name = canonicalMailboxName(mailbox);
-    const steps = { messages: 1, unseen: isSeen ? 0 : 1, octets: size };
     const next = () => this.#advance.nextOf(tx, { accountId, name, ...steps });
     return (await next()) ?? ((await this.#mailboxes.makeDefaults(tx, user)) ? next() : undefined);
   }

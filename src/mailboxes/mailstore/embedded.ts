@@ -5,7 +5,7 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
-import { type AppendedMessage, MessageWriter } from './append-messages.ts';
+import { type AppendedMessage, MessageWriter, type PlainMessage } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
 import { isSurviving, Mailboxes, MailboxWriter, mailboxNotFound } from './mailboxes.ts';
@@ -31,6 +31,7 @@ import type {
   MailUser,
   Message,
   MessageSet,
+  MessageTexts,
   PartContent,
   Relocated,
   SearchRequest,
@@ -164,6 +165,14 @@ export class EmbeddedMailstore implements Mailstore {
    */
   append(tx: Queries, message: AppendedMessage, targets: readonly AppendTarget[]) {
     return this.#writer.append(tx, message, targets);
+  }
+
+  /**
+   * What a single statement needs to add a message to a mailbox that is there, in place of {@link append}: undefined
+   * where the thread of the message has to be looked up.
+   */
+  plain(texts: MessageTexts, target: AppendTarget): PlainMessage | undefined {
+    return this.#writer.plain(texts, target);
   }
 
   async appendMessage(

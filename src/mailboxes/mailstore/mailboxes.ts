@@ -228,7 +228,7 @@ export interface Advance extends Steps {
 }
 
 /** The same for a mailbox that is known only by its name. */
-interface NamedAdvance extends Steps {
+export interface NamedAdvance extends Steps {
   readonly accountId: number;
   readonly name: string;
 }
@@ -279,7 +279,15 @@ function advanceQuery(
     .returning(['uidnext', ...mailboxColumns]);
 }
 
-type Advanced = MailboxRow & Pick<Row<'mailboxes'>, 'uidnext'>;
+/** A mailbox after the step. */
+export type Advanced = MailboxRow & Pick<Row<'mailboxes'>, 'uidnext'>;
+
+/** Advances the mailbox that an account has under a name. */
+export function advanceByName(database: Pick<Database, 'read' | 'timeline'>, value: NamedAdvance) {
+  return advanceQuery(database, value)
+    .where('account_id', '=', value.accountId)
+    .where('name', '=', value.name);
+}
 
 /**
  * Advances the counters of a mailbox: gives the next MODSEQ, and the next UIDs. The row stays locked until the
@@ -296,11 +304,7 @@ export class MailboxAdvance {
         // A deleted mailbox accepts nothing more.
         .where('account_id', '>', 0),
     );
-    this.#byName = new PreparedQuery((value) =>
-      advanceQuery(database, value)
-        .where('account_id', '=', value.accountId)
-        .where('name', '=', value.name),
-    );
+    this.#byName = new PreparedQuery((value) => advanceByName(database, value));
   }
 
   /** @throws Refusal mailbox_not_found where the mailbox was deleted just now */

@@ -9,8 +9,15 @@
 import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
+export { messageColumns, type PlainMessage } from './append-messages.ts';
 export { EmbeddedMailstore } from './embedded.ts';
-export { mailboxColumns, renewUidvalidity } from './mailboxes.ts';
+export {
+  type Advanced,
+  advanceByName,
+  mailboxChange,
+  mailboxColumns,
+  renewUidvalidity,
+} from './mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';

@@ -59,6 +59,15 @@ function keyOf(accountId: number, messageId: string): number {
   return hashOf(`${accountId} ${messageId}`);
 }
 
+/** The same where the header alone decides: the message has an id and answers none. Else undefined. */
+export function plainThread(
+  accountId: number,
+  { messageId, references }: ThreadHeaders,
+): ThreadColumns | undefined {
+  if (messageId === undefined || references.length > 0) return undefined;
+  return { thread_id: hashOf(messageId), message_key: keyOf(accountId, messageId) };
+}
+
 /**
  * An answer joins the thread of the message that it answers, or of another one that it names. If none of them has
  * come yet, or it names none, its header decides the thread. A thread that was returned once never changes.

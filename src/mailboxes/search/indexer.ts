@@ -164,13 +164,14 @@ export async function enqueueSearch(tx: Queries, news: readonly SearchNews[]): P
 
 /** The same for a message that an account got, compiled once: it runs for every message. */
 export function prepareEnqueue(queries: Queries) {
-  return new PreparedQuery(({ accountId, bodyId }: Omit<SearchNews, 'gone'>) =>
-    queries.insertInto('search_queue').values({
-      account_id: accountId,
-      body_id: bodyId,
-      gone: sql.lit(0),
-    }),
+  return new PreparedQuery((value: Omit<SearchNews, 'gone'>) =>
+    queries.insertInto('search_queue').values(newsColumns(value)),
   );
+}
+
+/** The columns of a row for a message that an account got. */
+export function newsColumns({ accountId, bodyId }: Omit<SearchNews, 'gone'>) {
+  return { account_id: accountId, body_id: bodyId, gone: sql.lit(0) };
 }
 
 /** The mail that is indexed, as the mail store keeps it. */

@@ -13,7 +13,7 @@ import { PostgresFeed, PostgresIndex } from './postgres-index.ts';
 import { SqliteFeed, SqliteIndex } from './sqlite-index.ts';
 
 export type { Hit, HitPlace, StoredMessage } from './documents.ts';
-export { enqueueSearch, prepareEnqueue, type SearchSource } from './indexer.ts';
+export { enqueueSearch, newsColumns, prepareEnqueue, type SearchSource } from './indexer.ts';
 export { type QueryTerm, type QueryTexts, readQuery } from './terms.ts';
 
 export interface SearchOptions extends IndexerOptions {

@@ -54,6 +54,11 @@ export interface Database {
    * on the state that the database then has: so it must keep nothing of a run except what it returns.
    */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  /**
+   * On PostgreSQL, for a prepared query that is a whole transaction, in one round trip: its rows are there after the
+   * commit is durable. Where the connection is lost meanwhile, nobody knows whether it was committed.
+   */
+  readonly atOnce?: Queries;
   /** Runs `work` on one unchanging state of the database; it must not call `write`. */
   snapshot<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   /** Waits for the writes under way and closes every connection. */

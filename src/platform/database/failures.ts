@@ -76,10 +76,12 @@ export function isUnavailable(error: unknown): boolean {
 
 /**
  * Whether the server rolled the transaction back without a fault of its own, so that it may succeed the next time:
- * serialization, deadlock, a statement that was not prepared.
+ * serialization, deadlock, a statement that was not prepared, or a server that is a standby now.
  */
 export function isRolledBack(error: unknown): boolean {
-  return ['40001', '40P01'].includes(codeOf(error)) || lostStatement(error) !== undefined;
+  return (
+    ['40001', '40P01', READ_ONLY].includes(codeOf(error)) || lostStatement(error) !== undefined
+  );
 }
 
 /** Whether a lock was not granted in time, or the wait was a deadlock. */

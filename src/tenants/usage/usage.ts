@@ -49,9 +49,15 @@ export interface Amounts {
 export type Counted = Amounts &
   ({ readonly accountId: number } | { readonly accountId?: undefined; readonly domainId: number });
 
-interface Addition extends Required<Amounts> {
+export interface Addition extends Required<Amounts> {
   readonly id: number;
   readonly day: number;
+}
+
+/** The values that count one account or domain. @param at when its mail was accepted */
+export function additionOf(one: Counted, at: number): Addition {
+  const none = { messagesIn: 0, bytesIn: 0, messagesOut: 0, bytesOut: 0 };
+  return { ...none, ...one, id: one.accountId ?? one.domainId, day: dayOf(at) };
 }
 
 export interface UsageOptions {
@@ -78,14 +84,9 @@ export class Usage {
    * @param at when it was accepted, milliseconds since 1970; by default now
    */
   async count(tx: Queries, counted: readonly Counted[], at = this.#now()): Promise<void> {
-    const day = dayOf(at);
-    const none = { messagesIn: 0, bytesIn: 0, messagesOut: 0, bytesOut: 0 };
     for (const one of counted.toSorted(inOrder)) {
-      if (one.accountId === undefined) {
-        await this.#addToDomain.all(tx, { ...none, ...one, id: one.domainId, day });
-      } else {
-        await this.#addToAccount.all(tx, { ...none, ...one, id: one.accountId, day });
-      }
+      const add = one.accountId === undefined ? this.#addToDomain : this.#addToAccount;
+      await add.all(tx, additionOf(one, at));
     }
   }
 
@@ -120,11 +121,24 @@ function inOrder(one: Counted, other: Counted): number {
 const namesOfAccount = sql`domain_name, user_id, id, local_part || '@' || domain_name`;
 const namesOfDomain = sql`name, user_id, 0, ''`;
 
-/** Compiled once: every message runs it. PostgreSQL needs the types of selected values. */
+/** Compiled once: every message runs it. */
 function prepareAddition(queries: Queries, table: string, names: RawBuilder<unknown>) {
   return new PreparedQuery((value: Addition) => ({
-    compile: () =>
-      sql`insert into usage_days (day, domain, user_id, account_id, email,
+    compile: () => addition(value, table, names).compile(queries),
+  }));
+}
+
+/** Counts an account. @param value expressions in place of values, too */
+export const countAccount = (value: { [Name in keyof Addition]: unknown }) =>
+  addition(value, 'accounts', namesOfAccount);
+
+/** PostgreSQL needs the types of selected values. */
+function addition(
+  value: { [Name in keyof Addition]: unknown },
+  table: string,
+  names: RawBuilder<unknown>,
+) {
+  return sql`insert into usage_days (day, domain, user_id, account_id, email,
           messages_in, bytes_in, messages_out, bytes_out)
         select cast(${value.day} as bigint), ${names},
           cast(${value.messagesIn} as bigint), cast(${value.bytesIn} as bigint),
@@ -134,6 +148,5 @@ function prepareAddition(queries: Queries, table: string, names: RawBuilder<unkn
           messages_in = usage_days.messages_in + excluded.messages_in,
           bytes_in = usage_days.bytes_in + excluded.bytes_in,
           messages_out = usage_days.messages_out + excluded.messages_out,
-          bytes_out = usage_days.bytes_out + excluded.bytes_out`.compile(queries),
-  }));
+          bytes_out = usage_days.bytes_out + excluded.bytes_out`;
 }

@@ -331,22 +331,22 @@ export class Lease {
   }
 
   /**
-   * Ends the transaction.
+   * Ends the transaction, by `commit` or by a statement that is one of its own.
    *
-   * @returns the command that the server completed: `COMMIT`, or `ROLLBACK` where a statement had failed
+   * @returns what the server completed: the command is `ROLLBACK` where a statement of the transaction had failed
    * @throws Error with code IN_DOUBT where the server warns that its wait for a synchronous standby was cut short:
    *   then the commit may be lost with the server
    */
-  async commit(): Promise<string> {
+  async commit(text: string, values?: readonly unknown[], name?: string): Promise<QueryResult> {
     let warning: string | undefined;
     const onNotice = ({ severity, message }: { severity?: unknown; message?: unknown }) => {
       if (severity === 'WARNING') warning = String(message);
     };
     this.#client.on('notice', onNotice);
     try {
-      const { command } = await this.query('commit');
+      const result = await this.query(text, values, name);
       if (warning !== undefined) throw codedError(IN_DOUBT, `committed, but: ${warning}`);
-      return command;
+      return result;
     } finally {
       this.#client.removeListener('notice', onNotice);
     }

@@ -66,7 +66,8 @@ class PostgresDriver implements Driver {
 
   async commitTransaction(connection: DatabaseConnection): Promise<void> {
     // A COMMIT after a statement that failed rolls the transaction back.
-    if ((await leaseOf(connection).commit()) === 'ROLLBACK') throw new AbortedTransactionError();
+    if ((await leaseOf(connection).commit('commit')).command === 'ROLLBACK')
+      throw new AbortedTransactionError();
   }
 
   rollbackTransaction(connection: DatabaseConnection): Promise<void> {
@@ -87,8 +88,14 @@ type Run = (query: NamedQuery, parameters: readonly unknown[]) => Promise<object
 
 const runs = new WeakMap<Queries, Run>();
 
-/** Kysely on connections: one for each query or transaction. */
-export function kyselyOn(options: ConnectionOptions): Kysely<Schema> {
+/** Runs something again where that is safe. @param begin is called when the outcome of its commit becomes uncertain */
+export type RunSafely = <T>(run: (begin: () => void) => Promise<T>) => Promise<T>;
+
+/** Kysely on connections: one for each query or transaction; and for prepared queries that are a transaction each. */
+export function kyselyOn(
+  options: ConnectionOptions,
+  runSafely: RunSafely = (run) => run(() => {}),
+) {
   const connections = new Connections(options);
   const queries = new Kysely<Schema>({
     dialect: {
@@ -106,7 +113,20 @@ export function kyselyOn(options: ConnectionOptions): Kysely<Schema> {
       lease.release();
     }
   });
-  return queries;
+  const atOnce = queries.withoutPlugins();
+  runs.set(atOnce, ({ sql, name }, parameters) =>
+    runSafely(async (begin) => {
+      const lease = await connections.acquire();
+      try {
+        begin();
+        return (await lease.commit(sql, parameters, name)).rows;
+      } finally {
+        lease.release();
+      }
+    }),
+  );
+  // Kysely closes nothing where it was not asked itself.
+  return { queries, atOnce, close: () => connections.close() };
 }
 
 /** Lets prepared queries of a transaction run on its connection, too. */

@@ -49,10 +49,18 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const onError = (error: unknown) => {
     if (isDamage(error)) isDamaged = true;
   };
-  const kysely = kyselyOn({ urls, poolSize, timeoutMs, onBroken, onError });
+  const onCommit = async <T>(write: Promise<T>) => {
+    const begunAt = performance.now();
+    const value = await write;
+    options.onCommit?.({ ms: performance.now() - begunAt });
+    return value;
+  };
+  const connecting = { urls, poolSize, timeoutMs, onBroken, onError };
+  const opened = kyselyOn(connecting, (run) => onCommit(runSafely(run)));
+  const { queries: kysely, atOnce, close } = opened;
   const canTell = await tellsTimeline(kysely, options.onNoTimeline).catch(
     async (error: unknown) => {
-      await kysely.destroy();
+      await close();
       throw error;
     },
   );
@@ -64,24 +72,20 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     timeline: canTell ? timeline : undefined,
     processLock: (key) => processLock(urls, key),
     read: kysely,
-    async write(work) {
-      const begunAt = performance.now();
-      const value = await runSafely(kysely.transaction(), work);
-      options.onCommit?.({ ms: performance.now() - begunAt });
-      return value;
-    },
+    atOnce,
+    write: (work) => onCommit(transact(kysely.transaction(), work)),
     snapshot: (work) =>
-      runSafely(
+      transact(
         kysely.transaction().setIsolationLevel('repeatable read').setAccessMode('read only'),
         work,
       ),
-    close: () => kysely.destroy(),
+    close,
   };
 }
 
 /** Opens a database to read it. Nothing is migrated, and a transaction may take any time. */
 export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
-  const read = kyselyOn({ urls, poolSize: 2 });
+  const { queries: read, close } = kyselyOn({ urls, poolSize: 2 });
   return {
     engine: 'postgres',
     read,
@@ -95,7 +99,7 @@ export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
           await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
           return work(tx);
         }),
-    close: () => read.destroy(),
+    close,
   };
 }
 
@@ -119,32 +123,40 @@ async function migrateOn(
   options: ConnectionOptions,
   { onMigration, isFilling }: Pick<PostgresOptions, 'onMigration' | 'isFilling'>,
 ): Promise<void> {
-  const kysely = kyselyOn(options);
+  const { queries: kysely, close } = kyselyOn(options);
   try {
     if (!isFilling) await refuseUnfinished(kysely);
     await migrate(kysely, 'postgres', onMigration);
   } finally {
-    await kysely.destroy();
+    await close();
   }
 }
 
-/**
- * Runs one transaction, and a second time where the server rolled it back, or the connection was lost before the
- * commit. After a connection that is lost during the commit, its outcome is unknown: the error says so to the caller,
- * whose client tries again.
- */
-async function runSafely<T>(
+function transact<T>(
   transaction: TransactionBuilder<Schema>,
   work: (tx: Queries) => Promise<T>,
 ): Promise<T> {
+  return runSafely((begin) =>
+    transaction.execute(async (tx) => {
+      await bindTransaction(tx);
+      const value = await work(tx);
+      begin();
+      return value;
+    }),
+  );
+}
+
+/**
+ * Runs one transaction, and again where the server rolled it back, or the connection was lost before the commit. After
+ * a connection that is lost during the commit, its outcome is unknown: the error says so to the caller, whose client
+ * tries again.
+ */
+async function runSafely<T>(run: (begin: () => void) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     let isCommitting = false;
     try {
-      return await transaction.execute(async (tx) => {
-        await bindTransaction(tx);
-        const value = await work(tx);
+      return await run(() => {
         isCommitting = true;
-        return value;
       });
     } catch (error) {
       const isSafe = isRolledBack(error) || (!isCommitting && isLostConnection(error));

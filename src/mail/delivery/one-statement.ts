@@ -1,0 +1,140 @@
+/**
+ * The plain message in one statement, on PostgreSQL: for one mailbox of ours without a quota, with a Message-ID and no
+ * references, and nothing goes on or is reported. Such a message pays one round trip in place of eight. All other mail,
+ * and a mailbox that is not there yet, takes the transaction of `delivery.ts`.
+ *
+ * The rows are those of the transaction: each folder says which columns its rows have, for both. The mailbox advances
+ * first and everything else reads from it, so locks are taken in the same order (mailbox, then usage), and nothing is
+ * written where there is no such mailbox.
+ *
+ * Crashes: as with the transaction, all of it is there or nothing. A connection that is lost before the answer leaves
+ * the sender without its 250: it sends again.
+ */
+import { type RawBuilder, sql } from 'kysely';
+import { type Bodies, bodyColumns } from '../../mailboxes/bodies/bodies.ts';
+import {
+  type Advanced,
+  advanceByName,
+  messageColumns,
+  type PlainMessage,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import { newsColumns } from '../../mailboxes/search/search.ts';
+import {
+  type Database,
+  type NewRow,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
+import { type Addition, additionOf, countAccount } from '../../tenants/usage/usage.ts';
+import { type Trace, traceColumns } from '../trace/trace.ts';
+import type { PreparedStoring, StoredMail } from './mailbox-storage.ts';
+import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
+import { receivedEvents, storedIn, usageOf } from './record-mail.ts';
+import type { DeliveryPlan, ResolvedRecipient } from './resolve-recipient.ts';
+
+/** What to do with a message whose recipients are resolved. */
+export interface Routed {
+  readonly recipients: readonly ResolvedRecipient[];
+  readonly plan: DeliveryPlan;
+  readonly storing: PreparedStoring;
+  readonly queued: readonly QueuedMail[];
+  readonly report: ((tx: Queries) => Promise<void>) | undefined;
+}
+
+/** What the transaction that accepts a message has done. */
+export interface Accepted extends Pick<StoredMail, 'refused' | 'afterCommit'> {
+  /** Whether something names the body now. */
+  readonly keepsBody: boolean;
+}
+
+export interface OneStatementOptions {
+  readonly database: Pick<Database, 'read' | 'timeline' | 'atOnce'>;
+  readonly bodies: Pick<Bodies, 'rowOf'>;
+  readonly trace?: Pick<Trace, 'rowsOf'> | undefined;
+}
+
+/** Stands in the trace for the UID, which is known only in the statement. */
+const UID = '#';
+
+/** Of all rows: only `size` is in two of them, and is the same. */
+type Values = PlainMessage & NewRow<'bodies'> & NewRow<'trace'> & Omit<Addition, 'id'>;
+
+export class OneStatement {
+  readonly #options: OneStatementOptions;
+  readonly #traced: PreparedQuery<Values, Advanced>;
+  readonly #untraced: PreparedQuery<Values, Advanced>;
+
+  constructor(options: OneStatementOptions) {
+    this.#options = options;
+    this.#traced = prepare(options.database, true);
+    this.#untraced = prepare(options.database, false);
+  }
+
+  /** Accepts a plain message; undefined where it is none, or has no mailbox yet: then nothing was written. */
+  async accept(mail: AcceptedMail, routed: Routed): Promise<Accepted | undefined> {
+    const { recipients, plan, storing, queued, report } = routed;
+    const { database, bodies, trace } = this.#options;
+    const { plain } = storing;
+    const [recipient] = recipients;
+    const [counted] = usageOf(plan, mail.message.parsed.size, new Set());
+    if (!database.atOnce || !plain || report || queued.length > 0) return undefined;
+    if (recipients.length > 1 || !recipient || !counted) return undefined;
+    const { message, target, afterCommit } = plain;
+    const stored = storedIn(mail.envelope.id, target.user, { mailbox: message.name, uid: UID });
+    const rows = trace?.rowsOf([...receivedEvents(mail, [recipient.forwardPath]), stored]) ?? [];
+    if (rows.length > 1) return undefined;
+    const { id: _, ...amounts } = additionOf(counted, mail.receivedAt);
+    // Where nothing is traced, no value of the trace is read.
+    const values = { ...rows[0], ...bodies.rowOf(mail.message.body), ...amounts, ...message };
+    const query = rows.length > 0 ? this.#traced : this.#untraced;
+    const mailbox = await query.first(database.atOnce, values as Values);
+    return (
+      mailbox && { refused: new Map(), keepsBody: true, afterCommit: () => afterCommit(mailbox) }
+    );
+  }
+}
+
+function prepare(database: Pick<Database, 'read' | 'timeline'>, isTraced: boolean) {
+  return new PreparedQuery<Values, Advanced>((value) => ({
+    compile: () => statement(database, value, isTraced).compile(database.read),
+  }));
+}
+
+function statement(
+  database: Pick<Database, 'read' | 'timeline'>,
+  value: Values,
+  isTraced: boolean,
+): RawBuilder<Advanced> {
+  const uid = sql`advanced.uidnext - 1`;
+  const modseq = sql`advanced.highestmodseq`;
+  const message = {
+    ...messageColumns(value as Values & NewRow<'messages'>),
+    mailbox_id: sql`advanced.id`,
+    body_id: sql`body.id`,
+    uid,
+    created_modseq: modseq,
+    modseq,
+  };
+  // The sender's texts are in other columns: this one has only the name of the mailbox.
+  const more = sql`replace(${value.more}, ${sql.lit(`UID ${UID}`)}, 'UID ' || ${uid})`;
+  const traced = insert('trace', { ...traceColumns((column) => value[column]), more }, 'advanced');
+  const news = newsColumns({ accountId: value.accountId, bodyId: 0 });
+  const { day, messagesIn, bytesIn, messagesOut, bytesOut } = value;
+  const id = sql`(select ${value.accountId}::bigint from advanced)`;
+  const counted = { id, day, messagesIn, bytesIn, messagesOut, bytesOut };
+  return sql<Advanced>`
+    with advanced as (${advanceByName(database, value)}),
+    body as (${insert('bodies', bodyColumns(value), 'advanced')} returning id),
+    message as (${insert('messages', message, 'advanced, body')}),
+    news as (${insert('search_queue', { ...news, body_id: sql`body.id` }, 'body')}),
+    ${isTraced ? sql`traced as (${traced}),` : sql``}
+    counted as (${countAccount(counted)})
+    select * from advanced`;
+}
+
+/** A row whose values may be expressions on what is selected from. */
+function insert(table: string, row: object, from: string): RawBuilder<unknown> {
+  const columns = Object.keys(row).map((column) => sql.ref(column));
+  return sql`insert into ${sql.table(table)} (${sql.join(columns)})
+    select ${sql.join(Object.values(row))} from ${sql.raw(from)}`;
+}
