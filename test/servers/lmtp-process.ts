@@ -82,7 +82,7 @@ await database.write((tx) =>
     .execute(),
 );
 const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
-const { delivery, courier } = buildMailFlow({
+const { delivery, attempts } = buildMailFlow({
   config,
   keys: {
     tokens: [secrets.jwtSecret[0]],
@@ -105,7 +105,7 @@ const { delivery, courier } = buildMailFlow({
   logger,
   now: Date.now,
 });
-carryOut(courier);
+carryOut(attempts);
 const listener = await startSmtp({
   delivery,
   hostname: mailHostname,

@@ -336,7 +336,7 @@ class DeliveryAttempts {
     return storage.prepare(mail, targets, { answers: 'none' });
   }
 
-  /** @returns what announces the message after the commit */
+  /** @returns what publishes the change after the commit */
   async #store(
     tx: Queries,
     { id, bodyId }: Job,

@@ -30,7 +30,7 @@ import { queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
   type Destination,
-  goesOn,
+  leavesHost,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
@@ -245,7 +245,7 @@ class RoutedReceiver implements MailReceiver {
   /** @returns by LMTP, why a mailbox did not accept it, by account */
   async #deliver(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
     const plan = planDelivery(recipients);
-    const queued = goesOn(plan) ? await queueMail(this.#options, plan, mail) : [];
+    const queued = leavesHost(plan) ? await queueMail(this.#options, plan, mail) : [];
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
     const internalDate = mail.receivedAt;
     const report = await this.#readReport(mail, plan);

@@ -24,7 +24,7 @@ import type { MailboxStorage, MailboxTarget, PreparedStoring } from './mailbox-s
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
 import { queuedEvent, usageOf } from './record-mail.ts';
 import {
-  goesOn,
+  leavesHost,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
@@ -68,7 +68,7 @@ export class LocalDelivery implements LocalMailDelivery {
     const plan = planDelivery(resolved);
     const { acceptedAt: receivedAt } = mail;
     const accepted = { envelope, message, receivedAt };
-    const queued = goesOn(plan) ? await queueMail(this.#options, plan, accepted) : [];
+    const queued = leavesHost(plan) ? await queueMail(this.#options, plan, accepted) : [];
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({
         user,

@@ -219,7 +219,7 @@ export interface DeliveryPlan {
 }
 
 /** Whether the message has to reach somebody outside. */
-export function goesOn({ webhooks, forwards, returns }: DeliveryPlan): boolean {
+export function leavesHost({ webhooks, forwards, returns }: DeliveryPlan): boolean {
   return webhooks.size + forwards.size + returns.size > 0;
 }
 

@@ -143,7 +143,7 @@ export class ServerMailboxes implements MailboxStorage {
     const left = targets.flatMap((target, index) => {
       const result = results[index] ?? failure('temporary', '4.5.0', 'no result');
       if (result.result !== 'delivered') return [{ target, failure: result }];
-      this.#announce(target);
+      this.#publish(target);
       return [];
     });
     const byText = Object.groupBy(left, ({ failure }) => failure.error.text);
@@ -211,7 +211,7 @@ export class ServerMailboxes implements MailboxStorage {
   }
 
   /** Nobody waits for this, and it may fail: apps see new mail at their next sync. */
-  #announce({ user, mailbox }: AppendTarget): void {
+  #publish({ user, mailbox }: AppendTarget): void {
     const { mailServer, changes, log } = this.#options;
     mailServer
       .changeOf(user, mailbox)

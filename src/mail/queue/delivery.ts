@@ -122,7 +122,7 @@ export interface Settled {
   readonly status: DeliveryStatus;
 }
 
-/** A delivery as operators see it. Instants are milliseconds since 1970. */
+/** A delivery as operators see it. */
 export interface Delivery {
   readonly id: number;
   readonly publicId: string;
@@ -134,11 +134,11 @@ export interface Delivery {
   /** Of the last failed attempt, or why it is held; stays when a later attempt succeeds. */
   readonly lastError?: DeliveryError;
   /** Absent where it has ended or is held, and while an attempt is under way. */
-  readonly nextAttemptAt?: number;
-  readonly createdAt: number;
-  readonly updatedAt: number;
+  readonly nextAttemptAt?: EpochMs;
+  readonly createdAt: EpochMs;
+  readonly updatedAt: EpochMs;
   /** When it was delivered or given up. */
-  readonly finishedAt?: number;
+  readonly finishedAt?: EpochMs;
   /** Of the message, cut where they are long. */
   readonly messageId?: string;
   readonly subject?: string;

@@ -27,7 +27,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
-import type { Done } from '../../platform/time/time.ts';
+import type { Done, EpochMs } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import {
   type BulkRequest,
@@ -347,10 +347,9 @@ export class Queue {
    * Removes some deliveries that ended before an instant, in the caller's transaction, which releases
    * their bodies.
    *
-   * @param before milliseconds since 1970
    * @returns the bodies they named; empty where no such delivery is left
    */
-  prune(tx: Queries, before: number): Promise<number[]> {
+  prune(tx: Queries, before: EpochMs): Promise<number[]> {
     return pruneRows(tx, before);
   }
 

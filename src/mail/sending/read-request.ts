@@ -2,6 +2,7 @@
 import { Readable } from 'node:stream';
 import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField, readInstant } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   fieldValue,
   findPart,
@@ -205,11 +206,10 @@ const LATEST_MS = 366 * 24 * 60 * 60 * 1000;
 /**
  * Reads when a message is to be sent.
  *
- * @param now milliseconds since 1970
  * @returns milliseconds since 1970; undefined for at once
  * @throws Refusal invalid_request (`sendAt`, `delaySeconds`)
  */
-export function readSendAt({ sendAt, delaySeconds }: SendTimes, now: number): number | undefined {
+export function readSendAt({ sendAt, delaySeconds }: SendTimes, now: EpochMs): number | undefined {
   if (delaySeconds !== undefined) {
     if (sendAt !== undefined) throw invalidField('delaySeconds', 'must not stand beside sendAt');
     return delaySeconds === 0 ? undefined : now + delaySeconds * 1_000;

@@ -5,6 +5,7 @@
 import { type Static, Type } from 'typebox';
 import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
 import type { PinnedPlace } from './copies.ts';
 
@@ -18,7 +19,7 @@ const send = Type.Object({
   domain: Type.String(),
   /** Envelope sender. */
   from: Type.String(),
-  /** When it was accepted, milliseconds since 1970. */
+  /** When it was accepted. */
   acceptedAt: Type.Integer(),
   /** The id in its Received field. */
   id: Type.String(),
@@ -159,10 +160,9 @@ const PRUNED_AT_A_TIME = 200;
 /**
  * Removes some messages that were sent before an instant, and whose deliveries have all ended.
  *
- * @param before milliseconds since 1970
  * @returns how many; 0 where no such message is left
  */
-export async function pruneSends(tx: Queries, before: number): Promise<number> {
+export async function pruneSends(tx: Queries, before: EpochMs): Promise<number> {
   const rows = await tx
     .deleteFrom('sends')
     .where('id', 'in', (eb) =>

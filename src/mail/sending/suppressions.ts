@@ -88,8 +88,8 @@ export class Suppressions {
   readonly #database: Database;
   readonly #now: () => number;
 
-  /** @param now milliseconds since 1970, the same on all nodes */
-  constructor(database: Database, now: () => number) {
+  /** @param now the same on all nodes */
+  constructor(database: Database, now: () => EpochMs) {
     this.#database = database;
     this.#now = now;
   }

@@ -196,10 +196,8 @@ export class Trace {
 /**
  * A new id of a message: a UUID that begins with the time (RFC 9562 section 5.7), so that an index on it
  * grows at its end.
- *
- * @param now milliseconds since 1970
  */
-export function newMailId(now: number): string {
+export function newMailId(now: EpochMs): string {
   const time = now.toString(16).padStart(12, '0');
   return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
 }

@@ -221,11 +221,11 @@ const LIBRARY_MAX = 32 * 1024;
  * The headers that identify the delivery and prove its sender (Standard Webhooks 1.0.0, "Webhook Headers"). Without a
  * secret there is no signature; with several there is one for each, separated by spaces.
  *
- * @param now milliseconds since 1970: the time of the attempt, since receivers refuse old timestamps
+ * @param now the time of the attempt, since receivers refuse old timestamps
  */
 export function signRequest(
   { secrets = [], id, body }: Pick<WebhookRequest, 'secrets' | 'id' | 'body'>,
-  now: number,
+  now: EpochMs,
 ): Record<string, string> {
   const timestamp = String(Math.floor(now / 1000));
   const headers = { 'webhook-id': id, 'webhook-timestamp': timestamp };
@@ -265,10 +265,9 @@ const ASCTIME = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/;
  * Reads a Retry-After field (RFC 9110 section 10.2.3): seconds, or a date in one of the three forms
  * of RFC 9110 section 5.6.7.
  *
- * @param now milliseconds since 1970
  * @returns seconds from now, at least 0; undefined where there is no readable field
  */
-export function readRetryAfter(field: string | undefined, now: number): number | undefined {
+export function readRetryAfter(field: string | undefined, now: EpochMs): number | undefined {
   const text = field?.trim() ?? '';
   if (/^\d{1,10}$/.test(text)) return Number(text);
   if (!DATE.test(text) && !ASCTIME.test(text)) return undefined;

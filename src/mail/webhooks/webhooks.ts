@@ -7,6 +7,7 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 export {
   createWebhookSender,
@@ -43,14 +44,12 @@ function sign(secret: string, { id, part }: LinkTarget, expires: string): Buffer
 /**
  * Makes the link to a source, `<publicUrl>/webhooks/raw/<id>?expires=...&signature=...`, or to a part of it,
  * `<publicUrl>/webhooks/attachments/<id>/<part>?...`; valid for 7 days.
- *
- * @param now milliseconds since 1970
  */
 export function signLink(
   secret: SigningKeys,
   publicUrl: string,
   target: LinkTarget,
-  now: number,
+  now: EpochMs,
 ): string {
   const expires = String(Math.floor(now / 1000) + GOOD_FOR_S);
   const signature = sign(secret[0], target, expires).toString('base64url');
@@ -62,10 +61,8 @@ export function signLink(
 
 /**
  * Whether a link was made here, is unchanged and has not expired.
- *
- * @param now milliseconds since 1970
  */
-export function verifyLink(secret: SigningKeys, link: SignedLink, now: number): boolean {
+export function verifyLink(secret: SigningKeys, link: SignedLink, now: EpochMs): boolean {
   if (!/^\d{1,12}$/.test(link.expires)) return false;
   // Neither has a colon: no text can be moved from one side of it to the other.
   if (link.part !== undefined && !/^[\d.]{1,100}$/.test(link.part)) return false;

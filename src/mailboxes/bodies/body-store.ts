@@ -18,6 +18,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Database, settingOf, settingStore } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 export const QUARANTINE = 'quarantine';
 /** A short text that is stored beside the bodies. */
@@ -206,12 +207,11 @@ export interface Sweep {
  * Moves bodies to quarantine that no row names, though nobody said so: a crash between the commit and the move leaves
  * them, or one after a body was written and before its commit.
  *
- * @param now milliseconds since 1970
  * @returns how many it moved
  */
 export async function sweepOrphans(
   { database, store, signal }: Sweep,
-  now: number,
+  now: EpochMs,
 ): Promise<number> {
   let moved = 0;
   for await (const names of store.list()) {
@@ -231,12 +231,10 @@ export async function sweepOrphans(
 
 /**
  * Removes the bodies that came to quarantine before a time, and moves those back that a row names again.
- *
- * @param before milliseconds since 1970
  */
 export async function sweepQuarantine(
   { database, store, signal }: Sweep,
-  before: number,
+  before: EpochMs,
 ): Promise<{ restored: number; removed: number }> {
   const swept = { restored: 0, removed: 0 };
   for await (const names of store.listQuarantined(before)) {

@@ -99,14 +99,14 @@ export class StoreHealth {
       if (!(error instanceof StoreUnavailable)) throw error;
       this.#wasAsked = true;
       this.#outage.failed(error);
-      this.#lookAgain();
+      this.#lookLater();
       return error;
     } finally {
       this.#lookedAt = performance.now();
     }
   }
 
-  #lookAgain(): void {
+  #lookLater(): void {
     clearTimeout(this.#next);
     if (this.#isClosed) return;
     this.#next = setTimeout(() => void this.look().catch(this.#explain), LOOK_MS).unref();

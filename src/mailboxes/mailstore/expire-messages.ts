@@ -8,6 +8,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { MessageEditor } from './edit-messages.ts';
@@ -46,13 +47,13 @@ export interface Expired {
 /**
  * Checks the next mailboxes, in the order of their ids.
  *
- * @param before messages that came into their mailbox before this are removed; milliseconds since 1970
+ * @param before messages that came into their mailbox before this are removed
  * @param after id of the mailbox that was checked last
  * @returns undefined where no mailbox is left
  */
 export async function expireSome(
   options: ExpiryOptions,
-  before: number,
+  before: EpochMs,
   after: number,
 ): Promise<Expired | undefined> {
   const { database } = options;

@@ -7,6 +7,7 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import { markMailbox } from './purge-mailboxes.ts';
 import type {
@@ -252,13 +253,13 @@ export function isSurviving(mailbox: MailboxRow, modseq: number): boolean {
 
 /** The counters of a mailbox, advanced in its current history or moved to a new one. */
 function forkAware(timeline: RawBuilder<number>, uids: number) {
-  const goesOn = sql`timeline in (0, ${timeline})`;
+  const isSameHistory = sql`timeline in (0, ${timeline})`;
   return {
     timeline,
-    fork_modseq: sql<number>`case when ${goesOn} then fork_modseq else highestmodseq end`,
-    highestmodseq: sql<number>`case when ${goesOn} then highestmodseq + 1
+    fork_modseq: sql<number>`case when ${isSameHistory} then fork_modseq else highestmodseq end`,
+    highestmodseq: sql<number>`case when ${isSameHistory} then highestmodseq + 1
       else (highestmodseq / ${sql.lit(SPAN)} + 1) * ${sql.lit(SPAN)} end`,
-    uidnext: sql<number>`uidnext + ${uids}::bigint + case when ${goesOn} then 0 else ${sql.lit(UIDS_PASSED)} end`,
+    uidnext: sql<number>`uidnext + ${uids}::bigint + case when ${isSameHistory} then 0 else ${sql.lit(UIDS_PASSED)} end`,
   };
 }
 
@@ -458,10 +459,8 @@ function changeOf(user: MailUser, row: MailboxRow): MailboxChange {
 /**
  * Gives every mailbox a new UIDVALIDITY, higher than all that were given before: for a database that was restored
  * from a backup, whose mailboxes will give UIDs again that apps have seen (RFC 9051 section 2.3.1.1).
- *
- * @param now milliseconds since 1970
  */
-export async function renewUidvalidity(tx: Queries, now: number): Promise<void> {
+export async function renewUidvalidity(tx: Queries, now: EpochMs): Promise<void> {
   const counter = await tx
     .selectFrom('counters')
     .select('value')

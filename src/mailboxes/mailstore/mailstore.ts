@@ -76,17 +76,17 @@ export { type MailTotals, totalsOfAccounts, totalsOfDomains } from './totals.ts'
  * Wraps a mail store so that every change it makes is published after its commit. The store itself knows no
  * listeners: its operations return the changes they made.
  */
-export function announceChanges(
+export function publishChanges(
   mailstore: Mailstore,
   publish: (change: MailboxChange | ListChange) => void,
 ): Mailstore {
-  const announced = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
+  const published = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
     for (const change of changed.changes) publish(change);
     return changed;
   };
   /** Published last: a client that lists the mailboxes after it finds the new list. */
   const listed = ({ accountId }: MailUser, changed: ChangedMailbox): ChangedMailbox => {
-    announced(changed);
+    published(changed);
     publish({ kind: 'mailboxes', accountId });
     return changed;
   };
@@ -102,12 +102,12 @@ export function announceChanges(
       listed(user, await mailstore.renameMailbox(user, name, to)),
     deleteMailbox: async (user, name) => listed(user, await mailstore.deleteMailbox(user, name)),
     appendMessage: async (user, request, source, within) =>
-      announced(await mailstore.appendMessage(user, request, source, within)),
-    setFlags: async (user, set, flags) => announced(await mailstore.setFlags(user, set, flags)),
+      published(await mailstore.appendMessage(user, request, source, within)),
+    setFlags: async (user, set, flags) => published(await mailstore.setFlags(user, set, flags)),
     move: async (user, set, target, within) =>
-      announced(await mailstore.move(user, set, target, within)),
+      published(await mailstore.move(user, set, target, within)),
     copy: async (user, set, target, within) =>
-      announced(await mailstore.copy(user, set, target, within)),
-    expunge: async (user, set) => announced(await mailstore.expunge(user, set)),
+      published(await mailstore.copy(user, set, target, within)),
+    expunge: async (user, set) => published(await mailstore.expunge(user, set)),
   };
 }

@@ -4,6 +4,7 @@
  */
 import { Buffer } from 'node:buffer';
 import { isIP } from 'node:net';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { MAX_MAILBOXES, type Mailbox, readAddressList, toDnsName } from './addresses.ts';
 import { fieldValue, firstValue, type HeaderField, rawValue } from './header.ts';
 import { cleanText, decodeRawHeader, decodeWords } from './text.ts';
@@ -262,8 +263,8 @@ function simplify(value: string): string {
   return text.replace(/\s+/g, ' ').trim();
 }
 
-/** A date as RFC 5322 section 3.3 has it, in UTC. @param at milliseconds since 1970 */
-export function formatDate(at: number): string {
+/** A date as RFC 5322 section 3.3 has it, in UTC. */
+export function formatDate(at: EpochMs): string {
   return new Date(at).toUTCString().replace(/GMT$/, '+0000');
 }
 

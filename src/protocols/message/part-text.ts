@@ -55,11 +55,11 @@ function joinFlowed(text: string, dropsSpace: boolean): string {
     const [, marks = '', content = ''] = QUOTED_LINE.exec(line) ?? [];
     const depth = marks.length;
     const isSignature = content === '-- ';
-    const goesOn = content.endsWith(' ') && !isSignature;
-    const written = goesOn && dropsSpace ? content.slice(0, -1) : content;
+    const continues = content.endsWith(' ') && !isSignature;
+    const written = continues && dropsSpace ? content.slice(0, -1) : content;
     if (open === depth && !isSignature) lines.push(written);
     else lines.push('\n', depth > 0 && written !== '' ? `${marks} ` : marks, written);
-    open = goesOn ? depth : undefined;
+    open = continues ? depth : undefined;
   }
   // The first line has a line end in front of it, too.
   return lines.slice(1).join('');

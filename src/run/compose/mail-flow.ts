@@ -78,9 +78,9 @@ export interface MailFlowOptions {
 export interface MailFlow {
   readonly delivery: MailReceiver;
   /** For `carryOut`, after everything listens. */
-  readonly courier: CarryOutOptions;
+  readonly attempts: CarryOutOptions;
   /** For `carryOutSends`, then as well. */
-  readonly sendCourier: CarryOutSendsOptions;
+  readonly sendAttempts: CarryOutSendsOptions;
   readonly sending: Sending;
   /** Closes connections for outgoing mail, after the queue has stopped. */
   close(): Promise<void>;
@@ -133,11 +133,11 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   });
   const sender = buildSender(options, dns, filter);
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns), now });
-  const courier = { ...shared, storage, webhooks, sender, hostname };
+  const attempts = { ...shared, storage, webhooks, sender, hostname };
   const copies = mailServer
     ? new ServerCopies({ ...shared, mailstore: options.mailstore })
     : new EmbeddedCopies(shared);
-  const sendCourier = {
+  const sendAttempts = {
     ...shared,
     sender,
     hostname,
@@ -157,7 +157,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     dns.close();
     mailServer?.close();
   };
-  return { delivery, courier, sendCourier, sending, close, closeSenderChecks };
+  return { delivery, attempts, sendAttempts, sending, close, closeSenderChecks };
 }
 
 function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {

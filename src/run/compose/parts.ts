@@ -18,11 +18,11 @@ import {
   purgeCaches,
 } from '../../mailboxes/mail-server/mail-server.ts';
 import {
-  announceChanges,
   createSearchSource,
   EmbeddedMailstore,
   type Mailstore,
   type MailUser,
+  publishChanges,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { createSearch, type Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
@@ -96,7 +96,7 @@ export interface StartProgress {
 }
 
 /** What every part is built with. */
-interface Ground {
+interface Common {
   readonly config: Config;
   readonly secrets: Secrets;
   readonly keys: Keys;
@@ -145,7 +145,7 @@ const VERIFICATION_CONCURRENCY = 512;
 /** Where the installation has built the public pages (`docs/.vitepress/build.ts`). */
 const SITE_DIRECTORY = fileURLToPath(new URL('../../../site', import.meta.url));
 
-type Given = Omit<Ground, 'changes' | 'openLimit'> & {
+type Given = Omit<Common, 'changes' | 'openLimit'> & {
   /** What several nodes share; undefined for a single node. */
   readonly shared: Shared | undefined;
 };
@@ -166,13 +166,13 @@ export function buildParts(given: Given): Parts {
   const blocks = new Blocks(given);
   const namedKeys = new NamedKeys(given);
   const openLimit = shared?.openLimit ?? limitInMemory;
-  const ground: Ground = { ...given, changes, openLimit };
-  const owners = buildOwners(ground, () => maintenance.purgeSoon());
+  const common: Common = { ...given, changes, openLimit };
+  const owners = buildOwners(common, () => maintenance.purgeSoon());
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
-  const { imap, mailServer } = buildMailServer({ ...ground, bodies, isCurrent }) ?? {};
+  const { imap, mailServer } = buildMailServer({ ...common, bodies, isCurrent }) ?? {};
   const maintenance = new Maintenance({
-    ...ground,
+    ...common,
     ...owners,
     ...recorded,
     // Both, since an operator may have changed from one to the other.
@@ -181,21 +181,21 @@ export function buildParts(given: Given): Parts {
     expireTrash: (keptMs, after) => embedded.expireTrash(keptMs, after),
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
   });
-  const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
+  const mailstore = publishChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: StartProgress = { listening: false, httpPort: config.http.port };
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
   const stored = { ...recorded, bodies, embedded, mailstore, mailServer };
   const stores = { ...stored, metrics, publicUrl, blocks, namedKeys };
-  const flow = buildMailFlow({ ...ground, ...owners, ...stores });
+  const flow = buildMailFlow({ ...common, ...owners, ...stores });
   const { sending } = flow;
-  const api = buildApi(ground, { ...owners, ...stores, mailstore, imap, sending, progress });
+  const api = buildApi(common, { ...owners, ...stores, mailstore, imap, sending, progress });
   const state = sharedState(database, embedded, imap);
-  const realtime = buildRealtime(ground, { ...owners, mailstore, api, state, shared });
+  const realtime = buildRealtime(common, { ...owners, mailstore, api, state, shared });
   const connections = () => realtime.connections;
   const watched = { connections, queue, bodies, imap, search, shared };
-  metrics.watch(metricSources({ ...ground, ...watched, databaseFile: DATABASE_FILE }));
+  metrics.watch(metricSources({ ...common, ...watched, databaseFile: DATABASE_FILE }));
   return {
     ...owners,
     ...recorded,
@@ -257,8 +257,8 @@ function buildChanges(search: Search, changes: Changes): Changes {
   };
 }
 
-function buildOwners(ground: Ground, onDeleted: () => void): Owners {
-  const { config, keys, database, changes, openLimit, metrics, logger, now } = ground;
+function buildOwners(common: Common, onDeleted: () => void): Owners {
+  const { config, keys, database, changes, openLimit, metrics, logger, now } = common;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = new Domains({ database, mailHostname, spfInclude, log: logger, now });
   const dns = new DnsResolver({
@@ -284,12 +284,12 @@ function buildOwners(ground: Ground, onDeleted: () => void): Owners {
   return { domains, verification, accounts, tokens };
 }
 
-function buildApi(ground: Ground, served: Served): Api {
-  const { config, keys, database, changes, logger, now } = ground;
+function buildApi(common: Common, served: Served): Api {
+  const { config, keys, database, changes, logger, now } = common;
   const { http, limits } = config;
-  const { API_KEYS, MAILSERVER_WEBHOOK_SECRET } = keysInForce(config, ground.secrets);
+  const { API_KEYS, MAILSERVER_WEBHOOK_SECRET } = keysInForce(config, common.secrets);
   const operator = buildOperator({
-    ...ground,
+    ...common,
     ...served,
     apiKeys: API_KEYS,
     keys: served.namedKeys,
@@ -297,14 +297,14 @@ function buildApi(ground: Ground, served: Served): Api {
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests({ database, now, secret: keys.tokens }),
-    onAnswered: (answered) => ground.metrics.countRequest(answered),
+    onAnswered: (answered) => common.metrics.countRequest(answered),
     logger,
     apiKeys: API_KEYS,
     keys: served.namedKeys,
     console: operator.console,
     contents: operator.contents,
     rateLimitPerMinute: limits.ratePerMinute,
-    openLimit: ground.openLimit,
+    openLimit: common.openLimit,
     trustProxy: http.trustProxy,
     connections: { perClient: http.maxPerIp, inAll: http.maxConnections },
     corsOrigins: http.corsOrigins,
@@ -335,7 +335,7 @@ function buildApi(ground: Ground, served: Served): Api {
       database: () => answers(database),
       listeners: async () => served.progress.listening,
       bodies: () => served.bodies.readiness(),
-      disk: diskReadiness(served.bodies, ground.nodes),
+      disk: diskReadiness(served.bodies, common.nodes),
       'mail server': async () => served.imap?.answers() ?? true,
     },
   });
@@ -349,7 +349,7 @@ interface RealtimeParts {
   readonly shared: Shared | undefined;
 }
 
-function buildRealtime({ changes, logger, now }: Ground, parts: RealtimeParts): Realtime {
+function buildRealtime({ changes, logger, now }: Common, parts: RealtimeParts): Realtime {
   const { tokens, mailstore, api, state, shared } = parts;
   return new Realtime({
     authenticate: (token) => tokens.authenticate(token),

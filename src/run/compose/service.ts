@@ -91,9 +91,9 @@ export async function startService(
     const metrics = createMetrics();
     const freezes = watchFreezes(logger);
     onStop(() => freezes.stop());
-    const ground = { config, logger, metrics, onLost, freezes, timing: given.timing };
-    const database = given.database ?? (await openDatabase(ground, onStop));
-    return { ...(await open({ ...ground, database }, onStop)), stop };
+    const common = { config, logger, metrics, onLost, freezes, timing: given.timing };
+    const database = given.database ?? (await openDatabase(common, onStop));
+    return { ...(await open({ ...common, database }, onStop)), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -128,8 +128,8 @@ async function open(
   onStop(() => bodies.close());
   const { now } = nodes;
   const keys = signingKeysOf(config, secrets);
-  const ground = { config, secrets, keys, database, bodies, metrics, logger, nodes };
-  const parts = buildParts({ ...ground, now, shared });
+  const common = { config, secrets, keys, database, bodies, metrics, logger, nodes };
+  const parts = buildParts({ ...common, now, shared });
   onStop(parts.closeMailstore);
   await checkBodies(bodies, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));
@@ -156,8 +156,8 @@ async function open(
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
   shared?.pollWith((afterGap) => parts.realtime.resync(afterGap));
-  carryOut(parts.flow.courier);
-  if (config.sending.enabled) carryOutSends(parts.flow.sendCourier);
+  carryOut(parts.flow.attempts);
+  if (config.sending.enabled) carryOutSends(parts.flow.sendAttempts);
   onStop(async () => {
     await parts.queue.stop(DRAIN_MS);
     await parts.flow.close();

@@ -20,20 +20,20 @@ export interface Freezes {
 /** Writes one line after each freeze. It stands before the lines of all that noticed it by their sockets. */
 export function watchFreezes(log: Pick<Logger, 'warn'>): Freezes {
   let last = performance.now();
-  let goesOnSince = Number.NEGATIVE_INFINITY;
+  let resumedAt = Number.NEGATIVE_INFINITY;
   const timer = setInterval(() => {
     const now = performance.now();
     const ms = now - last - LOOK_EVERY_MS;
     last = now;
     if (ms < FROZEN_MS) return;
-    goesOnSince = now;
+    resumedAt = now;
     log.warn(
       { seconds: Math.round(ms / 1_000) },
       'this process was frozen: it was stopped, or its machine paused or overloaded; requests and mail that waited for it go on, and connections that were lost meanwhile are made again',
     );
   }, LOOK_EVERY_MS).unref();
   return {
-    wereJustNow: () => performance.now() - goesOnSince < EXPLAINS_MS,
+    wereJustNow: () => performance.now() - resumedAt < EXPLAINS_MS,
     stop: () => clearInterval(timer),
   };
 }

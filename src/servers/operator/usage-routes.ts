@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { readInstant } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { setQuota } from '../../tenants/accounts/accounts.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import {
@@ -66,8 +67,8 @@ function isKeyOf(by: UsageGroup) {
     });
 }
 
-/** The routes of usage and quotas. @param now milliseconds since 1970 */
-export function usageRoutes(database: Database, now: () => number): RouteGroup {
+/** The routes of usage and quotas. */
+export function usageRoutes(database: Database, now: () => EpochMs): RouteGroup {
   return (app) => {
     addUsage(app, database, now);
     addQuota(app, database, now);

@@ -12,6 +12,7 @@ import {
 } from 'jose';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 
 export interface TokenKeysOptions {
   /** Keys of HS256, at least 32 bytes each (RFC 7518 section 3.2). */
@@ -141,8 +142,8 @@ export class TokenKeys {
     };
   }
 
-  /** Signs a token. @param now milliseconds since 1970 */
-  sign(claims: JWTPayload, now: number, lifetimeSeconds: number): Promise<string> {
+  /** Signs a token. */
+  sign(claims: JWTPayload, now: EpochMs, lifetimeSeconds: number): Promise<string> {
     const issuedAt = Math.floor(now / 1000);
     return new SignJWT({ ...claims, ...this.#named })
       .setProtectedHeader({ alg: SECRET_ALGORITHM, typ: 'JWT' })
@@ -154,10 +155,9 @@ export class TokenKeys {
   /**
    * Checks signature, times, issuer and audience.
    *
-   * @param now milliseconds since 1970
    * @throws Refusal unauthorized, unavailable where the JWK set cannot be fetched
    */
-  async verify(token: string, now: number): Promise<VerifiedToken> {
+  async verify(token: string, now: EpochMs): Promise<VerifiedToken> {
     if (token.length > TOKEN_MAX) throw refuseToken('is too long');
     const options = { ...this.#expected, currentDate: new Date(now) };
     try {

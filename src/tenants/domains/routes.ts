@@ -2,6 +2,7 @@
 import { Buffer } from 'node:buffer';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { checkText } from './domain-names.ts';
 
@@ -128,14 +129,12 @@ export function checkRoute(domain: string, settings: RouteSettings): RouteColumn
 /**
  * Replaces the route of a claim. A new secret signs at once, and the one before also signs for 24 hours, so that a
  * receiver can change at any time in between.
- *
- * @param now milliseconds since 1970
  */
 export async function replaceRoute(
   tx: Queries,
   domainId: number,
   columns: RouteColumns,
-  now: number,
+  now: EpochMs,
 ): Promise<void> {
   const route = tx.selectFrom('routes').selectAll().where('domain_id', '=', domainId);
   const before = await route.executeTakeFirstOrThrow();
@@ -158,12 +157,14 @@ function previousSecret(before: Row<'routes'>, secret: string | null, now: numbe
 
 /**
  * The secrets that sign a webhook to a URL, the newest first; empty where the route has another URL by now.
- *
- * @param now milliseconds since 1970
  */
 export async function findWebhookSecrets(
   queries: Queries,
-  { domainId, url, now }: { readonly domainId: number; readonly url: string; readonly now: number },
+  {
+    domainId,
+    url,
+    now,
+  }: { readonly domainId: number; readonly url: string; readonly now: EpochMs },
 ): Promise<string[]> {
   const row = await queries
     .selectFrom('routes')

@@ -35,7 +35,7 @@ export function spfDomain({ from, heloName }: SendingClient): string {
   return toDnsName(domain.trim()) ?? '';
 }
 
-export interface SpfInquiry {
+export interface SpfQuestion {
   readonly client: SendingClient;
   readonly lookups: MessageLookups;
   /** Our own name. */
@@ -49,8 +49,8 @@ export interface SpfInquiry {
  * Evaluates SPF. The limits of RFC 7208 section 4.6.4 hold: ten terms that ask DNS, two of them without
  * an answer.
  */
-export async function evaluateSpf(inquiry: SpfInquiry): Promise<SpfVerdict> {
-  const { client, lookups, hostname, weight, dnsIsDown } = inquiry;
+export async function evaluateSpf(question: SpfQuestion): Promise<SpfVerdict> {
+  const { client, lookups, hostname, weight, dnsIsDown } = question;
   const domain = spfDomain(client);
   // RFC 7208 section 4.3.
   if (!domain.includes('.')) return { result: 'none', domain };

@@ -3,6 +3,7 @@
  */
 import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { promisify } from 'node:util';
+import type { EpochMs } from '../../../platform/time/time.ts';
 import {
   type Canonicalization,
   type HeaderField,
@@ -70,10 +71,8 @@ const NUMBERS = ['l', 't', 'x'];
 /**
  * Reads a DKIM-Signature, or an ARC-Message-Signature, which differs only in `v` and `i` (RFC 8617
  * section 4.1.2).
- *
- * @param now milliseconds since 1970
  */
-export function readSignature(field: HeaderField, kind: 'dkim' | 'arc', now: number): Signature {
+export function readSignature(field: HeaderField, kind: 'dkim' | 'arc', now: EpochMs): Signature {
   const isReadable = field.text.length <= MAX_FIELD;
   const list = parseTagList(isReadable ? rawValue(field) : '');
   const tag = (name: string) => list.tags.get(name)?.replace(/[ \t\r\n]/g, '') ?? '';

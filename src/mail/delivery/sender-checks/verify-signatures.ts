@@ -47,7 +47,7 @@ export interface SignatureFindings {
   readonly arc: ArcVerdict;
 }
 
-export interface SignatureInquiry {
+export interface SignatureChecksOptions {
   readonly header: Header;
   readonly authors: readonly string[];
   readonly lookups: MessageLookups;
@@ -69,15 +69,15 @@ const tooLong: SignatureFinding = {
 
 /** Verifies the signatures of a message while its body comes in. */
 export class SignatureCheck {
-  readonly #inquiry: SignatureInquiry;
+  readonly #options: SignatureChecksOptions;
   readonly #signatures: readonly Signature[];
   readonly #chain: ArcChain;
   readonly #hashes: ReadonlyMap<Canonicalization, BodyHash>;
 
   /** Chooses the signatures to verify, and looks up their keys while the body comes in. */
-  constructor(inquiry: SignatureInquiry) {
-    const { header, authors, now, dnsIsDown } = inquiry;
-    this.#inquiry = inquiry;
+  constructor(options: SignatureChecksOptions) {
+    const { header, authors, now, dnsIsDown } = options;
+    this.#options = options;
     const fields = header.isWhole ? header.fields : [];
     const isAuthors = ({ domain }: Signature) =>
       authors.some((author) => isAligned(domain, author, false));
@@ -105,7 +105,7 @@ export class SignatureCheck {
 
   /** Ends the message. */
   async end(): Promise<SignatureFindings> {
-    const { isWhole } = this.#inquiry.header;
+    const { isWhole } = this.#options.header;
     const hashes = new Map(Array.from(this.#hashes, ([canon, hash]) => [canon, hash.end()]));
     const verifyOne = (signature: Signature) =>
       this.#verify(signature, hashes.get(signature.bodyCanon));
@@ -148,19 +148,19 @@ export class SignatureCheck {
       return { result: 'neutral', comment: 'key not for subdomains' };
     }
     const { field, signedFields, headerCanon } = signature;
-    const { fields } = this.#inquiry.header;
+    const { fields } = this.#options.header;
     const text = signedText(fields, signedFields, withoutSignature(field.text), headerCanon);
     const isGood = await isGoodSignature(key, text, signature.signature);
     return isGood ? { result: 'pass', comment: '' } : { result: 'fail', comment: 'bad signature' };
   }
 
   async #keyAt(name: string): Promise<FoundKey> {
-    return keyIn(await this.#inquiry.lookups.ask(name, 'TXT', this.#weightOf(name)));
+    return keyIn(await this.#options.lookups.ask(name, 'TXT', this.#weightOf(name)));
   }
 
   /** DMARC depends on the keys of the authors' domains. */
   #weightOf(name: string): Weight {
-    const { authors } = this.#inquiry;
+    const { authors } = this.#options;
     const isDeciding = this.#signatures.some(
       ({ keyName, domain }) =>
         keyName === name && authors.some((author) => isAligned(domain, author, false)),
@@ -253,8 +253,7 @@ class ArcChain {
   /** The newest ARC-Message-Signature: it must verify for the message as it came. */
   readonly newest: Signature | undefined;
 
-  /** @param now milliseconds since 1970 */
-  constructor(fields: readonly HeaderField[], now: number) {
+  constructor(fields: readonly HeaderField[], now: EpochMs) {
     this.#sets = readSets(fields.filter(({ name }) => NAMES.includes(name)));
     const newest = this.#sets?.at(-1);
     this.newest = newest && readSignature(newest.fields[1], 'arc', now);

@@ -194,8 +194,8 @@ export async function writeCache(
     if (made) await insertMessages(tx, made.id, now, differences.added);
     return made;
   }
-  const goesOn = await lockUnchanged(tx, before, timeline);
-  if (goesOn === undefined) return undefined;
+  const isSameHistory = await lockUnchanged(tx, before, timeline);
+  if (isSameHistory === undefined) return undefined;
   const { id } = before;
   const later = Math.max(now, before.modseq + 1);
   if (before.uidvalidity !== seen.uidvalidity) {
@@ -208,13 +208,13 @@ export async function writeCache(
   }
   const { added, changed, gone } = differences;
   const next = isEmpty(differences) ? before.modseq : before.modseq + 1;
-  const modseq = goesOn ? next : later;
+  const modseq = isSameHistory ? next : later;
   await insertMessages(tx, id, modseq, added);
   await updateFlags(tx, id, modseq, changed);
   await removeMessages(tx, id, modseq, gone, now);
   const uidnext = Math.max(before.uidnext, seen.uidnext);
   // After a failover it is unknown which tokens include changes that it lost: all get a reset.
-  const oldest = goesOn ? {} : { oldest_modseq: modseq };
+  const oldest = isSameHistory ? {} : { oldest_modseq: modseq };
   return update(tx, id, { ...columnsOf(seen), uidnext, modseq, ...oldest });
 }
 

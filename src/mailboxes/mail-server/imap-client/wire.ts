@@ -9,6 +9,7 @@
  * behaves differently.
  */
 import type { ImapAttribute, ImapAttributeNode, ImapFlow, ImapResponse } from 'imapflow';
+import type { EpochMs } from '../../../platform/time/time.ts';
 
 export type { ImapAttribute, ImapResponse };
 
@@ -170,8 +171,8 @@ export function readFlags(items: readonly ImapAttribute[]): string[] {
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
-/** `1-Jan-1970`. @param instant milliseconds since 1970; an earlier one counts as 0 */
-export function imapDate(instant: number): string {
+/** `1-Jan-1970`. @param instant one before 1970 counts as 1970 */
+export function imapDate(instant: EpochMs): string {
   const date = new Date(Math.max(instant, 0));
   return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()}`;
 }

@@ -1,4 +1,6 @@
 /** Whether a domain's SPF record lets our servers send (RFC 7208), and the addresses of our servers. */
+
+import type { EpochMs } from '../../../platform/time/time.ts';
 import type { DnsAnswer, DnsLookup } from '../../../protocols/dns/dns.ts';
 import {
   evaluateSpf as evaluateRecord,
@@ -235,13 +237,11 @@ const ADDRESSES_MAX = 16;
 
 /**
  * Finds the A and AAAA addresses of our host, and caches them for a minute.
- *
- * @param now milliseconds since 1970
  */
 export function createOurServers(
   dns: DnsLookup,
   hostname: string,
-  now: () => number,
+  now: () => EpochMs,
 ): () => Promise<OurServers> {
   let kept: { readonly at: number; readonly servers: Promise<OurServers> } | undefined;
   return () => {
