@@ -101,14 +101,30 @@ export interface DeliveryError {
   readonly text: string;
 }
 
-export interface QueueGroup {
+/** What is counted of the queue, and since when. */
+export interface QueueLine {
+  readonly counts: { readonly queued: number; readonly held: number; readonly failed: number };
+  readonly oldest_at?: string;
+  readonly next_attempt_at?: string;
+}
+
+export interface QueueReceiver extends QueueLine {
   readonly destination: string;
-  readonly domain: string;
-  readonly kind: string;
-  readonly counts: Readonly<Record<string, number>>;
-  readonly oldest_due_at?: string;
+  readonly kinds: readonly string[];
   readonly overdue_seconds?: number;
-  readonly last_error?: DeliveryError;
+  readonly failed_at?: string;
+  readonly reason?: string;
+  readonly reason_count?: number;
+  readonly domains: readonly string[];
+  readonly domain_count: number;
+  readonly last_success_at?: string;
+}
+
+export interface QueueSummary extends QueueLine {
+  readonly untried: number;
+  readonly reasons: readonly (QueueLine & { readonly reason: string })[];
+  readonly domains: readonly (QueueLine & { readonly domain: string })[];
+  readonly senders: readonly (QueueLine & { readonly sender?: string })[];
 }
 
 export interface QueueDelivery {
@@ -123,6 +139,10 @@ export interface QueueDelivery {
   /** Who holds it: an operator, or the suspension of its domain. */
   readonly held_by?: string;
   readonly recipient?: string;
+  /** Empty for bounces. */
+  readonly sender?: string;
+  /** Where a webhook is posted, in full. */
+  readonly url?: string;
   readonly subject?: string;
   readonly last_error?: DeliveryError;
 }

@@ -1,13 +1,15 @@
-/** What is done to many deliveries at once: counted first, then confirmed, then done in steps. */
-import { ref } from 'vue';
-import { type Step, untilDone } from '../../src/platform/time/until-done.ts';
+/** What is done to many deliveries at once: counted first, then confirmed, then done in steps below the header. */
+import type { Step } from '../../src/platform/time/until-done.ts';
 import { act } from '../api/client.ts';
 import { asApiError } from '../api/load.ts';
 import { ask } from '../ui/dialogs.tsx';
 import { count, formatNumber } from '../ui/format.ts';
+import type { Action } from '../ui/menu.tsx';
 import { say } from '../ui/messages.tsx';
+import { State } from '../ui/state.tsx';
+import { startWork } from '../ui/work.tsx';
 
-export type QueueAction = 'retry' | 'hold' | 'release' | 'drop';
+export type QueueAction = 'retry' | 'try one' | 'hold' | 'release' | 'drop';
 
 /** Which deliveries; what is left out does not matter. */
 export type QueueFilter = Readonly<Record<string, string | readonly number[]>>;
@@ -24,6 +26,11 @@ export const words: Readonly<Record<QueueAction, Words>> = {
     done: 'are tried again',
     follows: 'They are tried now, a few at a time, and one by one while the receiver fails.',
   },
+  'try one': {
+    verb: 'Try one',
+    done: 'is tried again',
+    follows: 'One of them is tried now, to see whether the receiver works.',
+  },
   hold: { verb: 'Hold', done: 'are held', follows: 'They wait until they are released.' },
   release: { verb: 'Release', done: 'are released', follows: 'They are tried when they are due.' },
   drop: {
@@ -36,9 +43,19 @@ export const words: Readonly<Record<QueueAction, Words>> = {
 
 const states: Readonly<Record<QueueAction, readonly string[]>> = {
   retry: ['queued', 'failed'],
+  'try one': ['queued', 'failed'],
   hold: ['queued'],
   release: ['held'],
   drop: ['queued', 'held'],
+};
+
+/** Why deliveries are left as they are. */
+const left = {
+  under_way: 'an attempt is under way',
+  changed_since: 'they changed after the order was given',
+  due: 'they are due and tried anyway, or wait for the time that their sender set',
+  not_kept: 'their message is not kept any more (DELIVERY_BODY_HOURS)',
+  held_otherwise: 'the suspension of their domain holds them',
 };
 
 /** What can be done where deliveries are in these states. */
@@ -47,23 +64,58 @@ export function actionsFor(present: readonly string[]): QueueAction[] {
   return actions.filter((action) => states[action].some((state) => present.includes(state)));
 }
 
-/** Counts what an action would change, asks, and does it. */
+/** The same as entries of a menu or bar. */
+export function menuFor(
+  present: readonly string[],
+  filters: readonly QueueFilter[],
+  where: string,
+  done: () => Promise<void>,
+): Action[] {
+  return actionsFor(present).map((action) => ({
+    label: words[action].verb,
+    isDangerous: action === 'drop',
+    run: () => void askForAction(action, filters, where, done),
+  }));
+}
+
+interface Counted extends Step {
+  readonly parts: {
+    readonly statuses: readonly { readonly status: string; readonly count: number }[];
+    readonly domains: readonly { readonly domain: string; readonly count: number }[];
+    readonly reasons: readonly { readonly reason?: string; readonly count: number }[];
+  };
+}
+
+/** Lines of each part that a question shows. */
+const LINES = 5;
+
+/**
+ * Counts what an action would change, asks, and does it.
+ *
+ * @param meant filters of what is meant, one after the other
+ */
 export async function askForAction(
   action: QueueAction,
-  filter: QueueFilter,
+  meant: QueueFilter | readonly QueueFilter[],
   where: string,
   done: () => Promise<void>,
 ): Promise<void> {
   const { verb, follows } = words[action];
+  const path = `/queue/${action === 'try one' ? 'retry' : action}`;
+  const filters: readonly QueueFilter[] = Array.isArray(meant) ? meant : [meant];
+  const orders =
+    action === 'try one' ? filters.map((filter) => ({ ...filter, limit: 1 })) : filters;
   try {
-    const { matched, more } = await act<Step>(`/queue/${action}`, {
-      ...filter,
-      dry_run: true,
-    });
-    if (matched === 0) return say(`Nothing to ${action} ${where}.`);
-    const changed = ref(0);
+    const found: Counted[] = [];
+    for (const order of orders) {
+      found.push(await act<Counted>(path, { ...order, dry_run: true }));
+    }
+    const matched = found.reduce((sum, step) => sum + step.matched, 0);
+    if (matched === 0) return say(`Nothing to ${action} ${where}.${describeLeft(found)}`);
+    const isMore = found.some(({ more }) => more);
+    const deliveries = count(matched, 'delivery', 'deliveries');
     ask({
-      title: `${verb} ${more ? 'more than ' : ''}${count(matched, 'delivery', 'deliveries')}?`,
+      title: `${action === 'try one' ? 'Try' : verb} ${isMore ? 'more than ' : ''}${deliveries}?`,
       action: verb,
       isDangerous: action === 'drop',
       ...(action === 'drop' && { typed: 'drop' }),
@@ -71,29 +123,98 @@ export async function askForAction(
         <>
           <p>
             {formatNumber(matched)} {where}. {follows}
+            {describeLeft(found)}
           </p>
-          {changed.value > 0 && <p role="status">{formatNumber(changed.value)} so far…</p>}
+          <Parts found={found} />
         </>
       ),
-      run: () => runToEnd(action, filter, changed).then(done),
+      run: async () =>
+        startWork({
+          title: `${verb} ${deliveries} ${where}`,
+          matched: isMore ? Infinity : matched,
+          done: words[action].done,
+          left,
+          step: stepsOf(path, orders),
+          after: done,
+        }),
     });
   } catch (error) {
     say(`Nothing was changed: ${asApiError(error).message}`, 'bad');
   }
 }
 
-/** Calls until all is done: the API stops after some seconds each time. */
-async function runToEnd(
-  action: QueueAction,
-  filter: QueueFilter,
-  changed: { value: number },
-): Promise<void> {
-  await untilDone(
-    (next) => act<Step>(`/queue/${action}`, { ...filter, ...(next && { next }) }),
-    (soFar) => {
-      changed.value = soFar.changed;
-      return true;
-    },
+/** One order after the other, each from where its call before ended. */
+function stepsOf(path: string, orders: readonly object[]) {
+  let at = 0;
+  return async (next: string | undefined): Promise<Step> => {
+    const step = await act<Step>(path, { ...orders[at], ...(next && { next }) });
+    if (step.more) return step;
+    at += 1;
+    return at < orders.length ? { ...step, more: true, next: '' } : step;
+  };
+}
+
+function describeLeft(found: readonly Step[]): string {
+  const all = new Map<string, number>();
+  for (const { skipped = {} } of found) {
+    for (const [why, amount = 0] of Object.entries(skipped)) {
+      all.set(why, (all.get(why) ?? 0) + amount);
+    }
+  }
+  const said = [...all].map(
+    ([why, amount]) => ` ${formatNumber(amount)} not: ${left[why as keyof typeof left] ?? why}.`,
   );
-  say(`${count(changed.value, 'delivery', 'deliveries')} ${words[action].done}.`);
+  return said.join('');
+}
+
+/** What is meant, by its state, domain and reason. */
+function Parts({ found }: { found: readonly Counted[] }) {
+  const tally = <One extends { readonly count: number }>(
+    all: readonly One[],
+    nameOf: (one: One) => string,
+  ) => {
+    const counts = new Map<string, number>();
+    for (const one of all) counts.set(nameOf(one), (counts.get(nameOf(one)) ?? 0) + one.count);
+    return [...counts].sort(([, one], [, other]) => other - one).slice(0, LINES);
+  };
+  const parts = found.map(({ parts: one }) => one);
+  const lines = [
+    [
+      'By state',
+      tally(
+        parts.flatMap(({ statuses }) => statuses),
+        ({ status }) => status,
+      ),
+    ],
+    [
+      'By domain',
+      tally(
+        parts.flatMap(({ domains }) => domains),
+        ({ domain }) => domain,
+      ),
+    ],
+    [
+      'By reason',
+      tally(
+        parts.flatMap(({ reasons }) => reasons),
+        ({ reason = 'Not tried yet' }) => reason,
+      ),
+    ],
+  ] as const;
+  return (
+    <dl class="facts">
+      {lines.map(([name, counts]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            {counts.map(([value, amount]) => (
+              <span key={value} class="below">
+                {formatNumber(amount)} {name === 'By state' ? <State name={value} /> : value}
+              </span>
+            ))}
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
 }

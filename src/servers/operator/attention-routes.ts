@@ -24,7 +24,7 @@ const FindingBody = Type.Object(
     since: Type.Optional(Instant),
     link: Type.String({
       description: 'Where the console shows it, below `/console`.',
-      examples: ['/queue?status=queued'],
+      examples: ['/queue'],
     }),
   },
   { title: 'Finding', description: 'Something that needs an operator.' },

@@ -214,7 +214,7 @@ export const rules: readonly Rule[] = [
       return {
         text: `${worst.counts.queued} deliveries wait for ${worst.destination}: ${describeError(worst.lastError)}.${others > 0 ? ` ${many(others, 'other receiver')}${next ? ' or more' : ''} failed, too.` : ''}`,
         count: failing.length,
-        link: '/queue?status=queued',
+        link: '/queue',
       };
     },
   },
@@ -325,7 +325,7 @@ export const rules: readonly Rule[] = [
       const count = held.reduce((sum, { value }) => sum + value, 0);
       if (count === 0) return undefined;
       const text = `${many(count, 'delivery is', 'deliveries are')} held: they wait until somebody releases them.`;
-      return { text, count, link: '/queue?status=held' };
+      return { text, count, link: '/queue?q=is:held' };
     },
   },
   {

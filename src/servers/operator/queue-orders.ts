@@ -61,6 +61,10 @@ export function orderBulk(
 /** The most deliveries that one call names. */
 const IDS_MAX = 500;
 
+/** A place, as answers name it. */
+const NEXT_EXAMPLE =
+  'WzE3Njk4NjA4MDAwMDAsImh0dHBzOi8vcmVjZWl2ZXIuZXhhbXBsZSIsMSwid2ViaG9vayIsInBlbmRpbmciLDdd';
+
 const OrderBody = Type.Object({
   ...deliveryFields,
   ids: Type.Optional(
@@ -82,6 +86,7 @@ const OrderBody = Type.Object({
     Type.String({
       maxLength: 2048,
       description: '`next` of the answer before, unchanged, with the same filters.',
+      examples: [NEXT_EXAMPLE],
     }),
   ),
   dry_run: Type.Optional(
@@ -111,6 +116,7 @@ const StepBody = Type.Object({
   next: Type.Optional(
     Type.String({
       description: 'Where the next call continues. The numbers of each call are its own.',
+      examples: [NEXT_EXAMPLE],
     }),
   ),
   skipped: Type.Optional(

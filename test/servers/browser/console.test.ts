@@ -262,10 +262,11 @@ async function allWait(): Promise<void> {
 
 test('the deliveries of a dead receiver are counted before they are retried, held, released and dropped', async () => {
   await allWait();
-  await signedIn(`/queue?destination=${receiver}`, async (page) => {
-    const group = page.getByRole('row').filter({ hasText: receiver });
+  await signedIn(`/queue?q=to:"${receiver}"`, async (page) => {
+    const row = page.getByRole('row').filter({ hasText: receiver });
     const act = async (verb: string, title: string, done: string) => {
-      await group.getByRole('button', { name: verb }).click();
+      await row.getByRole('button', { name: `Actions of ${receiver}` }).click();
+      await page.getByRole('menuitem', { name: verb, exact: true }).click();
       const dialog = page.getByRole('dialog', { name: title });
       await dialog.waitFor();
       if (verb === 'Drop') {
@@ -274,18 +275,24 @@ test('the deliveries of a dead receiver are counted before they are retried, hel
       }
       if (verb === 'Hold') assert.deepEqual(await findViolations(page), []);
       await dialog.getByRole('button', { name: verb }).click();
-      await said(page, done);
-      await dialog.waitFor({ state: 'detached' });
+      const strip = page.getByRole('region', { name: new RegExp(`^${verb} 3 deliveries`) });
+      await strip.getByText(done).waitFor();
+      await strip.getByRole('button', { name: 'Close' }).click();
     };
-    await group.filter({ hasText: '3 Queued' }).waitFor();
-    await act('Hold', 'Hold 3 deliveries?', '3 deliveries are held.');
-    await group.filter({ hasText: '3 Held' }).waitFor();
-    await act('Release', 'Release 3 deliveries?', '3 deliveries are released.');
-    await group.filter({ hasText: '3 Queued' }).waitFor();
-    await act('Hold', 'Hold 3 deliveries?', '3 deliveries are held.');
-    await act('Drop', 'Drop 3 deliveries?', '3 deliveries are dropped.');
-    await group.filter({ hasText: '3 Failed' }).waitFor();
-    await group.getByRole('link', { name: receiver }).click();
+    /** What the row has below the heads "Waiting" and "Held". */
+    const shows = async (waiting: string, held: string) => {
+      await row.getByRole('cell').nth(2).getByText(waiting, { exact: true }).waitFor();
+      await row.getByRole('cell').nth(6).getByText(held, { exact: true }).waitFor();
+    };
+    await shows('3', '–');
+    await act('Hold', 'Hold 3 deliveries?', '3 of 3 are held.');
+    await shows('3', '3');
+    await act('Release', 'Release 3 deliveries?', '3 of 3 are released.');
+    await shows('3', '–');
+    await act('Drop', 'Drop 3 deliveries?', '3 of 3 are dropped.');
+    await page.getByText('Nothing waits').waitFor();
+    await page.goto(`${service.url}/console/queue?q=is:failed`);
+    await row.getByRole('link', { name: receiver }).click();
     await page.getByRole('link', { name: 'Three' }).click();
     await page.locator('.time-line li').filter({ hasText: 'Dropped' }).waitFor();
   });

@@ -79,7 +79,8 @@ void test('the pictures of the console', async () => {
     await picture(page, 'where-is-the-mail');
     await page.goto(`${service.url}/console/queue`);
     const group = page.getByRole('row', { name: /hooks\.globex\.example/ });
-    await group.getByRole('button', { name: 'Retry' }).click();
+    await group.getByRole('button', { name: /^Actions of/ }).click();
+    await page.getByRole('menuitem', { name: 'Retry', exact: true }).click();
     await page.getByRole('dialog').getByText('Retry 4 deliveries?').waitFor();
     await picture(page, 'retry');
     await page.goto(`${service.url}/console/domains/globex.example`);
