@@ -7,7 +7,12 @@ import { fits, type MailUser, quotaExceeded } from '../../mailboxes/mailstore/ma
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
-import { type Account, type Accounts, mailLocalPart } from '../../tenants/accounts/accounts.ts';
+import {
+  type Accounts,
+  findRecipient,
+  mailLocalPart,
+  type Recipient,
+} from '../../tenants/accounts/accounts.ts';
 import { type ActiveDomain, type Domains, hasDomains } from '../../tenants/domains/domains.ts';
 import { REWRITTEN, type SenderRewriting } from '../outbound/outbound.ts';
 import type { MailboxStorage } from './mailbox-storage.ts';
@@ -41,13 +46,6 @@ export interface ResolvedMail {
   readonly octets: number;
 }
 
-interface Recipient {
-  readonly forwardPath: string;
-  /** As the sender wrote it. */
-  readonly localPart: string;
-  readonly domain: ActiveDomain;
-}
-
 /**
  * Finds where the mail of a forward-path goes.
  *
@@ -62,27 +60,27 @@ export async function resolveRecipient(
   if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is accepted right now');
   const address = parseAddress(forwardPath);
   if (!address) return unparsable(forwardPath);
-  const domain = await sources.domains.findActive(address.domain);
-  if (!domain) {
+  const found = await findRecipient(sources.database.read, address);
+  if (!found) {
     const state = await sources.domains.stateOf(address.domain);
     if (state === 'unknown' && !(await hasDomains(sources.database.read))) {
       return new Refusal('not_set_up', 'no domain is hosted here yet');
     }
     return refuseDomain(state, address.domain);
   }
+  const { domain } = found;
   if (REWRITTEN.test(address.local)) return resolveReturn(sources, address.local, domain, from);
   if (domain.isSuspended) return refuseDomain('lapsed', domain.name);
-  const recipient = { forwardPath, localPart: address.local, domain };
   const { forwardMode } = domain.route;
   if (forwardMode === 'forward_email' && from !== '') return { kind: 'forward', domain };
-  const account = await findAccount(sources, recipient);
+  const account = found.account ?? (await findPostmaster(sources, address.local, domain));
   // What only a webhook gets is stored when the webhook fails. It was accepted then, so a quota no longer counts.
   const isStored = forwardMode === 'store' || forwardMode === 'webhook_then_store';
   if (isStored && account?.status === 'active') {
     const refusal = await refuseWithoutRoom(sources, account, octets);
     if (refusal) return refusal;
   }
-  if (forwardMode === 'store') return resolveMailbox(sources, recipient, account);
+  if (forwardMode === 'store') return resolveMailbox(sources, forwardPath, account);
   // Both accept every local part. Mail of a suspended account must not get lost either.
   const kind = forwardMode === 'forward_email' ? 'forward' : 'webhook';
   return { kind, domain, ...(account && { user: userOf(account) }) };
@@ -109,20 +107,19 @@ async function resolveReturn(
   return new Refusal('srs_invalid', 'this address is not one of ours');
 }
 
-async function findAccount(
+async function findPostmaster(
   { accounts }: RecipientSources,
-  { localPart, domain }: Recipient,
-): Promise<Account | undefined> {
-  const account = await accounts.findRecipient(localPart, domain.id);
-  if (account) return account;
+  localPart: string,
+  domain: ActiveDomain,
+): Promise<Recipient | undefined> {
   // RFC 5321 section 4.5.1: postmaster is accepted for every domain that has mail.
   return mailLocalPart(localPart) === 'postmaster' ? accounts.oldestOfDomain(domain.id) : undefined;
 }
 
 function resolveMailbox(
   sources: RecipientSources,
-  { forwardPath }: Recipient,
-  account: Account | undefined,
+  forwardPath: string,
+  account: Recipient | undefined,
 ): Destination | Refusal {
   if (!account) return new Refusal('account_not_found', `there is no mailbox ${forwardPath}`);
   if (account.status === 'suspended') {
@@ -131,7 +128,7 @@ function resolveMailbox(
   return { kind: 'mailbox', user: userOf(account), isLimited: isLimited(sources, account) };
 }
 
-function userOf({ id, address }: Account): MailUser {
+function userOf({ id, address }: Recipient): MailUser {
   return { accountId: id, address };
 }
 
@@ -156,7 +153,7 @@ function refuseDomain(state: string, domain: string): Refusal {
 /* Whether accounts have room for a message. */
 
 /** Whether the quota of the account limits this message. */
-function isLimited({ storage }: Pick<RecipientSources, 'storage'>, account: Account): boolean {
+function isLimited({ storage }: Pick<RecipientSources, 'storage'>, account: Recipient): boolean {
   return storage.quotas?.isLimited(account.quotaBytes) ?? false;
 }
 
@@ -167,7 +164,7 @@ function isLimited({ storage }: Pick<RecipientSources, 'storage'>, account: Acco
  */
 async function refuseWithoutRoom(
   sources: RecipientSources,
-  account: Account,
+  account: Recipient,
   octets: number,
 ): Promise<Refusal | undefined> {
   const { database, storage } = sources;

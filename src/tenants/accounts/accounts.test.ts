@@ -13,6 +13,7 @@ import {
   Accounts,
   AnsweredRequests,
   findAccountStates,
+  findRecipient,
   forgetAnswers,
   hashOf,
   scopeOf,
@@ -371,7 +372,7 @@ onEachEngine('accounts', (engine) => {
     await assert.rejects(accounts.remove(userId, ann.id), notFound);
     await assert.rejects(accounts.resetPassword(userId, ann.id), notFound);
     assert.equal(await accounts.findForMail(ann.address), undefined);
-    assert.equal(await accounts.findRecipient('ann', domainId), undefined);
+    assert.equal(await findRecipient(database.read, { local: 'ann', domain }), undefined);
     assert.equal(await accounts.oldestOfDomain(domainId), undefined);
     assert.equal((await accounts.stillThere([ann.id])).size, 0);
     assert.equal((await findAccountStates(database.read, [ann.id])).size, 0);
@@ -391,19 +392,24 @@ onEachEngine('accounts', (engine) => {
   });
 
   suite('for delivery', () => {
-    test('a recipient is found by any case and tag, suspended or not', async () => {
-      const { userId, domainId, create } = await newUser();
+    test('a recipient is found with its domain, by any case and tag, suspended or not', async () => {
+      const { userId, domain, domainId, create } = await newUser();
       const other = await newUser();
-      const ann = await create('ann');
-      for (const localPart of ['ann', 'ANN', 'ann+shop', 'Ann+a+b']) {
-        assert.deepEqual(await accounts.findRecipient(localPart, domainId), ann);
+      const { id, address, status, quotaBytes } = await create('ann');
+      for (const local of ['ann', 'ANN', 'ann+shop', 'Ann+a+b']) {
+        const found = await findRecipient(database.read, { local, domain: domain.toUpperCase() });
+        assert.deepEqual(found?.account, { id, address, status, quotaBytes });
+        assert.deepEqual(found?.domain, await domains.findActive(domain));
       }
-      for (const localPart of ['', '+', '+ann', 'an', 'anna', 'a'.repeat(100_000)]) {
-        assert.equal(await accounts.findRecipient(localPart, domainId), undefined);
+      for (const local of ['', '+', '+ann', 'an', 'anna', 'a'.repeat(100_000)]) {
+        const found = await findRecipient(database.read, { local, domain });
+        assert.deepEqual([found?.domain.id, found?.account], [domainId, undefined]);
       }
-      assert.equal(await accounts.findRecipient('ann', other.domainId), undefined);
-      await accounts.update(userId, ann.id, { status: 'suspended' });
-      assert.equal((await accounts.findRecipient('ann', domainId))?.status, 'suspended');
+      const elsewhere = await findRecipient(database.read, { local: 'ann', domain: other.domain });
+      assert.deepEqual([elsewhere?.domain.id, elsewhere?.account], [other.domainId, undefined]);
+      await accounts.update(userId, id, { status: 'suspended' });
+      const suspended = await findRecipient(database.read, { local: 'ann', domain });
+      assert.equal(suspended?.account?.status, 'suspended');
     });
 
     test('the oldest account of a domain is not the one of another domain', async () => {

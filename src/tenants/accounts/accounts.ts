@@ -29,7 +29,6 @@ import {
   type AccountRow,
   type AccountStatus,
   checkLocalPart,
-  mailLocalPart,
   ofOrganization,
   readAddress,
   selectAccounts,
@@ -67,6 +66,7 @@ export {
   scopeOf,
 } from './answered-requests.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
+export { findRecipient, type Recipient } from './find-recipient.ts';
 export {
   countAccounts,
   findAccountsAt,
@@ -413,14 +413,6 @@ export class Accounts {
       this.#changes.publish({ kind: 'access', accountId: id, reason: 'deleted' });
     }
     this.#onDeleted();
-  }
-
-  /**
-   * The account that receives mail for a local part as the sender wrote it, without regard to case and `+tag`.
-   * Suspended accounts are found too.
-   */
-  findRecipient(localPart: string, domainId: number): Promise<Account | undefined> {
-    return this.#findOnDomain(mailLocalPart(localPart), domainId);
   }
 
   /** The oldest account of a domain, for its postmaster. */

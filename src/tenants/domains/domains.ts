@@ -69,7 +69,7 @@ export {
   type DnsRecordStatus,
   writeZone,
 } from './dns-records.ts';
-export { checkText, checkUserId } from './domain-names.ts';
+export { checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
 export {
   type ClaimFilter,
   countLapsedClaims,
@@ -329,11 +329,7 @@ export class Domains {
     const name = normalizeDomainName(text);
     if (name === undefined) return undefined;
     const row = await this.#activeClaim.first(this.#database.read, { name });
-    if (!row) return undefined;
-    const { id, user_id: userId, verified_at, suspended_at } = row;
-    const isSuspended = suspended_at !== null;
-    const activeSince = verified_at ?? 0;
-    return { id, userId, name, activeSince, route: toRoute(name, row), isSuspended };
+    return row && toActive(row);
   }
 
   /** The secrets that sign a webhook of a claim to a URL, newest first; empty where its route has another URL. */
@@ -461,15 +457,33 @@ const WAITING =
  * ten times as long as running it.
  */
 function prepareActiveClaim(queries: Queries) {
-  return new PreparedQuery((value: { name: string }) =>
-    queries
-      .selectFrom('domains')
-      .innerJoin('routes', 'routes.domain_id', 'domains.id')
-      .select(['domains.id', 'domains.user_id', 'domains.verified_at', 'domains.suspended_at'])
-      .select(['forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
-      .where('domains.status', '=', sql.lit('active'))
-      .where('domains.name', '=', value.name),
-  );
+  return new PreparedQuery(({ name }: { name: string }) => selectActive(queries, name));
+}
+
+/** The active claim on a name, with its route. */
+export function selectActive(queries: Queries, name: string) {
+  return queries
+    .selectFrom('domains')
+    .innerJoin('routes', 'routes.domain_id', 'domains.id')
+    .select(['domains.id', 'domains.user_id', 'domains.verified_at', 'domains.suspended_at'])
+    .select(['domains.name', 'forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
+    .where('domains.status', '=', sql.lit('active'))
+    .where('domains.name', '=', name);
+}
+
+type ActiveRow = Awaited<ReturnType<ReturnType<typeof selectActive>['executeTakeFirstOrThrow']>>;
+
+export function toActive(row: ActiveRow): ActiveDomain {
+  const { id, user_id: userId, name, verified_at, suspended_at } = row;
+  const isSuspended = suspended_at !== null;
+  return {
+    id,
+    userId,
+    name,
+    activeSince: verified_at ?? 0,
+    route: toRoute(name, row),
+    isSuspended,
+  };
 }
 
 function domainExists(name: string): Refusal {
