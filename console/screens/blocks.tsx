@@ -140,10 +140,11 @@ function askToUnblockAll({ keys, clear }: Chosen, done: () => Promise<void>): vo
     text: () => <p>Their mail is accepted again, from the next message on.</p>,
     run: async () => {
       clear();
-      const left = [...keys];
-      const step = async () => {
-        await act('/blocks/delete', { id: left.shift() });
-        return { matched: 1, changed: 1, more: left.length > 0 };
+      const step = async (next = '0') => {
+        const place = Number(next);
+        await act('/blocks/delete', { id: keys[place] });
+        const more = place + 1 < keys.length;
+        return { matched: 1, changed: 1, more, next: String(place + 1) };
       };
       startWork({
         title: `Unblock ${senders}`,

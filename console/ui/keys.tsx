@@ -41,7 +41,7 @@ const named = [
   ['/', 'To the search box'],
   ['j k', 'Next row, row before'],
   ['Enter', 'Open the row'],
-  ['x X', 'Choose the row; all rows up to it'],
+  ['x Shift+x', 'Choose the row; all rows up to it'],
   ['r', 'Load anew'],
   ['Esc', 'Choose none, close'],
   ['?', 'This help'],

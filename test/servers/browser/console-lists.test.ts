@@ -98,6 +98,25 @@ test('rows come by themselves, but not while somebody works in the list', async 
   });
 });
 
+test('a page that nobody sees asks for nothing', async () => {
+  await signedIn('/blocks', async (page, { requests }) => {
+    await page.clock.install();
+    await page.reload();
+    await page.getByText('spam-29.test').waitFor();
+    const show = (isHidden: boolean) =>
+      page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));`);
+    await show(true);
+    const asked = requests.length;
+    await page.clock.fastForward('10:00');
+    await block('comes-meanwhile.test');
+    assert.deepEqual(requests.slice(asked), []);
+    await page.getByRole('heading', { level: 1 }).hover();
+    await show(false);
+    await page.getByText('comes-meanwhile.test').waitFor();
+  });
+});
+
 test('a look that fails keeps the rows, and says from when they are', async () => {
   await signedIn('/blocks', async (page) => {
     await page.clock.install();
