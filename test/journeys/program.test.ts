@@ -119,6 +119,13 @@ test('demo beside a service that runs makes its mailbox again, with another mail
     timeline.items.map(({ event }: { event: string }) => event),
     ['received', 'stored'],
   );
+  const { items: messages } = await result('messages', '--recipient', 'ada@acme.test');
+  assert.deepEqual([messages[0].id, messages[0].status], [traced[0].id, 'delivered']);
+  const message = await postroom(['messages', 'show', messages[0].id]).ended();
+  assert.match(
+    message.output,
+    /^status +delivered\n[\s\S]*\nada@acme\.test: delivered, INBOX, UID /m,
+  );
   const fit = await result('queue', 'retry', '--domain', 'acme.test', '--dry-run');
   const parts = { statuses: [], domains: [], reasons: [] };
   assert.deepEqual(fit, { ok: true, matched: 0, changed: 0, parts });

@@ -21,7 +21,7 @@ const allowed: readonly { folder: string; tables: readonly string[]; reason: str
   {
     folder: 'mail-server',
     tables: ['accounts'],
-    reason: 'a deletion of the account waits for the caches of its mailboxes',
+    reason: 'a deletion of the account waits for the shadows of its mailboxes',
   },
   {
     folder: 'mailstore',

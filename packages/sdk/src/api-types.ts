@@ -483,6 +483,83 @@ export interface Finding {
   link: string;
 }
 
+/** A message, for all its recipients. */
+export interface OperatedMessage {
+  /** As in the answer to the client that brought it, its Received field and the log. */
+  id: string;
+  at: string;
+  /** out: an account sent it. */
+  direction: 'in' | 'out';
+  /** waiting: not tried yet; scheduled: not before its time; deferred: is tried again; held: until an operator releases it; bounced: the sender was told; failed: nobody was told; refused, deferred_by_us: we answered 5xx, 4xx; dropped: by an operator; cancelled: by the account; partly: the recipients differ, see `counts`. */
+  status: 'failed' | 'bounced' | 'dropped' | 'held' | 'deferred' | 'waiting' | 'scheduled' | 'refused' | 'deferred_by_us' | 'cancelled' | 'delivered' | 'partly';
+  /** How many recipients are in each state. */
+  counts: {
+    failed?: number;
+    bounced?: number;
+    dropped?: number;
+    held?: number;
+    deferred?: number;
+    waiting?: number;
+    scheduled?: number;
+    refused?: number;
+    deferred_by_us?: number;
+    cancelled?: number;
+    delivered?: number;
+  };
+  /** Empty for a bounce. */
+  sender?: string;
+  /** The domain whose mail it is. */
+  domain?: string;
+  message_id?: string;
+  /** Only with TRACE_SUBJECTS. */
+  subject?: string;
+  /** Address of the client that brought it. */
+  client?: string;
+  /** The host that took it. */
+  node?: string;
+  next_attempt_at?: string;
+  /** What was answered last about a recipient who does not have it. */
+  reason?: string;
+  /** The first 3. */
+  recipients: string[];
+  recipient_count: number;
+}
+
+/** What became of the message for one recipient. */
+export interface MessageRecipient {
+  address?: string;
+  /** waiting: not tried yet; scheduled: not before its time; deferred: is tried again; held: until an operator releases it; bounced: the sender was told; failed: nobody was told; refused, deferred_by_us: we answered 5xx, 4xx; dropped: by an operator; cancelled: by the account; partly: the recipients differ, see `counts`. */
+  status: 'failed' | 'bounced' | 'dropped' | 'held' | 'deferred' | 'waiting' | 'scheduled' | 'refused' | 'deferred_by_us' | 'cancelled' | 'delivered' | 'partly';
+  /** When something happened to it last. */
+  at: string;
+  /** What was answered last, or where the message is. */
+  reason?: string;
+  /** The same in plain words, by the enhanced status code (RFC 3463). */
+  explanation?: string;
+  /** Its deliveries that wait, are held or failed. */
+  delivery_ids: number[];
+}
+
+/** A delivery of the message to one place outside. */
+export interface MessageDelivery {
+  /** For `ids` of `POST /v2/operator/queue/retry` and the like. */
+  id: number;
+  /** The id that the receiver gets. */
+  webhook_id: string;
+  kind: string;
+  destination: string;
+  domain: string;
+  status: 'queued' | 'held' | 'failed' | 'delivered';
+  held_by?: string;
+  attempts: number;
+  next_attempt_at?: string;
+  /** About when it is given up, if all attempts fail. */
+  last_attempt_at?: string;
+  last_error?: DeliveryError;
+  /** What can be done with it now. */
+  actions: ('retry' | 'hold' | 'release' | 'drop')[];
+}
+
 /** One thing that happened to a message. */
 export interface TraceItem {
   /** The id in the answer to the client that brought the message; the same in its Received field and the log. */
@@ -505,6 +582,49 @@ export interface TraceItem {
   node: string;
   /** Address of the client that brought it. */
   client?: string;
+}
+
+/** A message with all that happened to it. */
+export interface OperatedMessageDetails {
+  /** As in the answer to the client that brought it, its Received field and the log. */
+  id: string;
+  at: string;
+  /** out: an account sent it. */
+  direction: 'in' | 'out';
+  /** waiting: not tried yet; scheduled: not before its time; deferred: is tried again; held: until an operator releases it; bounced: the sender was told; failed: nobody was told; refused, deferred_by_us: we answered 5xx, 4xx; dropped: by an operator; cancelled: by the account; partly: the recipients differ, see `counts`. */
+  status: 'failed' | 'bounced' | 'dropped' | 'held' | 'deferred' | 'waiting' | 'scheduled' | 'refused' | 'deferred_by_us' | 'cancelled' | 'delivered' | 'partly';
+  /** How many recipients are in each state. */
+  counts: {
+    failed?: number;
+    bounced?: number;
+    dropped?: number;
+    held?: number;
+    deferred?: number;
+    waiting?: number;
+    scheduled?: number;
+    refused?: number;
+    deferred_by_us?: number;
+    cancelled?: number;
+    delivered?: number;
+  };
+  /** Empty for a bounce. */
+  sender?: string;
+  /** The domain whose mail it is. */
+  domain?: string;
+  message_id?: string;
+  /** Only with TRACE_SUBJECTS. */
+  subject?: string;
+  /** Address of the client that brought it. */
+  client?: string;
+  /** The host that took it. */
+  node?: string;
+  next_attempt_at?: string;
+  /** What was answered last about a recipient who does not have it. */
+  reason?: string;
+  recipients: MessageRecipient[];
+  deliveries: MessageDelivery[];
+  /** All that happened to it, the oldest first. */
+  events: TraceItem[];
 }
 
 /** Deliveries of a domain to one receiver. */
@@ -1815,6 +1935,81 @@ export interface Operations {
       })[];
     };
   };
+  /** List messages */
+  listMessages: {
+    path: Record<never, never>;
+    query: {
+      /** An address. */
+      recipient?: string;
+      /** An address; empty for bounces. */
+      sender?: string;
+      /** The recipient or the sender. */
+      address?: string;
+      /** The sender's domain of what accounts send, else the recipient's. */
+      domain?: string;
+      /** Of its header. */
+      message_id?: string;
+      /** One or more of the values of `status`, separated by commas. A message has the state of any of its recipients. */
+      status?: string;
+      direction?: 'in' | 'out';
+      /** Address of the client that brought it. */
+      client?: string;
+      /** The host that took it. */
+      node?: string;
+      /** Part of the subject; found only with TRACE_SUBJECTS. */
+      subject?: string;
+      /** Part of the newest answer about a recipient. */
+      reason?: string;
+      /** Address of an account: what it sent and got. */
+      account?: string;
+      since?: string;
+      until?: string;
+      /** Leaves out what `recipient` finds. */
+      not_recipient?: string;
+      /** Leaves out what `sender` finds. */
+      not_sender?: string;
+      /** Leaves out what `address` finds. */
+      not_address?: string;
+      /** Leaves out what `domain` finds. */
+      not_domain?: string;
+      /** Leaves out what `message_id` finds. */
+      not_message_id?: string;
+      /** Leaves out what `status` finds. */
+      not_status?: string;
+      /** Leaves out what `direction` finds. */
+      not_direction?: string;
+      /** Leaves out what `client` finds. */
+      not_client?: string;
+      /** Leaves out what `node` finds. */
+      not_node?: string;
+      /** Leaves out what `subject` finds. */
+      not_subject?: string;
+      /** Leaves out what `reason` finds. */
+      not_reason?: string;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: {
+      items: OperatedMessage[];
+      /** The limit that was used. */
+      limit: number;
+      /** For the next page; absent on the last one. */
+      cursor?: string;
+    };
+  };
+  /** Read a message */
+  readMessage: {
+    path: {
+      /** Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`. */
+      id: string;
+    };
+    query: Record<never, never>;
+    body: undefined;
+    answer: OperatedMessageDetails;
+  };
   /** Find messages */
   listTrace: {
     path: Record<never, never>;
@@ -2871,6 +3066,8 @@ export type OperationId =
   | 'setQuota'
   | 'getOverview'
   | 'getAttention'
+  | 'listMessages'
+  | 'readMessage'
   | 'listTrace'
   | 'readTrace'
   | 'listQueue'
@@ -2931,6 +3128,8 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   setQuota: 'POST /v2/operator/accounts/quota',
   getOverview: 'GET /v2/operator/overview',
   getAttention: 'GET /v2/operator/attention',
+  listMessages: 'GET /v2/operator/messages',
+  readMessage: 'GET /v2/operator/messages/{id}',
   listTrace: 'GET /v2/operator/trace',
   readTrace: 'GET /v2/operator/trace/{id}',
   listQueue: 'GET /v2/operator/queue',

@@ -16,6 +16,7 @@ import {
   mailDestination,
   prepareForward,
   type SendOutcome,
+  toAttempted,
 } from '../outbound/outbound.ts';
 import {
   type Attempted,
@@ -44,7 +45,7 @@ import {
   type WebhookPayload,
   webhookPayloads,
 } from './kinds.ts';
-import type { MailboxAttempt, MailboxStorage, PreparedStoring } from './mailbox-storage.ts';
+import type { MailboxStorage, PreparedStoring } from './mailbox-storage.ts';
 
 export interface CarryOutOptions {
   readonly database: Database;
@@ -220,13 +221,14 @@ class DeliveryAttempts {
       );
       return INTERNAL;
     });
-    const outcome = toAttemptOutcome(sent);
-    if (!endsWithout(job, outcome)) return outcome;
-    const dsn = await this.#bounces.prepare(job, outcome.error, payload.recipients, {
+    const outcome = toAttempted(sent);
+    if (sent.result === 'delivered' || !endsWithout(job, outcome)) return outcome;
+    const { enhancedStatus, ...error } = sent.error;
+    const dsn = await this.#bounces.prepare(job, error, payload.recipients, {
       domain: payload.domain,
       origin: payload.origin,
       forwardedTo: payload.to,
-      ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
+      enhancedStatus,
     });
     return { ...outcome, prepared: { dsn } };
   }
@@ -290,7 +292,7 @@ class DeliveryAttempts {
     const { size, eightBit, eightBitHeader, open } = prepared;
     const envelope = { from: '', to, place, smtpUtf8: smtpUtf8 && eightBitHeader };
     const message = { ...envelope, size, eightBit, open };
-    return toAttemptOutcome(await this.#options.sender.sendMessage(message, signal));
+    return toAttempted(await this.#options.sender.sendMessage(message, signal));
   }
 
   async attemptMailbox(
@@ -299,16 +301,14 @@ class DeliveryAttempts {
   ): Promise<Attempted<Prepared>> {
     const { recipient, origin } = job.payload;
     const attempted = await this.#options.storage.attempt(job, signal);
-    const outcome = toAttemptOutcome(attempted);
+    const outcome = toAttempted(attempted);
     if (attempted.result === 'delivered') {
       return { ...outcome, prepared: { storing: attempted.storing } };
     }
     if (!endsWithout(job, outcome) || attempted.isGone) return outcome;
-    const dsn = await this.#bounces.prepare(job, outcome.error, [recipient], {
-      domain: mailDestination(recipient),
-      origin,
-      enhancedStatus: attempted.error.enhancedStatus,
-    });
+    const { enhancedStatus, ...error } = attempted.error;
+    const about = { domain: mailDestination(recipient), origin, enhancedStatus };
+    const dsn = await this.#bounces.prepare(job, error, [recipient], about);
     return { ...outcome, prepared: { dsn } };
   }
 
@@ -358,10 +358,4 @@ function endsWithout(
 ): outcome is Extract<AttemptOutcome, { readonly result: 'temporary' | 'permanent' }> {
   if (job.isReplay) return false;
   return outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
-}
-
-function toAttemptOutcome(sent: SendOutcome | MailboxAttempt): AttemptOutcome {
-  if (sent.result === 'delivered') return { result: 'delivered' };
-  const { status, text } = sent.error;
-  return { result: sent.result, error: { text, ...(status !== undefined && { status }) } };
 }

@@ -147,7 +147,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     await bench.pass(0);
     const [failed, bounce] = await bench.rows();
     assert.deepEqual([failed?.kind, failed?.status], ['mailbox', 'failed']);
-    assert.deepEqual(failed?.error, { status: 552, text: 'quota exceeded' });
+    assert.deepEqual(failed?.error, { status: 552, text: '5.2.2 quota exceeded' });
     assert.deepEqual([bounce?.kind, bounce?.destination], ['bounce', 'sender.test']);
     const dsn = await readBody(bench, bounce?.body_id);
     assert.match(dsn, /^Final-Recipient: rfc822; ben\+tag@acme\.test\r$/m);
@@ -274,7 +274,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
       rows.map(({ kind, status, error }) => [kind, status, error?.text]),
       [
         ['mailbox', 'failed', 'the account was deleted'],
-        ['mailbox', 'queued', 'no such user'],
+        ['mailbox', 'queued', '5.1.1 no such user'],
       ],
     );
     await bench.accounts.update('u', cal?.id ?? 0, { status: 'active' });

@@ -21,6 +21,7 @@ export function receivedEvents(
     event: 'received',
     sender,
     messageId: header.messageId,
+    subject: header.subject,
     status: '250',
     detail: `${protocol} from ${heloName}, ${size} bytes${checks}`,
     client: remoteAddress,

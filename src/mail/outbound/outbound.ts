@@ -25,6 +25,7 @@ export {
   mailDestination,
   type SendError,
   type SendOutcome,
+  toAttempted,
 } from './outcome.ts';
 export type { SendPlace } from './patience.ts';
 export {

@@ -59,6 +59,21 @@ export interface SendFailure {
   readonly isPutOff?: true;
 }
 
+/** What the queue keeps of an outcome: the far end's reply with both of its codes, as operators look for them. */
+export function toAttempted(
+  outcome:
+    | { readonly result: 'delivered' }
+    | (Pick<SendFailure, 'result'> & {
+        readonly error: Pick<SendError, 'status' | 'enhancedStatus' | 'text'>;
+      }),
+) {
+  if (outcome.result === 'delivered') return { result: outcome.result } as const;
+  const { result, error } = outcome;
+  const { status, enhancedStatus, text } = error;
+  if (status === undefined) return { result, error: { text } };
+  return { result, error: { status, text: `${enhancedStatus} ${text}` } };
+}
+
 /** A failure on our side, without a reply of the far end. */
 export function failure(
   result: 'temporary' | 'permanent',

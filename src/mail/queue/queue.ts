@@ -59,6 +59,13 @@ import {
 import { type Owner, senderOf } from './parties.ts';
 import { type CountFilter, listReceivers, type QueueSummary, summarize } from './receivers.ts';
 import {
+  type KnownDelivery,
+  readKnown,
+  readUndelivered,
+  type Undelivered,
+  type UndeliveredRequest,
+} from './undelivered.ts';
+import {
   type AttemptReport,
   type Clock,
   type QueueLog,
@@ -85,6 +92,7 @@ export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
 export { senderOf } from './parties.ts';
 export { Place, Postponed } from './place.ts';
 export type { QueueReceiver, QueueSummary } from './receivers.ts';
+export type { KnownDelivery, Undelivered } from './undelivered.ts';
 export {
   type Attempted,
   type AttemptReport,
@@ -119,7 +127,7 @@ export class Queue {
   readonly #options: QueueOptions;
   readonly #owner: string;
   /** By kind. */
-  readonly #kinds = new Map<string, Pick<WorkOptions, 'onDropped' | 'recipientsOf'>>();
+  readonly #kinds = new Map<string, Pick<WorkOptions, 'onDropped' | 'recipientsOf' | 'delays'>>();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
 
   constructor(options: QueueOptions) {
@@ -268,6 +276,23 @@ export class Queue {
     page: GroupPage<OpenKey>,
   ): ReturnType<typeof listOpen> {
     return listOpen(this.#database, filter, page);
+  }
+
+  /** Deliveries that were not delivered in one state, the newest first. */
+  undelivered(request: UndeliveredRequest): Promise<Undelivered[]> {
+    return readUndelivered(this.#database.read, request);
+  }
+
+  /** Deliveries of any state by their ids; those that were removed are left out. */
+  findAll(ids: readonly number[]): Promise<KnownDelivery[]> {
+    return readKnown(this.#database.read, ids);
+  }
+
+  /** About when the last attempt of a waiting delivery comes, if all fail; without the jitter of its waits. */
+  lastAttemptAt({ kind, attempts, nextAttemptAt }: Delivery): EpochMs | undefined {
+    const { delays } = this.#kinds.get(kind) ?? {};
+    if (!delays || nextAttemptAt === undefined) return undefined;
+    return delays.slice(attempts).reduce((at, delay) => at + delay * 1_000, nextAttemptAt);
   }
 
   /**

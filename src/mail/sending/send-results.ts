@@ -1,9 +1,10 @@
 /** What an attempt means for each recipient of a delivery, and for the delivery. */
 import { answerOf, type Refusal } from '../../platform/errors/errors.ts';
-import type {
-  RecipientStatus as ReportedRecipient,
-  SendError,
-  SendOutcome,
+import {
+  type RecipientStatus as ReportedRecipient,
+  type SendError,
+  type SendOutcome,
+  toAttempted,
 } from '../outbound/outbound.ts';
 import type { AttemptOutcome, Job, SharedAttempt } from '../queue/queue.ts';
 import {
@@ -127,7 +128,7 @@ export function outcomeOf(
 ): AttemptOutcome & SharedAttempt {
   const tried = results.map(({ address, outcome }) => ({
     recipient: address,
-    outcome: toAttemptOutcome(outcome),
+    outcome: toAttempted(outcome),
   }));
   const isUnfinished = statuses.some(({ status }) => status === 'queued');
   const changed = new Map(statuses.map((one) => [one.address, one]));
@@ -155,10 +156,4 @@ function outcomeBefore({ status, detail }: SendRecipientRow): AttemptOutcome {
   const error = { text: detail ?? '' };
   if (status === 'deferred') return { result: 'temporary', error };
   return status === 'bounced' ? { result: 'permanent', error } : { result: 'delivered' };
-}
-
-function toAttemptOutcome(outcome: SendOutcome): AttemptOutcome {
-  if (outcome.result === 'delivered') return { result: 'delivered' };
-  const { status, text } = outcome.error;
-  return { result: outcome.result, error: { text, ...(status !== undefined && { status }) } };
 }

@@ -73,12 +73,16 @@ function filtersOf({ mailId, messageId, sender, recipient }: TraceRequest): Filt
   const filters: Filter[] = [];
   if (mailId !== undefined) filters.push(['mail_id', mailId.toLowerCase()]);
   if (messageId !== undefined) {
-    const inner = messageId.replace(/^<|>$/g, '');
-    filters.push(['message_id', `<${inner}>`.slice(0, MESSAGE_ID_MAX)]);
+    filters.push(['message_id', messageIdOf(messageId)]);
   }
   if (sender !== undefined) filters.push(['sender', sender.toLowerCase()]);
   if (recipient !== undefined) filters.push(['recipient', recipient.toLowerCase()]);
   return filters;
+}
+
+/** A Message-ID as the trace has it, with or without its angle brackets. */
+export function messageIdOf(text: string): string {
+  return `<${text.replace(/^<|>$/g, '')}>`.slice(0, MESSAGE_ID_MAX);
 }
 
 /** Rows between two instants; without a filter also between two ids. */
@@ -94,11 +98,11 @@ const SLACK_MS = 300_000;
 async function findSpan(queries: Queries, span: Pick<Span, 'since' | 'until'>): Promise<Span> {
   const { since, until } = span;
   if (since === undefined && until === undefined) return span;
-  return {
-    ...span,
-    ...(since !== undefined && { fromId: await findId(queries, since - SLACK_MS) }),
-    ...(until !== undefined && { toId: await findId(queries, until + SLACK_MS) }),
-  };
+  const [fromId, toId] = await Promise.all([
+    since === undefined ? undefined : findId(queries, since - SLACK_MS),
+    until === undefined ? undefined : findId(queries, until + SLACK_MS),
+  ]);
+  return { ...span, ...(fromId !== undefined && { fromId }), ...(toId !== undefined && { toId }) };
 }
 
 /** @returns an id such that rows of before that instant have lower ones, by halves: some twenty reads of one row */

@@ -2,6 +2,7 @@
  * The rows of `trace`: what one transaction did with a message for one recipient is one row. Its first event fills the
  * columns; those that followed are JSON in `more`.
  */
+import { domainToASCII } from 'node:url';
 import type { NewRow, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
@@ -16,6 +17,8 @@ export interface TraceEvent {
   readonly recipient?: string | null | undefined;
   /** Of the header, with angle brackets. */
   readonly messageId?: string | undefined;
+  /** Of the header; kept only with TRACE_SUBJECTS. */
+  readonly subject?: string | undefined;
   readonly deliveryId?: number | undefined;
   /** UUID of the delivery for its receiver. */
   readonly webhookId?: string | undefined;
@@ -28,11 +31,12 @@ export interface TraceEvent {
 }
 
 /** An event as it is read. */
-export type TraceItem = Omit<Row<'trace'>, 'more'>;
+export type TraceItem = Omit<Row<'trace'>, 'more' | 'domain' | 'subject'>;
 
-/** Characters that are kept: of a Message-ID, of an address (RFC 5321 section 4.5.3.1), and of a detail. */
+/** Characters that are kept: of a Message-ID, of an address (RFC 5321 section 4.5.3.1), of a subject and of a detail. */
 export const MESSAGE_ID_MAX = 255;
 const ADDRESS_MAX = 320;
+const SUBJECT_MAX = 255;
 const DETAIL_MAX = 500;
 
 /** The columns that are written, in their order. */
@@ -50,17 +54,22 @@ const columns = [
   'node',
   'client',
   'more',
+  'domain',
+  'subject',
 ] as const;
 
 /** What an event that follows has of its own. */
 const ownColumns = ['event', 'delivery_id', 'webhook_id', 'status', 'detail'] as const;
 type Follower = Partial<Pick<TraceItem, (typeof ownColumns)[number]>>;
 
+interface About {
+  readonly at: EpochMs;
+  readonly node: string;
+  readonly keepsSubjects: boolean;
+}
+
 /** The rows of events of one instant. An event without a sender of its own follows the one of its message and recipient. */
-export function rowsOf(
-  events: readonly TraceEvent[],
-  about: { readonly at: EpochMs; readonly node: string },
-): NewRow<'trace'>[] {
+export function rowsOf(events: readonly TraceEvent[], about: About): NewRow<'trace'>[] {
   const rows: NewRow<'trace'>[] = [];
   const byRecipient = new Map<string, { readonly row: NewRow<'trace'>; more: Follower[] }>();
   for (const event of events) {
@@ -79,7 +88,7 @@ export function rowsOf(
 }
 
 /** The events of a row, the oldest first. */
-export function unfold({ more, ...first }: Row<'trace'>): TraceItem[] {
+export function unfold({ more, domain: _, subject: __, ...first }: Row<'trace'>): TraceItem[] {
   if (more === null) return [first];
   const followers = JSON.parse(more) as Follower[];
   const { id, at, mail_id, recipient, node } = first;
@@ -112,16 +121,15 @@ function followerOf(row: NewRow<'trace'>): Follower {
   );
 }
 
-function rowOf(
-  event: TraceEvent,
-  { at, node }: { readonly at: EpochMs; readonly node: string },
-): NewRow<'trace'> {
+function rowOf(event: TraceEvent, { at, node, keepsSubjects }: About): NewRow<'trace'> {
+  const sender = clean(event.sender?.toLowerCase(), ADDRESS_MAX);
+  const recipient = clean(event.recipient?.toLowerCase(), ADDRESS_MAX);
   return {
     at,
     mail_id: event.mailId,
     event: event.event,
-    sender: clean(event.sender?.toLowerCase(), ADDRESS_MAX),
-    recipient: clean(event.recipient?.toLowerCase(), ADDRESS_MAX),
+    sender,
+    recipient,
     message_id: clean(event.messageId, MESSAGE_ID_MAX),
     delivery_id: event.deliveryId ?? null,
     webhook_id: event.webhookId ?? null,
@@ -130,7 +138,16 @@ function rowOf(
     node,
     client: event.client ?? null,
     more: null,
+    domain: sender === null ? null : domainOf(event.event === 'submitted' ? sender : recipient),
+    subject: keepsSubjects ? clean(event.subject, SUBJECT_MAX) : null,
   };
+}
+
+/** As claims have it: IDNA-encoded. */
+function domainOf(address: string | null): string | null {
+  if (!address?.includes('@')) return null;
+  const domain = address.slice(address.lastIndexOf('@') + 1);
+  return (/^[\x20-\x7e]*$/.test(domain) ? domain : domainToASCII(domain)) || null;
 }
 
 /** Text from outside in the form that is stored: PostgreSQL accepts no NUL, and no half of a character. */

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { pageQuery } from './list-trace.ts';
+import { wayQuery } from './messages.ts';
 import {
   listTrace,
   newMailId,
@@ -233,6 +234,81 @@ onEachEngine('the trace', (engine) => {
       });
       assert.match(plan, new RegExp(`\\b${index}\\b`), plan);
       assert.doesNotMatch(plan, /TEMP B-TREE|\bSort\b|Seq Scan|SCAN trace\b/, plan);
+    }
+  });
+
+  test('each way to find messages is looked up in its index, without sorting', async () => {
+    const { database, trace } = await open();
+    const events = Array.from({ length: 3_000 }, (_, index) =>
+      received(`m${index}`, {
+        event: index % 50 === 0 ? 'refused' : 'received',
+        sender: `s${index}@far.test`,
+        recipient: `r${index}@d${index}.test`,
+      }),
+    );
+    // Attempts are no beginning of a message: the index leaves them out.
+    const attempts = events.map(({ mailId, recipient }) => ({
+      mailId,
+      event: 'webhook_attempt',
+      status: 'deferred',
+      recipient,
+    }));
+    await database.write((tx) => trace.write(tx, events));
+    await database.write((tx) => trace.write(tx, attempts));
+    const after = { at: Date.UTC(2026, 0, 2), id: 2_000 };
+    for (const [index, way] of [
+      ['trace_openings', { by: 'time' }],
+      ['trace_by_domain', { by: 'domain', value: 'd7.test' }],
+      ['trace_by_event', { by: 'event', value: 'refused' }],
+      ['trace_by_sender', { by: 'sender', value: 's7@far.test' }],
+      ['trace_by_recipient', { by: 'recipient', value: 'r7@d7.test' }],
+      ['trace_by_message_id', { by: 'message_id', value: '<m7@far.test>' }],
+    ] as const) {
+      const span = { since: 0, until: after.at };
+      const plan = await database.write(async (tx) => {
+        const query = wayQuery(tx, way, { span, after, limit: 50 });
+        if (engine === 'sqlite') {
+          return JSON.stringify(await query.explain(undefined, sql`query plan`));
+        }
+        // With the few rows of a test, reading and sorting all of them would be as good.
+        await sql`set local enable_bitmapscan = off`.execute(tx);
+        await sql`analyze trace`.execute(tx);
+        return JSON.stringify(await query.explain());
+      });
+      assert.match(plan, new RegExp(`\\b${index}\\b`), plan);
+      assert.doesNotMatch(plan, /TEMP B-TREE|\bSort\b|Seq Scan|SCAN trace\b/, plan);
+    }
+    const { rows } = await sql<{ domain: string | null }>`
+      select distinct domain from trace where mail_id = 'm7'`.execute(database.read);
+    assert.deepEqual(rows.map(({ domain }) => domain).toSorted(), ['d7.test', null]);
+  });
+
+  test('whose mail it is, and its subject where that is asked for', async () => {
+    const { database } = await open();
+    const about = { keptDays: 30, node: 'a', log: { warn() {} }, now: Date.now, database };
+    const mail = { subject: 'Größe', messageId: '<1@x>' };
+    for (const keepsSubjects of [false, true]) {
+      const trace = new Trace({ ...about, keepsSubjects });
+      const events = [
+        { ...mail, event: 'submitted', sender: 'ann@Acme.test', recipient: 'bob@far.test' },
+        { ...mail, event: 'received', sender: 'bob@far.test', recipient: '"a@b"@bücher.test' },
+        { ...mail, event: 'refused', sender: '', recipient: undefined },
+        { event: 'stored', recipient: 'ann@acme.test' },
+      ].map((event) => ({ ...event, mailId: `m${keepsSubjects}` }));
+      await database.write((tx) => trace.write(tx, events));
+      const rows = await database.read
+        .selectFrom('trace')
+        .select(['domain', 'subject'])
+        .where('mail_id', '=', `m${keepsSubjects}`)
+        .orderBy('id')
+        .execute();
+      const subject = keepsSubjects ? 'Größe' : null;
+      assert.deepEqual(rows, [
+        { domain: 'acme.test', subject },
+        { domain: 'xn--bcher-kva.test', subject },
+        { domain: null, subject },
+        { domain: null, subject: null },
+      ]);
     }
   });
 

@@ -23,13 +23,32 @@ import {
 import type { EpochMs } from '../../platform/time/time.ts';
 import { rowsOf, type TraceEvent, traceColumns, valuesOf } from './trace-rows.ts';
 
-export { listTrace, type TracePosition, type TraceRequest, timeLine } from './list-trace.ts';
+export {
+  listTrace,
+  messageIdOf,
+  type TracePosition,
+  type TraceRequest,
+  timeLine,
+} from './list-trace.ts';
+export {
+  isOnWay,
+  type MessageEvent,
+  type RareEvent,
+  ROWS_MAX,
+  readEvents,
+  readWay,
+  type TraceRow,
+  type TraceSpan,
+  type TraceWay,
+} from './messages.ts';
 export { type TraceEvent, type TraceItem, traceColumns } from './trace-rows.ts';
 
 export interface TraceOptions {
   readonly database: Database;
   /** 0: nothing is traced. */
   readonly keptDays: number;
+  /** Whether subjects are kept. */
+  readonly keepsSubjects?: boolean;
   /** Host name of this machine. */
   readonly node: string;
   readonly log: { warn(fields: object, message: string): void };
@@ -162,8 +181,8 @@ export class Trace {
   }
 
   #rowsOf(events: readonly TraceEvent[]): NewRow<'trace'>[] {
-    const { node, now } = this.#options;
-    return rowsOf(events, { at: now(), node });
+    const { node, now, keepsSubjects = false } = this.#options;
+    return rowsOf(events, { at: now(), node, keepsSubjects });
   }
 
   async #insert(tx: Queries, rows: readonly NewRow<'trace'>[]): Promise<void> {

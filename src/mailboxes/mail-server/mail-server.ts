@@ -5,5 +5,5 @@
  */
 export { ImapMailstore, type ImapServer } from './imap-client/imap.ts';
 export { logIn } from './imap-client/log-in.ts';
-export { markAllCaches, markCachesOf, purgeCaches } from './imap-client/purge-caches.ts';
+export { markAllShadows, markShadowsOf, purgeShadows } from './imap-client/purge-shadows.ts';
 export { type ImapAppend, ServerDelivery, type ServerDeliveryOptions } from './server-delivery.ts';

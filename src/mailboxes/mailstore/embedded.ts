@@ -10,7 +10,7 @@ import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
 import { isSurviving, Mailboxes, MailboxWriter, mailboxNotFound } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
-import { markMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
+import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
 import { fits, Quotas, quotaExceeded } from './quotas.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
@@ -274,7 +274,7 @@ export class EmbeddedMailstore implements Mailstore {
 
   /** Deletes the mailboxes of deleted accounts, in the caller's transaction. */
   markForPurge(tx: Queries, accountIds: readonly number[]): Promise<void> {
-    return markMailboxesOf(tx, accountIds);
+    return buryMailboxesOf(tx, accountIds);
   }
 
   /** Removes a part of what deleted mailboxes have. @returns false where nothing is left */

@@ -9,7 +9,7 @@ import {
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import { markMailbox } from './purge-mailboxes.ts';
+import { buryMailbox } from './purge-mailboxes.ts';
 import type {
   ChangedMailbox,
   MailboxRow,
@@ -415,7 +415,7 @@ export class MailboxWriter {
     refuseProtected(canonicalMailboxName(name));
     return this.#write(user, async (tx) => {
       const found = await this.#mailboxes.lock(tx, user, name);
-      await markMailbox(tx, found.id);
+      await buryMailbox(tx, found.id);
       return { state: stateOf(found), changes: [changeOf(user, found)] };
     });
   }

@@ -20,21 +20,21 @@ const ROWS_AT_A_TIME = 200;
 /** Octets of their sources: to free a source that lies in its row, SQLite reads all of its pages. */
 const OCTETS_AT_A_TIME = 4 * 1024 * 1024;
 
-const marked = {
+const buried = {
   account_id: sql<number>`-account_id`,
   name: sql<string>`'#' || id`,
 };
 
-/** Marks a mailbox in the caller's transaction: nobody sees it any more. */
-export async function markMailbox(tx: Queries, id: number): Promise<void> {
-  await tx.updateTable('mailboxes').set(marked).where('id', '=', id).execute();
+/** Deletes one mailbox, in the caller's transaction. */
+export async function buryMailbox(tx: Queries, id: number): Promise<void> {
+  await tx.updateTable('mailboxes').set(buried).where('id', '=', id).execute();
 }
 
-/** Marks the mailboxes of deleted accounts, and removes them from the search index. */
-export async function markMailboxesOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
+/** Deletes the mailboxes of deleted accounts, and removes them from the search index. */
+export async function buryMailboxesOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   const rows = await tx
     .updateTable('mailboxes')
-    .set(marked)
+    .set(buried)
     .where('account_id', 'in', accountIds)
     .returning('account_id')
     .execute();

@@ -11,6 +11,7 @@ import { beforeSixth, laterThanSixth, sixth } from './migrations/0006.ts';
 import { beforeSeventh, laterThanSeventh, seventh } from './migrations/0007.ts';
 import { eighth } from './migrations/0008.ts';
 import { beforeEleventh, eleventh, laterThanEleventh } from './migrations/0011.ts';
+import { beforeTwelfth, laterThanTwelfth, twelfth } from './migrations/0012.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -55,6 +56,7 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0006': beforeSixth,
   '0007': beforeSeventh,
   '0011': beforeEleventh,
+  '0012': beforeTwelfth,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
@@ -63,6 +65,7 @@ export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0006': laterThanSixth,
   '0007': laterThanSeventh,
   '0011': laterThanEleventh,
+  '0012': laterThanTwelfth,
 };
 const LATER: Later = {
   indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
@@ -94,6 +97,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0007': seventh(engine, isBegun),
     '0008': eighth(engine),
     '0011': eleventh(engine, isBegun),
+    '0012': twelfth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -318,12 +318,19 @@ interface TraceTable {
   client: string | null;
   /** JSON of the events that followed in the same transaction; null where there are none, and in rows of before 0.4.0. */
   more: Generated<string | null>;
+  /**
+   * The domain whose mail it is: the sender's of what an account sent, else the recipient's. This and the next only in the
+   * rows that begin a message, which have a sender; null in rows of before 0.4.0.
+   */
+  domain: Generated<string | null>;
+  /** Of the header, cut; only with TRACE_SUBJECTS. */
+  subject: Generated<string | null>;
 }
 
 /** `mail-server/`: the last known state of a mailbox whose server does not report removals. */
-interface CacheMailboxTable {
+interface ShadowMailboxTable {
   id: Generated<number>;
-  /** Negative where the cache was dropped and its messages are being removed. */
+  /** Negative where the shadow was dropped and its messages are being removed. */
   account_id: number;
   name: string;
   uidvalidity: string;
@@ -331,9 +338,9 @@ interface CacheMailboxTable {
   messages: number;
   /** Messages without `\Seen`. */
   unseen: number;
-  /** Increases with each change that was seen; starts at the time the cache was made, in ms. */
+  /** Increases with each change that was seen; starts at the time the shadow was made, in ms. */
   modseq: number;
-  /** Tokens older than this get a reset: tombstones were removed, or the cache was made again. */
+  /** Tokens older than this get a reset: tombstones were removed, or the shadow was made again. */
   oldest_modseq: number;
   /** HIGHESTMODSEQ of the server, where it has one but does not report removals. */
   server_modseq: string | null;
@@ -342,7 +349,7 @@ interface CacheMailboxTable {
 }
 
 /** `mail-server/`: a message as it was last seen. */
-interface CacheMessageTable {
+interface ShadowMessageTable {
   shadow_id: number;
   uid: number;
   created_modseq: number;
@@ -352,7 +359,7 @@ interface CacheMessageTable {
 }
 
 /** `mail-server/`: a message that was seen and is removed. */
-interface CacheTombstoneTable {
+interface ShadowTombstoneTable {
   shadow_id: number;
   uid: number;
   created_modseq: number;
@@ -603,9 +610,9 @@ export interface Schema {
   idempotency_keys: IdempotencyKeyTable;
   suppressions: SuppressionTable;
   trace: TraceTable;
-  shadow_mailboxes: CacheMailboxTable;
-  shadow_messages: CacheMessageTable;
-  shadow_tombstones: CacheTombstoneTable;
+  shadow_mailboxes: ShadowMailboxTable;
+  shadow_messages: ShadowMessageTable;
+  shadow_tombstones: ShadowTombstoneTable;
   nodes: NodeTable;
   leases: LeaseTable;
   audit: AuditTable;

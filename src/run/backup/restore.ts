@@ -17,7 +17,7 @@ import { dirname, join } from 'node:path';
 import { sql } from 'kysely';
 import type { BodyStore } from '../../mailboxes/bodies/bodies.ts';
 import { BodyFolder } from '../../mailboxes/bodies/bodies.ts';
-import { markAllCaches } from '../../mailboxes/mail-server/mail-server.ts';
+import { markAllShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { renewUidvalidity } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   type Database,
@@ -118,7 +118,7 @@ async function fill(
     try {
       await database.write(async (tx) => {
         await renewUidvalidity(tx, Date.now());
-        await markAllCaches(tx);
+        await markAllShadows(tx);
         await skipIds(tx, urls ? 'postgres' : 'sqlite');
         await tx.deleteFrom('console_sessions').execute();
         await tx.deleteFrom('remembered_logins').execute();

@@ -24,6 +24,7 @@ const commands: Readonly<Record<string, Load>> = {
   domains: async () => (await import('./domains.ts')).domainsCommand(),
   accounts: async () => (await import('./operator.ts')).accountsCommand(),
   queue: async () => (await import('./queue.ts')).queueCommand(),
+  messages: async () => (await import('./messages.ts')).messagesCommand(),
   trace: async () => (await import('./operator.ts')).traceCommand(),
   blocks: async () => (await import('./operator.ts')).blocksCommand(),
   keys: async () => (await import('./keys.ts')).keysCommand(),

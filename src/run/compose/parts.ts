@@ -14,8 +14,8 @@ import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.
 import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
 import {
   type ImapMailstore,
-  markCachesOf,
-  purgeCaches,
+  markShadowsOf,
+  purgeShadows,
 } from '../../mailboxes/mail-server/mail-server.ts';
 import {
   createSearchSource,
@@ -176,7 +176,7 @@ export function buildParts(given: Given): Parts {
     ...owners,
     ...recorded,
     // Both, since an operator may have changed from one to the other.
-    stores: [embedded, cachesOf(database), SENDS],
+    stores: [embedded, shadowsOf(database), SENDS],
     ...config.limits,
     expireTrash: (keptMs, after) => embedded.expireTrash(keptMs, after),
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
@@ -231,14 +231,15 @@ function buildQueue(given: Given, trace: Trace): Queue {
 }
 
 function buildTrace({ config, database, logger: log, now }: Given) {
-  return new Trace({ database, keptDays: config.traceDays, node: hostname(), log, now });
+  const { days: keptDays, subjects: keepsSubjects } = config.trace;
+  return new Trace({ database, keptDays, keepsSubjects, node: hostname(), log, now });
 }
 
 /** They go at once: nothing of them is left to purge. */
 const SENDS: PurgedStore = { markForPurge: deleteSendsOf, purge: async () => false };
 
-function cachesOf(database: Database): PurgedStore {
-  return { markForPurge: markCachesOf, purge: () => purgeCaches(database) };
+function shadowsOf(database: Database): PurgedStore {
+  return { markForPurge: markShadowsOf, purge: () => purgeShadows(database) };
 }
 
 function buildSearch(config: Config, database: Database, bodies: Bodies, log: Logger): Search {

@@ -12,7 +12,7 @@ import {
 } from '../../../test/support/mail.ts';
 import { Queue } from '../../mail/queue/queue.ts';
 import { Bodies, BodyFolder } from '../../mailboxes/bodies/bodies.ts';
-import { markCachesOf, purgeCaches } from '../../mailboxes/mail-server/mail-server.ts';
+import { markShadowsOf, purgeShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { EmbeddedMailstore, type MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Schema } from '../../platform/database/database.ts';
 import { Accounts } from '../../tenants/accounts/accounts.ts';
@@ -54,7 +54,7 @@ function open({ directory }: TestMailstore, database: Database) {
   const queue = new Queue({ database, log: { warn: () => {}, error: () => {} } });
   const stores = [
     new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),
-    { markForPurge: markCachesOf, purge: () => purgeCaches(database) },
+    { markForPurge: markShadowsOf, purge: () => purgeShadows(database) },
   ];
   return { database, bodies, domains, accounts, queue, stores } satisfies PurgeOptions;
 }
@@ -97,8 +97,8 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     await store.append(await store.stage(source), targets);
   }
 
-  /** A cache as the IMAP store makes it. */
-  function insertCache({ database }: TestMailstore, { accountId }: MailUser, messages: number) {
+  /** A shadow as the IMAP store makes it. */
+  function insertShadow({ database }: TestMailstore, { accountId }: MailUser, messages: number) {
     return database.write(async (tx) => {
       const { id } = await tx
         .insertInto('shadow_mailboxes')
@@ -156,7 +156,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     await store.mailstore.expunge(user, { mailbox: 'INBOX', uids });
     for (let n = 0; n < 3; n++) await append(store, LARGE, user);
     await append(store, LARGE, user, other);
-    await insertCache(store, user, 700);
+    await insertShadow(store, user, 700);
     await insertDeliveries(store, domain_id, 250);
     return { user, userId: user_id, domain: user.address.split('@')[1] ?? '' };
   }
@@ -166,7 +166,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     const store = await openTestMailstore(engine);
     const other = await store.makeUser();
     await append(store, LARGE, other);
-    await insertCache(store, other, 1);
+    await insertShadow(store, other, 1);
     const kept = await countRows(store.database);
     const filled = await fill(store, other);
     // The message that both users have.

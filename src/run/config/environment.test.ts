@@ -72,7 +72,7 @@ test('an empty environment gives the defaults', () => {
     lmtp: { host: '127.0.0.1', port: 0 },
     metrics: { host: '127.0.0.1', port: 0 },
     drainSeconds: 0,
-    traceDays: 30,
+    trace: { days: 30, subjects: false },
     limits: {
       ratePerMinute: 60,
       maxMessageBytes: 52_428_800,
@@ -165,6 +165,7 @@ test('every key appears in its place', () => {
       METRICS_PORT: '9090',
       DRAIN_SECONDS: '20',
       TRACE_DAYS: '7',
+      TRACE_SUBJECTS: 'true',
       OUTBOUND_ALLOW_CIDRS: '192.168.0.0/16',
       NOTIFIER_SPOOL: 'spool',
       NOTIFIER_URL: 'https://in.example.com/hooks/mailserver',
@@ -199,7 +200,7 @@ test('every key appears in its place', () => {
     lmtp: { host: 'localhost', port: 24 },
     metrics: { host: '::', port: 9090 },
     drainSeconds: 20,
-    traceDays: 7,
+    trace: { days: 7, subjects: true },
     limits: {
       ratePerMinute: 0,
       maxMessageBytes: 65_536,
@@ -518,6 +519,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['SEND_RECIPIENTS_PER_DAY', '-1', 'a whole number from 0 to 1000000'],
   ['METRICS_HOST', 'a b', hostForm],
   ['METRICS_PORT', '99999', 'a port number from 0 to 65535'],
+  ['TRACE_SUBJECTS', 'maybe', 'true or false'],
   ['TRACE_DAYS', '-1', 'a whole number from 0 to 3650'],
   ['DRAIN_SECONDS', '601', 'a whole number from 0 to 600'],
   ['OUTBOUND_ALLOW_CIDRS', 'localhost', `none, or ${networks}`],

@@ -66,7 +66,7 @@ export interface Config {
   /** How long a stop lets load balancers find another node before the listeners close. */
   readonly drainSeconds: number;
   /** How long operators can find what happened to a message; 0: nothing is kept. */
-  readonly traceDays: number;
+  readonly trace: { readonly days: number; readonly subjects: boolean };
   readonly limits: {
     /** HTTP requests per minute and client address; 0: no limit. */
     readonly ratePerMinute: number;
@@ -218,7 +218,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT },
     drainSeconds: values.DRAIN_SECONDS,
-    traceDays: values.TRACE_DAYS,
+    trace: { days: values.TRACE_DAYS, subjects: values.TRACE_SUBJECTS },
     limits: limitsOf(values),
     database: databaseOf(values),
     redis: values.REDIS_URL,

@@ -110,6 +110,7 @@ const settings = {
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
   RSPAMD_URL: optional(rspamdUrl),
   TRACE_DAYS: setting(wholeNumber(0, 3_650), '30'),
+  TRACE_SUBJECTS: setting(yesOrNo, 'false'),
   METRICS_HOST: setting(host, '127.0.0.1'),
   METRICS_PORT: setting(port(0), '0'),
   DRAIN_SECONDS: setting(wholeNumber(0, 600), '0'),

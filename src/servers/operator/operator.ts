@@ -10,6 +10,7 @@ export { operatorChangeRoutes } from './change-routes.ts';
 export { DomainContents } from './domain-contents.ts';
 export { domainRoutes as operatorDomainRoutes } from './domain-routes.ts';
 export { keyRoutes } from './key-routes.ts';
+export { messageRoutes } from './message-routes.ts';
 export { overviewRoutes } from './overview-routes.ts';
 export { queueRoutes } from './queue-routes.ts';
 export { logLevelRoute, serviceRoutes } from './service-routes.ts';

@@ -7,9 +7,9 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 
-const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
+export const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
 
-const TraceBody = Type.Object(
+export const TraceBody = Type.Object(
   {
     id: Type.String({
       description:
@@ -53,7 +53,7 @@ const TraceBody = Type.Object(
   { title: 'TraceItem', description: 'One thing that happened to a message.' },
 );
 
-function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
+export function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
   const { mail_id: id, at, event, node, ...rest } = row;
   const { sender, recipient, message_id, delivery_id, webhook_id, status, detail, client } = rest;
   return {
@@ -74,7 +74,7 @@ function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
 
 const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00Z'] });
 const Address = Type.String({ minLength: 1, maxLength: 320, examples: ['ann@acme.test'] });
-const MailId = Type.String({
+export const MailId = Type.String({
   minLength: 1,
   maxLength: 64,
   description: "Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`.",
@@ -105,7 +105,7 @@ interface TraceParts {
 }
 
 /** Deliveries and webhooks have ids of their own; any other id is that of a message. */
-async function mailIdOf({ queue }: TraceParts, id: string): Promise<string> {
+export async function mailIdOf({ queue }: Pick<TraceParts, 'queue'>, id: string): Promise<string> {
   return (await queue.findMailId(id)) ?? id;
 }
 

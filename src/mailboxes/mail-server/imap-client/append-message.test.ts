@@ -212,7 +212,7 @@ void suite('a message added by IMAP', () => {
     assert.deepEqual(await append(), ['EXAMINE', 'UNSELECT', 'APPEND', 'STATUS']);
   });
 
-  void test('no cache is kept for a deleted account', async () => {
+  void test('no shadow is kept for a deleted account', async () => {
     const { server, store } = await open();
     server.capabilities = 'IMAP4rev1 AUTH=PLAIN';
     const gone = { accountId: 4711, address: 'gone@acme.test' };

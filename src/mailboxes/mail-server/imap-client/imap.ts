@@ -7,9 +7,9 @@
  *
  * - CONDSTORE and QRESYNC (RFC 7162): the server reports them; one EXAMINE is the question and the answer
  *   (`sync-modseq.ts`). Nothing is stored.
- * - otherwise the cache: the last known state of the mailbox is in the database (tables `shadow_mailboxes`,
+ * - otherwise the shadow: the last known state of the mailbox is in the database (tables `shadow_mailboxes`,
  *   `shadow_messages`, `shadow_tombstones`), is compared with the server at each sync, and every difference gets a
- *   synthetic MODSEQ (`sync-cache.ts`).
+ *   synthetic MODSEQ (`sync-shadow.ts`).
  *
  * Tokens have one form in both cases (`token.ts`). Mailbox names are the server's own, with its own hierarchy
  * separator (`INBOX.Sent` on Courier), decoded from modified UTF-7. Where the server fails, callers get the refusal
@@ -42,13 +42,6 @@ import type {
 } from '../../mailstore/mailstore.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import { type AppendedSource, type AppenderOptions, MessageAppender } from './append-message.ts';
-import {
-  type CacheRow,
-  cacheState,
-  dropCache,
-  listCaches,
-  pruneCacheTombstones,
-} from './cache-rows.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure, type Log } from './failure.ts';
@@ -58,8 +51,15 @@ import { Pool, type PoolOptions, type UseOptions } from './pool.ts';
 import { Readiness } from './probe.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
-import { MailboxCaches } from './sync-cache.ts';
+import {
+  dropShadow,
+  listShadows,
+  pruneShadowTombstones,
+  type ShadowRow,
+  shadowState,
+} from './shadow-rows.ts';
 import { readToken, stateOf, syncByModseq } from './sync-modseq.ts';
+import { Shadows } from './sync-shadow.ts';
 import { formatState } from './token.ts';
 
 export type { ImapServer };
@@ -104,7 +104,7 @@ export class ImapMailstore implements Mailstore {
   readonly #now: () => number;
   readonly #timeoutMs: number;
   readonly #pool: Pool;
-  readonly #caches: MailboxCaches;
+  readonly #shadows: Shadows;
   readonly #reader: MessageReader;
   readonly #editor: MailboxEditor;
   readonly #appender: MessageAppender;
@@ -132,7 +132,7 @@ export class ImapMailstore implements Mailstore {
       report: (user, failure) => this.#report(user, failure),
       someAccounts: options.someAccounts,
     });
-    this.#caches = new MailboxCaches({ database: settings.database, now: settings.now });
+    this.#shadows = new Shadows({ database: settings.database, now: settings.now });
     this.#reader = new MessageReader((...work) => this.#read(...work));
     const ways: EditorOptions = {
       repeat: (user, mailbox, work) => this.#read(user, mailbox, work),
@@ -152,10 +152,10 @@ export class ImapMailstore implements Mailstore {
     return this.#read(user, undefined, async (connection) => {
       const listed = await listMailboxes(connection);
       const states: MailboxSummary[] = [];
-      const caches = new Map<string, CacheRow>();
-      for (const row of await listCaches(this.#database.read, user)) caches.set(row.name, row);
+      const shadows = new Map<string, ShadowRow>();
+      for (const row of await listShadows(this.#database.read, user)) shadows.set(row.name, row);
       for (const item of listed) {
-        const known = caches.get(item.mailbox);
+        const known = shadows.get(item.mailbox);
         const state = await this.#listedState(connection, user, item, known).catch(passOverMissing);
         if (!state) continue;
         const { mailbox, specialUse, unseen = 0 } = item;
@@ -170,7 +170,7 @@ export class ImapMailstore implements Mailstore {
     connection: Connection,
     user: MailUser,
     { mailbox, uidvalidity, state, unseen }: ListedMailbox,
-    known: CacheRow | undefined,
+    known: ShadowRow | undefined,
   ) {
     if (connection.hasQresync && state.modseq > 0n) {
       return { uidvalidity, token: formatState(state) };
@@ -182,8 +182,8 @@ export class ImapMailstore implements Mailstore {
       known.messages === state.count &&
       (unseen === undefined || known.unseen === unseen) &&
       (state.modseq === 0n || known.server_modseq === `${state.modseq}`);
-    const row = known && isSame ? known : await this.#caches.refresh(connection, user, mailbox);
-    return { uidvalidity: row.uidvalidity, token: formatState(cacheState(row)) };
+    const row = known && isSame ? known : await this.#shadows.refresh(connection, user, mailbox);
+    return { uidvalidity: row.uidvalidity, token: formatState(shadowState(row)) };
   }
 
   checkSync(request: SyncRequest): void {
@@ -196,7 +196,7 @@ export class ImapMailstore implements Mailstore {
     return this.#read(user, mailbox, async (connection) => {
       const context = { connection, mailbox, request, token };
       const told = connection.hasQresync ? await syncByModseq(context) : undefined;
-      return told ?? this.#caches.sync(connection, user, mailbox, request, token);
+      return told ?? this.#shadows.sync(connection, user, mailbox, request, token);
     });
   }
 
@@ -291,7 +291,7 @@ export class ImapMailstore implements Mailstore {
    * @param signal stops it early
    */
   pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
-    return pruneCacheTombstones(this.#database, this.#now() - keptMs, signal);
+    return pruneShadowTombstones(this.#database, this.#now() - keptMs, signal);
   }
 
   /** Ends every connection. */
@@ -362,7 +362,7 @@ export class ImapMailstore implements Mailstore {
     const state =
       connection.hasQresync && selected.modseq !== undefined
         ? stateOf(selected)
-        : cacheState(await this.#caches.refresh(connection, user, mailbox));
+        : shadowState(await this.#shadows.refresh(connection, user, mailbox));
     return { uidvalidity: selected.uidvalidity, state };
   }
 
@@ -399,7 +399,7 @@ export class ImapMailstore implements Mailstore {
         throw error.toRefusal();
       }
       if (isMissing(error) && mailbox !== undefined) {
-        await dropCache(this.#database, user, mailbox);
+        await dropShadow(this.#database, user, mailbox);
       }
       throw error;
     }

@@ -1,5 +1,5 @@
 /**
- * The model of sync against a scripted server of each kind, on each engine: what the cache keeps is
+ * The model of sync against a scripted server of each kind, on each engine: what the shadow keeps is
  * in the database. On real servers the same model is in test/servers/.
  */
 import { suite, test } from 'node:test';

@@ -12,7 +12,7 @@ import { UID_MAX } from './uid-set.ts';
 
 /** The state of a mailbox, or of a client's copy of it, at one moment. */
 export interface SyncState {
-  /** HIGHESTMODSEQ, the server's or the cache's. */
+  /** HIGHESTMODSEQ, the server's or the shadow's. */
   readonly modseq: bigint;
   readonly uidnext: number;
   /** How many messages there are. */

@@ -8,6 +8,7 @@ import { atEnd, openTestDatabase } from '../../../../test/support/databases.ts';
 import { Blocks } from '../../../mail/blocks/blocks.ts';
 import { Queue } from '../../../mail/queue/queue.ts';
 import { Suppressions } from '../../../mail/sending/sending.ts';
+import { Trace } from '../../../mail/trace/trace.ts';
 import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
 import { InProcessChanges } from '../../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../../mailboxes/event-hook/event-hook.ts';
@@ -212,6 +213,17 @@ function domainGroups({ database, domains, queue, now }: Parameters<typeof openO
   return [deliveryRoutes(domains, queue), suppressionRoutes(domains, suppressions)];
 }
 
+function openQueue({ database, logger: log, now }: QueueParts): Queue {
+  const trace = new Trace({ database, keptDays: 30, node: 'test', log, now });
+  return new Queue({ database, log, trace });
+}
+
+interface QueueParts {
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly now: () => number;
+}
+
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
   engine: Engine,
@@ -243,7 +255,7 @@ export async function startApi(
   const apiKeys = options.apiKeys ?? [apiKey, secondApiKey];
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
   const keys = openKeys(database, logger, now);
-  const queue = new Queue({ database, log: logger });
+  const queue = openQueue({ database, logger, now });
   const owners = { database, queue, domains, accounts, logger, now, apiKeys, keys, publicUrl };
   const operator = openOperator(owners);
   const app = createApi({

@@ -14,7 +14,7 @@ export interface LoggedFailure {
 export interface OpenedStore {
   readonly store: ImapMailstore;
   readonly database: Database;
-  /** An account that is in the database, where the cache is kept. */
+  /** An account that is in the database, where the shadow is kept. */
   readonly user: MailUser;
   readonly logged: LoggedFailure[];
 }

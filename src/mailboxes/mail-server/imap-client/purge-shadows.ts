@@ -1,5 +1,5 @@
 /**
- * Removes caches of mailboxes in short transactions. A marked cache keeps its row, with the account's id negated
+ * Removes shadows of mailboxes in short transactions. A dropped shadow keeps its row, with the account's id negated
  * and a new name, until its messages are removed; so no query finds it.
  */
 import { sql } from 'kysely';
@@ -8,38 +8,38 @@ import type { Database, Queries } from '../../../platform/database/database.ts';
 /** Rows that are removed in one transaction. */
 const ROWS_AT_A_TIME = 500;
 
-const marked = {
+const dropped = {
   account_id: sql<number>`-account_id`,
   name: sql<string>`'#' || id`,
 };
 
-/** Marks a cache in the caller's transaction. */
-export async function markCache(tx: Queries, id: number): Promise<void> {
-  await tx.updateTable('shadow_mailboxes').set(marked).where('id', '=', id).execute();
+/** Drops one shadow, in the caller's transaction. */
+export async function buryShadow(tx: Queries, id: number): Promise<void> {
+  await tx.updateTable('shadow_mailboxes').set(dropped).where('id', '=', id).execute();
 }
 
-/** Marks the caches of deleted accounts. */
-export async function markCachesOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
+/** Drops the shadows of deleted accounts. */
+export async function markShadowsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx
     .updateTable('shadow_mailboxes')
-    .set(marked)
+    .set(dropped)
     .where('account_id', 'in', accountIds)
     .execute();
 }
 
-/** Marks all caches: those of a restored database may be older than what apps have seen. */
-export async function markAllCaches(tx: Queries): Promise<void> {
-  await tx.updateTable('shadow_mailboxes').set(marked).where('account_id', '>', 0).execute();
+/** Drops all shadows: those of a restored database may be older than what apps have seen. */
+export async function markAllShadows(tx: Queries): Promise<void> {
+  await tx.updateTable('shadow_mailboxes').set(dropped).where('account_id', '>', 0).execute();
 }
 
 /**
- * Removes a part of what marked caches have, in one transaction.
+ * Removes a part of what dropped shadows have, in one transaction.
  *
  * @returns false where nothing is left
  */
-export function purgeCaches(database: Database): Promise<boolean> {
+export function purgeShadows(database: Database): Promise<boolean> {
   return database.write(async (tx) => {
-    const cache = await tx
+    const shadow = await tx
       .selectFrom('shadow_mailboxes')
       .select('id')
       .where('account_id', '<', 0)
@@ -47,24 +47,24 @@ export function purgeCaches(database: Database): Promise<boolean> {
       // A transaction that still writes to it waits, and then finds it dropped.
       .$if(database.engine === 'postgres', (query) => query.forUpdate())
       .executeTakeFirst();
-    if (!cache) return false;
+    if (!shadow) return false;
     for (const table of ['shadow_messages', 'shadow_tombstones'] as const) {
       const rows = await tx
         .selectFrom(table)
         .select('uid')
-        .where('shadow_id', '=', cache.id)
+        .where('shadow_id', '=', shadow.id)
         .limit(ROWS_AT_A_TIME)
         .execute();
       if (rows.length === 0) continue;
       const uids = rows.map(({ uid }) => uid);
       await tx
         .deleteFrom(table)
-        .where('shadow_id', '=', cache.id)
+        .where('shadow_id', '=', shadow.id)
         .where('uid', 'in', uids)
         .execute();
       return true;
     }
-    await tx.deleteFrom('shadow_mailboxes').where('id', '=', cache.id).execute();
+    await tx.deleteFrom('shadow_mailboxes').where('id', '=', shadow.id).execute();
     return true;
   });
 }

@@ -1,5 +1,5 @@
 /**
- * Rows of the cache: the last known state of a mailbox (`shadow_mailboxes`), its messages (`shadow_messages`), and
+ * Rows of the shadow: the last known state of a mailbox (`shadow_mailboxes`), its messages (`shadow_messages`), and
  * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
  * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
@@ -8,10 +8,10 @@ import { Refusal } from '../../../platform/errors/errors.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { flagsFromText } from '../../mailstore/mailstore.ts';
-import { markCache } from './purge-caches.ts';
+import { buryShadow } from './purge-shadows.ts';
 import type { SyncState } from './token.ts';
 
-export type CacheRow = Row<'shadow_mailboxes'>;
+export type ShadowRow = Row<'shadow_mailboxes'>;
 
 /** The state of a mailbox on the server at one moment. */
 export interface Seen {
@@ -27,15 +27,15 @@ const ROWS_AT_A_TIME = 500;
 /** Rows that one transaction prunes, so that none holds the thread for long. */
 const PRUNED_AT_A_TIME = 200;
 
-export function cacheState({ modseq, uidnext, messages }: CacheRow): SyncState {
+export function shadowState({ modseq, uidnext, messages }: ShadowRow): SyncState {
   return { modseq: BigInt(modseq), uidnext, count: messages };
 }
 
-export function findCache(
+export function findShadow(
   queries: Queries,
   user: MailUser,
   mailbox: string,
-): Promise<CacheRow | undefined> {
+): Promise<ShadowRow | undefined> {
   return queries
     .selectFrom('shadow_mailboxes')
     .selectAll()
@@ -44,7 +44,7 @@ export function findCache(
     .executeTakeFirst();
 }
 
-export function listCaches(queries: Queries, user: MailUser): Promise<CacheRow[]> {
+export function listShadows(queries: Queries, user: MailUser): Promise<ShadowRow[]> {
   return queries
     .selectFrom('shadow_mailboxes')
     .selectAll()
@@ -52,23 +52,23 @@ export function listCaches(queries: Queries, user: MailUser): Promise<CacheRow[]
     .execute();
 }
 
-export async function dropCache(
+export async function dropShadow(
   database: Database,
   user: MailUser,
   mailbox: string,
 ): Promise<void> {
-  const cache = await findCache(database.read, user, mailbox);
-  if (cache) await database.write((tx) => markCache(tx, cache.id));
+  const shadow = await findShadow(database.read, user, mailbox);
+  if (shadow) await database.write((tx) => buryShadow(tx, shadow.id));
 }
 
-/** A cache with its messages by UID. */
-export interface KnownCache {
-  readonly row: CacheRow;
+/** A shadow with its messages by UID. */
+export interface KnownShadow {
+  readonly row: ShadowRow;
   readonly messages: ReadonlyMap<number, Pick<Row<'shadow_messages'>, 'created_modseq' | 'flags'>>;
 }
 
-/** Reads the messages of a cache. @returns undefined where it has changed since `row` was read */
-export function readKnown(database: Database, row: CacheRow): Promise<KnownCache | undefined> {
+/** Reads the messages of a shadow. @returns undefined where it has changed since `row` was read */
+export function readKnown(database: Database, row: ShadowRow): Promise<KnownShadow | undefined> {
   return database.snapshot(async (queries) => {
     const now = await queries
       .selectFrom('shadow_mailboxes')
@@ -85,17 +85,17 @@ export function readKnown(database: Database, row: CacheRow): Promise<KnownCache
   });
 }
 
-/** The differences between the server and the cache. */
+/** The differences between the server and the shadow. */
 export interface Differences {
   readonly added: readonly (readonly [uid: number, flags: string])[];
   readonly changed: readonly (readonly [uid: number, flags: string])[];
   readonly gone: readonly { readonly uid: number; readonly created_modseq: number }[];
 }
 
-export function findDifferences(known: KnownCache | undefined, seen: Seen): Differences {
+export function findDifferences(known: KnownShadow | undefined, seen: Seen): Differences {
   // Under another UIDVALIDITY it is another mailbox (RFC 3501 section 2.3.1.1).
   const isSame = known?.row.uidvalidity === seen.uidvalidity;
-  const messages: KnownCache['messages'] = isSame ? known.messages : new Map();
+  const messages: KnownShadow['messages'] = isSame ? known.messages : new Map();
   const added: [number, string][] = [];
   const changed: [number, string][] = [];
   for (const [uid, flags] of seen.messages) {
@@ -115,7 +115,7 @@ export function isEmpty({ added, changed, gone }: Differences): boolean {
 }
 
 /** Whether the row also has the state that was seen. */
-export function isUpToDate(row: CacheRow, seen: Seen): boolean {
+export function isUpToDate(row: ShadowRow, seen: Seen): boolean {
   return (
     row.uidvalidity === seen.uidvalidity &&
     row.uidnext >= seen.uidnext &&
@@ -134,7 +134,7 @@ function modseqText({ serverModseq }: Seen): string | null {
  */
 async function lockUnchanged(
   tx: Queries,
-  before: CacheRow,
+  before: ShadowRow,
   timeline: Database['timeline'],
 ): Promise<boolean | undefined> {
   const row = await tx
@@ -148,11 +148,11 @@ async function lockUnchanged(
   return row && (before.timeline === 0 || before.timeline === row.timeline);
 }
 
-export interface WriteCache {
+export interface WriteShadow {
   readonly user: MailUser;
   readonly mailbox: string;
   /** The row before the server was asked. */
-  readonly before: CacheRow | undefined;
+  readonly before: ShadowRow | undefined;
   readonly seen: Seen;
   readonly differences: Differences;
   readonly now: EpochMs;
@@ -160,17 +160,17 @@ export interface WriteCache {
 }
 
 /**
- * Updates the cache to the state that was seen.
+ * Updates the shadow to the state that was seen.
  *
  * @returns undefined where another session has updated it since `before`: our state may be older than theirs, so the
  *   server has to be asked again
  */
-export async function writeCache(
+export async function writeShadow(
   tx: Queries,
-  { user, mailbox, before, seen, differences, now, timeline }: WriteCache,
-): Promise<CacheRow | undefined> {
+  { user, mailbox, before, seen, differences, now, timeline }: WriteShadow,
+): Promise<ShadowRow | undefined> {
   if (!before) {
-    // This write makes a deletion of the account wait; the deletion then finds the cache.
+    // This write makes a deletion of the account wait; the deletion then finds the shadow.
     const account = await tx
       .updateTable('accounts')
       .set((eb) => ({ status: eb.ref('status') }))
@@ -221,8 +221,8 @@ export async function writeCache(
 function update(
   tx: Queries,
   id: number,
-  columns: Partial<Omit<CacheRow, 'id' | 'account_id' | 'name'>>,
-): Promise<CacheRow> {
+  columns: Partial<Omit<ShadowRow, 'id' | 'account_id' | 'name'>>,
+): Promise<ShadowRow> {
   return tx
     .updateTable('shadow_mailboxes')
     .set(columns)
@@ -266,7 +266,7 @@ async function insertMessages(
 
 async function updateFlags(
   tx: Queries,
-  cacheId: number,
+  shadowId: number,
   modseq: number,
   changed: Differences['changed'],
 ): Promise<void> {
@@ -274,7 +274,7 @@ async function updateFlags(
     await tx
       .updateTable('shadow_messages')
       .set({ flags, modseq })
-      .where('shadow_id', '=', cacheId)
+      .where('shadow_id', '=', shadowId)
       .where('uid', '=', uid)
       .execute();
   }
@@ -314,7 +314,7 @@ async function removeMessages(
  * @param signal stops it early
  * @returns how many
  */
-export async function pruneCacheTombstones(
+export async function pruneShadowTombstones(
   database: Database,
   before: number,
   signal?: AbortSignal,
@@ -335,16 +335,16 @@ export async function pruneCacheTombstones(
     }
     pruned += await database.write(async (tx) => {
       let removed = 0;
-      for (const [cacheId, modseq] of last) {
+      for (const [shadowId, modseq] of last) {
         await tx
           .updateTable('shadow_mailboxes')
           .set({ oldest_modseq: modseq })
-          .where('id', '=', cacheId)
+          .where('id', '=', shadowId)
           .where('oldest_modseq', '<', modseq)
           .execute();
         const { numDeletedRows } = await tx
           .deleteFrom('shadow_tombstones')
-          .where('shadow_id', '=', cacheId)
+          .where('shadow_id', '=', shadowId)
           .where('modseq', '<=', modseq)
           .executeTakeFirst();
         removed += Number(numDeletedRows);
@@ -354,8 +354,8 @@ export async function pruneCacheTombstones(
   }
 }
 
-export interface CacheWindow {
-  readonly cacheId: number;
+export interface ShadowWindow {
+  readonly shadowId: number;
   /** 0: the client has nothing yet. */
   readonly base: number;
   readonly snapshot: number;
@@ -367,12 +367,12 @@ export interface CacheWindow {
 }
 
 /** Existing messages that changed in the window, in the order of the page. */
-export function readLive(queries: Queries, window: CacheWindow) {
-  const { cacheId, base, snapshot, afterUid, newest, most } = window;
+export function readLive(queries: Queries, window: ShadowWindow) {
+  const { shadowId, base, snapshot, afterUid, newest, most } = window;
   const query = queries
     .selectFrom('shadow_messages')
     .select(['uid', 'created_modseq', 'modseq', 'flags'])
-    .where('shadow_id', '=', cacheId)
+    .where('shadow_id', '=', shadowId)
     .where('modseq', '>', base)
     .where('created_modseq', '<=', snapshot)
     .where('uid', newest ? '<' : '>', afterUid)
@@ -381,11 +381,11 @@ export function readLive(queries: Queries, window: CacheWindow) {
 }
 
 /** Messages that the client had and that were removed in the window; the next sync reports later removals. */
-export function readGone(queries: Queries, { cacheId, base, snapshot, ...page }: CacheWindow) {
+export function readGone(queries: Queries, { shadowId, base, snapshot, ...page }: ShadowWindow) {
   const query = queries
     .selectFrom('shadow_tombstones')
     .select('uid')
-    .where('shadow_id', '=', cacheId)
+    .where('shadow_id', '=', shadowId)
     .where('uid', '>', page.afterUid)
     .where('created_modseq', '<=', base)
     .where('modseq', '>', base)

@@ -1,6 +1,6 @@
 /**
  * Sync of a mailbox whose server does not report all changes: no CONDSTORE (RFC 7162), NOMODSEQ, or CONDSTORE without
- * QRESYNC, which does not report removals. Postroom compares the server with the state that it saw last, the cache,
+ * QRESYNC, which does not report removals. Postroom compares the server with the state that it saw last, the shadow,
  * and gives each difference a synthetic MODSEQ.
  *
  * Each sync opens the mailbox by EXAMINE and asks whether anything changed: with CONDSTORE by the MODSEQ of EXAMINE,
@@ -17,63 +17,63 @@ import type {
   UpdatedMessage,
 } from '../../mailstore/mailstore.ts';
 import { flagsFromText, flagsToText } from '../../mailstore/mailstore.ts';
-import {
-  type CacheRow,
-  type CacheWindow,
-  cacheState,
-  findCache,
-  findDifferences,
-  isEmpty,
-  isUpToDate,
-  type KnownCache,
-  readGone,
-  readKnown,
-  readLive,
-  type Seen,
-  writeCache,
-} from './cache-rows.ts';
 import type { Connection } from './connection.ts';
 import { describe } from './describe-messages.ts';
 import { ImapFailure } from './failure.ts';
 import { ChangeCollector, fetchRows, listUids, searchUids } from './fetch.ts';
 import type { Selected } from './selected.ts';
+import {
+  findDifferences,
+  findShadow,
+  isEmpty,
+  isUpToDate,
+  type KnownShadow,
+  readGone,
+  readKnown,
+  readLive,
+  type Seen,
+  type ShadowRow,
+  type ShadowWindow,
+  shadowState,
+  writeShadow,
+} from './shadow-rows.ts';
 import { cut, pageLimit } from './sync-modseq.ts';
 import { formatCursor, formatState, type ImapToken, type SyncState } from './token.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
 
-/** Attempts in all: if another session updates the cache meanwhile, the server is asked again. */
+/** Attempts in all: if another session updates the shadow meanwhile, the server is asked again. */
 const ATTEMPTS = 6;
 
-export interface CacheOptions {
+export interface ShadowOptions {
   readonly database: Database;
   readonly now: () => EpochMs;
 }
 
-export class MailboxCaches {
+export class Shadows {
   readonly #database: Database;
   readonly #now: () => number;
 
-  constructor({ database, now }: CacheOptions) {
+  constructor({ database, now }: ShadowOptions) {
     this.#database = database;
     this.#now = now;
   }
 
-  /** Updates the cache of a mailbox to the server's current state. */
-  async refresh(connection: Connection, user: MailUser, mailbox: string): Promise<CacheRow> {
+  /** Updates the shadow of a mailbox to the server's current state. */
+  async refresh(connection: Connection, user: MailUser, mailbox: string): Promise<ShadowRow> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const row = await findCache(this.#database.read, user, mailbox);
+      const row = await findShadow(this.#database.read, user, mailbox);
       const selected = await connection.select(mailbox, 'EXAMINE');
       if (row && isUntouched(row, selected)) return row;
       const before = row && (await readKnown(this.#database, row));
-      // Another session has updated the cache since: what this session sees may be older.
+      // Another session has updated the shadow since: what this session sees may be older.
       if (row && !before) continue;
       if (before && (await isUnchanged(connection, selected, before))) return before.row;
       const seen = await look(connection, selected, before);
       const differences = findDifferences(before, seen);
       if (row && isEmpty(differences) && isUpToDate(row, seen)) return row;
       const written = await this.#database.write((tx) =>
-        writeCache(tx, {
+        writeShadow(tx, {
           user,
           mailbox,
           before: row,
@@ -102,12 +102,12 @@ export class MailboxCaches {
     const reset = sameMailbox && (!token || known) ? undefined : true;
     const { base, snapshot, afterUid, newest } = known ?? {
       base: undefined,
-      snapshot: cacheState(row),
+      snapshot: shadowState(row),
       afterUid: request.newest ? UID_MAX + 1 : 0,
       newest: request.newest ?? false,
     };
     const page = await this.#readPage(connection, request, {
-      cacheId: row.id,
+      shadowId: row.id,
       base: Number(base?.modseq ?? 0),
       snapshot: Number(snapshot.modseq),
       afterUid,
@@ -128,7 +128,7 @@ export class MailboxCaches {
     };
   }
 
-  async #readPage(connection: Connection, request: SyncRequest, window: CacheWindow) {
+  async #readPage(connection: Connection, request: SyncRequest, window: ShadowWindow) {
     const { live, gone } =
       window.base === window.snapshot
         ? { live: [], gone: [] }
@@ -157,7 +157,7 @@ export class MailboxCaches {
       if (!row) removed.push({ uid });
       else updated.push({ uid, modseq: `${row.modseq}`, flags: flagsFromText(row.flags) });
     }
-    // The flags of the cache: only differences from them are reported later.
+    // The flags of the shadow: only differences from them are reported later.
     const added = described.map((message) => {
       const row = message.flags && rows.get(message.uid);
       if (!row) return message;
@@ -171,7 +171,7 @@ export class MailboxCaches {
 async function look(
   connection: Connection,
   selected: Selected,
-  before: KnownCache | undefined,
+  before: KnownShadow | undefined,
 ): Promise<Seen> {
   const { uidvalidity, modseq: serverModseq } = selected;
   const isKnown =
@@ -199,14 +199,14 @@ const SEARCH_KEYS = new Map([
 const ATOM = /^[^\x00-\x20(){%*"\\\]\x7f]+$/;
 
 /**
- * Whether a mailbox without MODSEQs is the same as its cache, tested flag by flag: a list of UIDs takes a tenth of
+ * Whether a mailbox without MODSEQs is the same as its shadow, tested flag by flag: a list of UIDs takes a tenth of
  * the time of a row for each message. UIDs only grow, so a mailbox with as many messages below the same UIDNEXT has
  * the same messages.
  */
 async function isUnchanged(
   connection: Connection,
   { uidvalidity, uidnext, exists, modseq, keywords }: Selected,
-  { row, messages }: KnownCache,
+  { row, messages }: KnownShadow,
 ): Promise<boolean> {
   if (modseq !== undefined || uidvalidity !== row.uidvalidity) return false;
   if (exists !== messages.size || uidnext !== row.uidnext) return false;
@@ -222,7 +222,7 @@ async function isUnchanged(
   return true;
 }
 
-function uidsByFlag(messages: KnownCache['messages']): Map<string, number[]> {
+function uidsByFlag(messages: KnownShadow['messages']): Map<string, number[]> {
   const byFlag = new Map<string, number[]>();
   for (const [uid, { flags }] of messages) {
     for (const flag of flagsFromText(flags)) {
@@ -237,7 +237,7 @@ function uidsByFlag(messages: KnownCache['messages']): Map<string, number[]> {
 /** With CONDSTORE, flags are requested where they changed, and a list of UIDs shows removals. */
 async function lookForChanges(
   connection: Connection,
-  { row, messages: known }: KnownCache,
+  { row, messages: known }: KnownShadow,
 ): Promise<Map<number, string>> {
   const uids = await listUids(connection, 1, UID_MAX);
   const collector = new ChangeCollector();
@@ -261,7 +261,7 @@ async function lookForChanges(
 }
 
 /** With CONDSTORE, these three show that no message came, was removed or changed. */
-function isUntouched(before: CacheRow, { uidvalidity, modseq, uidnext, exists }: Selected) {
+function isUntouched(before: ShadowRow, { uidvalidity, modseq, uidnext, exists }: Selected) {
   return (
     modseq !== undefined &&
     before.server_modseq === `${modseq}` &&
@@ -285,11 +285,11 @@ async function fetchFlags(connection: Connection, uids: UidSet): Promise<Map<num
 /** The window that a token opens; undefined where the changes after it are no longer known. */
 function knownToken(
   token: ImapToken,
-  row: CacheRow,
+  row: ShadowRow,
 ): Omit<Extract<ImapToken, { kind: 'cursor' }>, 'kind'> | undefined {
   const within = ({ modseq }: SyncState, last: bigint) =>
     modseq >= BigInt(row.oldest_modseq) && modseq <= last;
-  const now = cacheState(row);
+  const now = shadowState(row);
   if (token.kind === 'state') {
     const { state } = token;
     if (!within(state, now.modseq)) return undefined;

@@ -1,0 +1,116 @@
+/** Deliveries as the operators' list of messages finds them: by state, the newest first, and by their ids. */
+import { sql } from 'kysely';
+import type { Queries, Row } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
+import type { OpenState } from './open-keys.ts';
+import { hasPayload, toDelivery } from './operator-rows.ts';
+
+export interface UndeliveredRequest {
+  readonly state: OpenState;
+  /** Of one claim; by default of all. */
+  readonly domainId?: number | undefined;
+  /** Only those before, by time and id. */
+  readonly after: { readonly at: EpochMs; readonly id: number } | undefined;
+  readonly limit: number;
+  /** When they were queued. */
+  readonly since?: EpochMs | undefined;
+  /** The same, not included. */
+  readonly until?: EpochMs | undefined;
+  /** Whether the errors are read, too: of thousands of rows they take longer than all else. */
+  readonly hasErrors: boolean;
+}
+
+type Found = Pick<
+  Row<'deliveries'>,
+  'id' | 'mail_id' | 'created_at' | 'attempts' | 'next_attempt_at' | 'last_error'
+>;
+
+/** What the index names, and what decides whether it is meant. */
+export interface Undelivered {
+  readonly id: number;
+  readonly mailId: string | undefined;
+  readonly createdAt: EpochMs;
+  readonly attempts: number;
+  readonly dueAt: EpochMs;
+  readonly lastError?: DeliveryError;
+}
+
+/** By `deliveries_undelivered`, or of one claim by `deliveries_by_status`. */
+export async function readUndelivered(
+  queries: Queries,
+  request: UndeliveredRequest,
+): Promise<Undelivered[]> {
+  const rows: Found[] = await undeliveredQuery(queries, request).execute();
+  return rows.map((row) => ({
+    id: row.id,
+    mailId: row.mail_id ?? undefined,
+    createdAt: row.created_at,
+    attempts: row.attempts,
+    dueAt: row.next_attempt_at,
+    ...(request.hasErrors &&
+      row.last_error !== null && { lastError: errorFromJson(row.last_error) }),
+  }));
+}
+
+export function undeliveredQuery(
+  queries: Queries,
+  { state, domainId, after, limit, since, until }: UndeliveredRequest,
+) {
+  let query = queries
+    .selectFrom('deliveries')
+    .select(['id', 'mail_id', 'created_at', 'attempts', 'next_attempt_at', 'last_error'])
+    .where('status', '=', state)
+    .limit(limit);
+  if (since !== undefined) query = query.where('created_at', '>=', since);
+  if (until !== undefined) query = query.where('created_at', '<', until);
+  if (domainId !== undefined) {
+    const own = query.where('domain_id', '=', domainId).orderBy('id', 'desc');
+    return after ? own.where('id', '<', after.id) : own;
+  }
+  // A partial index is used only where its condition is in the query.
+  const all = query
+    .where('status', '<>', sql.lit('delivered' as const))
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc');
+  if (!after) return all;
+  return all.where((eb) => eb(eb.refTuple('created_at', 'id'), '<', eb.tuple(after.at, after.id)));
+}
+
+/** A delivery with what decides which actions it allows. */
+export interface KnownDelivery extends Delivery {
+  readonly domainId: number;
+  /** Whether an attempt is under way. */
+  readonly isTried: boolean;
+  /** Whether its message is still kept for another attempt. */
+  readonly isKept: boolean;
+  /** When the attempt under way counts as lost, or the next one comes. */
+  readonly dueAt: EpochMs;
+}
+
+const IDS_AT_A_TIME = 500;
+
+export async function readKnown(
+  queries: Queries,
+  ids: readonly number[],
+): Promise<KnownDelivery[]> {
+  const known: KnownDelivery[] = [];
+  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
+    const rows = await queries
+      .selectFrom('deliveries')
+      .selectAll()
+      .select(hasPayload.as('is_kept'))
+      .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
+      .execute();
+    for (const row of rows) {
+      known.push({
+        ...toDelivery(row),
+        domainId: row.domain_id,
+        isTried: row.lease_owner !== null,
+        isKept: Boolean(row.is_kept),
+        dueAt: row.next_attempt_at,
+      });
+    }
+  }
+  return known;
+}

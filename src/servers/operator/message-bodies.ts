@@ -1,0 +1,248 @@
+/** Messages as the operator's API shows them: in the list, and one with all that happened to it. */
+import { Type } from 'typebox';
+import type { KnownDelivery, Queue } from '../../mail/queue/queue.ts';
+import { isoTime, LastError } from '../api/api.ts';
+import { explainReply } from './explain-reply.ts';
+import {
+  type Message,
+  type MessageStatus,
+  type RecipientState,
+  recipientStatuses,
+} from './message-state.ts';
+import { MAIL_ID, TraceBody, writeItem } from './trace-routes.ts';
+
+export const statuses: readonly MessageStatus[] = [...recipientStatuses, 'partly'];
+
+export const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
+
+const Status = Type.Enum([...statuses], {
+  type: 'string',
+  description:
+    'waiting: not tried yet; scheduled: not before its time; deferred: is tried again; held: until an operator releases it; ' +
+    'bounced: the sender was told; failed: nobody was told; refused, deferred_by_us: we answered 5xx, 4xx; dropped: by an ' +
+    'operator; cancelled: by the account; partly: the recipients differ, see `counts`.',
+  examples: ['delivered'],
+});
+
+/** The most recipients that a list shows of a message. */
+const SHOWN_RECIPIENTS = 3;
+
+const shared = {
+  id: Type.String({
+    description: 'As in the answer to the client that brought it, its Received field and the log.',
+    examples: [MAIL_ID],
+  }),
+  at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+  direction: Type.Enum(['in', 'out'], {
+    type: 'string',
+    description: 'out: an account sent it.',
+    examples: ['in'],
+  }),
+  status: Status,
+  counts: Type.Partial(
+    Type.Object(
+      Object.fromEntries(recipientStatuses.map((name) => [name, Type.Integer({ examples: [1] })])),
+    ),
+    { description: 'How many recipients are in each state.' },
+  ),
+  sender: Type.Optional(
+    Type.String({ description: 'Empty for a bounce.', examples: ['bob@sender.test'] }),
+  ),
+  domain: Type.Optional(
+    Type.String({ description: 'The domain whose mail it is.', examples: ['acme.test'] }),
+  ),
+  message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
+  subject: Type.Optional(
+    Type.String({ description: 'Only with TRACE_SUBJECTS.', examples: ['Hello'] }),
+  ),
+  client: Type.Optional(
+    Type.String({ description: 'Address of the client that brought it.', examples: ['192.0.2.1'] }),
+  ),
+  node: Type.Optional(Type.String({ description: 'The host that took it.', examples: ['mail-1'] })),
+  next_attempt_at: Type.Optional(Instant),
+  reason: Type.Optional(
+    Type.String({
+      description: 'What was answered last about a recipient who does not have it.',
+      examples: ['451 4.7.1 Greylisted'],
+    }),
+  ),
+};
+
+export const MessageItem = Type.Object(
+  {
+    ...shared,
+    recipients: Type.Array(Type.String({ examples: ['ann@acme.test'] }), {
+      description: `The first ${SHOWN_RECIPIENTS}.`,
+    }),
+    recipient_count: Type.Integer({ examples: [1] }),
+  },
+  { title: 'OperatedMessage', description: 'A message, for all its recipients.' },
+);
+
+const Action = Type.Enum(['retry', 'hold', 'release', 'drop'], {
+  type: 'string',
+  examples: ['retry'],
+});
+
+const DeliveryItem = Type.Object(
+  {
+    id: Type.Integer({
+      description: 'For `ids` of `POST /v2/operator/queue/retry` and the like.',
+      examples: [7],
+    }),
+    webhook_id: Type.String({ description: 'The id that the receiver gets.', examples: [MAIL_ID] }),
+    kind: Type.String({ examples: ['webhook'] }),
+    destination: Type.String({ examples: ['https://receiver.example'] }),
+    domain: Type.String({ examples: ['acme.test'] }),
+    status: Type.Enum(['queued', 'held', 'failed', 'delivered'], {
+      type: 'string',
+      examples: ['queued'],
+    }),
+    held_by: Type.Optional(Type.String({ examples: ['operator'] })),
+    attempts: Type.Integer({ examples: [2] }),
+    next_attempt_at: Type.Optional(Instant),
+    last_attempt_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'About when it is given up, if all attempts fail.',
+        examples: ['2026-02-05T12:00:00.000Z'],
+      }),
+    ),
+    last_error: Type.Optional(LastError),
+    actions: Type.Array(Action, { description: 'What can be done with it now.' }),
+  },
+  { title: 'MessageDelivery', description: 'A delivery of the message to one place outside.' },
+);
+
+const RecipientItem = Type.Object(
+  {
+    address: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
+    status: Status,
+    at: Type.String({
+      format: 'date-time',
+      description: 'When something happened to it last.',
+      examples: ['2026-01-31T12:00:00.000Z'],
+    }),
+    reason: Type.Optional(
+      Type.String({
+        description: 'What was answered last, or where the message is.',
+        examples: ['451 4.7.1 Greylisted'],
+      }),
+    ),
+    explanation: Type.Optional(
+      Type.String({
+        description: 'The same in plain words, by the enhanced status code (RFC 3463).',
+        examples: ['The mailbox is full.'],
+      }),
+    ),
+    delivery_ids: Type.Array(Type.Integer({ examples: [7] }), {
+      description: 'Its deliveries that wait, are held or failed.',
+    }),
+  },
+  { title: 'MessageRecipient', description: 'What became of the message for one recipient.' },
+);
+
+export const MessageBody = Type.Object(
+  {
+    ...shared,
+    recipients: Type.Array(RecipientItem),
+    deliveries: Type.Array(DeliveryItem),
+    events: Type.Array(TraceBody, { description: 'All that happened to it, the oldest first.' }),
+  },
+  { title: 'OperatedMessageDetails', description: 'A message with all that happened to it.' },
+);
+
+function writeShared({ id, at, direction, status, counts, opening, ...message }: Message) {
+  const { nextAttemptAt, reason } = message;
+  const { sender, domain, message_id, subject, client, node } = opening ?? {};
+  return {
+    id,
+    at: isoTime(at),
+    direction,
+    status,
+    counts,
+    ...(sender != null && { sender }),
+    ...(domain != null && { domain }),
+    ...(message_id != null && { message_id }),
+    ...(subject != null && { subject }),
+    ...(client != null && { client }),
+    ...(node != null && { node }),
+    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
+    ...(reason !== undefined && { reason }),
+  };
+}
+
+export function writeMessage(message: Message): Type.Static<typeof MessageItem> {
+  const addresses = message.recipients.flatMap(({ address }) => address ?? []);
+  return {
+    ...writeShared(message),
+    recipients: addresses.slice(0, SHOWN_RECIPIENTS),
+    recipient_count: addresses.length,
+  };
+}
+
+/** @param names of claims, by their ids */
+export function writeDetails(
+  message: Message,
+  queue: Pick<Queue, 'lastAttemptAt'>,
+  names: ReadonlyMap<number, string>,
+): Type.Static<typeof MessageBody> {
+  const deliveries = [...message.deliveries.values()];
+  return {
+    ...writeShared(message),
+    recipients: message.recipients.map(writeRecipient),
+    deliveries: deliveries.map((one) => writeDelivery(queue, one, names)),
+    events: message.events.map(writeItem),
+  };
+}
+
+function writeRecipient(recipient: RecipientState): Type.Static<typeof RecipientItem> {
+  const { address, status, at, reason, deliveries } = recipient;
+  const explanation = reason === undefined ? undefined : explainReply(reason);
+  return {
+    ...(address !== undefined && { address }),
+    status,
+    at: isoTime(at),
+    ...(reason !== undefined && { reason }),
+    ...(explanation !== undefined && { explanation }),
+    delivery_ids: [...deliveries],
+  };
+}
+
+function writeDelivery(
+  queue: Pick<Queue, 'lastAttemptAt'>,
+  delivery: KnownDelivery,
+  names: ReadonlyMap<number, string>,
+): Type.Static<typeof DeliveryItem> {
+  const { id, publicId, kind, destination, status, heldBy, attempts, lastError } = delivery;
+  const { nextAttemptAt } = delivery;
+  const lastAttemptAt = queue.lastAttemptAt(delivery);
+  return {
+    id,
+    webhook_id: publicId,
+    kind,
+    destination,
+    domain: names.get(delivery.domainId) ?? '',
+    status,
+    ...(heldBy !== undefined && { held_by: heldBy }),
+    attempts,
+    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
+    ...(lastAttemptAt !== undefined && { last_attempt_at: isoTime(lastAttemptAt) }),
+    ...(lastError !== undefined && { last_error: lastError }),
+    actions: actionsOf(delivery),
+  };
+}
+
+/** As the queue carries them out (`mail/queue/bulk.ts`). */
+function actionsOf({
+  status,
+  isTried,
+  isKept,
+  attempts,
+  heldBy,
+}: KnownDelivery): Type.Static<typeof Action>[] {
+  if (isTried || status === 'delivered') return [];
+  if (status === 'failed') return isKept ? ['retry'] : [];
+  if (status === 'queued') return attempts > 0 ? ['retry', 'hold', 'drop'] : ['hold', 'drop'];
+  return heldBy === 'suspension' ? ['retry', 'drop'] : ['retry', 'release', 'drop'];
+}

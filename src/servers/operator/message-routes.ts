@@ -1,0 +1,202 @@
+/** `GET /v2/operator/messages`: one row for a message, and what can be done with it. */
+import { domainToASCII } from 'node:url';
+import { Type } from 'typebox';
+import type { Queue } from '../../mail/queue/queue.ts';
+import { messageIdOf } from '../../mail/trace/trace.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
+import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
+import { credentials, type RouteGroup } from '../api/api.ts';
+import {
+  findMessages,
+  type MessageFilter,
+  type MessageParts,
+  type Place,
+  readMessages,
+} from './find-messages.ts';
+import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+import {
+  Instant,
+  MessageBody,
+  MessageItem,
+  statuses,
+  writeDetails,
+  writeMessage,
+} from './message-bodies.ts';
+import type { MessageStatus } from './message-state.ts';
+import { MailId, mailIdOf } from './trace-routes.ts';
+
+const text = (description: string, example: string, maxLength = 320) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength, description, examples: [example] }));
+
+/** Filters that may also say what must not match, as `not_sender` for example. */
+const filterFields = {
+  recipient: text('An address.', 'ann@acme.test'),
+  sender: Type.Optional(
+    Type.String({ maxLength: 320, description: 'An address; empty for bounces.' }),
+  ),
+  address: text('The recipient or the sender.', 'ann@acme.test'),
+  domain: text("The sender's domain of what accounts send, else the recipient's.", 'acme.test'),
+  message_id: text('Of its header.', '<1@sender.test>', 1_000),
+  status: text(
+    'One or more of the values of `status`, separated by commas. A message has the state of any of its recipients.',
+    'deferred,held',
+  ),
+  direction: Type.Optional(Type.Enum(['in', 'out'], { type: 'string', examples: ['out'] })),
+  client: text('Address of the client that brought it.', '192.0.2.1'),
+  node: text('The host that took it.', 'mail-1'),
+  subject: text('Part of the subject; found only with TRACE_SUBJECTS.', 'invoice'),
+  reason: text('Part of the newest answer about a recipient.', '451'),
+};
+
+const notFields = Object.fromEntries(
+  Object.entries(filterFields).map(([name]) => [
+    `not_${name}`,
+    Type.Optional(
+      Type.String({ maxLength: 1_000, description: `Leaves out what \`${name}\` finds.` }),
+    ),
+  ]),
+);
+
+const MessageQuery = Type.Object({
+  ...filterFields,
+  account: text('Address of an account: what it sent and got.', 'ann@acme.test'),
+  since: Type.Optional(Instant),
+  until: Type.Optional(Instant),
+  ...notFields,
+  ...listFields,
+});
+
+type Asked = { readonly [Name in keyof typeof filterFields]?: string | undefined };
+
+/** @throws Refusal invalid_request where a status or the direction does not exist */
+function filterOf(asked: Asked, prefix = ''): Omit<MessageFilter, 'not' | 'since' | 'until'> {
+  const { recipient, sender, address, domain, message_id, status, direction } = asked;
+  if (direction !== undefined && direction !== 'in' && direction !== 'out') {
+    throw invalidField(`${prefix}direction`, 'must be in or out');
+  }
+  return {
+    recipient: recipient?.toLowerCase(),
+    sender: sender?.toLowerCase(),
+    address: address?.toLowerCase(),
+    domain: domain && (domainToASCII(domain) || domain.toLowerCase()),
+    messageId: message_id === undefined ? undefined : messageIdOf(message_id),
+    statuses: status === undefined ? undefined : statusesOf(status, `${prefix}status`),
+    direction,
+    client: asked.client,
+    node: asked.node,
+    subject: asked.subject?.toLowerCase(),
+    reason: asked.reason?.toLowerCase(),
+  };
+}
+
+function statusesOf(given: string, field: string): MessageStatus[] {
+  return given.split(',').map((name) => {
+    const status = statuses.find((one) => one === name.trim());
+    if (!status) throw invalidField(field, `must be of ${statuses.join(', ')}`);
+    return status;
+  });
+}
+
+/** Where each way continues: times and ids in turn. */
+function isPlaces(values: ListKey): values is readonly number[] {
+  const isEven = values.length > 0 && values.length % 2 === 0;
+  return isEven && values.every((one) => Number.isSafeInteger(one));
+}
+
+function readPlaces(values: readonly number[]): Place[] {
+  const places: Place[] = [];
+  for (let at = 0; at < values.length; at += 2) {
+    places.push({ at: values[at] ?? 0, id: values[at + 1] ?? 0 });
+  }
+  return places;
+}
+
+export interface MessageRouteParts extends MessageParts {
+  readonly queue: MessageParts['queue'] & Pick<Queue, 'findMailId' | 'lastAttemptAt'>;
+}
+
+export function messageRoutes(parts: MessageRouteParts): RouteGroup {
+  const { database, queue } = parts;
+  return (app) => {
+    app.get(
+      '/v2/operator/messages',
+      {
+        config: { refusals: ['account_not_found'] },
+        schema: {
+          tags: ['Operator'],
+          summary: 'List messages',
+          description:
+            'One item for each message of the last TRACE_DAYS, the newest first; with `status` bounced, dropped or cancelled ' +
+            'the pages follow the time at which that happened. Recipient, sender, Message-ID, ' +
+            'domain and status are looked up in indexes. The other filters choose among what one of these, or the time, ' +
+            'finds: a page looks at 5,000 entries at most, so it may have fewer items than `limit` and still a cursor.',
+          operationId: 'listMessages',
+          security: credentials.operator,
+          querystring: MessageQuery,
+          response: { 200: Type.Object({ items: Type.Array(MessageItem), ...listEcho }) },
+        },
+      },
+      ({ query }) => listPage(parts, query),
+    );
+    app.get(
+      '/v2/operator/messages/:id',
+      {
+        config: { refusals: ['message_not_found'] },
+        schema: {
+          tags: ['Operator'],
+          summary: 'Read a message',
+          description:
+            'One message: the state of each recipient, its deliveries with the next attempt and what can be done, and all ' +
+            'that happened to it.',
+          operationId: 'readMessage',
+          security: credentials.operator,
+          params: Type.Object({ id: MailId }),
+          response: { 200: MessageBody },
+        },
+      },
+      async ({ params }) => {
+        const id = (await mailIdOf(parts, params.id)).toLowerCase();
+        const message = (await readMessages(parts, [id])).get(id);
+        if (!message) {
+          throw new Refusal('message_not_found', `the trace has no message ${params.id}`);
+        }
+        const domains = [...message.deliveries.values()].map(({ domainId }) => domainId);
+        return writeDetails(message, queue, await findClaimNames(database.read, domains));
+      },
+    );
+  };
+}
+
+async function listPage(parts: MessageRouteParts, query: Type.Static<typeof MessageQuery>) {
+  const { read } = parts.database;
+  const page = readPage(query, isPlaces);
+  const { account, since, until } = query;
+  if (account !== undefined && (await findAccountsAt(read, account)).length === 0) {
+    throw new Refusal('account_not_found', `there is no account ${account}`);
+  }
+  const wanted = filterOf({ ...query, address: account ?? query.address });
+  const { domain } = wanted;
+  const filter = {
+    ...wanted,
+    domainIds: domain === undefined ? undefined : await findClaimIds(read, domain),
+    since: since === undefined ? undefined : Date.parse(since),
+    until: until === undefined ? undefined : Date.parse(until),
+    not: notOf(query),
+  };
+  const after = page.after && readPlaces(page.after);
+  const { items, next } = await findMessages(parts, filter, { after, limit: page.limit });
+  return {
+    items: items.map(writeMessage),
+    limit: page.limit,
+    ...(next && { cursor: nextCursor(next.flatMap(({ at, id }) => [at, id])) }),
+  };
+}
+
+function notOf(query: Readonly<Record<string, unknown>>): MessageFilter['not'] {
+  const given = Object.keys(filterFields).flatMap((name) => {
+    const value = query[`not_${name}`];
+    return typeof value === 'string' ? [[name, value] as const] : [];
+  });
+  return given.length === 0 ? undefined : filterOf(Object.fromEntries(given), 'not_');
+}
