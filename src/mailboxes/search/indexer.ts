@@ -176,8 +176,11 @@ export function newsColumns({ accountId, bodyId }: Omit<SearchNews, 'gone'>) {
 
 /** The mail that is indexed, as the mail store keeps it. */
 export interface SearchSource {
-  /** A message of the account with this body; undefined where it was deleted meanwhile. */
-  find(queries: Queries, accountId: number, bodyId: number): Promise<StoredMessage | undefined>;
+  /** For each body a message of its account that has it, in any order; none where it was deleted meanwhile. */
+  find(
+    queries: Queries,
+    wanted: readonly Pick<SearchNews, 'accountId' | 'bodyId'>[],
+  ): Promise<StoredMessage[]>;
   /** Queues all existing mail, in short transactions. Queuing it twice does no harm. */
   enqueueAll(): Promise<void>;
 }
@@ -195,13 +198,12 @@ type QueueRow = SearchNews & { readonly id: number };
 
 /** The change of a row of the queue; a message that was deleted meanwhile is skipped. */
 async function readChange(
-  queries: Queries,
-  { bodies, source, log }: IndexerOptions,
+  { bodies, log }: IndexerOptions,
   { accountId, bodyId, gone }: QueueRow,
+  message: StoredMessage | undefined,
 ): Promise<SearchChange | undefined> {
   if (gone)
     return bodyId === 0 ? { kind: 'forget', accountId } : { kind: 'remove', accountId, bodyId };
-  const message = await source.find(queries, accountId, bodyId);
   if (!message) return undefined;
   try {
     return { kind: 'add', document: await readDocument(bodies, message) };
@@ -227,8 +229,13 @@ export async function readChanges(
   rows: readonly QueueRow[],
 ): Promise<SearchChange[]> {
   const changes: SearchChange[] = [];
+  const keyOf = ({ accountId, bodyId }: Pick<SearchNews, 'accountId' | 'bodyId'>) =>
+    `${accountId} ${bodyId}`;
+  const wanted = rows.filter(({ gone }) => !gone);
+  const messages = wanted.length > 0 ? await options.source.find(queries, wanted) : [];
+  const found = new Map(messages.map((message) => [keyOf(message), message]));
   for (const row of rows) {
-    const change = await readChange(queries, options, row);
+    const change = await readChange(options, row, found.get(keyOf(row)));
     if (change) changes.push(change);
   }
   return changes;

@@ -65,11 +65,13 @@ export class PostgresIndex implements SearchIndex {
 /** Makes changes in order, within the caller's transaction. */
 async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<Unreadable[]> {
   const failed: Unreadable[] = [];
+  const added: Indexed[] = [];
   for (const change of changes) {
+    if (change.kind !== 'add') await insert(tx, added.splice(0));
     if (change.kind === 'add') {
       const { terms, unreadable } = tryTerms(change.document);
       if (unreadable) failed.push(unreadable);
-      await insert(tx, change.document, terms);
+      added.push({ ...change.document, terms: terms.join(' ') });
     } else if (change.kind === 'remove') {
       await tx
         .deleteFrom('search_documents')
@@ -78,17 +80,22 @@ async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promi
         .execute();
     } else await forget(tx, change.accountId);
   }
+  await insert(tx, added);
   return failed;
 }
 
-async function insert(
-  tx: Queries,
-  { accountId, bodyId, date }: SearchDocument,
-  terms: readonly string[],
-): Promise<void> {
+interface Indexed extends Pick<SearchDocument, 'accountId' | 'bodyId' | 'date'> {
+  readonly terms: string;
+}
+
+async function insert(tx: Queries, added: readonly Indexed[]): Promise<void> {
+  if (added.length === 0) return;
+  const column = (name: keyof Indexed) => added.map((one) => one[name]);
   await sql`
     insert into search_documents (account_id, body_id, date, terms)
-    values (${accountId}, ${bodyId}, ${date}, array_to_tsvector(string_to_array(${terms.join(' ')}, ' ')))
+    select account_id, body_id, date, array_to_tsvector(string_to_array(terms, ' '))
+    from unnest(${column('accountId')}::bigint[], ${column('bodyId')}::bigint[],
+      ${column('date')}::bigint[], ${column('terms')}::text[]) as added (account_id, body_id, date, terms)
     on conflict do nothing`.execute(tx);
 }
 
