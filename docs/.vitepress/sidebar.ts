@@ -54,6 +54,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Where is the mail?', link: '/guides/find-mail' },
       { text: 'Go to production', link: '/guides/production' },
       { text: 'Several nodes', link: '/guides/several-nodes' },
+      { text: 'Sizing', link: '/guides/sizing' },
       { text: 'Filter spam', link: '/guides/spam' },
       { text: 'Alerts', link: '/guides/alerts' },
       { text: 'API keys', link: '/guides/api-keys' },

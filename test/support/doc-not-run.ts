@@ -55,6 +55,11 @@ const exceptions: readonly Exception[] = [
     reason: 'changes the machine',
   },
   {
+    page: 'docs/guides/sizing.md',
+    begins: 'node bench/sizing.ts',
+    reason: 'measures for minutes, in a clone',
+  },
+  {
     page: 'docs/guides/several-nodes.md',
     begins: './postroom move --to',
     reason: 'needs a database and a bucket; test/servers/move.test.ts runs it',
