@@ -54,6 +54,7 @@ export interface DomainItem {
   readonly can_send_since?: string;
   /** Purposes of records. */
   readonly records_failed: readonly string[];
+  readonly records_failed_since?: string;
   readonly records_missing: readonly string[];
   readonly next_check_at: string;
   /** Both are left out where they cannot be counted, as on a mail server. */
@@ -78,7 +79,14 @@ export interface DomainInfo {
 
 export interface DomainPage extends DomainItem {
   readonly dns: readonly DnsRecord[];
+  readonly checks: { readonly last_checked_at?: string };
   readonly would_remove: Removal;
+}
+
+export interface SuppressionItem {
+  readonly address: string;
+  readonly detail: string;
+  readonly created_at: string;
 }
 
 export interface AccountItem {

@@ -6,6 +6,7 @@ import { Facts } from '../ui/basics.tsx';
 import { ask } from '../ui/dialogs.tsx';
 import { count, formatBytes, formatNumber } from '../ui/format.ts';
 import { say } from '../ui/messages.tsx';
+import { startWork } from '../ui/work.tsx';
 import { isMissing } from './domain-health.tsx';
 
 type Named = Pick<DomainItem, 'domain' | 'user_id'>;
@@ -27,6 +28,33 @@ export async function verify({ domain, user_id }: Named, done: Done): Promise<vo
   } catch (error) {
     say(`${domain} was not checked: ${asApiError(error).message}`, 'bad');
   }
+}
+
+/** Asks DNS for the records of several domains, one after the other. */
+export function checkAll(domains: readonly Named[], after: () => Promise<void>): void {
+  let at = 0;
+  startWork({
+    title: `Check DNS of ${count(domains.length, 'domain')}`,
+    matched: domains.length,
+    done: 'are checked',
+    left: { failed: 'the check failed' },
+    after,
+    step: async () => {
+      const { domain = '', user_id } = domains[at] ?? {};
+      at += 1;
+      const path = `/v2/domains/${encodeURIComponent(domain)}/verify`;
+      const isChecked = await call('POST', path, { body: { user_id } }).then(
+        () => true,
+        () => false,
+      );
+      return {
+        matched: 1,
+        changed: isChecked ? 1 : 0,
+        ...(!isChecked && { skipped: { failed: 1 } }),
+        ...(at < domains.length && { more: true, next: String(at) }),
+      };
+    },
+  });
 }
 
 /** Makes the next DKIM key, whose record is then listed with the others. */

@@ -1,25 +1,28 @@
-/** One domain: its DNS records, route, accounts, deliveries and usage, and what can be done to it. */
+/** One domain: what it can do, the health of its DNS records, its accounts, queue, route and usage, and what can be done to it. */
 import { TabsContent, TabsList, TabsRoot, TabsTrigger } from 'reka-ui';
 import { defineComponent } from 'vue';
 import { useRoute, useRouter } from 'vue-router';
 import { call, read } from '../api/client.ts';
 import { load } from '../api/load.ts';
-import type { DnsRecord, DomainInfo, DomainPage } from '../api/types.ts';
-import { Card, Copyable, Facts, Failure, Heading, State, When } from '../ui/basics.tsx';
-import { DataTable, Loading } from '../ui/data-table.tsx';
+import type { DomainInfo, DomainPage } from '../api/types.ts';
+import { Card, Facts, Failure, Heading, State, When } from '../ui/basics.tsx';
+import { Loading } from '../ui/data-table.tsx';
 import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
+import { ActionMenu } from '../ui/menu.tsx';
 import { AccountList } from './accounts.tsx';
 import { DeliveryList } from './deliveries.tsx';
 import { remove, resume, rotateDkim, suspend, verify } from './domain-actions.tsx';
-import { CanSend, isMissing, RecordState } from './domain-health.tsx';
+import { CanSend, Health, Receives } from './domain-health.tsx';
 import { domainState } from './domains.tsx';
+import { SuppressionList } from './suppressions.tsx';
 import { UsageTable } from './usage.tsx';
 
 const tabs = [
-  ['records', 'DNS records'],
-  ['route', 'Route'],
+  ['health', 'Health'],
   ['accounts', 'Accounts'],
-  ['deliveries', 'Deliveries'],
+  ['queue', 'Queue'],
+  ['suppressions', 'Suppressions'],
+  ['route', 'Route'],
   ['usage', 'Usage'],
 ] as const;
 
@@ -31,7 +34,7 @@ export const Domain = defineComponent(() => {
     () => ({ user_id: route.query.user_id as string | undefined }),
     (query, signal) => read<DomainPage>(`/domains/${encodeURIComponent(name)}`, query, signal),
   );
-  const tab = () => String(route.query.tab ?? 'records');
+  const tab = () => String(route.query.tab ?? 'health');
   const open = (value: string | number) =>
     void router.replace({ query: { ...route.query, tab: String(value) } });
   return () => (
@@ -66,44 +69,44 @@ export const Domain = defineComponent(() => {
 
 function Actions({ domain, reload }: { domain: DomainPage; reload: () => Promise<void> }) {
   const router = useRouter();
+  const { last_checked_at: last } = domain.checks;
   return (
     <>
+      <span class="soft">
+        {last ? ['checked ', <When at={last} />] : 'not checked yet'}, next{' '}
+        <When at={domain.next_check_at} />
+      </span>
       <button type="button" class="main" onClick={() => void verify(domain, reload)}>
-        Verify
+        Check DNS now
       </button>
-      <button type="button" class="plain" onClick={() => rotateDkim(domain, reload)}>
-        Change DKIM key
-      </button>
-      {domain.suspended ? (
-        <button type="button" class="plain" onClick={() => resume(domain, reload)}>
-          Resume
-        </button>
-      ) : (
-        <button type="button" class="plain" onClick={() => suspend(domain, reload)}>
-          Suspend
-        </button>
-      )}
-      <button
-        type="button"
-        class="danger"
-        onClick={() => void remove(domain, () => void router.push('/domains'))}
-      >
-        Delete
-      </button>
+      <ActionMenu
+        label={`Actions of ${domain.domain}`}
+        actions={[
+          { label: 'Change DKIM key', run: () => rotateDkim(domain, reload) },
+          domain.suspended
+            ? { label: 'Resume', run: () => resume(domain, reload) }
+            : { label: 'Suspend', isDangerous: true, run: () => suspend(domain, reload) },
+          {
+            label: 'Delete',
+            isDangerous: true,
+            run: () => void remove(domain, () => void router.push('/domains')),
+          },
+        ]}
+      />
     </>
   );
 }
 
 function Summary({ domain }: { domain: DomainPage }) {
-  const state = domainState(domain);
   return (
     <Card>
       {() => (
         <Facts
           isAcross={true}
           facts={[
-            ['Status', <State name={state} />],
+            ['Receives', <Receives domain={domain} />],
             ['Can send', <CanSend domain={domain} />],
+            ['Status', <State name={domainState(domain)} />],
             ...(domain.suspend_reason ? [['Reason', domain.suspend_reason] as const] : []),
             ['User', domain.user_id],
             ['Accounts', formatNumber(domain.accounts)],
@@ -112,8 +115,6 @@ function Summary({ domain }: { domain: DomainPage }) {
               `${formatKnown(domain.messages)} messages, ${formatKnown(domain.bytes, formatBytes)}`,
             ],
             ['Created', <When at={domain.created_at} />],
-            ['Verified', <When at={domain.verified_at} />],
-            ['Next check', <When at={domain.next_check_at} />],
           ]}
         />
       )}
@@ -124,45 +125,10 @@ function Summary({ domain }: { domain: DomainPage }) {
 function Part({ domain, tab }: { domain: DomainPage; tab: string }) {
   if (tab === 'route') return <RouteFacts domain={domain} />;
   if (tab === 'accounts') return <AccountList fixed={{ domain: domain.domain }} />;
-  if (tab === 'deliveries') return <DeliveryList fixed={{ domain: domain.domain }} />;
+  if (tab === 'suppressions') return <SuppressionList domain={domain} />;
+  if (tab === 'queue') return <DeliveryList fixed={{ domain: domain.domain }} />;
   if (tab === 'usage') return <UsageTable domain={domain.domain} />;
-  return <Records records={domain.dns} />;
-}
-
-function Records({ records }: { records: readonly DnsRecord[] }) {
-  return (
-    <Card>
-      {() => (
-        <DataTable
-          caption="DNS records"
-          rows={records}
-          keyOf={({ id }) => id}
-          columns={[
-            { head: 'Type', cell: ({ record_type }) => record_type },
-            { head: 'Host', cell: ({ host }) => <code>{host}</code> },
-            { head: 'Priority', isNumber: true, cell: ({ priority }) => priority ?? '–' },
-            { head: 'To publish', isWide: true, cell: (row) => <RecordValue record={row} /> },
-            { head: 'Status', cell: (row) => <RecordState record={row} /> },
-          ]}
-        />
-      )}
-    </Card>
-  );
-}
-
-function RecordValue({ record }: { record: DnsRecord }) {
-  const { expected_value: expected, observed_value: observed, detail } = record;
-  return (
-    <>
-      <Copyable text={expected} name={`the ${record.record_type} record of ${record.host}`} />
-      {observed !== undefined && (record.status !== 'verified' || isMissing(record)) && (
-        <span class="below">
-          Seen in DNS: <code>{observed}</code>
-        </span>
-      )}
-      {detail && <span class="below">{detail}</span>}
-    </>
-  );
+  return <Health domain={domain.domain} records={domain.dns} />;
 }
 
 /** The route with its addresses, which the list does not have. */

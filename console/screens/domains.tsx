@@ -1,100 +1,132 @@
-/** The domains of all users. */
+/** The domains of all users: whether each receives and can send, and what DNS lacks. */
 import { defineComponent } from 'vue';
 import { RouterLink } from 'vue-router';
-import { read } from '../api/client.ts';
+import { ApiError, read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { DomainItem, Page } from '../api/types.ts';
-import { Card, Heading, State, When } from '../ui/basics.tsx';
+import { Card, Heading, When } from '../ui/basics.tsx';
 import type { Column } from '../ui/data-table.tsx';
-import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
-import { ListTable } from '../ui/list-table.tsx';
-import { verify } from './domain-actions.tsx';
-import { CanSend, WrongRecords } from './domain-health.tsx';
+import { type Chosen, ListTable } from '../ui/list-table.tsx';
+import type { Qualifier, Search } from '../ui/search.ts';
+import { SearchBox, useSearch } from '../ui/search-box.tsx';
+import { checkAll, resume, suspend, verify } from './domain-actions.tsx';
+import { CanSend, DnsWords, Receives } from './domain-health.tsx';
 
-const filters: readonly Filter[] = [
-  { name: 'q', label: 'Name begins with', placeholder: 'acme' },
-  { name: 'user_id', label: 'User' },
+const qualifiers: readonly Qualifier[] = [
+  { name: 'user', hint: 'Whose it is', example: 'customer-17' },
+  {
+    name: 'can',
+    hint: 'What it can; -can:send finds those that cannot',
+    example: 'send',
+    values: ['send'],
+  },
+  {
+    name: 'dns',
+    hint: 'A record that failed',
+    example: 'dkim',
+    values: ['any', 'mx', 'spf', 'dkim', 'dmarc'],
+  },
   {
     name: 'status',
-    label: 'Status',
-    options: [
-      ['', 'All'],
-      ['active', 'Active'],
-      ['pending', 'Pending'],
-      ['suspended', 'Suspended'],
-    ],
-  },
-  {
-    name: 'can_send',
-    label: 'Can send',
-    options: [
-      ['', 'All'],
-      ['true', 'Yes'],
-      ['false', 'No'],
-    ],
-  },
-  {
-    name: 'records_failed',
-    label: 'Failed record',
-    options: [
-      ['', 'All domains'],
-      ['any', 'Any'],
-      ['mx', 'MX'],
-      ['spf', 'SPF'],
-      ['dkim', 'DKIM'],
-      ['dmarc', 'DMARC'],
-    ],
+    hint: 'Its status',
+    example: 'active',
+    values: ['active', 'pending', 'suspended'],
   },
 ];
+
+const chips = [
+  ['All', ''],
+  ['Cannot send', '-can:send status:active'],
+  ['Failed in DNS', 'dns:any'],
+  ['Pending', 'status:pending'],
+  ['Suspended', 'status:suspended'],
+] as const;
+
+/** What the API is asked for. @throws ApiError where that is not what was meant */
+function queryOf({ terms, words, problem }: Search): Record<string, string> {
+  const negative = terms.find(({ name, isNot }) => isNot && name !== 'can');
+  const wrong = problem ?? (negative && `-${negative.name}: is not possible here.`);
+  if (wrong !== undefined) throw new ApiError(400, 'invalid_request', wrong);
+  const found = terms.map(({ name, value, isNot }): [string, string] => {
+    if (name === 'can') return ['can_send', String(!isNot)];
+    if (name === 'dns') return ['records_failed', value];
+    return [name === 'user' ? 'user_id' : name, value];
+  });
+  return { ...Object.fromEntries(found), ...(words.length > 0 && { q: words.join(' ') }) };
+}
 
 /** A domain's state in one word: suspended is said first. */
 export const domainState = ({ suspended, status }: DomainItem) =>
   suspended ? 'suspended' : status;
 
+const columns: readonly Column<DomainItem>[] = [
+  { head: 'Domain', isWide: true, cell: (row) => <DomainLink {...row} /> },
+  { head: 'Receives', priority: 1, cell: (row) => <Receives domain={row} /> },
+  { head: 'Can send', priority: 1, cell: (row) => <CanSend domain={row} /> },
+  { head: 'DNS', cell: (row) => <DnsWords domain={row} /> },
+  { head: 'Mail goes to', priority: 3, cell: ({ forward_mode: mode }) => formatName(mode) },
+  {
+    head: 'Accounts',
+    priority: 4,
+    isNumber: true,
+    cell: ({ accounts }) => formatNumber(accounts),
+  },
+  {
+    head: 'Stored',
+    priority: 4,
+    isNumber: true,
+    cell: ({ bytes }) => formatKnown(bytes, formatBytes),
+  },
+  { head: 'Next check', priority: 4, cell: ({ next_check_at: at }) => <When at={at} /> },
+];
+
 export const Domains = defineComponent(() => {
-  const chosen = useFilters(filters.map(({ name }) => name));
+  const search = useSearch(qualifiers);
+  const keyOf = ({ domain, user_id }: DomainItem) => `${domain} ${user_id}`;
   const list = loadList(
-    chosen,
-    (query, cursor, signal) => read<Page<DomainItem>>('/domains', { ...query, cursor }, signal),
-    ({ domain, user_id }) => `${domain} ${user_id}`,
+    search,
+    async (asked, cursor, signal) =>
+      read<Page<DomainItem>>('/domains', { ...queryOf(asked), cursor }, signal),
+    keyOf,
   );
-  const columns: readonly Column<DomainItem>[] = [
-    { head: 'Domain', isWide: true, cell: (row) => <DomainLink {...row} /> },
-    { head: 'Status', cell: (row) => <State name={domainState(row)} /> },
-    { head: 'Can send', cell: (row) => <CanSend domain={row} /> },
-    { head: 'Wrong in DNS', cell: (row) => <WrongRecords domain={row} /> },
-    { head: 'Mail goes to', cell: ({ forward_mode: mode }) => formatName(mode) },
-    { head: 'Accounts', isNumber: true, cell: ({ accounts }) => formatNumber(accounts) },
-    { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },
-    { head: 'Stored', isNumber: true, cell: ({ bytes }) => formatKnown(bytes, formatBytes) },
-    { head: 'Created', cell: ({ created_at }) => <When at={created_at} /> },
+  const bulk = ({ keys, clear }: Chosen) => [
     {
-      head: 'Actions',
-      cell: (row) => (
-        <div class="row-actions">
-          <button
-            type="button"
-            class="plain"
-            aria-label={`Verify ${row.domain}`}
-            onClick={() => void verify(row, list.reload)}
-          >
-            Verify
-          </button>
-        </div>
-      ),
+      label: 'Check DNS now',
+      run: () => {
+        const rows = (list.data.value ?? []).filter((row) => keys.includes(keyOf(row)));
+        clear();
+        checkAll(rows, list.reload);
+      },
     },
+  ];
+  const actions = (row: DomainItem) => [
+    { label: 'Check DNS now', run: () => void verify(row, list.reload) },
+    row.suspended
+      ? { label: 'Resume', run: () => resume(row, list.reload) }
+      : { label: 'Suspend', isDangerous: true, run: () => suspend(row, list.reload) },
   ];
   return () => (
     <div class="screen">
-      <Heading title="Domains" lead="The domains of all users, with the size of their mailboxes." />
-      <Filters filters={filters} label="Domains" />
+      <Heading
+        title="Domains"
+        lead="The domains of all users: what each can do, and what DNS lacks."
+      />
+      <SearchBox
+        label="Domains"
+        qualifiers={qualifiers}
+        placeholder="Beginning of a domain's name"
+        chips={chips}
+      />
       <Card>
         {() => (
           <ListTable
             caption="Domains"
             columns={columns}
             list={list}
+            nameOf={({ domain }) => domain}
+            actions={actions}
+            bulk={bulk}
             empty={['No domain matches', 'Products claim domains by POST /v2/domain.']}
           />
         )}

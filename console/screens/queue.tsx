@@ -5,7 +5,7 @@ import { ApiError, read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { Page, QueueReceiver } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
-import type { Column } from '../ui/data-table.tsx';
+import { type Column, isPhone } from '../ui/data-table.tsx';
 import { formatName, formatNumber, formatSpan } from '../ui/format.ts';
 import { type Chosen, ListTable } from '../ui/list-table.tsx';
 import type { Search } from '../ui/search.ts';
@@ -118,7 +118,8 @@ const receiver = (search: Search): Column<QueueReceiver> => ({
       >
         {() => destination}
       </RouterLink>
-      <span class="below">{kinds.map(formatName).join(', ')}</span>
+      {/* A phone has two lines a row: eight rows are to be seen. */}
+      {!isPhone.value && <span class="below">{kinds.map(formatName).join(', ')}</span>}
     </>
   ),
 });
@@ -126,7 +127,6 @@ const receiver = (search: Search): Column<QueueReceiver> => ({
 const reason: Column<QueueReceiver> = {
   head: 'Top reason',
   isWide: true,
-  priority: 1,
   cell: ({ reason: text, reason_count: amount = 0, counts }) =>
     text === undefined ? (
       <span class="soft">Not tried yet</span>

@@ -174,7 +174,7 @@ onEachEngine('attention', (engine) => {
         level: 'critical',
         count: 1,
         since: new Date(lapsedAt).toISOString(),
-        link: '/domains?status=pending',
+        link: '/domains?q=status:pending',
       },
       { name: 'redis_down', level: 'warning', count: 1, link: '/nodes' },
       {
@@ -182,7 +182,7 @@ onEachEngine('attention', (engine) => {
         level: 'note',
         count: 1,
         since: new Date(oldest).toISOString(),
-        link: '/domains?status=pending',
+        link: '/domains?q=status:pending',
       },
     ]);
     assert.equal(body.checks.length, rules.length);

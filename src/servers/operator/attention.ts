@@ -179,7 +179,7 @@ export const rules: readonly Rule[] = [
       return {
         ...lapsed,
         text: `${many(lapsed.count, 'domain')} lost the records in DNS and became pending again: mail to them is deferred, and later refused.`,
-        link: '/domains?status=pending',
+        link: '/domains?q=status:pending',
       };
     },
   },
@@ -194,7 +194,7 @@ export const rules: readonly Rule[] = [
     (count) => ({
       text: `${many(count, 'active domain')} cannot send: the DKIM record is not verified.`,
       count,
-      link: '/domains?can_send=false&status=active',
+      link: '/domains?q=-can:send+status:active',
     }),
   ),
   {
@@ -337,7 +337,7 @@ export const rules: readonly Rule[] = [
       return {
         ...pending,
         text: `${many(pending.count, 'domain')} for over 72 hours without all records in DNS: no mail comes in.`,
-        link: '/domains?status=pending',
+        link: '/domains?q=status:pending',
       };
     },
   },

@@ -96,6 +96,8 @@ test('on a phone a receiver is two lines', async () => {
     '/queue',
     async (page) => {
       await row(page, 'dead1.test').filter({ hasText: '510' }).waitFor();
+      const name = await page.getByRole('link', { name: 'dead1.test' }).boundingBox();
+      assert.ok((name?.width ?? 0) > 40, 'its name is seen');
       assert.deepEqual(await findViolations(page), []);
     },
     PHONE,
