@@ -7,6 +7,11 @@ function toLocal(at: number): string {
   return new Date(at - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
+/** What waits in one state. */
+export function queueOf(status: 'queued' | 'held'): RouteLocationRaw {
+  return { path: '/queue', query: { status } };
+}
+
 /** The mail of a span, in milliseconds since 1970. */
 export function mailWithin(after: number, before: number): RouteLocationRaw {
   return { path: '/mail', query: { since: toLocal(after), until: toLocal(before) } };

@@ -1,6 +1,7 @@
 /** What the overview shows, out of what the service counted in steps of five minutes or an hour. */
 import type { Overview, OverviewPoint } from '../api/types.ts';
 import type { Series } from '../ui/plot.ts';
+import { queueOf } from './links.ts';
 
 type Amounts = Readonly<Record<string, number>>;
 
@@ -94,8 +95,14 @@ export function chartsOf({ series, now }: Overview): OverviewCharts {
       counted('Bounced', ({ bounced }) => bounced, '--bad'),
     ],
     waiting: [
-      measured('Queued', ({ queue }) => queue && (queue.queued ?? 0), '--chart-4'),
-      measured('Held', ({ queue }) => queue && (queue.held ?? 0), '--chart-3'),
+      {
+        ...measured('Queued', ({ queue }) => queue && (queue.queued ?? 0), '--chart-4'),
+        link: queueOf('queued'),
+      },
+      {
+        ...measured('Held', ({ queue }) => queue && (queue.held ?? 0), '--chart-3'),
+        link: queueOf('held'),
+      },
     ],
     latency: [
       measured('SMTP', ({ smtp_p95_ms }) => smtp_p95_ms),

@@ -57,6 +57,8 @@ test('a single sample is seen, and a span that is dragged over a chart opens its
       .getByText(/measured since \d\d:\d\d/)
       .first()
       .waitFor();
+    const held = page.getByRole('link', { name: 'Held', exact: true });
+    assert.equal(await held.getAttribute('href'), '/console/queue?status=held');
     const plot = page.locator('.chart', { hasText: 'Mail in' }).locator('.u-over');
     const { x = 0, y = 0, width = 0 } = (await plot.boundingBox()) ?? {};
     await page.mouse.move(x + width / 2, y + 40);
