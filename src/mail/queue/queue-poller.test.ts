@@ -39,10 +39,7 @@ onEachEngine('the look at the queue', (engine) => {
     for (let outage = 1; outage <= 2; outage++) {
       await rename('deliveries', 'gone');
       await look(3);
-      assert.deepEqual(
-        said,
-        Array(outage).fill('could not read the queue: trying again every second'),
-      );
+      assert.deepEqual(said, Array(outage).fill('could not read the queue: retry in 1 s'));
       await rename('gone', 'deliveries');
       await look(1);
     }

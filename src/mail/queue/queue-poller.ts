@@ -40,7 +40,7 @@ export class QueuePoller {
     this.#intervalMs = LOOK_MS[options.database.engine];
     const { log, kind } = options;
     this.#outage = new Outage((err) =>
-      log.error({ err, kind }, 'could not read the queue: trying again every second'),
+      log.error({ err, kind }, 'could not read the queue: retry in 1 s'),
     );
   }
 

@@ -57,7 +57,7 @@ export class OutcomeRecorder {
       } catch (error) {
         log.error(
           { err: error, kind: this.#options.kind, id: job.id, mailId: job.mailId },
-          'could not write the outcome of a delivery attempt: trying again',
+          'could not write the outcome of a delivery attempt: retry in some seconds',
         );
       }
       if (signal.aborted) return undefined;

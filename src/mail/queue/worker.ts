@@ -231,7 +231,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       begun = fresh.length;
       for (const row of fresh) this.#begin(row, batch);
     } catch (error) {
-      log.error({ err: error, kind }, 'could not lease deliveries: trying again shortly');
+      log.error({ err: error, kind }, 'could not lease deliveries: retry in 1 s');
       const now = clock.now();
       this.#lanes.leased(batch, 0, now + DATABASE_RETRY_MS, now);
     } finally {

@@ -104,7 +104,7 @@ class Worker {
         waitMs = isIdle ? LOOK_MS : ((await this.#post(signal)) ?? everyMs);
       } catch (error) {
         // The disk is full, or the folder was removed: waiting loses nothing.
-        logger.error({ err: error }, 'the spool cannot be read or written: trying again');
+        logger.error({ err: error }, 'the spool cannot be read or written: retry in some seconds');
         waitMs = this.#backoff();
       }
       await sleep(waitMs, undefined, { signal }).catch(() => undefined);

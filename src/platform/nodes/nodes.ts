@@ -182,7 +182,7 @@ class Node implements Nodes {
 
   constructor(options: NodesOptions) {
     this.#options = options;
-    const line = 'a heartbeat could not be written: trying again';
+    const line = 'a heartbeat could not be written: retry in 5 s';
     const outage = new Outage((err) => options.log.warn({ err }, line));
     this.#beats = new Repeat({ everyMs: BEAT_MS, task: () => this.#beat(), outage });
     this.#lock = options.database.processLock?.(this.id);
@@ -230,7 +230,7 @@ class Node implements Nodes {
     const onError = (err: unknown) =>
       log.warn(
         { err, lease: name },
-        'a lease could not be acquired or renewed: trying again shortly',
+        'a lease could not be acquired or renewed: retry in some seconds',
       );
     this.#work.push(lead(lease, work, this.#stopping.signal, onError));
   }

@@ -87,7 +87,10 @@ export class Maintenance {
 
   #repeat(everyMs: number, task: () => Promise<unknown>): Repeat {
     const outage = new Outage((err) =>
-      this.#options.logger.error({ err }, 'maintenance failed: trying again later'),
+      this.#options.logger.error(
+        { err },
+        'a part of the maintenance failed: retry at its next time',
+      ),
     );
     return new Repeat({ everyMs, task, outage });
   }

@@ -58,9 +58,9 @@ export async function openForCommand(
   };
   const freezes = watchFreezes(logger);
   closers.push(async () => freezes.stop());
-  const ground = { config, logger, metrics: createMetrics(), onLost, freezes, isMove };
+  const common = { config, logger, metrics: createMetrics(), onLost, freezes, isMove };
   await ensureDataDir(config.dataDir);
-  const database = await openDatabase(ground, (close) => closers.push(close));
+  const database = await openDatabase(common, (close) => closers.push(close));
   const close = async () => {
     for (const step of closers.reverse()) await step();
   };

@@ -140,7 +140,7 @@ export class Poller {
 
   constructor(logger: Pick<Logger, 'error'>, everyMs: number) {
     this.#outage = new Outage((err) =>
-      logger.error({ err }, 'could not read the changes of other nodes: trying again every 60 s'),
+      logger.error({ err }, 'could not read the changes of other nodes: retry in 60 s'),
     );
     this.#everyMs = everyMs;
   }

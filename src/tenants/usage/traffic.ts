@@ -49,7 +49,7 @@ export class Traffic {
 
   constructor(options: TrafficOptions) {
     this.#options = options;
-    const text = 'the counters for the charts could not be stored: trying again every 60 s';
+    const text = 'the counters for the charts could not be stored: retry in 60 s';
     const outage = new Outage((err) => options.log.warn({ err }, text));
     this.#flushes = new Repeat({ everyMs: MINUTE_MS, task: () => this.#add(), outage });
   }

@@ -111,7 +111,7 @@ export async function applyBetweenOthers<T>(
     } catch (error) {
       if (!isLockedOut(error)) throw error;
       onStep(
-        `the schema was not changed: a table was in use for ${LOCK_MS / 1_000} s (by a backup or a long query?); trying again in ${pause / 1_000} s`,
+        `the schema was not changed: a table was in use for ${LOCK_MS / 1_000} s (by a backup or a long query?); retry in ${pause / 1_000} s`,
       );
       await delay(pause);
     }

@@ -65,8 +65,7 @@ export class Verification {
     this.#now = options.now ?? Date.now;
     this.#random = options.random ?? Math.random;
     this.#findOurs = createOurServers(options.dns, options.mailHostname.toLowerCase(), this.#now);
-    const line =
-      'could not read which domain checks are due: trying again every second until it works';
+    const line = 'could not read which domain checks are due: retry in 1 s';
     const outage = new Outage((err) => this.#log.error({ err }, line));
     this.#looks = new Repeat({ everyMs: TICK_MS, task: () => this.#beginDue(), outage });
   }
