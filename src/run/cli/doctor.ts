@@ -97,7 +97,10 @@ async function examine(
   const all = Object.entries(checks).map(async ([check, look]) => ({
     check,
     ...(await look().catch((error: unknown) =>
-      failed(String(error), 'correct this, then run doctor again'),
+      failed(
+        error instanceof Error ? error.message : String(error),
+        'correct this, then run doctor again',
+      ),
     )),
   }));
   const findings = await Promise.all(all);

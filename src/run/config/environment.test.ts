@@ -343,7 +343,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ],
   ['DATABASE_POOL_SIZE', '1', 'a whole number from 2 to 1000'],
   ['DATABASE_TIMEOUT_SECONDS', '0', 'a whole number from 1 to 600'],
-  ['S3_URL', 's3://key:pw@host/bucket', bucketForm, '"s3://***@host/bucket"'],
+  ['S3_URL', 'ftp://key:pw@host/bucket', bucketForm, '"ftp://***@host/bucket"'],
   ['S3_URL', 'https://host/bucket', bucketForm, '"https://host/bucket"'],
   ['S3_URL', 'https://key:pw@host', bucketForm, '"https://***@host/"'],
   ['S3_URL', 'https://key:pw@host/Bucket', bucketForm, '"https://***@host/Bucket"'],
@@ -727,4 +727,9 @@ test('a secret is shown only as set', () => {
   for (const { key, isHidden } of shown) {
     if (/SECRET|KEY|URL|PASSWORD|TOKEN/.test(key) && !open.includes(key)) assert.ok(isHidden, key);
   }
+});
+
+test('a bucket of s3: is one of https:', () => {
+  const { bodies } = readConfig({ S3_URL: 's3://key:pw@S3.example.com/bucket' }, '/nowhere');
+  assert.equal(bodies.bucket?.endpoint, 'https://s3.example.com');
 });
