@@ -1,5 +1,5 @@
 /**
- * Makes the pictures of the guide "The console": `node test/servers/browser/screenshots.ts` starts a service with
+ * Makes the pictures of the README and of the guide "The console": `node test/servers/browser/screenshots.ts` starts a service with
  * the mail of two customers, and writes `docs/public/pictures/*.webp`. One of them has a webhook that is down.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -42,6 +42,24 @@ async function bringUp(service: TestService): Promise<void> {
   await service.send({ ...sender, to: 'ada@acme.example', subject: 'Your invoice' });
 }
 
+const letters = [
+  {
+    from: 'Sam <sam@initech.example>',
+    subject: 'Minutes of Monday',
+    text: 'Hello,\n\nthe minutes are below. Please correct what I got wrong.',
+  },
+  {
+    from: 'Billing <billing@initech.example>',
+    subject: 'Your invoice for October',
+    text: 'The invoice is due on 30 November.',
+  },
+  {
+    from: 'Noor <noor@initech.example>',
+    subject: 'Lunch on Friday?',
+    text: 'Hello Iris,\n\nshall we meet at noon, at the place by the river?\n\nNoor',
+  },
+];
+
 /** The part of the page that is seen, as WebP, which is a third of PNG. */
 async function picture(page: Page, name: string): Promise<void> {
   const devtools = await page.context().newCDPSession(page);
@@ -50,7 +68,25 @@ async function picture(page: Page, name: string): Promise<void> {
   await writeFile(`${FOLDER}${name}.webp`, Buffer.from(data, 'base64'));
 }
 
-void test('the pictures of the console', async () => {
+/** The live inbox of an account that got some mail. */
+async function showInbox(service: TestService, page: Page): Promise<void> {
+  const account = { user_id: 'customer-17', domain: 'acme.example', local_part: 'iris' };
+  const { body } = await service.v2('POST', '/v2/email-accounts/create', account);
+  const { address } = body.account;
+  for (const { subject, text, from } of letters) {
+    await service.send({ from, to: address, subject, text });
+  }
+  await page.goto(`${service.url}/docs/inbox`);
+  await page.getByLabel('Address').fill(address);
+  await page.getByLabel('Password', { exact: true }).fill(body.password);
+  await page.getByRole('button', { name: 'Open the mailbox' }).click();
+  await page.locator('[data-state=live]').waitFor();
+  await page.getByText('Lunch on Friday').first().click();
+  await page.getByText('the place by the river').first().waitFor();
+  await picture(page, 'inbox');
+}
+
+void test('the pictures', async () => {
   const dns = await startDnsServer([
     ['initech.example', 'TXT', 'v=spf1 ip4:127.0.0.1 -all'],
     ['initech.example', 'MX', '10 127.0.0.1'],
@@ -72,6 +108,7 @@ void test('the pictures of the console', async () => {
     await page.getByLabel('API key').fill(API_KEY);
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await showInbox(service, await browser.newPage({ viewport: { width: 1280, height: 720 } }));
     await page.goto(`${service.url}/console/mail?recipient=orders@globex.example`);
     await page.getByRole('link', { name: 'orders@globex.example' }).first().click();
     await page.getByRole('heading', { name: 'One message' }).waitFor();
