@@ -77,7 +77,7 @@ function overviewPage(): ReferencePage {
     );
     return `## ${name} {#${nameOf(name)}}\n\n${text}\n\n${['| | Path | |', '|---|---|---|', ...rows].join('\n')}`;
   });
-  const error = description.components.schemas.Error ?? {};
+  const error = description.components.schemas.Problem ?? {};
   return {
     file: 'reference/api.md',
     content: `---
@@ -103,7 +103,7 @@ in the page and is gone when you close it.
 
 ${sections.join('\n\n')}
 
-## Error {#Error}
+## Problem {#Problem}
 
 ${error.description ?? ''} Every code is explained in [Errors](/reference/errors).
 
@@ -174,7 +174,7 @@ function shapesOf(description: Description, tag: string): string[] {
   const names = new Set<string>();
   const collect = (value: unknown) => {
     for (const [, name = ''] of JSON.stringify(value).matchAll(/#\/components\/schemas\/(\w+)/g)) {
-      if (name === 'Error' || names.has(name)) continue;
+      if (name.endsWith('Problem') || names.has(name)) continue;
       names.add(name);
       collect(description.components.schemas[name]);
     }
@@ -197,7 +197,7 @@ function typeLink({ requestBody }: Operation, link: (name: string) => string): s
 
 function shapeLink(description: Description, tag: string | undefined): (name: string) => string {
   return (name) => {
-    if (name === 'Error') return '/docs/reference/api#Error';
+    if (name === 'Problem') return '/docs/reference/api#Problem';
     const home = shownTags(description).find((each) =>
       shapesOf(description, each.name).includes(name),
     );

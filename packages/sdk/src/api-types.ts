@@ -21,6 +21,15 @@ export interface Problem {
   request_id: string;
 }
 
+export interface CreateDomainBody {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Stored and returned, for your own use. */
+  organization_id?: string;
+}
+
 /** A claim of a user on a domain name. */
 export interface Domain {
   /** Given by the server. */
@@ -95,6 +104,84 @@ export interface DomainDetails {
   mx: MailExchanger;
 }
 
+export interface CreateDomainAnswer {
+  message: string;
+  domain: DomainDetails;
+}
+
+export interface ListDomainsAnswer {
+  items: Domain[];
+  /** The limit that was used. */
+  limit: number;
+  /** The offset that was used. */
+  offset: number;
+  /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+  total?: number;
+}
+
+export interface ListDnsRecordsAnswer {
+  domain: Domain;
+  dns: DnsRecord[];
+}
+
+export interface DeleteDomainBody {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+}
+
+export interface DeleteDomainAnswer {
+  ok: boolean;
+  /** Domain name; capitals and IDN are fine. */
+  deleted: string;
+}
+
+export interface SetRouteBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
+  /** Required for the webhook modes; http or https. */
+  webhook_url?: string;
+  /** Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded. */
+  webhook_secret?: string;
+  /** Required for `forward_email`. */
+  forward_to_email?: string;
+}
+
+export interface MarkDnsRecordBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Given by the server. */
+  id: number;
+  /** `disabled` by hand alone. */
+  status: 'pending' | 'verified' | 'failed' | 'disabled';
+  /** The `observed_value` to show. */
+  observed_value?: string;
+}
+
+export interface VerifyDomainBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+}
+
+export interface RotateDkimBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+}
+
+export interface CreateAccountBody {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  /** The part before the @. */
+  local_part: string;
+  display_name?: string;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** At least 8 characters; generated when left out. */
+  password?: string;
+}
+
 /** A mailbox account of a user on one of its domains. */
 export interface EmailAccount {
   /** Given by the server. */
@@ -119,6 +206,70 @@ export interface AccountWithPassword {
   /** Shown only here. */
   password: string;
   note: string;
+}
+
+export interface ListDomainAccountsAnswer {
+  domain: Domain;
+  items: EmailAccount[];
+  /** The limit that was used. */
+  limit: number;
+  /** The offset that was used. */
+  offset: number;
+  /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+  total?: number;
+}
+
+export interface ListAccountsAnswer {
+  items: EmailAccount[];
+  /** The limit that was used. */
+  limit: number;
+  /** The offset that was used. */
+  offset: number;
+  /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+  total?: number;
+}
+
+export interface GetAccountAnswer {
+  account: EmailAccount;
+}
+
+export interface UpdateAccountBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  display_name?: string;
+  status?: 'active' | 'suspended';
+}
+
+export interface UpdateAccountAnswer {
+  account: EmailAccount;
+}
+
+export interface DeleteAccountBody {
+  /** Given by the server. */
+  id: number;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+}
+
+export interface DeleteAccountAnswer {
+  ok: boolean;
+  deleted: {
+    /** Given by the server. */
+    id: number;
+    address: string;
+  };
+}
+
+export interface ResetPasswordBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** At least 8 characters; generated when left out. */
+  password?: string;
+}
+
+export interface IssueTokenBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
 }
 
 /** Opens one mailbox account until it expires. */
@@ -148,8 +299,8 @@ export interface Delivery {
   id: number;
   /** The id that the receiver gets. */
   webhook_id: string;
-  /** webhook, forward, bounce, send (mail that an account sent), mailbox (mail that your mail server has not accepted yet), or copy (a change that sent mail makes in a mailbox there) */
-  kind: string;
+  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. */
+  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
   /** Origin of the webhook, domain of the mail, or address of the mailbox. */
   destination: string;
   /** A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why. */
@@ -169,6 +320,25 @@ export interface Delivery {
   stored?: StoredPlace[];
 }
 
+export interface ListDeliveriesAnswer {
+  items: Delivery[];
+  /** The limit that was used. */
+  limit: number;
+  /** The offset that was used. */
+  offset: number;
+  /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+  total?: number;
+}
+
+export interface RetryDeliveryBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+}
+
+export interface RetryDeliveryAnswer {
+  delivery: Delivery;
+}
+
 /** An address that bounced for good. */
 export interface Suppression {
   /** Given by the server. */
@@ -177,6 +347,27 @@ export interface Suppression {
   /** What the mail server of the address said. */
   detail: string;
   created_at: string;
+}
+
+export interface ListSuppressionsAnswer {
+  items: Suppression[];
+  /** The limit that was used. */
+  limit: number;
+  /** The offset that was used. */
+  offset: number;
+  /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
+  total?: number;
+}
+
+export interface DeleteSuppressionBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  address: string;
+}
+
+export interface DeleteSuppressionAnswer {
+  ok: boolean;
+  deleted: string;
 }
 
 /** A domain of any user, as operators see it. */
@@ -220,6 +411,14 @@ export interface OperatedDomain {
   messages?: number;
   /** Of these messages, in octets. */
   bytes?: number;
+}
+
+export interface ListAllDomainsAnswer {
+  items: OperatedDomain[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
 }
 
 export interface DkimState {
@@ -326,6 +525,54 @@ export interface OperatedAccount {
   suspended: boolean;
 }
 
+export interface ListAllAccountsAnswer {
+  items: OperatedAccount[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
+export interface SuspendDomainBody {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  /** The user of your product who owns everything in this call. */
+  user_id?: string;
+  reason?: string;
+}
+
+export interface ResumeDomainBody {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  /** The user of your product who owns everything in this call. */
+  user_id?: string;
+}
+
+export interface DeleteAnyDomainBody {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  /** The user of your product who owns everything in this call. */
+  user_id?: string;
+  /** The name of the domain, once more. */
+  confirm?: string;
+}
+
+export interface DeleteAnyDomainAnswer {
+  would_remove?: DomainContents;
+  /** Domain name; capitals and IDN are fine. */
+  deleted?: string;
+  removed?: DomainContents;
+}
+
+export interface SuspendAnyAccountBody {
+  /** Given by the server. */
+  id?: number;
+  /** Replaced by `id`; goes away after 0.4. */
+  account_id?: number;
+  /** Drop what it sent and what still waits: no bounce is sent, and its owner sees `bounced`. Otherwise its mail goes on. What is being attempted right now is not dropped. */
+  drop_waiting?: boolean;
+}
+
 /** An account after its suspension. */
 export interface SuspendedAccount {
   /** Given by the server. */
@@ -360,6 +607,13 @@ export interface SuspendedAccount {
   dropped?: number;
 }
 
+export interface ResumeAnyAccountBody {
+  /** Given by the server. */
+  id?: number;
+  /** Replaced by `id`; goes away after 0.4. */
+  account_id?: number;
+}
+
 /** A process of the service. */
 export interface Node {
   /** Id of this run of the process. */
@@ -374,6 +628,12 @@ export interface Node {
   running: boolean;
 }
 
+export interface ListNodesAnswer {
+  items: Node[];
+  /** The limit that was used. */
+  limit: number;
+}
+
 /** A key of the configuration, with the value in force. */
 export interface Setting {
   key: string;
@@ -385,11 +645,35 @@ export interface Setting {
   hidden: boolean;
 }
 
+export interface ListSettingsAnswer {
+  items: Setting[];
+  /** The limit that was used. */
+  limit: number;
+}
+
+export interface ChangeLogLevelBody {
+  /** As LOG_LEVEL: lines of this level and more severe ones are written. */
+  level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+}
+
+export interface ChangeLogLevelAnswer {
+  /** As LOG_LEVEL: lines of this level and more severe ones are written. */
+  level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+}
+
 /** A console where somebody is signed in. */
 export interface ConsoleSession {
   /** For the header `x-csrf-token` of requests that change something. */
   csrf_token: string;
   expires_at: string;
+}
+
+export interface EndConsoleSessionAnswer {
+  ok: boolean;
+}
+
+export interface OpenConsoleSessionBody {
+  api_key: string;
 }
 
 /** Something that an operator or a product changed. */
@@ -408,6 +692,14 @@ export interface AuditEntry {
   request_id?: string;
   /** The host that did it. */
   node: string;
+}
+
+export interface ListAuditAnswer {
+  items: AuditEntry[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
 }
 
 /** What was received, sent and stored on one day. */
@@ -431,6 +723,33 @@ export interface UsageDay {
   stored_bytes: number;
   /** Replaced by `address`; goes away after 0.4. */
   email?: string;
+}
+
+export interface ListUsageAnswer {
+  items: UsageDay[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
+export interface SetQuotaBody {
+  /** Given by the server. */
+  id?: number;
+  /** Replaced by `id`; goes away after 0.4. */
+  account_id?: number;
+  quota_bytes?: number;
+}
+
+export interface SetQuotaAnswer {
+  /** Given by the server. */
+  id: number;
+  address: string;
+  quota_bytes?: number;
+  /** Replaced by `id`; goes away after 0.4. */
+  account_id: number;
+  /** Replaced by `address`; goes away after 0.4. */
+  email: string;
 }
 
 /** What all nodes counted in five minutes, or in an hour. */
@@ -468,6 +787,32 @@ export interface OverviewPoint {
   queue?: Record<string, number>;
 }
 
+export interface GetOverviewAnswer {
+  now: {
+    /** Octets in all mailboxes, measured every five minutes. */
+    stored_bytes?: number;
+    /** Deliveries that have not ended, by state, counted now or some seconds ago. */
+    queue?: Record<string, number>;
+    /** Age of the oldest one that is queued. */
+    oldest_seconds?: number;
+  };
+  /** The same number of hours before; absent where not all of them are kept. */
+  before?: {
+    /** As in a point. */
+    received: number;
+    /** For all reasons. */
+    refused: number;
+    /** For all reasons. */
+    deferred: number;
+    /** As in a point. */
+    sent: number;
+    /** As in a point. */
+    bounced: number;
+  };
+  /** The oldest first. */
+  series: OverviewPoint[];
+}
+
 /** Something that needs an operator. */
 export interface Finding {
   /** Name of the check. */
@@ -481,6 +826,28 @@ export interface Finding {
   since?: string;
   /** Where the console shows it, below `/console`. */
   link: string;
+}
+
+export interface GetAttentionAnswer {
+  checked_at: string;
+  /** What the menu of the console shows; 0 also where it could not be counted. */
+  counts: {
+    /** Deliveries that are queued or held. */
+    waiting: number;
+    /** Active domains that cannot send. */
+    cannot_send: number;
+  };
+  /** The most urgent first. */
+  items: Finding[];
+  /** All checks, with what each came to. */
+  checks: ({
+    /** Name of the check. */
+    name: string;
+    /** `critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know. */
+    level: 'critical' | 'warning' | 'note';
+    /** `unknown`: the check failed or took too long, so it says nothing. */
+    state: 'ok' | 'found' | 'unknown';
+  })[];
 }
 
 /** A message, for all its recipients. */
@@ -525,6 +892,14 @@ export interface OperatedMessage {
   recipient_count: number;
 }
 
+export interface ListMessagesAnswer {
+  items: OperatedMessage[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
 /** What became of the message for one recipient. */
 export interface MessageRecipient {
   address?: string;
@@ -565,8 +940,7 @@ export interface TraceItem {
   /** The id in the answer to the client that brought the message; the same in its Received field and the log. */
   id: string;
   at: string;
-  /** received, submitted, refused, deferred, stored, queued, webhook_attempt, forward_attempt, send_attempt, bounce_attempt, mailbox_attempt, bounced, cancelled, retried, held, released or dropped */
-  event: string;
+  event: 'received' | 'submitted' | 'refused' | 'deferred' | 'stored' | 'queued' | 'webhook_attempt' | 'forward_attempt' | 'send_attempt' | 'bounce_attempt' | 'mailbox_attempt' | 'copy_attempt' | 'bounced' | 'cancelled' | 'retried' | 'held' | 'released' | 'dropped' | 'reported';
   /** Empty for a bounce. */
   sender?: string;
   recipient?: string;
@@ -627,11 +1001,24 @@ export interface OperatedMessageDetails {
   events: TraceItem[];
 }
 
+export interface ListTraceAnswer {
+  items: TraceItem[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
+export interface ReadTraceAnswer {
+  items: TraceItem[];
+}
+
 /** Deliveries of a domain to one receiver. */
 export interface QueueGroup {
   destination: string;
   domain: string;
-  kind: string;
+  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. */
+  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
   /** 10,000 stands for as many or more. */
   counts: {
     /** Deliveries that wait for their next attempt. */
@@ -649,6 +1036,14 @@ export interface QueueGroup {
   last_error?: DeliveryError;
 }
 
+export interface ListQueueAnswer {
+  items: QueueGroup[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
 /** A delivery that waits, is held or failed. */
 export interface OpenDelivery {
   id: number;
@@ -659,7 +1054,8 @@ export interface OpenDelivery {
   /** Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it. */
   url?: string;
   domain: string;
-  kind: string;
+  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. */
+  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
   /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
   status: 'queued' | 'held' | 'failed';
   /** operator, or suspension of its domain; absent if it cannot be attempted */
@@ -677,6 +1073,14 @@ export interface OpenDelivery {
   state: 'pending' | 'held' | 'failed';
   /** Replaced by `next_attempt_at`; goes away after 0.4. */
   due_at?: string;
+}
+
+export interface ListQueueDeliveriesAnswer {
+  items: OpenDelivery[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
 }
 
 /** What waits for one receiver, or failed at it. */
@@ -706,6 +1110,14 @@ export interface QueueReceiver {
   domain_count: number;
   /** Of a delivery to it in the last 30 days. */
   last_success_at?: string;
+}
+
+export interface ListQueueReceiversAnswer {
+  items: QueueReceiver[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
 }
 
 /** The 20 most frequent of each part. */
@@ -765,6 +1177,290 @@ export interface QueueSummary {
   }[];
 }
 
+export interface RetryQueueBody {
+  /** Origin of a webhook, domain of mail, or address of a mailbox. */
+  destination?: string;
+  domain?: string;
+  /** As in the list of deliveries of a domain. */
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  /** `waiting` is `queued` and `held` together. */
+  status?: 'waiting' | 'queued' | 'held' | 'failed';
+  /** Replaced by `status`; goes away after 0.4. */
+  state?: 'pending' | 'held' | 'failed';
+  /** A part of the receiver's name. */
+  q?: string;
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  sender?: string;
+  /** A part of the reason of the last failed attempt, as the lists name it. */
+  reason?: string;
+  /** Only those that were queued at least so many seconds ago. */
+  older_than?: number;
+  /** Only those whose next attempt is due within so many seconds. */
+  due_within?: number;
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  account?: string;
+  ids?: number[];
+  /** The most that are changed: with 1, one is tried. */
+  limit?: number;
+  /** `next` of the answer before, unchanged, with the same filters. */
+  next?: string;
+  /** Only count the deliveries that match, by status, domain and reason. */
+  dry_run?: boolean;
+}
+
+export interface RetryQueueAnswer {
+  /** How many match. */
+  matched: number;
+  /** 0 in a dry run. */
+  changed: number;
+  /** There may be more: call again with `next`. */
+  more?: boolean;
+  /** Where the next call continues. The numbers of each call are its own. */
+  next?: string;
+  /** How many fit the filters and stay as they are, by the reason. */
+  skipped?: {
+    /** An attempt is under way. */
+    under_way?: number;
+    /** They changed after the order was given. */
+    changed_since?: number;
+    /** They are due and tried anyway, or wait for the time that their sender set. */
+    due?: number;
+    /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+    not_kept?: number;
+    /** The suspension of their domain holds them, which only its end releases. */
+    held_otherwise?: number;
+  };
+  /** What matches, in a dry run: the 20 most frequent of each. */
+  parts?: {
+    statuses: {
+      status: string;
+      count: number;
+    }[];
+    domains: {
+      domain: string;
+      count: number;
+    }[];
+    reasons: {
+      /** Absent: they were not tried yet. */
+      reason?: string;
+      count: number;
+    }[];
+  };
+}
+
+export interface HoldQueueBody {
+  /** Origin of a webhook, domain of mail, or address of a mailbox. */
+  destination?: string;
+  domain?: string;
+  /** As in the list of deliveries of a domain. */
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  /** `waiting` is `queued` and `held` together. */
+  status?: 'waiting' | 'queued' | 'held' | 'failed';
+  /** Replaced by `status`; goes away after 0.4. */
+  state?: 'pending' | 'held' | 'failed';
+  /** A part of the receiver's name. */
+  q?: string;
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  sender?: string;
+  /** A part of the reason of the last failed attempt, as the lists name it. */
+  reason?: string;
+  /** Only those that were queued at least so many seconds ago. */
+  older_than?: number;
+  /** Only those whose next attempt is due within so many seconds. */
+  due_within?: number;
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  account?: string;
+  ids?: number[];
+  /** The most that are changed: with 1, one is tried. */
+  limit?: number;
+  /** `next` of the answer before, unchanged, with the same filters. */
+  next?: string;
+  /** Only count the deliveries that match, by status, domain and reason. */
+  dry_run?: boolean;
+}
+
+export interface HoldQueueAnswer {
+  /** How many match. */
+  matched: number;
+  /** 0 in a dry run. */
+  changed: number;
+  /** There may be more: call again with `next`. */
+  more?: boolean;
+  /** Where the next call continues. The numbers of each call are its own. */
+  next?: string;
+  /** How many fit the filters and stay as they are, by the reason. */
+  skipped?: {
+    /** An attempt is under way. */
+    under_way?: number;
+    /** They changed after the order was given. */
+    changed_since?: number;
+    /** They are due and tried anyway, or wait for the time that their sender set. */
+    due?: number;
+    /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+    not_kept?: number;
+    /** The suspension of their domain holds them, which only its end releases. */
+    held_otherwise?: number;
+  };
+  /** What matches, in a dry run: the 20 most frequent of each. */
+  parts?: {
+    statuses: {
+      status: string;
+      count: number;
+    }[];
+    domains: {
+      domain: string;
+      count: number;
+    }[];
+    reasons: {
+      /** Absent: they were not tried yet. */
+      reason?: string;
+      count: number;
+    }[];
+  };
+}
+
+export interface ReleaseQueueBody {
+  /** Origin of a webhook, domain of mail, or address of a mailbox. */
+  destination?: string;
+  domain?: string;
+  /** As in the list of deliveries of a domain. */
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  /** `waiting` is `queued` and `held` together. */
+  status?: 'waiting' | 'queued' | 'held' | 'failed';
+  /** Replaced by `status`; goes away after 0.4. */
+  state?: 'pending' | 'held' | 'failed';
+  /** A part of the receiver's name. */
+  q?: string;
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  sender?: string;
+  /** A part of the reason of the last failed attempt, as the lists name it. */
+  reason?: string;
+  /** Only those that were queued at least so many seconds ago. */
+  older_than?: number;
+  /** Only those whose next attempt is due within so many seconds. */
+  due_within?: number;
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  account?: string;
+  ids?: number[];
+  /** The most that are changed: with 1, one is tried. */
+  limit?: number;
+  /** `next` of the answer before, unchanged, with the same filters. */
+  next?: string;
+  /** Only count the deliveries that match, by status, domain and reason. */
+  dry_run?: boolean;
+}
+
+export interface ReleaseQueueAnswer {
+  /** How many match. */
+  matched: number;
+  /** 0 in a dry run. */
+  changed: number;
+  /** There may be more: call again with `next`. */
+  more?: boolean;
+  /** Where the next call continues. The numbers of each call are its own. */
+  next?: string;
+  /** How many fit the filters and stay as they are, by the reason. */
+  skipped?: {
+    /** An attempt is under way. */
+    under_way?: number;
+    /** They changed after the order was given. */
+    changed_since?: number;
+    /** They are due and tried anyway, or wait for the time that their sender set. */
+    due?: number;
+    /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+    not_kept?: number;
+    /** The suspension of their domain holds them, which only its end releases. */
+    held_otherwise?: number;
+  };
+  /** What matches, in a dry run: the 20 most frequent of each. */
+  parts?: {
+    statuses: {
+      status: string;
+      count: number;
+    }[];
+    domains: {
+      domain: string;
+      count: number;
+    }[];
+    reasons: {
+      /** Absent: they were not tried yet. */
+      reason?: string;
+      count: number;
+    }[];
+  };
+}
+
+export interface DropQueueBody {
+  /** Origin of a webhook, domain of mail, or address of a mailbox. */
+  destination?: string;
+  domain?: string;
+  /** As in the list of deliveries of a domain. */
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  /** `waiting` is `queued` and `held` together. */
+  status?: 'waiting' | 'queued' | 'held' | 'failed';
+  /** Replaced by `status`; goes away after 0.4. */
+  state?: 'pending' | 'held' | 'failed';
+  /** A part of the receiver's name. */
+  q?: string;
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  sender?: string;
+  /** A part of the reason of the last failed attempt, as the lists name it. */
+  reason?: string;
+  /** Only those that were queued at least so many seconds ago. */
+  older_than?: number;
+  /** Only those whose next attempt is due within so many seconds. */
+  due_within?: number;
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  account?: string;
+  ids?: number[];
+  /** The most that are changed: with 1, one is tried. */
+  limit?: number;
+  /** `next` of the answer before, unchanged, with the same filters. */
+  next?: string;
+  /** Only count the deliveries that match, by status, domain and reason. */
+  dry_run?: boolean;
+}
+
+export interface DropQueueAnswer {
+  /** How many match. */
+  matched: number;
+  /** 0 in a dry run. */
+  changed: number;
+  /** There may be more: call again with `next`. */
+  more?: boolean;
+  /** Where the next call continues. The numbers of each call are its own. */
+  next?: string;
+  /** How many fit the filters and stay as they are, by the reason. */
+  skipped?: {
+    /** An attempt is under way. */
+    under_way?: number;
+    /** They changed after the order was given. */
+    changed_since?: number;
+    /** They are due and tried anyway, or wait for the time that their sender set. */
+    due?: number;
+    /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
+    not_kept?: number;
+    /** The suspension of their domain holds them, which only its end releases. */
+    held_otherwise?: number;
+  };
+  /** What matches, in a dry run: the 20 most frequent of each. */
+  parts?: {
+    statuses: {
+      status: string;
+      count: number;
+    }[];
+    domains: {
+      domain: string;
+      count: number;
+    }[];
+    reasons: {
+      /** Absent: they were not tried yet. */
+      reason?: string;
+      count: number;
+    }[];
+  };
+}
+
 /** A sender whose mail is refused. */
 export interface Block {
   /** Given by the server. */
@@ -776,6 +1472,28 @@ export interface Block {
   /** Your note, such as the reason. */
   note?: string;
   created_at: string;
+}
+
+export interface ListBlocksAnswer {
+  items: Block[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
+export interface AddBlockBody {
+  /** `address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too. */
+  kind: 'address' | 'domain' | 'network';
+  /** The address, the domain, or the network (an IP address alone is one). */
+  value: string;
+  /** Your note, such as the reason. */
+  note?: string;
+}
+
+export interface DeleteBlockBody {
+  /** Given by the server. */
+  id: number;
 }
 
 /** An API key that an operator made, without its secret. */
@@ -803,6 +1521,66 @@ export interface ApiKey {
   revoked_at?: string;
   /** Accurate to a minute; absent where it was never used. */
   last_used_at?: string;
+}
+
+export interface ListKeysAnswer {
+  items: ApiKey[];
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
+export interface CreateKeyBody {
+  /** For people; the audit log has it. Several keys may have the same. */
+  name: string;
+  /** `operator`: all of /v2. `product`: all of it but /v2/operator. */
+  scope: 'operator' | 'product';
+  /** Of a product key: the only user whose things it sees and changes. */
+  user_id?: string;
+  /** Of a product key: it sees and changes only domains that were claimed with this `organization_id`, and their accounts. */
+  organization_id?: string;
+  /** Whether it only reads: then every method but GET is refused. */
+  read_only?: boolean;
+  /** From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end. */
+  expires_at?: string;
+}
+
+export interface CreateKeyAnswer {
+  key: ApiKey;
+  /** For the header `x-api-key`. Shown only here. */
+  api_key: string;
+}
+
+export interface RevokeKeyBody {
+  /** Given by the server. */
+  id: number;
+}
+
+export interface LoginBody {
+  address: string;
+  password: string;
+  /** Sets a cookie. It expires when it was not used for 30 days. */
+  remember?: boolean;
+}
+
+export interface ForgetLoginAnswer {
+  ok: true;
+}
+
+export interface SyncMailboxBody {
+  /** Mailbox name; INBOX when left out. */
+  mailbox?: string;
+  /** As the last sync returned it. */
+  uidvalidity?: string;
+  /** As the last sync returned it. */
+  token?: string;
+  /** The most changes in one answer. */
+  limit?: number;
+  /** What each added message carries besides its uid. */
+  fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+  /** Whether the pages of a first sync begin with the oldest or the newest messages; the oldest when left out. */
+  order?: 'oldest' | 'newest';
 }
 
 export interface Address {
@@ -934,6 +1712,15 @@ export interface Mailbox {
   unseen: number;
 }
 
+export interface ListMailboxesAnswer {
+  mailboxes: Mailbox[];
+}
+
+export interface CreateMailboxBody {
+  /** Name of the new mailbox. */
+  mailbox: string;
+}
+
 /** The state of a mailbox. */
 export interface MailboxState {
   /** Name of the mailbox. */
@@ -943,11 +1730,142 @@ export interface MailboxState {
   token: string;
 }
 
+export interface RenameMailboxBody {
+  /** Its name now. */
+  mailbox: string;
+  /** Its new name. */
+  to: string;
+}
+
+export interface DeleteMailboxBody {
+  /** Name of the mailbox. */
+  mailbox: string;
+}
+
+export interface DeleteMailboxAnswer {
+  ok: true;
+  deleted: string;
+}
+
+export interface ChangeFlagsBody {
+  /** The mailbox that has the messages. */
+  mailbox: string;
+  /** The messages. One that does not exist is not an error, and is not in the answer. */
+  uids: number[];
+  /** As the last sync returned it; the call is refused if it has changed. */
+  uidvalidity?: string;
+  /** The state of the last sync. The answer then also has what a sync from there returns. */
+  since?: {
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+    token?: string;
+  };
+  /** What each added message carries besides its uid. */
+  fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+  /** Flags to add. */
+  add?: string[];
+  /** Flags to remove. */
+  remove?: string[];
+}
+
+export interface ChangeFlagsAnswer {
+  /** Name of the mailbox. */
+  mailbox: string;
+  uidvalidity: string;
+  /** What a sync returns now. */
+  token: string;
+  updated: UpdatedMessage[];
+  sync?: Sync;
+}
+
+export interface MoveMessagesBody {
+  /** The mailbox that has the messages. */
+  mailbox: string;
+  /** The messages. One that does not exist is not an error, and is not in the answer. */
+  uids: number[];
+  /** As the last sync returned it; the call is refused if it has changed. */
+  uidvalidity?: string;
+  /** The state of the last sync. The answer then also has what a sync from there returns. */
+  since?: {
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+    token?: string;
+  };
+  /** What each added message carries besides its uid. */
+  fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+  /** The mailbox that gets them. */
+  to: string;
+}
+
 export interface RelocatedMessage {
   /** UID of the message in its mailbox. */
   uid: number;
   /** UID of the message in its mailbox. */
   toUid: number;
+}
+
+export interface MoveMessagesAnswer {
+  mailbox: string;
+  to: string;
+  /** Of `to`. */
+  uidvalidity: string;
+  moved: RelocatedMessage[];
+  sync?: Sync;
+}
+
+export interface CopyMessagesBody {
+  /** The mailbox that has the messages. */
+  mailbox: string;
+  /** The messages. One that does not exist is not an error, and is not in the answer. */
+  uids: number[];
+  /** As the last sync returned it; the call is refused if it has changed. */
+  uidvalidity?: string;
+  /** The state of the last sync. The answer then also has what a sync from there returns. */
+  since?: {
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+    token?: string;
+  };
+  /** What each added message carries besides its uid. */
+  fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+  /** The mailbox that gets them. */
+  to: string;
+}
+
+export interface CopyMessagesAnswer {
+  mailbox: string;
+  to: string;
+  /** Of `to`. */
+  uidvalidity: string;
+  copied: RelocatedMessage[];
+  sync?: Sync;
+}
+
+export interface DeleteMessagesBody {
+  /** The mailbox that has the messages. */
+  mailbox: string;
+  /** The messages. One that does not exist is not an error, and is not in the answer. */
+  uids: number[];
+  /** As the last sync returned it; the call is refused if it has changed. */
+  uidvalidity?: string;
+  /** The state of the last sync. The answer then also has what a sync from there returns. */
+  since?: {
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+    token?: string;
+  };
+  /** What each added message carries besides its uid. */
+  fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
+}
+
+export interface DeleteMessagesAnswer {
+  /** Name of the mailbox. */
+  mailbox: string;
+  uidvalidity: string;
+  /** What a sync returns now. */
+  token: string;
+  removed: RemovedMessage[];
+  sync?: Sync;
 }
 
 /** Where a message was stored. */
@@ -1007,6 +1925,14 @@ export interface Content {
   auth?: SenderResults;
 }
 
+export interface ReadMessagesBody {
+  /** The mailbox that has the messages. */
+  mailbox: string;
+  uids: number[];
+  /** What each message carries besides its uid; all when left out. */
+  fields?: ('flags' | 'envelope' | 'internalDate' | 'size' | 'preview' | 'threadId' | 'text' | 'html' | 'attachments' | 'auth')[];
+}
+
 export interface PartialContent {
   /** UID of the message in its mailbox. */
   uid?: number;
@@ -1032,6 +1958,45 @@ export interface PartialContent {
   auth?: SenderResults;
 }
 
+export interface ReadMessagesAnswer {
+  messages: PartialContent[];
+  /** The answer was cut: ask again for the UIDs that are left. */
+  hasMore?: boolean;
+}
+
+export interface SearchMessagesBody {
+  /** Where to search; all mailboxes when left out. */
+  mailbox?: string;
+  /** Words anywhere: subject, names, addresses, text, file names. `inv*` is a prefix. */
+  text?: string;
+  /** Words of the names and addresses in From. */
+  from?: string;
+  /** Words of the names and addresses in To, Cc and Bcc. */
+  to?: string;
+  /** Words of the subject. */
+  subject?: string;
+  /** Words of the text and of the names of attachments. */
+  body?: string;
+  /** Arrived at this date or time (RFC 3339) or later. */
+  since?: string;
+  /** Arrived before this date or time. */
+  before?: string;
+  /** More octets than this. */
+  larger?: number;
+  /** Fewer octets than this. */
+  smaller?: number;
+  /** All of these flags. */
+  flags?: string[];
+  /** None of these flags. */
+  notFlags?: string[];
+  /** With attachments, or without. */
+  hasAttachment?: boolean;
+  /** The most matches in one answer; 50 when left out. */
+  limit?: number;
+  /** Of the answer before. */
+  cursor?: string;
+}
+
 export interface SearchMatch {
   mailbox: string;
   /** UID of the message in its mailbox. */
@@ -1044,6 +2009,31 @@ export interface SearchMatch {
   preview: string;
   /** The same for all messages of a conversation, in every mailbox of the account. */
   threadId: string;
+}
+
+export interface SearchMessagesAnswer {
+  /** Newest first. */
+  matches: SearchMatch[];
+  /** Leads to the next page; absent on the last one. */
+  cursor?: string;
+  /** Some of the newest mail is not in the index yet. */
+  indexing?: boolean;
+}
+
+export interface CancelSendBody {
+  /** The id of the sent message. */
+  id: string;
+}
+
+export interface CancelSendAnswer {
+  ok: boolean;
+  /** Where the message is now: its old draft, or a new one if there was none. */
+  draft: {
+    mailbox: string;
+    /** UID of the message in its mailbox. */
+    uid: number;
+    uidvalidity?: string;
+  };
 }
 
 /** A message that an account sent. */
@@ -1067,6 +2057,78 @@ export interface Send {
 export interface Correspondent {
   name?: string;
   address: string;
+}
+
+export interface SendMessageBody {
+  /** The account, with a name or a +tag of its choice; the account when left out. */
+  from?: {
+    name?: string;
+    address: string;
+  };
+  /** Recipients. To, Cc and Bcc together have 1 to 100. */
+  to?: Correspondent[];
+  /** Recipients of copies. */
+  cc?: Correspondent[];
+  /** Recipients whom nobody else sees; the copy in Sent names them. */
+  bcc?: Correspondent[];
+  /** The addresses for answers. */
+  replyTo?: Correspondent[];
+  subject?: string;
+  text?: string;
+  html?: string;
+  attachments?: {
+    filename?: string;
+    /** Media type; application/octet-stream when left out. */
+    contentType?: string;
+    /** The bytes, as base64. */
+    content?: string;
+    /** In place of `content`, with `uid` and `part`: a part of another message of the account. */
+    mailbox?: string;
+    /** UID of the message in its mailbox. */
+    uid?: number;
+    /** IMAP part number. */
+    part?: string;
+    /** The id that the HTML names as `cid:`. */
+    contentId?: string;
+    /** Meant to be shown within the message. */
+    inline?: boolean;
+  }[];
+  /** Further header fields by name, such as List-Unsubscribe. */
+  headers?: Record<string, string>;
+  /** The message that is answered. Postroom writes In-Reply-To and References from it, and sets its `\Answered`. */
+  inReplyTo?: {
+    /** Its mailbox. */
+    mailbox: string;
+    /** UID of the message in its mailbox. */
+    uid: number;
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+  };
+  /** The draft that is sent: it is removed once the mail is sent. It has the flag `\Draft`, or is in the mailbox of drafts. */
+  draft?: {
+    /** Its mailbox. */
+    mailbox: string;
+    /** UID of the message in its mailbox. */
+    uid: number;
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
+  };
+  /** When the message goes out (RFC 3339), within a year; at once when left out. */
+  sendAt?: string;
+  /** The message goes out so many seconds later, and can be cancelled until then; in place of sendAt. */
+  delaySeconds?: number;
+}
+
+export interface SendMessageAnswer {
+  /** The id of the sent message. */
+  id: string;
+  messageId: string;
+  /** Where the copy is. */
+  mailbox: string;
+  /** UID of the message in its mailbox. */
+  uid: number;
+  uidvalidity: string;
+  status: string;
 }
 
 export interface RejectedEvent {
@@ -1211,18 +2273,8 @@ export interface Operations {
   createDomain: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Domain name; capitals and IDN are fine. */
-      domain: string;
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-      /** Stored and returned, for your own use. */
-      organization_id?: string;
-    };
-    answer: {
-      message: string;
-      domain: DomainDetails;
-    };
+    body: CreateDomainBody;
+    answer: CreateDomainAnswer;
   };
   /** List a user's domains */
   listDomains: {
@@ -1240,15 +2292,7 @@ export interface Operations {
       order?: 'oldest' | 'newest';
     };
     body: undefined;
-    answer: {
-      items: Domain[];
-      /** The limit that was used. */
-      limit: number;
-      /** The offset that was used. */
-      offset: number;
-      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
-      total?: number;
-    };
+    answer: ListDomainsAnswer;
   };
   /** Read a domain */
   getDomain: {
@@ -1276,26 +2320,14 @@ export interface Operations {
       format?: 'json' | 'zone';
     };
     body: undefined;
-    answer: {
-      domain: Domain;
-      dns: DnsRecord[];
-    };
+    answer: ListDnsRecordsAnswer;
   };
   /** Delete a domain */
   deleteDomain: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Domain name; capitals and IDN are fine. */
-      domain: string;
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-    };
-    answer: {
-      ok: boolean;
-      /** Domain name; capitals and IDN are fine. */
-      deleted: string;
-    };
+    body: DeleteDomainBody;
+    answer: DeleteDomainAnswer;
   };
   /** Set how a domain's mail is handled */
   setRoute: {
@@ -1304,17 +2336,7 @@ export interface Operations {
       domain: string;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-      forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
-      /** Required for the webhook modes; http or https. */
-      webhook_url?: string;
-      /** Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded. */
-      webhook_secret?: string;
-      /** Required for `forward_email`. */
-      forward_to_email?: string;
-    };
+    body: SetRouteBody;
     answer: DomainDetails;
   };
   /** Set a DNS record by hand */
@@ -1324,16 +2346,7 @@ export interface Operations {
       domain: string;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-      /** Given by the server. */
-      id: number;
-      /** `disabled` by hand alone. */
-      status: 'pending' | 'verified' | 'failed' | 'disabled';
-      /** The `observed_value` to show. */
-      observed_value?: string;
-    };
+    body: MarkDnsRecordBody;
     answer: DomainDetails;
   };
   /** Check a domain's DNS records now */
@@ -1343,10 +2356,7 @@ export interface Operations {
       domain: string;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-    };
+    body: VerifyDomainBody;
     answer: DomainDetails;
   };
   /** Change a domain's DKIM key */
@@ -1356,27 +2366,14 @@ export interface Operations {
       domain: string;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-    };
+    body: RotateDkimBody;
     answer: DomainDetails;
   };
   /** Create an account */
   createAccount: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Domain name; capitals and IDN are fine. */
-      domain: string;
-      /** The part before the @. */
-      local_part: string;
-      display_name?: string;
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-      /** At least 8 characters; generated when left out. */
-      password?: string;
-    };
+    body: CreateAccountBody;
     answer: AccountWithPassword;
   };
   /** List a domain's accounts */
@@ -1398,16 +2395,7 @@ export interface Operations {
       order?: 'oldest' | 'newest';
     };
     body: undefined;
-    answer: {
-      domain: Domain;
-      items: EmailAccount[];
-      /** The limit that was used. */
-      limit: number;
-      /** The offset that was used. */
-      offset: number;
-      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
-      total?: number;
-    };
+    answer: ListDomainAccountsAnswer;
   };
   /** List a user's accounts */
   listAccounts: {
@@ -1427,15 +2415,7 @@ export interface Operations {
       order?: 'oldest' | 'newest';
     };
     body: undefined;
-    answer: {
-      items: EmailAccount[];
-      /** The limit that was used. */
-      limit: number;
-      /** The offset that was used. */
-      offset: number;
-      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
-      total?: number;
-    };
+    answer: ListAccountsAnswer;
   };
   /** Read an account */
   getAccount: {
@@ -1448,9 +2428,7 @@ export interface Operations {
       user_id: string;
     };
     body: undefined;
-    answer: {
-      account: EmailAccount;
-    };
+    answer: GetAccountAnswer;
   };
   /** Update an account */
   updateAccount: {
@@ -1459,34 +2437,15 @@ export interface Operations {
       id: number;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-      display_name?: string;
-      status?: 'active' | 'suspended';
-    };
-    answer: {
-      account: EmailAccount;
-    };
+    body: UpdateAccountBody;
+    answer: UpdateAccountAnswer;
   };
   /** Delete an account */
   deleteAccount: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Given by the server. */
-      id: number;
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-    };
-    answer: {
-      ok: boolean;
-      deleted: {
-        /** Given by the server. */
-        id: number;
-        address: string;
-      };
-    };
+    body: DeleteAccountBody;
+    answer: DeleteAccountAnswer;
   };
   /** Reset an account's password */
   resetPassword: {
@@ -1495,12 +2454,7 @@ export interface Operations {
       id: number;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-      /** At least 8 characters; generated when left out. */
-      password?: string;
-    };
+    body: ResetPasswordBody;
     answer: AccountWithPassword;
   };
   /** Issue a token for an account */
@@ -1510,10 +2464,7 @@ export interface Operations {
       id: number;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-    };
+    body: IssueTokenBody;
     answer: Token;
   };
   /** List deliveries */
@@ -1539,15 +2490,7 @@ export interface Operations {
       order?: 'oldest' | 'newest';
     };
     body: undefined;
-    answer: {
-      items: Delivery[];
-      /** The limit that was used. */
-      limit: number;
-      /** The offset that was used. */
-      offset: number;
-      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
-      total?: number;
-    };
+    answer: ListDeliveriesAnswer;
   };
   /** Try a delivery again */
   retryDelivery: {
@@ -1558,13 +2501,8 @@ export interface Operations {
       id: number;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-    };
-    answer: {
-      delivery: Delivery;
-    };
+    body: RetryDeliveryBody;
+    answer: RetryDeliveryAnswer;
   };
   /** List suppressed addresses */
   listSuppressions: {
@@ -1585,15 +2523,7 @@ export interface Operations {
       order?: 'oldest' | 'newest';
     };
     body: undefined;
-    answer: {
-      items: Suppression[];
-      /** The limit that was used. */
-      limit: number;
-      /** The offset that was used. */
-      offset: number;
-      /** How many items all pages have. Left out above 10,000, and where counting would cost something. */
-      total?: number;
-    };
+    answer: ListSuppressionsAnswer;
   };
   /** Allow mail to this address again */
   deleteSuppression: {
@@ -1602,15 +2532,8 @@ export interface Operations {
       domain: string;
     };
     query: Record<never, never>;
-    body: {
-      /** The user of your product who owns everything in this call. */
-      user_id: string;
-      address: string;
-    };
-    answer: {
-      ok: boolean;
-      deleted: string;
-    };
+    body: DeleteSuppressionBody;
+    answer: DeleteSuppressionAnswer;
   };
   /** List the domains of all users */
   listAllDomains: {
@@ -1631,13 +2554,7 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: OperatedDomain[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListAllDomainsAnswer;
   };
   /** Read a domain of any user */
   getAnyDomain: {
@@ -1668,82 +2585,41 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: OperatedAccount[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListAllAccountsAnswer;
   };
   /** Suspend a domain */
   suspendDomain: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Domain name; capitals and IDN are fine. */
-      domain: string;
-      /** The user of your product who owns everything in this call. */
-      user_id?: string;
-      reason?: string;
-    };
+    body: SuspendDomainBody;
     answer: OperatedDomain;
   };
   /** Resume a domain */
   resumeDomain: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Domain name; capitals and IDN are fine. */
-      domain: string;
-      /** The user of your product who owns everything in this call. */
-      user_id?: string;
-    };
+    body: ResumeDomainBody;
     answer: OperatedDomain;
   };
   /** Delete a domain of any user */
   deleteAnyDomain: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Domain name; capitals and IDN are fine. */
-      domain: string;
-      /** The user of your product who owns everything in this call. */
-      user_id?: string;
-      /** The name of the domain, once more. */
-      confirm?: string;
-    };
-    answer: {
-      would_remove?: DomainContents;
-      /** Domain name; capitals and IDN are fine. */
-      deleted?: string;
-      removed?: DomainContents;
-    };
+    body: DeleteAnyDomainBody;
+    answer: DeleteAnyDomainAnswer;
   };
   /** Suspend an account of any user */
   suspendAnyAccount: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Given by the server. */
-      id?: number;
-      /** Replaced by `id`; goes away after 0.4. */
-      account_id?: number;
-      /** Drop what it sent and what still waits: no bounce is sent, and its owner sees `bounced`. Otherwise its mail goes on. What is being attempted right now is not dropped. */
-      drop_waiting?: boolean;
-    };
+    body: SuspendAnyAccountBody;
     answer: SuspendedAccount;
   };
   /** Resume an account of any user */
   resumeAnyAccount: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Given by the server. */
-      id?: number;
-      /** Replaced by `id`; goes away after 0.4. */
-      account_id?: number;
-    };
+    body: ResumeAnyAccountBody;
     answer: OperatedAccount;
   };
   /** List the nodes */
@@ -1751,35 +2627,21 @@ export interface Operations {
     path: Record<never, never>;
     query: Record<never, never>;
     body: undefined;
-    answer: {
-      items: Node[];
-      /** The limit that was used. */
-      limit: number;
-    };
+    answer: ListNodesAnswer;
   };
   /** List the settings in force */
   listSettings: {
     path: Record<never, never>;
     query: Record<never, never>;
     body: undefined;
-    answer: {
-      items: Setting[];
-      /** The limit that was used. */
-      limit: number;
-    };
+    answer: ListSettingsAnswer;
   };
   /** Change the level of the log */
   changeLogLevel: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** As LOG_LEVEL: lines of this level and more severe ones are written. */
-      level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
-    };
-    answer: {
-      /** As LOG_LEVEL: lines of this level and more severe ones are written. */
-      level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
-    };
+    body: ChangeLogLevelBody;
+    answer: ChangeLogLevelAnswer;
   };
   /** Read the console's session */
   getConsoleSession: {
@@ -1793,17 +2655,13 @@ export interface Operations {
     path: Record<never, never>;
     query: Record<never, never>;
     body: undefined;
-    answer: {
-      ok: boolean;
-    };
+    answer: EndConsoleSessionAnswer;
   };
   /** Sign in to the console */
   openConsoleSession: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      api_key: string;
-    };
+    body: OpenConsoleSessionBody;
     answer: ConsoleSession;
   };
   /** List what was changed */
@@ -1816,13 +2674,7 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: AuditEntry[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListAuditAnswer;
   };
   /** List usage by day */
   listUsage: {
@@ -1844,35 +2696,14 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: UsageDay[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListUsageAnswer;
   };
   /** Set an account's quota */
   setQuota: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Given by the server. */
-      id?: number;
-      /** Replaced by `id`; goes away after 0.4. */
-      account_id?: number;
-      quota_bytes?: number;
-    };
-    answer: {
-      /** Given by the server. */
-      id: number;
-      address: string;
-      quota_bytes?: number;
-      /** Replaced by `id`; goes away after 0.4. */
-      account_id: number;
-      /** Replaced by `address`; goes away after 0.4. */
-      email: string;
-    };
+    body: SetQuotaBody;
+    answer: SetQuotaAnswer;
   };
   /** Read what the service did */
   getOverview: {
@@ -1882,58 +2713,14 @@ export interface Operations {
       hours?: number;
     };
     body: undefined;
-    answer: {
-      now: {
-        /** Octets in all mailboxes, measured every five minutes. */
-        stored_bytes?: number;
-        /** Deliveries that have not ended, by state, counted now or some seconds ago. */
-        queue?: Record<string, number>;
-        /** Age of the oldest one that is queued. */
-        oldest_seconds?: number;
-      };
-      /** The same number of hours before; absent where not all of them are kept. */
-      before?: {
-        /** As in a point. */
-        received: number;
-        /** For all reasons. */
-        refused: number;
-        /** For all reasons. */
-        deferred: number;
-        /** As in a point. */
-        sent: number;
-        /** As in a point. */
-        bounced: number;
-      };
-      /** The oldest first. */
-      series: OverviewPoint[];
-    };
+    answer: GetOverviewAnswer;
   };
   /** Read what needs somebody now */
   getAttention: {
     path: Record<never, never>;
     query: Record<never, never>;
     body: undefined;
-    answer: {
-      checked_at: string;
-      /** What the menu of the console shows; 0 also where it could not be counted. */
-      counts: {
-        /** Deliveries that are queued or held. */
-        waiting: number;
-        /** Active domains that cannot send. */
-        cannot_send: number;
-      };
-      /** The most urgent first. */
-      items: Finding[];
-      /** All checks, with what each came to. */
-      checks: ({
-        /** Name of the check. */
-        name: string;
-        /** `critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know. */
-        level: 'critical' | 'warning' | 'note';
-        /** `unknown`: the check failed or took too long, so it says nothing. */
-        state: 'ok' | 'found' | 'unknown';
-      })[];
-    };
+    answer: GetAttentionAnswer;
   };
   /** List messages */
   listMessages: {
@@ -1992,13 +2779,7 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: OperatedMessage[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListMessagesAnswer;
   };
   /** Read a message */
   readMessage: {
@@ -2028,13 +2809,7 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: TraceItem[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListTraceAnswer;
   };
   /** Read what became of a message */
   readTrace: {
@@ -2044,9 +2819,7 @@ export interface Operations {
     };
     query: Record<never, never>;
     body: undefined;
-    answer: {
-      items: TraceItem[];
-    };
+    answer: ReadTraceAnswer;
   };
   /** Count the deliveries that wait */
   listQueue: {
@@ -2067,13 +2840,7 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: QueueGroup[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListQueueAnswer;
   };
   /** List single deliveries that wait */
   listQueueDeliveries: {
@@ -2106,13 +2873,7 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: OpenDelivery[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListQueueDeliveriesAnswer;
   };
   /** List receivers with what waits for them */
   listQueueReceivers: {
@@ -2145,13 +2906,7 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: QueueReceiver[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListQueueReceiversAnswer;
   };
   /** Count a part of the queue */
   summarizeQueue: {
@@ -2186,297 +2941,29 @@ export interface Operations {
   retryQueue: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Origin of a webhook, domain of mail, or address of a mailbox. */
-      destination?: string;
-      domain?: string;
-      /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `waiting` is `queued` and `held` together. */
-      status?: 'waiting' | 'queued' | 'held' | 'failed';
-      /** Replaced by `status`; goes away after 0.4. */
-      state?: 'pending' | 'held' | 'failed';
-      /** A part of the receiver's name. */
-      q?: string;
-      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
-      sender?: string;
-      /** A part of the reason of the last failed attempt, as the lists name it. */
-      reason?: string;
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only those whose next attempt is due within so many seconds. */
-      due_within?: number;
-      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
-      account?: string;
-      ids?: number[];
-      /** The most that are changed: with 1, one is tried. */
-      limit?: number;
-      /** `next` of the answer before, unchanged, with the same filters. */
-      next?: string;
-      /** Only count the deliveries that match, by status, domain and reason. */
-      dry_run?: boolean;
-    };
-    answer: {
-      /** How many match. */
-      matched: number;
-      /** 0 in a dry run. */
-      changed: number;
-      /** There may be more: call again with `next`. */
-      more?: boolean;
-      /** Where the next call continues. The numbers of each call are its own. */
-      next?: string;
-      /** How many fit the filters and stay as they are, by the reason. */
-      skipped?: {
-        /** An attempt is under way. */
-        under_way?: number;
-        /** They changed after the order was given. */
-        changed_since?: number;
-        /** They are due and tried anyway, or wait for the time that their sender set. */
-        due?: number;
-        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
-        not_kept?: number;
-        /** The suspension of their domain holds them, which only its end releases. */
-        held_otherwise?: number;
-      };
-      /** What matches, in a dry run: the 20 most frequent of each. */
-      parts?: {
-        statuses: {
-          status: string;
-          count: number;
-        }[];
-        domains: {
-          domain: string;
-          count: number;
-        }[];
-        reasons: {
-          /** Absent: they were not tried yet. */
-          reason?: string;
-          count: number;
-        }[];
-      };
-    };
+    body: RetryQueueBody;
+    answer: RetryQueueAnswer;
   };
   /** Hold deliveries back */
   holdQueue: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Origin of a webhook, domain of mail, or address of a mailbox. */
-      destination?: string;
-      domain?: string;
-      /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `waiting` is `queued` and `held` together. */
-      status?: 'waiting' | 'queued' | 'held' | 'failed';
-      /** Replaced by `status`; goes away after 0.4. */
-      state?: 'pending' | 'held' | 'failed';
-      /** A part of the receiver's name. */
-      q?: string;
-      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
-      sender?: string;
-      /** A part of the reason of the last failed attempt, as the lists name it. */
-      reason?: string;
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only those whose next attempt is due within so many seconds. */
-      due_within?: number;
-      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
-      account?: string;
-      ids?: number[];
-      /** The most that are changed: with 1, one is tried. */
-      limit?: number;
-      /** `next` of the answer before, unchanged, with the same filters. */
-      next?: string;
-      /** Only count the deliveries that match, by status, domain and reason. */
-      dry_run?: boolean;
-    };
-    answer: {
-      /** How many match. */
-      matched: number;
-      /** 0 in a dry run. */
-      changed: number;
-      /** There may be more: call again with `next`. */
-      more?: boolean;
-      /** Where the next call continues. The numbers of each call are its own. */
-      next?: string;
-      /** How many fit the filters and stay as they are, by the reason. */
-      skipped?: {
-        /** An attempt is under way. */
-        under_way?: number;
-        /** They changed after the order was given. */
-        changed_since?: number;
-        /** They are due and tried anyway, or wait for the time that their sender set. */
-        due?: number;
-        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
-        not_kept?: number;
-        /** The suspension of their domain holds them, which only its end releases. */
-        held_otherwise?: number;
-      };
-      /** What matches, in a dry run: the 20 most frequent of each. */
-      parts?: {
-        statuses: {
-          status: string;
-          count: number;
-        }[];
-        domains: {
-          domain: string;
-          count: number;
-        }[];
-        reasons: {
-          /** Absent: they were not tried yet. */
-          reason?: string;
-          count: number;
-        }[];
-      };
-    };
+    body: HoldQueueBody;
+    answer: HoldQueueAnswer;
   };
   /** Release deliveries */
   releaseQueue: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Origin of a webhook, domain of mail, or address of a mailbox. */
-      destination?: string;
-      domain?: string;
-      /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `waiting` is `queued` and `held` together. */
-      status?: 'waiting' | 'queued' | 'held' | 'failed';
-      /** Replaced by `status`; goes away after 0.4. */
-      state?: 'pending' | 'held' | 'failed';
-      /** A part of the receiver's name. */
-      q?: string;
-      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
-      sender?: string;
-      /** A part of the reason of the last failed attempt, as the lists name it. */
-      reason?: string;
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only those whose next attempt is due within so many seconds. */
-      due_within?: number;
-      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
-      account?: string;
-      ids?: number[];
-      /** The most that are changed: with 1, one is tried. */
-      limit?: number;
-      /** `next` of the answer before, unchanged, with the same filters. */
-      next?: string;
-      /** Only count the deliveries that match, by status, domain and reason. */
-      dry_run?: boolean;
-    };
-    answer: {
-      /** How many match. */
-      matched: number;
-      /** 0 in a dry run. */
-      changed: number;
-      /** There may be more: call again with `next`. */
-      more?: boolean;
-      /** Where the next call continues. The numbers of each call are its own. */
-      next?: string;
-      /** How many fit the filters and stay as they are, by the reason. */
-      skipped?: {
-        /** An attempt is under way. */
-        under_way?: number;
-        /** They changed after the order was given. */
-        changed_since?: number;
-        /** They are due and tried anyway, or wait for the time that their sender set. */
-        due?: number;
-        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
-        not_kept?: number;
-        /** The suspension of their domain holds them, which only its end releases. */
-        held_otherwise?: number;
-      };
-      /** What matches, in a dry run: the 20 most frequent of each. */
-      parts?: {
-        statuses: {
-          status: string;
-          count: number;
-        }[];
-        domains: {
-          domain: string;
-          count: number;
-        }[];
-        reasons: {
-          /** Absent: they were not tried yet. */
-          reason?: string;
-          count: number;
-        }[];
-      };
-    };
+    body: ReleaseQueueBody;
+    answer: ReleaseQueueAnswer;
   };
   /** Drop deliveries */
   dropQueue: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Origin of a webhook, domain of mail, or address of a mailbox. */
-      destination?: string;
-      domain?: string;
-      /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
-      /** `waiting` is `queued` and `held` together. */
-      status?: 'waiting' | 'queued' | 'held' | 'failed';
-      /** Replaced by `status`; goes away after 0.4. */
-      state?: 'pending' | 'held' | 'failed';
-      /** A part of the receiver's name. */
-      q?: string;
-      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
-      sender?: string;
-      /** A part of the reason of the last failed attempt, as the lists name it. */
-      reason?: string;
-      /** Only those that were queued at least so many seconds ago. */
-      older_than?: number;
-      /** Only those whose next attempt is due within so many seconds. */
-      due_within?: number;
-      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
-      account?: string;
-      ids?: number[];
-      /** The most that are changed: with 1, one is tried. */
-      limit?: number;
-      /** `next` of the answer before, unchanged, with the same filters. */
-      next?: string;
-      /** Only count the deliveries that match, by status, domain and reason. */
-      dry_run?: boolean;
-    };
-    answer: {
-      /** How many match. */
-      matched: number;
-      /** 0 in a dry run. */
-      changed: number;
-      /** There may be more: call again with `next`. */
-      more?: boolean;
-      /** Where the next call continues. The numbers of each call are its own. */
-      next?: string;
-      /** How many fit the filters and stay as they are, by the reason. */
-      skipped?: {
-        /** An attempt is under way. */
-        under_way?: number;
-        /** They changed after the order was given. */
-        changed_since?: number;
-        /** They are due and tried anyway, or wait for the time that their sender set. */
-        due?: number;
-        /** Their message is not kept any more (`DELIVERY_BODY_HOURS`). */
-        not_kept?: number;
-        /** The suspension of their domain holds them, which only its end releases. */
-        held_otherwise?: number;
-      };
-      /** What matches, in a dry run: the 20 most frequent of each. */
-      parts?: {
-        statuses: {
-          status: string;
-          count: number;
-        }[];
-        domains: {
-          domain: string;
-          count: number;
-        }[];
-        reasons: {
-          /** Absent: they were not tried yet. */
-          reason?: string;
-          count: number;
-        }[];
-      };
-    };
+    body: DropQueueBody;
+    answer: DropQueueAnswer;
   };
   /** List the blocked senders */
   listBlocks: {
@@ -2488,36 +2975,20 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: Block[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListBlocksAnswer;
   };
   /** Block a sender */
   addBlock: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** `address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too. */
-      kind: 'address' | 'domain' | 'network';
-      /** The address, the domain, or the network (an IP address alone is one). */
-      value: string;
-      /** Your note, such as the reason. */
-      note?: string;
-    };
+    body: AddBlockBody;
     answer: Block;
   };
   /** Accept the mail of a sender again */
   deleteBlock: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Given by the server. */
-      id: number;
-    };
+    body: DeleteBlockBody;
     answer: Block;
   };
   /** List the API keys */
@@ -2530,58 +3001,27 @@ export interface Operations {
       cursor?: string;
     };
     body: undefined;
-    answer: {
-      items: ApiKey[];
-      /** The limit that was used. */
-      limit: number;
-      /** For the next page; absent on the last one. */
-      cursor?: string;
-    };
+    answer: ListKeysAnswer;
   };
   /** Make an API key */
   createKey: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** For people; the audit log has it. Several keys may have the same. */
-      name: string;
-      /** `operator`: all of /v2. `product`: all of it but /v2/operator. */
-      scope: 'operator' | 'product';
-      /** Of a product key: the only user whose things it sees and changes. */
-      user_id?: string;
-      /** Of a product key: it sees and changes only domains that were claimed with this `organization_id`, and their accounts. */
-      organization_id?: string;
-      /** Whether it only reads: then every method but GET is refused. */
-      read_only?: boolean;
-      /** From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end. */
-      expires_at?: string;
-    };
-    answer: {
-      key: ApiKey;
-      /** For the header `x-api-key`. Shown only here. */
-      api_key: string;
-    };
+    body: CreateKeyBody;
+    answer: CreateKeyAnswer;
   };
   /** Revoke an API key */
   revokeKey: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Given by the server. */
-      id: number;
-    };
+    body: RevokeKeyBody;
     answer: ApiKey;
   };
   /** Log in to a mailbox */
   login: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      address: string;
-      password: string;
-      /** Sets a cookie. It expires when it was not used for 30 days. */
-      remember?: boolean;
-    };
+    body: LoginBody;
     answer: Token;
   };
   /** Renew a token without the password */
@@ -2596,28 +3036,13 @@ export interface Operations {
     path: Record<never, never>;
     query: Record<never, never>;
     body: undefined;
-    answer: {
-      ok: true;
-    };
+    answer: ForgetLoginAnswer;
   };
   /** Sync a mailbox */
   syncMailbox: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Mailbox name; INBOX when left out. */
-      mailbox?: string;
-      /** As the last sync returned it. */
-      uidvalidity?: string;
-      /** As the last sync returned it. */
-      token?: string;
-      /** The most changes in one answer. */
-      limit?: number;
-      /** What each added message carries besides its uid. */
-      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
-      /** Whether the pages of a first sync begin with the oldest or the newest messages; the oldest when left out. */
-      order?: 'oldest' | 'newest';
-    };
+    body: SyncMailboxBody;
     answer: Sync;
   };
   /** Fetch a message */
@@ -2637,170 +3062,56 @@ export interface Operations {
     path: Record<never, never>;
     query: Record<never, never>;
     body: undefined;
-    answer: {
-      mailboxes: Mailbox[];
-    };
+    answer: ListMailboxesAnswer;
   };
   /** Make a mailbox */
   createMailbox: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Name of the new mailbox. */
-      mailbox: string;
-    };
+    body: CreateMailboxBody;
     answer: MailboxState;
   };
   /** Rename a mailbox */
   renameMailbox: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Its name now. */
-      mailbox: string;
-      /** Its new name. */
-      to: string;
-    };
+    body: RenameMailboxBody;
     answer: MailboxState;
   };
   /** Delete a mailbox with its messages */
   deleteMailbox: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Name of the mailbox. */
-      mailbox: string;
-    };
-    answer: {
-      ok: true;
-      deleted: string;
-    };
+    body: DeleteMailboxBody;
+    answer: DeleteMailboxAnswer;
   };
   /** Change flags */
   changeFlags: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** The mailbox that has the messages. */
-      mailbox: string;
-      /** The messages. One that does not exist is not an error, and is not in the answer. */
-      uids: number[];
-      /** As the last sync returned it; the call is refused if it has changed. */
-      uidvalidity?: string;
-      /** The state of the last sync. The answer then also has what a sync from there returns. */
-      since?: {
-        /** As the last sync returned it; the call is refused if it has changed. */
-        uidvalidity?: string;
-        token?: string;
-      };
-      /** What each added message carries besides its uid. */
-      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
-      /** Flags to add. */
-      add?: string[];
-      /** Flags to remove. */
-      remove?: string[];
-    };
-    answer: {
-      /** Name of the mailbox. */
-      mailbox: string;
-      uidvalidity: string;
-      /** What a sync returns now. */
-      token: string;
-      updated: UpdatedMessage[];
-      sync?: Sync;
-    };
+    body: ChangeFlagsBody;
+    answer: ChangeFlagsAnswer;
   };
   /** Move messages */
   moveMessages: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** The mailbox that has the messages. */
-      mailbox: string;
-      /** The messages. One that does not exist is not an error, and is not in the answer. */
-      uids: number[];
-      /** As the last sync returned it; the call is refused if it has changed. */
-      uidvalidity?: string;
-      /** The state of the last sync. The answer then also has what a sync from there returns. */
-      since?: {
-        /** As the last sync returned it; the call is refused if it has changed. */
-        uidvalidity?: string;
-        token?: string;
-      };
-      /** What each added message carries besides its uid. */
-      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
-      /** The mailbox that gets them. */
-      to: string;
-    };
-    answer: {
-      mailbox: string;
-      to: string;
-      /** Of `to`. */
-      uidvalidity: string;
-      moved: RelocatedMessage[];
-      sync?: Sync;
-    };
+    body: MoveMessagesBody;
+    answer: MoveMessagesAnswer;
   };
   /** Copy messages */
   copyMessages: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** The mailbox that has the messages. */
-      mailbox: string;
-      /** The messages. One that does not exist is not an error, and is not in the answer. */
-      uids: number[];
-      /** As the last sync returned it; the call is refused if it has changed. */
-      uidvalidity?: string;
-      /** The state of the last sync. The answer then also has what a sync from there returns. */
-      since?: {
-        /** As the last sync returned it; the call is refused if it has changed. */
-        uidvalidity?: string;
-        token?: string;
-      };
-      /** What each added message carries besides its uid. */
-      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
-      /** The mailbox that gets them. */
-      to: string;
-    };
-    answer: {
-      mailbox: string;
-      to: string;
-      /** Of `to`. */
-      uidvalidity: string;
-      copied: RelocatedMessage[];
-      sync?: Sync;
-    };
+    body: CopyMessagesBody;
+    answer: CopyMessagesAnswer;
   };
   /** Delete messages for good */
   deleteMessages: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** The mailbox that has the messages. */
-      mailbox: string;
-      /** The messages. One that does not exist is not an error, and is not in the answer. */
-      uids: number[];
-      /** As the last sync returned it; the call is refused if it has changed. */
-      uidvalidity?: string;
-      /** The state of the last sync. The answer then also has what a sync from there returns. */
-      since?: {
-        /** As the last sync returned it; the call is refused if it has changed. */
-        uidvalidity?: string;
-        token?: string;
-      };
-      /** What each added message carries besides its uid. */
-      fields?: ('envelope' | 'flags' | 'size' | 'internalDate' | 'bodyStructure' | 'preview' | 'threadId' | 'emailId' | 'hasAttachment')[];
-    };
-    answer: {
-      /** Name of the mailbox. */
-      mailbox: string;
-      uidvalidity: string;
-      /** What a sync returns now. */
-      token: string;
-      removed: RemovedMessage[];
-      sync?: Sync;
-    };
+    body: DeleteMessagesBody;
+    answer: DeleteMessagesAnswer;
   };
   /** Put a message into a mailbox */
   appendMessage: {
@@ -2832,63 +3143,15 @@ export interface Operations {
   readMessages: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** The mailbox that has the messages. */
-      mailbox: string;
-      uids: number[];
-      /** What each message carries besides its uid; all when left out. */
-      fields?: ('flags' | 'envelope' | 'internalDate' | 'size' | 'preview' | 'threadId' | 'text' | 'html' | 'attachments' | 'auth')[];
-    };
-    answer: {
-      messages: PartialContent[];
-      /** The answer was cut: ask again for the UIDs that are left. */
-      hasMore?: boolean;
-    };
+    body: ReadMessagesBody;
+    answer: ReadMessagesAnswer;
   };
   /** Search messages */
   searchMessages: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** Where to search; all mailboxes when left out. */
-      mailbox?: string;
-      /** Words anywhere: subject, names, addresses, text, file names. `inv*` is a prefix. */
-      text?: string;
-      /** Words of the names and addresses in From. */
-      from?: string;
-      /** Words of the names and addresses in To, Cc and Bcc. */
-      to?: string;
-      /** Words of the subject. */
-      subject?: string;
-      /** Words of the text and of the names of attachments. */
-      body?: string;
-      /** Arrived at this date or time (RFC 3339) or later. */
-      since?: string;
-      /** Arrived before this date or time. */
-      before?: string;
-      /** More octets than this. */
-      larger?: number;
-      /** Fewer octets than this. */
-      smaller?: number;
-      /** All of these flags. */
-      flags?: string[];
-      /** None of these flags. */
-      notFlags?: string[];
-      /** With attachments, or without. */
-      hasAttachment?: boolean;
-      /** The most matches in one answer; 50 when left out. */
-      limit?: number;
-      /** Of the answer before. */
-      cursor?: string;
-    };
-    answer: {
-      /** Newest first. */
-      matches: SearchMatch[];
-      /** Leads to the next page; absent on the last one. */
-      cursor?: string;
-      /** Some of the newest mail is not in the index yet. */
-      indexing?: boolean;
-    };
+    body: SearchMessagesBody;
+    answer: SearchMessagesAnswer;
   };
   /** Fetch one MIME part */
   fetchAttachment: {
@@ -2908,20 +3171,8 @@ export interface Operations {
   cancelSend: {
     path: Record<never, never>;
     query: Record<never, never>;
-    body: {
-      /** The id of the sent message. */
-      id: string;
-    };
-    answer: {
-      ok: boolean;
-      /** Where the message is now: its old draft, or a new one if there was none. */
-      draft: {
-        mailbox: string;
-        /** UID of the message in its mailbox. */
-        uid: number;
-        uidvalidity?: string;
-      };
-    };
+    body: CancelSendBody;
+    answer: CancelSendAnswer;
   };
   /** Read the status of a sent message */
   readSend: {
@@ -2951,76 +3202,8 @@ export interface Operations {
       /** The message goes out so many seconds later, and can be cancelled until then; in place of sendAt. */
       delaySeconds?: number;
     };
-    body: {
-      /** The account, with a name or a +tag of its choice; the account when left out. */
-      from?: {
-        name?: string;
-        address: string;
-      };
-      /** Recipients. To, Cc and Bcc together have 1 to 100. */
-      to?: Correspondent[];
-      /** Recipients of copies. */
-      cc?: Correspondent[];
-      /** Recipients whom nobody else sees; the copy in Sent names them. */
-      bcc?: Correspondent[];
-      /** The addresses for answers. */
-      replyTo?: Correspondent[];
-      subject?: string;
-      text?: string;
-      html?: string;
-      attachments?: {
-        filename?: string;
-        /** Media type; application/octet-stream when left out. */
-        contentType?: string;
-        /** The bytes, as base64. */
-        content?: string;
-        /** In place of `content`, with `uid` and `part`: a part of another message of the account. */
-        mailbox?: string;
-        /** UID of the message in its mailbox. */
-        uid?: number;
-        /** IMAP part number. */
-        part?: string;
-        /** The id that the HTML names as `cid:`. */
-        contentId?: string;
-        /** Meant to be shown within the message. */
-        inline?: boolean;
-      }[];
-      /** Further header fields by name, such as List-Unsubscribe. */
-      headers?: Record<string, string>;
-      /** The message that is answered. Postroom writes In-Reply-To and References from it, and sets its `\Answered`. */
-      inReplyTo?: {
-        /** Its mailbox. */
-        mailbox: string;
-        /** UID of the message in its mailbox. */
-        uid: number;
-        /** As the last sync returned it; the call is refused if it has changed. */
-        uidvalidity?: string;
-      };
-      /** The draft that is sent: it is removed once the mail is sent. It has the flag `\Draft`, or is in the mailbox of drafts. */
-      draft?: {
-        /** Its mailbox. */
-        mailbox: string;
-        /** UID of the message in its mailbox. */
-        uid: number;
-        /** As the last sync returned it; the call is refused if it has changed. */
-        uidvalidity?: string;
-      };
-      /** When the message goes out (RFC 3339), within a year; at once when left out. */
-      sendAt?: string;
-      /** The message goes out so many seconds later, and can be cancelled until then; in place of sendAt. */
-      delaySeconds?: number;
-    };
-    answer: {
-      /** The id of the sent message. */
-      id: string;
-      messageId: string;
-      /** Where the copy is. */
-      mailbox: string;
-      /** UID of the message in its mailbox. */
-      uid: number;
-      uidvalidity: string;
-      status: string;
-    };
+    body: SendMessageBody;
+    answer: SendMessageAnswer;
   };
 }
 

@@ -2,16 +2,21 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { answers } from '../../platform/errors/errors.ts';
+import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.ts';
 import { startApi } from '../../servers/api/testing/start-api.ts';
 import { describeWholeApi, routesElsewhere } from './write-openapi.ts';
+
+interface Schema {
+  $ref?: string;
+  anyOf?: { $ref: string }[];
+}
 
 interface Operation {
   operationId?: string;
   summary?: string;
   tags?: string[];
   security?: object[];
-  responses: Record<string, { description: string; content?: object }>;
+  responses: Record<string, { description: string; content?: Record<string, { schema: Schema }> }>;
 }
 
 let text: string;
@@ -50,7 +55,8 @@ test('resources are named shapes, events and webhooks too', () => {
   for (const name of [
     ...['Domain', 'DomainDetails', 'DnsRecord', 'Route', 'EmailAccount', 'Delivery', 'Token'],
     ...['Mailbox', 'Sync', 'Message', 'Envelope', 'Address', 'BodyStructure', 'Content'],
-    ...['SearchMatch', 'MessageReceived', 'HelloEvent', 'MailboxChangedEvent', 'Error'],
+    ...['SearchMatch', 'MessageReceived', 'HelloEvent', 'MailboxChangedEvent', 'Problem'],
+    ...['CreateDomainBody', 'CreateDomainAnswer', 'ListDomainsAnswer', 'SyncMailboxBody'],
   ]) {
     assert.equal(components.schemas[name]?.type, 'object', name);
   }
@@ -93,6 +99,7 @@ test('it has every operation of the contract', () => {
 });
 
 test('every operation is described, tagged and says who may call it', () => {
+  const { components } = JSON.parse(text);
   const schemes: Record<string, string> = { '/v2/': 'apiKey', '/mail/': 'bearer' };
   for (const { name, operation } of operations) {
     assert.ok(operation.summary, name);
@@ -107,11 +114,15 @@ test('every operation is described, tagged and says who may call it', () => {
       assert.deepEqual(operation.security, [{ [scheme]: [] }]);
     for (const [status, { content }] of Object.entries(operation.responses)) {
       if (Number(status) < 400) continue;
-      assert.deepEqual(
-        content,
-        { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
-        `${name} ${status}`,
-      );
+      const schema = content?.['application/json']?.schema ?? assert.fail(name);
+      for (const { $ref = '' } of schema.anyOf ?? [schema]) {
+        const shape = $ref.replace('#/components/schemas/', '');
+        const [problem, { properties }] = components.schemas[shape].allOf;
+        assert.deepEqual(problem, { $ref: '#/components/schemas/Problem' });
+        const [code] = properties.code.enum as [ErrorCode];
+        assert.equal(answerOf(code).http, Number(status), `${name}: ${code}`);
+        assert.equal(shape.toLowerCase(), `${code.replaceAll('_', '')}problem`);
+      }
     }
   }
 });
@@ -121,7 +132,7 @@ test('every reference has a target, and every code is named', () => {
   for (const [, name = ''] of text.matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
     assert.ok(name in components.schemas, name);
   }
-  assert.deepEqual(components.schemas.Error.properties.code.enum, Object.keys(answers));
+  assert.deepEqual(components.schemas.Problem.properties.code.enum, Object.keys(answers));
 });
 
 test('a running server serves it', async () => {

@@ -16,7 +16,7 @@ const answer = (schema: object) => ({
         ],
         responses: {
           '400': {
-            content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+            content: { 'application/json': { schema: { $ref: '#/components/schemas/Problem' } } },
           },
           '201': { content: { 'application/json': { schema } } },
         },
@@ -39,7 +39,7 @@ test('an operation has its route, its parameters and its answer', () => {
       a: { type: ['string', 'null'], description: 'Of */ it.' },
       'b-c': { type: 'array', items: { enum: ["it's", 1] } },
       d: { type: 'object', additionalProperties: { type: 'boolean' } },
-      e: { anyOf: [{ $ref: '#/components/schemas/Error' }, { const: 'x' }] },
+      e: { anyOf: [{ $ref: '#/components/schemas/Problem' }, { const: 'x' }] },
     },
   };
   const written = writeSdkTypes(answer(schema));

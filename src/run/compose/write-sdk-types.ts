@@ -16,6 +16,7 @@ interface Schema {
   readonly format?: string;
   readonly enum?: readonly unknown[];
   readonly const?: unknown;
+  readonly allOf?: readonly Schema[];
   readonly anyOf?: readonly Schema[];
   readonly items?: Schema;
   readonly properties?: Readonly<Record<string, Schema>>;
@@ -49,10 +50,12 @@ interface Description {
 
 /** The source of the SDK's types. @throws Error at a keyword of JSON Schema that it does not know */
 export function writeSdkTypes(api: Description): string {
-  const named = Object.entries(api.components.schemas).map(([name, schema]) =>
+  // The SDK throws an error of its own, which has the code: it needs no shape for each.
+  const shapes = Object.entries(api.components.schemas).filter(([, { allOf }]) => !allOf);
+  const named = shapes.map(([name, schema]) =>
     schema.properties && !schema.anyOf
-      ? `${comment(schema.description)}export interface ${nameOf(name)} ${typeOf(schema)}\n`
-      : `${comment(schema.description)}export type ${nameOf(name)} = ${typeOf(schema)};\n`,
+      ? `${comment(schema.description)}export interface ${name} ${typeOf(schema)}\n`
+      : `${comment(schema.description)}export type ${name} = ${typeOf(schema)};\n`,
   );
   const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
@@ -81,11 +84,6 @@ export function writeSdkTypes(api: Description): string {
     ...routes,
     '};\n',
   ].join('');
-}
-
-/** JavaScript has an Error of its own. */
-function nameOf(name: string): string {
-  return name === 'Error' ? 'Problem' : name;
 }
 
 function typeOfOperation({ parameters = [], requestBody, responses }: Operation): string {
@@ -117,7 +115,7 @@ function contentType(content: Content | undefined): string {
 }
 
 function typeOf(schema: Schema, indent = ''): string {
-  if (schema.$ref) return nameOf(schema.$ref.replace('#/components/schemas/', ''));
+  if (schema.$ref) return schema.$ref.replace('#/components/schemas/', '');
   if (schema.const !== undefined) return literal(schema.const);
   if (schema.enum) return schema.enum.map(literal).join(' | ');
   if (schema.anyOf) return schema.anyOf.map((one) => typeOf(one, indent)).join(' | ');

@@ -52,7 +52,7 @@ export {
   type FindSession,
   OPERATOR_SCOPE,
 } from './authenticate.ts';
-export { deliveryRoutes, LastError } from './deliveries.ts';
+export { DeliveryKind, deliveryRoutes, LastError } from './deliveries.ts';
 export { writeDescription } from './describe-api.ts';
 export {
   DnsRecordBody,

@@ -38,6 +38,15 @@ export const LastError = Type.Object(
   { title: 'DeliveryError' },
 );
 
+/** What a delivery is. Each of them has a worker of its own, so no type of the queue names them all. */
+export const DeliveryKind = Type.Unsafe<string>({
+  type: 'string',
+  enum: ['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy'],
+  description:
+    '`send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there.',
+  examples: ['webhook'],
+});
+
 const DeliveryBody = Type.Object(
   {
     id: RecordId,
@@ -45,11 +54,7 @@ const DeliveryBody = Type.Object(
       description: 'The id that the receiver gets.',
       examples: ['msg_01jk3q9w8d'],
     }),
-    kind: Type.String({
-      description:
-        'webhook, forward, bounce, send (mail that an account sent), mailbox (mail that your mail server has not accepted yet), or copy (a change that sent mail makes in a mailbox there)',
-      examples: ['webhook'],
-    }),
+    kind: DeliveryKind,
     destination: Type.String({
       description: 'Origin of the webhook, domain of the mail, or address of the mailbox.',
       examples: ['https://receiver.example'],

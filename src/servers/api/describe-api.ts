@@ -22,7 +22,7 @@ const { version } = JSON.parse(
 const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,
 keep apps in sync with them, and get changes at once.
 
-Every failure has the same body (\`Error\`), with a stable \`code\`; it is sent as
+Every failure has the same body (\`Problem\`), with a stable \`code\`; it is sent as
 \`application/problem+json\` if the request accepts that. Types are not converted: 42 is
 not "42". null counts as absent. Unknown members and parameters are ignored; one that differs from
 a known name in case, \`_\` or \`-\` alone is refused with "did you mean". Every answer has the request's id in \`x-request-id\` and the
@@ -71,8 +71,8 @@ const securitySchemes = {
   },
 } as const;
 
-/** The body of every error answer, as `Error` in the description. */
-const ErrorBody = Type.Object(
+/** The body of every error answer. */
+const ProblemBody = Type.Object(
   {
     type: Type.String({
       description: 'Where the code is explained, below the address of the server.',
@@ -93,7 +93,7 @@ const ErrorBody = Type.Object(
     request_id: Type.String({ description: 'As in `x-request-id`, to find it in the log.' }),
   },
   {
-    $id: 'Error',
+    $id: 'Problem',
     description: 'What went wrong (RFC 9457), with a stable code.',
     examples: [
       {
@@ -111,7 +111,7 @@ const ErrorBody = Type.Object(
 
 /** Collects the routes that are registered after it. */
 export function describeApi(app: Api): void {
-  app.addSchema(ErrorBody);
+  app.addSchema(ProblemBody);
   app.register(swagger, {
     hideUntagged: true,
     convertConstToEnum: false,
@@ -154,7 +154,7 @@ function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): Fastify
       status,
       {
         description: group.map((code) => `\`${code}\`: ${answers[code].title}.`).join(' '),
-        content: { 'application/json': { schema: { $ref: 'Error#' } } },
+        content: { 'application/json': { schema: problemOf(group) } },
       },
     ]);
   const response = schema.response as Record<string, object> | undefined;
@@ -166,13 +166,66 @@ function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): Fastify
   return { ...schema, response: Object.fromEntries([...successes, ...refusals]) };
 }
 
+/** The body of an error answer with one of these codes: each is a shape of its own, named after the code. */
+function problemOf(codes: readonly ErrorCode[]): object {
+  const [first, ...others] = codes.map((code) => {
+    const properties = { code: { type: 'string', enum: [code] } };
+    const narrowed = { type: 'object', required: ['code'], properties };
+    const words = code.split('_').map((word) => word.charAt(0).toUpperCase() + word.slice(1));
+    return { title: `${words.join('')}Problem`, allOf: [{ $ref: 'Problem#' }, narrowed] };
+  });
+  return first && others.length > 0 ? { anyOf: [first, ...others] } : { ...first };
+}
+
+/** The parts of an operation that are named. */
+interface NamedOperation {
+  readonly operationId?: string;
+  readonly requestBody?: { readonly content?: Content };
+  readonly responses?: Readonly<Record<string, { readonly content?: Content }>>;
+}
+
+type Content = Record<string, { schema?: { type?: unknown; title?: string; properties?: object } }>;
+
+/**
+ * Names the bodies and the answers that have no name of their own after their operations: generators make a type of
+ * each name. `CreateDomainRequest` and the like are what they name by themselves.
+ */
+function nameShapes(paths: object = {}): void {
+  const operations = Object.values(paths).flatMap((methods) => Object.values(Object(methods)));
+  for (const operation of operations as NamedOperation[]) {
+    const { operationId = '', requestBody, responses } = operation;
+    const name = operationId.charAt(0).toUpperCase() + operationId.slice(1);
+    nameShape(requestBody?.content, `${name}Body`);
+    describeStreams(requestBody?.content);
+    for (const [status, answer] of Object.entries(responses ?? {})) {
+      if (Number(status) < 400) nameShape(answer.content, `${name}Answer`);
+    }
+  }
+}
+
+/**
+ * Bodies that a route reads by itself: their schemas let everything pass, since what is checked is a stream. Others see
+ * what is sent.
+ */
+function describeStreams(content: Content | undefined): void {
+  for (const [type, { schema }] of Object.entries(content ?? {})) {
+    if (!schema || 'type' in schema) continue;
+    Object.assign(schema, { type: 'string' }, type === 'message/rfc822' && { format: 'binary' });
+  }
+}
+
+function nameShape(content: Content | undefined, title: string): void {
+  const schema = content?.['application/json']?.schema;
+  if (schema?.type === 'object' && schema.properties) schema.title ??= title;
+}
+
 /**
  * Adds the webhooks, and moves each shape with a title to the components, where readers and generators find it by
  * name.
  *
  * @throws Error where two shapes have one title
  */
-function finish<T extends { components?: object }>(description: T): T {
+function finish<T extends { components?: object; paths?: object }>(description: T): T {
   const schemas: Record<string, Record<string, unknown>> = {};
   const hoist = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(hoist);
@@ -180,7 +233,8 @@ function finish<T extends { components?: object }>(description: T): T {
     const members = Object.entries(value).map(([key, member]) => [key, hoist(member)] as const);
     const { title, ...shape } = Object.fromEntries(members);
     if (shape[SAME_SHAPE]) return referTo(String(shape[SAME_SHAPE]));
-    if (typeof title !== 'string' || shape.type !== 'object') return Object.fromEntries(members);
+    const isShape = shape.type === 'object' || shape.allOf !== undefined;
+    if (typeof title !== 'string' || !isShape) return Object.fromEntries(members);
     // The example of a whole answer is beside its shape, not in it.
     const { examples, ...known } = schemas[title] ?? shape;
     const { examples: _own, ...same } = shape;
@@ -190,7 +244,9 @@ function finish<T extends { components?: object }>(description: T): T {
     schemas[title] = examples ? { ...shape, examples } : shape;
     return referTo(title);
   };
-  const { components, ...rest } = description;
+  // A copy: the members are those of the routes, whose validators may not be made yet.
+  const { components, ...rest } = structuredClone(description);
+  nameShapes(rest.paths);
   // The document is rebuilt member by member, so it keeps its type.
   const walked = hoist(rest) as T;
   const told = hoist(webhooks);

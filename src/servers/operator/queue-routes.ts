@@ -2,7 +2,14 @@
 import { Type } from 'typebox';
 import type { BulkAction, OpenDelivery, Queue, QueueGroup } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, isoTime, LastError, type RouteGroup, replaced } from '../api/api.ts';
+import {
+  credentials,
+  DeliveryKind,
+  isoTime,
+  LastError,
+  type RouteGroup,
+  replaced,
+} from '../api/api.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 import {
   deliveryFields,
@@ -29,7 +36,7 @@ const GroupBody = Type.Object(
   {
     destination: Type.String({ examples: ['https://receiver.example'] }),
     domain: Type.String({ examples: ['acme.test'] }),
-    kind: Type.String({ examples: ['webhook'] }),
+    kind: DeliveryKind,
     counts: Type.Object(
       {
         queued: count('Deliveries that wait for their next attempt.'),
@@ -67,7 +74,7 @@ const OpenDeliveryBody = Type.Object(
       }),
     ),
     domain: Type.String({ examples: ['acme.test'] }),
-    kind: Type.String({ examples: ['webhook'] }),
+    kind: DeliveryKind,
     status: Status,
     held_by: Type.Optional(
       Type.Enum(['operator', 'suspension'], {
