@@ -303,6 +303,10 @@ onEachEngine('sending mail', (engine) => {
     assert.deepEqual(gone, ['bounced', 'failed: 5.1.1 550 5.1.1 left the company']);
     assert.deepEqual(slow, ['delivered', 'delayed: 4.4.1']);
     assert.deepEqual(bob, before[2]);
+    await deliver(ada.address, '', report(body.messageId));
+    const counted = await service.v2('GET', `/v2/operator/accounts/${ada.id}`);
+    const { sent_24h, bounced_24h } = counted.body;
+    assert.deepEqual([sent_24h, bounced_24h], [3, 1], 'the same report counts once');
     // Whoever received the message could have written that.
     assert.deepEqual(await suppressions(ada), []);
   });
@@ -319,6 +323,8 @@ onEachEngine('sending mail', (engine) => {
         ...more,
       });
     assert.equal((await sendTo(4)).body.code, 'send_limit');
+    const counted = await limited.v2('GET', `/v2/operator/accounts/${ada.id}`);
+    assert.deepEqual([counted.body.sent_24h, counted.body.refused_24h], [0, 4]);
     assert.equal((await sendTo(1)).status, 202);
     const later = await sendTo(2, { delaySeconds: 3_600 });
     assert.equal(later.status, 202);

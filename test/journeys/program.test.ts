@@ -86,6 +86,9 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   // What only the operator's API knows.
   const { items } = await result('accounts', 'list', '--domain', 'acme.test');
   assert.deepEqual([items.length, items[0].address], [1, 'ada@acme.test']);
+  const account = await postroom(['accounts', 'show', 'ada@acme.test']).ended();
+  assert.match(account.output, /^address +ada@acme\.test$/m);
+  assert.match(account.output, /^day +sent +received +bounced +refused\n(?:.*\n){7}\S+ +\d+ +3 /m);
   const shown = await postroom(['domains', 'list']).ended();
   assert.match(shown.output, /^domain +user_id +status .*\nacme\.test +demo +active /);
   const domain = await postroom(['domains', 'show', 'acme.test']).ended();
@@ -103,7 +106,10 @@ test('demo beside a service that runs makes its mailbox again, with another mail
     (await postroom(['accounts', 'quota', String(ada), size]).ended()).output;
   assert.equal(await quota('34.5kb'), 'ada@acme.test may hold 34.5 KB.\n');
   const listed = await postroom(['accounts', 'list']).ended();
-  assert.match(listed.output, /^\d+ +ada@acme\.test +demo +active +\d+ +[\d.]+ K?B +34\.5 KB /m);
+  assert.match(
+    listed.output,
+    /^\d+ +ada@acme\.test +demo +active(?: +\d+){4} +[\d.]+ K?B +34\.5 KB /m,
+  );
   assert.equal(await quota('none'), 'ada@acme.test has no quota.\n');
   assert.equal(await quota('default'), 'ada@acme.test has the default quota, QUOTA_BYTES.\n');
   const unknown = await postroom(['accounts', 'quota', '999', '1GB']).ended();

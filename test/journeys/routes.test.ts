@@ -303,6 +303,8 @@ onEachEngine('routes', (engine) => {
     await service.send({ from: 'bob@example.test', to: ann.address, subject: 'No', text: 'x' });
     await until(async () => (await deliveries(ann))[0]?.status === 'failed');
     refuse = undefined;
+    const { body: ofDomain } = await service.v2('GET', `/v2/operator/domains/${ann.domain}`);
+    assert.deepEqual([ofDomain.sent_24h, ofDomain.bounced_24h], [1, 1]);
     const path = `/v2/domains/${ann.domain}/deliveries?user_id=${ann.userId}`;
     // The DSN may have met the refusal, too: then it waits for its next attempt or ended.
     const { body } = await service.v2('GET', path);

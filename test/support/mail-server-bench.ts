@@ -133,6 +133,7 @@ export class MailServerBench {
       storage: this.#storage(hasMailServer),
       webhooks,
       sender,
+      usage: new Usage({ database: this.store.database }),
       hostname: 'mx.test',
       log: { error: () => {} },
       now: () => this.clock.now(),

@@ -407,6 +407,12 @@ export interface OperatedDomain {
   records_missing: ('mx' | 'spf' | 'dmarc' | 'dkim')[];
   /** When DNS is asked about its records the next time. */
   next_check_at: string;
+  /** Messages for its accounts, or for no account, in the last 24 hours. */
+  received_24h: number;
+  /** Recipients of mail that it sent or forwarded in the last 24 hours. */
+  sent_24h: number;
+  /** Recipients who did not get its sent or forwarded mail, in the last 24 hours. */
+  bounced_24h: number;
   /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
   messages?: number;
   /** Of these messages, in octets. */
@@ -481,6 +487,12 @@ export interface OperatedDomainDetails {
   records_missing: ('mx' | 'spf' | 'dmarc' | 'dkim')[];
   /** When DNS is asked about its records the next time. */
   next_check_at: string;
+  /** Messages for its accounts, or for no account, in the last 24 hours. */
+  received_24h: number;
+  /** Recipients of mail that it sent or forwarded in the last 24 hours. */
+  sent_24h: number;
+  /** Recipients who did not get its sent or forwarded mail, in the last 24 hours. */
+  bounced_24h: number;
   /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
   messages?: number;
   /** Of these messages, in octets. */
@@ -515,6 +527,16 @@ export interface OperatedAccount {
   bytes?: number;
   /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
   quota_bytes: number;
+  /** Recipients of mail that it sent in the last 24 hours. */
+  sent_24h: number;
+  /** Messages that it got in the last 24 hours. */
+  received_24h: number;
+  /** Recipients who did not get its mail: given up in the last 24 hours, or reported by a bounce from outside. */
+  bounced_24h: number;
+  /** Recipients that it could not write to in the last 24 hours, because of `SEND_RECIPIENTS_PER_DAY`. */
+  refused_24h: number;
+  /** Deliveries of its mail that wait, or are held. */
+  waiting: number;
   /** The last login with its password, accurate to a day. Absent if there was none in half a year. */
   last_login_at?: string;
   /** Replaced by `id`; goes away after 0.4. */
@@ -531,6 +553,91 @@ export interface ListAllAccountsAnswer {
   limit: number;
   /** For the next page; absent on the last one. */
   cursor?: string;
+}
+
+/** Mail of an account in an hour or a day. */
+export interface AccountSpan {
+  /** When it begins. */
+  at: string;
+  /** Recipients of its mail. */
+  sent: number;
+  received: number;
+  bounced: number;
+  refused: number;
+}
+
+export interface AccountReceiver {
+  domain: string;
+  recipients: number;
+  bounced: number;
+}
+
+export interface WaitingReason {
+  status: 'queued' | 'held';
+  destination: string;
+  last_error?: DeliveryError;
+  count: number;
+  /** When the oldest of them was queued. */
+  oldest_at: string;
+}
+
+export interface SignIn {
+  /** An IPv4 address, or an IPv6 /64. */
+  client: string;
+  /** Accurate to a day. */
+  at: string;
+}
+
+/** An account, and what it does. */
+export interface OperatedAccountDetails {
+  /** Given by the server. */
+  id: number;
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  local_part: string;
+  /** `local_part@domain`. */
+  address: string;
+  display_name: string;
+  status: 'active' | 'suspended';
+  /** Whether it is its user's oldest account. */
+  is_default: boolean;
+  created_at: string;
+  /** In its mailboxes. Left out where a mail server has them. */
+  messages?: number;
+  /** Of these messages, in octets. */
+  bytes?: number;
+  /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
+  quota_bytes: number;
+  /** Recipients of mail that it sent in the last 24 hours. */
+  sent_24h: number;
+  /** Messages that it got in the last 24 hours. */
+  received_24h: number;
+  /** Recipients who did not get its mail: given up in the last 24 hours, or reported by a bounce from outside. */
+  bounced_24h: number;
+  /** Recipients that it could not write to in the last 24 hours, because of `SEND_RECIPIENTS_PER_DAY`. */
+  refused_24h: number;
+  /** Deliveries of its mail that wait, or are held. */
+  waiting: number;
+  /** The last login with its password, accurate to a day. Absent if there was none in half a year. */
+  last_login_at?: string;
+  /** Replaced by `id`; goes away after 0.4. */
+  account_id: number;
+  /** Replaced by `address`; goes away after 0.4. */
+  email: string;
+  /** Replaced by `status`; goes away after 0.4. */
+  suspended: boolean;
+  /** The last 24 hours, the oldest first. */
+  hours: AccountSpan[];
+  /** The last 8 days (UTC), the oldest first. */
+  days: AccountSpan[];
+  /** The mail domains that it wrote to most in 7 days, of its newest 5,000 recipients. */
+  receivers: AccountReceiver[];
+  /** Why its mail waits: the most frequent receivers and answers. */
+  waiting_reasons: WaitingReason[];
+  /** The clients that signed in with its password last. */
+  sign_ins: SignIn[];
 }
 
 export interface SuspendDomainBody {
@@ -595,6 +702,16 @@ export interface SuspendedAccount {
   bytes?: number;
   /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
   quota_bytes: number;
+  /** Recipients of mail that it sent in the last 24 hours. */
+  sent_24h: number;
+  /** Messages that it got in the last 24 hours. */
+  received_24h: number;
+  /** Recipients who did not get its mail: given up in the last 24 hours, or reported by a bounce from outside. */
+  bounced_24h: number;
+  /** Recipients that it could not write to in the last 24 hours, because of `SEND_RECIPIENTS_PER_DAY`. */
+  refused_24h: number;
+  /** Deliveries of its mail that wait, or are held. */
+  waiting: number;
   /** The last login with its password, accurate to a day. Absent if there was none in half a year. */
   last_login_at?: string;
   /** Replaced by `id`; goes away after 0.4. */
@@ -2577,8 +2694,10 @@ export interface Operations {
       domain?: string;
       /** The user of your product who owns everything in this call. */
       user_id?: string;
-      /** Beginning of the address; the list is then in the order of addresses. */
+      /** Beginning of the address; without `sort` the list is in the order of addresses. */
       q?: string;
+      /** By address, or by a number, which `-` puts the largest of first; `quota_used` is the part of its quota that an account uses. A cursor belongs to one order. */
+      sort?: 'address' | 'sent_24h' | '-sent_24h' | 'received_24h' | '-received_24h' | 'bounced_24h' | '-bounced_24h' | 'refused_24h' | '-refused_24h' | 'waiting' | '-waiting' | 'bytes' | '-bytes' | 'quota_used' | '-quota_used' | 'last_login_at' | '-last_login_at';
       /** The most items of a page; 50 when left out. */
       limit?: number;
       /** The cursor of the page before, unchanged. */
@@ -2586,6 +2705,16 @@ export interface Operations {
     };
     body: undefined;
     answer: ListAllAccountsAnswer;
+  };
+  /** Read an account of any user */
+  getAnyAccount: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: Record<never, never>;
+    body: undefined;
+    answer: OperatedAccountDetails;
   };
   /** Suspend a domain */
   suspendDomain: {
@@ -3233,6 +3362,7 @@ export type OperationId =
   | 'listAllDomains'
   | 'getAnyDomain'
   | 'listAllAccounts'
+  | 'getAnyAccount'
   | 'suspendDomain'
   | 'resumeDomain'
   | 'deleteAnyDomain'
@@ -3295,6 +3425,7 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   listAllDomains: 'GET /v2/operator/domains',
   getAnyDomain: 'GET /v2/operator/domains/{domain}',
   listAllAccounts: 'GET /v2/operator/accounts',
+  getAnyAccount: 'GET /v2/operator/accounts/{id}',
   suspendDomain: 'POST /v2/operator/domains/suspend',
   resumeDomain: 'POST /v2/operator/domains/resume',
   deleteAnyDomain: 'POST /v2/operator/domains/delete',

@@ -110,6 +110,7 @@ onEachEngine('what was queued', (engine) => {
       storage,
       webhooks,
       sender,
+      usage: new Usage({ database, now }),
       log,
       now,
       hostname: 'mx.test',

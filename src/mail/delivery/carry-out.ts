@@ -10,6 +10,7 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
+import type { Usage } from '../../tenants/usage/usage.ts';
 import {
   type MessageSender,
   mailDelays,
@@ -57,6 +58,8 @@ export interface CarryOutOptions {
   readonly storage: MailboxStorage;
   readonly webhooks: WebhookSender;
   readonly sender: Pick<MessageSender, 'sendMessage'>;
+  /** Counts bounces of forwarded mail. */
+  readonly usage: Pick<Usage, 'count'>;
   /** Our host name: the reporting MTA of a DSN. */
   readonly hostname: string;
   readonly log: BouncesLog;
@@ -93,7 +96,7 @@ export function carryOut(options: CarryOutOptions): void {
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
     attempt: (...begun) => attempts.attemptForward(...begun),
-    onOutcome: (...ended) => attempts.afterMail(...ended),
+    onOutcome: (...ended) => attempts.afterForward(...ended),
   });
   queue.work<MailboxPayload, Prepared>({
     kind: MAILBOX,
@@ -262,8 +265,20 @@ class DeliveryAttempts {
     return this.#options.sender.sendMessage(message, signal);
   }
 
-  /** After the last attempt the sender gets a bounce, for either kind of mail. */
-  async afterMail(
+  async afterForward(
+    tx: Queries,
+    job: Job<ForwardPayload>,
+    settled: Settled,
+    prepared: Prepared | undefined,
+  ): Promise<AfterCommit> {
+    if (settled.status === 'failed' && !job.isReplay) {
+      await this.#options.usage.count(tx, [{ domainId: job.domainId, bounced: 1 }]);
+    }
+    return this.#bounce(tx, job, settled, prepared);
+  }
+
+  /** After the last attempt the sender gets a bounce. */
+  async #bounce(
     tx: Queries,
     job: Job,
     { status }: Settled,
@@ -320,7 +335,7 @@ class DeliveryAttempts {
   ): Promise<AfterCommit> {
     const { storing } = prepared;
     if (settled.status === 'delivered' && storing) return this.#store(tx, job, storing);
-    return this.afterMail(tx, job, settled, prepared);
+    return this.#bounce(tx, job, settled, prepared);
   }
 
   /** Prepares to store a message whose webhook may fail. */

@@ -19,7 +19,7 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { readHeader } from '../../protocols/message/message.ts';
-import type { Usage } from '../../tenants/usage/usage.ts';
+import type { Counted, Usage } from '../../tenants/usage/usage.ts';
 import { isLooping, type ReadReport } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -271,7 +271,7 @@ class RoutedReceiver implements MailReceiver {
   async #readReport(
     { envelope, message }: AcceptedMail,
     { users, webhooks, forwards }: DeliveryPlan,
-  ): Promise<((tx: Queries) => Promise<void>) | undefined> {
+  ): Promise<((tx: Queries) => Promise<Counted[]>) | undefined> {
     const { bodies, readReport } = this.#options;
     // RFC 3464 section 2: nothing else is a report.
     if (envelope.from !== '') return undefined;
@@ -328,8 +328,9 @@ class RoutedReceiver implements MailReceiver {
       traced.push(queuedEvent(delivery, await queue.enqueue(tx, row)));
     }
     await trace?.write(tx, traced);
-    await report?.(tx);
-    await usage.count(tx, usageOf(plan, parsed.size, refused), mail.receivedAt);
+    const bounced = (await report?.(tx)) ?? [];
+    const counted = [...usageOf(plan, parsed.size, refused), ...bounced];
+    await usage.count(tx, counted, mail.receivedAt);
     return { refused, keepsBody, afterCommit };
   }
 

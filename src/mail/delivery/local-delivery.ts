@@ -15,7 +15,6 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { MessageParser } from '../../protocols/message/message.ts';
-import type { Usage } from '../../tenants/usage/usage.ts';
 import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
@@ -37,8 +36,6 @@ export interface LocalDeliveryOptions extends RecipientSources, QueueMailOptions
   /** Where mail for accounts is stored. */
   readonly storage: MailboxStorage;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
-  /** Counts mail for billing. */
-  readonly usage: Pick<Usage, 'count'>;
   readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly now?: () => EpochMs;
 }
@@ -62,7 +59,7 @@ export class LocalDelivery implements LocalMailDelivery {
       if (found instanceof Refusal) refused.set(forwardPath, found);
       else resolved.push({ forwardPath, destination: found });
     }
-    if (resolved.length === 0) return { refused, commit: async () => () => {} };
+    if (resolved.length === 0) return { refused, counted: [], commit: async () => () => {} };
     const envelope = envelopeOf(mail);
     const message = await stageMessage(this.#options.bodies, mail.open(), path);
     const plan = planDelivery(resolved);
@@ -81,11 +78,8 @@ export class LocalDelivery implements LocalMailDelivery {
     const storing = await this.#prepare(message, targets, origin, plan.limited);
     return {
       refused,
-      commit: async (tx) => {
-        const afterCommit = await this.#write(tx, { message, storing, queued });
-        await this.#options.usage.count(tx, usageOf(plan, message.parsed.size, new Set()));
-        return afterCommit;
-      },
+      counted: usageOf(plan, message.parsed.size, new Set()),
+      commit: (tx) => this.#write(tx, { message, storing, queued }),
     };
   }
 

@@ -25,7 +25,13 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
-import { type Addition, additionOf, countAccount } from '../../tenants/usage/usage.ts';
+import {
+  type Addition,
+  additionOf,
+  type Counted,
+  countAccountDay,
+  countAccountHour,
+} from '../../tenants/usage/usage.ts';
 import { type Trace, traceColumns } from '../trace/trace.ts';
 import type { PreparedStoring, StoredMail } from './mailbox-storage.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
@@ -38,7 +44,7 @@ export interface Routed {
   readonly plan: DeliveryPlan;
   readonly storing: PreparedStoring;
   readonly queued: readonly QueuedMail[];
-  readonly report: ((tx: Queries) => Promise<void>) | undefined;
+  readonly report: ((tx: Queries) => Promise<Counted[]>) | undefined;
 }
 
 /** What the transaction that accepts a message has done. */
@@ -119,17 +125,33 @@ function statement(
   const more = sql`replace(${value.more}, ${sql.lit(`UID ${UID}`)}, 'UID ' || ${uid})`;
   const traced = insert('trace', { ...traceColumns((column) => value[column]), more }, 'advanced');
   const news = newsColumns({ accountId: value.accountId, bodyId: 0 });
-  const { day, messagesIn, bytesIn, messagesOut, bytesOut } = value;
-  const id = sql`(select ${value.accountId}::bigint from advanced)`;
-  const counted = { id, day, messagesIn, bytesIn, messagesOut, bytesOut };
+  const counted = {
+    ...countedIn(value),
+    id: sql`(select ${value.accountId}::bigint from advanced)`,
+  };
   return sql<Advanced>`
     with advanced as (${advanceByName(database, value)}),
     body as (${insert('bodies', bodyColumns(value), 'advanced')} returning id),
     message as (${insert('messages', message, 'advanced, body')}),
     news as (${insert('search_queue', { ...news, body_id: sql`body.id` }, 'body')}),
     ${isTraced ? sql`traced as (${traced}),` : sql``}
-    counted as (${countAccount(counted)})
+    counted as (${countAccountDay(counted)}),
+    counted_hour as (${countAccountHour(counted)})
     select * from advanced`;
+}
+
+/** Read one by one: the values are placeholders, which have no members of their own. */
+function countedIn({
+  day,
+  hour,
+  messagesIn,
+  bytesIn,
+  messagesOut,
+  bytesOut,
+  bounced,
+  refused,
+}: Values) {
+  return { day, hour, messagesIn, bytesIn, messagesOut, bytesOut, bounced, refused };
 }
 
 /** A row whose values may be expressions on what is selected from. */

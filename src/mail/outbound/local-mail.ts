@@ -3,6 +3,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { ParsedMessage } from '../../protocols/message/message.ts';
+import type { Counted } from '../../tenants/usage/usage.ts';
 
 /** A message for recipients of one domain that is hosted here. */
 export interface LocalMail {
@@ -23,6 +24,8 @@ export interface LocalMail {
 export interface PreparedLocal {
   /** Recipients who do not get it. */
   readonly refused: ReadonlyMap<string, Refusal>;
+  /** What it counts for its recipients, once it is delivered; the caller writes it, with what he counts himself. */
+  readonly counted: readonly Counted[];
   /**
    * Delivers it to all the others.
    *
@@ -49,8 +52,12 @@ export interface LocalMailDelivery {
   ): Promise<() => void>;
 }
 
-/** Notes what a report says about messages of these accounts, in the transaction that stores the report. */
-export type NoteReport = (tx: Queries, accountIds: readonly number[]) => Promise<void>;
+/**
+ * Notes what a report says about messages of these accounts, in the transaction that stores the report.
+ *
+ * @returns the bounces that it counts for them
+ */
+export type NoteReport = (tx: Queries, accountIds: readonly number[]) => Promise<Counted[]>;
 
 /**
  * Reads a report from outside about messages that accounts sent (RFC 3464).

@@ -22,6 +22,11 @@ export function userOf(sender: string): string {
   return SENDER.exec(sender)?.groups?.user ?? '';
 }
 
+/** The account of a sender; 0 where it is a domain. */
+export function accountOf(sender: string): number {
+  return Number(SENDER.exec(sender)?.groups?.account ?? 0);
+}
+
 /** Who has a share of the places. */
 export interface Party {
   /** Attempts under way, including the places of leases that are not done. */

@@ -94,6 +94,12 @@ export { Place, Postponed } from './place.ts';
 export type { QueueReceiver, QueueSummary } from './receivers.ts';
 export type { KnownDelivery, Undelivered } from './undelivered.ts';
 export {
+  type WaitingReason,
+  waitingOfAccounts,
+  waitingOfAllAccounts,
+  waitingReasons,
+} from './waiting-senders.ts';
+export {
   type Attempted,
   type AttemptReport,
   type Clock,

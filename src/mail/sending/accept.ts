@@ -78,7 +78,7 @@ type AcceptOutcome =
  * @throws Refusal account_not_found, idempotency_key_reused, send_limit, quota_exceeded; then nothing was accepted
  */
 export async function accept(options: AcceptOptions, message: WrittenMessage): Promise<Accepted> {
-  const { database, bodies, copies, queue } = options;
+  const { database, bodies, copies, queue, usage } = options;
   const { user, staged } = message;
   const texts = await describeMessage(bodies, staged);
   // One delivery for each destination: the message goes there once, for all its recipients.
@@ -90,6 +90,10 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
     .catch(async (error: unknown) => {
       // After any other error the commit may have happened.
       if (error instanceof Refusal) await copy.undo();
+      if (error instanceof Refusal && error.code === 'send_limit') {
+        const refused = message.recipients.length;
+        await database.write((tx) => usage.count(tx, [{ accountId: user.accountId, refused }]));
+      }
       throw error;
     });
   if ('known' in outcome) {

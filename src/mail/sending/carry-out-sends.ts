@@ -17,6 +17,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { formatDate, readHeader } from '../../protocols/message/message.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { type DkimKey, type Domains, findSendingObstacle } from '../../tenants/domains/domains.ts';
+import type { Usage } from '../../tenants/usage/usage.ts';
 import {
   buildDsn,
   type LocalMailDelivery,
@@ -77,6 +78,8 @@ export interface CarryOutSendsOptions {
   /** The mailboxes of the sender. */
   readonly copies: Copies;
   readonly sender: Pick<MessageSender, 'sendToAll'>;
+  /** Counts bounces, and what recipients here get. */
+  readonly usage: Pick<Usage, 'count'>;
   /** Our host name. */
   readonly hostname: string;
   readonly log: { error(what: object, text: string): void };
@@ -168,14 +171,15 @@ class SendAttempts {
 
   async afterAttempt(
     tx: Queries,
-    { id: deliveryId, domainId, bodyId, payload }: Job<SendPayload>,
+    { id: deliveryId, domainId, bodyId, payload, isReplay }: Job<SendPayload>,
     _: Settled,
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined> {
     if (!prepared) return undefined;
     const { results, statuses, local, dsn } = prepared;
-    const { copies, local: localMail } = this.#options;
+    const { copies, local: localMail, usage } = this.#options;
     const { sendId, account } = payload;
+    const { accountId } = account;
     await writeStatuses(tx, { sendId, deliveryId }, statuses);
     const bounced = statuses.filter((one) => one.status === 'bounced');
     await this.#options.trace?.write(
@@ -195,6 +199,11 @@ class SendAttempts {
     const draft = await takeDraft(tx, sendId);
     if (draft) done.push(await copies.remove(tx, account, draft, { domainId, bodyId }));
     if (dsn) done.push(await localMail.report(tx, account, dsn, payload.id));
+    const counted = [...(local?.counted ?? [])];
+    // A replay begins with those who bounced before.
+    if (bounced.length > 0 && !isReplay) counted.push({ accountId, bounced: bounced.length });
+    // After the mailboxes, as for incoming mail: transactions lock rows in one order.
+    if (counted.length > 0) await usage.count(tx, counted);
     return () => {
       for (const one of done) void one();
     };

@@ -17,6 +17,7 @@ import {
   type ParsedMessage,
   readHeader,
 } from '../../protocols/message/message.ts';
+import type { Counted } from '../../tenants/usage/usage.ts';
 import type { NoteReport, ReadReport } from '../outbound/outbound.ts';
 import { comparableAddress } from './suppressions.ts';
 
@@ -51,7 +52,12 @@ export async function readReport(
   const reported = await readRecipients(await textOf(status, open));
   if (reported.length === 0) return undefined;
   return async (tx, accountIds) => {
-    for (const id of accountIds) await note(tx, id, messageId, reported);
+    const counted: Counted[] = [];
+    for (const accountId of accountIds) {
+      const bounced = await note(tx, accountId, messageId, reported);
+      if (bounced > 0) counted.push({ accountId, bounced });
+    }
+    return counted;
   };
 }
 
@@ -127,12 +133,13 @@ function typedValue(fields: readonly HeaderField[], name: string): string | unde
   );
 }
 
+/** @returns how many recipients bounced */
 async function note(
   tx: Queries,
   accountId: number,
   messageId: string,
   reported: readonly Reported[],
-): Promise<void> {
+): Promise<number> {
   const send = await tx
     .selectFrom('sends')
     .select('id')
@@ -140,23 +147,26 @@ async function note(
     .where('message_id', '=', messageId)
     .orderBy('id', 'desc')
     .executeTakeFirst();
-  if (!send) return;
+  if (!send) return 0;
   const recipients = await tx
     .selectFrom('send_recipients')
     .select(['id', 'address', 'status'])
     .where('send_id', '=', send.id)
     .execute();
+  const bounced = new Set<number>();
   for (const { addresses, action, detail } of reported) {
     const named = recipients.find(({ address }) => addresses.includes(comparableAddress(address)));
     // The mail of an only recipient may have been forwarded: then the report names the other address.
     const found = named ?? (recipients.length === 1 ? recipients[0] : undefined);
     // A waiting recipient does not change: a report must not stop a message from being sent.
     if (found?.status !== 'delivered') continue;
-    const bounced = action === 'failed';
+    const isBounced = action === 'failed';
+    if (isBounced) bounced.add(found.id);
     await tx
       .updateTable('send_recipients')
-      .set({ detail, ...(bounced && { status: 'bounced' as const }) })
+      .set({ detail, ...(isBounced && { status: 'bounced' as const }) })
       .where('id', '=', found.id)
       .execute();
   }
+  return bounced.size;
 }

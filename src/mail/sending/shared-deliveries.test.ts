@@ -119,6 +119,7 @@ async function openSending(engine: Engine, sender: Pick<MessageSender, 'sendToAl
     local,
     copies,
     sender,
+    usage: new Usage({ database, now }),
     hostname: 'mail.postroom.test',
     log: silent,
     trace,
@@ -225,7 +226,8 @@ onEachEngine('recipients of one destination', (engine) => {
   });
 
   test('have their own results, and the failures of an attempt one report', async () => {
-    const { far, queue, send, wait, statuses, deliveries, reports, account } = await open();
+    const { far, database, queue, send, wait, statuses, deliveries, reports, account } =
+      await open();
     const answers: Record<string, string> = {
       busy: '450 4.2.1 busy',
       gone: '550 5.1.1 no such user',
@@ -258,6 +260,11 @@ onEachEngine('recipients of one destination', (engine) => {
     // Those who were refused are on the suppression list.
     assert.deepEqual(far.asked.length, 2);
     assert.equal(reports.length, 1);
+    const counted = await database.read
+      .selectFrom('usage_hours')
+      .select(['messages_out', 'bounced'])
+      .execute();
+    assert.deepEqual(counted, [{ messages_out: 5, bounced: 2 }], 'a replay bounces nobody anew');
     await queue.stop(0);
   });
 

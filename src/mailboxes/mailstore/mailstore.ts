@@ -70,7 +70,12 @@ export {
   readNewName,
 } from './syntax.ts';
 export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
-export { type MailTotals, totalsOfAccounts, totalsOfDomains } from './totals.ts';
+export {
+  bytesOfAllAccounts,
+  type MailTotals,
+  totalsOfAccounts,
+  totalsOfDomains,
+} from './totals.ts';
 
 /**
  * Wraps a mail store so that every change it makes is published after its commit. The store itself knows no

@@ -26,6 +26,17 @@ export async function totalsOfAccounts(
   return toTotals(rows);
 }
 
+/** Octets in the mailboxes of all accounts, by account id; accounts without a mailbox are left out. */
+export async function bytesOfAllAccounts(queries: Queries): Promise<Map<number, number>> {
+  const rows = await queries
+    .selectFrom('mailboxes')
+    .select(({ fn }) => ['account_id as id', fn.sum<number>('octets').as('bytes')])
+    .where('account_id', '>', 0)
+    .groupBy('account_id')
+    .execute();
+  return new Map(rows.map(({ id, bytes }) => [id, Number(bytes)]));
+}
+
 /** The totals of the accounts of each of these domains, by domain id; domains without any are left out. */
 export async function totalsOfDomains(
   queries: Queries,

@@ -12,6 +12,7 @@ import { beforeSeventh, laterThanSeventh, seventh } from './migrations/0007.ts';
 import { eighth } from './migrations/0008.ts';
 import { beforeEleventh, eleventh, laterThanEleventh } from './migrations/0011.ts';
 import { beforeTwelfth, laterThanTwelfth, twelfth } from './migrations/0012.ts';
+import { laterThanThirteenth, thirteenth } from './migrations/0013.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -66,6 +67,7 @@ export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0007': laterThanSeventh,
   '0011': laterThanEleventh,
   '0012': laterThanTwelfth,
+  '0013': laterThanThirteenth,
 };
 const LATER: Later = {
   indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
@@ -98,6 +100,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0008': eighth(engine),
     '0011': eleventh(engine, isBegun),
     '0012': twelfth(engine),
+    '0013': thirteenth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

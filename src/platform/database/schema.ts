@@ -574,6 +574,18 @@ interface UsageDayTable {
   stored_bytes: Generated<number>;
 }
 
+/** `usage/`: mail of one hour; kept for 8 days. */
+interface UsageHourTable
+  extends Pick<UsageDayTable, 'account_id' | 'messages_in' | 'messages_out'> {
+  /** When it begins. */
+  hour: number;
+  domain_id: number;
+  /** Recipients of mail that it sent or forwarded who did not get it. */
+  bounced: Generated<number>;
+  /** Recipients that its requests to send named beyond its limit. */
+  refused: Generated<number>;
+}
+
 /** `usage/`: what all nodes counted in five minutes and in an hour, by name. */
 interface TrafficTable {
   /** Milliseconds. */
@@ -620,6 +632,7 @@ export interface Schema {
   api_keys: ApiKeyTable;
   console_sessions: ConsoleSessionTable;
   usage_days: UsageDayTable;
+  usage_hours: UsageHourTable;
   traffic: TrafficTable;
 }
 

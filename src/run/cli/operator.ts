@@ -1,16 +1,7 @@
 /** Commands for a running service: the operator's API, for people and scripts. */
 import { Command } from 'commander';
 import { clean, report } from './command.ts';
-import {
-  change,
-  changeOne,
-  connect,
-  describeItem,
-  type Item,
-  listCommand,
-  onService,
-} from './lists.ts';
-import { quotaCommand } from './quota.ts';
+import { change, connect, describeItem, type Item, listCommand, onService } from './lists.ts';
 
 interface Common extends Readonly<Record<string, unknown>> {
   readonly url?: string;
@@ -78,44 +69,6 @@ export function auditCommand(): Command {
     filters: {},
     columns: ['at', 'actor', 'action', 'target', 'counts', 'node'],
   });
-}
-
-export function accountsCommand(): Command {
-  return new Command('accounts')
-    .description('accounts of all users')
-    .addCommand(
-      listCommand({
-        name: 'list',
-        description: 'accounts of all users',
-        path: 'accounts',
-        filters: { domain: 'of one domain', user_id: 'of one user', q: 'beginning of the address' },
-        columns: [
-          'id',
-          'address',
-          'user_id',
-          'status',
-          'messages',
-          'bytes',
-          'quota_bytes',
-          'last_login_at',
-        ],
-      }),
-    )
-    .addCommand(quotaCommand())
-    .addCommand(suspendAccount())
-    .addCommand(change('resume', 'accounts/resume', 'id', 'ends a suspension'));
-}
-
-function suspendAccount(): Command {
-  return onService(new Command('suspend'))
-    .description('suspends an account: logins are refused')
-    .argument('<account-id>')
-    .option('--drop-waiting', 'drops its mail that waits, without a bounce')
-    .action((id: string, given: Common) => {
-      const drops = given.dropWaiting === true;
-      const body = { id: Number(id), ...(drops && { drop_waiting: true }) };
-      return changeOne('accounts/suspend', body, given);
-    });
 }
 
 export function blocksCommand(): Command {

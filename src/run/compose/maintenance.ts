@@ -9,6 +9,7 @@ import type { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 import { ANSWERS_KEPT_MS, forgetAnswers, type Tokens } from '../../tenants/accounts/accounts.ts';
 import {
+  pruneHours,
   pruneTraffic,
   pruneUsage,
   type Traffic,
@@ -181,6 +182,7 @@ export class Maintenance {
     await this.#repeatStep(signal, () =>
       database.write((tx) => pruneUsage(tx, now() - USAGE_KEPT_MS)),
     );
+    await this.#repeatStep(signal, () => database.write((tx) => pruneHours(tx, now())));
     await this.#repeatStep(signal, () => database.write((tx) => pruneTraffic(tx, now())));
     if (tombstones + deliveries + sends + logins > 0) {
       logger.info(

@@ -3,7 +3,12 @@ import { Type } from 'typebox';
 import { type BulkPlace, type Queue, senderOf } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, untilDone } from '../../platform/time/time.ts';
-import { type Account, type Accounts, findAnyAccount } from '../../tenants/accounts/accounts.ts';
+import {
+  type Account,
+  type Accounts,
+  findAnyAccount,
+  findOperated,
+} from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
 import { type Api, actorOf, credentials, DomainName, type RouteGroup, UserId } from '../api/api.ts';
@@ -13,7 +18,7 @@ import {
   chosenAccount,
   OperatedAccountBody,
   writeAccounts,
-} from './account-routes.ts';
+} from './account-items.ts';
 import {
   Contents,
   type DomainRouteParts,
@@ -278,7 +283,8 @@ async function setStatus(
 }
 
 async function writeAccount(parts: ChangeRouteParts, account: Account) {
-  const [written] = await writeAccounts(parts, [account]);
+  const found = await findOperated(parts.database, [account.id]);
+  const [written] = await writeAccounts(parts, found);
   if (!written) throw new Error('one account was written as none');
   return written;
 }

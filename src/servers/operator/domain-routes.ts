@@ -10,6 +10,7 @@ import {
   listAllClaims,
   type OperatedDomain,
 } from '../../tenants/domains/domains.ts';
+import { dayOfDomains, type HourSums, noMail } from '../../tenants/usage/usage.ts';
 import {
   credentials,
   DnsRecordBody,
@@ -86,6 +87,18 @@ const domainFields = {
     description: 'When DNS is asked about its records the next time.',
     examples: ['2026-01-31T12:00:00.000Z'],
   }),
+  received_24h: Type.Integer({
+    description: 'Messages for its accounts, or for no account, in the last 24 hours.',
+    examples: [40],
+  }),
+  sent_24h: Type.Integer({
+    description: 'Recipients of mail that it sent or forwarded in the last 24 hours.',
+    examples: [118],
+  }),
+  bounced_24h: Type.Integer({
+    description: 'Recipients who did not get its sent or forwarded mail, in the last 24 hours.',
+    examples: [3],
+  }),
   messages: Type.Optional(
     Type.Integer({
       description:
@@ -149,17 +162,19 @@ export interface DomainRouteParts {
   readonly contents: DomainContents;
   /** Whether the mailboxes are in our own database, where they can be counted. */
   readonly countsMail: boolean;
+  readonly now: () => number;
 }
 
 /** The items for domains, with their contents. */
 export async function writeDomains(
-  { database, countsMail }: Pick<DomainRouteParts, 'database' | 'countsMail'>,
+  { database, countsMail, now }: Pick<DomainRouteParts, 'database' | 'countsMail' | 'now'>,
   domains: readonly OperatedDomain[],
 ): Promise<Type.Static<typeof OperatedDomainBody>[]> {
-  const accounts = await countAccounts(
-    database.read,
-    domains.map(({ id }) => id),
-  );
+  const ids = domains.map(({ id }) => id);
+  const [accounts, mail] = await Promise.all([
+    countAccounts(database.read, ids),
+    dayOfDomains(database.read, now(), ids),
+  ]);
   let left = countsMail ? COUNTED_ACCOUNTS : -1;
   const counted = domains
     .filter(({ id }) => {
@@ -180,8 +195,13 @@ export async function writeDomains(
     ...(domain.lapsedAt !== undefined && { lapsed_at: isoTime(domain.lapsedAt) }),
     ...writeHealth(domain.health),
     next_check_at: isoTime(domain.nextCheckAt),
+    ...writeMail(mail.get(domain.id) ?? noMail),
     ...(counted.includes(domain.id) && (totals.get(domain.id) ?? { messages: 0, bytes: 0 })),
   }));
+}
+
+function writeMail({ in: received, out: sent, bounced }: HourSums) {
+  return { received_24h: received, sent_24h: sent, bounced_24h: bounced };
 }
 
 function writeHealth(health: OperatedDomain['health']) {

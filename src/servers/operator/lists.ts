@@ -70,6 +70,11 @@ export function isIdKey(values: ListKey): values is readonly [number] {
   return values.length === 1 && Number.isSafeInteger(values[0]);
 }
 
+/** A list that is sorted by a number and an id. */
+export function isRankKey(values: ListKey): values is readonly [number, number] {
+  return values.length === 2 && Number.isFinite(values[0]) && Number.isSafeInteger(values[1]);
+}
+
 /** A list that is sorted by a text and an id. */
 export function isTextKey(values: ListKey): values is readonly [string, number] {
   return values.length === 2 && typeof values[0] === 'string' && Number.isSafeInteger(values[1]);

@@ -14,7 +14,7 @@ import {
   usageKeys,
 } from '../../tenants/usage/usage.ts';
 import { credentials, RecordId, type RouteGroup, replaced } from '../api/api.ts';
-import { AccountChoice, chosenAccount } from './account-routes.ts';
+import { AccountChoice, chosenAccount } from './account-items.ts';
 import { actorOf } from './audit-routes.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 

@@ -68,11 +68,18 @@ export {
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export { findRecipient, type Recipient } from './find-recipient.ts';
 export {
+  type AccountFilter,
+  type AccountKey,
   countAccounts,
   findAccountsAt,
   findAnyAccount,
+  findOperated,
+  lastLogins,
+  listAccountKeys,
   listAllAccounts,
+  listSignIns,
   type OperatedAccount,
+  type SignIn,
 } from './operator-accounts.ts';
 export { REMEMBERED_SECONDS } from './remembered-logins.ts';
 export {

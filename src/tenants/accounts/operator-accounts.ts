@@ -1,50 +1,110 @@
 /** Accounts of all users, for operators. */
-import { sql } from 'kysely';
-import type { Database, Queries } from '../../platform/database/database.ts';
-import { type Account, readAddress, selectAccounts, toAccount } from './account-rows.ts';
+import { type RawBuilder, sql } from 'kysely';
+import type { Database, Engine, Queries } from '../../platform/database/database.ts';
+import {
+  type Account,
+  type AccountRow,
+  readAddress,
+  selectAccounts,
+  toAccount,
+} from './account-rows.ts';
 
 /** An account as operators see it. */
 export interface OperatedAccount extends Account {
+  readonly domainId: number;
   /** The day of the last login with its password; absent where there was none. */
   readonly lastLoginAt?: number;
 }
 
-interface AccountRequest {
+/** Which accounts are meant; all of them where nothing is given. */
+export interface AccountFilter {
   readonly domainId?: number | undefined;
   readonly userId?: string | undefined;
-  /** Start of the address, lower case; the list is then in the order of addresses. */
+  /** Start of the address, lower case. */
   readonly addressPrefix?: string | undefined;
+}
+
+interface AccountRequest extends AccountFilter {
+  /** The newest first, or by address. */
+  readonly order: 'newest' | 'address';
   readonly limit: number;
   /** Of the last account of the page before. */
   readonly after?: { readonly id: number; readonly address?: string | undefined } | undefined;
 }
 
-/** Accounts of all users: the newest first, or by address where a start of it is given. */
-export async function listAllAccounts(
-  { engine, read }: Pick<Database, 'engine' | 'read'>,
-  { domainId, userId, addressPrefix, limit, after }: AccountRequest,
-): Promise<OperatedAccount[]> {
+type Reading = Pick<Database, 'engine' | 'read'>;
+
+/** In the order of its bytes on either engine. */
+function addressOf(engine: Engine): RawBuilder<string> {
   const plain = sql<string>`(local_part || '@' || domain_name)`;
-  const address = engine === 'postgres' ? sql<string>`${plain} collate "C"` : plain;
-  let query = selectAccounts(read).limit(limit);
+  return engine === 'postgres' ? sql<string>`${plain} collate "C"` : plain;
+}
+
+function selectOperated(
+  { engine, read }: Reading,
+  { domainId, userId, addressPrefix }: AccountFilter,
+) {
+  const address = addressOf(engine);
+  let query = selectAccounts(read).select('domain_id');
   if (domainId !== undefined) query = query.where('domain_id', '=', domainId);
   if (userId !== undefined) query = query.where('user_id', '=', userId);
-  if (addressPrefix === undefined) {
+  if (addressPrefix !== undefined) {
+    // Addresses are ASCII: the prefix followed by DEL comes after every address that begins with it.
+    query = query.where(address, '>=', addressPrefix).where(address, '<', `${addressPrefix}\u007f`);
+  }
+  return query;
+}
+
+/** Accounts of all users. */
+export async function listAllAccounts(
+  database: Reading,
+  { order, limit, after, ...filter }: AccountRequest,
+): Promise<OperatedAccount[]> {
+  const address = addressOf(database.engine);
+  let query = selectOperated(database, filter).limit(limit);
+  if (order === 'newest') {
     query = query.orderBy('id', 'desc');
     if (after) query = query.where('id', '<', after.id);
   } else {
-    // Addresses are ASCII: the prefix followed by DEL comes after every address that begins with it.
-    query = query
-      .where(address, '>=', after?.address ?? addressPrefix)
-      .where(address, '<', `${addressPrefix}\u007f`)
-      .orderBy(address)
-      .orderBy('id');
+    query = query.orderBy(address).orderBy('id');
     if (after) {
-      query = query.where(sql<boolean>`(${address}, id) > (${after.address ?? ''}, ${after.id})`);
+      const from = after.address ?? '';
+      // The first condition is for the index.
+      query = query
+        .where(address, '>=', from)
+        .where(sql<boolean>`(${address}, id) > (${from}, ${after.id})`);
     }
   }
-  const accounts = (await query.execute()).map(toAccount);
-  return withLogins(read, accounts);
+  return withLogins(database.read, await query.execute());
+}
+
+/** What accounts are sorted by. */
+export interface AccountKey {
+  readonly id: number;
+  /** Its own quota, 0 for no limit; null: the operator's default. */
+  readonly quotaBytes: number | null;
+}
+
+/** All accounts that are meant, without what a list shows of them. */
+export function listAccountKeys(database: Reading, filter: AccountFilter): Promise<AccountKey[]> {
+  return selectOperated(database, filter)
+    .clearSelect()
+    .select(['id', 'quota_bytes as quotaBytes'])
+    .execute();
+}
+
+/** The accounts of these ids that exist, in the order of the ids. */
+export async function findOperated(
+  { engine, read }: Reading,
+  ids: readonly number[],
+): Promise<OperatedAccount[]> {
+  if (ids.length === 0) return [];
+  const rows = await selectOperated({ engine, read }, {}).where('id', 'in', ids).execute();
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return withLogins(
+    read,
+    ids.flatMap((id) => byId.get(id) ?? []),
+  );
 }
 
 /** An account of any user, or undefined. */
@@ -52,6 +112,31 @@ export async function findAnyAccount(queries: Queries, id: number): Promise<Acco
   if (!Number.isSafeInteger(id)) return undefined;
   const row = await selectAccounts(queries).where('id', '=', id).executeTakeFirst();
   return row && toAccount(row);
+}
+
+/** A client that signed in to an account. */
+export interface SignIn {
+  /** An IPv4 address, or an IPv6 /64. */
+  readonly client: string;
+  /** Accurate to a day. */
+  readonly at: number;
+}
+
+/** The clients that signed in to an account last. */
+export function listSignIns(queries: Queries, id: number, limit: number): Promise<SignIn[]> {
+  return queries
+    .selectFrom('sign_ins')
+    .select(['client', 'signed_in_at as at'])
+    .where('account_id', '=', id)
+    .orderBy('signed_in_at', 'desc')
+    .orderBy('client')
+    .limit(limit)
+    .execute();
+}
+
+/** The last login with its password of each account that had one, by account id. */
+export function lastLogins(queries: Queries): Promise<Map<number, number>> {
+  return readLogins(queries, undefined);
 }
 
 /** Whose an account is. */
@@ -90,19 +175,29 @@ export async function countAccounts(
 
 async function withLogins(
   queries: Queries,
-  accounts: readonly Account[],
+  rows: readonly (AccountRow & { readonly domain_id: number })[],
 ): Promise<OperatedAccount[]> {
-  if (accounts.length === 0) return [];
-  const ids = accounts.map(({ id }) => id);
+  if (rows.length === 0) return [];
+  const logins = await readLogins(
+    queries,
+    rows.map(({ id }) => id),
+  );
+  return rows.map((row) => {
+    const account = { ...toAccount(row), domainId: row.domain_id };
+    const lastLoginAt = logins.get(row.id);
+    return lastLoginAt === undefined ? account : { ...account, lastLoginAt };
+  });
+}
+
+async function readLogins(
+  queries: Queries,
+  ids: readonly number[] | undefined,
+): Promise<Map<number, number>> {
   const rows = await queries
     .selectFrom('sign_ins')
     .select(({ fn }) => ['account_id as id', fn.max('signed_in_at').as('at')])
-    .where('account_id', 'in', ids)
+    .$if(ids !== undefined, (query) => query.where('account_id', 'in', ids ?? []))
     .groupBy('account_id')
     .execute();
-  const logins = new Map(rows.map(({ id, at }) => [id, Number(at)]));
-  return accounts.map((account) => {
-    const lastLoginAt = logins.get(account.id);
-    return lastLoginAt === undefined ? account : { ...account, lastLoginAt };
-  });
+  return new Map(rows.map(({ id, at }) => [id, Number(at)]));
 }

@@ -4,8 +4,12 @@
  * gets, or that is forwarded. A row keeps the names of account, domain and user, so that it can be read after they
  * were deleted.
  *
+ * Table `usage_hours` has the same by the hour for some days, by ids alone, with what bounced and was refused: operators
+ * find senders by it (`senders.ts`).
+ *
  * A message is counted in the transaction that accepts it: once for each account that gets it, and for its sender once
- * for each recipient. Storage is measured now and then ({@link Usage.measure}): the last measurement of a day stays.
+ * for each recipient; a bounce in the transaction that ends the delivery, or that accepts the report of it. Storage is
+ * measured now and then ({@link Usage.measure}): the last measurement of a day stays.
  *
  * Locks: a transaction counts everything in one call, after it has locked its mailboxes. Rows are locked in one order,
  * so that two transactions cannot deadlock.
@@ -15,6 +19,7 @@ import { type RawBuilder, sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { measureSome } from './list-usage.ts';
+import { hourOf } from './senders.ts';
 
 export {
   listUsage,
@@ -24,6 +29,20 @@ export {
   type UsageKey,
   usageKeys,
 } from './list-usage.ts';
+export {
+  dayOfAccounts,
+  dayOfAllAccounts,
+  dayOfDomains,
+  findOddSenders,
+  type HourSums,
+  hourOf,
+  hoursOfAccount,
+  noMail,
+  type OddLimits,
+  type OddSender,
+  pruneHours,
+  type SenderHour,
+} from './senders.ts';
 export { HOURS_MAX, pruneTraffic, Traffic, type TrafficPoint } from './traffic.ts';
 
 const DAY_MS = 86_400_000;
@@ -43,6 +62,10 @@ export interface Amounts {
   readonly bytesIn?: number;
   readonly messagesOut?: number;
   readonly bytesOut?: number;
+  /** Recipients of sent and forwarded mail who did not get it. */
+  readonly bounced?: number;
+  /** Recipients that a request to send named beyond the limit of its account. */
+  readonly refused?: number;
 }
 
 /** The owner of the mail: an account, or a domain for mail that is for no account. */
@@ -52,12 +75,20 @@ export type Counted = Amounts &
 export interface Addition extends Required<Amounts> {
   readonly id: number;
   readonly day: number;
+  readonly hour: number;
 }
+
+/** Of one kind of owner: what adds mail to both tables, and what adds the rest, which only hours have. */
+interface Additions {
+  readonly mail: readonly PreparedQuery<Addition, unknown>[];
+  readonly rest: PreparedQuery<Addition, unknown>;
+}
+
+const none = { messagesIn: 0, bytesIn: 0, messagesOut: 0, bytesOut: 0, bounced: 0, refused: 0 };
 
 /** The values that count one account or domain. @param at when its mail was accepted */
 export function additionOf(one: Counted, at: number): Addition {
-  const none = { messagesIn: 0, bytesIn: 0, messagesOut: 0, bytesOut: 0 };
-  return { ...none, ...one, id: one.accountId ?? one.domainId, day: dayOf(at) };
+  return { ...none, ...one, id: one.accountId ?? one.domainId, day: dayOf(at), hour: hourOf(at) };
 }
 
 export interface UsageOptions {
@@ -68,14 +99,14 @@ export interface UsageOptions {
 export class Usage {
   readonly #database: Database;
   readonly #now: () => number;
-  readonly #addToAccount: PreparedQuery<Addition, unknown>;
-  readonly #addToDomain: PreparedQuery<Addition, unknown>;
+  readonly #accounts: Additions;
+  readonly #domains: Additions;
 
   constructor({ database, now = Date.now }: UsageOptions) {
     this.#database = database;
     this.#now = now;
-    this.#addToAccount = prepareAddition(database.read, 'accounts', namesOfAccount);
-    this.#addToDomain = prepareAddition(database.read, 'domains', namesOfDomain);
+    this.#accounts = prepareAdditions(database, 'accounts');
+    this.#domains = prepareAdditions(database, 'domains');
   }
 
   /**
@@ -85,8 +116,9 @@ export class Usage {
    */
   async count(tx: Queries, counted: readonly Counted[], at = this.#now()): Promise<void> {
     for (const one of counted.toSorted(inOrder)) {
-      const add = one.accountId === undefined ? this.#addToDomain : this.#addToAccount;
-      await add.all(tx, additionOf(one, at));
+      const { mail, rest } = one.accountId === undefined ? this.#domains : this.#accounts;
+      const isMail = (one.messagesIn ?? 0) !== 0 || (one.messagesOut ?? 0) !== 0;
+      for (const add of isMail ? mail : [rest]) await add.all(tx, additionOf(one, at));
     }
   }
 
@@ -117,36 +149,66 @@ function inOrder(one: Counted, other: Counted): number {
   return (one.accountId ?? 0) - (other.accountId ?? 0) || domain(one) - domain(other);
 }
 
-/* Columns domain, user_id, account_id and email. */
-const namesOfAccount = sql`domain_name, user_id, id, local_part || '@' || domain_name`;
-const namesOfDomain = sql`name, user_id, 0, ''`;
+/** Expressions in place of values, too. */
+type Expressions = { [Name in keyof Addition]: unknown };
 
-/** Compiled once: every message runs it. */
-function prepareAddition(queries: Queries, table: string, names: RawBuilder<unknown>) {
-  return new PreparedQuery((value: Addition) => ({
-    compile: () => addition(value, table, names).compile(queries),
-  }));
+/** Counts an account, in its day and in its hour: a statement for each. */
+export const countAccountDay = (value: Expressions) => addToDay(value, 'accounts');
+export const countAccountHour = (value: Expressions) => addToHour(value, 'accounts');
+
+type Owners = 'accounts' | 'domains';
+
+/** Compiled once: every message runs them. */
+function prepareAdditions(
+  { read, engine }: Pick<Database, 'read' | 'engine'>,
+  owners: Owners,
+): Additions {
+  const prepare = (write: (value: Addition) => RawBuilder<unknown>) =>
+    new PreparedQuery((value: Addition) => ({ compile: () => write(value).compile(read) }));
+  const rest = prepare((value) => addToHour(value, owners));
+  if (engine === 'sqlite')
+    return { rest, mail: [prepare((value) => addToDay(value, owners)), rest] };
+  // One round trip for both.
+  const both = (value: Addition) =>
+    sql`with day as (${addToDay(value, owners)}) ${addToHour(value, owners)}`;
+  return { rest, mail: [prepare(both)] };
 }
 
-/** Counts an account. @param value expressions in place of values, too */
-export const countAccount = (value: { [Name in keyof Addition]: unknown }) =>
-  addition(value, 'accounts', namesOfAccount);
+/* Of an owner: columns domain, user_id, account_id and email; and columns domain_id and account_id. */
+const columns = {
+  accounts: {
+    names: sql`domain_name, user_id, id, local_part || '@' || domain_name`,
+    ids: sql`domain_id, id`,
+  },
+  domains: { names: sql`name, user_id, 0, ''`, ids: sql`id, 0` },
+};
 
 /** PostgreSQL needs the types of selected values. */
-function addition(
-  value: { [Name in keyof Addition]: unknown },
-  table: string,
-  names: RawBuilder<unknown>,
-) {
-  return sql`insert into usage_days (day, domain, user_id, account_id, email,
-          messages_in, bytes_in, messages_out, bytes_out)
-        select cast(${value.day} as bigint), ${names},
-          cast(${value.messagesIn} as bigint), cast(${value.bytesIn} as bigint),
-          cast(${value.messagesOut} as bigint), cast(${value.bytesOut} as bigint)
-        from ${sql.table(table)} where id = ${value.id}
-        on conflict (day, domain, user_id, account_id) do update set
-          messages_in = usage_days.messages_in + excluded.messages_in,
-          bytes_in = usage_days.bytes_in + excluded.bytes_in,
-          messages_out = usage_days.messages_out + excluded.messages_out,
-          bytes_out = usage_days.bytes_out + excluded.bytes_out`;
+function addToDay(value: Expressions, owners: Owners) {
+  return sql`
+    insert into usage_days (day, domain, user_id, account_id, email,
+      messages_in, bytes_in, messages_out, bytes_out)
+    select cast(${value.day} as bigint), ${columns[owners].names},
+      cast(${value.messagesIn} as bigint), cast(${value.bytesIn} as bigint),
+      cast(${value.messagesOut} as bigint), cast(${value.bytesOut} as bigint)
+    from ${sql.table(owners)} where id = ${value.id}
+    on conflict (day, domain, user_id, account_id) do update set
+      messages_in = usage_days.messages_in + excluded.messages_in,
+      bytes_in = usage_days.bytes_in + excluded.bytes_in,
+      messages_out = usage_days.messages_out + excluded.messages_out,
+      bytes_out = usage_days.bytes_out + excluded.bytes_out`;
+}
+
+function addToHour(value: Expressions, owners: Owners) {
+  return sql`
+    insert into usage_hours (hour, domain_id, account_id, messages_in, messages_out, bounced, refused)
+    select cast(${value.hour} as bigint), ${columns[owners].ids},
+      cast(${value.messagesIn} as bigint), cast(${value.messagesOut} as bigint),
+      cast(${value.bounced} as bigint), cast(${value.refused} as bigint)
+    from ${sql.table(owners)} where id = ${value.id}
+    on conflict (hour, domain_id, account_id) do update set
+      messages_in = usage_hours.messages_in + excluded.messages_in,
+      messages_out = usage_hours.messages_out + excluded.messages_out,
+      bounced = usage_hours.bounced + excluded.bounced,
+      refused = usage_hours.refused + excluded.refused`;
 }

@@ -1,0 +1,151 @@
+/** `postroom accounts`: who sends how much, and what of it waits. */
+import { Command } from 'commander';
+import { CommandFailed, report, table } from './command.ts';
+import {
+  change,
+  changeOne,
+  connect,
+  describeItem,
+  type Item,
+  type List,
+  listCommand,
+  onService,
+} from './lists.ts';
+import { quotaCommand } from './quota.ts';
+import type { ServiceClient } from './service-client.ts';
+
+interface Common extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+}
+
+const accountList: List = {
+  name: 'list',
+  description: 'accounts of all users',
+  path: 'accounts',
+  filters: {
+    domain: 'of one domain',
+    user_id: 'of one user',
+    q: 'beginning of the address',
+    sort: 'address, or such as -sent_24h (most first), -bounced_24h, -waiting, -quota_used, -last_login_at',
+  },
+  columns: [
+    'id',
+    'address',
+    'user_id',
+    'status',
+    'sent_24h',
+    'bounced_24h',
+    'received_24h',
+    'waiting',
+    'bytes',
+    'quota_bytes',
+    'last_login_at',
+  ],
+};
+
+export function accountsCommand(): Command {
+  return new Command('accounts')
+    .description('accounts of all users')
+    .addCommand(listCommand(accountList))
+    .addCommand(showAccount())
+    .addCommand(quotaCommand())
+    .addCommand(suspendAccount())
+    .addCommand(change('resume', 'accounts/resume', 'id', 'ends a suspension'));
+}
+
+interface ShownAccount extends Item {
+  readonly days: readonly Span[];
+  readonly hours: readonly Span[];
+  readonly receivers: readonly { domain: string; recipients: number; bounced: number }[];
+  readonly waiting_reasons: readonly {
+    status: string;
+    destination: string;
+    last_error?: { status?: number; text: string };
+    count: number;
+    oldest_at: string;
+  }[];
+  readonly sign_ins: readonly { client: string; at: string }[];
+}
+
+interface Span {
+  readonly at: string;
+  readonly sent: number;
+  readonly received: number;
+  readonly bounced: number;
+  readonly refused: number;
+}
+
+function showAccount(): Command {
+  return onService(new Command('show'))
+    .description('an account: what it sent and received, where to, and why its mail waits')
+    .argument('<account-id or address>')
+    .action(async (name: string, { url, json }: Common) => {
+      const client = await connect(url);
+      const id = /^\d+$/.test(name) ? name : await findId(client, name);
+      const account = await client.call<ShownAccount>('GET', `/v2/operator/accounts/${id}`);
+      report(json, { ok: true, ...account }, describeAccount(account));
+    });
+}
+
+/** The account of an address; several users may have one where they claim the same domain. */
+async function findId(client: ServiceClient, address: string): Promise<string> {
+  const query = new URLSearchParams({ q: address.toLowerCase(), limit: '200' });
+  const path = `/v2/operator/accounts?${query}`;
+  const { items } = await client.call<{
+    readonly items: readonly { readonly id: number; readonly address: string }[];
+  }>('GET', path);
+  const named = items.filter((one) => one.address === address.toLowerCase());
+  const [one, ...others] = named;
+  if (!one) throw new CommandFailed(`There is no account ${address}`);
+  if (others.length === 0) return String(one.id);
+  const ids = named.map(({ id }) => id).join(', ');
+  throw new CommandFailed(`Several accounts have this address: name one by its id (${ids})`);
+}
+
+function describeAccount(account: ShownAccount): string {
+  const { days, hours, receivers, waiting_reasons: reasons, sign_ins: clients, ...facts } = account;
+  const spans = (some: readonly Span[], name: string, end: number) =>
+    table(
+      [name, 'sent', 'received', 'bounced', 'refused'],
+      some.map((one) => [one.at.slice(0, end), one.sent, one.received, one.bounced, one.refused]),
+    );
+  const parts = [describeItem(facts), spans(days, 'day', 10)];
+  const busy = hours.filter((one) => one.sent + one.received + one.bounced + one.refused > 0);
+  if (busy.length > 0) parts.push(spans(busy, 'hour', 16));
+  if (receivers.length > 0) {
+    const rows = receivers.map(({ domain, recipients, bounced }) => [domain, recipients, bounced]);
+    parts.push(table(['writes to', 'recipients', 'bounced'], rows));
+  }
+  if (reasons.length > 0) {
+    const rows = reasons.map((one) => [
+      one.count,
+      one.status,
+      one.destination,
+      one.oldest_at,
+      [one.last_error?.status, one.last_error?.text].filter(Boolean).join(' '),
+    ]);
+    parts.push(table(['waiting', 'status', 'for', 'oldest', 'last error'], rows));
+  }
+  if (clients.length > 0) {
+    parts.push(
+      table(
+        ['signed in from', 'at'],
+        clients.map(({ client, at }) => [client, at]),
+      ),
+    );
+  }
+  return parts.join('\n\n');
+}
+
+function suspendAccount(): Command {
+  return onService(new Command('suspend'))
+    .description('suspends an account: logins are refused')
+    .argument('<account-id>')
+    .option('--drop-waiting', 'drops its mail that waits, without a bounce')
+    .action((id: string, given: Common & { readonly dropWaiting?: true }) => {
+      const drops = given.dropWaiting === true;
+      const body = { id: Number(id), ...(drops && { drop_waiting: true }) };
+      return changeOne('accounts/suspend', body, given);
+    });
+}

@@ -1,0 +1,169 @@
+/** `GET /v2/operator/accounts/:id`: what one account does, and what of its mail waits. */
+import { Type } from 'typebox';
+import { type WaitingReason, waitingReasons } from '../../mail/queue/queue.ts';
+import { SEND, topReceivers } from '../../mail/sending/sending.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { findOperated, listSignIns } from '../../tenants/accounts/accounts.ts';
+import {
+  dayOf,
+  type HourSums,
+  hourOf,
+  hoursOfAccount,
+  noMail,
+  type SenderHour,
+} from '../../tenants/usage/usage.ts';
+import { type Api, credentials, isoTime, LastError, RecordId } from '../api/api.ts';
+import { type AccountRouteParts, accountFields, writeAccounts } from './account-items.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const HOURS = 24;
+const DAYS = 8;
+/** Receivers, reasons and clients that are shown; the receivers of how long. */
+const SHOWN = 10;
+const RECEIVERS_MS = 7 * DAY_MS;
+
+const Instant = (description?: string) =>
+  Type.String({
+    format: 'date-time',
+    examples: ['2026-01-31T12:00:00.000Z'],
+    ...(description && { description }),
+  });
+
+const SpanBody = Type.Object(
+  {
+    at: Instant('When it begins.'),
+    sent: Type.Integer({ description: 'Recipients of its mail.', examples: [12] }),
+    received: Type.Integer({ examples: [4] }),
+    bounced: Type.Integer({ examples: [1] }),
+    refused: Type.Integer({ examples: [0] }),
+  },
+  { title: 'AccountSpan', description: 'Mail of an account in an hour or a day.' },
+);
+
+const DetailsBody = Type.Object(
+  {
+    ...accountFields,
+    hours: Type.Array(SpanBody, { description: 'The last 24 hours, the oldest first.' }),
+    days: Type.Array(SpanBody, { description: 'The last 8 days (UTC), the oldest first.' }),
+    receivers: Type.Array(
+      Type.Object(
+        {
+          domain: Type.String({ examples: ['example.org'] }),
+          recipients: Type.Integer({ examples: [80] }),
+          bounced: Type.Integer({ examples: [2] }),
+        },
+        { title: 'AccountReceiver' },
+      ),
+      {
+        description:
+          'The mail domains that it wrote to most in 7 days, of its newest 5,000 recipients.',
+      },
+    ),
+    waiting_reasons: Type.Array(
+      Type.Object(
+        {
+          status: Type.Enum(['queued', 'held'], { type: 'string', examples: ['queued'] }),
+          destination: Type.String({ examples: ['example.org'] }),
+          last_error: Type.Optional(LastError),
+          count: Type.Integer({ examples: [2] }),
+          oldest_at: Instant('When the oldest of them was queued.'),
+        },
+        { title: 'WaitingReason' },
+      ),
+      { description: 'Why its mail waits: the most frequent receivers and answers.' },
+    ),
+    sign_ins: Type.Array(
+      Type.Object(
+        {
+          client: Type.String({
+            description: 'An IPv4 address, or an IPv6 /64.',
+            examples: ['192.0.2.1'],
+          }),
+          at: Instant('Accurate to a day.'),
+        },
+        { title: 'SignIn' },
+      ),
+      { description: 'The clients that signed in with its password last.' },
+    ),
+  },
+  { title: 'OperatedAccountDetails', description: 'An account, and what it does.' },
+);
+
+export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
+  const { database, now } = parts;
+  app.get(
+    '/v2/operator/accounts/:id',
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'Read an account of any user',
+        description: 'With what it sent, received and bounced, and why its mail waits.',
+        operationId: 'getAnyAccount',
+        security: credentials.operator,
+        params: Type.Object({ id: RecordId }),
+        response: { 200: DetailsBody },
+      },
+    },
+    async ({ params: { id } }) => {
+      const { read } = database;
+      const [account] = await findOperated(database, [id]);
+      const [written] = account ? await writeAccounts(parts, [account]) : [];
+      if (!account || !written) throw new Refusal('account_not_found', `there is no account ${id}`);
+      const at = now();
+      const { domainId, userId } = account;
+      const owner = { accountId: id, domainId, userId };
+      const [hours, receivers, reasons, signIns] = await Promise.all([
+        hoursOfAccount(read, at, account),
+        topReceivers(read, id, at - RECEIVERS_MS, SHOWN),
+        waitingReasons(read, SEND, owner, SHOWN),
+        listSignIns(read, id, SHOWN),
+      ]);
+      return {
+        ...written,
+        hours: spansOf(hours, { size: HOUR_MS, last: hourOf(at), count: HOURS }),
+        days: spansOf(hours, { size: DAY_MS, last: dayOf(at), count: DAYS }),
+        receivers,
+        waiting_reasons: reasons.map(writeReason),
+        sign_ins: signIns.map(({ client, at }) => ({ client, at: isoTime(at) })),
+      };
+    },
+  );
+}
+
+interface Spans {
+  readonly size: number;
+  /** When the last one begins. */
+  readonly last: number;
+  readonly count: number;
+}
+
+/** The mail of each span of time, also of those without any. */
+function spansOf(hours: readonly SenderHour[], { size, last, count }: Spans) {
+  const bySpan = Map.groupBy(hours, ({ hour }) => Math.floor(hour / size) * size);
+  return Array.from({ length: count }, (_, index) => {
+    const at = last - (count - 1 - index) * size;
+    const sum = (bySpan.get(at) ?? []).reduce<HourSums>(
+      (before, one) => ({
+        in: before.in + one.in,
+        out: before.out + one.out,
+        bounced: before.bounced + one.bounced,
+        refused: before.refused + one.refused,
+      }),
+      noMail,
+    );
+    const { in: received, out: sent, bounced, refused } = sum;
+    return { at: isoTime(at), sent, received, bounced, refused };
+  });
+}
+
+function writeReason({ state, destination, error, count, oldestAt }: WaitingReason) {
+  return {
+    status: state,
+    destination,
+    ...(error && { last_error: error }),
+    count,
+    oldest_at: isoTime(oldestAt),
+  };
+}

@@ -1,0 +1,121 @@
+/** Accounts of any user, as operators see them. */
+import { Type } from 'typebox';
+import { waitingOfAccounts } from '../../mail/queue/queue.ts';
+import { SEND } from '../../mail/sending/sending.ts';
+import { type MailTotals, totalsOfAccounts } from '../../mailboxes/mailstore/mailstore.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
+import type { OperatedAccount } from '../../tenants/accounts/accounts.ts';
+import { dayOfAccounts, type HourSums, noMail } from '../../tenants/usage/usage.ts';
+import { AccountBody, isoTime, RecordId, replaced, writeAccount } from '../api/api.ts';
+import type { AccountOrderParts } from './account-order.ts';
+
+export const accountFields = {
+  ...AccountBody.properties,
+  messages: Type.Optional(
+    Type.Integer({
+      description: 'In its mailboxes. Left out where a mail server has them.',
+      examples: [340],
+    }),
+  ),
+  bytes: Type.Optional(
+    Type.Integer({ description: 'Of these messages, in octets.', examples: [7340032] }),
+  ),
+  quota_bytes: Type.Integer({
+    description:
+      'Octets that its mailboxes may hold: its own quota or the default; 0 for no limit.',
+    examples: [1073741824],
+  }),
+  sent_24h: Type.Integer({
+    description: 'Recipients of mail that it sent in the last 24 hours.',
+    examples: [118],
+  }),
+  received_24h: Type.Integer({
+    description: 'Messages that it got in the last 24 hours.',
+    examples: [40],
+  }),
+  bounced_24h: Type.Integer({
+    description:
+      'Recipients who did not get its mail: given up in the last 24 hours, or reported by a bounce from outside.',
+    examples: [3],
+  }),
+  refused_24h: Type.Integer({
+    description:
+      'Recipients that it could not write to in the last 24 hours, because of `SEND_RECIPIENTS_PER_DAY`.',
+    examples: [0],
+  }),
+  waiting: Type.Integer({
+    description: 'Deliveries of its mail that wait, or are held.',
+    examples: [2],
+  }),
+  last_login_at: Type.Optional(
+    Type.String({
+      format: 'date-time',
+      description:
+        'The last login with its password, accurate to a day. Absent if there was none in half a year.',
+    }),
+  ),
+  account_id: Type.Integer({ ...replaced('id'), examples: [1] }),
+  email: Type.String({ ...replaced('address'), examples: ['ada@acme.test'] }),
+  suspended: Type.Boolean(replaced('status')),
+};
+
+export const OperatedAccountBody = Type.Object(accountFields, {
+  title: 'OperatedAccount',
+  description: 'An account of any user, as operators see it.',
+});
+
+/** The members of a body that name one account. */
+export const AccountChoice = {
+  id: Type.Optional(RecordId),
+  account_id: Type.Optional(Type.Integer(replaced('id'))),
+};
+
+/** @throws Refusal invalid_request (`id`) where neither is given */
+export function chosenAccount(body: {
+  readonly id?: number;
+  readonly account_id?: number;
+}): number {
+  const id = body.id ?? body.account_id;
+  if (id === undefined) throw invalidField('id', 'is required');
+  return id;
+}
+
+export interface AccountRouteParts extends AccountOrderParts {
+  /** Whether the mailboxes are in our own database, where they can be counted. */
+  readonly countsMail: boolean;
+}
+
+/** The items for accounts, with their contents. */
+export async function writeAccounts(
+  { database, countsMail, quotaBytes, now }: AccountRouteParts,
+  accounts: readonly OperatedAccount[],
+): Promise<Type.Static<typeof OperatedAccountBody>[]> {
+  const none: MailTotals = { messages: 0, bytes: 0 };
+  const ids = countsMail ? accounts.map(({ id }) => id) : [];
+  const owners = accounts.map(({ id, domainId, userId }) => ({ accountId: id, domainId, userId }));
+  const [totals, sums, waiting] = await Promise.all([
+    totalsOfAccounts(database.read, ids),
+    dayOfAccounts(database.read, now(), accounts),
+    waitingOfAccounts(database.read, SEND, owners),
+  ]);
+  return accounts.map((account) => ({
+    ...writeAccount(account),
+    ...(countsMail && (totals.get(account.id) ?? none)),
+    quota_bytes: account.quotaBytes ?? quotaBytes,
+    ...writeSums(sums.get(account.id) ?? noMail),
+    waiting: waiting.get(account.id) ?? 0,
+    ...(account.lastLoginAt !== undefined && { last_login_at: isoTime(account.lastLoginAt) }),
+    account_id: account.id,
+    email: account.address,
+    suspended: account.status === 'suspended',
+  }));
+}
+
+function writeSums({ in: received, out: sent, bounced, refused }: HourSums) {
+  return {
+    sent_24h: sent,
+    received_24h: received,
+    bounced_24h: bounced,
+    refused_24h: refused,
+  };
+}
