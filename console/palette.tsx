@@ -58,7 +58,7 @@ function findHere(text: string): readonly Hit[] {
         .some((word) => word.startsWith(q)),
     )
     .map(({ path, title }) => ({ kind: 'Page', text: title, to: path }));
-  return UUID.test(q) ? [{ kind: 'Message', text: q, to: `/mail/${q}` }, ...pages] : pages;
+  return UUID.test(q) ? [{ kind: 'Message', text: q, to: `/messages/${q}` }, ...pages] : pages;
 }
 
 /** Stands once in the page. */

@@ -9,19 +9,21 @@ import { Deliveries } from './screens/deliveries.tsx';
 import { Domain } from './screens/domain.tsx';
 import { Domains } from './screens/domains.tsx';
 import { Keys } from './screens/keys.tsx';
-import { Mail } from './screens/mail.tsx';
+import { Message } from './screens/message.tsx';
+import { Messages } from './screens/messages.tsx';
 import { Nodes } from './screens/nodes.tsx';
 import { NotFound } from './screens/not-found.tsx';
 import { Overview } from './screens/overview.tsx';
 import { Queue } from './screens/queue.tsx';
 import { Settings } from './screens/settings.tsx';
 import { SignIn } from './screens/sign-in.tsx';
-import { TimeLine } from './screens/time-line.tsx';
 
 const routes: RouteRecordRaw[] = [
   { path: '/', component: Overview, meta: { title: 'Overview' } },
-  { path: '/mail', component: Mail, meta: { title: 'Where is the mail?' } },
-  { path: '/mail/:id', component: TimeLine, meta: { title: 'One message' } },
+  { path: '/messages', component: Messages, meta: { title: 'Messages' } },
+  { path: '/messages/:id', component: Message, meta: { title: 'One message' } },
+  // Where they were in 0.3.0.
+  { path: '/mail/:id?', redirect: ({ params }) => ({ path: `/messages/${params.id ?? ''}` }) },
   { path: '/domains', component: Domains, meta: { title: 'Domains' } },
   { path: '/domains/:domain', component: Domain, meta: { title: 'Domain' } },
   { path: '/accounts', component: Accounts, meta: { title: 'Accounts' } },
@@ -38,7 +40,7 @@ const routes: RouteRecordRaw[] = [
 
 /** The screens of the menu, in groups: those of the table above that stand for themselves. */
 export const menu = [
-  ['/', '/mail', '/queue', '/domains', '/accounts'],
+  ['/', '/messages', '/queue', '/domains', '/accounts'],
   ['/blocks', '/keys'],
   ['/nodes', '/settings', '/audit'],
 ].map((paths) =>

@@ -170,6 +170,53 @@ export interface TraceItem {
   readonly client?: string;
 }
 
+/** A message, for all its recipients. */
+export interface MessageItem {
+  readonly id: string;
+  readonly at: string;
+  readonly direction: 'in' | 'out';
+  readonly status: string;
+  readonly counts: Readonly<Record<string, number>>;
+  readonly sender?: string;
+  readonly domain?: string;
+  readonly message_id?: string;
+  readonly subject?: string;
+  readonly client?: string;
+  readonly node?: string;
+  readonly next_attempt_at?: string;
+  readonly reason?: string;
+  /** The first of them. */
+  readonly recipients: readonly string[];
+  readonly recipient_count: number;
+}
+
+export interface MessageRecipient {
+  readonly address?: string;
+  readonly status: string;
+  readonly at: string;
+  readonly reason?: string;
+  readonly explanation?: string;
+  readonly delivery_ids: readonly number[];
+}
+
+export interface MessageDelivery {
+  readonly id: number;
+  readonly kind: string;
+  readonly destination: string;
+  readonly status: string;
+  readonly attempts: number;
+  readonly next_attempt_at?: string;
+  readonly last_attempt_at?: string;
+  readonly last_error?: DeliveryError;
+  readonly actions: readonly ('retry' | 'hold' | 'release' | 'drop')[];
+}
+
+export interface MessageDetails extends Omit<MessageItem, 'recipients' | 'recipient_count'> {
+  readonly recipients: readonly MessageRecipient[];
+  readonly deliveries: readonly MessageDelivery[];
+  readonly events: readonly TraceItem[];
+}
+
 export interface UsageItem {
   readonly day: string;
   readonly domain?: string;

@@ -73,7 +73,10 @@ export const AccountList = defineComponent(
 function AccountName({ address, user_id }: AccountItem) {
   return (
     <>
-      <RouterLink to={{ path: '/mail', query: { recipient: address } }} title="Where is its mail?">
+      <RouterLink
+        to={{ path: '/messages', query: { q: `account:${address}` } }}
+        title="Its messages"
+      >
         {() => address}
       </RouterLink>
       <span class="below">{user_id}</span>

@@ -172,7 +172,7 @@ function Delivery({ delivery }: { delivery: QueueDelivery }) {
   const { id, subject, recipient, destination, url, kind } = delivery;
   return (
     <>
-      <RouterLink to={`/mail/${id}`}>{() => subject || `Delivery ${id}`}</RouterLink>
+      <RouterLink to={`/messages/${id}`}>{() => subject || `Delivery ${id}`}</RouterLink>
       <span class="below" title={url}>
         {formatName(kind)} to {url ?? destination}
         {recipient && recipient !== destination && `, for ${recipient}`}

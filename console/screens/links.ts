@@ -14,5 +14,6 @@ export function queueOf(status: 'queued' | 'held'): RouteLocationRaw {
 
 /** The mail of a span, in milliseconds since 1970. */
 export function mailWithin(after: number, before: number): RouteLocationRaw {
-  return { path: '/mail', query: { since: toLocal(after), until: toLocal(before) } };
+  const q = `after:${toLocal(after)} before:${toLocal(before)}`;
+  return { path: '/messages', query: { q } };
 }

@@ -1,69 +1,23 @@
-/** What became of one message: from the connection to the mailbox, webhook or bounce. */
-import { defineComponent } from 'vue';
-import { useRoute } from 'vue-router';
-import { read } from '../api/client.ts';
-import { load } from '../api/load.ts';
+/** What happened to one message: from the connection to the mailbox, webhook or bounce. */
 import type { TraceItem } from '../api/types.ts';
-import { Card, Empty, Facts, Failure, Heading, State, When } from '../ui/basics.tsx';
-import { Loading } from '../ui/data-table.tsx';
+import { State, toneOf, When } from '../ui/basics.tsx';
 import { formatSpan } from '../ui/format.ts';
-import { toneOfEvent } from './mail.tsx';
 
-export const TimeLine = defineComponent(() => {
-  const id = String(useRoute().params.id);
-  const { data, error, reload } = load(
-    () => id,
-    (value, signal) =>
-      read<{ items: readonly TraceItem[] }>(`/trace/${encodeURIComponent(value)}`, {}, signal),
-  );
-  return () => (
-    <div class="screen">
-      <Heading title="One message" lead="What happened to it, the oldest first.">
-        {() => (
-          <button type="button" class="plain" onClick={() => void reload()}>
-            Refresh
-          </button>
-        )}
-      </Heading>
-      <Failure error={error.value} retry={() => void reload()} />
-      {!data.value && !error.value && <Loading />}
-      {data.value && <Line id={id} items={data.value.items} />}
-    </div>
-  );
-});
-
-function Line({ id, items }: { id: string; items: readonly TraceItem[] }) {
-  const [first] = items;
-  if (!first) {
-    return <Empty title="No trace of this message">{() => 'Its trace is no longer kept.'}</Empty>;
-  }
-  const messageId = items.find(({ message_id }) => message_id)?.message_id;
+/** The oldest first. */
+export function TimeLine({ items }: { items: readonly TraceItem[] }) {
+  const start = items[0]?.at ?? '';
   return (
-    <>
-      <Card>
-        {() => (
-          <Facts
-            isAcross={true}
-            facts={[
-              ['Id', <code>{id}</code>],
-              ['Message-ID', messageId ? <code>{messageId}</code> : 'none'],
-              ['From', first.sender === '' ? 'a bounce' : (first.sender ?? 'unknown')],
-              ['Client', first.client ?? 'this server'],
-            ]}
-          />
-        )}
-      </Card>
-      <Card>
-        {() => (
-          <ol class="time-line">
-            {items.map((item, index) => (
-              <Step key={`${item.at} ${index}`} item={item} start={first.at} />
-            ))}
-          </ol>
-        )}
-      </Card>
-    </>
+    <ol class="time-line">
+      {items.map((item, index) => (
+        <Step key={`${item.at} ${index}`} item={item} start={start} />
+      ))}
+    </ol>
   );
+}
+
+/** How an event ended: an attempt is as good as its status. */
+function toneOfEvent({ event, status }: TraceItem) {
+  return event.endsWith('_attempt') && status ? toneOf(status) : toneOf(event);
 }
 
 function Step({ item, start }: { item: TraceItem; start: string }) {

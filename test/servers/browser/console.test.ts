@@ -224,13 +224,17 @@ test('a record that is gone is missing now, and a domain that cannot send says s
   });
 });
 
-test('a message is found by its recipient, and its time line shows what happened to it', async () => {
+test('a message is one row, found by its recipient, and shows what happened to it', async () => {
   await signedIn('/mail', async (page) => {
-    await page.getByLabel('Recipient').fill(ann.address);
-    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Messages' }).waitFor();
+    const box = page.getByLabel('Search messages');
+    await box.fill(`to:${ann.address} -from:nobody@elsewhere.test`);
+    await box.press('Enter');
+    assert.deepEqual(await findViolations(page), []);
     await page.getByRole('link', { name: ann.address }).first().click();
     await page.getByRole('heading', { level: 1, name: 'One message' }).waitFor();
     await page.getByText('<invoice@elsewhere.test>').waitFor();
+    await page.locator('.recipients').getByText('Delivered').waitFor();
     const steps = page.locator('.time-line li');
     await steps.filter({ hasText: 'Received' }).waitFor();
     await steps.filter({ hasText: 'Stored' }).filter({ hasText: ann.address }).waitFor();
@@ -238,12 +242,11 @@ test('a message is found by its recipient, and its time line shows what happened
     // What was refused is found as well, with the reason.
     const refused = service.send({ from: 'bob@elsewhere.test', to: `nobody@${ann.domain}` });
     await assert.rejects(refused, /5\.1\.1/);
-    await page.goto(`${service.url}/console/mail?recipient=nobody@${ann.domain}`);
+    await page.goto(`${service.url}/console/messages?q=to:nobody@${ann.domain}`);
     const row = page.getByRole('row').filter({ hasText: 'Refused' });
     await reloadUntil(page, row.first());
-    await page.getByLabel('Recipient').fill('never@written.test');
-    await page.getByRole('button', { name: 'Find' }).click();
-    await page.getByText('No mail matches').waitFor();
+    await page.getByRole('button', { name: 'Bounced' }).click();
+    await page.getByText('No message matches').waitFor();
   });
 });
 

@@ -109,7 +109,7 @@ void test('the pictures', async () => {
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
     await showInbox(service, await browser.newPage({ viewport: { width: 1280, height: 720 } }));
-    await page.goto(`${service.url}/console/mail?recipient=orders@globex.example`);
+    await page.goto(`${service.url}/console/messages?q=to:orders@globex.example`);
     await page.getByRole('link', { name: 'orders@globex.example' }).first().click();
     await page.getByRole('heading', { name: 'One message' }).waitFor();
     await page.getByText('connection refused').first().waitFor();
