@@ -30,6 +30,8 @@ export interface MaintenanceOptions extends PurgeOptions {
   readonly trashDays: number;
   readonly changes: Pick<Changes, 'publish'>;
   readonly usage: Pick<Usage, 'measure'>;
+  /** Quota of accounts without one of their own, in octets; 0 for no limit. */
+  readonly quotaBytes: number;
   readonly traffic: Pick<Traffic, 'gauge'>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
   readonly trace: Pick<Trace, 'prune'>;
@@ -131,14 +133,16 @@ export class Maintenance {
 
   /** Measures what is stored and what waits, for bills and charts. */
   async #measure(signal: AbortSignal): Promise<void> {
-    const { usage, queue, traffic } = this.#options;
-    const stored_bytes = await usage.measure(signal);
+    const { usage, queue, traffic, quotaBytes } = this.#options;
+    const { bytes, full, nearlyFull } = await usage.measure(quotaBytes, signal);
     const depths = await queue.depths();
     const waiting = (state: string) =>
       depths.reduce((sum, depth) => sum + (depth.state === state ? depth.count : 0), 0);
     if (signal.aborted) return;
     await traffic.gauge({
-      stored_bytes,
+      stored_bytes: bytes,
+      'mailboxes:full': full,
+      'mailboxes:nearly_full': nearlyFull,
       'queue:queued': waiting('queued'),
       'queue:held': waiting('held'),
     });

@@ -67,7 +67,7 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
           tags: ['Operator'],
           summary: 'Read what needs somebody now',
           description:
-            'Checks the service as it is now: its nodes, disk, queue, domains, certificate, and what it needs (Redis, the bucket, DNS, Rspamd). Disk, certificate and what it needs are those of the node that answers.',
+            'Checks the service as it is now: its nodes, disk, queue, domains, senders, mailboxes, certificate, and what it needs (Redis, the bucket, DNS, Rspamd). Disk, certificate and what it needs are those of the node that answers.',
           operationId: 'getAttention',
           security: credentials.operator,
           response: { 200: AttentionBody },

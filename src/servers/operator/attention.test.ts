@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { Traffic } from '../../tenants/usage/usage.ts';
 import { gauges, type RunningApi, startApi } from '../api/testing/start-api.ts';
 import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
 
@@ -42,8 +43,17 @@ onEachEngine('attention', (engine) => {
 
   before(async () => {
     api = await startApi(engine);
+    await measured({ 'mailboxes:full': 0, 'mailboxes:nearly_full': 0 });
   });
 
+  /** What the maintenance measured now. */
+  const measured = (amounts: Readonly<Record<string, number>>) =>
+    new Traffic({
+      database: api.database,
+      totals: async () => ({}),
+      log: { warn: () => assert.fail('nothing fails') },
+      now: () => NOW,
+    }).gauge(amounts);
   const look = async (parts: Omit<AttentionParts, 'database'>) => {
     const checked = await checkAll({ ...parts, database: api.database });
     return checked.filter(({ state }) => state !== 'ok').toSorted(byUrgency);

@@ -8,6 +8,12 @@ import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
+import {
+  lookAtBounces,
+  lookAtMailboxes,
+  lookAtSenders,
+  SENDER_LIMITS,
+} from './sender-attention.ts';
 
 export const LEVELS = ['critical', 'warning', 'note'] as const;
 export type Level = (typeof LEVELS)[number];
@@ -197,6 +203,21 @@ export const rules: readonly Rule[] = [
       link: '/domains?q=-can:send+status:active',
     }),
   ),
+  {
+    name: 'bounces_too_many',
+    level: 'critical',
+    look: (parts) => lookAtBounces(parts, SENDER_LIMITS.service.tooMany),
+  },
+  {
+    name: 'bounces_many',
+    level: 'warning',
+    look(parts) {
+      const { many, tooMany } = SENDER_LIMITS.service;
+      return lookAtBounces(parts, many, tooMany);
+    },
+  },
+  { name: 'senders_odd', level: 'warning', look: lookAtSenders },
+  { name: 'mailboxes_full', level: 'warning', look: lookAtMailboxes },
   {
     name: 'receivers_failing',
     level: 'warning',

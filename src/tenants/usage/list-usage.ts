@@ -84,6 +84,23 @@ export async function listUsage(
   return rows;
 }
 
+/** What accounts store. */
+export interface Measured {
+  readonly bytes: number;
+  /** Accounts that reached their quota. */
+  readonly full: number;
+  /** Others that used nine tenths of it. */
+  readonly nearlyFull: number;
+}
+
+interface MeasureRequest {
+  readonly day: number;
+  /** Id of the last account that was measured. */
+  readonly after: number;
+  /** Quota of accounts without one of their own; 0 for no limit. */
+  readonly quotaBytes: number;
+}
+
 /** Accounts that are measured in one transaction. */
 const ACCOUNTS_AT_A_TIME = 500;
 
@@ -91,14 +108,12 @@ const ACCOUNTS_AT_A_TIME = 500;
  * Measures what some accounts store, as of the day, in one transaction. Rows whose values are the same are not
  * written.
  *
- * @param after id of the last account that was measured
  * @returns the id of the last one now, and what they store; undefined where no account is left
  */
 export async function measureSome(
   database: Database,
-  day: number,
-  after: number,
-): Promise<{ readonly last: number; readonly bytes: number } | undefined> {
+  { day, after, quotaBytes }: MeasureRequest,
+): Promise<(Measured & { readonly last: number }) | undefined> {
   const ids = await database.read
     .selectFrom('accounts')
     .select('id')
@@ -125,10 +140,18 @@ export async function measureSome(
         do update set stored_bytes = excluded.stored_bytes
         where usage_days.stored_bytes <> excluded.stored_bytes`.execute(tx),
   );
-  const { rows } = await sql<{ bytes: number }>`select ${stored} as bytes
+  const { rows } = await sql<{ bytes: number; quota: number }>`
+    select ${stored} as bytes, coalesce(quota_bytes, ${quotaBytes}) as quota
     from accounts left join mailboxes on mailboxes.account_id = accounts.id
-    where ${some}`.execute(database.read);
-  return { last, bytes: rows[0]?.bytes ?? 0 };
+    where ${some} group by accounts.id`.execute(database.read);
+  const limited = rows.filter(({ quota }) => quota > 0);
+  const full = limited.filter(({ bytes, quota }) => bytes >= quota).length;
+  return {
+    last,
+    bytes: rows.reduce((sum, { bytes }) => sum + bytes, 0),
+    full,
+    nearlyFull: limited.filter(({ bytes, quota }) => bytes >= 0.9 * quota).length - full,
+  };
 }
 
 /** Rows that are removed in one transaction. */

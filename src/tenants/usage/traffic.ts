@@ -3,8 +3,8 @@
  * by name. Once a minute and at its stop, each node adds what its metrics counted since; a killed node loses its last
  * minute.
  *
- * Names have the form `what` or `what:detail`. Counters are added; gauges (`queue:<state>`, `stored_bytes`) are set by
- * the node that does the maintenance.
+ * Names have the form `what` or `what:detail`. Counters are added; gauges (`queue:<state>`, `mailboxes:<state>`,
+ * `stored_bytes`) are set by the node that does the maintenance.
  */
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
@@ -144,6 +144,45 @@ export class Traffic {
     const last = Math.floor(this.#options.now() / span) * span;
     return { span, first: last - hours * HOUR_MS + span, last };
   }
+}
+
+/** What was counted under these names in the last 24 hours. */
+export async function sumOfDay(
+  queries: Queries,
+  now: EpochMs,
+  names: readonly string[],
+): Promise<Amounts> {
+  const last = Math.floor(now / HOUR_MS) * HOUR_MS;
+  const hours = Array.from({ length: 24 }, (_, before) => last - before * HOUR_MS);
+  const rows = await queries
+    .selectFrom('traffic')
+    .select(({ fn }) => ['name', fn.sum<number | string>('value').as('value')])
+    .where('span', '=', HOUR_MS)
+    // One by one: each is a step in the index.
+    .where('at', 'in', hours)
+    .where('name', 'in', names)
+    .groupBy('name')
+    .execute();
+  return Object.fromEntries(rows.map(({ name, value }) => [name, Number(value)]));
+}
+
+/** The last values of gauges; those that were not set in the last ten minutes or more are left out. */
+export async function lastGauges(
+  queries: Queries,
+  now: EpochMs,
+  names: readonly string[],
+): Promise<Amounts> {
+  const [{ span }] = SPANS;
+  const last = Math.floor(now / span) * span;
+  const rows = await queries
+    .selectFrom('traffic')
+    .select(['name', 'value'])
+    .where('span', '=', span)
+    .where('at', 'in', [last, last - span, last - 2 * span])
+    .where('name', 'in', names)
+    .orderBy('at')
+    .execute();
+  return Object.fromEntries(rows.map(({ name, value }) => [name, value]));
 }
 
 /** Removes spans that can no longer be read. @returns how many rows; 0 where none is left */

@@ -96,21 +96,57 @@ onEachEngine('usage', (engine) => {
     ]);
     const signal = new AbortController().signal;
     const bytes = 2 * staged.body.size;
-    assert.equal(await usage.measure(signal), bytes);
+    assert.deepEqual(await usage.measure(0, signal), { bytes, full: 0, nearlyFull: 0 });
     const storedOf = async () =>
       (await list('domain', { domain: 'd1.test', from: TODAY }))[0]?.stored_bytes;
     assert.equal(await storedOf(), bytes);
     await store.mailstore.expunge(first, { mailbox: 'Junk', uids: [1] });
-    await usage.measure(signal);
+    await usage.measure(0, signal);
     assert.equal(await storedOf(), bytes / 2);
     await store.mailstore.expunge(first, { mailbox: 'INBOX', uids: [1] });
-    await usage.measure(signal);
+    await usage.measure(0, signal);
     assert.equal(await storedOf(), 0, 'also where nothing is left');
     await store.database.write((tx) =>
       tx.deleteFrom('accounts').where('id', '=', first.accountId).execute(),
     );
     const [gone] = await list('account', { domain: 'd1.test' });
     assert.deepEqual([gone?.email, gone?.user_id, gone?.messages_in], ['ann@d1.test', 'user1', 22]);
+  });
+
+  test('counts the accounts that are full, or nearly so, by their own quota or the default', async () => {
+    const staged = await store.stage(sampleMessage('two'));
+    const [, second, third] = users;
+    assert.ok(second && third);
+    await store.append(staged, [
+      { user: second, mailbox: 'INBOX' },
+      { user: third, mailbox: 'INBOX' },
+    ]);
+    const { size } = staged.body;
+    const measure = async (quotaBytes: number) => {
+      const { full, nearlyFull } = await usage.measure(quotaBytes, new AbortController().signal);
+      return [full, nearlyFull];
+    };
+    const own = (quota_bytes: number | null) =>
+      store.database.write((tx) =>
+        tx
+          .updateTable('accounts')
+          .set({ quota_bytes })
+          .where('id', '=', second.accountId)
+          .execute(),
+      );
+    const tenths = Math.floor(size / 0.9);
+    assert.deepEqual(await measure(size), [2, 0], 'what is full is not nearly full, too');
+    assert.deepEqual(await measure(size + 1), [0, 2]);
+    assert.deepEqual(await measure(tenths), [0, 2], 'at nine tenths');
+    assert.deepEqual(await measure(tenths + 2), [0, 0], 'below');
+    await own(size);
+    assert.deepEqual(await measure(0), [1, 0], 'by its own quota');
+    await own(0);
+    assert.deepEqual(await measure(size), [1, 0], 'an account without a quota is never full');
+    await own(null);
+    await Promise.all(
+      [second, third].map((user) => store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [1] })),
+    );
   });
 
   test('is removed by the day', async () => {

@@ -18,7 +18,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { measureSome } from './list-usage.ts';
+import { type Measured, measureSome } from './list-usage.ts';
 import { hourOf } from './senders.ts';
 
 export {
@@ -43,7 +43,14 @@ export {
   pruneHours,
   type SenderHour,
 } from './senders.ts';
-export { HOURS_MAX, pruneTraffic, Traffic, type TrafficPoint } from './traffic.ts';
+export {
+  HOURS_MAX,
+  lastGauges,
+  pruneTraffic,
+  sumOfDay,
+  Traffic,
+  type TrafficPoint,
+} from './traffic.ts';
 
 const DAY_MS = 86_400_000;
 /** Long enough to compare with the year before, twice over. */
@@ -125,21 +132,26 @@ export class Usage {
   /**
    * Measures what each account stores, for today, in short transactions.
    *
+   * @param quotaBytes quota of accounts without one of their own; 0 for no limit
    * @param signal stops it early
-   * @returns octets that all of them store
+   * @returns the sums of all accounts
    */
-  async measure(signal: AbortSignal): Promise<number> {
+  async measure(quotaBytes: number, signal: AbortSignal): Promise<Measured> {
     const day = dayOf(this.#now());
     let after = 0;
-    let bytes = 0;
+    let sums: Measured = { bytes: 0, full: 0, nearlyFull: 0 };
     while (!signal.aborted) {
-      const measured = await measureSome(this.#database, day, after);
+      const measured = await measureSome(this.#database, { day, after, quotaBytes });
       if (!measured) break;
       after = measured.last;
-      bytes += measured.bytes;
+      sums = {
+        bytes: sums.bytes + measured.bytes,
+        full: sums.full + measured.full,
+        nearlyFull: sums.nearlyFull + measured.nearlyFull,
+      };
       await pause(PAUSE_MS);
     }
-    return bytes;
+    return sums;
   }
 }
 
