@@ -128,11 +128,8 @@ export class Blocks {
   /** Accepts a sender's mail again. @returns the removed block @throws Refusal block_not_found */
   async remove(id: number, by: Actor): Promise<Block> {
     const row = await this.#options.database.write(async (tx) => {
-      const removed = await tx
-        .deleteFrom('blocks')
-        .where('id', '=', id)
-        .returningAll()
-        .executeTakeFirst();
+      const one = tx.deleteFrom('blocks').where('id', '=', id).returningAll();
+      const removed = Number.isSafeInteger(id) ? await one.executeTakeFirst() : undefined;
       if (!removed) throw new Refusal('block_not_found', `there is no block ${id}`);
       await recordAudit(tx, by, {
         action: 'block.delete',

@@ -217,7 +217,9 @@ async function* walk(database: Database, request: BulkRequest): AsyncGenerator<S
   const { after } = request;
   const { ids, destination, domainIds } = request.filter;
   if (ids) {
-    yield { rows: await readRows(database, ids), at: undefined };
+    // PostgreSQL fails with numbers beyond those of ids.
+    const whole = ids.filter(Number.isSafeInteger);
+    yield { rows: await readRows(database, whole), at: undefined };
   } else if (domainIds && destination === undefined) {
     const pairs = domainIds.flatMap((id) => statesOf(request).map((state) => ({ id, state })));
     const isAt = ({ id, state }: (typeof pairs)[number]) =>

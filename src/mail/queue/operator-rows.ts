@@ -169,6 +169,7 @@ export async function requeueRow(
   id: number,
   now: number,
 ): Promise<Requeued | undefined> {
+  if (!Number.isSafeInteger(id)) return undefined;
   const row = await tx
     .updateTable('deliveries')
     .set({ ...putBack(now), updated_at: now })

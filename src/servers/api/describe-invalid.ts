@@ -37,8 +37,9 @@ export function refuseFields(found: readonly FieldError[]): Refusal {
 /** `/forward_to/0` of a JSON pointer (RFC 6901) becomes `forward_to.0`. */
 function fieldOf(found: FastifySchemaValidationError): string {
   const path = found.instancePath.split('/').slice(1);
-  const missing = found.keyword === 'required' ? found.params.missingProperty : undefined;
-  if (typeof missing === 'string') path.push(missing);
+  const { missingProperty, additionalProperty } = found.params;
+  const own = missingProperty ?? additionalProperty;
+  if (typeof own === 'string') path.push(own);
   return path.join('.');
 }
 
@@ -46,6 +47,8 @@ function expected({ keyword, params, message }: FastifySchemaValidationError): s
   switch (keyword) {
     case 'required':
       return 'is required';
+    case 'additionalProperties':
+      return 'is not known here';
     case 'enum':
       return `must be one of ${String(params.allowedValues).replaceAll(',', ', ')}`;
     case 'type':

@@ -220,8 +220,10 @@ onEachEngine('accounts of all users', (engine) => {
       cal.sign_ins.map(({ client }: { client: string }) => client),
       ['192.0.2.2', '192.0.2.1'],
     );
-    const unknown = await read(999_999);
-    assert.deepEqual([unknown.status, unknown.body.code], [404, 'account_not_found']);
+    for (const id of [999_999, 2 ** 64]) {
+      const unknown = await read(id);
+      assert.deepEqual([unknown.status, unknown.body.code], [404, 'account_not_found']);
+    }
   });
 
   test('their domains have the sums, with mail for no account', async () => {

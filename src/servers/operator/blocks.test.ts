@@ -96,8 +96,10 @@ onEachEngine('blocked senders', (engine) => {
     assert.deepEqual(again.body, first.body, 'one that is there is answered as it is');
     const removed = await post('blocks/delete', { id });
     assert.deepEqual(removed.body, first.body);
-    const gone = await post('blocks/delete', { id });
-    assert.deepEqual([gone.status, gone.body.code], [404, 'block_not_found']);
+    for (const absent of [id, 2 ** 64]) {
+      const gone = await post('blocks/delete', { id: absent });
+      assert.deepEqual([gone.status, gone.body.code], [404, 'block_not_found']);
+    }
     const audit = await service.v2('GET', '/v2/operator/audit?limit=3');
     assert.deepEqual(
       audit.body.items.map(({ action, target }: Record<string, string>) => [action, target]),

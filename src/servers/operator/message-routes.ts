@@ -3,7 +3,7 @@ import { domainToASCII } from 'node:url';
 import { Type } from 'typebox';
 import type { Queue } from '../../mail/queue/queue.ts';
 import { messageIdOf } from '../../mail/trace/trace.ts';
-import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
 import { credentials, type RouteGroup } from '../api/api.ts';
@@ -180,8 +180,8 @@ async function listPage(parts: MessageRouteParts, query: Type.Static<typeof Mess
   const filter = {
     ...wanted,
     domainIds: domain === undefined ? undefined : await findClaimIds(read, domain),
-    since: since === undefined ? undefined : Date.parse(since),
-    until: until === undefined ? undefined : Date.parse(until),
+    since: since === undefined ? undefined : readInstant('since', since),
+    until: until === undefined ? undefined : readInstant('until', until),
     not: notOf(query),
   };
   const after = page.after && readPlaces(page.after);

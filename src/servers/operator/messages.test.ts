@@ -261,6 +261,8 @@ onEachEngine('messages of operators', (engine) => {
       ['status=lost', 'status'],
       ['not_status=lost', 'not_status'],
       ['not_direction=up', 'not_direction'],
+      // A leap second, which no Date has.
+      ['since=2016-12-31T23:59:60Z', 'since'],
       ['cursor=x', 'cursor'],
       [`cursor=${Buffer.from('[1]').toString('base64url')}`, 'cursor'],
     ]) {

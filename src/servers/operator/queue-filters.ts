@@ -182,7 +182,7 @@ export function isOpenKey(
     Number.isSafeInteger(domain) &&
     typeof kind === 'string' &&
     typeof state === 'string' &&
-    state in states &&
+    Object.hasOwn(states, state) &&
     Number.isSafeInteger(id)
   );
 }

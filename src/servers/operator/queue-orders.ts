@@ -65,37 +65,41 @@ const IDS_MAX = 500;
 const NEXT_EXAMPLE =
   'WzE3Njk4NjA4MDAwMDAsImh0dHBzOi8vcmVjZWl2ZXIuZXhhbXBsZSIsMSwid2ViaG9vayIsInBlbmRpbmciLDdd';
 
-const OrderBody = Type.Object({
-  ...deliveryFields,
-  ids: Type.Optional(
-    Type.Array(Type.Integer({ minimum: 1 }), {
-      minItems: 1,
-      maxItems: IDS_MAX,
-      examples: [[7]],
-    }),
-  ),
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 1_000_000,
-      description: 'The most that are changed: with 1, one is tried.',
-      examples: [1],
-    }),
-  ),
-  next: Type.Optional(
-    Type.String({
-      maxLength: 2048,
-      description: '`next` of the answer before, unchanged, with the same filters.',
-      examples: [NEXT_EXAMPLE],
-    }),
-  ),
-  dry_run: Type.Optional(
-    Type.Boolean({
-      description: 'Only count the deliveries that match, by status, domain and reason.',
-      examples: [true],
-    }),
-  ),
-});
+const OrderBody = Type.Object(
+  {
+    ...deliveryFields,
+    ids: Type.Optional(
+      Type.Array(Type.Integer({ minimum: 1 }), {
+        minItems: 1,
+        maxItems: IDS_MAX,
+        examples: [[7]],
+      }),
+    ),
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 1_000_000,
+        description: 'The most that are changed: with 1, one is tried.',
+        examples: [1],
+      }),
+    ),
+    next: Type.Optional(
+      Type.String({
+        maxLength: 2048,
+        description: '`next` of the answer before, unchanged, with the same filters.',
+        examples: [NEXT_EXAMPLE],
+      }),
+    ),
+    dry_run: Type.Optional(
+      Type.Boolean({
+        description: 'Only count the deliveries that match, by status, domain and reason.',
+        examples: [true],
+      }),
+    ),
+  },
+  // A misspelt filter must not leave an order for everything.
+  { additionalProperties: false },
+);
 
 const skipped: Readonly<Record<SkipReason, string>> = {
   under_way: 'An attempt is under way.',
@@ -190,7 +194,10 @@ export function orderRoute(
     },
     async (request) => {
       const { ids, dry_run: isDryRun = false, next, limit, ...asked } = request.body;
-      if (ids === undefined && Object.keys(asked).every((name) => !(name in deliveryFields))) {
+      if (
+        ids === undefined &&
+        Object.keys(asked).every((name) => !Object.hasOwn(deliveryFields, name))
+      ) {
         throw invalidField('destination', 'or another filter must be given, or ids');
       }
       const place = readPlace(next);

@@ -445,9 +445,10 @@ onEachEngine('the queue of operators', (engine) => {
 
   test('an order without a filter is refused', async () => {
     for (const action of ['retry', 'hold', 'release', 'drop']) {
-      const { status, body } = await api.call('POST', `/v2/operator/queue/${action}`, {
-        dry_run: true,
-      });
+      const path = `/v2/operator/queue/${action}`;
+      const none = await api.call('POST', path, { ids: [1e20] });
+      assert.deepEqual([none.status, none.body], [200, { matched: 0, changed: 0 }]);
+      const { status, body } = await api.call('POST', path, { dry_run: true });
       assert.equal(status, 400);
       assert.equal(body.code, 'invalid_request');
     }
@@ -456,11 +457,20 @@ onEachEngine('the queue of operators', (engine) => {
       { ids: [] },
       { ids: ['x'] },
       { older_than: -1, kind: 'send' },
+      { constructor: 'x' },
     ]) {
       assert.equal((await api.call('POST', '/v2/operator/queue/drop', body)).status, 400);
     }
+    // With a filter that is right beside it.
+    const misspelt = { kind: 'send', destinaton: 'receiver.test' };
+    const { status, body } = await api.call('POST', '/v2/operator/queue/drop', misspelt);
+    assert.deepEqual([status, body.errors[0].field], [400, 'destinaton']);
     assert.equal((await api.call('GET', '/v2/operator/queue?cursor=x')).status, 400);
-    assert.equal((await api.call('GET', '/v2/operator/queue/deliveries?cursor=WzFd')).status, 400);
+    for (const key of [[1], ['a', 1, 'send', 'constructor', 1]]) {
+      const cursor = Buffer.from(JSON.stringify(key)).toString('base64url');
+      const path = `/v2/operator/queue/deliveries?cursor=${cursor}`;
+      assert.equal((await api.call('GET', path)).status, 400);
+    }
   });
 
   test('a message is found by recipient, by delivery and by webhook, and its time line is returned', async () => {

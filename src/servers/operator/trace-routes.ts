@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { Queue } from '../../mail/queue/queue.ts';
 import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 
@@ -142,8 +142,8 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
           sender,
           limit: page.limit,
           mailId: id === undefined ? undefined : await mailIdOf(parts, id),
-          since: since === undefined ? undefined : Date.parse(since),
-          until: until === undefined ? undefined : Date.parse(until),
+          since: since === undefined ? undefined : readInstant('since', since),
+          until: until === undefined ? undefined : readInstant('until', until),
           before: after && { at: after[0], id: after[1], listed: after[2] },
         });
         return {

@@ -327,13 +327,13 @@ export async function setQuota(
   if (!isWhole || (quotaBytes ?? 0) < 0 || (quotaBytes ?? 0) > QUOTA_MAX) {
     throw invalidField('quota_bytes', `must be null or a whole number from 0 to ${QUOTA_MAX}`);
   }
-  const row = await tx
+  const one = tx
     .updateTable('accounts')
     .set({ quota_bytes: quotaBytes })
     .where('id', '=', id)
     .where(domainIsThere('accounts'))
-    .returning(['local_part', 'domain_name'])
-    .executeTakeFirst();
+    .returning(['local_part', 'domain_name']);
+  const row = Number.isSafeInteger(id) ? await one.executeTakeFirst() : undefined;
   if (!row) throw new Refusal('account_not_found', `there is no account ${id}`);
   return `${row.local_part}@${row.domain_name}`;
 }

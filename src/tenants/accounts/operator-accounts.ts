@@ -98,8 +98,9 @@ export async function findOperated(
   { engine, read }: Reading,
   ids: readonly number[],
 ): Promise<OperatedAccount[]> {
-  if (ids.length === 0) return [];
-  const rows = await selectOperated({ engine, read }, {}).where('id', 'in', ids).execute();
+  const known = ids.filter(Number.isSafeInteger);
+  if (known.length === 0) return [];
+  const rows = await selectOperated({ engine, read }, {}).where('id', 'in', known).execute();
   const byId = new Map(rows.map((row) => [row.id, row]));
   return withLogins(
     read,
