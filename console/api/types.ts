@@ -57,6 +57,9 @@ export interface DomainItem {
   readonly records_failed_since?: string;
   readonly records_missing: readonly string[];
   readonly next_check_at: string;
+  readonly received_24h: number;
+  readonly sent_24h: number;
+  readonly bounced_24h: number;
   /** Both are left out where they cannot be counted, as on a mail server. */
   readonly messages?: number;
   readonly bytes?: number;

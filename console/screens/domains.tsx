@@ -6,7 +6,7 @@ import { loadList } from '../api/load.ts';
 import type { DomainItem, Page } from '../api/types.ts';
 import { Card, Heading, When } from '../ui/basics.tsx';
 import type { Column } from '../ui/data-table.tsx';
-import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
+import { formatBytes, formatKnown, formatName, formatNumber, formatShare } from '../ui/format.ts';
 import { type Chosen, ListTable } from '../ui/list-table.tsx';
 import type { Qualifier, Search } from '../ui/search.ts';
 import { SearchBox, useSearch } from '../ui/search-box.tsx';
@@ -65,7 +65,21 @@ const columns: readonly Column<DomainItem>[] = [
   { head: 'Receives', priority: 1, cell: (row) => <Receives domain={row} /> },
   { head: 'Can send', priority: 1, cell: (row) => <CanSend domain={row} /> },
   { head: 'DNS', cell: (row) => <DnsWords domain={row} /> },
-  { head: 'Mail goes to', priority: 3, cell: ({ forward_mode: mode }) => formatName(mode) },
+  {
+    head: 'In 24 h',
+    priority: 3,
+    isNumber: true,
+    cell: ({ received_24h: count }) => formatNumber(count),
+  },
+  { head: 'Out 24 h', priority: 3, isNumber: true, cell: ({ sent_24h: n }) => formatNumber(n) },
+  {
+    head: 'Bounced 24 h',
+    priority: 3,
+    isNumber: true,
+    cell: ({ bounced_24h: bounced, sent_24h: sent }) =>
+      bounced === 0 ? '0' : formatShare(bounced, sent),
+  },
+  { head: 'Mail goes to', priority: 4, cell: ({ forward_mode: mode }) => formatName(mode) },
   {
     head: 'Accounts',
     priority: 4,
