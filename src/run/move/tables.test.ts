@@ -12,7 +12,8 @@ async function readGolden(engine: Engine): Promise<Map<string, Map<string, strin
   const tables = new Map<string, Map<string, string>>();
   for (const line of (await readFile(schemaFile(engine, version), 'utf8')).split('\n')) {
     const [, table = '', column = '', type = ''] = /^(\w+)\.(\w+): ([a-z]+)/.exec(line) ?? [];
-    if (table === 'dovecot_users' || !/^[a-z]/.test(type)) continue;
+    // A key of several columns has a line of its own.
+    if (table === 'dovecot_users' || !/^[a-z]/.test(type) || type === 'key') continue;
     tables.set(table, (tables.get(table) ?? new Map()).set(column, type));
   }
   return tables;

@@ -72,6 +72,9 @@ onEachEngine('what operators see', (engine) => {
         records_failed: [],
         records_missing: [],
         next_check_at: undefined,
+        received_24h: 0,
+        sent_24h: 0,
+        bounced_24h: 0,
         messages: 0,
         bytes: 0,
       },
@@ -209,12 +212,19 @@ onEachEngine('what operators see', (engine) => {
       messages,
       bytes,
       quota_bytes,
+      received_24h,
+      sent_24h,
+      bounced_24h,
+      refused_24h,
+      waiting,
       ...same
     } = listed ?? {};
     const own = await api.call('GET', `/v2/email-accounts/${id}?user_id=ann`);
     assert.deepEqual(same, own.body.account);
     assert.deepEqual([email, suspended], ['ada@acme.test', false]);
     assert.deepEqual([messages, bytes, quota_bytes], [0, 0, 0]);
+    const traffic = [received_24h, sent_24h, bounced_24h, refused_24h, waiting];
+    assert.deepEqual(traffic, [0, 0, 0, 0, 0]);
     const unknown = await api.call('GET', '/v2/operator/accounts?domain=nobody.test');
     assert.deepEqual([unknown.status, unknown.body.code], [404, 'domain_not_found']);
   });
