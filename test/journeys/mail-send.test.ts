@@ -307,6 +307,13 @@ onEachEngine('sending mail', (engine) => {
     const counted = await service.v2('GET', `/v2/operator/accounts/${ada.id}`);
     const { sent_24h, bounced_24h } = counted.body;
     assert.deepEqual([sent_24h, bounced_24h], [3, 1], 'the same report counts once');
+    const traced = await service.v2('GET', `/v2/operator/messages/${body.id}`);
+    assert.deepEqual(
+      traced.body.recipients.map((one: Record<string, string>) => [one.status, one.reason]),
+      [gone, ['delivered', undefined], ['delivered', undefined]],
+    );
+    const bounces = await service.v2('GET', '/v2/operator/messages?status=bounced');
+    assert.deepEqual([bounces.body.items[0].id, bounces.body.items[0].status], [body.id, 'partly']);
     // Whoever received the message could have written that.
     assert.deepEqual(await suppressions(ada), []);
   });

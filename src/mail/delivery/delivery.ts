@@ -19,8 +19,8 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { readHeader } from '../../protocols/message/message.ts';
-import type { Counted, Usage } from '../../tenants/usage/usage.ts';
-import { isLooping, type ReadReport } from '../outbound/outbound.ts';
+import type { Usage } from '../../tenants/usage/usage.ts';
+import { isLooping, type NotedReport, type ReadReport } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { MailboxStorage, MailboxTarget, MailToStore, StoredMail } from './mailbox-storage.ts';
@@ -271,7 +271,7 @@ class RoutedReceiver implements MailReceiver {
   async #readReport(
     { envelope, message }: AcceptedMail,
     { users, webhooks, forwards }: DeliveryPlan,
-  ): Promise<((tx: Queries) => Promise<Counted[]>) | undefined> {
+  ): Promise<((tx: Queries) => Promise<NotedReport>) | undefined> {
     const { bodies, readReport } = this.#options;
     // RFC 3464 section 2: nothing else is a report.
     if (envelope.from !== '') return undefined;
@@ -327,9 +327,10 @@ class RoutedReceiver implements MailReceiver {
       const row = { ...delivery, bodyId: await keepBody() };
       traced.push(queuedEvent(delivery, await queue.enqueue(tx, row)));
     }
+    const noted = await report?.(tx);
+    for (const bounce of noted?.bounces ?? []) traced.push({ ...bounce, event: 'bounced' });
     await trace?.write(tx, traced);
-    const bounced = (await report?.(tx)) ?? [];
-    const counted = [...usageOf(plan, parsed.size, refused), ...bounced];
+    const counted = [...usageOf(plan, parsed.size, refused), ...(noted?.counted ?? [])];
     await usage.count(tx, counted, mail.receivedAt);
     return { refused, keepsBody, afterCommit };
   }

@@ -28,10 +28,10 @@ import {
 import {
   type Addition,
   additionOf,
-  type Counted,
   countAccountDay,
   countAccountHour,
 } from '../../tenants/usage/usage.ts';
+import type { NotedReport } from '../outbound/outbound.ts';
 import { type Trace, traceColumns } from '../trace/trace.ts';
 import type { PreparedStoring, StoredMail } from './mailbox-storage.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
@@ -44,7 +44,7 @@ export interface Routed {
   readonly plan: DeliveryPlan;
   readonly storing: PreparedStoring;
   readonly queued: readonly QueuedMail[];
-  readonly report: ((tx: Queries) => Promise<Counted[]>) | undefined;
+  readonly report: ((tx: Queries) => Promise<NotedReport>) | undefined;
 }
 
 /** What the transaction that accepts a message has done. */

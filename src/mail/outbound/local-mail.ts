@@ -52,12 +52,25 @@ export interface LocalMailDelivery {
   ): Promise<() => void>;
 }
 
-/**
- * Notes what a report says about messages of these accounts, in the transaction that stores the report.
- *
- * @returns the bounces that it counts for them
- */
-export type NoteReport = (tx: Queries, accountIds: readonly number[]) => Promise<Counted[]>;
+/** A recipient whose mail server took a message, and reported later that it was not delivered. */
+export interface LateBounce {
+  /** Id of the message. */
+  readonly mailId: string;
+  readonly recipient: string;
+  readonly deliveryId: number;
+  /** For people. */
+  readonly detail: string;
+}
+
+/** What a report changed. */
+export interface NotedReport {
+  readonly bounces: readonly LateBounce[];
+  /** The same, by account. */
+  readonly counted: readonly Counted[];
+}
+
+/** Notes what a report says about messages of these accounts, in the transaction that stores the report. */
+export type NoteReport = (tx: Queries, accountIds: readonly number[]) => Promise<NotedReport>;
 
 /**
  * Reads a report from outside about messages that accounts sent (RFC 3464).

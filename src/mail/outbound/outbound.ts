@@ -13,8 +13,10 @@ export {
 } from './build-dsn.ts';
 export type { Lookup, OutboundDns } from './find-exchangers.ts';
 export type {
+  LateBounce,
   LocalMail,
   LocalMailDelivery,
+  NotedReport,
   NoteReport,
   PreparedLocal,
   ReadReport,

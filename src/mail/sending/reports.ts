@@ -18,7 +18,7 @@ import {
   readHeader,
 } from '../../protocols/message/message.ts';
 import type { Counted } from '../../tenants/usage/usage.ts';
-import type { NoteReport, ReadReport } from '../outbound/outbound.ts';
+import type { LateBounce, NoteReport, ReadReport } from '../outbound/outbound.ts';
 import { comparableAddress } from './suppressions.ts';
 
 /** The most octets of a report, and recipients in it, that are read. */
@@ -53,11 +53,13 @@ export async function readReport(
   if (reported.length === 0) return undefined;
   return async (tx, accountIds) => {
     const counted: Counted[] = [];
+    const bounces: LateBounce[] = [];
     for (const accountId of accountIds) {
       const bounced = await note(tx, accountId, messageId, reported);
-      if (bounced > 0) counted.push({ accountId, bounced });
+      if (bounced.length > 0) counted.push({ accountId, bounced: bounced.length });
+      bounces.push(...bounced);
     }
-    return counted;
+    return { bounces, counted };
   };
 }
 
@@ -133,27 +135,26 @@ function typedValue(fields: readonly HeaderField[], name: string): string | unde
   );
 }
 
-/** @returns how many recipients bounced */
 async function note(
   tx: Queries,
   accountId: number,
   messageId: string,
   reported: readonly Reported[],
-): Promise<number> {
+): Promise<LateBounce[]> {
   const send = await tx
     .selectFrom('sends')
-    .select('id')
+    .select(['id', 'public_id as mailId'])
     .where('account_id', '=', accountId)
     .where('message_id', '=', messageId)
     .orderBy('id', 'desc')
     .executeTakeFirst();
-  if (!send) return 0;
+  if (!send) return [];
   const recipients = await tx
     .selectFrom('send_recipients')
-    .select(['id', 'address', 'status'])
+    .select(['id', 'address', 'status', 'delivery_id as deliveryId'])
     .where('send_id', '=', send.id)
     .execute();
-  const bounced = new Set<number>();
+  const bounced = new Map<number, LateBounce>();
   for (const { addresses, action, detail } of reported) {
     const named = recipients.find(({ address }) => addresses.includes(comparableAddress(address)));
     // The mail of an only recipient may have been forwarded: then the report names the other address.
@@ -161,12 +162,16 @@ async function note(
     // A waiting recipient does not change: a report must not stop a message from being sent.
     if (found?.status !== 'delivered') continue;
     const isBounced = action === 'failed';
-    if (isBounced) bounced.add(found.id);
+    if (isBounced) {
+      const { address: recipient, deliveryId } = found;
+      const { mailId } = send;
+      bounced.set(found.id, { mailId, recipient, deliveryId, detail });
+    }
     await tx
       .updateTable('send_recipients')
       .set({ detail, ...(isBounced && { status: 'bounced' as const }) })
       .where('id', '=', found.id)
       .execute();
   }
-  return bounced.size;
+  return [...bounced.values()];
 }

@@ -134,7 +134,9 @@ function follow(byAddress: ReadonlyMap<string | undefined, Tracks>, event: Messa
     // A bounce of ours on its way back: its attempts tell nothing about who was to get the message.
     if (!known && name === 'bounce_attempt') continue;
     const status = statusAfter(event, known?.status);
-    const reason = reasonOf(event) ?? known?.reason;
+    // A server that took the message may report later that it did not bring it.
+    const later = known?.status === 'delivered' && name === 'bounced' ? event.detail : undefined;
+    const reason = reasonOf(event) ?? later ?? known?.reason;
     tracks.set(key, { status, reason, at: event.at, deliveryId: deliveryId ?? undefined });
   }
 }
