@@ -1,6 +1,6 @@
 /** `postroom rotate`: new values for the generated secrets, without a gap. */
 import { stat } from 'node:fs/promises';
-import { Argument, Command } from 'commander';
+import { Argument, Command, Option } from 'commander';
 import { pino } from 'pino';
 import {
   type Config,
@@ -62,7 +62,10 @@ export function rotateCommand(parts: CommandParts): Command {
     )
     .addArgument(new Argument('<secret>').choices(Object.keys(secrets)))
     .option('--sign', 'on PostgreSQL: lets the newest value sign, which all nodes accept by now')
-    .option('--drop-old', 'removes all values except the one that signs')
+    .addOption(
+      // Other nodes sign with the old value until they are restarted.
+      new Option('--drop-old', 'removes all values except the one that signs').conflicts('sign'),
+    )
     .option('--json', 'prints the result as JSON')
     .addHelpText('after', HELP)
     .action((given: string, options: Given) => runRotate(parts, given, options));
@@ -87,6 +90,11 @@ async function runRotate(
     const next = 'The change takes effect when the service is restarted (each node).';
     if (dropOld) {
       const dropped = await dropOldValues(store, secret.name);
+      if (dropped === undefined) {
+        throw new CommandFailed(
+          `the newest ${given} does not sign yet: restart each node, run "postroom rotate ${given} --sign", restart each again, then drop the old`,
+        );
+      }
       report(
         json,
         { ok: true, secret: given, dropped },

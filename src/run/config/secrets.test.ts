@@ -290,9 +290,15 @@ suite('a secret that is rotated', () => {
     const added = await rotateSecret(store, 'jwtSecret', 'last');
     const { secrets: accepting } = await loadSecrets(store);
     assert.deepEqual(accepting, { ...before, jwtSecret: [...before.jwtSecret, added] });
+    assert.equal(await dropOldValues(store, 'jwtSecret'), undefined, 'the new one would be lost');
     await signWithLast(store, 'jwtSecret');
     const { secrets: signing } = await loadSecrets(store);
     assert.deepEqual(signing, { ...before, jwtSecret: [added, ...before.jwtSecret] });
+    await signWithLast(store, 'jwtSecret');
+    assert.deepEqual((await loadSecrets(store)).secrets, signing, 'it can be repeated');
+    assert.equal(await dropOldValues(store, 'jwtSecret'), 1);
+    await signWithLast(store, 'jwtSecret');
+    assert.deepEqual((await loadSecrets(store)).secrets.jwtSecret, [added]);
   });
 
   test('the ids that clients have stay the same, although an older version made them with it', async () => {

@@ -7,7 +7,8 @@
  *
  * A member is a string, or an array of strings while a new value replaces an old one: the first signs, all of them
  * verify. {@link rotateSecret} adds a new one, {@link signWithLast} puts the last before the others,
- * {@link dropOldValues} removes all but the first. Each is one durable write, so a secret always has a valid value.
+ * {@link dropOldValues} removes all but the first. Each is one durable write, so a secret always has a valid value. The
+ * member `accepted` names the secrets whose last value does not sign yet, so that each of these can be repeated.
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -112,47 +113,74 @@ export async function rotateSecret(
   place: 'first' | 'last' = 'first',
 ): Promise<string> {
   const value = drawSecret(name);
-  await change(store, ({ [name]: known }) => ({
-    [name]: place === 'first' ? [value, ...known] : [...known, value],
-  }));
+  await change(store, name, ({ values, isAccepted }) =>
+    place === 'first'
+      ? { values: [value, ...values], isAccepted }
+      : { values: [...values, value], isAccepted: true },
+  );
   return value;
 }
 
 /**
- * Lets the last value of a secret sign from the next start on.
+ * Lets the last value of a secret sign from the next start on. Nothing changes where it signs already.
  *
  * @throws ConfigError as {@link rotateSecret}
  */
 export async function signWithLast(store: SecretStore, name: RotatedSecret): Promise<void> {
-  await change(store, ({ [name]: known }) => ({
-    [name]: [...known.slice(-1), ...known.slice(0, -1)] as const,
+  await change(store, name, ({ values, isAccepted }) => ({
+    values: isAccepted ? [values.at(-1) ?? values[0], ...values.slice(0, -1)] : values,
+    isAccepted: false,
   }));
 }
 
 /**
  * Removes all values of a secret except the first. What they signed is refused from the next start on.
  *
- * @returns how many it removed
+ * @returns how many it removed; undefined where the newest does not sign yet: then all stay
  * @throws ConfigError as {@link rotateSecret}
  */
-export async function dropOldValues(store: SecretStore, name: RotatedSecret): Promise<number> {
-  const before = await change(store, (secrets) => ({ [name]: [secrets[name][0]] }));
-  return before[name].length - 1;
+export async function dropOldValues(
+  store: SecretStore,
+  name: RotatedSecret,
+): Promise<number | undefined> {
+  const before = await change(store, name, (rotation) =>
+    rotation.isAccepted ? rotation : { values: [rotation.values[0]], isAccepted: false },
+  );
+  return before.isAccepted ? undefined : before.values.length - 1;
 }
 
-/** @returns the secrets before the change */
+interface Rotation {
+  readonly values: SigningKeys;
+  /** Whether the last value is only accepted, and does not sign yet. */
+  readonly isAccepted: boolean;
+}
+
+/** The member with the names of secrets whose last value is only accepted. */
+const ACCEPTED = 'accepted';
+
+/** @returns what was there before the change */
 async function change(
   store: SecretStore,
-  changed: (secrets: Secrets) => Partial<Secrets>,
-): Promise<Secrets> {
+  name: RotatedSecret,
+  changed: (before: Rotation) => Rotation,
+): Promise<Rotation> {
   for (;;) {
     const text = await store.read();
     if (text === undefined) throw secretsMissing(store.place);
     const members = parseMembers(text, store.place);
     const secrets = completeSecrets(members, store.place);
+    const known: unknown[] = Array.isArray(members[ACCEPTED]) ? members[ACCEPTED] : [];
+    const before = { values: secrets[name], isAccepted: known.includes(name) };
+    const { values, isAccepted } = changed(before);
+    const accepted = known.filter((one) => one !== name);
+    if (isAccepted) accepted.push(name);
     // Members of a newer version stay, and those that an older one did not have are written now.
-    const next = formatSecrets({ ...members, ...toMembers({ ...secrets, ...changed(secrets) }) });
-    if (await store.replace(text, next)) return secrets;
+    const next = formatSecrets({
+      ...members,
+      ...toMembers({ ...secrets, [name]: values }),
+      [ACCEPTED]: accepted.length > 0 ? accepted : undefined,
+    });
+    if (await store.replace(text, next)) return before;
   }
 }
 
