@@ -316,7 +316,11 @@ suite('a secret that is rotated', () => {
 
   test('is not made where there are none', async () => {
     const dataDir = newFolder();
-    await assert.rejects(rotateSecret(fileSecretStore(dataDir), 'jwtSecret'), ConfigError);
+    await assert.rejects(rotateSecret(fileSecretStore(dataDir), 'jwtSecret'), (error) => {
+      assert.ok(error instanceof ConfigError);
+      assert.match(error.message, /first start of the service/);
+      return true;
+    });
     assert.deepEqual(readdirSync(dataDir), []);
   });
 });

@@ -166,7 +166,10 @@ async function change(
 ): Promise<Rotation> {
   for (;;) {
     const text = await store.read();
-    if (text === undefined) throw secretsMissing(store.place);
+    if (text === undefined) {
+      const expected = 'the secrets that the first start of the service makes';
+      throw new ConfigError([problemLine(store.place, expected, 'nothing')]);
+    }
     const members = parseMembers(text, store.place);
     const secrets = completeSecrets(members, store.place);
     const known: unknown[] = Array.isArray(members[ACCEPTED]) ? members[ACCEPTED] : [];
