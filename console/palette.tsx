@@ -38,10 +38,10 @@ async function findNames(q: string, signal: AbortSignal): Promise<readonly Hit[]
       text: domain,
       to: { path: `/domains/${domain}`, query: { user_id } },
     })),
-    ...accounts.items.map(({ address }) => ({
+    ...accounts.items.map(({ id, address }) => ({
       kind: 'Account',
       text: address,
-      to: { path: '/accounts', query: { q: address } },
+      to: `/accounts/${id}`,
     })),
   ];
 }

@@ -2,6 +2,7 @@
 import { watch } from 'vue';
 import { createRouter, createWebHistory, type RouteRecordRaw } from 'vue-router';
 import { session } from './api/client.ts';
+import { Account } from './screens/account.tsx';
 import { Accounts } from './screens/accounts.tsx';
 import { Audit } from './screens/audit.tsx';
 import { Blocks } from './screens/blocks.tsx';
@@ -27,6 +28,7 @@ const routes: RouteRecordRaw[] = [
   { path: '/domains', component: Domains, meta: { title: 'Domains' } },
   { path: '/domains/:domain', component: Domain, meta: { title: 'Domain' } },
   { path: '/accounts', component: Accounts, meta: { title: 'Accounts' } },
+  { path: '/accounts/:id', component: Account, meta: { title: 'Account' } },
   { path: '/queue', component: Queue, meta: { title: 'Queue' } },
   { path: '/queue/deliveries', component: Deliveries, meta: { title: 'Deliveries' } },
   { path: '/blocks', component: Blocks, meta: { title: 'Blocks' } },

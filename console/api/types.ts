@@ -101,8 +101,40 @@ export interface AccountItem {
   readonly messages?: number;
   readonly bytes?: number;
   readonly quota_bytes?: number;
+  readonly sent_24h: number;
+  readonly received_24h: number;
+  readonly bounced_24h: number;
+  readonly refused_24h: number;
+  readonly waiting: number;
   readonly created_at: string;
   readonly last_login_at?: string;
+}
+
+/** The mail of an account in an hour or a day. */
+export interface AccountSpan {
+  readonly at: string;
+  readonly sent: number;
+  readonly received: number;
+  readonly bounced: number;
+  readonly refused: number;
+}
+
+export interface AccountPage extends AccountItem {
+  readonly hours: readonly AccountSpan[];
+  readonly days: readonly AccountSpan[];
+  readonly receivers: readonly {
+    readonly domain: string;
+    readonly recipients: number;
+    readonly bounced: number;
+  }[];
+  readonly waiting_reasons: readonly {
+    readonly status: string;
+    readonly destination: string;
+    readonly last_error?: DeliveryError;
+    readonly count: number;
+    readonly oldest_at: string;
+  }[];
+  readonly sign_ins: readonly { readonly client: string; readonly at: string }[];
 }
 
 /** What a receiver answered, or why there was no answer. */

@@ -1,56 +1,94 @@
-/** The accounts of all users, with what they hold and may hold. */
+/** The accounts of all users: who sends, whose mail bounces or waits, and what each stores. */
 import { defineComponent } from 'vue';
-import { RouterLink } from 'vue-router';
-import type { Step } from '../../src/platform/time/until-done.ts';
-import { ApiError, act, read } from '../api/client.ts';
+import { RouterLink, useRoute } from 'vue-router';
+import { ApiError, read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { AccountItem, Page } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
-import type { Column } from '../ui/data-table.tsx';
-import { ask } from '../ui/dialogs.tsx';
-import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
-import { formatBytes, formatKnown } from '../ui/format.ts';
+import { type Column, isPhone } from '../ui/data-table.tsx';
+import { formatBytes, formatKnown, formatNumber, formatShare } from '../ui/format.ts';
 import { ListTable } from '../ui/list-table.tsx';
-import { say } from '../ui/messages.tsx';
-import { askForAction } from './queue-actions.tsx';
+import type { Qualifier, Search } from '../ui/search.ts';
+import { SearchBox, useSearch } from '../ui/search-box.tsx';
+import { actionsOf } from './account-actions.tsx';
 
-const filters: readonly Filter[] = [
-  { name: 'q', label: 'Address begins with', placeholder: 'ada@acme.test' },
-  { name: 'domain', label: 'Domain' },
-  { name: 'user_id', label: 'User' },
+const qualifiers: readonly Qualifier[] = [
+  { name: 'domain', hint: 'Its domain', example: 'acme.test' },
+  { name: 'user', hint: 'Whose it is', example: 'customer-17' },
+];
+
+const SORTED = '-sent_24h';
+
+/** What the API is asked for. @throws ApiError where that is not what was meant */
+function queryOf({ terms, words, problem }: Search): Record<string, string> {
+  const negative = terms.find(({ isNot }) => isNot);
+  const wrong = problem ?? (negative && `-${negative.name}: is not possible here.`);
+  if (wrong !== undefined) throw new ApiError(400, 'invalid_request', wrong);
+  const found = terms.map(({ name, value }) => [name === 'user' ? 'user_id' : name, value]);
+  return { ...Object.fromEntries(found), ...(words.length > 0 && { q: words.join(' ') }) };
+}
+
+/** On a phone, where columns have no heads, a number says what it counts, and 0 is left out. */
+const amount = (value: number, word: string) =>
+  isPhone.value ? (value === 0 ? '–' : `${formatNumber(value)} ${word}`) : formatNumber(value);
+
+const columns: readonly Column<AccountItem>[] = [
+  { head: 'Address', isWide: true, sort: 'address', cell: (row) => <AccountName {...row} /> },
+  {
+    head: 'Sent 24 h',
+    priority: 1,
+    isNumber: true,
+    sort: 'sent_24h',
+    cell: ({ sent_24h: sent }) => amount(sent, 'sent'),
+  },
+  { head: 'Bounced 24 h', isNumber: true, sort: 'bounced_24h', cell: bounced },
+  {
+    head: 'Received 24 h',
+    priority: 3,
+    isNumber: true,
+    sort: 'received_24h',
+    cell: ({ received_24h: received }) => formatNumber(received),
+  },
+  {
+    head: 'Waiting',
+    isNumber: true,
+    sort: 'waiting',
+    cell: ({ waiting }) => amount(waiting, 'wait'),
+  },
+  { head: 'Stored', isNumber: true, sort: 'quota_used', cell: (row) => <Stored account={row} /> },
+  {
+    head: 'Last login',
+    priority: 4,
+    sort: 'last_login_at',
+    cell: ({ last_login_at: at }) => (at ? <When at={at} /> : 'Never'),
+  },
 ];
 
 export const Accounts = defineComponent(() => () => (
   <div class="screen">
-    <Heading title="Accounts" lead="The accounts of all users, with the size of their mailboxes." />
-    <Filters filters={filters} label="Accounts" />
+    <Heading
+      title="Accounts"
+      lead="The accounts of all users: what each sends, what of it bounces or waits, and what it stores."
+    />
+    <SearchBox label="Accounts" qualifiers={qualifiers} placeholder="Beginning of an address" />
     <AccountList fixed={{}} />
   </div>
 ));
 
-/** Accounts that fit the filters of the address, and those that are given. */
+/** Accounts that fit the box, and what is given. */
 export const AccountList = defineComponent(
   (props: { fixed: Readonly<Record<string, string>> }) => {
-    const chosen = useFilters(filters.map(({ name }) => name));
+    const route = useRoute();
+    const search = useSearch(qualifiers);
+    const sort = () => (typeof route.query.sort === 'string' ? route.query.sort : SORTED);
     const list = loadList(
-      () => ({ ...chosen(), ...props.fixed }),
-      (query, cursor, signal) => read<Page<AccountItem>>('/accounts', { ...query, cursor }, signal),
+      () => ({ search: search(), sort: sort(), fixed: props.fixed }),
+      async ({ search: asked, sort: order, fixed }, cursor, signal) => {
+        const query = { ...queryOf(asked), ...fixed, sort: order, cursor };
+        return read<Page<AccountItem>>('/accounts', query, signal);
+      },
       ({ id }) => id,
     );
-    const columns: readonly Column<AccountItem>[] = [
-      { head: 'Address', isWide: true, cell: (row) => <AccountName {...row} /> },
-      {
-        head: 'Status',
-        cell: ({ status }) => <State name={status} />,
-      },
-      { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },
-      { head: 'Stored', isNumber: true, cell: (row) => <Stored account={row} /> },
-      {
-        head: 'Last login',
-        cell: ({ last_login_at: at }) => (at ? <When at={at} /> : 'not in half a year'),
-      },
-      { head: 'Actions', cell: (row) => <Actions account={row} reload={list.reload} /> },
-    ];
     return () => (
       <Card>
         {() => (
@@ -58,6 +96,9 @@ export const AccountList = defineComponent(
             caption="Accounts"
             columns={columns}
             list={list}
+            sorted={SORTED}
+            nameOf={({ address }) => address}
+            actions={(row) => actionsOf(row, list.reload)}
             empty={[
               'No account matches',
               'Products make accounts by POST /v2/email-accounts/create.',
@@ -70,29 +111,38 @@ export const AccountList = defineComponent(
   { props: ['fixed'] },
 );
 
-function AccountName({ address, user_id }: AccountItem) {
+function AccountName({ id, address, user_id, status }: AccountItem) {
   return (
     <>
-      <RouterLink
-        to={{ path: '/messages', query: { q: `account:${address}` } }}
-        title="Its messages"
-      >
-        {() => address}
-      </RouterLink>
-      <span class="below">{user_id}</span>
+      <RouterLink to={`/accounts/${id}`}>{() => address}</RouterLink>
+      {/* A phone has two lines a row: eight rows are to be seen. */}
+      {!isPhone.value && <span class="below">{user_id}</span>}
+      {status !== 'active' && [' ', <State name={status} />]}
     </>
   );
 }
 
-/** What is stored; with a quota, how much of it. */
-function Stored({ account: { bytes, quota_bytes: quota } }: { account: AccountItem }) {
+function bounced({ bounced_24h: count, sent_24h: sent }: AccountItem) {
+  if (count === 0) return amount(0, 'bounced');
+  const share = sent > 0 ? `, ${formatShare(count, sent)}` : '';
+  return `${amount(count, 'bounced')}${share}`;
+}
+
+/** What is stored; with a quota, how much of it: plain to 80 %, then a warning, from 95 % on bad. */
+export function Stored({
+  account: { bytes, quota_bytes: quota },
+}: {
+  account: Pick<AccountItem, 'bytes' | 'quota_bytes'>;
+}) {
   if (!quota || bytes === undefined) return <span>{formatKnown(bytes, formatBytes)}</span>;
   const share = Math.round((100 * bytes) / quota);
+  if (isPhone.value) return <span>{`${share} % of ${formatBytes(quota)}`}</span>;
   return (
     <>
       {formatBytes(bytes)} of {formatBytes(quota)}
       <meter
         aria-label="Quota used"
+        title={`${share} %`}
         min={0}
         max={quota}
         low={quota * 0.8}
@@ -104,76 +154,4 @@ function Stored({ account: { bytes, quota_bytes: quota } }: { account: AccountIt
       </meter>
     </>
   );
-}
-
-function Actions({ account, reload }: { account: AccountItem; reload: () => Promise<void> }) {
-  const { status, address } = account;
-  const word = status === 'suspended' ? 'Resume' : 'Suspend';
-  return (
-    <div class="row-actions">
-      <button
-        type="button"
-        class="plain"
-        aria-label={`Quota of ${address}`}
-        onClick={() => askForQuota(account, reload)}
-      >
-        Quota
-      </button>
-      <button
-        type="button"
-        class="plain"
-        aria-label={`${word} ${address}`}
-        onClick={() => change(account, reload)}
-      >
-        {word}
-      </button>
-    </div>
-  );
-}
-
-function change({ id, address, status }: AccountItem, reload: () => Promise<void>): void {
-  const suspended = status === 'suspended';
-  ask({
-    title: `${suspended ? 'Resume' : 'Suspend'} ${address}?`,
-    action: suspended ? 'Resume' : 'Suspend',
-    isDangerous: !suspended,
-    text: () => (
-      <p>
-        {suspended
-          ? 'The account signs in again, and its mail is taken.'
-          : 'Its tokens stop at once, its sockets end, and mail for it is deferred. Nothing is lost. Mail that it sent and that still waits goes on: you are asked whether to drop it.'}
-      </p>
-    ),
-    run: async () => {
-      await act(`/accounts/${suspended ? 'resume' : 'suspend'}`, { id });
-      say(`${address} ${suspended ? 'works again' : 'is suspended'}.`);
-      await reload();
-      if (suspended) return;
-      const sent = { account: address, kind: 'send' };
-      const { matched } = await act<Step>('/queue/drop', { ...sent, dry_run: true });
-      if (matched > 0) await askForAction('drop', sent, `of ${address}`, reload);
-    },
-  });
-}
-
-const MB = 1_000_000;
-
-function askForQuota({ id, address }: AccountItem, reload: () => Promise<void>): void {
-  ask({
-    title: `Quota of ${address}`,
-    action: 'Set',
-    field: { label: 'Megabytes', hint: 'Empty: QUOTA_BYTES. 0: no limit.' },
-    text: () => (
-      <p>A quota below what is stored removes nothing. Mail that does not fit is deferred.</p>
-    ),
-    run: async (text) => {
-      const bytes = Math.round(Number(text) * MB);
-      if (!Number.isSafeInteger(bytes) || bytes < 0) {
-        throw new ApiError(0, 'no_number', 'The quota has to be a number of megabytes.');
-      }
-      await act('/accounts/quota', { id, quota_bytes: text === '' ? null : bytes });
-      say(`The quota of ${address} is set.`);
-      await reload();
-    },
-  });
 }

@@ -128,19 +128,25 @@ export async function askForAction(
           <Parts found={found} />
         </>
       ),
-      run: async () =>
-        startWork({
-          title: `${verb} ${deliveries} ${where}`,
-          matched: isMore ? Infinity : matched,
-          done: words[action].done,
-          left,
-          step: stepsOf(path, orders),
-          after: done,
-        }),
+      run: async () => start(action, orders, isMore ? Infinity : matched, { where, done }),
     });
   } catch (error) {
     say(`Nothing was changed: ${asApiError(error).message}`, 'bad');
   }
+}
+
+/** Does it, in a strip below the header. @param matched Infinity where there are more than were counted */
+export function start(
+  action: QueueAction,
+  orders: readonly object[],
+  matched: number,
+  { where, done }: { readonly where: string; readonly done: () => Promise<void> },
+): void {
+  const { verb, done: word } = words[action];
+  const path = `/queue/${action === 'try one' ? 'retry' : action}`;
+  const amount = Number.isFinite(matched) ? `${count(matched, 'delivery', 'deliveries')} ` : '';
+  const step = stepsOf(path, orders);
+  startWork({ title: `${verb} ${amount}${where}`, matched, done: word, left, step, after: done });
 }
 
 /** One order after the other, each from where its call before ended. */

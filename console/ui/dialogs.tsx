@@ -70,6 +70,15 @@ export const Drawer: FunctionalComponent<DialogProps> = ({ title, close }, { slo
   </DialogRoot>
 );
 
+/** One of several ways to do it. */
+export interface Choice {
+  readonly value: string;
+  readonly label: string;
+  readonly hint: string;
+  /** What the button says that does it so. */
+  readonly action: string;
+}
+
 export interface Question {
   readonly title: string;
   readonly text: () => VNodeChild;
@@ -80,7 +89,9 @@ export interface Question {
   readonly typed?: string;
   /** A text that may be given with it. */
   readonly field?: { readonly label: string; readonly hint: string };
-  /** Does it, with the text of the field; what it throws is shown, and the dialog stays. */
+  /** One of them is chosen, at first the first one. */
+  readonly choices?: readonly Choice[];
+  /** Does it, with the text of the field or the value of the choice; what it throws is shown, and the dialog stays. */
   readonly run: (text: string) => Promise<void>;
 }
 
@@ -110,7 +121,7 @@ export const Questions = defineComponent(() => {
     isRunning.value = true;
     error.value = undefined;
     try {
-      await question.run(typed.value.trim());
+      await question.run(typed.value.trim() || (question.choices?.[0]?.value ?? ''));
       // It may have asked the next question.
       if (asked.value === question) close();
     } catch (failure) {
@@ -123,12 +134,21 @@ export const Questions = defineComponent(() => {
   return () => {
     const question = asked.value;
     if (!question) return null;
+    const chosen =
+      question.choices?.find(({ value }) => value === typed.value) ?? question.choices?.[0];
     const isReady = question.typed === undefined || typed.value.trim() === question.typed;
     return (
       <Dialog title={question.title} close={close}>
         {() => (
           <form onSubmit={(event) => void run(event)}>
             <div class="text">{question.text()}</div>
+            <Choices
+              question={question}
+              value={chosen?.value}
+              change={(value: string) => {
+                typed.value = value;
+              }}
+            />
             <Typed
               question={question}
               value={typed.value}
@@ -146,7 +166,7 @@ export const Questions = defineComponent(() => {
                 class={question.isDangerous ? 'danger' : 'main'}
                 disabled={!isReady || isRunning.value}
               >
-                {isRunning.value ? 'Working…' : question.action}
+                {isRunning.value ? 'Working…' : (chosen?.action ?? question.action)}
               </button>
             </div>
           </form>
@@ -155,6 +175,35 @@ export const Questions = defineComponent(() => {
     );
   };
 });
+
+interface ChoicesProps {
+  readonly question: Question;
+  readonly value: string | undefined;
+  readonly change: (value: string) => void;
+}
+
+function Choices({ question: { title, choices }, value, change }: ChoicesProps) {
+  if (!choices) return null;
+  return (
+    <fieldset class="choices">
+      <legend class="unseen">{title}</legend>
+      {choices.map((one) => (
+        <label key={one.value}>
+          <input
+            type="radio"
+            name="choice"
+            checked={one.value === value}
+            onChange={() => change(one.value)}
+          />
+          <span>
+            <b>{one.label}</b>
+            <span class="below">{one.hint}</span>
+          </span>
+        </label>
+      ))}
+    </fieldset>
+  );
+}
 
 interface TypedProps {
   readonly question: Question;

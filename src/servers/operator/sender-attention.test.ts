@@ -79,7 +79,7 @@ onEachEngine('attention to mail', (engine) => {
       text: 'ann@d1.test wrote to 50 recipients in an hour, and to 5 in its busiest hour of the week before.',
       count: 1,
       since: THIS_HOUR,
-      link: '/accounts?q=ann%40d1.test',
+      link: `/accounts/${accountId}`,
     });
     await count(0, { accountId, bounced: 4 });
     assert.doesNotMatch((await look())?.text ?? '', /bounce/);

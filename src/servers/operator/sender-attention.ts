@@ -41,9 +41,7 @@ export async function lookAtSenders({ database, now }: Parts) {
     count: odd.length,
     ...(hours.length > 0 && { since: Math.min(...hours) }),
     link:
-      account && others.length === 0
-        ? `/accounts?q=${encodeURIComponent(account.address)}`
-        : `/accounts?sort=${query}`,
+      account && others.length === 0 ? `/accounts/${worst.accountId}` : `/accounts?sort=${query}`,
   };
 }
 
