@@ -41,6 +41,16 @@ onEachEngine('mail by the hour', (engine) => {
   const out = (index: number, messagesOut: number) => ({ accountId: at(index).id, messagesOut });
   const odd = () => findOddSenders(store.database.read, NOW, LIMITS);
 
+  test('of an account is not odd before there is a day to compare it with', async () => {
+    await count(0, out(1, 500));
+    await count(23, out(0, 1));
+    assert.deepEqual(await odd(), []);
+    await count(24, out(0, 1));
+    assert.equal((await odd()).length, 1);
+    await store.database.write((tx) => tx.deleteFrom('usage_hours').execute());
+    await store.database.write((tx) => tx.deleteFrom('usage_days').execute());
+  });
+
   test('is added up over 24 hours, by account and domain', async () => {
     const [{ id, domainId }, other] = [at(0), at(1)];
     await count(23, { accountId: id, messagesIn: 1, bytesIn: 9 }, out(0, 2));

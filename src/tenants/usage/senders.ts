@@ -145,12 +145,15 @@ async function findBursts(queries: Queries, now: number, { burst, times }: OddLi
       and usual.domain_id = usage_hours.domain_id and usual.account_id = usage_hours.account_id`;
   const isUsual = (hours: readonly number[]) => sql`(select 1 ${usual(hours)}
     and usual.messages_out * ${sql.lit(times)} > usage_hours.messages_out limit 1)`;
+  // In the first day nothing is usual yet: every busy account would be told.
+  const isKnown = sql`exists (select 1 from usage_hours where hour <= ${before - (DAY_HOURS - 1) * HOUR_MS})`;
   // Who sends much each day is left out by one such hour, mostly of the day before: few have their whole week read.
   const { rows } = await sql<{ id: number; hour: number; out: number; busiest: number }>`
     select account_id as id, hour, messages_out as "out",
       coalesce((select max(messages_out) ${usual(week)}), 0) as busiest
     from usage_hours
     where hour in (${current}, ${before}) and account_id > 0 and messages_out >= ${burst}
+      and ${isKnown}
       and coalesce(${isUsual(week.slice(0, DAY_HOURS))}, ${isUsual(week.slice(DAY_HOURS))}) is null
     order by hour, account_id`.execute(queries);
   return rows;
