@@ -140,7 +140,7 @@ export function Health({ domain, records }: { domain: string; records: readonly 
   };
   return (
     <>
-      <p class="row-actions above">
+      <p class="buttons above">
         <button type="button" class="plain" onClick={() => void copy()}>
           Copy all as zone file
         </button>

@@ -145,7 +145,7 @@ function Delivery({ delivery, reload }: DeliveryProps) {
           <code>{describeError(error)}</code>
         </p>
       )}
-      <div class="row-actions">
+      <div class="buttons">
         {actions.map((action) => (
           <button
             key={action}
