@@ -370,7 +370,7 @@ export interface Finding {
 export interface Attention {
   readonly checked_at: string;
   /** What the menu shows. */
-  readonly counts: { readonly waiting: number; readonly cannot_send: number };
+  readonly counts: { readonly waiting?: number; readonly cannot_send?: number };
   readonly items: readonly Finding[];
   readonly checks: readonly {
     readonly name: string;

@@ -947,12 +947,12 @@ export interface Finding {
 
 export interface GetAttentionAnswer {
   checked_at: string;
-  /** What the menu of the console shows; 0 also where it could not be counted. */
+  /** What the menu of the console shows; left out where it could not be counted. */
   counts: {
     /** Deliveries that are queued or held. */
-    waiting: number;
+    waiting?: number;
     /** Active domains that cannot send. */
-    cannot_send: number;
+    cannot_send?: number;
   };
   /** The most urgent first. */
   items: Finding[];

@@ -1,7 +1,6 @@
 /** `GET /v2/operator/attention`: what needs an operator now. */
 import { Type } from 'typebox';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
-import type { GaugeValue } from '../metrics/metrics.ts';
 import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
 
 const Name = Type.String({ description: 'Name of the check.', examples: ['receivers_failing'] });
@@ -32,10 +31,14 @@ const FindingBody = Type.Object(
 
 const CountsBody = Type.Object(
   {
-    waiting: Type.Integer({ description: 'Deliveries that are queued or held.', examples: [465] }),
-    cannot_send: Type.Integer({ description: 'Active domains that cannot send.', examples: [3] }),
+    waiting: Type.Optional(
+      Type.Integer({ description: 'Deliveries that are queued or held.', examples: [465] }),
+    ),
+    cannot_send: Type.Optional(
+      Type.Integer({ description: 'Active domains that cannot send.', examples: [3] }),
+    ),
   },
-  { description: 'What the menu of the console shows; 0 also where it could not be counted.' },
+  { description: 'What the menu of the console shows; left out where it could not be counted.' },
 );
 
 const AttentionBody = Type.Object({
@@ -55,8 +58,13 @@ const AttentionBody = Type.Object({
   ),
 });
 
-const sum = (values: readonly GaugeValue[]) =>
-  values.reduce((total, { value }) => total + value, 0);
+/** What a gauge has in all; undefined where it cannot be read: the checks are needed most then. */
+function sumOf({ readGauge }: AttentionParts, name: string): Promise<number | undefined> {
+  return readGauge(name).then(
+    (values) => values.reduce((total, { value }) => total + value, 0),
+    () => undefined,
+  );
+}
 
 export function attentionRoutes(parts: AttentionParts): RouteGroup {
   return (app) => {
@@ -76,8 +84,8 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
       async () => {
         const [checked, waiting, cannotSend] = await Promise.all([
           checkAll(parts),
-          parts.readGauge('postroom_queue_depth'),
-          parts.readGauge('postroom_domains_cannot_send'),
+          sumOf(parts, 'postroom_queue_depth'),
+          sumOf(parts, 'postroom_domains_cannot_send'),
         ]);
         const found = checked.toSorted(byUrgency).flatMap(({ rule, finding }) => {
           if (!finding) return [];
@@ -87,7 +95,10 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
         });
         return {
           checked_at: isoTime(parts.now()),
-          counts: { waiting: sum(waiting), cannot_send: sum(cannotSend) },
+          counts: {
+            ...(waiting !== undefined && { waiting }),
+            ...(cannotSend !== undefined && { cannot_send: cannotSend }),
+          },
           items: found,
           checks: checked.map(({ rule: { name, level }, state }) => ({ name, level, state })),
         };

@@ -196,6 +196,20 @@ onEachEngine('attention', (engine) => {
       },
     ]);
     assert.equal(body.checks.length, rules.length);
+    assert.deepEqual(body.counts, { waiting: 0, cannot_send: 0 });
+    gauges.clear();
+  });
+
+  test('the API answers also where what waits cannot be counted', async () => {
+    for (const name of ['depth', 'oldest_age_seconds', 'overdue_seconds']) {
+      gauges.set(`postroom_queue_${name}`, new Error('the database hangs'));
+    }
+    const { status, body } = await api.call('GET', '/v2/operator/attention');
+    assert.deepEqual([status, body.counts], [200, { cannot_send: 0 }]);
+    const unknown = body.checks.filter(({ state }: { state: string }) => state === 'unknown');
+    assert.ok(unknown.length >= 2, JSON.stringify(unknown));
+    const overview = await api.call('GET', '/v2/operator/overview');
+    assert.deepEqual([overview.status, overview.body.now], [200, {}]);
     gauges.clear();
   });
 });

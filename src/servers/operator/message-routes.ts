@@ -93,7 +93,7 @@ function filterOf(asked: Asked, prefix = ''): Omit<MessageFilter, 'not' | 'since
 function statusesOf(given: string, field: string): MessageStatus[] {
   return given.split(',').map((name) => {
     const status = statuses.find((one) => one === name.trim());
-    if (!status) throw invalidField(field, `must be of ${statuses.join(', ')}`);
+    if (!status) throw invalidField(field, `must be one of ${statuses.join(', ')}`);
     return status;
   });
 }

@@ -120,10 +120,12 @@ export function overviewRoutes(parts: OverviewParts): RouteGroup {
   };
 }
 
-/** What waits, by the gauges of this node, which count for all. */
+/** What waits, by the gauges of this node, which count for all; nothing where they cannot be read now. */
 async function readNow(metrics: OverviewParts['metrics']) {
-  const depths = await metrics.readGauge('postroom_queue_depth');
-  const ages = await metrics.readGauge('postroom_queue_oldest_age_seconds');
+  const read = (name: string) => metrics.readGauge(name).catch(() => undefined);
+  const depths = await read('postroom_queue_depth');
+  const ages = await read('postroom_queue_oldest_age_seconds');
+  if (!depths || !ages) return {};
   const countOf = (state: string) =>
     depths.reduce((sum, { labels, value }) => sum + (labels.state === state ? value : 0), 0);
   const oldest = Math.max(0, ...ages.map(({ value }) => value));

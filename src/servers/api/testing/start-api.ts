@@ -194,12 +194,18 @@ function openOperator(
     ...plainOperator,
     traffic: new Traffic({ database, now, log: logger, totals: async () => ({}) }),
     blocks: new Blocks({ database, logger, now }),
-    metrics: { readGauge: async (name) => gauges.get(name) ?? [] },
+    metrics: { readGauge },
   });
 }
 
-/** What the gauges of the service show, for tests of what needs attention. */
-export const gauges = new Map<string, readonly GaugeValue[]>();
+/** What the gauges of the service show, for tests of what needs attention; of one that cannot be read, its error. */
+export const gauges = new Map<string, readonly GaugeValue[] | Error>();
+
+async function readGauge(name: string): Promise<readonly GaugeValue[]> {
+  const found = gauges.get(name) ?? [];
+  if (found instanceof Error) throw found;
+  return found;
+}
 
 function openKeys(database: Database, logger: Logger, now: () => EpochMs): NamedKeys {
   const keys = new NamedKeys({ database, logger, now });
