@@ -1,0 +1,244 @@
+/**
+ * What `@postroom/sdk/mail` gives to an app: one account's mailboxes, as they are in the local copy, with what the
+ * user did laid over it. Reading never waits for the network where the copy has the answer.
+ */
+import type {
+  Address,
+  Attachment,
+  BodyStructure,
+  CancelSendAnswer,
+  Content,
+  Envelope,
+  SearchMatch,
+  SearchMessagesBody,
+  Send,
+  SendMessageBody,
+} from '../api-types.ts';
+
+export type { Address, Attachment, BodyStructure, Content, Envelope, SearchMatch, Send };
+
+/** How the copy stands to the server. */
+export type MailState =
+  /** Shows what is stored; nothing was asked of the server yet. */
+  | 'cached'
+  | 'syncing'
+  /** A WebSocket tells of each change. */
+  | 'live'
+  /** No WebSocket can be had: INBOX is looked at every minute. */
+  | 'polling'
+  /** No network; tried again by itself. */
+  | 'offline'
+  /** Signed out, or the account is suspended or deleted; `stateReason` says which. Not tried again. */
+  | 'stopped';
+
+/**
+ * Names a message in the copy: its UID as text, or `~` and a number while a move or a draft has not reached the
+ * server yet. An id stays valid when the server gives the UID: both lead to the message.
+ */
+export type MessageId = number | `~${number}`;
+
+/** A row of a list. Pending changes of the user are in it already. */
+export interface MailMessage {
+  readonly id: MessageId;
+  readonly mailbox: string;
+  readonly envelope: Envelope;
+  readonly flags: readonly string[];
+  /** Octets of the source. */
+  readonly size: number;
+  /** RFC 3339 */
+  readonly internalDate: string;
+  readonly preview: string;
+  readonly threadId: string | undefined;
+  readonly hasAttachment: boolean;
+  /** A change of the user has not reached the server yet. */
+  readonly pending: boolean;
+}
+
+export interface MailboxInfo {
+  readonly name: string;
+  readonly mailboxId: string | undefined;
+  /** RFC 6154 attribute, such as `\Sent`. */
+  readonly specialUse: string | undefined;
+  /** Messages in it, pending changes applied. */
+  readonly total: number;
+  readonly unseen: number;
+  /** Whether the copy has all of it. */
+  readonly complete: boolean;
+}
+
+export interface WatchOptions {
+  /** The newest so many; 50 when left out. */
+  readonly limit?: number;
+  /** All of these flags. */
+  readonly flags?: readonly string[];
+  /** None of these flags. */
+  readonly notFlags?: readonly string[];
+}
+
+/** What a watcher is told, at once and after each change. */
+export interface MailboxView {
+  /** Newest first, by `internalDate`. Rows that did not change are the same objects as before. */
+  readonly messages: readonly MailMessage[];
+  /** Of all messages that match, not only of those that are shown. */
+  readonly total: number;
+  readonly unseen: number;
+  readonly state: MailState;
+}
+
+/** A change of the user: stored when its method's promise is fulfilled, at the server when `applied` is. */
+export interface Operation {
+  readonly id: string;
+  readonly kind: 'flag' | 'move' | 'copy' | 'delete' | 'append' | 'send' | 'mailbox';
+  /** Rejected with the server's refusal. */
+  readonly applied: Promise<void>;
+  /** Takes it out of the queue, or queues its inverse. Rejected where it cannot be undone: deleted for good, sent. */
+  undo(): Promise<void>;
+}
+
+export interface SendOperation extends Operation {
+  /** The id of the send once the server has it. */
+  readonly sendId: Promise<string>;
+  /** Before it went out: it is a draft again. ApiError `already_sent` when too late; undefined where it never left. */
+  cancel(): Promise<CancelSendAnswer | undefined>;
+}
+
+/** As `POST /mail/send` takes it; messages are named by their ids, files by their bytes. */
+export type OutgoingMail = Omit<
+  SendMessageBody,
+  'inReplyTo' | 'draft' | 'attachments' | 'delaySeconds'
+> & {
+  readonly inReplyTo?: { readonly mailbox: string; readonly id: MessageId };
+  /** The draft that this replaces: it is removed once the mail is accepted. */
+  readonly draft?: { readonly mailbox: string; readonly id: MessageId };
+  readonly attachments?: readonly OutgoingAttachment[];
+};
+
+export interface OutgoingAttachment {
+  readonly filename?: string;
+  readonly contentType?: string;
+  /** Its bytes; or, in place of them, a part of a message. */
+  readonly content?: Uint8Array | Blob;
+  readonly from?: { readonly mailbox: string; readonly id: MessageId; readonly part: string };
+  readonly contentId?: string;
+  readonly inline?: boolean;
+}
+
+export interface SendOptions {
+  /** The server waits so long before it sends: `cancel()` works until then; 0 when left out. */
+  readonly undoSeconds?: number;
+}
+
+/** A message with its text, from the copy where it is there. */
+export interface ReadMessage {
+  readonly message: MailMessage;
+  readonly text: string | undefined;
+  /** As it came: make it safe before it is shown. */
+  readonly html: string | undefined;
+  readonly truncated: boolean;
+  readonly attachments: readonly Attachment[];
+  readonly auth: Content['auth'];
+}
+
+export interface MailboxHandle {
+  readonly name: string;
+  /** Calls back at once with what is stored, then after each change; returns what ends it. */
+  watch(options: WatchOptions, tell: (view: MailboxView) => void): () => void;
+  /** One look, without watching. */
+  list(options?: WatchOptions): Promise<MailboxView>;
+  /** @throws ConnectionError where the copy lacks it and there is no network */
+  read(id: MessageId): Promise<ReadMessage>;
+  /** The bytes of a part. */
+  attachment(id: MessageId, part: string): Promise<Blob>;
+  /** The source (RFC 5322). */
+  source(id: MessageId): Promise<Blob>;
+  flag(ids: readonly MessageId[], change: FlagChange): Promise<Operation>;
+  move(ids: readonly MessageId[], to: string): Promise<Operation>;
+  copy(ids: readonly MessageId[], to: string): Promise<Operation>;
+  /** Into Trash; for good where `forever`, or where they are in Trash or there is none. */
+  delete(ids: readonly MessageId[], options?: { readonly forever?: boolean }): Promise<Operation>;
+  /** Ids of all that match, also of what no watcher shows: for "select all". */
+  ids(options?: Omit<WatchOptions, 'limit'>): Promise<MessageId[]>;
+  /** Looks now, in place of at the next event. */
+  sync(): Promise<void>;
+}
+
+export interface FlagChange {
+  readonly add?: readonly string[];
+  readonly remove?: readonly string[];
+}
+
+/** All messages of a conversation, in every mailbox of the copy; oldest first. */
+export interface ThreadView {
+  readonly threadId: string;
+  readonly messages: readonly MailMessage[];
+}
+
+export interface MailEvents {
+  /** State, mailboxes, or what is stored changed. */
+  state: { readonly state: MailState; readonly stateReason: string | undefined };
+  mailboxes: { readonly mailboxes: readonly MailboxInfo[] };
+  /** The server refused a change: it is taken back on the screen. */
+  rejected: { readonly operation: Operation; readonly error: Error };
+  /** Whether a send arrived cannot be known any more: the user decides. */
+  uncertain: { readonly operation: SendOperation };
+  /** New mail, told once for each message; not for the first sync. */
+  received: { readonly messages: readonly MailMessage[] };
+  /** Every request, answer and WebSocket message, without credentials: for a panel that shows the protocol. */
+  traffic: TrafficEvent;
+}
+
+export interface TrafficEvent {
+  readonly direction: 'sent' | 'received';
+  readonly channel: 'http' | 'websocket';
+  /** `POST /mail/sync`, `200`, or the type of a WebSocket message. */
+  readonly title: string;
+  readonly body: unknown;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+}
+
+export interface MailClient {
+  readonly address: string | undefined;
+  readonly state: MailState;
+  /** Where the copy is: `memory` when the store could not be used. */
+  readonly storage: 'stored' | 'memory';
+  mailbox(name: string): MailboxHandle;
+  mailboxes(): Promise<readonly MailboxInfo[]>;
+  thread(threadId: string): Promise<ThreadView>;
+  createMailbox(name: string): Promise<void>;
+  renameMailbox(name: string, to: string): Promise<void>;
+  deleteMailbox(name: string): Promise<void>;
+  send(mail: OutgoingMail, options?: SendOptions): Promise<SendOperation>;
+  /** Stores or replaces a draft; the id is valid at once, also without a network. */
+  saveDraft(
+    mail: OutgoingMail,
+    replaces?: { readonly mailbox: string; readonly id: MessageId },
+  ): Promise<{ readonly mailbox: string; readonly id: MessageId; readonly operation: Operation }>;
+  sends(): Promise<readonly Send[]>;
+  /** What has not reached the server yet, oldest first. */
+  pending(): Promise<readonly Operation[]>;
+  /** The server first; the copy's envelopes where there is no network, then `offline` is true. */
+  search(
+    query: SearchMessagesBody,
+    options?: { readonly signal?: AbortSignal },
+  ): Promise<SearchResult>;
+  /** Names and addresses of people that the copy knows, best first: for To, Cc and Bcc. */
+  correspondents(prefix: string, limit?: number): Promise<readonly Address[]>;
+  on<Name extends keyof MailEvents>(
+    name: Name,
+    tell: (event: MailEvents[Name]) => void,
+  ): () => void;
+  /** Tries the network now: after the user asked for it. */
+  reconnect(): void;
+  /** Ends work and closes the store; what is stored stays. */
+  close(): Promise<void>;
+  /** Ends work and removes all that is stored of this account. */
+  signOut(): Promise<void>;
+}
+
+export interface SearchResult {
+  readonly matches: readonly (SearchMatch & { readonly id: MessageId })[];
+  readonly cursor: string | undefined;
+  readonly indexing: boolean;
+  readonly offline: boolean;
+}

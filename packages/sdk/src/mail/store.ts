@@ -1,0 +1,80 @@
+/**
+ * Where the copy is kept: one interface for memory, IndexedDB, SQLite and a file. A store keeps rows in tables and
+ * knows nothing of mail; all rules are in the engine.
+ */
+
+/** The tables, each with the keys that its rows are found by. Keys compare as IndexedDB compares them. */
+export const TABLES = {
+  /** `[account]`: origin and address, the epoch of the tab that syncs, version of the schema. */
+  accounts: { key: ['account'], indexes: {} },
+  mailboxes: { key: ['account', 'box'], indexes: {} },
+  /** `date` is milliseconds since 1970. */
+  messages: {
+    key: ['box', 'generation', 'uid'],
+    indexes: {
+      byDate: ['box', 'generation', 'date', 'uid'],
+      byThread: ['account', 'threadId'],
+    },
+  },
+  bodies: { key: ['box', 'generation', 'uid'], indexes: { byUse: ['account', 'usedAt'] } },
+  /** Changes of the user that the server has not confirmed, by the order of their making. */
+  operations: { key: ['account', 'seq'], indexes: {} },
+  /** Bytes of attachments and drafts that are not at the server yet. */
+  blobs: { key: ['account', 'blob'], indexes: {} },
+} as const;
+
+export type TableName = keyof typeof TABLES;
+export type Key = readonly (string | number)[];
+/** Plain data: what `structuredClone` and JSON both keep; bytes only in `blobs`, as Uint8Array. */
+export type Row = { readonly [member: string]: unknown };
+
+/** Rows whose key or index begins with `prefix`, in the order of the rest. */
+export interface RangeQuery {
+  readonly table: TableName;
+  /** A name of `TABLES[table].indexes`; the key when left out. */
+  readonly index?: string;
+  readonly prefix: Key;
+  /** Of what follows the prefix: from here, or to here, neither included. */
+  readonly after?: Key;
+  readonly before?: Key;
+  /** Last first. */
+  readonly reverse?: boolean;
+  readonly limit?: number;
+}
+
+export type Change =
+  | { readonly put: TableName; readonly row: Row }
+  | { readonly remove: TableName; readonly key: Key };
+
+/** The transaction was not carried out: another tab took over. */
+export class StaleEpochError extends Error {
+  override readonly name = 'StaleEpochError';
+}
+
+export interface Store {
+  get(table: TableName, key: Key): Promise<Row | undefined>;
+  range(query: RangeQuery): Promise<Row[]>;
+  /**
+   * Carries out all changes or none; fulfilled once they are durable as `durability` asks. With `epoch`, the row
+   * `accounts[account].epoch` must still be it, compared within the transaction.
+   *
+   * @throws StaleEpochError
+   */
+  transact(options: TransactOptions, changes: readonly Change[]): Promise<void>;
+  /** Reads one row and writes what `decide` makes of it, with nothing in between; for sequences and the epoch. */
+  update(
+    table: TableName,
+    key: Key,
+    decide: (row: Row | undefined) => readonly Change[],
+  ): Promise<void>;
+  close(): Promise<void>;
+  /** Called when the store was lost (closed by the browser, over quota, another schema). */
+  onLost?: (reason: Error) => void;
+}
+
+export interface TransactOptions {
+  readonly account: string;
+  readonly epoch?: number;
+  /** `relaxed` for pages of a sync, which can be asked again; `strict` for what the user did. */
+  readonly durability: 'relaxed' | 'strict';
+}
