@@ -1,0 +1,49 @@
+/** The order and the ends of ranges in memory, which every store shares. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { compareKeys, memoryStore } from '../../src/mail/memory-store.ts';
+import { StaleEpochError } from '../../src/mail/store.ts';
+
+test('keys compare as in IndexedDB', () => {
+  const sorted = [[1], [1, 2], [1, 10], [1, 'a'], [2], ['1'], ['a', 1], ['b']];
+  assert.deepEqual([...sorted].reverse().sort(compareKeys), sorted);
+});
+
+test('a range ends where its prefix ends, and moved rows change their place', async () => {
+  const store = memoryStore();
+  const row = (uid: number, date: number) => ({ account: 'a', box: 1, generation: 0, uid, date });
+  const put = (uid: number, date: number) => ({ put: 'messages', row: row(uid, date) }) as const;
+  store.apply([
+    put(1, 30),
+    put(2, 20),
+    put(3, 30),
+    { put: 'messages', row: { ...row(9, 1), box: 2 } },
+  ]);
+  store.apply([put(2, 40)]);
+  const uids = async (query: object) => {
+    const all = { table: 'messages', index: 'byDate', prefix: [1, 0], ...query } as const;
+    return (await store.range(all)).map(({ uid }) => uid);
+  };
+  assert.deepEqual(await uids({}), [1, 3, 2]);
+  assert.deepEqual(await uids({ reverse: true, limit: 2 }), [2, 3]);
+  assert.deepEqual(await uids({ reverse: true, before: [30, 3] }), [1]);
+  assert.deepEqual(await uids({ after: [30, 1] }), [3, 2]);
+  assert.deepEqual(await uids({ prefix: [1], before: [0] }), []);
+  await store.transact({ account: 'a', durability: 'relaxed' }, [
+    { remove: 'messages', key: [1, 0, 3] },
+  ]);
+  assert.deepEqual(await uids({}), [1, 2]);
+});
+
+test('a transaction of an epoch that is over changes nothing', async () => {
+  const store = memoryStore();
+  store.apply([{ put: 'accounts', row: { account: 'a', epoch: 2 } }]);
+  const change = { put: 'blobs', row: { account: 'a', blob: 1 } } as const;
+  await assert.rejects(
+    store.transact({ account: 'a', epoch: 1, durability: 'strict' }, [change]),
+    StaleEpochError,
+  );
+  assert.equal(await store.get('blobs', ['a', 1]), undefined);
+  await store.transact({ account: 'a', epoch: 2, durability: 'strict' }, [change]);
+  assert.ok(await store.get('blobs', ['a', 1]));
+});
