@@ -1,12 +1,12 @@
 /**
- * Makes the pages that the service shows, in `site/`: the documentation, and below `site/console/` the
- * operator's console. `npm run docs:build` runs it, and the script `prepare`, which npm runs at the end
+ * Makes the pages that the service shows, in `site/`: the documentation, below `site/console/` the
+ * operator's console, and below `site/webmail/` the webmail. `npm run docs:build` runs it, and the script `prepare`, which npm runs at the end
  * of an installation. It does nothing where the site was made of the same files: a digest in the site says so.
  *
  * VitePress makes the documentation in a process of its own, since it needs 700 MB of memory and may be
  * killed for it. Where it fails or is not installed, the site is the same pages as markdown, each
- * with a line that says why. Vite makes the console, in a process of its own, too; where it fails, a
- * page in its place says why. With `--or-markdown` the exit code is 0 then: an installation does not
+ * with a line that says why. Vite makes console and webmail, in processes of their own, too; where it fails, a
+ * page in their place says why. With `--or-markdown` the exit code is 0 then: an installation does not
  * fail for want of pages.
  */
 import { spawn } from 'node:child_process';
@@ -25,7 +25,16 @@ const BUILD_WITHIN_MS = 600_000;
 /** How much of what a program wrote is looked through for its error, in characters. */
 const KEPT_OUTPUT = 10_000;
 /** What the site is made of; the lock file says with which tools. */
-const SOURCES = ['docs', 'console', 'deploy', 'CHANGELOG.md', 'package.json', 'package-lock.json'];
+const SOURCES = [
+  'docs',
+  'console',
+  'packages/webmail',
+  'packages/sdk/src',
+  'deploy',
+  'CHANGELOG.md',
+  'package.json',
+  'package-lock.json',
+];
 /** What VitePress keeps there for itself. */
 const KEPT_BY_VITEPRESS = /^docs\/\.vitepress\/(?:cache|dist)\//;
 /** In the site: the digest of its sources. It begins with a dot: it is not served. */
@@ -35,7 +44,18 @@ const DIGEST_FILE = '.sources';
 export interface Failures {
   readonly pages: string | undefined;
   readonly console: string | undefined;
+  readonly webmail: string | undefined;
 }
+
+/** What Vite makes: its sources below the root, its folder in the site, and what it is called. */
+interface App {
+  readonly sources: string;
+  readonly folder: string;
+  readonly name: string;
+}
+
+const CONSOLE: App = { sources: 'console', folder: 'console', name: 'console' };
+const WEBMAIL: App = { sources: 'packages/webmail', folder: 'webmail', name: 'webmail' };
 
 /** Whether the site is whole and was made of the files that are there now. */
 export function isBuilt(root: string): boolean {
@@ -68,7 +88,7 @@ function filesAt(root: string, part: string): string[] {
 /**
  * Builds the site anew.
  *
- * @param root absolute path of the folder that has `docs/`, `console/` and `node_modules/`; `site/` is
+ * @param root absolute path of the folder that has `docs/`, `console/`, `packages/` and `node_modules/`; `site/` is
  *   made there
  */
 export async function buildSite(root: string): Promise<Failures> {
@@ -95,20 +115,25 @@ export async function buildSite(root: string): Promise<Failures> {
     await cp(join(docs, 'public'), output, { recursive: true });
   }
   await writeTexts(docs, output, pages);
-  const failures = { pages, console: await buildConsole(root, join(output, 'console')) };
+  const failures = {
+    pages,
+    console: await buildApp(root, output, CONSOLE),
+    webmail: await buildApp(root, output, WEBMAIL),
+  };
   await compressFiles(output);
-  const isWhole = failures.pages === undefined && failures.console === undefined;
+  const isWhole = Object.values(failures).every((failure) => failure === undefined);
   if (isWhole) await writeFile(join(output, DIGEST_FILE), digest);
   await rm(join(root, 'site'), { recursive: true, force: true });
   await rename(output, join(root, 'site'));
   return failures;
 }
 
-/** Makes the console, or a page that says why there is none. */
-async function buildConsole(root: string, output: string): Promise<string | undefined> {
+/** Makes the console or the webmail, or a page that says why there is none. */
+async function buildApp(root: string, site: string, app: App): Promise<string | undefined> {
+  const output = join(site, app.folder);
   const failure = await run(root, 'Vite', 'vite/bin/vite.js', [
     'build',
-    'console',
+    app.sources,
     '--outDir',
     output,
     '--emptyOutDir',
@@ -121,8 +146,8 @@ async function buildConsole(root: string, output: string): Promise<string | unde
     join(output, 'index.html'),
     '<!doctype html><html lang="en"><head><meta charset="utf-8">' +
       '<meta name="viewport" content="width=device-width, initial-scale=1">' +
-      '<meta name="color-scheme" content="light dark"><title>Console · Postroom</title></head>' +
-      '<body><main><h1>The console has not been built</h1>' +
+      '<meta name="color-scheme" content="light dark">' +
+      `<title>Postroom</title></head><body><main><h1>The ${app.name} has not been built</h1>` +
       `<p>The reason: ${reason}.</p>` +
       '<p>Run <code>npm run docs:build</code> where the development dependencies are installed, and ' +
       'start Postroom again. The <a href="/docs/reference/api">API</a> works without it.</p>' +
@@ -168,11 +193,12 @@ export async function run(
 
 if (import.meta.main) {
   const root = fileURLToPath(new URL('../..', import.meta.url));
-  const nothing: Failures = { pages: undefined, console: undefined };
+  const nothing: Failures = { pages: undefined, console: undefined, webmail: undefined };
   const failures = isBuilt(root) ? nothing : await buildSite(root);
   const reasons = [
     failures.pages && `The documentation stays plain markdown: ${failures.pages}.\n`,
     failures.console && `There is no console: ${failures.console}.\n`,
+    failures.webmail && `There is no webmail: ${failures.webmail}.\n`,
   ].filter((reason) => reason !== undefined);
   process.stderr.write(reasons.join(''));
   if (reasons.length > 0 && !process.argv.includes('--or-markdown')) process.exitCode = 1;

@@ -55,9 +55,11 @@ test('without VitePress each page is markdown that says why, until a build has p
   const root = await install('bare');
   const failures = await buildSite(root);
   assert.match(failures.pages ?? '', /not installed/);
-  assert.match(failures.console ?? '', /Vite is not installed/);
-  const page = await readFile(join(root, 'site/console/index.html'), 'utf8');
-  assert.match(page, /console has not been built.*Vite is not installed.*npm run docs:build/s);
+  for (const app of ['console', 'webmail'] as const) {
+    assert.match(failures[app] ?? '', /Vite is not installed/);
+    const page = await readFile(join(root, `site/${app}/index.html`), 'utf8');
+    assert.match(page, /has not been built.*Vite is not installed.*npm run docs:build/s);
+  }
   for (const page of ['index', 'quickstart', 'concepts/sync', 'reference/api/mail', 'changelog']) {
     const text = await readFile(join(root, 'site', `${page}.md`), 'utf8');
     assert.match(text, /^> This is plain markdown, .* VitePress is not installed .*docs:build/);

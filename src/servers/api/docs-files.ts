@@ -14,7 +14,7 @@ export interface Site {
 
 /** `app.BxK4d9_1.js`, `quickstart.md.Dw1x99ab.lean.js`: the name changes with the content. */
 const hashedName =
-  /^\/(?:docs|console)\/assets\/[\w./@-]{1,200}\.[\w-]{8,64}(?:\.lean)?\.[a-z0-9]{2,5}$/;
+  /^\/(?:docs|console|webmail)\/assets\/[\w./@-]{1,200}\.[\w-]{8,64}(?:\.lean)?\.[a-z0-9]{2,5}$/;
 /** The live inbox is served from its source files; one page loads some twenty of them. */
 const inboxFile = /^\/docs\/inbox\/[\w-]{1,64}\.(?:js|css)$/;
 
@@ -79,8 +79,8 @@ function isFileWithin(root: string, path: string): boolean {
  * the site has no pages, that is the markdown of the page.
  */
 export function fileAt({ files }: Site, path: string): string | undefined {
-  // The console has a path of its own.
-  if (path.startsWith('console/')) return undefined;
+  // Console and webmail have paths of their own.
+  if (/^(?:console|webmail)\//.test(path)) return undefined;
   if (files.has(path)) return path;
   const isFolder = path === '' || path.endsWith('/');
   const names = isFolder ? [`${path}index`] : [path, `${path}/index`];

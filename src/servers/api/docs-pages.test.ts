@@ -22,6 +22,7 @@ before(async () => {
   await mkdir(join(root, 'guide'));
   await mkdir(join(root, 'inbox'));
   await mkdir(join(root, 'console/assets'), { recursive: true });
+  await mkdir(join(root, 'webmail'));
   await mkdir(join(parent, 'site-private'));
   await writeFile(join(parent, 'secret.txt'), SECRET);
   await writeFile(join(parent, 'site-private', 'secret.txt'), SECRET);
@@ -41,6 +42,7 @@ before(async () => {
     'guide/start.html': '<html>start</html>',
     'inbox/index.html': '<html>inbox</html>',
     'console/index.html': '<html>console</html>',
+    'webmail/index.html': '<html>webmail</html>',
     'console/assets/main.Bx4d9_1-.js': 'export {};',
     'packed.css': 'packed',
     'packed.html': 'packed',

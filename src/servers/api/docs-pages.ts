@@ -1,6 +1,6 @@
 /**
  * The public pages: the home page at `/` and `/docs`, files below `/docs/`, the operator's console at `/console`,
- * and the page for unknown paths in a browser. The site is built at installation (`docs/.vitepress/build.ts`), as
+ * the webmail at `/webmail`, and the page for unknown paths in a browser. The site is built at installation (`docs/.vitepress/build.ts`), as
  * pages or, where that failed, as markdown. Only files that were in its folder at the start are served.
  */
 import { createHash } from 'node:crypto';
@@ -27,14 +27,14 @@ function pagePolicy(scripts: readonly string[]): string {
 }
 
 /**
- * The live inbox shows mail in a sandboxed frame without scripts, which inherits this policy: mail has inline
+ * Live inbox and webmail show mail in a sandboxed frame without scripts, which inherits this policy: mail has inline
  * styles. The frame's own policy allows pictures only from the mail's parts (`data:`) until the reader of a message
  * requests its remote pictures, which this policy has to allow, too.
  */
-const inboxPolicy = [
+const mailPolicy = [
   "default-src 'self'",
   "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data: https: http:",
+  "img-src 'self' data: blob: https: http:",
   "frame-src 'none'",
   "object-src 'none'",
   "base-uri 'none'",
@@ -84,23 +84,25 @@ export function docsRoutes(site: Site): RouteGroup {
     app.get<{ Params: { '*': string } }>('/docs/*', { schema: { hide: true } }, (request, reply) =>
       sendFile(site, reply, request.params['*']),
     );
-    app.get('/console', { schema: { hide: true } }, (_request, reply) =>
-      sendConsole(site, reply, ''),
-    );
-    app.get<{ Params: { '*': string } }>(
-      '/console/*',
-      { schema: { hide: true } },
-      (request, reply) => sendConsole(site, reply, request.params['*']),
-    );
+    addApp(app, site, 'console');
+    addApp(app, site, 'webmail');
   };
 }
 
-/** Sends a file of the console; all its screens are one page, which reads from the path what to show. */
-function sendConsole(site: Site, reply: FastifyReply, path: string): FastifyReply {
-  const name = site.files.has(`console/${path}`) ? `console/${path}` : 'console/index.html';
-  if (path.startsWith('assets/') && name !== `console/${path}`) throw notFound();
-  if (!site.files.has(name)) return reply.type('text/plain; charset=utf-8').send(NOT_BUILT);
-  return sendNamed(site, reply, name, `/console/${path}`);
+/** Serves console or webmail; all screens of each are one page, which reads from its address what to show. */
+function addApp(app: Api, site: Site, folder: 'console' | 'webmail'): void {
+  const send = (reply: FastifyReply, path: string) => {
+    const name = site.files.has(`${folder}/${path}`) ? `${folder}/${path}` : `${folder}/index.html`;
+    if (path.startsWith('assets/') && name !== `${folder}/${path}`) throw notFound();
+    if (!site.files.has(name)) return reply.type('text/plain; charset=utf-8').send(NOT_BUILT);
+    return sendNamed(site, reply, name, `/${folder}/${path}`);
+  };
+  app.get(`/${folder}`, { schema: { hide: true } }, (_request, reply) => send(reply, ''));
+  app.get<{ Params: { '*': string } }>(
+    `/${folder}/*`,
+    { schema: { hide: true } },
+    (request, reply) => send(reply, request.params['*']),
+  );
 }
 
 /** Sends the file that a path below `/docs/` names. */
@@ -123,7 +125,7 @@ function sendNamed(site: Site, reply: FastifyReply, name: string, url: string): 
 }
 
 function policyOf(site: Site, name: string): string {
-  if (name.startsWith('inbox/')) return inboxPolicy;
+  if (/^(?:inbox|webmail)\//.test(name)) return mailPolicy;
   // The console's page has no inline script.
   return pagePolicy(name.startsWith('console/') ? [] : site.scripts);
 }

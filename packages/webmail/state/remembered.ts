@@ -1,0 +1,45 @@
+/** What this browser remembers of how the webmail is used. */
+import { type Ref, ref, watch } from 'vue';
+
+/**
+ * A value that a reload keeps.
+ *
+ * @param usual what it is until somebody chooses; it is not stored
+ */
+export function remember<Value>(name: string, usual: Value): Ref<Value> {
+  const key = `postroom-webmail-${name}`;
+  const value = ref(read(key, usual)) as Ref<Value>;
+  watch(
+    value,
+    (chosen) => {
+      if (JSON.stringify(chosen) === JSON.stringify(usual)) localStorage.removeItem(key);
+      else localStorage.setItem(key, JSON.stringify(chosen));
+    },
+    { deep: true },
+  );
+  // Another tab chose.
+  addEventListener('storage', (event) => {
+    if (event.key === key) value.value = read(key, usual);
+  });
+  return value;
+}
+
+function read<Value>(key: string, usual: Value): Value {
+  try {
+    return JSON.parse(localStorage.getItem(key) ?? '') as Value;
+  } catch {
+    return usual;
+  }
+}
+
+export const theme = remember<'system' | 'light' | 'dark'>('theme', 'system');
+/** Whether single keys do something (WCAG 2.1.4). */
+export const singleKeys = remember('keys', true);
+/** Whether the list shows conversations, or each message. */
+export const byThread = remember('threads', true);
+/** Seconds in which a sent mail can be taken back. */
+export const undoSeconds = remember('undo', 10);
+/** Plain text below new mail, by address. */
+export const signatures = remember<Record<string, string>>('signatures', {});
+/** Addresses in lower case whose remote pictures are shown without asking. */
+export const picturesFrom = remember<string[]>('pictures', []);

@@ -1,0 +1,96 @@
+/** Short messages that say what was done, with a way back; and what only a screen reader hears. */
+import { defineComponent, type FunctionalComponent, ref, shallowRef } from 'vue';
+import { Icon } from './icon.tsx';
+
+interface ToastOptions {
+  readonly tone?: 'done' | 'failed';
+  /** What can be done about it: undo, try again. */
+  readonly action?: { readonly label: string; readonly run: () => void };
+  /** Milliseconds until it goes; Infinity stays until it is closed. */
+  readonly forMs?: number;
+}
+
+interface Toast extends ToastOptions {
+  readonly id: number;
+  readonly text: string;
+}
+
+const SHOWN_MS = 8000;
+const SHOWN_AT_ONCE = 3;
+
+const toasts = shallowRef<readonly Toast[]>([]);
+/** What the live region says; the same text twice is said twice. */
+const spoken = ref('');
+let lastId = 0;
+
+/** Says something that a screen reader alone needs: the page shows it already. */
+export function announce(text: string): void {
+  // A text that does not change is not read again.
+  spoken.value = spoken.value === text ? `${text}\u00a0` : text;
+}
+
+/** @returns takes the message away */
+export function say(text: string, options: ToastOptions = {}): () => void {
+  lastId += 1;
+  const id = lastId;
+  toasts.value = [...toasts.value, { ...options, id, text }].slice(-SHOWN_AT_ONCE);
+  announce(options.action ? `${text}. ${options.action.label}: z` : text);
+  const { forMs = SHOWN_MS } = options;
+  if (Number.isFinite(forMs)) setTimeout(drop, forMs, id);
+  return () => drop(id);
+}
+
+/** Says that something failed, with its reason. */
+export function sayFailure(what: string, error: unknown): void {
+  const reason = error instanceof Error ? error.message : String(error);
+  say(`${what}: ${reason}`, { tone: 'failed', forMs: 15_000 });
+}
+
+/** Does what the newest message offers: the key `z`. */
+export function runLastAction(): void {
+  const toast = toasts.value.findLast(({ action }) => action);
+  if (toast) run(toast);
+  else announce('Nothing to undo');
+}
+
+function run(toast: Toast): void {
+  drop(toast.id);
+  toast.action?.run();
+}
+
+function drop(id: number): void {
+  toasts.value = toasts.value.filter((toast) => toast.id !== id);
+}
+
+const ToastBox: FunctionalComponent<{ toast: Toast }> = ({ toast }) => (
+  <li class={['toast', toast.tone]}>
+    <p>{toast.text}</p>
+    {toast.action && (
+      <button type="button" class="link" onClick={() => run(toast)}>
+        {toast.action.label}
+      </button>
+    )}
+    <button
+      type="button"
+      class="tool"
+      aria-label="Close the message"
+      onClick={() => drop(toast.id)}
+    >
+      <Icon name="close" />
+    </button>
+  </li>
+);
+
+/** Stands once in the page; the one live region. */
+export const Toasts = defineComponent(() => () => (
+  <div class="toasts">
+    <ul aria-label="Messages of the webmail">
+      {toasts.value.map((toast) => (
+        <ToastBox key={toast.id} toast={toast} />
+      ))}
+    </ul>
+    <p class="unseen" role="status">
+      {spoken.value}
+    </p>
+  </div>
+));
