@@ -43,7 +43,8 @@ before(async () => {
 test('it holds what is published, and nothing else', async () => {
   const names = await readdir(join(folder, 'node_modules/@postroom/sdk'), { recursive: true });
   const odd = names.filter(
-    (name) => !/^(?:dist(?:\/[\w-]+(?:\.d\.ts|\.js))?|README\.md|package\.json)$/.test(name),
+    (name) =>
+      !/^(?:dist(?:\/[a-z]+)?(?:\/[\w-]+(?:\.d\.ts|\.js))?|README\.md|package\.json)$/.test(name),
   );
   assert.deepEqual(odd, []);
   const installed = await readdir(join(folder, 'node_modules'));
@@ -97,12 +98,13 @@ test('the first sample puts a domain and an account online', async () => {
   assert.match(output, /^active\nada@acme\.com \S+\ntrue$/m);
 });
 
-test('the samples of lists, errors and all other operations run', async () => {
+test('the samples of lists, errors, all other operations and tests run', async () => {
   const runnable = samples.map((_, i) => `sample-${i}.ts`).filter((_, i) => i === 1 || i >= 3);
   const outputs = [];
   for (const file of runnable) outputs.push(await runSample(file));
   assert.match(outputs[0] ?? '', /^ada@acme\.com\n1 0\n$/);
   assert.match(outputs[1] ?? '', /^claim it first\n$/);
+  assert.equal(outputs[3], '503\n200\n');
 });
 
 async function runSample(file: string): Promise<string> {

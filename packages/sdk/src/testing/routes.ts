@@ -1,0 +1,234 @@
+/** What each request does with an account, and how it is answered. */
+import type {
+  PartialContent,
+  SearchMatch,
+  SearchMessagesBody,
+  SendMessageBody,
+  SyncMailboxBody,
+} from '../api-types.ts';
+import type { FakeAccount } from './account.ts';
+import { readToken, type StoredMail } from './mailbox.ts';
+import { invalid, Refusal } from './refusal.ts';
+
+/** A request as it reached the server. */
+export interface FakeRequest {
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly headers: Headers;
+  /** The JSON of its body; the bytes of a body of another type. */
+  readonly body: unknown;
+}
+
+/** JSON with its status, or bytes. */
+export type FakeAnswer = { readonly status: number; readonly json: unknown } | Uint8Array;
+
+/** Members of bodies that name messages. */
+interface SetBody {
+  readonly mailbox: string;
+  readonly uids: readonly number[];
+  readonly uidvalidity?: string;
+  readonly since?: { readonly uidvalidity?: string; readonly token?: string };
+  readonly fields?: NonNullable<SyncMailboxBody['fields']>;
+  readonly add?: readonly string[];
+  readonly remove?: readonly string[];
+  readonly to?: string;
+}
+
+const answer = (json: unknown, status = 200): FakeAnswer => ({ status, json });
+/** Only what these routes rely on is checked again: the client is the SDK. */
+const bodyOf = <T>({ body }: FakeRequest) => (body ?? {}) as T;
+
+type Route = (account: FakeAccount, request: FakeRequest) => FakeAnswer;
+
+export const routes: Readonly<Record<string, Route>> = {
+  'POST /mail/sync': (account, request) => {
+    const body = bodyOf<SyncMailboxBody>(request);
+    return answer(account.mailbox(body.mailbox || 'INBOX').sync(body));
+  },
+  'GET /mail/mailboxes': (account) =>
+    answer({ mailboxes: account.mailboxes.map(({ summary }) => summary) }),
+  'POST /mail/mailboxes/create': (account, request) =>
+    answer(account.create(nameIn(request, 'mailbox')).state, 201),
+  'POST /mail/mailboxes/rename': (account, request) =>
+    answer(account.rename(nameIn(request, 'mailbox'), nameIn(request, 'to')).state),
+  'POST /mail/mailboxes/delete': (account, request) =>
+    answer({ ok: true, deleted: account.delete(nameIn(request, 'mailbox')).name }),
+  'POST /mail/flags': (account, request) =>
+    change(account, request, ({ mailbox, uids, add = [], remove = [] }) => {
+      const updated = account.flag(mailbox, uids, add, remove);
+      return { ...account.mailbox(mailbox).state, updated };
+    }),
+  'POST /mail/delete': (account, request) =>
+    change(account, request, ({ mailbox, uids }) => {
+      const removed = account.remove(mailbox, uids).map((uid) => ({ uid }));
+      return { ...account.mailbox(mailbox).state, removed };
+    }),
+  'POST /mail/move': (account, request) => relocate(account, request, 'moved'),
+  'POST /mail/copy': (account, request) => relocate(account, request, 'copied'),
+  'POST /mail/append': (account, { query, body }) => {
+    if (!(body instanceof Uint8Array)) throw invalid('body', 'must be a message');
+    const { name: mailbox, uidvalidity } = account.mailbox(query.get('mailbox') ?? '');
+    const flags = query.getAll('flags').flatMap((text) => text.split(' ').filter(Boolean));
+    const arrived = query.get('internalDate');
+    const uid = account.append(mailbox, body, {
+      flags,
+      ...(arrived && { arrived: Date.parse(arrived) }),
+    });
+    return answer({ mailbox, uidvalidity, uid }, 201);
+  },
+  'GET /mail/message': (account, request) => messageIn(account, request).source,
+  'GET /mail/content': (account, request) => answer(contentOf(messageIn(account, request))),
+  'POST /mail/messages': (account, request) => {
+    const { mailbox, uids, fields } = readSet(request, 100);
+    const found = account.mailbox(mailbox);
+    const wanted: readonly string[] | undefined = fields && ['uid', ...fields];
+    const messages = [...new Set(uids)]
+      .flatMap((uid) => found.find(uid) ?? [])
+      .map((one) => {
+        const entries = Object.entries(contentOf(one));
+        return Object.fromEntries(entries.filter(([name]) => !wanted || wanted.includes(name)));
+      });
+    return answer({ messages });
+  },
+  'GET /mail/attachment': (account, request) => {
+    const part = request.query.get('part') ?? '';
+    const bytes = messageIn(account, request).parts.get(part);
+    if (!bytes) throw new Refusal('part_not_found', `the message has no part ${part}`);
+    return bytes;
+  },
+  'POST /mail/search': (account, request) => answer(search(account, bodyOf(request))),
+  'POST /mail/send': (account, request) =>
+    answer(
+      account.sends.send(
+        bodyOf<SendMessageBody>(request),
+        request.headers.get('idempotency-key') ?? undefined,
+      ),
+      202,
+    ),
+  'GET /mail/sends': (account, { query }) =>
+    answer(account.sends.find({ key: query.get('key') ?? '' })),
+  'POST /mail/sends/cancel': (account, request) =>
+    answer(account.sends.cancel(bodyOf<{ id: string }>(request).id)),
+};
+
+/** Carries out a change, with the sync that the client asks for behind it. */
+function change(
+  account: FakeAccount,
+  request: FakeRequest,
+  carryOut: (body: SetBody) => object,
+): FakeAnswer {
+  const body = readSet(request, 1000);
+  const { mailbox, since, fields = [] } = body;
+  account.checked(body);
+  if (since) readToken(since.token, since.uidvalidity);
+  const made = carryOut(body);
+  return answer(
+    since ? { ...made, sync: account.mailbox(mailbox).sync({ ...since, fields }) } : made,
+  );
+}
+
+function relocate(
+  account: FakeAccount,
+  request: FakeRequest,
+  done: 'moved' | 'copied',
+): FakeAnswer {
+  return change(account, request, ({ mailbox, uids, to = '' }) => {
+    const pairs = account.relocate(mailbox, uids, to, done === 'moved');
+    const { name, uidvalidity } = account.mailbox(to);
+    return { mailbox, to: name, uidvalidity, [done]: pairs };
+  });
+}
+
+function readSet(request: FakeRequest, most: number): SetBody {
+  const body = bodyOf<SetBody>(request);
+  nameIn(request, 'mailbox');
+  const { uids = [] } = body;
+  const isUid = (uid: number) => Number.isInteger(uid) && uid > 0 && uid < 2 ** 32;
+  if (uids.length > 0 && uids.length <= most && uids.every(isUid)) return body;
+  throw invalid('uids', `must be 1 to ${most} UIDs`);
+}
+
+function nameIn(request: FakeRequest, field: 'mailbox' | 'to'): string {
+  const name = bodyOf<Record<string, unknown>>(request)[field];
+  if (typeof name === 'string' && name !== '') return name;
+  throw invalid(field, 'must have 1 to 1024 characters');
+}
+
+function messageIn(account: FakeAccount, { query }: FakeRequest) {
+  return account.message({
+    mailbox: query.get('mailbox') || 'INBOX',
+    uid: Number(query.get('uid')),
+  });
+}
+
+function contentOf(message: StoredMail & { readonly uid: number }): PartialContent {
+  const { source, parts, references, arrived, emailId, flags, attachments, ...content } = message;
+  const internalDate = new Date(arrived).toISOString();
+  const { uid, envelope, preview, threadId, text, html } = content;
+  return {
+    ...{ uid, flags: [...flags], envelope, internalDate, size: source.length, preview, threadId },
+    ...(text !== undefined && { text }),
+    ...(html !== undefined && { html }),
+    attachments: [...attachments],
+  };
+}
+
+const wordsOf = (text: string): readonly string[] =>
+  text.toLowerCase().match(/[\p{L}\p{N}]+\*?/gu) ?? [];
+
+/** Whether a text has all the words; `inv*` is a prefix. */
+function hasWords(text: string, wanted = ''): boolean {
+  const words = wordsOf(text);
+  const has = (word: string) =>
+    word.endsWith('*')
+      ? words.some((one) => one.startsWith(word.slice(0, -1)))
+      : words.includes(word);
+  return wordsOf(wanted).every(has);
+}
+
+function matches(
+  { envelope, flags, text = '', html = '', attachments }: StoredMail,
+  query: SearchMessagesBody,
+): boolean {
+  const people = (...fields: ('from' | 'to' | 'cc' | 'bcc')[]) =>
+    fields
+      .flatMap((field) => envelope[field] ?? [])
+      .map(({ name = '', address = '' }) => `${name} ${address}`)
+      .join(' ');
+  const files = attachments.map(({ filename = '' }) => filename).join(' ');
+  const body = `${text} ${html.replaceAll(/<[^>]*>/g, ' ')} ${files}`;
+  return (
+    hasWords(`${envelope.subject} ${people('from', 'to', 'cc', 'bcc')} ${body}`, query.text) &&
+    hasWords(people('from'), query.from) &&
+    hasWords(people('to', 'cc', 'bcc'), query.to) &&
+    hasWords(envelope.subject, query.subject) &&
+    hasWords(body, query.body) &&
+    (query.flags ?? []).every((flag) => flags.includes(flag)) &&
+    !(query.notFlags ?? []).some((flag) => flags.includes(flag)) &&
+    (query.hasAttachment ?? attachments.length > 0) === attachments.length > 0
+  );
+}
+
+function search(account: FakeAccount, query: SearchMessagesBody) {
+  const { mailbox, limit = 50, cursor = '0', text, from, to, subject, body } = query;
+  for (const [field, words] of Object.entries({ text, from, to, subject, body })) {
+    if (words === undefined || wordsOf(words).length > 0) continue;
+    throw new Refusal('nothing_to_search', 'the search has no word', { field });
+  }
+  const places = mailbox === undefined ? account.mailboxes : [account.mailbox(mailbox)];
+  const found = places.flatMap((place) => {
+    const hits = place.existing(place.uids).filter((message) => matches(message, query));
+    return hits.map((message) => ({ ...message, mailbox: place.name }));
+  });
+  found.sort((a, b) => b.arrived - a.arrived || b.uid - a.uid);
+  const end = Number(cursor) + limit;
+  const page = found
+    .slice(Number(cursor), end)
+    .map(({ mailbox, uid, envelope, flags, arrived, preview, threadId }): SearchMatch => {
+      const internalDate = new Date(arrived).toISOString();
+      return { mailbox, uid, envelope, flags: [...flags], internalDate, preview, threadId };
+    });
+  return { matches: page, ...(found.length > end && { cursor: String(end) }) };
+}

@@ -1,0 +1,174 @@
+/** Mail that an account sends: its copy in Sent, its draft, and the time at which it goes out. */
+import type { CancelSendAnswer, Send, SendMessageAnswer, SendMessageBody } from '../api-types.ts';
+import type { FakeMailboxes, Surroundings } from './mailboxes.ts';
+import { invalid, Refusal } from './refusal.ts';
+import { type NewAttachment, writeMail } from './source.ts';
+
+interface Sent {
+  readonly answer: SendMessageAnswer;
+  readonly key: string | undefined;
+  readonly request: string;
+  readonly source: Uint8Array;
+  readonly recipients: readonly string[];
+  readonly sendAt: number | undefined;
+  status: 'queued' | 'delivered' | 'cancelled';
+  draft: CancelSendAnswer['draft'] | undefined;
+}
+
+type By = { readonly id: string } | { readonly key: string };
+type Place = NonNullable<SendMessageBody['draft']>;
+type GivenAttachment = NonNullable<SendMessageBody['attachments']>[number];
+
+export class FakeSends {
+  readonly #account: FakeMailboxes;
+  readonly #around: Surroundings;
+  readonly #sent: Sent[] = [];
+
+  constructor(account: FakeMailboxes, around: Surroundings) {
+    this.#account = account;
+    this.#around = around;
+  }
+
+  /** All, oldest first. */
+  get all(): readonly Send[] {
+    return this.#sent.map(describe);
+  }
+
+  /** @throws Refusal send_not_found */
+  find(by: By): Send {
+    return describe(this.#find(by));
+  }
+
+  /** A repetition with its key gets the same answer. */
+  send(body: SendMessageBody, key: string | undefined): SendMessageAnswer {
+    const request = JSON.stringify(body);
+    const known = this.#sent.find((one) => key !== undefined && one.key === key);
+    if (known && known.request !== request) {
+      throw new Refusal('idempotency_key_reused', 'this Idempotency-Key came with another request');
+    }
+    return known?.answer ?? this.#accept(body, { key, request });
+  }
+
+  /** @throws Refusal send_not_found, already_sent */
+  cancel(id: string): CancelSendAnswer {
+    const sent = this.#find({ id });
+    const { status, answer, source } = sent;
+    if (status === 'delivered') throw new Refusal('already_sent', 'the message went out');
+    const account = this.#account;
+    if (status === 'queued') {
+      sent.status = 'cancelled';
+      if (!sent.draft || !account.mailbox(sent.draft.mailbox).find(sent.draft.uid)) {
+        const uid = account.append('Drafts', source, { flags: ['\\Draft', '\\Seen'] });
+        const { uidvalidity } = account.mailbox('Drafts');
+        sent.draft = { mailbox: 'Drafts', uid, uidvalidity };
+      }
+      account.remove('Sent', [answer.uid]);
+    }
+    return { ok: true, draft: sent.draft ?? { mailbox: 'Drafts', uid: 0 } };
+  }
+
+  #accept(body: SendMessageBody, named: Pick<Sent, 'key' | 'request'>): SendMessageAnswer {
+    const { clock, next } = this.#around;
+    const account = this.#account;
+    const recipients = [...(body.to ?? []), ...(body.cc ?? []), ...(body.bcc ?? [])];
+    if (recipients.length === 0) throw invalid('to', 'must name a recipient; so can cc and bcc');
+    const id = `00000000-0000-4000-8000-${String(next()).padStart(12, '0')}`;
+    const messageId = `<${id}@${account.address.split('@')[1]}>`;
+    const source = this.#write(body, messageId);
+    const draft = body.draft && this.#draft(body.draft);
+    const uid = account.append('Sent', source, { flags: ['\\Seen'] });
+    const { uidvalidity } = account.mailbox('Sent');
+    const answer = { id, messageId, mailbox: 'Sent', uid, uidvalidity, status: 'queued' };
+    const later = body.delaySeconds ? clock.now() + body.delaySeconds * 1000 : undefined;
+    const sendAt = body.sendAt === undefined ? later : Date.parse(body.sendAt);
+    const addresses = [...new Set(recipients.map(({ address }) => address))];
+    const sent: Sent = {
+      ...named,
+      answer,
+      source,
+      recipients: addresses,
+      sendAt,
+      status: 'queued',
+      draft,
+    };
+    this.#sent.push(sent);
+    if (body.inReplyTo) account.flag(body.inReplyTo.mailbox, [body.inReplyTo.uid], ['\\Answered']);
+    if (draft && sendAt === undefined) account.remove(draft.mailbox, [draft.uid]);
+    clock.setTimeout(() => this.#goOut(sent), (sendAt ?? 0) - clock.now());
+    return answer;
+  }
+
+  #goOut(sent: Sent): void {
+    if (sent.status !== 'queued') return;
+    sent.status = 'delivered';
+    if (sent.draft) this.#account.remove(sent.draft.mailbox, [sent.draft.uid]);
+    for (const address of sent.recipients) this.#around.deliver(address, sent.source);
+  }
+
+  #write(body: SendMessageBody, messageId: string): Uint8Array {
+    const { address, displayName: name } = this.#account;
+    const { from = { address, name }, to = [], cc = [], bcc = [], subject = '', text, html } = body;
+    const isOwn = from.address.replace(/\+[^@]*/, '').toLowerCase() === address.toLowerCase();
+    if (!isOwn) throw invalid('from.address', `must be ${address}, or that with a +tag`);
+    const answered = body.inReplyTo && this.#account.message(body.inReplyTo);
+    const references = [...(answered?.references ?? []), answered?.envelope.messageId ?? ''].filter(
+      Boolean,
+    );
+    return writeMail({
+      ...{ from, to, cc, bcc, subject, messageId, references, date: this.#around.clock.now() },
+      ...(text !== undefined && { text }),
+      ...(html !== undefined && { html }),
+      attachments: (body.attachments ?? []).map((one) => this.#attachment(one)),
+    });
+  }
+
+  #attachment({
+    content,
+    mailbox = 'INBOX',
+    uid = 0,
+    part = '1',
+    ...given
+  }: GivenAttachment): NewAttachment {
+    if (content !== undefined) {
+      return { ...given, content: Uint8Array.from(atob(content), (one) => one.charCodeAt(0)) };
+    }
+    const { parts, attachments } = this.#account.message({ mailbox, uid });
+    const bytes = parts.get(part);
+    if (!bytes) throw new Refusal('part_not_found', `the message has no part ${part}`);
+    const { filename, contentType } = attachments.find((one) => one.part === part) ?? {};
+    return {
+      ...(filename && { filename }),
+      ...(contentType && { contentType }),
+      ...given,
+      content: bytes,
+    };
+  }
+
+  #draft(place: Place): CancelSendAnswer['draft'] | undefined {
+    const { name, uidvalidity, specialUse, find } = this.#account.checked(place);
+    const flags = find(place.uid)?.flags;
+    if (!flags) return undefined;
+    if (specialUse === '\\Drafts' || flags.includes('\\Draft'))
+      return { mailbox: name, uid: place.uid, uidvalidity };
+    throw invalid('draft', 'must have the flag \\Draft, or be in the mailbox of drafts');
+  }
+
+  #find(by: By): Sent {
+    const found = this.#sent.find((one) =>
+      'id' in by ? one.answer.id === by.id : one.key === by.key,
+    );
+    if (!found) throw new Refusal('send_not_found', 'the account sent no such message');
+    return found;
+  }
+}
+
+function describe({ answer: { id, messageId }, status, sendAt, recipients }: Sent): Send {
+  const detail = status === 'delivered' ? { detail: '250 2.0.0 Ok: queued' } : {};
+  return {
+    id,
+    messageId,
+    status,
+    ...(sendAt !== undefined && { sendAt: new Date(sendAt).toISOString() }),
+    recipients: recipients.map((address) => ({ address, status, ...detail })),
+  };
+}
