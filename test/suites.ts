@@ -5,9 +5,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, statSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { relative, resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
 import pLimit from 'p-limit';
+import { TIME_MARK } from './file-times.ts';
 
 interface Suites {
   readonly files: readonly string[];
@@ -31,6 +33,9 @@ interface Group {
 /** Milliseconds after which a process is killed, whose tests ended long ago: what they left open keeps it. */
 const GROUP_MS = 1_800_000;
 
+/** Files of which the end says how long their tests took. */
+const SLOWEST = 10;
+
 const COUNTS = ['tests', 'pass', 'fail', 'cancelled', 'skipped'] as const;
 type Counts = Record<(typeof COUNTS)[number], number>;
 
@@ -44,6 +49,11 @@ export async function runSuites(suites: Suites): Promise<boolean> {
   const limit = pLimit(suites.processes);
   const groups = groupFiles(suites);
   const outcomes = await Promise.all(groups.map((group) => limit(() => runGroup(group, suites))));
+  const times = outcomes.flatMap((outcome) => outcome.times).toSorted((a, b) => b.ms - a.ms);
+  console.log(`The ${SLOWEST} files whose tests took longest:`);
+  for (const { ms, file } of times.slice(0, SLOWEST)) {
+    console.log(`  ${(ms / 1000).toFixed(1).padStart(6)} s  ${relative(process.cwd(), file)}`);
+  }
   const total = (name: keyof Counts) => outcomes.reduce((sum, { counts }) => sum + counts[name], 0);
   for (const name of COUNTS) console.log(`ℹ ${name} ${total(name)}`);
   console.log(`ℹ duration_ms ${Math.round(performance.now() - started)}`);
@@ -52,7 +62,14 @@ export async function runSuites(suites: Suites): Promise<boolean> {
 
 async function runGroup({ name, files }: Group, { timeoutMs, environment }: Suites) {
   const started = performance.now();
-  const options = ['--test', '--test-isolation=none', `--test-timeout=${timeoutMs}`];
+  const reporters = ['spec', fileURLToPath(new URL('file-times.ts', import.meta.url))];
+  const options = [
+    ...['--test', '--test-isolation=none', `--test-timeout=${timeoutMs}`],
+    ...reporters.flatMap((reporter) => [
+      `--test-reporter=${reporter}`,
+      '--test-reporter-destination=stdout',
+    ]),
+  ];
   const child = spawn(process.execPath, [...options, ...files], {
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: GROUP_MS,
@@ -63,11 +80,12 @@ async function runGroup({ name, files }: Group, { timeoutMs, environment }: Suit
       ...environment,
     },
   });
-  const [output, errors, [code]] = await Promise.all([
+  const [written, errors, [code]] = await Promise.all([
     text(child.stdout),
     text(child.stderr),
     once(child, 'exit'),
   ]);
+  const { output, times } = takeTimes(written);
   const counts = readCounts(output);
   // Tests that never ran, because the process ended before, are not among the counts.
   const passed = code === 0 && counts.tests > 0;
@@ -78,7 +96,17 @@ async function runGroup({ name, files }: Group, { timeoutMs, environment }: Suit
   console.log(
     `${passed ? '✔' : '✖'} ${name}: ${counts.pass} of ${counts.tests} passed, ${seconds} s`,
   );
-  return { passed, counts };
+  return { passed, counts, times };
+}
+
+/** Takes the lines of `file-times.ts` out of what a process wrote. */
+function takeTimes(written: string) {
+  const lines = new RegExp(`^${TIME_MARK} (\\d+) (.*)\n`, 'gm');
+  const times = Array.from(written.matchAll(lines), ([, ms, file = '']) => ({
+    ms: Number(ms),
+    file,
+  }));
+  return { output: written.replaceAll(lines, ''), times };
 }
 
 /** Reads the summary at the end of Node's output. */

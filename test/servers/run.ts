@@ -1,13 +1,14 @@
 /**
  * `npm run test:servers`: what needs real servers, which are started on free loopback ports. First
  * the suites of `npm test` that use the database, on a real PostgreSQL; then the suites of this
- * folder. A missing Debian package is named and fails the run: nothing is skipped. With `--packages` it
- * names all that are needed, and runs nothing.
+ * folder. `npm run test:servers -- NAME...` runs those whose path contains a name. A missing Debian package is named
+ * and fails the run: nothing is skipped. With `--packages` it names all that are needed, and runs nothing.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { runSuites } from '../suites.ts';
+import { makeTemplate } from '../support/postgres-template.ts';
 import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
 import { onNodes } from './journeys.ts';
@@ -79,9 +80,18 @@ function run(args: string[], env: NodeJS.ProcessEnv): Promise<number> {
   });
 }
 
-if (process.argv.includes('--packages')) {
+const names = process.argv.slice(2);
+if (names.includes('--packages')) {
   process.stdout.write(`${needed.map((item) => item.package).join(' ')}\n`);
   process.exit(0);
+}
+
+const isWanted = (file: string) => names.length === 0 || names.some((name) => file.includes(name));
+const onPostgres = databaseSuites().filter(isWanted);
+const withServers = globSync('test/servers/**/*.test.ts').filter(isWanted);
+if (onPostgres.length + withServers.length === 0) {
+  console.error(`The path of no test file contains ${names.join(' or ')}.`);
+  process.exit(1);
 }
 
 const missing = needed.filter(({ found }) => !found());
@@ -108,10 +118,14 @@ const postgres = await startPostgres(findPostgres() ?? '');
 // Once, for all nodes: it takes ten seconds. Suites that do something to the server start one of their own.
 const s3 = await startS3();
 try {
-  const environment = { TEST_DATABASE_URL: postgres.url, TEST_S3_URL: bucketUrl(s3) };
-  const servers = globSync('test/servers/**/*.test.ts');
+  const environment = {
+    TEST_DATABASE_URL: postgres.url,
+    TEST_DATABASE_TEMPLATE: await makeTemplate(postgres.url),
+    TEST_S3_URL: bucketUrl(s3),
+  };
   // Those with real servers wait for them more than they work, also on two cores.
-  for (const [files, processes] of [[databaseSuites(), 2] as const, [servers, 3] as const]) {
+  for (const [files, processes] of [[onPostgres, 2] as const, [withServers, 3] as const]) {
+    if (files.length === 0) continue;
     const passed = await runSuites({
       files,
       processes,

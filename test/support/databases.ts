@@ -16,6 +16,7 @@ import {
   openPostgres,
   openSqlite,
 } from '../../src/platform/database/database.ts';
+import { makeTemplate } from './postgres-template.ts';
 
 export interface TestDatabase {
   readonly database: Database;
@@ -34,25 +35,39 @@ const DEADLINE_MS = 60_000;
 
 const cleanups: (() => Promise<void>)[] = [];
 
+/** Name of the database on the server that others are copied from: `test/servers/run.ts` makes one for all processes. */
+let serverTemplate = process.env.TEST_DATABASE_TEMPLATE
+  ? Promise.resolve(process.env.TEST_DATABASE_TEMPLATE)
+  : undefined;
+
+async function makeServerTemplate(url: string): Promise<string> {
+  const name = await makeTemplate(url);
+  cleanups.push(() => runOnServer(url, `drop database ${name}`));
+  return name;
+}
+
+async function runOnServer(url: string, statement: string): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query(statement);
+  await client.end();
+}
+
 async function openServer(url: string): Promise<{ database: Database; location: string }> {
   const name = `test_${randomBytes(8).toString('hex')}`;
-  const admin = new Client({ connectionString: url });
-  await admin.connect();
-  await admin.query(`create database ${name}`);
+  serverTemplate ??= makeServerTemplate(url);
+  await runOnServer(url, `create database ${name} template ${await serverTemplate}`);
   const own = new URL(url);
   own.pathname = `/${name}`;
-  cleanups.push(async () => {
-    await admin.query(`drop database if exists ${name} with (force)`);
-    await admin.end();
-  });
+  cleanups.push(() => runOnServer(url, `drop database if exists ${name} with (force)`));
   const options = { url: own.href, poolSize: 5, timeoutMs: DEADLINE_MS };
   return { database: await openPostgres(options), location: own.href };
 }
 
-let template: Promise<Uint8Array> | undefined;
+let fileTemplate: Promise<Uint8Array> | undefined;
 
 /** A migrated SQLite database without rows. Tests open copies of it: the migrations take several times as long. */
-async function makeTemplate(): Promise<Uint8Array> {
+async function makeFileTemplate(): Promise<Uint8Array> {
   const directory = await mkdtemp(join(tmpdir(), 'postroom-test-'));
   const path = join(directory, 'template.sqlite');
   await (await openSqlite({ path })).close();
@@ -68,8 +83,8 @@ export async function openTestDatabase(engine: Engine): Promise<TestDatabase> {
   let location = '';
   if (engine === 'sqlite') {
     location = join(directory, 'test.sqlite');
-    template ??= makeTemplate();
-    await writeFile(location, await template);
+    fileTemplate ??= makeFileTemplate();
+    await writeFile(location, await fileTemplate);
     database = await openSqlite({ path: location });
   } else {
     assert.ok(serverUrl, 'TEST_DATABASE_URL names the PostgreSQL server of the tests');
