@@ -122,6 +122,11 @@ async function mail(settings: Settings, token: string, path: string, body?: obje
   return answer.json();
 }
 
+/** When the last whole backup began, as the service reads it. */
+async function noted({ DATA_DIR = '' }: Settings): Promise<number> {
+  return Date.parse((await readFile(join(DATA_DIR, 'bodies', 'last-backup'), 'utf8')).trim());
+}
+
 async function signIn(settings: Settings): Promise<string> {
   const login = { address: 'ada@acme.test', password: PASSWORD };
   const answer = await fetch(`http://127.0.0.1:${settings.PORT}/mail/token`, {
@@ -202,6 +207,7 @@ test('a backup of a service that accepts and removes mail has every body that it
     /killed is not a complete backup: it has no backup\.json/,
   );
   await refuse(['backup', killed], kept, /killed is not empty/);
+  await assert.rejects(noted(kept), { code: 'ENOENT' }, 'what was cut short is no backup');
 
   let isOver = false;
   const coming = (async () => {
@@ -216,6 +222,12 @@ test('a backup of a service that accepts and removes mail has every body that it
   await coming;
   assert.equal(made.missing.length, 0);
   assert.ok(made.bodies >= 4);
+  const at = await noted(kept);
+  assert.ok(at <= Date.parse(made.made_at), 'it has the state of when it began');
+  await refuse(['backup', killed, '--noted'], kept, /name a folder, or use --noted alone/);
+  const other = await succeed(['backup', '--noted'], kept);
+  assert.equal(await noted(kept), Date.parse(other.made_at));
+  assert.ok(Date.parse(other.made_at) > at);
   const verified = await succeed(['verify-backup', folder], kept);
   assert.equal(verified.store_id, made.store_id);
   for (const name of await readdir(folder)) {

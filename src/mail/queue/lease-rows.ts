@@ -119,7 +119,7 @@ async function holdSuspended(
     const state = { status: 'held', held_by: 'suspension' } as const;
     await tx
       .updateTable('deliveries')
-      .set({ ...state, lease_owner: null, next_attempt_at: now })
+      .set({ ...state, lease_owner: null, next_attempt_at: now, updated_at: now })
       .where('id', 'in', ids)
       .execute();
     const rows = held.map((row) => ({ ...row, kind }));

@@ -41,6 +41,12 @@ import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
 import { type GroupFilter, type GroupKey, type GroupPage, listGroups, listOpen } from './groups.ts';
 import { setLate } from './late.ts';
+import {
+  type FailingLimits,
+  type FailingReceiver,
+  findFailingReceivers,
+  findHeld,
+} from './needs-attention.ts';
 import type { OpenKey } from './open-keys.ts';
 import {
   countDeliveries,
@@ -87,6 +93,7 @@ export {
   type StoredPlace,
 } from './delivery.ts';
 export type { GroupKey, OpenDelivery, QueueGroup } from './groups.ts';
+export type { FailingReceiver } from './needs-attention.ts';
 export { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
 export { senderOf } from './parties.ts';
@@ -269,6 +276,16 @@ export class Queue {
     page: Parameters<typeof listReceivers>[2],
   ): ReturnType<typeof listReceivers> {
     return listReceivers(this.#database, filter, page);
+  }
+
+  /** Receivers at which more waits after a failed attempt than was delivered lately. */
+  failingReceivers(limits: FailingLimits): Promise<FailingReceiver[]> {
+    return findFailingReceivers(this.#database, limits);
+  }
+
+  /** Deliveries that were held before a time and still are, and since when the first of them. */
+  heldBefore(at: EpochMs): ReturnType<typeof findHeld> {
+    return findHeld(this.#database, at);
   }
 
   /** What fits a filter, by reason, domain and sender. */

@@ -95,7 +95,7 @@ async function rankOf(
     ? sql`having (${rank}, destination) > (${after.rank}, ${after.destination})`
     : sql``;
   const { rows } = await sql<ReceiverKey>`select destination, ${rank} as rank
-    ${from(database, state, filter)} group by destination ${later}
+    ${ofState(database, state, filter)} group by destination ${later}
     order by rank, destination limit ${limit + 1}`.execute(database.read);
   return rows;
 }
@@ -126,7 +126,7 @@ async function countsOf(
     ) => sql`select destination, domain_id, kind, ${sql.lit(state)} as state, count(*) as amount,
       min(created_at) as oldest, ${state === 'failed' ? sql`max(updated_at)` : sql`0`} as changed,
       min(next_attempt_at) as due
-      ${from(database, state, filter)} and ${among} group by destination, domain_id, kind`,
+      ${ofState(database, state, filter)} and ${among} group by destination, domain_id, kind`,
   );
   // On PostgreSQL these run beside each other.
   const [{ rows }, reasons, succeeded] = await Promise.all([
@@ -177,7 +177,7 @@ async function lastSuccesses(
 }
 
 /** The most frequent reason at each of some receivers. */
-async function topReasons(
+export async function topReasons(
   database: ReadDatabase,
   filter: CountFilter,
   destinations: readonly string[],
@@ -185,7 +185,7 @@ async function topReasons(
   const parts = statesOf(filter).map(
     (
       state,
-    ) => sql`select destination, reason, count(*) as amount ${from(database, state, filter, true)}
+    ) => sql`select destination, reason, count(*) as amount ${ofState(database, state, filter, true)}
       and reason is not null and ${isAmong('destination', destinations)} group by destination, reason`,
   );
   const { rows } = await sql<{ destination: string; text: string; count: number }>`
@@ -209,7 +209,7 @@ const TROUBLED = sql`status <> 'delivered' and (status <> 'queued' or reason is 
  *
  * @param isTried whether only what has a reason is meant
  */
-function from(
+export function ofState(
   { engine }: ReadDatabase,
   state: OpenState,
   filter: CountFilter,
@@ -261,7 +261,7 @@ export async function findNewest(
   const older = before === undefined ? sql`` : sql`and id < ${before}`;
   const parts = states.map(
     (state) => sql`select * from (
-      select destination, domain_id, kind, status, id ${from(database, state, filter)} ${older}
+      select destination, domain_id, kind, status, id ${ofState(database, state, filter)} ${older}
       order by id desc limit ${limit}) newest`,
   );
   const { rows } = await sql<OpenKey>`select * from (${sql.join(parts, sql` union all `)}) found
@@ -357,7 +357,7 @@ async function linesOf(
     const reasoned = column === 'reason' ? sql`and reason is not null` : sql``;
     return sql`select ${value} as value, ${amount('queued')}, ${amount('held')}, ${amount('failed')},
       min(created_at) as oldest, ${due} as due
-      ${from(database, state, filter, isTried)} ${reasoned} group by ${value}`;
+      ${ofState(database, state, filter, isTried)} ${reasoned} group by ${value}`;
   });
   const whole = (column: OpenState) =>
     sql`cast(sum(sum(${sql.ref(column)})) over () as bigint) as ${sql.ref(`all_${column}`)}`;

@@ -33,6 +33,7 @@ import {
   type BodyStore,
   findMismatch,
   type NewBody,
+  readLastBackup,
   StoreUnavailable,
   type Sweep,
   sweepOrphans,
@@ -216,6 +217,9 @@ export class Bodies {
   get isUp(): boolean | undefined {
     return this.#health?.isUp;
   }
+
+  /** As {@link readLastBackup}. */
+  readonly lastBackupAt = (): Promise<EpochMs | undefined> => readLastBackup(this.#store);
 
   /** Whether the disk of this machine is full, so that mail that needs it is deferred. @throws the file system's error */
   isDiskFull(): Promise<boolean> {

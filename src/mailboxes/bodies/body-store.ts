@@ -4,6 +4,7 @@
  *     <xx>/<uuid>              a body, written once and never changed
  *     quarantine/<xx>/<uuid>   a body that no row of the database names any more
  *     store-id                 the id that the database has as well
+ *     last-backup              when the last whole backup began, ISO 8601
  *     moved-up-to              while bodies are moved here: the id of the last row whose body is here
  *
  * A body that no row names any more goes to quarantine, and stays there for `BODY_KEEP_HOURS`. It is read there like
@@ -22,7 +23,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 
 export const QUARANTINE = 'quarantine';
 /** A short text that is stored beside the bodies. */
-export type Note = 'store-id' | 'moved-up-to';
+export type Note = 'store-id' | 'moved-up-to' | 'last-backup';
 
 const NAME = /^([0-9a-f]{2})\/\1[0-9a-f]{6}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -260,4 +261,16 @@ async function findNamed(
   if (names.length === 0) return new Set();
   const rows = await read.selectFrom('bodies').select('file').where('file', 'in', names).execute();
   return new Set(rows.map(({ file }) => file));
+}
+
+/**
+ * When the last whole backup began, as noted in the store; undefined where none was noted.
+ *
+ * @throws StoreUnavailable, the file system's error
+ */
+export async function readLastBackup(
+  store: Pick<BodyStore, 'readNote'>,
+): Promise<EpochMs | undefined> {
+  const at = Date.parse(await store.readNote('last-backup'));
+  return Number.isNaN(at) ? undefined : at;
 }

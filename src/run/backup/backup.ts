@@ -8,6 +8,9 @@
  * The database is copied as it is at one moment, then the bodies that this copy names. They are still there, since a
  * body stays for `BODY_KEEP_HOURS` after nothing names it any more. The backup lists those that are missing all the
  * same. `backup.json` is written last. A folder without it is no backup: it was cut short.
+ *
+ * After that, `last-backup` beside the bodies says when the copy began: the service tells operators from it that the
+ * last backup is too old. Whoever makes backups with another program writes the note with {@link noteBackup}.
  */
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -86,6 +89,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
     );
   }
   await ensureEmpty(target);
+  const begun = new Date();
   const bodies = new BodyCopies(options);
   const copy = join(target, DATABASE_COPY[database.engine]);
   options.onProgress('copying the database');
@@ -104,7 +108,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
     octets += (await stat(secrets)).size;
   }
   for (const [name, digest] of bodies.digests) digests.set(`${BODIES_COPY}/${name}`, digest);
-  return writeManifest(target, digests, {
+  const manifest = await writeManifest(target, digests, {
     program: options.program,
     schema: (await schemaVersions(database)).version,
     engine: database.engine,
@@ -115,6 +119,16 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
     octets,
     missing,
   });
+  // What was made can be restored, noted or not.
+  await noteBackup(store, begun).catch((error: unknown) =>
+    options.onProgress(`the backup is complete, but could not be noted: ${String(error)}`),
+  );
+  return manifest;
+}
+
+/** Notes in the store of bodies that a whole backup was made. @param begun when its copy of the database began */
+export function noteBackup(store: Pick<BodyStore, 'writeNote'>, begun: Date): Promise<void> {
+  return store.writeNote('last-backup', begun.toISOString());
 }
 
 /** Copies the database as it is now, and the bodies it names. @returns missing bodies */

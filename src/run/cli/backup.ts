@@ -15,6 +15,7 @@ function loadBackup(): Promise<typeof import('../backup/backup.ts')> {
 
 interface Arguments {
   readonly json?: true;
+  readonly noted?: true;
   readonly allowMissingBodies?: true;
 }
 
@@ -27,22 +28,37 @@ const ALLOW_MISSING = [
 const BACKUP_HELP = `
 The service may run meanwhile. The command creates FOLDER, which must be empty. The backup contains all keys: protect
 it like DATA_DIR. Settings (.env) are not in it. The folder of an interrupted run has no backup.json, and all other
-commands refuse it. With S3_URL, bodies stay in the bucket: copy it within BODY_KEEP_HOURS, or let it keep versions.`;
+commands refuse it. With S3_URL, bodies stay in the bucket: copy it within BODY_KEEP_HOURS, or let it keep versions.
+At the end it notes when it began, for BACKUP_MAX_AGE_HOURS. After a backup with another program, "postroom backup
+--noted" only notes that.`;
 
 export function backupCommand({ version }: CommandParts): Command {
   return new Command('backup')
     .description('makes a backup while the service runs')
-    .argument('<folder>', 'the folder that the backup is written to')
+    .argument('[folder]', 'the folder that the backup is written to')
+    .option('--noted', 'makes none, and notes that another program has made one now')
     .option('--json', 'prints the result as JSON')
     .addHelpText('after', BACKUP_HELP)
-    .action((folder: string, { json }: Arguments) => {
+    .action((folder: string | undefined, { json, noted }: Arguments) => {
+      if ((folder === undefined) !== (noted === true)) {
+        throw new CommandFailed('backup: name a folder, or use --noted alone');
+      }
       const config = readConfig(process.env);
       return carryOut(config, async (onProgress, store) => {
+        if (folder === undefined) return note(store, json);
         const made = await backup(config, resolve(folder), version, store, onProgress);
         const result = { ok: true, folder: resolve(folder), ...made };
         report(json, result, describe(made, `The backup was written to ${resolve(folder)}`));
       });
     });
+}
+
+async function note(store: BodyStore, json: true | undefined): Promise<void> {
+  const { noteBackup } = await loadBackup();
+  const now = new Date();
+  await noteBackup(store, now);
+  const made_at = now.toISOString();
+  report(json, { ok: true, made_at }, `Noted in ${store.place}: a backup was made at ${made_at}.`);
 }
 
 export function verifyBackupCommand(): Command {

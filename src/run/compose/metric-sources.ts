@@ -29,6 +29,7 @@ export interface Watched {
 
 export function metricSources(watched: Watched): MetricSources {
   const { config, database, metrics, connections, queue, bodies, imap, search, shared } = watched;
+  const maxAgeMs = config.limits.backupMaxAgeHours * 3_600_000;
   metrics.setBuild({ version, database: database.engine });
   const log = join(config.dataDir, `${watched.databaseFile}-wal`);
   return {
@@ -38,6 +39,9 @@ export function metricSources(watched: Watched): MetricSources {
     queueDepths: () => queue.depths(),
     domainsUnableToSend: () => countUnableToSend(database.read),
     bodiesUp: () => bodies.isUp,
+    ...(maxAgeMs > 0 && {
+      backupOld: async () => watched.now() - ((await bodies.lastBackupAt()) ?? 0) > maxAgeMs,
+    }),
     async disk() {
       const { bavail, blocks, bsize } = await statfs(config.dataDir);
       return { free: bavail * bsize, size: blocks * bsize };

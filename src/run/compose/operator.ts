@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import type { Blocks } from '../../mail/blocks/blocks.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { OpenLimit } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
@@ -49,6 +50,7 @@ interface OperatorParts {
   readonly nodes: Pick<Nodes, 'list' | 'changeLogLevel'>;
   readonly queue: Queue;
   readonly blocks: Blocks;
+  readonly bodies: Pick<Bodies, 'lastBackupAt'>;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'readGauge'>;
 }
@@ -66,6 +68,10 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
   const contents = new DomainContents(database);
   const { quotaBytes } = config.limits;
   const countsMail = config.mailstore.kind === 'embedded';
+  const backups = {
+    maxAgeMs: config.limits.backupMaxAgeHours * 3_600_000,
+    lastAt: () => parts.bodies.lastBackupAt(),
+  };
   const counted = { ...parts, contents, countsMail, quotaBytes };
   return {
     contents,
@@ -83,7 +89,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       logLevelRoute(parts),
       usageRoutes(database, parts.now),
       overviewRoutes(parts),
-      attentionRoutes({ ...parts, readGauge: (name) => parts.metrics.readGauge(name) }),
+      attentionRoutes({ ...parts, backups, readGauge: (name) => parts.metrics.readGauge(name) }),
       messageRoutes(parts),
       traceRoutes(parts),
       queueRoutes(parts),

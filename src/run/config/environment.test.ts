@@ -80,6 +80,7 @@ test('an empty environment gives the defaults', () => {
       trashDays: 0,
       deliveryBodyHours: 24,
       bodyKeepHours: 48,
+      backupMaxAgeHours: 0,
     },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
     redis: undefined,
@@ -149,6 +150,7 @@ test('every key appears in its place', () => {
       QUOTA_BYTES: '1000',
       TRASH_DAYS: '30',
       BODY_KEEP_HOURS: '0',
+      BACKUP_MAX_AGE_HOURS: '26',
       DELIVERY_BODY_HOURS: '48',
       MAILSTORE_URL:
         'imaps://master:s%2Fecret@IMAP.example.com?auth=plain&ca=tls/ca.pem&connections=9&timeout=5',
@@ -208,6 +210,7 @@ test('every key appears in its place', () => {
       trashDays: 30,
       deliveryBodyHours: 48,
       bodyKeepHours: 0,
+      backupMaxAgeHours: 26,
     },
     database: {
       urls: [
@@ -460,6 +463,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['QUOTA_BYTES', '10GB', 'a number of bytes from 0 to 999999999999999'],
   ['TRASH_DAYS', '-1', 'a number of days from 0 to 3650'],
   ['BODY_KEEP_HOURS', '8761', 'a number of hours from 0 to 8760'],
+  ['BACKUP_MAX_AGE_HOURS', '1d', 'a number of hours from 0 to 8760'],
   ['DELIVERY_BODY_HOURS', '0', 'a number of hours from 1 to 720'],
   ['MAILSTORE_URL', 'maildir:///var/mail', serverForm, '"maildir://..."'],
   ['MAILSTORE_URL', 'imaps://imap.example.com', serverForm, '"imaps://imap.example.com"'],

@@ -80,6 +80,8 @@ export interface Config {
     readonly deliveryBodyHours: number;
     /** How long a large body stays after nothing names it any more; 0: it is removed at once. */
     readonly bodyKeepHours: number;
+    /** How old the last backup may be before operators are told; 0: nobody asks. */
+    readonly backupMaxAgeHours: number;
   };
   readonly database: {
     /** Postgres URLs with their password, one for each host; undefined: SQLite in the data folder. */
@@ -263,6 +265,7 @@ function limitsOf(values: Values): Config['limits'] {
     trashDays: values.TRASH_DAYS,
     deliveryBodyHours: values.DELIVERY_BODY_HOURS,
     bodyKeepHours: values.BODY_KEEP_HOURS,
+    backupMaxAgeHours: values.BACKUP_MAX_AGE_HOURS,
   };
 }
 

@@ -99,6 +99,7 @@ const settings = {
   QUOTA_BYTES: setting(wholeNumber(0, 999_999_999_999_999, 'a number of bytes'), '0'),
   TRASH_DAYS: setting(wholeNumber(0, 3_650, 'a number of days'), '0'),
   BODY_KEEP_HOURS: setting(wholeNumber(0, 8_760, 'a number of hours'), '48'),
+  BACKUP_MAX_AGE_HOURS: setting(wholeNumber(0, 8_760, 'a number of hours'), '0'),
   DELIVERY_BODY_HOURS: setting(wholeNumber(1, 720, 'a number of hours'), '24'),
   SEND_ENABLED: setting(yesOrNo, 'true'),
   SEND_RECIPIENTS_PER_DAY: setting(wholeNumber(0, 1_000_000), '500'),

@@ -19,6 +19,8 @@ export interface MetricSources {
   disk?(): Promise<{ readonly free: number; readonly size: number }>;
   /** Whether the bucket of bodies answers; left out for a folder. */
   bodiesUp?(): boolean | undefined;
+  /** Whether the last backup is older than asked; left out where nobody asks. */
+  backupOld?(): Promise<boolean>;
   /** Octets of SQLite's log. */
   logOctets?(): number;
   /** Changes that the search index does not have yet. */
@@ -257,6 +259,14 @@ function addResourceGauges(
     const isUp = sources().bodiesUp?.();
     return isUp === undefined ? undefined : Number(isUp);
   });
+  read(
+    'postroom_backup_old',
+    '1 while no backup was made within BACKUP_MAX_AGE_HOURS, else 0; absent where that is 0.',
+    async () => {
+      const isOld = await sources().backupOld?.();
+      return isOld === undefined ? undefined : Number(isOld);
+    },
+  );
   read('postroom_search_waiting', 'Changes that the search index does not have yet.', async () =>
     sources().searchWaiting?.(),
   );

@@ -28,7 +28,11 @@ function partsOf(
 ): Omit<AttentionParts, 'database'> {
   return {
     nodes: { list: async () => [node('a', '1', NOW, true)] },
-    queue: { groups: async () => ({ groups: [], next: undefined }) },
+    queue: {
+      failingReceivers: async () => [],
+      heldBefore: async () => ({ count: 0, since: undefined }),
+    },
+    backups: { maxAgeMs: 0, lastAt: () => assert.fail('nobody asks') },
     readGauge: async (name) => {
       const value = values[name];
       return value === undefined ? [] : [{ labels: { kind: 'send', state: 'held' }, value }];
@@ -74,7 +78,6 @@ onEachEngine('attention', (engine) => {
       postroom_certificate_end_timestamp_seconds: NOW / 1_000 + 11 * 86_400,
       postroom_search_waiting: 10_000,
       postroom_domains_cannot_send: 0,
-      postroom_queue_depth: 0,
     };
     assert.deepEqual(await namesOf(partsOf(well)), []);
     assert.deepEqual(await namesOf(partsOf({})), [], 'nor where nothing is known');
@@ -95,7 +98,6 @@ onEachEngine('attention', (engine) => {
       postroom_domains_cannot_send: 2,
       postroom_database_log_bytes: 2 * LIMITS.logBytes,
       nodejs_eventloop_lag_p99_seconds: 0.6,
-      postroom_queue_depth: 3,
     };
     const list = async () => [
       node('a', '1', NOW, true),
@@ -103,31 +105,22 @@ onEachEngine('attention', (engine) => {
       node('b', '2', NOW, true),
       node('c', '2', NOW - 3 * MINUTE, false),
     ];
-    const group = (destination: string, queued: number, text?: string, status?: number) => ({
-      destination,
-      domainId: 1,
-      kind: 'webhook',
-      counts: { queued, held: 0, failed: 0 },
-      ...(text !== undefined && {
-        lastError: status === undefined ? { text } : { status, text },
-      }),
+    const failing = (destination: string, count: number, reason: string) => ({
+      ...{ destination, count, reason },
+      oldestAt: NOW - count * MINUTE,
     });
-    const groups = async () => ({
-      groups: [
-        group('x', 10, 'no', 500),
-        group('y', 17, 'busy', 503),
-        group('z', 19),
-        group('w', 9, 'no'),
-      ],
-      next: undefined,
-    });
-    const found = await look(partsOf(wrong, { nodes: { list }, queue: { groups } }));
+    const queue = {
+      failingReceivers: async () => [failing('y', 17, '503 busy'), failing('x', 10, '500 no')],
+      heldBefore: async () => ({ count: 3, since: NOW - HOUR }),
+    };
+    const backups = { maxAgeMs: 26 * HOUR, lastAt: async () => undefined };
+    const found = await look(partsOf(wrong, { nodes: { list }, queue, backups }));
     assert.deepEqual(
       found.map(({ rule }) => rule.name),
       [
         'deliveries_late',
         'nodes_silent',
-        ...['disk_full', 'bucket_down', 'domains_cannot_send', 'receivers_failing'],
+        ...['disk_full', 'bucket_down', 'receivers_failing', 'domains_cannot_send', 'backup_old'],
         ...[
           'certificate_ends',
           'certificate_broken',
@@ -148,6 +141,43 @@ onEachEngine('attention', (engine) => {
       '17 deliveries wait for y: 503 busy. 1 other receiver failed, too.',
     );
     assert.match(text('deliveries_held') ?? '', /^3 deliveries are held/);
+    assert.match(text('backup_old') ?? '', /in the last 26 hours: none was noted yet/);
+  });
+
+  test('a node that another one took the place of is not told, and no node for long', async () => {
+    const gone = (host: string, minutes: number) => node(host, '1', NOW - minutes * MINUTE, false);
+    const started = (host: string, minutes: number) => ({
+      ...node(host, '1', NOW, true),
+      startedAt: NOW - minutes * MINUTE,
+    });
+    const lost = async (...all: Awaited<ReturnType<AttentionParts['nodes']['list']>>) => {
+      const found = await look(partsOf({}, { nodes: { list: async () => all } }));
+      return found.map(({ finding }) => finding?.text.replace(/^.*: |\. The.*$/g, ''));
+    };
+    assert.deepEqual(await lost(started('a', 600), gone('b', 119)), ['b']);
+    assert.deepEqual(await lost(started('a', 600), gone('b', 120)), []);
+    assert.deepEqual(await lost(started('c', 9), gone('b', 10)), [], 'c took its place');
+    assert.deepEqual(await lost(started('c', 11), gone('b', 10)), ['b'], 'c ran before');
+    assert.deepEqual(await lost(started('d', 9), gone('b', 8), gone('c', 10)), ['b']);
+    // A process that was started again is the same machine, and no other one's successor.
+    assert.deepEqual(await lost(started('b', 9), gone('b', 10), gone('c', 10)), ['c']);
+  });
+
+  test('a backup that is older than asked is told, with since when', async () => {
+    const check = async (lastAt: number) => {
+      const backups = { maxAgeMs: 26 * HOUR, lastAt: async () => lastAt };
+      return (await look(partsOf({}, { backups }))).map(({ finding }) => finding);
+    };
+    assert.deepEqual(await check(NOW - 26 * HOUR), []);
+    const at = NOW - 26 * HOUR - 1;
+    assert.deepEqual(await check(at), [
+      {
+        text: `No backup was made in the last 26 hours: the last began at ${new Date(at).toISOString()}.`,
+        count: 1,
+        since: NOW - 1,
+        link: '/settings',
+      },
+    ]);
   });
 
   test('what cannot be looked at is unknown, and is not taken for well', async () => {

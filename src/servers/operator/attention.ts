@@ -2,9 +2,9 @@
  * What needs an operator now. Each rule looks at one thing: at gauges that this node exports to Prometheus, or at the
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
-import { describeError, type Queue } from '../../mail/queue/queue.ts';
+import type { Queue } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
-import type { Nodes } from '../../platform/nodes/nodes.ts';
+import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
@@ -31,7 +31,13 @@ export interface Finding {
 export interface AttentionParts {
   readonly database: Pick<Database, 'read'>;
   readonly nodes: Pick<Nodes, 'list'>;
-  readonly queue: Pick<Queue, 'groups'>;
+  readonly queue: Pick<Queue, 'failingReceivers' | 'heldBefore'>;
+  readonly backups: {
+    /** How old the last one may be; 0: nobody asks. */
+    readonly maxAgeMs: number;
+    /** When the last one was made; undefined where none was noted. */
+    lastAt(): Promise<EpochMs | undefined>;
+  };
   /** The values that a gauge of this node has now. */
   readonly readGauge: (name: string) => Promise<readonly GaugeValue[]>;
   readonly now: () => EpochMs;
@@ -66,9 +72,13 @@ export const LIMITS = {
   lagSeconds: 0.5,
   silentMs: 2 * MINUTE_MS,
   pendingMs: 72 * HOUR_MS,
-  /** Receivers of waiting mail that are looked at, and the fewest deliveries for one that fails: single ones often do. */
+  /** How long a node that was replaced by none is told. */
+  silentForMs: 2 * HOUR_MS,
+  heldMs: 30 * MINUTE_MS,
+  /** The most receivers that are looked at, the fewest deliveries for one that fails, and how long successes count. */
   receivers: 50,
   failing: 10,
+  successMs: 30 * MINUTE_MS,
   /** Active domains. */
   unableToSend: 0,
 };
@@ -112,17 +122,34 @@ const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
 const many = (count: number, one: string, more = `${one}s`) =>
   `${count} ${count === 1 ? one : more}`;
 
+/**
+ * The nodes that went silent and nobody took the place of. A process that was started again has another row; a machine
+ * or a pod that was replaced has another host, too: so each node that was started on a new host later stands for one
+ * that is gone.
+ */
+function lostNodes(all: readonly NodeView[], now: EpochMs): NodeView[] {
+  const running = all.filter((node) => node.isRunning);
+  const hosts = new Set(running.map(({ host }) => host));
+  const known = new Set(all.filter((node) => !node.isRunning).map(({ host }) => host));
+  const fresh = running.filter(({ host }) => !known.has(host)).map(({ startedAt }) => startedAt);
+  fresh.sort((one, other) => other - one);
+  return all
+    .filter(({ host, isRunning }) => !isRunning && !hosts.has(host))
+    .toSorted((one, other) => other.seenAt - one.seenAt)
+    .filter(({ seenAt }) => {
+      const [newest = 0] = fresh;
+      if (newest > seenAt) fresh.shift();
+      return newest <= seenAt;
+    })
+    .filter(({ seenAt }) => seenAt < now - LIMITS.silentMs && seenAt > now - LIMITS.silentForMs);
+}
+
 export const rules: readonly Rule[] = [
   {
     name: 'nodes_silent',
     level: 'critical',
     async look({ nodes, now }) {
-      const all = await nodes.list();
-      // A process that was started again has another row.
-      const running = new Set(all.filter((node) => node.isRunning).map(({ host }) => host));
-      const silent = all.filter(
-        ({ host, seenAt }) => !running.has(host) && seenAt < now() - LIMITS.silentMs,
-      );
+      const silent = lostNodes(await nodes.list(), now());
       if (silent.length === 0) return undefined;
       const hosts = [...new Set(silent.map(({ host }) => host))].join(', ');
       return {
@@ -221,21 +248,39 @@ export const rules: readonly Rule[] = [
   {
     name: 'receivers_failing',
     level: 'warning',
-    async look({ queue }) {
-      const page = { after: undefined, limit: LIMITS.receivers };
-      const { groups, next } = await queue.groups({ state: 'queued' }, page);
-      const failing = groups.flatMap(({ lastError, ...group }) =>
-        lastError !== undefined && group.counts.queued >= LIMITS.failing
-          ? [{ ...group, lastError }]
-          : [],
-      );
-      const [worst] = failing.toSorted((one, other) => other.counts.queued - one.counts.queued);
+    async look({ queue, now }) {
+      const failing = await queue.failingReceivers({
+        waiting: LIMITS.failing,
+        since: now() - LIMITS.successMs,
+        receivers: LIMITS.receivers,
+      });
+      const [worst] = failing;
       if (!worst) return undefined;
       const others = failing.length - 1;
+      const isCut = failing.length === LIMITS.receivers;
       return {
-        text: `${worst.counts.queued} deliveries wait for ${worst.destination}: ${describeError(worst.lastError)}.${others > 0 ? ` ${many(others, 'other receiver')}${next ? ' or more' : ''} failed, too.` : ''}`,
+        text: `${worst.count} deliveries wait for ${worst.destination}: ${worst.reason}.${others > 0 ? ` ${many(others, 'other receiver')}${isCut ? ' or more' : ''} failed, too.` : ''}`,
         count: failing.length,
+        since: Math.min(...failing.map(({ oldestAt }) => oldestAt)),
         link: '/queue',
+      };
+    },
+  },
+  {
+    name: 'backup_old',
+    level: 'warning',
+    alert: 'PostroomBackupOld',
+    async look({ backups: { maxAgeMs, lastAt }, now }) {
+      if (maxAgeMs === 0) return undefined;
+      const at = await lastAt();
+      if (at !== undefined && now() - at <= maxAgeMs) return undefined;
+      const last =
+        at === undefined ? 'none was noted yet' : `the last began at ${new Date(at).toISOString()}`;
+      return {
+        text: `No backup was made in the last ${many(maxAgeMs / HOUR_MS, 'hour')}: ${last}.`,
+        count: 1,
+        ...(at !== undefined && { since: at + maxAgeMs }),
+        link: '/settings',
       };
     },
   },
@@ -339,14 +384,11 @@ export const rules: readonly Rule[] = [
     name: 'deliveries_held',
     level: 'note',
     alert: 'PostroomDeliveriesHeld',
-    async look({ readGauge }) {
-      const held = (await readGauge('postroom_queue_depth')).filter(
-        ({ labels, value }) => labels.state === 'held' && value > 0,
-      );
-      const count = held.reduce((sum, { value }) => sum + value, 0);
+    async look({ queue, now }) {
+      const { count, since } = await queue.heldBefore(now() - LIMITS.heldMs);
       if (count === 0) return undefined;
-      const text = `${many(count, 'delivery is', 'deliveries are')} held: they wait until somebody releases them.`;
-      return { text, count, link: '/queue?q=is:held' };
+      const text = `${many(count, 'delivery is', 'deliveries are')} held for over 30 minutes: they wait until somebody releases them.`;
+      return { text, count, since, link: '/queue?q=is:held' };
     },
   },
   {

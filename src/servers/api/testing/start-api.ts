@@ -3,7 +3,7 @@
  */
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { type DestinationStream, type Logger, pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { atEnd, openTestDatabase } from '../../../../test/support/databases.ts';
 import { Blocks } from '../../../mail/blocks/blocks.ts';
 import { Queue } from '../../../mail/queue/queue.ts';
@@ -159,6 +159,7 @@ const plainOperator = {
       trashDays: 0,
       deliveryBodyHours: 24,
       bodyKeepHours: 48,
+      backupMaxAgeHours: 0,
       ratePerMinute: 0,
       maxMessageBytes: 1_048_576,
     },
@@ -186,6 +187,7 @@ function openOperator(
     | 'apiKeys'
     | 'keys'
     | 'publicUrl'
+    | 'bodies'
   >,
 ) {
   const { database, logger, now } = owners;
@@ -238,8 +240,7 @@ export async function startApi(
 ): Promise<RunningApi> {
   const { database, directory } = await openTestDatabase(engine);
   const logLines: Record<string, unknown>[] = [];
-  const lines: DestinationStream = { write: (line) => logLines.push(JSON.parse(line)) };
-  const logger = pino({ level: 'info' }, lines);
+  const logger = pino({ level: 'info' }, { write: (line) => logLines.push(JSON.parse(line)) });
   const { domains, verification } = openDomains(database, logger, dns);
   const changes = new InProcessChanges();
   const { now = Date.now } = dns;
@@ -262,7 +263,8 @@ export async function startApi(
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
   const keys = openKeys(database, logger, now);
   const queue = openQueue({ database, logger, now });
-  const owners = { database, queue, domains, accounts, logger, now, apiKeys, keys, publicUrl };
+  const parts = { database, queue, domains, accounts, logger, now };
+  const owners = { ...parts, apiKeys, keys, publicUrl, bodies };
   const operator = openOperator(owners);
   const app = createApi({
     domains,

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { sql } from 'kysely';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openQueueBench } from './testing/open-queue.ts';
+
+onEachEngine('what of the queue needs an operator', (engine) => {
+  test('a receiver fails where more waits after a failure than it took lately', async () => {
+    const bench = await openQueueBench(engine);
+    const now = bench.clock.now();
+    await bench.fill('dead.test', 5);
+    await bench.fill('busy.test', 4);
+    await bench.fill('untried.test', 4);
+    await bench.fill('single.test', 2);
+    await bench.fill('held.test', 4);
+    await bench.fill('busy.test', 4);
+    await bench.database.write(async (tx) => {
+      await sql`update deliveries set reason = '500 no' where destination <> 'untried.test'`.execute(
+        tx,
+      );
+      await sql`update deliveries set reason = '451 busy', created_at = ${now - 9} where id = 1`.execute(
+        tx,
+      );
+      await sql`update deliveries set status = 'held' where destination = 'held.test'`.execute(tx);
+      await sql`update deliveries set status = 'delivered', finished_at = ${now} where id > 19`.execute(
+        tx,
+      );
+    });
+    const queue = bench.queue();
+    const limits = { waiting: 3, since: now - 1, receivers: 10 };
+    const dead = { destination: 'dead.test', count: 5, oldestAt: now - 9, reason: '500 no' };
+    assert.deepEqual(await queue.failingReceivers(limits), [dead]);
+    const busy = { destination: 'busy.test', count: 4, oldestAt: now, reason: '500 no' };
+    assert.deepEqual(await queue.failingReceivers({ ...limits, since: now }), [dead, busy]);
+    assert.deepEqual(await queue.failingReceivers({ ...limits, since: now, receivers: 1 }), [dead]);
+    assert.deepEqual(await queue.failingReceivers({ ...limits, waiting: 6 }), []);
+  });
+
+  test('held deliveries are told by the time since when they are', async () => {
+    const bench = await openQueueBench(engine);
+    const now = bench.clock.now();
+    await bench.fill('a.test', 3);
+    const queue = bench.queue();
+    assert.deepEqual(await queue.heldBefore(now), { count: 0, since: undefined });
+    const hold = { action: 'hold', isDryRun: false, heldBy: 'operator' } as const;
+    await queue.bulk({ ...hold, filter: { ids: [1, 2] } }, 'test');
+    assert.deepEqual(await queue.heldBefore(now - 1), { count: 0, since: undefined });
+    assert.deepEqual(await queue.heldBefore(now), { count: 2, since: now });
+  });
+});
