@@ -7,7 +7,7 @@ import { type Logger, pino } from 'pino';
 import { type Notifier, startNotifier } from './notifier.ts';
 import { BatchReceiver, hangUp, SECRET, say } from './testing/receiver.ts';
 
-const quick = { everyMs: 50, retryMs: 50 };
+const quick = { limits: { everyMs: 50, retryMs: 50 } };
 
 let directory: string;
 let receiver: BatchReceiver;
@@ -106,7 +106,7 @@ test('a batch that is not accepted is posted again within 5 s, after any number 
   await append('INBOX');
   // As many failures as in an hour.
   const { url } = receiver;
-  const options = { directory, url, secret: SECRET, logger, retryMs: 3_600_000 };
+  const options = { directory, url, secret: SECRET, logger, limits: { retryMs: 3_600_000 } };
   running.push(await startNotifier(options));
   while (lines.length === 0) await new Promise((resolve) => setImmediate(resolve));
   const { afterMs } = JSON.parse(lines[0] ?? '');
@@ -138,8 +138,8 @@ test('rejected lines, refused batches and malformed lines are logged and skipped
 test('files are rotated and removed while many write, and each line is posted', async () => {
   const { url } = receiver;
   const logger = pino({ level: 'silent' });
-  const small = { rotateBytes: 2_000, graceMs: 1_000, everyMs: 5 };
-  running.push(await startNotifier({ directory, url, secret: SECRET, logger, ...small }));
+  const limits = { rotateBytes: 2_000, graceMs: 1_000, everyMs: 5 };
+  running.push(await startNotifier({ directory, url, secret: SECRET, logger, limits }));
   const rotated = async () =>
     (await readdir(directory)).filter((name) => /^events\.\d+$/.test(name));
   const wanted: string[] = [];

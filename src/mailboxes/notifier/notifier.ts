@@ -16,16 +16,14 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { mergeLines } from './merge-lines.ts';
 import { postBatch, type Receiver } from './post-batch.ts';
 import { keepProgress, readProgress, type SpoolProgress } from './progress.ts';
-import { Spool, type SpoolOptions } from './spool.ts';
+import { Spool, type SpoolLimits } from './spool.ts';
 
-export interface NotifierOptions extends Receiver, Pick<SpoolOptions, 'rotateBytes' | 'graceMs'> {
+export interface NotifierOptions extends Receiver {
   /** Absolute path of the folder, which must exist. */
   readonly directory: string;
   readonly logger: Logger;
-  /** The least milliseconds from one batch to the next. */
-  readonly everyMs?: number;
-  /** Milliseconds before the first repetition of a batch; the wait doubles. */
-  readonly retryMs?: number;
+  /** Others than {@link LIMITS} and those of the spool. */
+  readonly limits?: Partial<typeof LIMITS & SpoolLimits>;
 }
 
 export interface Notifier {
@@ -33,10 +31,14 @@ export interface Notifier {
   stop(): Promise<void>;
 }
 
-const EVERY_MS = 1_000;
+const LIMITS = {
+  /** The least from one batch to the next. */
+  everyMs: 1_000,
+  /** Before the first repetition of a batch; the wait doubles. */
+  retryMs: 500,
+};
 /** How often the spool is read while nothing happens. */
 const LOOK_MS = 100;
-const RETRY_MS = 500;
 /** A receiver that is up again gets what it missed within this time. */
 const RETRY_MAX_MS = 5_000;
 /** The most lines that are logged because they are not accepted. */
@@ -75,12 +77,14 @@ export async function startNotifier(options: NotifierOptions): Promise<Notifier>
 
 class Worker {
   readonly #options: NotifierOptions;
+  readonly #limits: typeof LIMITS;
   readonly #spool: Spool;
   #progress: SpoolProgress = { positions: {}, batch: [] };
   #failures = 0;
 
   constructor(options: NotifierOptions) {
     this.#options = options;
+    this.#limits = { ...LIMITS, ...options.limits };
     this.#spool = new Spool(options);
   }
 
@@ -92,7 +96,7 @@ class Worker {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { everyMs = EVERY_MS, logger } = this.#options;
+    const { logger } = this.#options;
     while (!signal.aborted) {
       let waitMs: number;
       try {
@@ -101,7 +105,7 @@ class Worker {
           await this.#gather();
         }
         const isIdle = this.#progress.batch.length === 0;
-        waitMs = isIdle ? LOOK_MS : ((await this.#post(signal)) ?? everyMs);
+        waitMs = isIdle ? LOOK_MS : ((await this.#post(signal)) ?? this.#limits.everyMs);
       } catch (error) {
         // The disk is full, or the folder was removed: waiting loses nothing.
         logger.error({ err: error }, 'the spool cannot be read or written: retry in some seconds');
@@ -169,7 +173,7 @@ class Worker {
 
   #backoff(): number {
     const longest = Math.min(
-      (this.#options.retryMs ?? RETRY_MS) * 2 ** this.#failures,
+      this.#limits.retryMs * 2 ** this.#failures,
       RETRY_MAX_MS,
     );
     this.#failures = Math.min(this.#failures + 1, 16);

@@ -27,12 +27,18 @@ export interface SpoolShare {
 
 export interface SpoolOptions {
   readonly directory: string;
-  /** Bytes from which the file is rotated. */
-  readonly rotateBytes?: number;
-  /** How long a writer may take from opening a file to writing its line, in milliseconds. */
-  readonly graceMs?: number;
+  /** Others than {@link LIMITS}. */
+  readonly limits?: Partial<SpoolLimits>;
   readonly now?: () => EpochMs;
 }
+
+const LIMITS = {
+  /** From which the file is rotated. */
+  rotateBytes: 8 * 1_048_576,
+  /** How long a writer may take from opening a file to writing its line. */
+  graceMs: 600_000,
+};
+export type SpoolLimits = typeof LIMITS;
 
 interface SpoolFile {
   readonly path: string;
@@ -44,8 +50,6 @@ interface SpoolFile {
 
 const ACTIVE = 'events';
 const ROTATED = /^events\.(\d{13})$/;
-const ROTATE_BYTES = 8 * 1_048_576;
-const GRACE_MS = 600_000;
 /** The most bytes of one read: limits memory, and the batch. */
 const SHARE_BYTES = 1_048_576;
 /** By default only the mail server's own user writes and reads. */
@@ -55,14 +59,12 @@ const NEWLINE = 0x0a;
 
 export class Spool {
   readonly #directory: string;
-  readonly #rotateBytes: number;
-  readonly #graceMs: number;
+  readonly #limits: SpoolLimits;
   readonly #now: () => number;
 
-  constructor({ directory, rotateBytes, graceMs, now }: SpoolOptions) {
+  constructor({ directory, limits, now }: SpoolOptions) {
     this.#directory = directory;
-    this.#rotateBytes = rotateBytes ?? ROTATE_BYTES;
-    this.#graceMs = graceMs ?? GRACE_MS;
+    this.#limits = { ...LIMITS, ...limits };
     this.#now = now ?? Date.now;
   }
 
@@ -132,7 +134,7 @@ export class Spool {
   async rotate(): Promise<void> {
     const path = join(this.#directory, ACTIVE);
     const { size, mode } = await stat(path);
-    if (size < this.#rotateBytes) return;
+    if (size < this.#limits.rotateBytes) return;
     const fresh = await open(`${path}.new`, 'w', MODE);
     try {
       // Unlike the mode of `open`, the umask does not change it.
@@ -145,7 +147,7 @@ export class Spool {
   }
 
   #isOver({ rotatedAt }: SpoolFile): boolean {
-    return rotatedAt !== undefined && this.#now() - rotatedAt > this.#graceMs;
+    return rotatedAt !== undefined && this.#now() - rotatedAt > this.#limits.graceMs;
   }
 
   /** Oldest first. */

@@ -29,7 +29,6 @@ suite('what a client gets', () => {
         const inbox = { mailbox: 'INBOX', uidvalidity: '7', token: '41', specialUse: '\\Inbox' };
         return [inbox, { mailbox: 'Entwürfe', uidvalidity: '8', token: '1' }];
       },
-      heartbeatSeconds: 30,
     });
     const client = new TestClient(port, 'token-1');
     const hello = (await client.next()) as Record<string, unknown>;
@@ -160,7 +159,7 @@ suite('how a connection ends', () => {
   test('not at once when the token is good for two hundred years', async () => {
     const { port, changes, realtime } = await startRealtime({
       authenticate: async (token) => ({ ...(await readTestToken(token)), expiresAt: 8.64e15 }),
-      heartbeatSeconds: 0.02,
+      limits: { heartbeatSeconds: 0.02 },
     });
     const client = await connectClient(port, 'token-1');
     // A few ticks of the timer that checks for expired tokens.
@@ -183,7 +182,7 @@ suite('how a connection ends', () => {
   }
 
   test('when it does not answer pings; those that answer stay', async () => {
-    const { port, changes } = await startRealtime({ heartbeatSeconds: 0.2 });
+    const { port, changes } = await startRealtime({ limits: { heartbeatSeconds: 0.2 } });
     const good = await connectClient(port, 'token-1');
     const mute = new TestClient(port, 'token-1', { autoPong: false });
     // The first one may come right after the first message.
@@ -219,7 +218,7 @@ suite('how a connection ends', () => {
   test('1001 when the server stops, cut when it does not answer', {
     timeout: 8_000,
   }, async () => {
-    const { port, realtime } = await startRealtime({ closeSeconds: 0.05 });
+    const { port, realtime } = await startRealtime({ limits: { closeSeconds: 0.05 } });
     const client = await connectClient(port, 'token-1');
     const mute = await connectRaw(port, 'token-2');
     const [bytes] = await Promise.all([readToEnd(mute), realtime.close()]);

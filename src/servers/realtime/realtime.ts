@@ -57,14 +57,18 @@ export interface RealtimeOptions {
   readonly shared?: { readonly state: SharedState; readonly places: SharedPlaces } | undefined;
   /** Counts the request in its client's rate limit. */
   admit(request: IncomingMessage): UpgradeAdmission | Promise<UpgradeAdmission>;
-  /** Between two pings; 30 by default. */
-  readonly heartbeatSeconds?: number;
-  /** How long `close` waits for clients to answer; 5 by default. */
-  readonly closeSeconds?: number;
+  /** Others than {@link LIMITS}. */
+  readonly limits?: Partial<typeof LIMITS>;
   readonly now?: () => EpochMs;
   readonly logger: Logger;
 }
 
+const LIMITS = {
+  /** Between two pings. */
+  heartbeatSeconds: 30,
+  /** How long `close` waits for clients to answer. */
+  closeSeconds: 5,
+};
 /** Limits of what a client may send; a message beyond them closes with 1009 or 1008. */
 const frameLimits = { maxPayload: 4_096, maxFragments: 16, maxBufferedChunks: 64 };
 /** Milliseconds between the ends of some connections and those of the next ones, during a drain. */
@@ -81,7 +85,7 @@ const PER_ACCOUNT = 20;
 export class Realtime {
   readonly #options: RealtimeOptions;
   readonly #now: () => number;
-  readonly #heartbeatSeconds: number;
+  readonly #limits: typeof LIMITS;
   readonly #server: SocketServer;
   readonly #heartbeat: Heartbeat;
   readonly #feeds = new Map<number, AccountFeed>();
@@ -93,8 +97,8 @@ export class Realtime {
   constructor(options: RealtimeOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
-    this.#heartbeatSeconds = options.heartbeatSeconds ?? 30;
-    this.#heartbeat = new Heartbeat(this.#heartbeatSeconds, this.#now);
+    this.#limits = { ...LIMITS, ...options.limits };
+    this.#heartbeat = new Heartbeat(this.#limits.heartbeatSeconds, this.#now);
     // A constant, because the type lacks `closeTimeout`.
     const server = {
       noServer: true,
@@ -171,7 +175,7 @@ export class Realtime {
       for (const connection of this.#heartbeat) connection.cut();
       for (const socket of this.#handshakes) socket.destroy();
     };
-    const deadline = setTimeout(cutAll, (this.#options.closeSeconds ?? 5) * 1000);
+    const deadline = setTimeout(cutAll, this.#limits.closeSeconds * 1000);
     await gone;
     clearTimeout(deadline);
     this.#server.close();
@@ -220,7 +224,7 @@ export class Realtime {
       'too_many_connections',
       `an account has at most ${PER_ACCOUNT} connections`,
       // A client that vanished keeps its place until it has missed so many pings.
-      { retryAfter: 3 * this.#heartbeatSeconds },
+      { retryAfter: 3 * this.#limits.heartbeatSeconds },
     );
   }
 
@@ -281,7 +285,7 @@ export class Realtime {
           user: user.address,
           connectionId: connection.id,
           serverTime: this.#now(),
-          heartbeatSeconds: this.#heartbeatSeconds,
+          heartbeatSeconds: this.#limits.heartbeatSeconds,
           mailboxes,
         }),
       );

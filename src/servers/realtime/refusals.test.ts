@@ -279,7 +279,7 @@ test('a client that leaves while its token is checked leaves nothing behind', as
       await judging.promise;
       return readTestToken(token);
     },
-    closeSeconds: 3600,
+    limits: { closeSeconds: 3600 },
   });
   const client = new TestClient(port, 'token-1');
   await asked.promise;
@@ -292,7 +292,7 @@ test('a client that leaves while its token is checked leaves nothing behind', as
 });
 
 test('a client that ends its side before the answer gets none', async () => {
-  const { port, realtime } = await startRealtime({ closeSeconds: 3600 });
+  const { port, realtime } = await startRealtime({ limits: { closeSeconds: 3600 } });
   const socket = connect(port, '127.0.0.1');
   socket.end(
     'GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +

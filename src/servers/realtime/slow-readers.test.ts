@@ -58,7 +58,7 @@ function sayGoodbyeAtEnd(socket: Socket): void {
 }
 
 test('a client that reads slowly gets the latest of each mailbox, late', async () => {
-  const running = await startRealtime({ closeSeconds: 60 });
+  const running = await startRealtime({ limits: { closeSeconds: 60 } });
   const { port, realtime } = running;
   const slow = await connectRaw(port, 'token-1');
   const quick = await connectClient(port, 'token-2');
@@ -105,7 +105,7 @@ test('a client that is behind in more than a thousand mailboxes has to connect a
 });
 
 test('a client that never reads is cut, even if it sends pongs', async () => {
-  const running = await startRealtime({ heartbeatSeconds: 0.1 });
+  const running = await startRealtime({ limits: { heartbeatSeconds: 0.1 } });
   const { realtime, port } = running;
   const deaf = await connectRaw(port, 'token-1');
   flood(running, 1);

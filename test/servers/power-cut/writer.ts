@@ -35,7 +35,7 @@ async function writeUntil(database: Database, count: number): Promise<void> {
 }
 
 /** Moves its log at a fraction of the usual length. */
-const open = () => openSqlite({ path, longLog: 96 * 1024 });
+const open = () => openSqlite({ path, limits: { longLog: 96 * 1024 } });
 
 let database = await open();
 await writeUntil(database, 350);

@@ -52,8 +52,7 @@ function open(start = () => startThread(path)): void {
     start,
     log: { warn: (fields: object, text: string) => told.push(JSON.stringify(fields) + text) },
     onLost: (error) => lost.push(error),
-    longLog: LONG * PAGE_SIZE,
-    commitsPerCheck: 1,
+    limits: { longLog: LONG * PAGE_SIZE, commitsPerCheck: 1 },
   });
 }
 

@@ -17,10 +17,13 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { LOG_LOST } from '../failures.ts';
 
-/** Octets of the log from which a checkpoint is made. */
-const LONG_LOG = 32 * 1024 * 1024;
-/** Commits between two checks of the log's length: one check takes SQLite as long as a row. */
-const COMMITS_PER_CHECK = 8;
+const LIMITS = {
+  /** Octets of the log from which a checkpoint is made. */
+  longLog: 32 * 1024 * 1024,
+  /** Commits between two checks of the log's length: one check takes SQLite as long as a row. */
+  commitsPerCheck: 8,
+};
+export type CheckpointLimits = typeof LIMITS;
 /** From this many times that length on, the operator is told that the log cannot start again. */
 const TOO_LONG = 8;
 
@@ -58,10 +61,8 @@ export interface CheckpointsOptions {
   /** Called when a checkpoint failed for good. */
   readonly onLost?: ((error: Error) => void) | undefined;
   readonly log?: WarningLog | undefined;
-  /** Overrides {@link LONG_LOG}, in octets; for tests. */
-  readonly longLog?: number | undefined;
-  /** For tests. */
-  readonly commitsPerCheck?: number | undefined;
+  /** Others than {@link LIMITS}. */
+  readonly limits?: Partial<CheckpointLimits> | undefined;
 }
 
 /** Starts the thread for the database at `path`. */
@@ -87,8 +88,9 @@ export class Checkpoints {
   /** @param db the writing connection */
   constructor(db: DatabaseSync, options: CheckpointsOptions) {
     this.#pageSize = Number(db.prepare('pragma page_size').get()?.page_size);
-    this.#longLog = Math.ceil((options.longLog ?? LONG_LOG) / this.#pageSize);
-    this.#commitsPerCheck = options.commitsPerCheck ?? COMMITS_PER_CHECK;
+    const { longLog, commitsPerCheck } = { ...LIMITS, ...options.limits };
+    this.#longLog = Math.ceil(longLog / this.#pageSize);
+    this.#commitsPerCheck = commitsPerCheck;
     this.#options = options;
     this.#dueAt = this.#longLog;
     this.#tellAt = TOO_LONG * this.#longLog;

@@ -6,7 +6,7 @@ import pLimit from 'p-limit';
 import type { Database, Queries } from '../engine.ts';
 import { isDamage, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
-import { Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
+import { type CheckpointLimits, Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
 import { CommitLog, GroupCommit, type GroupCommitOptions } from './group-commit.ts';
 import { ReadTurns } from './read-turns.ts';
@@ -19,8 +19,8 @@ export interface SqliteOptions {
   readonly log?: WarningLog;
   /** Called for each transaction, for metrics. */
   readonly onCommit?: GroupCommitOptions['onCommit'];
-  /** Octets of the log from which a checkpoint is made; for tests. */
-  readonly longLog?: number;
+  /** Of checkpoints, others than usual. */
+  readonly limits?: Partial<CheckpointLimits>;
 }
 
 /** More snapshots than this at once wait: each holds a connection and keeps the log from starting again. */

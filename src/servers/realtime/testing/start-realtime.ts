@@ -44,9 +44,9 @@ export async function startRealtime(
     listMailboxes: async () => [{ mailbox: 'INBOX', uidvalidity: '7', token: '1' }],
     changes,
     admit: () => ({ allowed: true }),
-    closeSeconds: 0.2,
     logger: pino({ level: 'warn' }, { write: (line) => logLines.push(JSON.parse(line)) }),
     ...options,
+    limits: { closeSeconds: 0.2, ...options.limits },
   });
   const server = createServer((_request, response) => response.end('plain'));
   server.on('upgrade', (...upgrade) => realtime.handleUpgrade(...upgrade));
