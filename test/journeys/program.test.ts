@@ -1,13 +1,16 @@
 /** The program `postroom` beside a service that runs, as an operator calls it. */
 import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import type { CommandCall, CommandEnd } from '../support/command-loop.ts';
 import {
+  bareEnvironment,
   environment,
   listening,
   type Process,
@@ -25,9 +28,25 @@ function postroom(args: readonly string[], settings: Record<string, string> = en
   return run([PROGRAM, ...args], settings, 'pipe');
 }
 
+const commands = fork(fileURLToPath(new URL('../support/command-loop.ts', import.meta.url)), {
+  cwd: ROOT,
+  env: bareEnvironment(),
+});
+after(() => commands.disconnect());
+
+/** Runs a command in the process of those before it, as {@link postroom} does in one of its own. */
+async function command(
+  args: readonly string[],
+  settings: Record<string, string> = env,
+): Promise<CommandEnd> {
+  commands.send({ args, environment: settings } satisfies CommandCall);
+  const [end]: CommandEnd[] = await once(commands, 'message');
+  return end ?? assert.fail();
+}
+
 /** Runs a command that has to succeed; its JSON. */
 async function result(...args: string[]) {
-  const { code, output } = await postroom([...args, '--json']).ended();
+  const { code, output } = await command([...args, '--json']);
   assert.equal(code, 0, output);
   return JSON.parse(output);
 }
@@ -78,7 +97,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   await listening(service);
   const { url, token } = await result('demo', '--password', 'correct horse');
   assert.equal(await subjects(url, token), 'Hello,Hello');
-  const exported = await postroom(['demo', '--export']).ended();
+  const exported = await command(['demo', '--export']);
   assert.match(
     exported.output,
     /^export URL='http:\S+' KEY='pr_\S+' TOKEN='\S+' ADDRESS='ada@acme\.test' PASSWORD='\S+'\n$/,
@@ -86,37 +105,37 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   // What only the operator's API knows.
   const { items } = await result('accounts', 'list', '--domain', 'acme.test');
   assert.deepEqual([items.length, items[0].address], [1, 'ada@acme.test']);
-  const account = await postroom(['accounts', 'show', 'ada@acme.test']).ended();
+  const account = await command(['accounts', 'show', 'ada@acme.test']);
   assert.match(account.output, /^address +ada@acme\.test$/m);
   assert.match(account.output, /^day +sent +received +bounced +refused\n(?:.*\n){7}\S+ +\d+ +3 /m);
-  const shown = await postroom(['domains', 'list']).ended();
+  const shown = await command(['domains', 'list']);
   assert.match(shown.output, /^domain +user_id +status .*\nacme\.test +demo +active /);
-  const domain = await postroom(['domains', 'show', 'acme.test']).ended();
+  const domain = await command(['domains', 'show', 'acme.test']);
   assert.match(domain.output, /^can_send +true$/m);
   assert.match(
     domain.output,
     /^DKIM: verified\n {2}publish {2}\S+\._domainkey\.acme\.test {2}TXT {2}"v=DKIM1/m,
   );
   // Its records were set by hand, so that they stay as they are.
-  const verified = await postroom(['domains', 'verify', 'acme.test']).ended();
+  const verified = await command(['domains', 'verify', 'acme.test']);
   assert.equal(verified.code, 0, verified.output);
   assert.match(verified.output, /^MX: verified\n {2}publish {2}acme\.test {2}MX {2}10 /m);
   const { id: ada } = items[0];
   const quota = async (size: string) =>
-    (await postroom(['accounts', 'quota', String(ada), size]).ended()).output;
+    (await command(['accounts', 'quota', String(ada), size])).output;
   assert.equal(await quota('34.5kb'), 'ada@acme.test may hold 34.5 KB.\n');
-  const listed = await postroom(['accounts', 'list']).ended();
+  const listed = await command(['accounts', 'list']);
   assert.match(
     listed.output,
     /^\d+ +ada@acme\.test +demo +active(?: +\d+){4} +[\d.]+ K?B +34\.5 KB /m,
   );
   assert.equal(await quota('none'), 'ada@acme.test has no quota.\n');
   assert.equal(await quota('default'), 'ada@acme.test has the default quota, QUOTA_BYTES.\n');
-  const unknown = await postroom(['accounts', 'quota', '999', '1GB']).ended();
+  const unknown = await command(['accounts', 'quota', '999', '1GB']);
   assert.deepEqual([unknown.code, unknown.output], [1, 'there is no account 999\n']);
-  const unfit = await postroom(['usage', '--by', 'moon']).ended();
+  const unfit = await command(['usage', '--by', 'moon']);
   assert.equal(unfit.output, 'by must be one of domain, account, user\n');
-  const unable = await postroom(['domains', 'list', '--can-send', 'false']).ended();
+  const unable = await command(['domains', 'list', '--can-send', 'false']);
   assert.equal(unable.output, 'No items found.\n');
   await result('usage', '--by', 'account', '--all');
   const { items: traced } = await result('trace', '--recipient', 'ada@acme.test');
@@ -127,7 +146,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   );
   const { items: messages } = await result('messages', '--recipient', 'ada@acme.test');
   assert.deepEqual([messages[0].id, messages[0].status], [traced[0].id, 'delivered']);
-  const message = await postroom(['messages', 'show', messages[0].id]).ended();
+  const message = await command(['messages', 'show', messages[0].id]);
   assert.match(
     message.output,
     /^status +delivered\n[\s\S]*\nada@acme\.test: delivered, INBOX, UID /m,
@@ -135,16 +154,16 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const fit = await result('queue', 'retry', '--domain', 'acme.test', '--dry-run');
   const parts = { statuses: [], domains: [], reasons: [] };
   assert.deepEqual(fit, { ok: true, matched: 0, changed: 0, parts });
-  const part = await postroom(['queue', 'show', '--domain', 'acme.test']).ended();
+  const part = await command(['queue', 'show', '--domain', 'acme.test']);
   assert.match(part.output, /^queued +held +failed +oldest +next attempt\n0 +0 +0 +- +-\n/);
   assert.deepEqual((await result('queue', 'failed', '--q', 'acme')).items, []);
-  const dropped = await postroom(['queue', 'drop', '--domain', 'acme.test']).ended();
+  const dropped = await command(['queue', 'drop', '--domain', 'acme.test']);
   assert.equal(dropped.code, 1);
   assert.match(
     dropped.output,
     /^0 deliveries would be dropped\. Nothing was done\. To confirm, add --yes/,
   );
-  const kept = await postroom(['domains', 'delete', 'acme.test']).ended();
+  const kept = await command(['domains', 'delete', 'acme.test']);
   assert.equal(kept.code, 1);
   assert.match(
     kept.output,
@@ -177,7 +196,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
     [made.key.scope, made.key.user_id, made.key.read_only, made.key.expires_at],
     ['product', 'demo', true, '2099-01-31T00:00:00.000Z'],
   );
-  const unbound = await postroom(['keys', 'create', 'ops', '--scope', 'operator']).ended();
+  const unbound = await command(['keys', 'create', 'ops', '--scope', 'operator']);
   assert.match(unbound.output, /^api_key +prk_[\w-]{43}\nSave the key now/m);
   assert.equal((await result('keys', 'revoke', String(made.key.id))).status, 'revoked');
   assert.equal((await readWith()).status, 401);
@@ -193,11 +212,11 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   assert.equal(record.key_state, 'next');
   const { record: again } = await result('domains', 'rotate-dkim', 'acme.test');
   assert.equal(again.host, record.host);
-  const wrong = await postroom(['domains', 'show', 'other.test']).ended();
+  const wrong = await command(['domains', 'show', 'other.test']);
   assert.equal(wrong.code, 1);
 
   // There is no DNS here: that fails, and all else is looked at.
-  const doctor = await postroom(['doctor', '--json']).ended();
+  const doctor = await command(['doctor', '--json']);
   assert.equal(doctor.code, 1);
   const { findings } = JSON.parse(doctor.output.split('\n')[0] ?? '');
   const results = new Map<string, string>();
@@ -227,7 +246,7 @@ test('a new key is valid beside the old one, until that is dropped', async () =>
   assert.notEqual(newest, old);
   assert.equal((await result('rotate', 'api-key', '--drop-old')).dropped, 1);
   assert.equal(await stored(), newest);
-  const own = await postroom(['rotate', 'api-key'], { ...env, API_KEYS: newest }).ended();
+  const own = await command(['rotate', 'api-key'], { ...env, API_KEYS: newest });
   assert.equal(own.code, 1);
   assert.match(own.output, /^API_KEYS is set and replaces the generated secret/);
 });
@@ -239,7 +258,7 @@ test('migrate says which version the database has, and refuses one of a newer re
   database.exec(`insert into kysely_migration (name, timestamp) values ('0999', '')`);
   assert.deepEqual(await result('migrate'), { ok: true, version: 999, newest });
   database.exec(`update settings set value = '999' where name = 'oldest_version'`);
-  const { code, output } = await postroom(['migrate']).ended();
+  const { code, output } = await command(['migrate']);
   assert.equal(code, 1);
   assert.match(
     output,
@@ -260,7 +279,7 @@ for (const [args, said] of [
   ],
 ] as const) {
   test(`a wrong call gets one line, and exit code 2: ${args.join(' ')}`, async () => {
-    const { code, output } = await postroom(args).ended();
+    const { code, output } = await command(args);
     assert.deepEqual([code, output], [2, `error: ${said}\n`]);
   });
 }
@@ -278,7 +297,7 @@ test('doctor says who closes the connection, and greets a listener that expects 
     SMTP_PROXY_NETWORKS: '127.0.0.0/8',
     SMTP_RELAY_URL: `smtp://127.0.0.1:${relayPort}`,
   };
-  const { code, output } = await postroom(['doctor'], settings).ended();
+  const { code, output } = await command(['doctor'], settings);
   assert.equal(code, 1, output);
   assert.match(output, /^warning +SMTP port +127\.0\.0\.1:\d+ says "220 after PROXY UNKNOWN"/m);
   assert.match(
@@ -289,23 +308,23 @@ test('doctor says who closes the connection, and greets a listener that expects 
 
 test('doctor says that nothing is started, and warns of a proxy that may not name its clients', async () => {
   const settings = { ...env, PUBLIC_URL: 'https://mail.example.test' };
-  const { output } = await postroom(['doctor'], settings).ended();
+  const { output } = await command(['doctor'], settings);
   assert.match(output, /^warning +service \(HTTP\) +not started: nothing listens at http/m);
   assert.match(output, /^warning +SMTP port +not started: nothing listens at 127\.0\.0\.1:\d+$/m);
   assert.match(
     output,
     /^warning +reverse proxy +PUBLIC_URL is https:\S+, and TRUST_PROXY names no/m,
   );
-  const named = await postroom(['doctor'], { ...settings, TRUST_PROXY: '127.0.0.1' }).ended();
+  const named = await command(['doctor'], { ...settings, TRUST_PROXY: '127.0.0.1' });
   assert.match(named.output, /^ok +reverse proxy +clients are named by 127\.0\.0\.1/m);
-  const plain = await postroom(['doctor'], env).ended();
+  const plain = await command(['doctor'], env);
   assert.doesNotMatch(plain.output, /reverse proxy/);
 });
 
 test('doctor finds nothing wrong with a new database', async () => {
   const DATA_DIR = await mkdtemp(join(ROOT, 'empty-'));
   await writeFile(join(DATA_DIR, 'postroom.sqlite'), '');
-  const { output } = await postroom(['doctor'], { ...env, DATA_DIR }).ended();
+  const { output } = await command(['doctor'], { ...env, DATA_DIR });
   assert.match(
     output,
     /^ok +database +\S+ answers, and is empty: the first start makes its tables$/m,

@@ -331,7 +331,7 @@ test('after kill -9 the next start finds every message that was answered 250', a
   await post('/v2/email-accounts/create', { domain: 'acme.test', local_part: 'ann', password });
 
   const answered = new Set<string>();
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < 2; round++) {
     if (round > 0) {
       service = start(settings);
       await listening(service);
@@ -364,7 +364,7 @@ test('after kill -9 the next start finds every message that was answered 250', a
   const stored = changes.added.map(
     ({ envelope }: { envelope: { subject: string } }) => envelope.subject,
   );
-  assert.ok(answered.size > 20, `only ${answered.size} were answered`);
+  assert.ok(answered.size > 15, `only ${answered.size} were answered`);
   for (const subject of answered) assert.ok(stored.includes(subject), `${subject} is lost`);
   assert.equal(new Set(stored).size, stored.length, 'a message is there twice');
   for (const { uid } of changes.added) {
