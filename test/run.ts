@@ -1,6 +1,6 @@
 /** `npm test`: the suites that need no server beside the service. `npm test -- src/servers/smtp` runs a part of them. */
 import { globSync } from 'node:fs';
-import { runSuites } from './suites.ts';
+import { groupFiles, runSuites } from './suites.ts';
 
 const wanted = process.argv.slice(2);
 const files = globSync([
@@ -39,11 +39,7 @@ const together = [
   'two-devices',
   'usage',
 ].map((name) => `test/journeys/${name}.test.ts`);
-// Three at a time, also on two cores: they wait for timers and for each other.
-const passed = await runSuites({
-  files,
-  processes: 3,
-  timeoutMs: 120_000,
+const groups = groupFiles(files, {
   together,
   longest: [
     'test/journeys',
@@ -51,4 +47,6 @@ const passed = await runSuites({
     'test/journeys/hostile-receivers.test.ts',
   ],
 });
+// Three at a time, also on two cores: they wait for timers and for each other.
+const passed = await runSuites({ groups, processes: 3, timeoutMs: 120_000 });
 process.exitCode = passed ? 0 : 1;

@@ -12,11 +12,8 @@ import pLimit from 'p-limit';
 import { TIME_MARK } from './file-times.ts';
 
 interface Suites {
-  readonly files: readonly string[];
-  /** Those of them that take longest, and begin first. */
-  readonly longest?: readonly string[];
-  /** Those of them that share one process although they would have one of their own. */
-  readonly together?: readonly string[];
+  /** In the order in which they begin: what takes longest should not be what begins last. */
+  readonly groups: readonly Group[];
   /** Processes at once. */
   readonly processes: number;
   /** After which one test fails. */
@@ -25,9 +22,18 @@ interface Suites {
 }
 
 /** Files that one process runs, one after the other. */
-interface Group {
+export interface Group {
   readonly name: string;
   readonly files: readonly string[];
+  /** Beside that of all. */
+  readonly environment?: NodeJS.ProcessEnv;
+}
+
+interface Grouping {
+  /** Those that take longest, and begin first. */
+  readonly longest?: readonly string[];
+  /** Those that share one process although they would have one of their own. */
+  readonly together?: readonly string[];
 }
 
 /** Milliseconds after which a process is killed, whose tests ended long ago: what they left open keeps it. */
@@ -47,8 +53,9 @@ type Counts = Record<(typeof COUNTS)[number], number>;
 export async function runSuites(suites: Suites): Promise<boolean> {
   const started = performance.now();
   const limit = pLimit(suites.processes);
-  const groups = groupFiles(suites);
-  const outcomes = await Promise.all(groups.map((group) => limit(() => runGroup(group, suites))));
+  const outcomes = await Promise.all(
+    suites.groups.map((group) => limit(() => runGroup(group, suites))),
+  );
   const times = outcomes.flatMap((outcome) => outcome.times).toSorted((a, b) => b.ms - a.ms);
   console.log(`The ${SLOWEST} files whose tests took longest:`);
   for (const { ms, file } of times.slice(0, SLOWEST)) {
@@ -60,7 +67,8 @@ export async function runSuites(suites: Suites): Promise<boolean> {
   return outcomes.every(({ passed }) => passed);
 }
 
-async function runGroup({ name, files }: Group, { timeoutMs, environment }: Suites) {
+async function runGroup(group: Group, { timeoutMs, environment }: Suites) {
+  const { name, files } = group;
   const started = performance.now();
   const reporters = ['spec', fileURLToPath(new URL('file-times.ts', import.meta.url))];
   const options = [
@@ -78,6 +86,7 @@ async function runGroup({ name, files }: Group, { timeoutMs, environment }: Suit
       ...process.env,
       NODE_COMPILE_CACHE: resolve('node_modules/.cache/compiled'),
       ...environment,
+      ...group.environment,
     },
   });
   const [written, errors, [code]] = await Promise.all([
@@ -120,7 +129,10 @@ function readCounts(output: string): Counts {
  * Groups files by folder, those first that take longest, then journeys and large ones: what begins last should not
  * be what takes longest.
  */
-function groupFiles({ files, longest = [], together = [] }: Suites): Group[] {
+export function groupFiles(
+  files: readonly string[],
+  { longest = [], together = [] }: Grouping,
+): Group[] {
   const groups = Map.groupBy(files, (file) =>
     standsAlone(file) && !together.includes(file)
       ? file
@@ -140,7 +152,7 @@ function groupFiles({ files, longest = [], together = [] }: Suites): Group[] {
 /**
  * Whether a file has a process of its own: a journey, whose service would run beside those of the others; hooks
  * around each test, which would run around those of the others; a built-in module that is replaced. Journeys that
- * do not mind are named in {@link Suites.together}.
+ * do not mind are named in {@link Grouping.together}.
  */
 function standsAlone(file: string): boolean {
   const source = readFileSync(file, 'utf8');

@@ -6,7 +6,7 @@ import { onEachEngine } from '../support/databases.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { openSocket } from '../support/web-socket.ts';
 
-/** A mail server adds header fields of its own; see test/servers/journeys.test.ts. */
+/** A mail server adds header fields of its own; see test/servers/journeys.ts. */
 const onServer = process.env.TEST_MAIL_SERVER !== undefined;
 
 onEachEngine('mail', (engine) => {

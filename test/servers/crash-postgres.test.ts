@@ -1,5 +1,5 @@
 /**
- * 30 kills on PostgreSQL, or as many as CRASH_ROUNDS says: fewer, since a kill leaves a server that
+ * 20 kills on PostgreSQL, or as many as CRASH_ROUNDS says: fewer, since a kill leaves a server that
  * goes on, and so there is less that it can tear apart.
  */
 import { after } from 'node:test';
@@ -11,6 +11,6 @@ const postgres = await startPostgres(findPostgres() ?? '');
 after(() => postgres.stop());
 
 declareCrashTest({
-  rounds: Number(process.env.CRASH_ROUNDS ?? '30'),
+  rounds: Number(process.env.CRASH_ROUNDS ?? '20'),
   databaseUrl: postgres.url,
 });

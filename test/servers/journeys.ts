@@ -1,27 +1,55 @@
-/** The journeys of `test/journeys` that run on real servers too. */
+/** The journeys of `test/journeys`, which are of one node on the embedded store, on other servers, as they are. */
+import type { Group } from '../suites.ts';
 
 /** What depends on where mailboxes are. */
-export const onMailServers = [
-  'mail.test.ts',
-  'mail-append.test.ts',
-  'mail-content.test.ts',
-  'mail-lists.test.ts',
-  'realtime.test.ts',
-  'two-devices.test.ts',
+const ofMailboxes = [
+  'mail',
+  'mail-append',
+  'mail-content',
+  'mail-lists',
+  'realtime',
+  'two-devices',
 ];
 
-/** All that products, apps, their mail and strangers do: on three nodes, which share a PostgreSQL. */
-export const onNodes = [
-  ...onMailServers,
-  'domains.test.ts',
-  'email-accounts.test.ts',
-  'errors.test.ts',
-  'flood.test.ts',
-  'hostile-mail.test.ts',
-  'inbox-client.test.ts',
-  'mail-changes.test.ts',
-  'mail-search.test.ts',
-  'mail-send.test.ts',
-  'repeated-requests.test.ts',
-  'routes.test.ts',
+/**
+ * What products, apps, their mail and strangers do. Those of one line share a process; no more, since their nodes run
+ * until it ends.
+ */
+const onNodes = [
+  ['mail', 'mail-append'],
+  ['mail-content', 'mail-lists'],
+  ['realtime', 'two-devices'],
+  ['domains', 'email-accounts'],
+  ['errors', 'repeated-requests'],
+  ['routes', 'inbox-client'],
+  ['mail-changes', 'mail-search'],
+  ['mail-send'],
+  ['hostile-mail'],
+  ['flood'],
 ];
+
+const pathOf = (name: string) => `test/journeys/${name}.test.ts`;
+
+/** Those that run on three nodes, which share a PostgreSQL. */
+export const pathsOnNodes: readonly string[] = onNodes.flat().map(pathOf);
+
+/** On every mail server, and on three nodes behind a load balancer that changes the node at every request. */
+export function groupJourneys(): Group[] {
+  const onMailServers = ['dovecot', 'cyrus', 'courier'].map((server) => ({
+    name: `journeys on ${server}`,
+    files: ofMailboxes.map(pathOf),
+    environment: { TEST_MAIL_SERVER: server },
+  }));
+  const groupsOnNodes = onNodes.map((names) => ({
+    name: `journeys on three nodes: ${names.join(', ')}`,
+    files: names.map(pathOf),
+    environment: { TEST_NODES: '3' },
+  }));
+  // What sending asks of a mail server is to append a copy, which other suites hold on each of them.
+  const sending = {
+    name: 'mail-send on dovecot',
+    files: [pathOf('mail-send')],
+    environment: { TEST_MAIL_SERVER: 'dovecot' },
+  };
+  return [...groupsOnNodes, ...onMailServers, sending];
+}

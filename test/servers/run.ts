@@ -1,17 +1,17 @@
 /**
- * `npm run test:servers`: what needs real servers, which are started on free loopback ports. First
- * the suites of `npm test` that use the database, on a real PostgreSQL; then the suites of this
- * folder. `npm run test:servers -- NAME...` runs those whose path contains a name. A missing Debian package is named
- * and fails the run: nothing is skipped. With `--packages` it names all that are needed, and runs nothing.
+ * `npm run test:servers`: what needs real servers, which are started on free loopback ports: the suites of this folder,
+ * journeys on mail servers and on several nodes, and the suites of `npm test` that use the database, on a real
+ * PostgreSQL. `npm run test:servers -- NAME...` runs those whose path contains a name (of journeys, whose title does).
+ * A missing Debian package is named and fails the run: nothing is skipped. With `--packages` it names all that are
+ * needed, and runs nothing.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import { basename } from 'node:path';
-import { runSuites } from '../suites.ts';
+import { groupFiles, runSuites } from '../suites.ts';
 import { makeTemplate } from '../support/postgres-template.ts';
 import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
-import { onNodes } from './journeys.ts';
+import { groupJourneys, pathsOnNodes } from './journeys.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 import { hasRedis } from './redis.ts';
 import { bucketUrl, startS3 } from './s3.ts';
@@ -62,12 +62,42 @@ function onPath(command: string): boolean {
 }
 
 /**
- * The suites of `npm test` that run on PostgreSQL where there is a server. Journeys that run on three nodes are not
- * among them: there they have a PostgreSQL too.
+ * Suites that ask the database nothing that others do not ask on PostgreSQL too: what they are about is the same on
+ * both engines. Journeys on three nodes, and nodes that are killed, run the same code on PostgreSQL.
  */
+const ON_SQLITE_ALONE = [
+  'src/mail/blocks/blocks',
+  'src/mail/delivery/carry-out',
+  'src/mail/delivery/delivery',
+  'src/mail/delivery/mail-server',
+  'src/mail/queue/lanes',
+  'src/mail/queue/queue-poller',
+  'src/mail/queue/record-outcome',
+  'src/mailboxes/mailstore/older-messages',
+  'src/mailboxes/mailstore/opaque-ids',
+  'src/mailboxes/mailstore/search-messages',
+  'src/servers/api/mailserver-events',
+  'src/servers/operator/attention',
+  'src/servers/operator/keys',
+  'src/servers/operator/sender-attention',
+  'src/servers/operator/sessions',
+  'src/servers/operator/suspend',
+  'src/servers/realtime/real-accounts',
+  'src/tenants/accounts/login-limits',
+  'src/tenants/accounts/remembered-logins',
+  'src/tenants/accounts/tokens',
+  'src/tenants/domains/dkim-rotation',
+  'src/tenants/usage/senders',
+  'test/journeys/hostile-receivers',
+  'test/journeys/missing-body',
+  'test/journeys/usage',
+].map((name) => `${name}.test.ts`);
+
+/** The suites of `npm test` that run on PostgreSQL where there is a server. */
 function databaseSuites(): string[] {
+  const elsewhere = new Set([...ON_SQLITE_ALONE, ...pathsOnNodes]);
   return globSync(['src/**/*.test.ts', 'test/journeys/**/*.test.ts'])
-    .filter((file) => !onNodes.includes(basename(file)))
+    .filter((file) => !elsewhere.has(file))
     .filter((file) => /onEachEngine\(|TEST_DATABASE_URL/.test(readFileSync(file, 'utf8')))
     .toSorted();
 }
@@ -86,10 +116,21 @@ if (names.includes('--packages')) {
   process.exit(0);
 }
 
-const isWanted = (file: string) => names.length === 0 || names.some((name) => file.includes(name));
-const onPostgres = databaseSuites().filter(isWanted);
-const withServers = globSync('test/servers/**/*.test.ts').filter(isWanted);
-if (onPostgres.length + withServers.length === 0) {
+const isWanted = (text: string) => names.length === 0 || names.some((name) => text.includes(name));
+const files = [...globSync('test/servers/**/*.test.ts'), ...databaseSuites()].filter(isWanted);
+const longest = [
+  'test/servers/browser/site-pages.test.ts',
+  'test/servers/browser/inbox-writing.test.ts',
+  'test/servers/doc-samples.test.ts',
+  'test/servers/package.test.ts',
+  'test/servers/s3-service.test.ts',
+  'test/servers/postgres-bad-days.test.ts',
+  'test/servers/crash.test.ts',
+  'test/servers/crash-postgres.test.ts',
+];
+const journeys = groupJourneys().filter((group) => isWanted(group.name));
+const groups = [...journeys, ...groupFiles(files, { longest })];
+if (groups.length === 0) {
   console.error(`The path of no test file contains ${names.join(' or ')}.`);
   process.exit(1);
 }
@@ -123,28 +164,9 @@ try {
     TEST_DATABASE_TEMPLATE: await makeTemplate(postgres.url),
     TEST_S3_URL: bucketUrl(s3),
   };
-  // Those with real servers wait for them more than they work, also on two cores.
-  for (const [files, processes] of [[onPostgres, 2] as const, [withServers, 3] as const]) {
-    if (files.length === 0) continue;
-    const passed = await runSuites({
-      files,
-      processes,
-      timeoutMs: 180_000,
-      environment,
-      longest: [
-        'test/servers/journeys.test.ts',
-        'test/servers/browser/site-pages.test.ts',
-        'test/servers/browser/inbox-writing.test.ts',
-        'test/servers/doc-samples.test.ts',
-        'test/servers/package.test.ts',
-        'test/servers/s3-service.test.ts',
-        'test/servers/postgres-bad-days.test.ts',
-        'test/servers/crash.test.ts',
-        'test/servers/crash-postgres.test.ts',
-      ],
-    });
-    if (!passed) process.exitCode = 1;
-  }
+  // Three at a time, also on two cores: those with real servers wait for them more than they work.
+  const passed = await runSuites({ groups, processes: 3, timeoutMs: 180_000, environment });
+  if (!passed) process.exitCode = 1;
 } finally {
   await s3.stop();
   await postgres.stop();

@@ -172,10 +172,7 @@ class Worker {
   }
 
   #backoff(): number {
-    const longest = Math.min(
-      this.#limits.retryMs * 2 ** this.#failures,
-      RETRY_MAX_MS,
-    );
+    const longest = Math.min(this.#limits.retryMs * 2 ** this.#failures, RETRY_MAX_MS);
     this.#failures = Math.min(this.#failures + 1, 16);
     // Random, so that many notifiers do not all come back at once.
     return longest * (0.5 + Math.random() / 2);

@@ -28,7 +28,10 @@ test('each line is read once, blank ones not at all, a part of one not yet', asy
 
 test('a writer that opened the file before it was changed is still read', async () => {
   let now = 1_700_000_000_000;
-  const { spool, directory, events } = await openSpool({ limits: { rotateBytes: 4 }, now: () => now });
+  const { spool, directory, events } = await openSpool({
+    limits: { rotateBytes: 4 },
+    now: () => now,
+  });
   const late = await open(events, 'a');
   await appendFile(events, 'early\n');
   const first = await spool.read({});
@@ -51,7 +54,10 @@ test('a writer that opened the file before it was changed is still read', async 
 
 test('a line cut off at the end of an old file does not keep it for ever', async () => {
   let now = 1_700_000_000_000;
-  const { spool, directory, events } = await openSpool({ limits: { rotateBytes: 4 }, now: () => now });
+  const { spool, directory, events } = await openSpool({
+    limits: { rotateBytes: 4 },
+    now: () => now,
+  });
   await appendFile(events, 'whole\ncut');
   const first = await spool.read({});
   await spool.rotate();
