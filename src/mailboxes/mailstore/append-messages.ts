@@ -6,7 +6,8 @@ import {
   type Queries,
 } from '../../platform/database/database.ts';
 import { prepareEnqueue } from '../search/search.ts';
-import { MailboxAdvance, type Mailboxes, mailboxChange, type NamedAdvance } from './mailboxes.ts';
+import { MailboxAdvance, type NamedAdvance } from './advance-mailbox.ts';
+import { type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Appended, AppendTarget, MessageTexts } from './store.ts';
 import { canonicalMailboxName, flagsToText, normalizeFlags } from './syntax.ts';

@@ -3,7 +3,8 @@
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import { MailboxAdvance, type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
+import { MailboxAdvance } from './advance-mailbox.ts';
+import { type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
 import type {

@@ -5,10 +5,11 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
+import { isSurviving } from './advance-mailbox.ts';
 import { type AppendedMessage, MessageWriter, type PlainMessage } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
-import { isSurviving, Mailboxes, MailboxWriter, mailboxNotFound } from './mailboxes.ts';
+import { Mailboxes, mailboxNotFound } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
 import { fits, Quotas, quotaExceeded } from './quotas.ts';
@@ -40,6 +41,7 @@ import type {
   SyncResult,
 } from './store.ts';
 import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from './syntax.ts';
+import { MailboxWriter } from './write-mailboxes.ts';
 
 export interface EmbeddedOptions {
   readonly database: Database;

@@ -9,15 +9,10 @@
 import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
+export { type Advanced, advanceByName } from './advance-mailbox.ts';
 export { messageColumns, type PlainMessage } from './append-messages.ts';
 export { EmbeddedMailstore } from './embedded.ts';
-export {
-  type Advanced,
-  advanceByName,
-  mailboxChange,
-  mailboxColumns,
-  renewUidvalidity,
-} from './mailboxes.ts';
+export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';

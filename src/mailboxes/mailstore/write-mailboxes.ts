@@ -1,0 +1,124 @@
+/** Creates, renames and removes mailboxes. */
+import type { Database, Queries } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { MailboxChange } from '../changes/changes.ts';
+import {
+  accountNotFound,
+  type Mailboxes,
+  mailboxChange,
+  mailboxNotFound,
+  stateOf,
+} from './mailboxes.ts';
+import { buryMailbox } from './purge-mailboxes.ts';
+import type { ChangedMailbox, MailboxRow, MailUser } from './store.ts';
+import {
+  canonicalMailboxName,
+  defaultMailboxes,
+  isBelow,
+  readNewName,
+  SEPARATOR,
+} from './syntax.ts';
+
+/** Mailboxes of one account: each is listed in every hello of the account. */
+const MAILBOXES_MAX = 1_000;
+
+export class MailboxWriter {
+  readonly #database: Database;
+  readonly #mailboxes: Mailboxes;
+
+  constructor(database: Database, mailboxes: Mailboxes) {
+    this.#database = database;
+    this.#mailboxes = mailboxes;
+  }
+
+  async create(user: MailUser, wanted: string): Promise<ChangedMailbox> {
+    const name = readNewName('mailbox', wanted);
+    // The default mailboxes are created first, so that no client creates one of them.
+    await this.#mailboxes.find(user, 'INBOX');
+    return this.#write(user, async (tx) => {
+      const all = await this.#mailboxes.readAll(tx, user);
+      if (all.length >= MAILBOXES_MAX) {
+        throw invalidField(
+          'mailbox',
+          `cannot be made: the account already has ${MAILBOXES_MAX} mailboxes`,
+        );
+      }
+      refuseTaken(all, [name]);
+      const made = await this.#mailboxes.make(tx, user, name);
+      return { state: stateOf(made), changes: [changeOf(user, made)] };
+    });
+  }
+
+  async rename(user: MailUser, name: string, wanted: string): Promise<ChangedMailbox> {
+    const to = readNewName('to', wanted);
+    const from = canonicalMailboxName(name);
+    refuseProtected(from);
+    if (isBelow(to, from)) {
+      throw invalidField('to', 'must not be below the mailbox that is renamed');
+    }
+    return this.#write(user, async (tx) => {
+      const all = await this.#mailboxes.readAll(tx, user);
+      const found = all.find((one) => one.name === from);
+      if (!found) throw mailboxNotFound(name);
+      // Those below it are renamed as well (RFC 3501 section 6.3.5).
+      const isMoving = (one: MailboxRow) => one === found || one.name.startsWith(from + SEPARATOR);
+      const moving = all.filter(isMoving);
+      const renamed = moving.map((one) => ({ ...one, name: to + one.name.slice(from.length) }));
+      const names = renamed.map((one) => readNewName('to', one.name));
+      refuseTaken(
+        all.filter((one) => !isMoving(one)),
+        names,
+      );
+      // The upper one first: one below it may get its old name, as where `a/a` becomes `a`.
+      const upperFirst = renamed.toSorted((a, b) => a.name.length - b.name.length);
+      for (const one of upperFirst) await this.#mailboxes.rename(tx, one.id, one.name);
+      const changes = [...moving, ...renamed].map((one) => changeOf(user, one));
+      return { state: stateOf({ ...found, name: to }), changes };
+    });
+  }
+
+  /** The name is free at once; the messages are removed later (purge-mailboxes.ts). */
+  remove(user: MailUser, name: string): Promise<ChangedMailbox> {
+    refuseProtected(canonicalMailboxName(name));
+    return this.#write(user, async (tx) => {
+      const found = await this.#mailboxes.lock(tx, user, name);
+      await buryMailbox(tx, found.id);
+      return { state: stateOf(found), changes: [changeOf(user, found)] };
+    });
+  }
+
+  /** Locks the account until the commit: changes to its list of mailboxes happen one after the other. */
+  #write<T>(user: MailUser, change: (tx: Queries) => Promise<T>): Promise<T> {
+    return this.#database.write(async (tx) => {
+      const account = await tx
+        .selectFrom('accounts')
+        .select('id')
+        .where('id', '=', user.accountId)
+        .$if(this.#database.engine === 'postgres', (query) => query.forNoKeyUpdate())
+        .executeTakeFirst();
+      if (!account) throw accountNotFound(user);
+      return change(tx);
+    });
+  }
+}
+
+/** Names that differ only in case look the same to people, and to some file systems and servers. */
+function refuseTaken(others: readonly MailboxRow[], names: readonly string[]): void {
+  const taken = new Map(others.map((one) => [one.name.toLowerCase(), one.name]));
+  for (const name of names) {
+    const other = taken.get(name.toLowerCase());
+    if (other === undefined) continue;
+    throw new Refusal('mailbox_exists', `there is a mailbox "${other}" already`);
+  }
+}
+
+/** Mail needs a mailbox to arrive in, and clients look for the special ones (RFC 6154). */
+function refuseProtected(name: string): void {
+  if (defaultMailboxes.some((one) => one.name === name)) {
+    throw new Refusal('mailbox_protected', `"${name}" cannot be renamed or deleted`);
+  }
+}
+
+function changeOf(user: MailUser, row: MailboxRow): MailboxChange {
+  return mailboxChange(user, row, row.highestmodseq);
+}
