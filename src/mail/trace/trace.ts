@@ -23,13 +23,7 @@ import {
 import type { EpochMs } from '../../platform/time/time.ts';
 import { rowsOf, type TraceEvent, traceColumns, valuesOf } from './trace-rows.ts';
 
-export {
-  listTrace,
-  messageIdOf,
-  type TracePosition,
-  type TraceRequest,
-  timeLine,
-} from './list-trace.ts';
+export { listTrace, messageIdOf, type TraceRequest, timeLine } from './list-trace.ts';
 export {
   isOnWay,
   type MessageEvent,
@@ -38,7 +32,6 @@ export {
   readEvents,
   readWay,
   type TraceRow,
-  type TraceSpan,
   type TraceWay,
 } from './messages.ts';
 export { type TraceEvent, type TraceItem, traceColumns } from './trace-rows.ts';

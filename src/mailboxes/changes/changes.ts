@@ -9,7 +9,6 @@
 export {
   type AccessChange,
   type Change,
-  type ChangeListener,
   type Changes,
   InProcessChanges,
   type ListChange,

@@ -21,7 +21,6 @@ export {
   type ProcessLock,
   type Queries,
   type ReadDatabase,
-  type SettingStore,
   settingOf,
   settingStore,
 } from './engine.ts';
@@ -35,12 +34,12 @@ export {
 } from './migrate.ts';
 export { countUpTo, type IdPage, pageById } from './pages.ts';
 export { type FilledDatabase, FillRefused, noteFilling, whileMarked } from './postgres/filling.ts';
-export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
+export { openPostgres, openPostgresToRead } from './postgres/postgres.ts';
 export { isProcessLockFree } from './postgres/process-lock.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 export { copySqlite, findDamage, openSqliteToRead } from './sqlite/copy.ts';
-export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';
+export { lockDirectory, openSqlite } from './sqlite/sqlite.ts';
 
 /** The place of a value in a query that runs with other values each time. */
 class Placeholder {

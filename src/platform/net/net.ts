@@ -40,7 +40,6 @@ export {
 export {
   inTime,
   type Limit,
-  type LimitOptions,
   limitBy,
   limitInMemory,
   type OpenLimit,

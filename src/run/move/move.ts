@@ -33,8 +33,6 @@ import { digestSource, digestTarget } from './compare-rows.ts';
 import { copyRows, type MoveNote } from './copy-rows.ts';
 import { planTables, type Table } from './tables.ts';
 
-export { SchemaMismatch } from './tables.ts';
-
 /** The data cannot be moved; the message is for the operator. */
 export class MoveFailed extends Error {
   override readonly name = 'MoveFailed';

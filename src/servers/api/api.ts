@@ -76,7 +76,6 @@ export {
   writeDomain,
 } from './schemas.ts';
 export {
-  type Admission,
   type Api,
   actorOf,
   CONSOLE_COOKIE,

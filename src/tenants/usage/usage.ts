@@ -38,7 +38,6 @@ export {
   hourOf,
   hoursOfAccount,
   noMail,
-  type OddLimits,
   type OddSender,
   pruneHours,
   type SenderHour,
