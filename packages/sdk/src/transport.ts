@@ -20,7 +20,10 @@ export interface ApiRequest {
   readonly method: string;
   /** With its query. */
   readonly path: string;
+  /** Sent as JSON; a Blob is sent as it is, with its type. */
   readonly body?: unknown;
+  /** How the answer's body is read; JSON when left out. */
+  readonly readAs?: 'blob';
   /** The server remembers the key of this request, so that it is carried out once. */
   readonly takesKey: boolean;
   /** To carry it out twice does the same as once. */
@@ -71,7 +74,9 @@ export class Transport {
     for (let attempt = 1; ; attempt++) {
       const last = attempt > maxRetries;
       try {
-        const { response, text } = await this.#once(request, init, options);
+        const { response, text, blob } = await this.#once(request, init, options);
+        // Whoever asks for a blob names it as the type of the answer.
+        if (blob) return { data: blob as T, response };
         if (response.ok) return { data: readJson<T>(response, text, attempt), response };
         const wait = waitAfter(response, repeatable, attempt);
         if (last || wait === undefined) throw new ApiError(response, text, attempt);
@@ -90,21 +95,26 @@ export class Transport {
 
   #prepare({ method, body, takesKey }: ApiRequest, options: CallOptions): RequestInit {
     const headers: Record<string, string> = { ...this.#options.headers };
-    if (body !== undefined) headers['content-type'] = 'application/json';
+    const isBlob = body instanceof Blob;
+    if (body !== undefined) headers['content-type'] = isBlob ? body.type : 'application/json';
     if (takesKey) headers['idempotency-key'] = options.idempotencyKey ?? crypto.randomUUID();
     Object.assign(headers, options.headers);
     // A redirect would carry the API key to another address.
     const redirect = 'manual';
-    return { method, headers, redirect, ...(body !== undefined && { body: JSON.stringify(body) }) };
+    const sent = isBlob ? body : JSON.stringify(body);
+    return { method, headers, redirect, ...(body !== undefined && { body: sent }) };
   }
 
   /** One attempt. Its time includes the body of the answer. */
-  async #once({ path }: ApiRequest, init: RequestInit, { signal, timeoutMs }: CallOptions) {
+  async #once(request: ApiRequest, init: RequestInit, { signal, timeoutMs }: CallOptions) {
     const timeout = AbortSignal.timeout(timeoutMs ?? TIMEOUT_MS);
     const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
     const { fetch: send = fetch, baseUrl } = this.#options;
-    const response = await send(`${baseUrl}${path}`, { ...init, signal: either });
-    return { response, text: await response.text() };
+    const response = await send(`${baseUrl}${request.path}`, { ...init, signal: either });
+    if (response.ok && request.readAs === 'blob') {
+      return { response, text: '', blob: await response.blob() };
+    }
+    return { response, text: await response.text(), blob: undefined };
   }
 }
 

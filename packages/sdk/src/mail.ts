@@ -1,0 +1,115 @@
+/** `@postroom/sdk/mail`: the mailboxes of one account, also without a network. */
+import type { MailClient } from './mail/client.ts';
+import { StoredMailClient } from './mail/mail-client.ts';
+import { memoryStore } from './mail/memory-store.ts';
+import { type Platform, thisPlatform } from './mail/platform.ts';
+import { type MailToken, ownerOf, type TokenSource } from './mail/server.ts';
+import type { Store } from './mail/store.ts';
+
+export type { ErrorCode, FieldError } from './errors.ts';
+export { ApiError, ConnectionError } from './errors.ts';
+export type * from './mail/client.ts';
+export { type MemoryStore, memoryStore } from './mail/memory-store.ts';
+export type { Platform } from './mail/platform.ts';
+export { type MailToken, SessionEnded, type TokenSource } from './mail/server.ts';
+export type {
+  Change,
+  Key,
+  RangeQuery,
+  Row,
+  Store,
+  TableName,
+  TransactOptions,
+} from './mail/store.ts';
+export { StaleEpochError } from './mail/store.ts';
+
+export interface MailOptions {
+  /** Address of the server: `https://mail.example`. */
+  readonly baseUrl: string;
+  /** Gives a token whenever one is needed, or the password. Neither is ever stored. */
+  readonly auth: TokenSource | { readonly address: string; readonly password: string };
+  /** Of the account; needed where tokens do not name it and nothing is stored yet. */
+  readonly address?: string;
+  /** Where the copy is kept; in memory when left out. */
+  readonly store?: Store;
+  /** `all`: every mailbox is kept; INBOX, Sent, Drafts and those that were opened when left out. */
+  readonly sync?: 'all';
+  /** Octets of texts that are kept for reading without a network; 50 MB when left out, 0 fetches none ahead. */
+  readonly bodyBudget?: number;
+  /** Name and version of your program, for the server's log: `crm/2.1`. */
+  readonly app?: string;
+  /** In place of parts of the one this runs on: for tests. */
+  readonly platform?: Partial<Platform>;
+}
+
+/**
+ * Opens the copy of an account's mailboxes, and keeps it up to date. Resolves once the copy can be read: without
+ * waiting for the network where it is known whose it is.
+ *
+ * @throws TypeError where it cannot be known whose mailboxes they are
+ */
+export async function openMail(options: MailOptions): Promise<MailClient> {
+  const { app, auth, sync, bodyBudget = 50_000_000 } = options;
+  const platform = { ...thisPlatform(), ...options.platform };
+  const baseUrl = options.baseUrl.replace(/\/+$/, '');
+  if (!/^https?:\/\//.test(baseUrl)) {
+    throw new TypeError(`baseUrl must begin with https:// or http://: ${options.baseUrl}`);
+  }
+  const { store, storage } = await usable(options.store);
+  const known =
+    options.address ?? ('address' in auth ? auth.address : await soleAccount(store, baseUrl));
+  const asked =
+    known === undefined && typeof auth === 'function' ? await askOwner(auth) : undefined;
+  const address = (known ?? asked?.address)?.toLowerCase();
+  if (!address)
+    throw new TypeError('address is missing: the token does not say whose mailboxes they are');
+  const client = new StoredMailClient({
+    baseUrl,
+    address,
+    auth: asked?.auth ?? auth,
+    app,
+    store,
+    storage,
+    syncAll: sync === 'all',
+    bodyBudget,
+    platform,
+  });
+  await client.start();
+  return client;
+}
+
+/** A store that cannot be opened is no reason to show no mail. */
+async function usable(
+  store: Store | undefined,
+): Promise<{ store: Store; storage: MailClient['storage'] }> {
+  if (!store) return { store: memoryStore(), storage: 'memory' };
+  try {
+    await store.range({ table: 'accounts', prefix: [] });
+    return { store, storage: 'stored' };
+  } catch {
+    return { store: memoryStore(), storage: 'memory' };
+  }
+}
+
+/** The account of this server that the store has, where it is the only one. */
+async function soleAccount(store: Store, baseUrl: string): Promise<string | undefined> {
+  const rows = await store.range({ table: 'accounts', prefix: [] });
+  const mine = rows.filter(
+    ({ origin, signedOut }) => origin === new URL(baseUrl).origin && !signedOut,
+  );
+  return mine.length === 1 ? String(mine[0]?.address) : undefined;
+}
+
+/** Whose token it is; the token is used, too. */
+async function askOwner(
+  auth: TokenSource,
+): Promise<{ address: string | undefined; auth: TokenSource }> {
+  let first: MailToken | undefined = await auth();
+  const address = ownerOf(first.token);
+  const next = async () => {
+    const token = first ?? (await auth());
+    first = undefined;
+    return token;
+  };
+  return { address, auth: next };
+}

@@ -1,0 +1,75 @@
+/** What failed, and when it is tried again: one thing alone, or everything while the server cannot be reached. */
+import { ApiError, ConnectionError } from '../errors.ts';
+import { backoff, type Platform } from './platform.ts';
+import { SessionEnded } from './server.ts';
+import { StaleEpochError } from './store.ts';
+
+export class Attempts {
+  readonly #platform: Platform;
+  readonly #retries = new Map<string, { readonly failures: number; readonly at: number }>();
+  #failures = 0;
+  /** Milliseconds since 1970 before which nothing is tried. */
+  restUntil = 0;
+  isOffline = false;
+  hasWorked = false;
+
+  constructor(platform: Platform) {
+    this.#platform = platform;
+  }
+
+  may(key: string): boolean {
+    return (this.#retries.get(key)?.at ?? 0) <= this.#platform.now();
+  }
+
+  /** When the next of those that failed is tried again. */
+  next(): number {
+    const now = this.#platform.now();
+    return Math.min(...[...this.#retries.values()].map(({ at }) => at).filter((at) => at > now));
+  }
+
+  worked(key: string): void {
+    this.#retries.delete(key);
+    this.reached();
+    this.hasWorked = true;
+  }
+
+  /** There is a network again. */
+  reached(): void {
+    this.#failures = 0;
+    this.restUntil = 0;
+    this.isOffline = false;
+  }
+
+  /** The user, or the network, says that it is worth a try. */
+  forget(): void {
+    this.#retries.clear();
+    this.#failures = 0;
+    this.restUntil = 0;
+  }
+
+  /** @returns why nothing is tried any more: another tab leads, or the session is over */
+  failed(key: string, error: unknown): 'deposed' | { readonly reason: string } | undefined {
+    if (error instanceof StaleEpochError) return 'deposed';
+    if (error instanceof SessionEnded) return { reason: error.message };
+    const now = this.#platform.now();
+    const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
+    if (error instanceof ApiError) {
+      const { status, code } = error;
+      if (status === 401 || code === 'account_inactive') return { reason: code };
+      // All of this tab waits already.
+      if (status === 429) return undefined;
+    }
+    if (error instanceof ConnectionError || (error instanceof ApiError && isAway(error.status))) {
+      this.isOffline = true;
+      const wait = Math.max(asked, backoff(this.#platform, this.#failures++));
+      this.restUntil = Math.max(this.restUntil, now + wait);
+      return undefined;
+    }
+    const failures = (this.#retries.get(key)?.failures ?? 0) + 1;
+    const wait = Math.max(asked, 500, backoff(this.#platform, failures));
+    this.#retries.set(key, { failures, at: now + wait });
+    return undefined;
+  }
+}
+
+const isAway = (status: number) => status === 502 || status === 503 || status === 504;

@@ -1,0 +1,288 @@
+/**
+ * One client's view of the store: the mailboxes and the user's changes in memory, messages read when they are asked
+ * for. Any tab adds changes; what else is written, the leader writes, under its epoch.
+ */
+import { fold, type Overlay, type Place, touchedRows } from './fold.ts';
+import type { MemoryStore } from './memory-store.ts';
+import { makeId, type Platform } from './platform.ts';
+import {
+  type AccountRow,
+  isLive,
+  type MailboxRow,
+  type MessageRow,
+  type OperationRow,
+  put,
+  SCHEMA,
+} from './rows.ts';
+import type { Change, Row, Store } from './store.ts';
+
+/** An operation that has no place in the order yet. */
+export type NewOperation = Omit<OperationRow, 'account' | 'seq' | 'id' | 'group' | 'state'>;
+
+export interface CopyOptions {
+  readonly store: Store;
+  readonly origin: string;
+  readonly address: string;
+  readonly platform: Platform;
+  /** What is shown may be different now. */
+  readonly changed: () => void;
+}
+
+export class Copy {
+  store: Store;
+  readonly account: string;
+  readonly address: string;
+  readonly #options: CopyOptions;
+  mailboxes: readonly MailboxRow[] = [];
+  /** In their order. */
+  operations: readonly OperationRow[] = [];
+  #overlay: Promise<Overlay> | undefined;
+  #writing: Promise<unknown> = Promise.resolve();
+  /** Writes that are under way. */
+  #writes = 0;
+  /** Grows with each change of what is shown. */
+  #version = 0;
+  /** Added while the store was read. */
+  #fresh: OperationRow[] = [];
+
+  constructor(options: CopyOptions) {
+    this.#options = options;
+    this.store = options.store;
+    this.address = options.address;
+    this.account = `${options.origin} ${options.address}`;
+  }
+
+  /** @throws Error where an older program wrote what this one cannot read, or the store fails */
+  async open(): Promise<void> {
+    const { origin, address } = this.#options;
+    await this.store.update('accounts', [this.account], (row) => {
+      if (row && (row as AccountRow).signedOut !== true) return [];
+      const fresh: AccountRow = {
+        account: this.account,
+        origin,
+        address,
+        schema: SCHEMA,
+        epoch: ((row as AccountRow | undefined)?.epoch ?? 0) + 1,
+        leaseUntil: 0,
+        seq: 1,
+      };
+      return [put('accounts', fresh)];
+    });
+    await this.reload();
+  }
+
+  /**
+   * The store was lost: goes on in another one, with the changes of the user. Mailboxes are read anew from the server;
+   * they keep their boxes, which the changes name.
+   */
+  replaceStore(store: MemoryStore): void {
+    const { origin, address } = this.#options;
+    const account: AccountRow = {
+      account: this.account,
+      origin,
+      address,
+      schema: SCHEMA,
+      epoch: 1,
+      leaseUntil: 0,
+      seq: 1 + Math.max(0, ...this.operations.map(({ seq }) => seq)),
+    };
+    this.mailboxes = this.mailboxes.map(({ uidvalidity: _, token: __, ...row }) => {
+      return { ...row, paging: false, complete: false, total: 0, unseen: 0 };
+    });
+    store.apply([
+      put('accounts', account),
+      ...this.mailboxes.map((row) => put('mailboxes', row)),
+      ...this.operations.map((row) => put('operations', row)),
+    ]);
+    this.store = store;
+    this.touch();
+  }
+
+  /** Reads what other tabs wrote; between two writes of this one. */
+  reload(): Promise<void> {
+    const done = this.#writing.then(async () => {
+      this.#fresh = [];
+      const prefix = [this.account];
+      const [mailboxes, operations] = await Promise.all([
+        this.store.range({ table: 'mailboxes', prefix }),
+        this.store.range({ table: 'operations', prefix }),
+      ]);
+      this.mailboxes = mailboxes as MailboxRow[];
+      const read = operations as OperationRow[];
+      const known = new Set(read.map(({ seq }) => seq));
+      this.operations = [...read, ...this.#fresh.filter(({ seq }) => !known.has(seq))];
+      this.touch();
+    });
+    this.#writing = done.catch(() => undefined);
+    return done;
+  }
+
+  /** Something changed: what was computed is computed anew when it is asked for. */
+  touch(): void {
+    this.#version++;
+    this.#overlay = undefined;
+    this.#options.changed();
+  }
+
+  /**
+   * Reads rows and changes as they were at one time: again, where something was written meanwhile. Without changes of
+   * the user nothing can be seen twice, and a first sync delays nobody.
+   */
+  async consistent<T>(read: () => Promise<T>): Promise<T> {
+    for (let attempt = 0; ; attempt++) {
+      const isChanging = this.operations.some(isLive);
+      if (isChanging && this.#writes > 0) await this.#writing;
+      const version = this.#version;
+      const found = await read();
+      if (!isChanging || attempt === 5) return found;
+      if (version === this.#version && this.#writes === 0) return found;
+    }
+  }
+
+  mailbox(name: string): MailboxRow | undefined {
+    return this.mailboxes.find((mailbox) => mailbox.name === name && !mailbox.gone);
+  }
+
+  box(box: number | undefined): MailboxRow | undefined {
+    return box === undefined ? undefined : this.mailboxes.find((mailbox) => mailbox.box === box);
+  }
+
+  bySpecialUse(use: string): MailboxRow | undefined {
+    return this.mailboxes.find(({ specialUse, gone }) => specialUse === use && !gone);
+  }
+
+  readonly placeOf = (name: string, box: number | undefined): Place =>
+    box ?? this.mailbox(name)?.box ?? name;
+
+  /** The changes of the user over the rows that they touch. */
+  overlay(): Promise<Overlay> {
+    this.#overlay ??= this.#fold();
+    return this.#overlay;
+  }
+
+  async #fold(): Promise<Overlay> {
+    const { operations, placeOf } = this;
+    const found = new Map<number, ReadonlyMap<number, MessageRow>>();
+    if (operations.some(isLive)) {
+      for (const [box, uids] of touchedRows({ operations, placeOf })) {
+        found.set(box, await this.rows(box, [...uids]));
+      }
+    }
+    return fold({ operations, placeOf, row: (box, uid) => found.get(box)?.get(uid) });
+  }
+
+  /** Messages of a box by UID, of its generation of now. */
+  async rows(box: number, uids: readonly number[]): Promise<Map<number, MessageRow>> {
+    const generation = this.box(box)?.generation;
+    const found = new Map<number, MessageRow>();
+    if (generation === undefined || uids.length === 0) return found;
+    const note = (row: Row | undefined) =>
+      row && found.set((row as MessageRow).uid, row as MessageRow);
+    const [first, last] = uids.reduce(
+      ([low, high], uid) => [Math.min(low, uid), Math.max(high, uid)],
+      [Number.POSITIVE_INFINITY, 0],
+    );
+    // A row each is cheaper than a long range, and a range than a thousand rows each.
+    if (uids.length > 20 && (last - first) / uids.length < 20) {
+      const range = {
+        table: 'messages',
+        prefix: [box, generation],
+        after: [first - 1],
+        before: [last + 1],
+      } as const;
+      for (const row of await this.store.range(range)) note(row);
+    } else {
+      for (const row of await Promise.all(
+        uids.map((uid) => this.store.get('messages', [box, generation, uid])),
+      )) {
+        note(row);
+      }
+    }
+    return found;
+  }
+
+  /**
+   * Puts changes of the user into the queue, durably, and shows them. Seqs are given where the account's row is, so
+   * that two tabs never give the same.
+   *
+   * @throws Error where the account signed out
+   */
+  async add(
+    make: (seq: number) => readonly NewOperation[],
+    files: readonly Change[] = [],
+  ): Promise<OperationRow[]> {
+    const group = makeId();
+    let added: OperationRow[] = [];
+    await this.store.update('accounts', [this.account], (row) => {
+      const account = row as AccountRow | undefined;
+      if (!account || account.signedOut) throw new Error('signed out');
+      added = make(account.seq).map((operation, index) => {
+        const id = index === 0 ? group : `${group}-${index}`;
+        return {
+          ...operation,
+          account: this.account,
+          seq: account.seq + index,
+          id,
+          group,
+          state: 'queued',
+        };
+      });
+      const next: AccountRow = { ...account, seq: account.seq + added.length };
+      return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
+    });
+    this.#fresh.push(...added);
+    this.#keep(added);
+    return added;
+  }
+
+  /**
+   * Writes as the leader. Writes come one after the other, each decided on what the one before left.
+   *
+   * @throws StaleEpochError where another tab leads now
+   */
+  write(
+    epoch: number,
+    durability: 'relaxed' | 'strict',
+    decide: () => readonly Change[] | Promise<readonly Change[]>,
+  ): Promise<void> {
+    const done = this.#writing.then(async () => {
+      const changes = await decide();
+      if (changes.length === 0) return;
+      this.#writes++;
+      try {
+        await this.store.transact({ account: this.account, epoch, durability }, changes);
+        this.#take(changes);
+      } finally {
+        this.#writes--;
+      }
+    });
+    this.#writing = done.catch(() => undefined);
+    return done;
+  }
+
+  /** What was written of mailboxes and operations, in memory too. */
+  #take(changes: readonly Change[]): void {
+    const mailboxes = new Map(this.mailboxes.map((row) => [row.box, row]));
+    const operations: OperationRow[] = [];
+    const removed = new Set<number>();
+    for (const change of changes) {
+      if ('remove' in change) {
+        if (change.remove === 'mailboxes') mailboxes.delete(Number(change.key[1]));
+        if (change.remove === 'operations') removed.add(Number(change.key[1]));
+      } else if (change.put === 'mailboxes') {
+        const row = change.row as MailboxRow;
+        mailboxes.set(row.box, row);
+      } else if (change.put === 'operations') operations.push(change.row as OperationRow);
+    }
+    this.mailboxes = [...mailboxes.values()];
+    this.operations = this.operations.filter(({ seq }) => !removed.has(seq));
+    this.#keep(operations);
+  }
+
+  #keep(rows: readonly OperationRow[]): void {
+    const operations = new Map(this.operations.map((row) => [row.seq, row]));
+    for (const row of rows) operations.set(row.seq, row);
+    this.operations = [...operations.values()].sort((a, b) => a.seq - b.seq);
+    this.touch();
+  }
+}

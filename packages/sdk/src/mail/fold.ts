@@ -1,0 +1,263 @@
+/**
+ * What is shown = the rows of the copy with the user's changes laid over them. It is computed for the messages that
+ * changes touch, each time anew, and stored nowhere: so nothing has to be taken back when the copy moves on.
+ */
+import type { MessageId } from './client.ts';
+import {
+  isLive,
+  localId,
+  type MessageFacts,
+  type MessageRow,
+  type OperationRow,
+  readLocalId,
+} from './rows.ts';
+
+/** A box; or the name of a mailbox that the copy does not know yet. */
+export type Place = number | string;
+
+/** A message as it is shown. */
+export interface Shown {
+  readonly id: MessageId;
+  readonly facts: MessageFacts;
+  /** A change has not reached the server yet. */
+  readonly pending: boolean;
+  /** Where the copy has it. */
+  readonly base: MessageRow | undefined;
+}
+
+export interface Overlay {
+  /** By box and UID: rows of the copy that are shown otherwise, or not at all. */
+  readonly touched: ReadonlyMap<number, ReadonlyMap<number, Shown | undefined>>;
+  /** Messages that the copy has no row of. */
+  readonly added: ReadonlyMap<Place, readonly Shown[]>;
+  /** The row of the copy that is not shown. */
+  readonly hiddenRow: (box: number, uid: number) => MessageRow | undefined;
+  /** Where a local id leads to. */
+  readonly find: (id: MessageId) => Shown | undefined;
+}
+
+export interface FoldInput {
+  readonly operations: readonly OperationRow[];
+  readonly placeOf: (name: string, box: number | undefined) => Place;
+  /** The rows that `touchedRows` named, where they exist. */
+  readonly row: (box: number, uid: number) => MessageRow | undefined;
+}
+
+/** UIDs by box whose rows a fold needs. */
+export function touchedRows({
+  operations,
+  placeOf,
+}: Omit<FoldInput, 'row'>): Map<number, Set<number>> {
+  const wanted = new Map<number, Set<number>>();
+  const want = (place: Place, uid: number | undefined) => {
+    if (typeof place !== 'number' || !uid) return;
+    const uids = wanted.get(place);
+    if (uids) uids.add(uid);
+    else wanted.set(place, new Set([uid]));
+  };
+  const bySeq = new Map(operations.map((operation) => [operation.seq, operation]));
+  for (const operation of operations.filter(isLive)) {
+    const place = placeOf(operation.mailbox, operation.box);
+    for (const id of idsOf(operation)) {
+      if (typeof id === 'number') want(place, id);
+      else want(place, placedUid(bySeq, id));
+    }
+    const target = placeOf(
+      operation.to ?? operation.mailbox,
+      operation.to ? operation.toBox : operation.box,
+    );
+    for (const uid of operation.placed ?? []) want(target, uid);
+  }
+  return wanted;
+}
+
+/** Messages that it changes: those it names, and the draft that a mail replaces. */
+function idsOf({ ids, mail }: OperationRow): readonly MessageId[] {
+  return mail?.draft ? [...ids, mail.draft.id] : ids;
+}
+
+function placedUid(bySeq: ReadonlyMap<number, OperationRow>, id: MessageId): number | undefined {
+  const local = readLocalId(id);
+  return local && bySeq.get(local.seq)?.placed?.[local.index];
+}
+
+/** A message while changes are laid over it. */
+interface Entry {
+  readonly place: Place;
+  readonly id: MessageId;
+  readonly base: MessageRow | undefined;
+  facts: MessageFacts | undefined;
+  hidden: boolean;
+  pending: boolean;
+}
+
+export function fold(input: FoldInput): Overlay {
+  const folding = new Folding(input);
+  const skipped = cancellingPairs(input.operations, input.placeOf);
+  for (const operation of input.operations) {
+    if (isLive(operation) && !skipped.has(operation.seq)) folding.apply(operation);
+  }
+  return folding.result();
+}
+
+class Folding {
+  readonly #input: FoldInput;
+  readonly #bySeq: ReadonlyMap<number, OperationRow>;
+  readonly #real = new Map<string, Entry>();
+  readonly #local = new Map<MessageId, Entry>();
+
+  constructor(input: FoldInput) {
+    this.#input = input;
+    this.#bySeq = new Map(input.operations.map((operation) => [operation.seq, operation]));
+  }
+
+  apply(operation: OperationRow): void {
+    const { kind, ids, shown, mail, state } = operation;
+    const place = this.#input.placeOf(operation.mailbox, operation.box);
+    const pending = state !== 'acked';
+    if (kind === 'append') this.#make(operation, 0, shown?.[0] ?? undefined, pending);
+    if (mail?.draft) this.#hide(operation, this.#entry(mail.draft.id, place), pending);
+    for (const [index, id] of ids.entries()) {
+      const entry = this.#entry(id, place);
+      if (kind === 'flag') {
+        if (entry?.facts) {
+          entry.facts = { ...entry.facts, flags: changeFlags(entry.facts.flags, operation) };
+          entry.pending ||= pending;
+        }
+        continue;
+      }
+      const facts = entry?.facts ?? shown?.[index] ?? undefined;
+      if (kind !== 'copy') this.#hide(operation, entry, pending);
+      if (kind === 'move' || kind === 'copy') this.#make(operation, index, facts, pending);
+    }
+  }
+
+  /** Takes a message out of its mailbox, until the copy knows it. */
+  #hide(operation: OperationRow, entry: Entry | undefined, pending: boolean): void {
+    if (!entry || isSettled(operation, entry.place)) return;
+    entry.hidden = true;
+    entry.pending ||= pending;
+  }
+
+  /** Puts a message where it goes, until the copy has it there. */
+  #make(
+    operation: OperationRow,
+    index: number,
+    facts: MessageFacts | undefined,
+    pending: boolean,
+  ): void {
+    const { mailbox, box, to, toBox, seq, placed } = operation;
+    const place =
+      to === undefined ? this.#input.placeOf(mailbox, box) : this.#input.placeOf(to, toBox);
+    const id = localId(seq, index);
+    const uid = placed?.[index];
+    // There was no such message: nothing was moved.
+    if (uid === 0) return;
+    const real = uid === undefined ? undefined : this.#entry(uid, place);
+    if (real?.base) {
+      this.#local.set(id, real);
+      return;
+    }
+    if (isSettled(operation, place) || !facts) return;
+    this.#local.set(id, { place, id, base: undefined, facts, hidden: false, pending });
+  }
+
+  #entry(id: MessageId, place: Place): Entry | undefined {
+    if (typeof id !== 'number') {
+      const found = this.#local.get(id);
+      if (found) return found;
+      const uid = placedUid(this.#bySeq, id);
+      return uid ? this.#entry(uid, place) : undefined;
+    }
+    if (typeof place !== 'number') return undefined;
+    const key = `${place}/${id}`;
+    const known = this.#real.get(key);
+    if (known) return known;
+    const base = this.#input.row(place, id);
+    const entry = { place, id, base, facts: base, hidden: false, pending: false };
+    this.#real.set(key, entry);
+    return entry;
+  }
+
+  result(): Overlay {
+    const touched = new Map<number, Map<number, Shown | undefined>>();
+    for (const entry of this.#real.values()) {
+      const { place, base } = entry;
+      if (typeof place !== 'number' || !base) continue;
+      const rows = touched.get(place) ?? new Map<number, Shown | undefined>();
+      touched.set(place, rows.set(base.uid, show(entry)));
+    }
+    const added = new Map<Place, Shown[]>();
+    for (const entry of new Set(this.#local.values())) {
+      const shown = entry.base ? undefined : show(entry);
+      if (!shown) continue;
+      const rows = added.get(entry.place);
+      if (rows) rows.push(shown);
+      else added.set(entry.place, [shown]);
+    }
+    const find = (id: MessageId) => {
+      const entry = this.#local.get(id);
+      return entry && show(entry);
+    };
+    return { touched, added, hiddenRow: this.#input.row, find };
+  }
+}
+
+function show({ id, base, facts, hidden, pending }: Entry): Shown | undefined {
+  return hidden || !facts ? undefined : { id, base, facts, pending };
+}
+
+/** Whether a mailbox shows an operation by itself: a sync that began after its answer is complete. */
+function isSettled({ state, awaits }: OperationRow, place: Place): boolean {
+  return state === 'acked' && !awaits?.some((box) => box === place);
+}
+
+/** A flag that is both added and removed is removed, as the server does it. Case makes no difference. */
+export function changeFlags(
+  flags: readonly string[],
+  {
+    add = [],
+    remove = [],
+  }: { readonly add?: readonly string[]; readonly remove?: readonly string[] },
+): readonly string[] {
+  const removed = new Set(remove.map(lower));
+  const kept = flags.filter((flag) => !removed.has(lower(flag)));
+  const known = new Set([...kept.map(lower), ...removed]);
+  return [...kept, ...add.filter((flag) => !known.has(lower(flag)))];
+}
+
+const lower = (flag: string) => flag.toLowerCase();
+
+/**
+ * Operations that never have to go: each was taken back before it went, and nothing came between.
+ *
+ * @returns their seqs, with those of what takes them back
+ */
+export function cancellingPairs(
+  operations: readonly OperationRow[],
+  placeOf: FoldInput['placeOf'],
+): ReadonlySet<number> {
+  const pairs = new Set<number>();
+  const inverses = operations.filter(
+    ({ inverseOf, state }) => inverseOf !== undefined && state === 'queued',
+  );
+  for (const inverse of inverses) {
+    const target = operations.find(({ seq }) => seq === inverse.inverseOf);
+    if (target?.state !== 'queued') continue;
+    const places = new Set(placesOf(target, placeOf));
+    const isBetween = (one: OperationRow) => {
+      if (one.seq <= target.seq || one === inverse || !isLive(one) || target.kind === 'send')
+        return false;
+      if (target.kind === 'append') return idsOf(one).includes(localId(target.seq, 0));
+      return placesOf(one, placeOf).some((place) => places.has(place));
+    };
+    if (!operations.some(isBetween)) pairs.add(target.seq).add(inverse.seq);
+  }
+  return pairs;
+}
+
+export function placesOf(operation: OperationRow, placeOf: FoldInput['placeOf']): readonly Place[] {
+  const { mailbox, box, to, toBox } = operation;
+  const source = placeOf(mailbox, box);
+  return to === undefined ? [source] : [source, placeOf(to, toBox)];
+}

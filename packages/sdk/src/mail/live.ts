@@ -1,0 +1,132 @@
+/** The WebSocket: one at a time, opened again whenever it is lost. */
+import type { HelloEvent, MailboxChangedEvent, MailboxesChangedEvent } from '../api-types.ts';
+import type { TrafficEvent } from './client.ts';
+import { backoff, type Platform, type Socket } from './platform.ts';
+
+export type LiveEvent = HelloEvent | MailboxChangedEvent | MailboxesChangedEvent;
+
+export interface LiveOptions {
+  readonly platform: Platform;
+  readonly baseUrl: string;
+  readonly token: () => Promise<string>;
+  readonly heard: (event: LiveEvent) => void;
+  /** It is lost; comes back by itself. `code` is 0 where it never opened or was silent. */
+  readonly lost: (code: number, wasLive: boolean) => void;
+  readonly tell: (event: TrafficEvent) => void;
+}
+
+/** The token ended; the account is suspended or deleted. */
+export const TOKEN_ENDED = 4401;
+export const ACCOUNT_ENDED = 4403;
+/** A connection without a hello by then is given up. */
+const HELLO_MS = 15_000;
+
+export class Live {
+  readonly #options: LiveOptions;
+  #socket: Socket | undefined;
+  #cancelTimer: () => void = () => undefined;
+  #failures = 0;
+  #running = false;
+  /** Counts the attempts, so that a late token opens no second socket. */
+  #attempt = 0;
+  isLive = false;
+
+  constructor(options: LiveOptions) {
+    this.#options = options;
+  }
+
+  get isPossible(): boolean {
+    return this.#options.platform.connect !== undefined;
+  }
+
+  start(): void {
+    if (!this.isPossible || this.#running) return;
+    this.#running = true;
+    this.#failures = 0;
+    void this.#connect();
+  }
+
+  stop(): void {
+    this.#running = false;
+    this.#drop();
+  }
+
+  /** At once: the network may be back, or another one. */
+  reconnect(): void {
+    if (!this.#running) return;
+    this.#failures = 0;
+    this.#drop();
+    void this.#connect();
+  }
+
+  async #connect(): Promise<void> {
+    const { platform, baseUrl, token } = this.#options;
+    const attempt = ++this.#attempt;
+    let bearer: string;
+    try {
+      bearer = await token();
+    } catch {
+      if (attempt === this.#attempt) this.#lose(0);
+      return;
+    }
+    if (attempt !== this.#attempt || !this.#running || !platform.connect) return;
+    // A browser sets no headers here, and what is in a URL ends up in logs: the token is a subprotocol.
+    const socket = platform.connect(`${baseUrl.replace(/^http/, 'ws')}/ws`, [
+      'postroom',
+      `bearer.${bearer}`,
+    ]);
+    this.#socket = socket;
+    this.#note('sent', 'GET /ws', undefined);
+    this.#cancelTimer = platform.after(HELLO_MS, () => this.#lose(0));
+    socket.onmessage = ({ data }) => this.#hear(String(data));
+    socket.onclose = ({ code }) => {
+      this.#note('received', `closed ${code}`, undefined);
+      this.#lose(code);
+    };
+  }
+
+  #hear(text: string): void {
+    let event: LiveEvent;
+    try {
+      event = JSON.parse(text) as LiveEvent;
+    } catch {
+      return;
+    }
+    this.#note('received', event.type, event);
+    if (event.type === 'hello') {
+      this.#cancelTimer();
+      this.#failures = 0;
+      this.isLive = true;
+    }
+    if (this.isLive) this.#options.heard(event);
+  }
+
+  #lose(code: number): void {
+    const { platform, lost } = this.#options;
+    const wasLive = this.isLive;
+    this.#drop();
+    const attempt = this.#attempt;
+    const wait = backoff(platform, this.#failures++);
+    lost(code, wasLive);
+    // Whoever was told may have stopped it, or begun anew.
+    if (!this.#running || attempt !== this.#attempt) return;
+    this.#cancelTimer = platform.after(wait, () => void this.#connect());
+  }
+
+  #drop(): void {
+    this.#attempt++;
+    this.#cancelTimer();
+    this.isLive = false;
+    const socket = this.#socket;
+    this.#socket = undefined;
+    if (!socket) return;
+    socket.onmessage = null;
+    socket.onclose = null;
+    socket.close();
+  }
+
+  #note(direction: TrafficEvent['direction'], title: string, body: unknown): void {
+    const { tell, platform } = this.#options;
+    tell({ direction, channel: 'websocket', title, body, at: platform.now() });
+  }
+}

@@ -1,0 +1,433 @@
+/** The client of one account: what an app calls, over the copy, the server and the tab that leads. */
+import type { SearchMessagesBody } from '../api-types.ts';
+import { Bodies } from './bodies.ts';
+import type {
+  MailboxHandle,
+  MailboxInfo,
+  MailClient,
+  MailEvents,
+  MailState,
+  MessageId,
+  Operation,
+  OutgoingMail,
+  SendOperation,
+  SendOptions,
+} from './client.ts';
+import { Copy, type NewOperation } from './copy.ts';
+import { Leader } from './leader.ts';
+import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
+import { memoryStore } from './memory-store.ts';
+import { StoredSend, toOperation } from './operation.ts';
+import { storeMail } from './outgoing.ts';
+import { makeId, type Platform } from './platform.ts';
+import { localId, type MessageRow, type OperationRow } from './rows.ts';
+import { correspondents, search } from './search.ts';
+import { MailServer, type ServerOptions } from './server.ts';
+import type { Store } from './store.ts';
+import { sweepAccount } from './sweep.ts';
+import { type TabMessage, Tabs } from './tabs.ts';
+import { Telling } from './telling.ts';
+import { toMessage, Views } from './views.ts';
+
+export interface ClientOptions {
+  readonly baseUrl: string;
+  readonly address: string;
+  readonly auth: ServerOptions['auth'];
+  readonly app: string | undefined;
+  readonly store: Store;
+  readonly storage: MailClient['storage'];
+  readonly syncAll: boolean;
+  /** Octets of texts that are kept; 0 fetches none ahead. */
+  readonly bodyBudget: number;
+  readonly platform: Platform;
+}
+
+export class StoredMailClient implements MailClient {
+  readonly address: string;
+  storage: MailClient['storage'];
+  state: MailState = 'cached';
+  readonly #options: ClientOptions;
+  readonly #copy: Copy;
+  readonly #server: MailServer;
+  readonly #views: Views;
+  readonly #bodies: Bodies;
+  #tabs: Tabs;
+  readonly #parts: ClientParts;
+  #leader: Leader | undefined;
+  #stateReason: string | undefined;
+  readonly #telling: Telling;
+  #near: { readonly mailbox: string; readonly date: number } | undefined;
+  #stopListening: () => void = () => undefined;
+  #isClosed = false;
+  #isReloading = false;
+
+  constructor(options: ClientOptions) {
+    this.#options = options;
+    const { address, baseUrl, auth, app, platform, store, bodyBudget } = options;
+    this.address = address;
+    this.storage = options.storage;
+    const tell = (event: MailEvents['traffic']) => this.#telling.emit('traffic', event);
+    const pause = (until: number) => this.#tabs.tell({ type: 'pause', until });
+    this.#server = new MailServer({ baseUrl, address, auth, app, platform, tell, pause });
+    const origin = new URL(baseUrl).origin;
+    this.#copy = new Copy({
+      store,
+      origin,
+      address,
+      platform,
+      changed: () => this.#telling.changed(),
+    });
+    this.#views = new Views(this.#copy);
+    this.#bodies = new Bodies({
+      copy: this.#copy,
+      server: this.#server,
+      platform,
+      budget: bodyBudget,
+    });
+    this.#tabs = this.#makeTabs(store, platform);
+    store.onLost = () => this.#fallBack();
+    const tools = {
+      copy: this.#copy,
+      waitUntil: (isSo: () => boolean) => this.#telling.waitUntil(isSo),
+      queued: () => this.#queued(),
+    };
+    this.#telling = new Telling({ tools, views: this.#views, state: () => this.state });
+    this.#parts = {
+      copy: this.#copy,
+      views: this.#views,
+      bodies: this.#bodies,
+      server: this.#server,
+      tools,
+      state: () => this.state,
+      mailbox: (name) => this.mailbox(name),
+      open: (name) => this.#open(name),
+      opened: (mailbox, date) => {
+        this.#near = { mailbox, date };
+      },
+      sync: (name) => this.#sync(name),
+      watch: (read, told) => this.#telling.watch(read, told),
+    };
+  }
+
+  #makeTabs(store: Store, platform: Platform): Tabs {
+    return new Tabs({
+      store,
+      account: this.#copy.account,
+      id: makeId(),
+      platform,
+      lead: (epoch) => this.#lead(epoch),
+      stopLeading: () => this.#stopLeading(),
+      hear: (message) => this.#hear(message),
+      beat: () => this.#leader ?? this.#reload(),
+      slept: () => this.reconnect(),
+    });
+  }
+
+  /** The store cannot be used any more: this tab goes on by itself, with what it has in memory. */
+  #fallBack(): void {
+    if (this.#isClosed || this.storage === 'memory') return;
+    const { platform } = this.#options;
+    this.storage = 'memory';
+    this.#stopLeading();
+    void this.#tabs.close();
+    const memory = memoryStore();
+    this.#copy.replaceStore(memory);
+    this.#tabs = this.#makeTabs(memory, { ...platform, openChannel: undefined, lock: undefined });
+    this.#telling.emit('state', { state: this.state, stateReason: this.#stateReason });
+    void this.#tabs.start();
+  }
+
+  async start(): Promise<void> {
+    const { platform } = this.#options;
+    await this.#copy.open();
+    this.#stopListening = platform.listen(
+      () => this.reconnect(),
+      () => void this.#tabs.leave(),
+    );
+    await this.#tabs.start();
+  }
+
+  mailbox(name: string): MailboxHandle {
+    return new StoredMailbox(this.#parts, name);
+  }
+
+  mailboxes(): Promise<readonly MailboxInfo[]> {
+    return this.#views.mailboxes();
+  }
+
+  thread(threadId: string): ReturnType<MailClient['thread']> {
+    return this.#views.thread(threadId);
+  }
+
+  async createMailbox(name: string): Promise<void> {
+    await this.#add([{ kind: 'mailbox', action: 'create', mailbox: name, ids: [] }]);
+  }
+
+  async renameMailbox(name: string, to: string): Promise<void> {
+    await this.#add([{ kind: 'mailbox', action: 'rename', mailbox: name, to, ids: [] }]);
+  }
+
+  async deleteMailbox(name: string): Promise<void> {
+    await this.#add([{ kind: 'mailbox', action: 'delete', mailbox: name, ids: [] }]);
+  }
+
+  async send(mail: OutgoingMail, { undoSeconds }: SendOptions = {}): Promise<SendOperation> {
+    const { stored, shown, files } = await storeMail(mail, this.#copy, this.#options.platform);
+    const drafts = this.#drafts(stored.draft?.mailbox);
+    const operation: NewOperation = {
+      kind: 'send',
+      ...drafts,
+      ids: [],
+      mail: stored,
+      shown: [shown],
+      ...(undoSeconds !== undefined && { undoSeconds }),
+    };
+    const rows = await this.#copy.add(() => [operation], files);
+    this.#queued();
+    return new StoredSend(this.#parts.tools, rows);
+  }
+
+  async saveDraft(
+    mail: OutgoingMail,
+    replaces?: { readonly mailbox: string; readonly id: MessageId },
+  ): ReturnType<MailClient['saveDraft']> {
+    const { stored, shown, files } = await storeMail(mail, this.#copy, this.#options.platform);
+    const drafts = this.#drafts(undefined);
+    const rows = await this.#copy.add((seq) => {
+      const append: NewOperation = {
+        kind: 'append',
+        ...drafts,
+        ids: [],
+        mail: stored,
+        shown: [shown],
+      };
+      if (!replaces) return [append];
+      // The one before goes only once this one is there.
+      const local =
+        typeof replaces.id === 'number'
+          ? undefined
+          : Math.floor(Number(replaces.id.slice(1)) / 1000);
+      const old: NewOperation = {
+        kind: 'delete',
+        ...this.#drafts(replaces.mailbox),
+        ids: [replaces.id],
+        needs: seq,
+        ...(local !== undefined && { inverseOf: local }),
+      };
+      return [append, old];
+    }, files);
+    this.#queued();
+    const [made] = rows;
+    if (!made) throw new Error('nothing was stored');
+    return {
+      mailbox: drafts.mailbox,
+      id: localId(made.seq, 0),
+      operation: toOperation(this.#parts.tools, [made]),
+    };
+  }
+
+  #drafts(mailbox: string | undefined): Pick<NewOperation, 'mailbox' | 'box'> {
+    const row =
+      mailbox === undefined ? this.#copy.bySpecialUse('\\Drafts') : this.#copy.mailbox(mailbox);
+    return row ? { mailbox: row.name, box: row.box } : { mailbox: mailbox ?? 'Drafts' };
+  }
+
+  async sends(): ReturnType<MailClient['sends']> {
+    const ids = this.#copy.operations.flatMap(({ sendId }) =>
+      sendId === undefined ? [] : [sendId],
+    );
+    return await Promise.all(ids.map((id) => this.#server.call('GET /mail/sends/', { id })));
+  }
+
+  async pending(): Promise<readonly Operation[]> {
+    const groups = new Map<string, OperationRow[]>();
+    for (const row of this.#copy.operations) {
+      if (row.state !== 'queued' && row.state !== 'inflight') continue;
+      groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
+    }
+    return [...groups.values()].map((rows) => toOperation(this.#parts.tools, rows));
+  }
+
+  search(
+    query: SearchMessagesBody,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): ReturnType<MailClient['search']> {
+    return search(this.#copy, this.#server, query, signal);
+  }
+
+  correspondents(prefix: string, limit = 8): ReturnType<MailClient['correspondents']> {
+    return correspondents(this.#copy, prefix, limit);
+  }
+
+  on<Name extends keyof MailEvents>(
+    name: Name,
+    tell: (event: MailEvents[Name]) => void,
+  ): () => void {
+    return this.#telling.on(name, tell);
+  }
+
+  reconnect(): void {
+    if (this.#isClosed) return;
+    void this.#tabs.wake();
+    if (this.#leader) this.#wake(this.#leader);
+    else this.#tabs.tell({ type: 'wake' });
+  }
+
+  #wake(leader: Leader): void {
+    if (this.state === 'stopped') this.#restart(leader);
+    else leader.wake();
+  }
+
+  async close(): Promise<void> {
+    await this.#end();
+    await this.#copy.store.close();
+  }
+
+  async signOut(): Promise<void> {
+    const { store, account } = this.#copy;
+    this.#tabs.tell({ type: 'signed-out' });
+    // From here on no tab writes: neither a leader of before nor a change of the user.
+    await store.update('accounts', [account], (row) =>
+      row
+        ? [
+            {
+              put: 'accounts',
+              row: { ...row, epoch: Number(row.epoch) + 1, leaseUntil: 0, signedOut: true },
+            },
+          ]
+        : [],
+    );
+    await this.#end();
+    await this.#copy.reload();
+    await sweepAccount(this.#copy);
+    this.#setState('stopped', 'signed out');
+    await store.close();
+  }
+
+  async #end(): Promise<void> {
+    this.#isClosed = true;
+    this.#stopListening();
+    this.#telling.end();
+    this.#stopLeading();
+    await this.#tabs.close();
+    this.#server.forget();
+  }
+
+  #lead(epoch: number): void {
+    const { platform, baseUrl, syncAll, bodyBudget } = this.#options;
+    const start = () => {
+      if (this.#isClosed || !this.#tabs.isLeading) return;
+      this.#leader = new Leader({
+        copy: this.#copy,
+        server: this.#server,
+        platform,
+        baseUrl,
+        epoch,
+        syncAll,
+        tellTraffic: (event) => this.#telling.emit('traffic', event),
+        tellState: (state, reason) => this.#setState(state, reason),
+        received: (rows) => this.#received(rows),
+        wrote: () => this.#tabs.tell({ type: 'wrote' }),
+        deposed: () => this.#tabs.deposed(),
+        prefetch: () => (bodyBudget > 0 ? this.#bodies.next(this.#near) : undefined),
+      });
+      for (const name of this.#openNames) this.#leader.open(name);
+      this.#leader.start();
+    };
+    // What the leader before wrote last.
+    void this.#copy.reload().then(start, () => this.#tabs.deposed());
+    this.#epoch = epoch;
+  }
+
+  #epoch = 0;
+  readonly #openNames = new Set<string>();
+
+  #restart(leader: Leader): void {
+    leader.stop();
+    this.#leader = undefined;
+    this.#server.forget();
+    this.#setState('cached', undefined);
+    this.#lead(this.#epoch);
+  }
+
+  #stopLeading(): void {
+    this.#leader?.stop();
+    this.#leader = undefined;
+  }
+
+  #hear(message: TabMessage): void {
+    if (this.#isClosed) return;
+    if (message.type === 'wrote') this.#reload();
+    else if (message.type === 'open') this.#leader?.open(message.mailbox);
+    else if (message.type === 'sync') this.#leader?.sync(message.mailbox);
+    else if (message.type === 'wake' && this.#leader) this.#wake(this.#leader);
+    else if (message.type === 'hello' && this.#leader) this.#tellTabs();
+    else if (message.type === 'pause') this.#server.pauseUntil(message.until);
+    else if (message.type === 'state' && !this.#leader)
+      this.#setState(message.state as MailState, message.reason);
+    else if (message.type === 'signed-out')
+      void this.#end().then(() => this.#setState('stopped', 'signed out'));
+  }
+
+  /** What other tabs wrote; once more, where something came meanwhile. */
+  #reload(): void {
+    if (this.#isReloading || this.#isClosed) return;
+    this.#isReloading = true;
+    // A poke that comes while the store is read may tell of what was not read.
+    void Promise.resolve()
+      .then(() => {
+        this.#isReloading = false;
+        return this.#copy.reload();
+      })
+      .then(
+        () => this.#leader?.poke(),
+        () => undefined,
+      );
+  }
+
+  #queued(): void {
+    this.#tabs.tell({ type: 'wrote' });
+    this.#leader?.poke();
+  }
+
+  async #add(operations: readonly NewOperation[]): Promise<void> {
+    await this.#copy.add(() => operations);
+    this.#queued();
+  }
+
+  #open(name: string): void {
+    this.#openNames.add(name);
+    if (this.#leader) this.#leader.open(name);
+    else this.#tabs.tell({ type: 'open', mailbox: name });
+  }
+
+  async #sync(name: string): Promise<void> {
+    this.#openNames.add(name);
+    if (!this.#leader) return this.#tabs.tell({ type: 'sync', mailbox: name });
+    this.#leader.sync(name);
+    await this.#telling.waitUntil(
+      () => !this.#leader?.isBusy(name) || this.state === 'offline' || this.state === 'stopped',
+    );
+  }
+
+  #setState(state: MailState, reason?: string): void {
+    if (this.state === state && this.#stateReason === reason) return;
+    this.state = state;
+    this.#stateReason = reason;
+    this.#telling.emit('state', { state, stateReason: reason });
+    if (this.#leader) this.#tellTabs();
+    this.#telling.changed();
+  }
+
+  #tellTabs(): void {
+    this.#tabs.tell({ type: 'state', state: this.state, reason: this.#stateReason });
+  }
+
+  #received(rows: readonly MessageRow[]): void {
+    const messages = rows.map((row) => {
+      const shown = { id: row.uid, facts: row, pending: false, base: row };
+      return toMessage(shown, this.#copy.box(row.box)?.name ?? '');
+    });
+    this.#telling.emit('received', { messages });
+  }
+}

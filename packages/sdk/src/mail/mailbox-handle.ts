@@ -1,0 +1,291 @@
+/** One mailbox as an app has it: what it shows, and what the user does with its messages. */
+
+import type { Content } from '../api-types.ts';
+import { ConnectionError } from '../errors.ts';
+import type { Bodies } from './bodies.ts';
+import type {
+  FlagChange,
+  MailboxHandle,
+  MailboxView,
+  MailState,
+  MessageId,
+  Operation,
+  ReadMessage,
+  WatchOptions,
+} from './client.ts';
+import type { Copy, NewOperation } from './copy.ts';
+import { changeFlags } from './fold.ts';
+import { type OperationTools, toOperation } from './operation.ts';
+import { uidOf } from './outbox.ts';
+import {
+  type FlagsBefore,
+  MAX_IDS,
+  type MessageFacts,
+  readLocalId,
+  type StoredMail,
+} from './rows.ts';
+import type { MailServer } from './server.ts';
+import { toMessage, type Views } from './views.ts';
+
+/** What a mailbox needs of its client. */
+export interface ClientParts {
+  readonly copy: Copy;
+  readonly views: Views;
+  readonly bodies: Bodies;
+  readonly server: MailServer;
+  readonly tools: OperationTools;
+  state(): MailState;
+  mailbox(name: string): MailboxHandle;
+  open(name: string): void;
+  opened(mailbox: string, date: number): void;
+  sync(name: string): Promise<void>;
+  watch(
+    read: (state: MailState, before: MailboxView | undefined) => Promise<MailboxView>,
+    tell: (view: MailboxView) => void,
+  ): () => void;
+}
+
+/** Where the bytes of a message are. */
+type Source =
+  | { readonly mailbox: string; readonly box: number | undefined; readonly uid: number }
+  /** It was never at the server. */
+  | { readonly draft: StoredMail };
+
+export class StoredMailbox implements MailboxHandle {
+  readonly name: string;
+  readonly #parts: ClientParts;
+
+  constructor(parts: ClientParts, name: string) {
+    this.#parts = parts;
+    this.name = name;
+  }
+
+  watch(options: WatchOptions, tell: (view: MailboxView) => void): () => void {
+    this.#parts.open(this.name);
+    return this.#parts.watch(
+      (state, before) => this.#parts.views.list(this.name, options, state, before),
+      tell,
+    );
+  }
+
+  async list(options: WatchOptions = {}): Promise<MailboxView> {
+    this.#parts.open(this.name);
+    return await this.#parts.views.list(this.name, options, this.#parts.state());
+  }
+
+  async ids(options: Omit<WatchOptions, 'limit'> = {}): Promise<MessageId[]> {
+    this.#parts.open(this.name);
+    return await this.#parts.views.ids(this.name, options);
+  }
+
+  sync(): Promise<void> {
+    return this.#parts.sync(this.name);
+  }
+
+  async read(id: MessageId): Promise<ReadMessage> {
+    const { views, bodies, server, copy } = this.#parts;
+    const shown = (await views.find(this.name, [id])).get(id);
+    const source = this.#locate(id);
+    if ('draft' in source) {
+      if (!shown) throw notThere(id);
+      return readDraft(source.draft, toMessage(shown, this.name));
+    }
+    const { box, uid, mailbox } = source;
+    const row = box === undefined ? undefined : (await copy.rows(box, [uid])).get(uid);
+    if (row) this.#parts.opened(mailbox, row.date);
+    const content = row
+      ? await bodies.read(row, mailbox)
+      : await server.call('GET /mail/content', { query: { mailbox, uid } });
+    const facts: MessageFacts = shown?.facts ?? {
+      ...content,
+      hasAttachment: content.attachments.some(({ inline }) => !inline),
+    };
+    const message = toMessage(
+      { id, facts, pending: shown?.pending ?? false, base: row },
+      this.name,
+    );
+    return toRead(content, message);
+  }
+
+  async attachment(id: MessageId, part: string): Promise<Blob> {
+    const source = this.#locate(id);
+    if ('draft' in source) return await this.#draftFile(source.draft, part);
+    const { mailbox, uid } = source;
+    return await this.#parts.server.call('GET /mail/attachment', { query: { mailbox, uid, part } });
+  }
+
+  async source(id: MessageId): Promise<Blob> {
+    const source = this.#locate(id);
+    if ('draft' in source)
+      throw new ConnectionError(new Error('the draft is not at the server yet'), false, 0);
+    const { mailbox, uid } = source;
+    return await this.#parts.server.call('GET /mail/message', { query: { mailbox, uid } });
+  }
+
+  async flag(ids: readonly MessageId[], change: FlagChange): Promise<Operation> {
+    const shown = await this.#parts.views.find(this.name, ids);
+    const flags = {
+      ...(change.add && { add: [...change.add] }),
+      ...(change.remove && { remove: [...change.remove] }),
+    };
+    return await this.#queue(ids, (some) => {
+      const before: FlagsBefore[] = [];
+      for (const id of some) {
+        const facts = shown.get(id)?.facts;
+        if (!facts) continue;
+        const after = changeFlags(facts.flags, change);
+        const added = after.filter((flag) => !facts.flags.includes(flag));
+        const removed = facts.flags.filter((flag) => !after.includes(flag));
+        if (added.length + removed.length > 0) before.push([id, added, removed]);
+      }
+      return { kind: 'flag', ...flags, before };
+    });
+  }
+
+  async move(ids: readonly MessageId[], to: string): Promise<Operation> {
+    return await this.#relocate('move', ids, to);
+  }
+
+  async copy(ids: readonly MessageId[], to: string): Promise<Operation> {
+    return await this.#relocate('copy', ids, to);
+  }
+
+  async delete(
+    ids: readonly MessageId[],
+    { forever = false }: { readonly forever?: boolean } = {},
+  ): Promise<Operation> {
+    const trash = this.#parts.copy.bySpecialUse('\\Trash')?.name;
+    if (!forever && trash !== undefined && trash !== this.name) return await this.move(ids, trash);
+    return await this.#queue(ids, () => ({ kind: 'delete' }));
+  }
+
+  async #relocate(
+    kind: 'move' | 'copy',
+    ids: readonly MessageId[],
+    to: string,
+  ): Promise<Operation> {
+    if (to === this.name) throw new TypeError(`the messages are in ${to} already`);
+    const { views, copy } = this.#parts;
+    const shown = await views.find(this.name, ids);
+    const box = copy.mailbox(to)?.box;
+    const target = { to, ...(box !== undefined && { toBox: box }) };
+    return await this.#queue(ids, (some) => ({
+      kind,
+      ...target,
+      shown: some.map((id) => toFacts(shown.get(id)?.facts)),
+    }));
+  }
+
+  /** In pieces that fit into a request each. */
+  async #queue(
+    ids: readonly MessageId[],
+    make: (some: readonly MessageId[]) => Omit<NewOperation, 'mailbox' | 'ids'>,
+  ): Promise<Operation> {
+    const { copy, tools } = this.#parts;
+    const mailbox = copy.mailbox(this.name);
+    const { box, uidvalidity } = mailbox ?? {};
+    const place = {
+      mailbox: this.name,
+      ...(box !== undefined && { box }),
+      ...(uidvalidity !== undefined && { uidvalidity }),
+    };
+    // A message that has its UID by now is named by it.
+    const now = [...new Set(ids)];
+    if (now.length === 0) throw new TypeError('ids must name at least one message');
+    const pieces: NewOperation[] = [];
+    for (let at = 0; at < now.length; at += MAX_IDS) {
+      const some = now.slice(at, at + MAX_IDS);
+      const named = some.map((id) => uidOf(id, copy.operations) || id);
+      pieces.push({ ...place, ...make(some), ids: named });
+    }
+    const rows = await copy.add(() => pieces);
+    tools.queued();
+    return toOperation(tools, rows);
+  }
+
+  /** Follows local ids back to a message that the server has. */
+  #locate(
+    id: MessageId,
+    mailbox = this.name,
+    box = this.#parts.copy.mailbox(this.name)?.box,
+  ): Source {
+    if (typeof id === 'number')
+      return { mailbox: this.#parts.copy.box(box)?.name ?? mailbox, box, uid: id };
+    const local = readLocalId(id);
+    const made = this.#parts.copy.operations.find(({ seq }) => seq === local?.seq);
+    const uid = made?.placed?.[local?.index ?? 0];
+    if (!made || uid === 0) throw notThere(id);
+    const target = made.to === undefined ? made : { mailbox: made.to, box: made.toBox };
+    if (uid !== undefined)
+      return this.#locate(
+        uid,
+        target.mailbox,
+        target.box ?? this.#parts.copy.mailbox(target.mailbox)?.box,
+      );
+    if (made.kind === 'append') return { draft: made.mail ?? {} };
+    const from: MessageId | undefined = made.ids[local?.index ?? 0];
+    if (from === undefined) throw notThere(id);
+    return this.#locate(from, made.mailbox, made.box);
+  }
+
+  async #draftFile({ attachments = [] }: StoredMail, part: string): Promise<Blob> {
+    const {
+      blob,
+      contentType = 'application/octet-stream',
+      from,
+    } = attachments[Number(part)] ?? {};
+    if (from) return await this.#parts.mailbox(from.mailbox).attachment(from.id, from.part);
+    const { store, account } = this.#parts.copy;
+    const row = await store.get('blobs', [account, blob ?? '']);
+    if (!row) throw new TypeError(`there is no part ${part}`);
+    return new Blob([row.bytes as Uint8Array<ArrayBuffer>], { type: contentType });
+  }
+}
+
+function notThere(id: MessageId): Error {
+  return new Error(`there is no message ${id}`);
+}
+
+/** What a list needs, without what belongs to a row of the store. */
+function toFacts(facts: MessageFacts | undefined): MessageFacts | null {
+  if (!facts) return null;
+  const { envelope, flags, size, internalDate, preview, threadId, hasAttachment } = facts;
+  return {
+    envelope,
+    flags,
+    size,
+    internalDate,
+    preview,
+    hasAttachment,
+    ...(threadId !== undefined && { threadId }),
+  };
+}
+
+function toRead(content: Content, message: ReadMessage['message']): ReadMessage {
+  const { text, html, textTruncated, htmlTruncated, attachments, auth } = content;
+  return {
+    message,
+    text,
+    html,
+    truncated: textTruncated === true || htmlTruncated === true,
+    attachments,
+    auth,
+  };
+}
+
+function readDraft(
+  { text, html, attachments = [] }: StoredMail,
+  message: ReadMessage['message'],
+): ReadMessage {
+  const files = attachments.map(
+    ({ filename, contentType, contentId, inline = false, size = 0 }, index) => ({
+      part: String(index),
+      contentType: contentType ?? 'application/octet-stream',
+      size,
+      inline,
+      ...(filename !== undefined && { filename }),
+      ...(contentId !== undefined && { contentId }),
+    }),
+  );
+  return { message, text, html, truncated: false, attachments: files, auth: undefined };
+}

@@ -1,0 +1,110 @@
+/** What an app holds of a change: whether the server has it, and how it is taken back. */
+import type { CancelSendAnswer } from '../api-types.ts';
+import { ApiError } from '../errors.ts';
+import type { Operation, SendOperation } from './client.ts';
+import type { Copy } from './copy.ts';
+import { inverse } from './outbox.ts';
+import type { OperationRow, StoredError } from './rows.ts';
+
+/** Calls again whenever what is stored changed, until it answers true. */
+export type WaitUntil = (isSo: () => boolean) => Promise<void>;
+
+export interface OperationTools {
+  readonly copy: Copy;
+  readonly waitUntil: WaitUntil;
+  /** New changes are in the queue. */
+  readonly queued: () => void;
+}
+
+/** One call may have made several rows: a thousand messages each. */
+export class StoredOperation implements Operation {
+  readonly id: string;
+  readonly kind: Operation['kind'];
+  protected readonly tools: OperationTools;
+  readonly #rows: readonly OperationRow[];
+
+  constructor(tools: OperationTools, rows: readonly OperationRow[]) {
+    const [first] = rows;
+    this.tools = tools;
+    this.id = first?.group ?? '';
+    this.kind = first?.kind ?? 'flag';
+    this.#rows = rows;
+  }
+
+  get applied(): Promise<void> {
+    return this.#wait();
+  }
+
+  async #wait(): Promise<void> {
+    await this.tools.waitUntil(() =>
+      this.rows().every(({ state }) => state !== 'queued' && state !== 'inflight'),
+    );
+    for (const { state, error } of this.rows()) {
+      if (error) throw toError(error);
+      if (state === 'cancelled') throw new Error('taken back before it went');
+    }
+  }
+
+  async undo(): Promise<void> {
+    const inverses = this.rows()
+      .filter(({ state }) => state !== 'rejected' && state !== 'cancelled')
+      .reverse()
+      .flatMap(inverse);
+    if (inverses.length === 0) return;
+    await this.tools.copy.add(() => inverses);
+    this.tools.queued();
+  }
+
+  /** As they are now. One that is not kept any more ended long ago. */
+  protected rows(): OperationRow[] {
+    const bySeq = new Map(this.tools.copy.operations.map((row) => [row.seq, row]));
+    return this.#rows.map((row) => bySeq.get(row.seq) ?? { ...row, state: 'done' });
+  }
+}
+
+export class StoredSend extends StoredOperation implements SendOperation {
+  override readonly kind = 'send';
+
+  get sendId(): Promise<string> {
+    return this.applied.then(() => this.rows()[0]?.sendId ?? '');
+  }
+
+  async cancel(): Promise<CancelSendAnswer | undefined> {
+    const [row] = this.rows();
+    if (!row || row.state === 'rejected' || row.state === 'cancelled') return undefined;
+    const { copy, queued } = this.tools;
+    const { seq, mail, shown } = row;
+    const drafts = copy.bySpecialUse('\\Drafts');
+    const place = { mailbox: drafts?.name ?? 'Drafts', ...(drafts && { box: drafts.box }) };
+    const [cancelling] = await copy.add(() => [
+      {
+        kind: 'send',
+        ...place,
+        ids: [],
+        inverseOf: seq,
+        needs: seq,
+        ...(mail && { mail }),
+        ...(shown && { shown }),
+      },
+    ]);
+    if (!cancelling) return undefined;
+    queued();
+    const state = () => copy.operations.find((one) => one.seq === cancelling.seq);
+    const isOver = () => {
+      const now = state();
+      return now?.kind !== 'send' || (now.state !== 'queued' && now.state !== 'inflight');
+    };
+    await this.tools.waitUntil(isOver);
+    const now = state();
+    if (now?.error) throw toError(now.error);
+    return now?.cancelled;
+  }
+}
+
+export function toOperation(tools: OperationTools, rows: readonly OperationRow[]): StoredOperation {
+  return rows[0]?.kind === 'send' ? new StoredSend(tools, rows) : new StoredOperation(tools, rows);
+}
+
+export function toError({ status, code, detail }: StoredError): ApiError {
+  return new ApiError(new Response(null, { status }), JSON.stringify({ status, code, detail }), 1);
+}

@@ -1,0 +1,219 @@
+/** The queue of the user's changes: which may go now, as what request, and what an answer makes of them. Pure. */
+import type { MessageId } from './client.ts';
+import type { NewOperation } from './copy.ts';
+import { cancellingPairs, type Place } from './fold.ts';
+import {
+  isLive,
+  localId,
+  MAX_IDS,
+  type MailboxRow,
+  type OperationRow,
+  readLocalId,
+  type StoredError,
+} from './rows.ts';
+
+export interface Outbox {
+  /** In their order. */
+  readonly operations: readonly OperationRow[];
+  readonly placeOf: (name: string, box: number | undefined) => Place;
+}
+
+/** Waits in the queue, or is under way. */
+const isWaiting = ({ state }: OperationRow) => state === 'queued' || state === 'inflight';
+
+/**
+ * The batches that may go at once: the first of each lane. A mailbox is a lane; each mail that is sent is one of its
+ * own, so that one which fails holds up no other; what makes, renames and deletes mailboxes shares one.
+ */
+export function nextBatches({ operations, placeOf }: Outbox): OperationRow[][] {
+  const waiting = operations.filter(isWaiting);
+  const pairs = cancellingPairs(operations, placeOf);
+  const bySeq = new Map(operations.map((operation) => [operation.seq, operation]));
+  const lanes = new Map<Place, OperationRow[]>();
+  const closed = new Set<Place>();
+  /** Mailboxes that earlier changes use, and mailboxes that earlier changes make, rename or delete. */
+  const used = new Set<string>();
+  const remade = new Set<string>();
+  for (const operation of waiting) {
+    const { kind, mailbox, to } = operation;
+    const names = to === undefined ? [mailbox] : [mailbox, to];
+    const isBarred = names.some(
+      (name) => remade.has(name) || (kind === 'mailbox' && used.has(name)),
+    );
+    for (const name of names) (kind === 'mailbox' ? remade : used).add(name);
+    if (pairs.has(operation.seq)) continue;
+    const lane = laneOf(operation, placeOf);
+    const batch = lanes.get(lane);
+    const needs = [operation.needs, ...refsOf(operation).map((id) => readLocalId(id)?.seq)];
+    const isReady = needs.every((seq) => seq === undefined || !isPending(bySeq.get(seq)));
+    if (!closed.has(lane) && !isBarred && isReady && (!batch || mayJoin(batch, operation))) {
+      if (batch) batch.push(operation);
+      else lanes.set(lane, [operation]);
+    } else closed.add(lane);
+  }
+  return [...lanes.values()];
+}
+
+const isPending = (operation: OperationRow | undefined) =>
+  operation !== undefined && isWaiting(operation);
+
+export function laneOf(operation: OperationRow, placeOf: Outbox['placeOf']): Place {
+  if (operation.kind === 'send') return `send ${operation.seq}`;
+  if (operation.kind === 'mailbox') return 'mailboxes';
+  const place = placeOf(operation.mailbox, operation.box);
+  return typeof place === 'number' ? place : `mailbox ${place}`;
+}
+
+/** Neighbours of one kind go in one request. What went together before, goes together again. */
+function mayJoin(batch: readonly OperationRow[], next: OperationRow): boolean {
+  const [first] = batch;
+  if (!first || first.kind !== next.kind || first.state !== next.state) return false;
+  if (first.state === 'inflight') return first.batch === next.batch;
+  const isJoinable = first.kind === 'flag' || first.kind === 'move' || first.kind === 'delete';
+  const count = batch.reduce((sum, { ids }) => sum + ids.length, next.ids.length);
+  if (!isJoinable || count > MAX_IDS) return false;
+  const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
+  return (
+    first.uidvalidity === next.uidvalidity &&
+    first.to === next.to &&
+    same(first.add, next.add) &&
+    same(first.remove, next.remove)
+  );
+}
+
+/** Messages that a request of it names. */
+function refsOf({ ids, mail }: OperationRow): MessageId[] {
+  const files = mail?.attachments?.flatMap(({ from }) => (from ? [from.id] : [])) ?? [];
+  const named = [mail?.draft?.id, mail?.inReplyTo?.id].flatMap((id) =>
+    id === undefined ? [] : [id],
+  );
+  return [...ids, ...named, ...files];
+}
+
+/** The UID of a message; 0 where it never came to be. */
+export function uidOf(id: MessageId, operations: readonly OperationRow[]): number {
+  if (typeof id === 'number') return id;
+  const local = readLocalId(id);
+  return operations.find(({ seq }) => seq === local?.seq)?.placed?.[local?.index ?? 0] ?? 0;
+}
+
+/** Operations that were taken back before they went. */
+export function takenBack({ operations, placeOf }: Outbox): OperationRow[] {
+  const pairs = cancellingPairs(operations, placeOf);
+  return operations.filter(({ seq }) => pairs.has(seq));
+}
+
+/** Whether what it needs was refused or taken back: it can never be carried out. */
+export function isHopeless(operation: OperationRow, operations: readonly OperationRow[]): boolean {
+  if (operation.needs === undefined) return false;
+  const needed = operations.find(({ seq }) => seq === operation.needs);
+  return (
+    needed?.state === 'rejected' || needed?.state === 'cancelled' || needed?.state === 'uncertain'
+  );
+}
+
+/** What a batch leaves when its answer came. */
+export function acked(
+  operation: OperationRow,
+  answer: Partial<OperationRow>,
+  boxes: readonly MailboxRow[],
+): OperationRow {
+  const { request: _, ...kept } = operation;
+  const places = [operation.box, operation.toBox];
+  // A mailbox that is not in the copy has nothing to wait for.
+  const awaits = boxes
+    .filter(({ box, token }) => token !== undefined && places.includes(box))
+    .map(({ box }) => box);
+  return settle({ ...kept, ...answer, awaits, state: 'acked' });
+}
+
+/** A mailbox shows it by itself now. */
+export function settledIn(operation: OperationRow, box: number): OperationRow {
+  return settle({ ...operation, awaits: operation.awaits?.filter((one) => one !== box) ?? [] });
+}
+
+function settle(operation: OperationRow): OperationRow {
+  if (operation.awaits?.length) return operation;
+  const { shown: _, ...kept } = operation;
+  return { ...kept, state: 'done' };
+}
+
+/** It ends without having been carried out. */
+export function ended(
+  operation: OperationRow,
+  state: 'rejected' | 'cancelled' | 'uncertain',
+  error?: StoredError,
+): OperationRow {
+  const { shown: _, request: __, ...kept } = operation;
+  return { ...kept, state, ...(error && { error }) };
+}
+
+/** How many ended operations are kept, for those who still ask what became of them. */
+const KEPT = 50;
+
+export function outdated(operations: readonly OperationRow[]): OperationRow[] {
+  const over = operations.filter((operation) => !isLive(operation));
+  const named = new Set(
+    operations
+      .filter(isLive)
+      .flatMap((operation) => refsOf(operation).map((id) => readLocalId(id)?.seq)),
+  );
+  return over.slice(0, -KEPT).filter(({ seq }) => !named.has(seq));
+}
+
+/**
+ * What takes an operation back.
+ *
+ * @throws TypeError where nothing does
+ */
+export function inverse(operation: OperationRow): NewOperation[] {
+  const { kind, seq, ids, mailbox, box, to, toBox, uidvalidity, shown, action } = operation;
+  const inverseOf = seq;
+  const made = ids.map((_, index) => localId(seq, index));
+  const target = { ...(toBox !== undefined && { box: toBox }) };
+  const source = { mailbox, ...(box !== undefined && { box }) };
+  if (kind === 'flag') return restoreFlags(operation);
+  if (kind === 'move' && to !== undefined) {
+    const back = { to: mailbox, ...(box !== undefined && { toBox: box }), ...(shown && { shown }) };
+    return [{ kind: 'move', mailbox: to, ...target, ids: made, ...back, inverseOf }];
+  }
+  if (kind === 'copy' && to !== undefined) {
+    return [{ kind: 'delete', mailbox: to, ...target, ids: made, inverseOf }];
+  }
+  if (kind === 'append') return [{ kind: 'delete', ...source, ids: [localId(seq, 0)], inverseOf }];
+  if (action === 'create') return [{ kind, mailbox, ids, action: 'delete', inverseOf }];
+  if (action === 'rename' && to !== undefined) {
+    return [{ kind, mailbox: to, ids, action, to: mailbox, inverseOf }];
+  }
+  throw new TypeError(
+    `${kind} cannot be taken back${uidvalidity && kind === 'delete' ? ': it is for good' : ''}`,
+  );
+}
+
+/** Each message gets the flags back that the change took or gave. */
+function restoreFlags({
+  seq,
+  mailbox,
+  box,
+  uidvalidity,
+  before = [],
+}: OperationRow): NewOperation[] {
+  const alike = new Map<
+    string,
+    { add: readonly string[]; remove: readonly string[]; ids: MessageId[] }
+  >();
+  for (const [id, added, removed] of before) {
+    const key = JSON.stringify([added, removed]);
+    const group = alike.get(key) ?? { add: removed, remove: added, ids: [] };
+    group.ids.push(id);
+    alike.set(key, group);
+  }
+  const place = { mailbox, ...(box !== undefined && { box }), ...(uidvalidity && { uidvalidity }) };
+  const isOne = alike.size === 1;
+  return [...alike.values()].map((group) => ({
+    kind: 'flag',
+    ...place,
+    ...group,
+    ...(isOne && { inverseOf: seq }),
+  }));
+}

@@ -1,0 +1,94 @@
+/** What the engine takes from the world around it: time, chance, network, other tabs. Tests give their own. */
+
+/** The part of WebSocket that is used. */
+export interface Socket {
+  onmessage: ((event: { readonly data: unknown }) => void) | null;
+  onclose: ((event: { readonly code: number }) => void) | null;
+  close(): void;
+}
+
+/** The part of BroadcastChannel that is used. */
+export interface Channel {
+  onmessage: ((event: { readonly data: unknown }) => void) | null;
+  postMessage(message: unknown): void;
+  close(): void;
+}
+
+export interface Platform {
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** From 0 to below 1. */
+  random(): number;
+  /** Calls once after so many milliseconds; returns what prevents it. */
+  after(ms: number, call: () => void): () => void;
+  readonly fetch: typeof fetch;
+  /** Undefined where there are no WebSockets. */
+  readonly connect: ((url: string, protocols: string[]) => Socket) | undefined;
+  /** Undefined where there are no other tabs. */
+  readonly openChannel: ((name: string) => Channel) | undefined;
+  /** Holds a lock until `held` is settled; undefined where there are no locks. */
+  readonly lock:
+    | ((name: string, signal: AbortSignal, held: () => Promise<void>) => Promise<void>)
+    | undefined;
+  /** Calls back when the network may be back or the page is seen again, and when the page goes away. */
+  listen(woken: () => void, leaving: () => void): () => void;
+}
+
+/** The one that this program runs on. */
+export function thisPlatform(): Platform {
+  const { WebSocket, BroadcastChannel, navigator } = globalThis as Partial<typeof globalThis>;
+  return {
+    now: () => Date.now(),
+    random: () => Math.random(),
+    after: (ms, call) => {
+      const timer = setTimeout(call, ms);
+      return () => clearTimeout(timer);
+    },
+    fetch: (input, init) => fetch(input, init),
+    connect: WebSocket && ((url, protocols) => new WebSocket(url, protocols) as Socket),
+    openChannel:
+      BroadcastChannel &&
+      ((name) => {
+        const channel = new BroadcastChannel(name);
+        // In Node a channel alone does not keep the program running.
+        (channel as { unref?: () => void }).unref?.();
+        return channel as Channel;
+      }),
+    lock:
+      navigator?.locks &&
+      (async (name, signal, held) => {
+        await navigator.locks.request(name, { signal }, held);
+      }),
+    listen: listenToPage,
+  };
+}
+
+function listenToPage(woken: () => void, leaving: () => void): () => void {
+  const page = globalThis as unknown as EventTarget;
+  const { document } = globalThis as { document?: EventTarget & { visibilityState: string } };
+  if (!document) return () => undefined;
+  const seen = () => document.visibilityState === 'visible' && woken();
+  const events = [
+    [page, 'online', woken],
+    [page, 'pageshow', woken],
+    [document, 'visibilitychange', seen],
+    [document, 'resume', woken],
+    [page, 'pagehide', leaving],
+    [document, 'freeze', leaving],
+  ] as const;
+  for (const [target, name, call] of events) target.addEventListener(name, call);
+  return () => {
+    for (const [target, name, call] of events) target.removeEventListener(name, call);
+  };
+}
+
+/** An id that nobody guesses; also on a page that came by plain HTTP, which has no randomUUID. */
+export function makeId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** Full jitter: many clients that failed together do not come back together. Half a second to half a minute. */
+export function backoff(platform: Platform, failures: number): number {
+  return platform.random() * Math.min(30_000, 500 * 2 ** Math.min(failures, 10));
+}

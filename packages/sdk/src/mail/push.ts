@@ -1,0 +1,127 @@
+/** A batch of changes as a request, and what its answer says of them. Pure but for the files of mail. */
+import type { CancelSendAnswer, RelocatedMessage, Sync } from '../api-types.ts';
+import { FIELDS } from './apply-page.ts';
+import { toBase64, writeDraft, writeSend } from './compose.ts';
+import type { Copy } from './copy.ts';
+import { uidOf } from './outbox.ts';
+import type { MailboxRow, OperationRow } from './rows.ts';
+import type { MailCall, MailRoute, MailServer } from './server.ts';
+
+/** What is stored of a request before it goes, so that it goes again unchanged. */
+export interface StoredRequest {
+  readonly route: MailRoute;
+  readonly query?: Readonly<Record<string, string>>;
+  /** Of a mail without its files, which are in the store already. */
+  readonly body?: Readonly<Record<string, unknown>>;
+  readonly since?: {
+    readonly uidvalidity?: string | undefined;
+    readonly token?: string | undefined;
+  };
+}
+
+/** An answer, whichever route gave it. */
+export interface PushAnswer extends Partial<CancelSendAnswer> {
+  readonly sync?: Sync;
+  readonly moved?: readonly RelocatedMessage[];
+  readonly copied?: readonly RelocatedMessage[];
+  readonly uid?: number;
+  readonly id?: string;
+}
+
+/**
+ * @param since the state of the copy, where the answer may bring it up to date
+ * @returns undefined where none of its messages exists
+ */
+export function buildRequest(
+  batch: readonly OperationRow[],
+  copy: Copy,
+  since: MailboxRow | undefined,
+): StoredRequest | undefined {
+  const [first] = batch;
+  if (!first) return undefined;
+  const { kind, add, remove, action, mail } = first;
+  const mailbox = copy.box(first.box)?.name ?? first.mailbox;
+  const to = first.to === undefined ? undefined : (copy.box(first.toBox)?.name ?? first.to);
+  if (kind === 'mailbox') {
+    return {
+      route: `POST /mail/mailboxes/${action ?? 'create'}`,
+      body: { mailbox: first.mailbox, to: first.to },
+    };
+  }
+  if (kind === 'append')
+    return { route: 'POST /mail/append', query: { mailbox, flags: '\\Draft \\Seen' } };
+  if (kind === 'send') {
+    const target = copy.operations.find(({ seq }) => seq === first.inverseOf);
+    if (target) return { route: 'POST /mail/sends/cancel', body: { id: target.sendId } };
+    return { route: 'POST /mail/send', body: mail ? writeSend(first, copy) : {} };
+  }
+  const uids = [
+    ...new Set(batch.flatMap(({ ids }) => ids.map((id) => uidOf(id, copy.operations)))),
+  ];
+  const known = uids.filter((uid) => uid > 0).sort((a, b) => a - b);
+  if (known.length === 0) return undefined;
+  const uidvalidity = first.uidvalidity ?? copy.box(first.box)?.uidvalidity;
+  const state = since && { uidvalidity: since.uidvalidity, token: since.token };
+  const body = {
+    mailbox,
+    uids: known,
+    uidvalidity,
+    ...(state && { since: state, fields: FIELDS }),
+  };
+  const kept = state && { since: state };
+  if (kind === 'flag')
+    return { route: 'POST /mail/flags', body: { ...body, add, remove }, ...kept };
+  if (kind === 'delete') return { route: 'POST /mail/delete', body, ...kept };
+  return { route: `POST /mail/${kind}`, body: { ...body, to }, ...kept };
+}
+
+/** With the files of a mail, which are not stored twice. */
+export async function toCall(
+  request: StoredRequest,
+  operation: OperationRow,
+  copy: Copy,
+  server: MailServer,
+): Promise<MailCall> {
+  const { query, body } = request;
+  const { kind, mail, id } = operation;
+  const isKeyed =
+    kind === 'move' ||
+    kind === 'copy' ||
+    kind === 'append' ||
+    (kind === 'send' && operation.inverseOf === undefined);
+  const key = isKeyed ? { key: id } : {};
+  if (kind === 'append' && mail)
+    return { ...(query && { query }), body: await writeDraft(operation, copy, server), ...key };
+  if (kind === 'send' && body?.attachments) {
+    const attachments = body.attachments as readonly Record<string, unknown>[];
+    const filled = attachments.map(async ({ blob, ...attachment }) =>
+      typeof blob === 'string'
+        ? { ...attachment, content: await readBase64(copy, blob) }
+        : attachment,
+    );
+    return { body: { ...body, attachments: await Promise.all(filled) }, ...key };
+  }
+  return { body, ...key };
+}
+
+async function readBase64(copy: Copy, blob: string): Promise<string> {
+  const row = await copy.store.get('blobs', [copy.account, blob]);
+  return toBase64(row?.bytes as Uint8Array);
+}
+
+/** What an answer says of one operation of the batch. */
+export function readAnswer(
+  operation: OperationRow,
+  answer: PushAnswer,
+  copy: Copy,
+): Partial<OperationRow> {
+  const { kind, ids } = operation;
+  if (kind === 'append') return { placed: [answer.uid ?? 0] };
+  if (kind === 'send' && operation.inverseOf !== undefined)
+    return { cancelled: answer as CancelSendAnswer };
+  if (kind === 'send') return answer.id === undefined ? {} : { sendId: answer.id };
+  const pairs = answer.moved ?? answer.copied;
+  if (!pairs) return {};
+  const target = new Map(pairs.map(({ uid, toUid }) => [uid, toUid]));
+  return { placed: ids.map((id) => target.get(uidOf(id, copy.operations)) ?? 0) };
+}

@@ -1,0 +1,239 @@
+/**
+ * Carries one batch of the user's changes to the server. `inflight` is stored with the request before it goes, so that
+ * after a crash the same request goes again, under the same key.
+ */
+import { ApiError } from '../errors.ts';
+import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
+import type { Copy } from './copy.ts';
+import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
+import type { Platform } from './platform.ts';
+import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
+import { type MessageRow, type OperationRow, put } from './rows.ts';
+import { isPassing, type MailServer } from './server.ts';
+import type { Change } from './store.ts';
+import type { Syncer } from './syncer.ts';
+
+export interface PusherOptions {
+  readonly copy: Copy;
+  readonly server: MailServer;
+  readonly platform: Platform;
+  readonly epoch: number;
+  readonly syncer: Syncer;
+}
+
+/** What is to be done after a push. */
+export interface Pushed {
+  /** Boxes to be synced. */
+  readonly boxes: readonly number[];
+  /** The box whose sync the answer began; its further pages are due. */
+  readonly continues?: number | undefined;
+  readonly received: readonly MessageRow[];
+  readonly listChanged: boolean;
+}
+
+const NOTHING: Pushed = { boxes: [], received: [], listChanged: false };
+/** After this time the server may have forgotten a key; that of a send it finds as long as it knows the send. */
+const KEY_MS = 24 * 3_600_000;
+
+export class Pusher {
+  readonly #options: PusherOptions;
+
+  constructor(options: PusherOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @param began its place among answers and beginnings of syncs
+   * @param isOwner whether the answer may bring the copy of the mailbox up to date
+   * @throws ApiError, ConnectionError where it has to be tried again
+   */
+  async push(batch: readonly OperationRow[], began: number, isOwner: boolean): Promise<Pushed> {
+    const isAgain = batch[0]?.state === 'inflight';
+    const going = isAgain ? batch : await this.#begin(batch, isOwner);
+    const [first] = going;
+    if (!first) return NOTHING;
+    const { copy, server, platform } = this.#options;
+    const request = first.request as StoredRequest;
+    let answer: PushAnswer;
+    try {
+      const isOld =
+        isAgain && first.kind === 'send' && platform.now() - (first.sentAt ?? 0) > KEY_MS;
+      if (isOld && first.inverseOf === undefined)
+        answer = await server.call('GET /mail/sends', { query: { key: first.id } });
+      else
+        answer = (await server.call(
+          request.route,
+          await toCall(request, first, copy, server),
+        )) as PushAnswer;
+    } catch (error) {
+      return await this.#refused(going, error, isAgain);
+    }
+    return await this.#answer(going, request, answer, isOwner ? began : 0);
+  }
+
+  /** Stores that it goes. What was taken back, or is gone already, does not. */
+  async #begin(batch: readonly OperationRow[], isOwner: boolean): Promise<OperationRow[]> {
+    const { copy, epoch, platform } = this.#options;
+    let going: OperationRow[] = [];
+    await copy.write(epoch, 'strict', () => {
+      const back = new Set(takenBack(copy));
+      const seqs = new Set(batch.map(({ seq }) => seq));
+      const still = copy.operations.filter(
+        (one) => seqs.has(one.seq) && one.state === 'queued' && !back.has(one),
+      );
+      const [first] = still;
+      if (!first) return [];
+      const mailbox = copy.box(first.box);
+      const since =
+        isOwner && mailbox?.token !== undefined && !mailbox.paging ? mailbox : undefined;
+      const request = buildRequest(still, copy, since);
+      if (!request) return this.#end(still, 'done');
+      going = still.map((one) => {
+        const sent = { state: 'inflight', batch: first.id, sentAt: platform.now() } as const;
+        return { ...one, ...sent, ...(one === first && { request }) };
+      });
+      return going.map((one) => put('operations', one));
+    });
+    return going;
+  }
+
+  async #answer(
+    batch: readonly OperationRow[],
+    request: StoredRequest,
+    answer: PushAnswer,
+    began: number,
+  ): Promise<Pushed> {
+    const { copy, epoch, syncer } = this.#options;
+    let received: readonly MessageRow[] = [];
+    let continues: number | undefined;
+    let boxes: number[] = [];
+    let isAnew = false;
+    await copy.write(epoch, 'strict', async () => {
+      const box = batch[0]?.box;
+      let after = batch.map((one) => acked(one, readAnswer(one, answer, copy), copy.mailboxes));
+      const changes: Change[] = [];
+      const row = copy.box(box);
+      const { sync } = answer;
+      const { since } = request;
+      const fits = since && row?.token === since.token && row?.uidvalidity === since.uidvalidity;
+      if (sync && box !== undefined && row && fits && began > 0) {
+        const applied = applyPage(row, sync, await copy.rows(box, uidsOf(sync)));
+        changes.push(...applied.changes);
+        ({ received } = applied);
+        isAnew = startsAnew(row, sync);
+        if (sync.hasMore) continues = box;
+        else {
+          after = after.map((one) => settledIn(one, box));
+          changes.push(...syncer.settle(box, began));
+        }
+      }
+      for (const { seq } of batch) syncer.noteAnswer(seq);
+      boxes = after.flatMap(({ awaits }) => awaits ?? []);
+      return [
+        ...changes,
+        ...after.flatMap((one) => [put('operations', one), ...this.filesOf(one)]),
+        ...this.#prune(),
+      ];
+    });
+    const [{ kind, box } = {}] = batch;
+    // A mail that is sent is in Sent, and a draft goes; a mailbox that is not in the copy has other numbers.
+    const isSend = kind === 'send';
+    const touched = isSend
+      ? copy.mailboxes.filter(
+          ({ specialUse, token }) =>
+            token !== undefined && (specialUse === '\\Sent' || specialUse === '\\Drafts'),
+        )
+      : [];
+    return {
+      boxes: [
+        ...boxes,
+        ...touched.map((one) => one.box),
+        ...(isAnew && box !== undefined ? [box] : []),
+      ],
+      continues,
+      received,
+      listChanged: kind === 'mailbox',
+    };
+  }
+
+  /** @throws the error, where the same request may succeed later */
+  async #refused(
+    batch: readonly OperationRow[],
+    error: unknown,
+    isAgain: boolean,
+  ): Promise<Pushed> {
+    const { copy, epoch } = this.#options;
+    if (!(error instanceof ApiError) || isPassing(error) || isSession(error)) throw error;
+    const [first] = batch;
+    const { status, code, detail } = error;
+    // The first attempt made it, and its answer was lost.
+    const wasDone =
+      isAgain &&
+      first?.kind === 'mailbox' &&
+      (code === 'mailbox_exists' || code === 'mailbox_not_found');
+    const isUnknown =
+      isAgain &&
+      first?.kind === 'send' &&
+      code === 'send_not_found' &&
+      first.inverseOf === undefined;
+    const state = wasDone ? 'done' : isUnknown ? 'uncertain' : 'rejected';
+    await copy.write(epoch, 'strict', () => this.#end(batch, state, { status, code, detail }));
+    const boxes = batch.flatMap(({ box }) =>
+      box !== undefined && copy.box(box)?.token !== undefined ? [box] : [],
+    );
+    return {
+      ...NOTHING,
+      boxes,
+      listChanged: code === 'mailbox_not_found' || first?.kind === 'mailbox',
+    };
+  }
+
+  #end(
+    batch: readonly OperationRow[],
+    state: 'done' | 'rejected' | 'uncertain',
+    error?: OperationRow['error'],
+  ): Change[] {
+    const over = batch.map(
+      (one): OperationRow =>
+        state === 'done'
+          ? { ...acked(one, {}, []), placed: one.ids.map(() => 0) }
+          : ended(one, state, error),
+    );
+    return [
+      ...over.flatMap((one) => [
+        put('operations', one),
+        ...(state === 'uncertain' ? [] : this.filesOf(one)),
+      ]),
+      ...this.#prune(),
+    ];
+  }
+
+  /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
+  cancel(operation: OperationRow): Change[] {
+    const { kind, mail, inverseOf } = operation;
+    if (kind !== 'send')
+      return [put('operations', ended(operation, 'cancelled')), ...this.filesOf(operation)];
+    if (inverseOf === undefined || !mail) return [put('operations', ended(operation, 'cancelled'))];
+    const { inverseOf: _, ...draft } = operation;
+    return [put('operations', { ...draft, kind: 'append' })];
+  }
+
+  /** Its files go with it: they are at the server, or nobody asks for them any more. */
+  filesOf({ account, mail }: OperationRow): Change[] {
+    const files =
+      mail?.attachments?.flatMap(({ blob }) => (blob === undefined ? [] : [blob])) ?? [];
+    return files.map((blob) => ({ remove: 'blobs', key: [account, blob] }));
+  }
+
+  #prune(): Change[] {
+    const { copy } = this.#options;
+    return outdated(copy.operations).map(({ account, seq }) => ({
+      remove: 'operations',
+      key: [account, seq],
+    }));
+  }
+}
+
+function isSession({ status, code }: ApiError): boolean {
+  return status === 401 || code === 'account_inactive';
+}

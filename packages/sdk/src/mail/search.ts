@@ -1,0 +1,167 @@
+/** Finds mail and people: the server first, what the copy has where there is no network. */
+import type { Address, SearchMatch, SearchMessagesBody } from '../api-types.ts';
+import { ConnectionError } from '../errors.ts';
+import type { SearchResult } from './client.ts';
+import type { Copy } from './copy.ts';
+import type { MailboxRow, MessageRow } from './rows.ts';
+import type { MailServer } from './server.ts';
+
+const LIMIT = 50;
+/** Messages that are gone through for names of people. */
+const RECENT = 2000;
+
+export async function search(
+  copy: Copy,
+  server: MailServer,
+  query: SearchMessagesBody,
+  signal: AbortSignal | undefined,
+): Promise<SearchResult> {
+  try {
+    const { matches, cursor, indexing } = await server.call('POST /mail/search', {
+      body: query,
+      signal,
+    });
+    const found = matches.map((match) => ({ ...match, id: match.uid }));
+    return { matches: found, cursor, indexing: indexing ?? false, offline: false };
+  } catch (error) {
+    if (!(error instanceof ConnectionError) || signal?.aborted) throw error;
+    return {
+      matches: await searchCopy(copy, query),
+      cursor: undefined,
+      indexing: false,
+      offline: true,
+    };
+  }
+}
+
+async function searchCopy(copy: Copy, query: SearchMessagesBody): Promise<SearchResult['matches']> {
+  const { limit = LIMIT, mailbox } = query;
+  const rows: MessageRow[] = [];
+  const matches = matcher(query);
+  for (const box of copy.mailboxes) {
+    if (box.gone || (mailbox !== undefined && box.name !== mailbox)) continue;
+    for await (const row of newest(copy, box)) if (matches(row)) rows.push(row);
+  }
+  rows.sort((a, b) => b.date - a.date);
+  return rows.slice(0, limit).map((row) => toMatch(row, copy.box(row.box)?.name ?? ''));
+}
+
+function toMatch(row: MessageRow, mailbox: string): SearchMatch & { id: number } {
+  const { uid, envelope, flags, internalDate, preview, threadId = '' } = row;
+  return { mailbox, id: uid, uid, envelope, flags: [...flags], internalDate, preview, threadId };
+}
+
+async function* newest(
+  { store }: Copy,
+  { box, generation }: MailboxRow,
+): AsyncGenerator<MessageRow> {
+  const query = {
+    table: 'messages',
+    index: 'byDate',
+    prefix: [box, generation],
+    reverse: true,
+    limit: 1000,
+  } as const;
+  let before: readonly number[] | undefined;
+  for (let full = true; full; ) {
+    const rows = (await store.range({ ...query, ...(before && { before }) })) as MessageRow[];
+    yield* rows;
+    const last = rows.at(-1);
+    full = rows.length === query.limit;
+    if (last) before = [last.date, last.uid];
+  }
+}
+
+/** As the server does it for envelopes: all words, whole or with `*` their beginnings, without case and accents. */
+function matcher(query: SearchMessagesBody): (row: MessageRow) => boolean {
+  const { text, from, to, subject, body, since, before, larger, smaller } = query;
+  const { flags = [], notFlags = [], hasAttachment } = query;
+  const [sinceMs, beforeMs] = [Date.parse(since ?? ''), Date.parse(before ?? '')];
+  return (row) => {
+    const { envelope, preview, size, date } = row;
+    const people = (...lists: (readonly Address[] | undefined)[]) =>
+      lists
+        .flatMap((list = []) => list.map(({ name = '', address = '' }) => `${name} ${address}`))
+        .join(' ');
+    const senders = people(envelope.from);
+    const receivers = people(envelope.to, envelope.cc, envelope.bcc);
+    return (
+      hasWords(from, senders) &&
+      hasWords(to, receivers) &&
+      hasWords(subject, envelope.subject) &&
+      hasWords(body, preview) &&
+      hasWords(text, `${senders} ${receivers} ${envelope.subject} ${preview}`) &&
+      !(date < sinceMs) &&
+      !(date >= beforeMs) &&
+      !(larger !== undefined && size <= larger) &&
+      !(smaller !== undefined && size >= smaller) &&
+      flags.every((flag) => row.flags.includes(flag)) &&
+      !notFlags.some((flag) => row.flags.includes(flag)) &&
+      (hasAttachment === undefined || row.hasAttachment === hasAttachment)
+    );
+  };
+}
+
+const plain = (text: string) => text.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
+const wordsOf = (text: string): string[] => plain(text).match(/[\p{L}\p{N}]+\*?/gu) ?? [];
+
+function hasWords(asked: string | undefined, text: string): boolean {
+  if (asked === undefined) return true;
+  const words = wordsOf(text);
+  return wordsOf(asked).every((word) =>
+    word.endsWith('*')
+      ? words.some((one) => one.startsWith(word.slice(0, -1)))
+      : words.includes(word),
+  );
+}
+
+/** People to whom the account wrote, before those who wrote to it; those of late before those of once. */
+export async function correspondents(
+  copy: Copy,
+  prefix: string,
+  limit: number,
+): Promise<Address[]> {
+  const known = new Map<string, { person: Address; score: number }>();
+  for (const box of copy.mailboxes) {
+    const isSent = box.specialUse === '\\Sent';
+    if (box.gone || !(isSent || box.name === 'INBOX')) continue;
+    const query = {
+      table: 'messages',
+      index: 'byDate',
+      prefix: [box.box, box.generation],
+      reverse: true,
+    } as const;
+    const rows = (await copy.store.range({ ...query, limit: RECENT })) as MessageRow[];
+    for (const [age, { envelope }] of rows.entries()) {
+      const people = isSent ? [envelope.to, envelope.cc, envelope.bcc] : [envelope.from];
+      const score = (isSent ? 10 : 1) / (1 + age / 100);
+      for (const person of people.flatMap((list = []) => list)) note(known, person, score);
+    }
+  }
+  known.delete(copy.address);
+  const beginning = plain(prefix.trim());
+  const fits = ({ name = '', address = '' }: Address) =>
+    plain(address).startsWith(beginning) ||
+    plain(name).startsWith(beginning) ||
+    wordsOf(name).some((word) => word.startsWith(beginning));
+  const found = [...known.values()].filter(({ person }) => fits(person));
+  return found
+    .sort((a, b) => b.score - a.score)
+    .slice(0, limit)
+    .map(({ person }) => person);
+}
+
+function note(
+  known: Map<string, { person: Address; score: number }>,
+  person: Address,
+  score: number,
+): void {
+  const key = person.address?.toLowerCase();
+  if (!key) return;
+  const before = known.get(key);
+  if (!before) known.set(key, { person, score });
+  else {
+    before.score += score;
+    if (!before.person.name && person.name) before.person = person;
+  }
+}

@@ -1,0 +1,284 @@
+/** Calls of the API for one account: its token, the pauses that the server asks for, and what went over the wire. */
+import type {
+  CancelSendAnswer,
+  ChangeFlagsAnswer,
+  Content,
+  CopyMessagesAnswer,
+  DeleteMailboxAnswer,
+  DeleteMessagesAnswer,
+  ListMailboxesAnswer,
+  MailboxState,
+  MoveMessagesAnswer,
+  ReadMessagesAnswer,
+  SearchMessagesAnswer,
+  Send,
+  SendMessageAnswer,
+  StoredMessage,
+  Sync,
+  Token,
+} from '../api-types.ts';
+import { ApiError, ConnectionError } from '../errors.ts';
+import { type ApiRequest, type CallOptions, Transport } from '../transport.ts';
+import type { TrafficEvent } from './client.ts';
+import type { Platform } from './platform.ts';
+
+/** Gives a token each time one is needed: from your backend, or by a cookie. An ApiError of it ends the session. */
+export type TokenSource = () => PromiseLike<MailToken>;
+
+/** What `POST /mail/token` and `POST /v2/email-accounts/{id}/token` answer. */
+export interface MailToken {
+  readonly token: string;
+  /** Seconds; until the server refuses it when left out. */
+  readonly expires_in?: number;
+}
+
+/** By method and path. */
+interface Answers {
+  'GET /mail/mailboxes': ListMailboxesAnswer;
+  'POST /mail/mailboxes/create': MailboxState;
+  'POST /mail/mailboxes/rename': MailboxState;
+  'POST /mail/mailboxes/delete': DeleteMailboxAnswer;
+  'POST /mail/sync': Sync;
+  'POST /mail/flags': ChangeFlagsAnswer;
+  'POST /mail/move': MoveMessagesAnswer;
+  'POST /mail/copy': CopyMessagesAnswer;
+  'POST /mail/delete': DeleteMessagesAnswer;
+  'POST /mail/append': StoredMessage;
+  'GET /mail/content': Content;
+  'POST /mail/messages': ReadMessagesAnswer;
+  'POST /mail/search': SearchMessagesAnswer;
+  'POST /mail/send': SendMessageAnswer;
+  'GET /mail/sends': Send;
+  'GET /mail/sends/': Send;
+  'POST /mail/sends/cancel': CancelSendAnswer;
+  'GET /mail/attachment': Blob;
+  'GET /mail/message': Blob;
+}
+export type MailRoute = keyof Answers;
+
+export interface MailCall {
+  readonly query?: Readonly<Record<string, string | number>>;
+  /** The end of the path. */
+  readonly id?: string;
+  readonly body?: unknown;
+  /** The server carries out one request of this key. */
+  readonly key?: string;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The session is over: the account signed out, was suspended, or the token is another account's. */
+export class SessionEnded extends Error {
+  override readonly name = 'SessionEnded';
+}
+
+export interface ServerOptions {
+  readonly baseUrl: string;
+  readonly address: string | undefined;
+  readonly auth: TokenSource | { readonly address: string; readonly password: string };
+  readonly app: string | undefined;
+  readonly platform: Platform;
+  readonly tell: (event: TrafficEvent) => void;
+  /** The server asks for a pause, of all tabs. */
+  readonly pause: (until: number) => void;
+}
+
+const RATE_LOW = 0.25;
+const RATE_PREFETCH = 0.4;
+
+export class MailServer {
+  readonly #options: ServerOptions;
+  readonly #transport: Transport;
+  #token: string | undefined;
+  /** When a new token is fetched although the old one is good. */
+  #renewAt = Number.POSITIVE_INFINITY;
+  #renewal: Promise<string> | undefined;
+  /** Milliseconds since 1970 before which nothing is asked. */
+  pausedUntil = 0;
+  /** Of the minute's requests, the part that is left. */
+  #left = 1;
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+    const { app, baseUrl, platform } = options;
+    const agent = [app, 'postroom-sdk'].filter(Boolean).join(' ');
+    const headers = { 'user-agent': agent };
+    this.#transport = new Transport({ baseUrl, headers, fetch: platform.fetch });
+  }
+
+  /** Whether the token itself says whose it is; others are asked. */
+  get isOurs(): boolean {
+    return this.#token !== undefined && ownerOf(this.#token) !== undefined;
+  }
+
+  get isLow(): boolean {
+    return this.#left < RATE_LOW;
+  }
+
+  get mayPrefetch(): boolean {
+    return this.#left > RATE_PREFETCH;
+  }
+
+  /**
+   * One attempt; a refused token is renewed once.
+   *
+   * @throws ApiError, ConnectionError, SessionEnded
+   */
+  async call<Route extends MailRoute>(route: Route, call: MailCall = {}): Promise<Answers[Route]> {
+    const token = await this.#ready();
+    try {
+      return await this.#send<Answers[Route]>(route, call, token);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 401)) throw error;
+      if (this.#token === token) this.forget();
+      return await this.#send<Answers[Route]>(route, call, await this.#ready());
+    }
+  }
+
+  /** Nothing is asked before the time that the server named, which may come while a token is fetched. */
+  async #ready(): Promise<string> {
+    const { platform } = this.#options;
+    for (;;) {
+      const ms = this.pausedUntil - platform.now();
+      if (ms > 0) await new Promise<void>((resolve) => platform.after(ms, resolve));
+      const token = await this.token();
+      if (this.pausedUntil <= platform.now()) return token;
+    }
+  }
+
+  /** The token of today; one call of `auth` at a time. @throws SessionEnded, ConnectionError */
+  async token(): Promise<string> {
+    if (this.#token !== undefined && this.#options.platform.now() < this.#renewAt)
+      return this.#token;
+    this.#renewal ??= this.#renew().finally(() => {
+      this.#renewal = undefined;
+    });
+    return await this.#renewal;
+  }
+
+  /** The server refused it, or the session is over. */
+  forget(): void {
+    this.#token = undefined;
+  }
+
+  async #renew(): Promise<string> {
+    const { auth, platform, address } = this.#options;
+    try {
+      const { token, expires_in } = await (typeof auth === 'function'
+        ? auth()
+        : this.#send<Token>('POST /mail/token', { body: auth }, undefined));
+      const owner = ownerOf(token);
+      if (address !== undefined && owner !== undefined && owner !== address) {
+        throw new SessionEnded(`the token is of ${owner}, not of ${address}`);
+      }
+      const lifeMs = expires_in === undefined ? Number.POSITIVE_INFINITY : expires_in * 1000;
+      this.#renewAt = platform.now() + 0.8 * lifeMs;
+      this.#token = token;
+      return token;
+    } catch (error) {
+      if (error instanceof SessionEnded || isPassing(error)) throw error;
+      if (error instanceof ApiError) throw new SessionEnded(error.message, { cause: error });
+      // A callback fails in its own way where there is no network.
+      throw new ConnectionError(error, false, 1);
+    }
+  }
+
+  async #send<T>(route: string, call: MailCall, token: string | undefined): Promise<T> {
+    const [method = '', path = ''] = route.split(' ');
+    const { query, id = '', body, key, signal } = call;
+    const isBlob = path === '/mail/attachment' || path === '/mail/message';
+    const parameters = query ? `?${new URLSearchParams(Object.entries(query).map(toText))}` : '';
+    const request: ApiRequest = {
+      method,
+      path: `${path}${encodeURIComponent(id)}${parameters}`,
+      body,
+      takesKey: key !== undefined,
+      repeatable: true,
+      ...(isBlob && { readAs: 'blob' }),
+    };
+    const options: CallOptions = {
+      maxRetries: 0,
+      idempotencyKey: key,
+      signal,
+      headers: {
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+        accept: path === '/mail/message' ? 'message/rfc822' : isBlob ? '*/*' : 'application/json',
+      },
+    };
+    this.#note('sent', `${method} ${request.path}`, withoutSecret(body));
+    try {
+      const { data, response } = await this.#transport.send<T>(request, options);
+      this.#readRate(response.headers);
+      this.#note('received', `${response.status}`, isBlob ? undefined : withoutSecret(data));
+      return data;
+    } catch (error) {
+      this.#note('received', describe(error), undefined);
+      if (error instanceof ApiError && error.status === 429) this.pause(error.retryAfter ?? 1);
+      throw error;
+    }
+  }
+
+  /** @param seconds as Retry-After says */
+  pause(seconds: number): void {
+    const until = this.#options.platform.now() + seconds * 1000;
+    this.pauseUntil(until);
+    this.#options.pause(until);
+  }
+
+  /** @param until milliseconds since 1970 */
+  pauseUntil(until: number): void {
+    this.pausedUntil = Math.max(this.pausedUntil, until);
+  }
+
+  #readRate(headers: Headers): void {
+    const limit = Number(headers.get('x-ratelimit-limit'));
+    const left = headers.get('x-ratelimit-remaining');
+    this.#left = limit > 0 && left !== null ? Number(left) / limit : 1;
+  }
+
+  #note(direction: TrafficEvent['direction'], title: string, body: unknown): void {
+    const { tell, platform } = this.#options;
+    tell({ direction, channel: 'http', title, body, at: platform.now() });
+  }
+}
+
+const toText = ([name, value]: [string, string | number]): [string, string] => [
+  name,
+  String(value),
+];
+
+/** The address that a token of Postroom itself is for; tokens of a product name the account in their own way. */
+export function ownerOf(token: string): string | undefined {
+  try {
+    const [, payload = ''] = token.split('.');
+    const text = atob(payload.replaceAll('-', '+').replaceAll('_', '/'));
+    const { sub, postroom_account } = JSON.parse(text) as Record<string, unknown>;
+    return postroom_account !== undefined && typeof sub === 'string'
+      ? sub.toLowerCase()
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether the same call may succeed later. */
+export function isPassing(error: unknown): boolean {
+  if (error instanceof ConnectionError) return true;
+  if (!(error instanceof ApiError)) return false;
+  const { status, retryAfter } = error;
+  // A key that is in use: the first attempt is still under way.
+  const isUnderWay = status === 409 && retryAfter !== undefined;
+  return status >= 500 || status === 429 || status === 408 || isUnderWay;
+}
+
+function withoutSecret(body: unknown): unknown {
+  if (body instanceof Blob) return `(${body.size} bytes)`;
+  if (typeof body !== 'object' || body === null) return body;
+  const hidden = Object.entries(body).map(([name, value]) =>
+    name === 'password' || (name === 'token' && !('mailbox' in body)) ? [name, '…'] : [name, value],
+  );
+  return Object.fromEntries(hidden);
+}
+
+function describe(error: unknown): string {
+  return error instanceof ApiError ? `${error.status} ${error.code}` : 'no answer';
+}

@@ -1,0 +1,195 @@
+/**
+ * Which tab leads. The account's row names the leader and how long it leads without a sign of life; its epoch is
+ * compared in each write, so that one which woke up late writes nothing. The lock only tells at once that a leader is
+ * gone; where there are no locks, the row alone decides.
+ */
+import type { Channel, Platform } from './platform.ts';
+import { type AccountRow, put } from './rows.ts';
+import type { Store } from './store.ts';
+
+/** What tabs tell each other. Losing one does no harm: it comes again, or is found in the store. */
+export type TabMessage =
+  /** Something was written. */
+  | { readonly type: 'wrote' }
+  | { readonly type: 'open'; readonly mailbox: string }
+  | { readonly type: 'sync'; readonly mailbox: string }
+  | { readonly type: 'wake' }
+  | { readonly type: 'state'; readonly state: string; readonly reason?: string | undefined }
+  /** Who came late asks for the state. */
+  | { readonly type: 'hello' }
+  | { readonly type: 'let-go' }
+  | { readonly type: 'signed-out' }
+  | { readonly type: 'pause'; readonly until: number };
+
+export interface TabsOptions {
+  readonly store: Store;
+  readonly account: string;
+  readonly id: string;
+  readonly platform: Platform;
+  readonly lead: (epoch: number) => void;
+  /** Another tab leads, or may: nothing is written any more. */
+  readonly stopLeading: () => void;
+  readonly hear: (message: TabMessage) => void;
+  /** Time passed: the store may have changed without a message. */
+  readonly beat: () => void;
+  /** The computer slept. */
+  readonly slept: () => void;
+}
+
+const BEAT_MS = 5000;
+/** A leader without a beat for so long is gone. */
+const LEASE_MS = 15_000;
+const SLEPT_MS = 30_000;
+
+export class Tabs {
+  readonly #options: TabsOptions;
+  readonly #name: string;
+  readonly #channel: Channel | undefined;
+  readonly #ending = new AbortController();
+  #letGo: () => void = () => undefined;
+  #epoch: number | undefined;
+  #hasLock = false;
+  #isClosed = false;
+  #isTaking: Promise<void> | undefined;
+  #cancelBeat: () => void = () => undefined;
+  #lastBeat: number;
+
+  constructor(options: TabsOptions) {
+    this.#options = options;
+    const { platform, account, hear } = options;
+    this.#name = `postroom:${account}`;
+    this.#lastBeat = platform.now();
+    this.#channel = platform.openChannel?.(this.#name);
+    if (this.#channel) {
+      this.#channel.onmessage = ({ data }) => {
+        const message = data as TabMessage;
+        if (message.type === 'let-go') void this.#take();
+        hear(message);
+      };
+    }
+  }
+
+  get isLeading(): boolean {
+    return this.#epoch !== undefined;
+  }
+
+  tell(message: TabMessage): void {
+    if (!this.#isClosed) this.#channel?.postMessage(message);
+  }
+
+  async start(): Promise<void> {
+    this.#queueForLock();
+    this.#beatLater();
+    await this.#take();
+    this.tell({ type: 'hello' });
+  }
+
+  /** Another tab leads: this one waits for its turn. */
+  deposed(): void {
+    this.#stop();
+    this.#letGo();
+  }
+
+  /** The page is frozen or goes away: another one leads from now on. */
+  async leave(): Promise<void> {
+    if (this.#epoch === undefined) return;
+    const epoch = this.#epoch;
+    this.#stop();
+    await this.#options.store.update('accounts', [this.#options.account], (row) => {
+      const account = row as AccountRow | undefined;
+      return account?.epoch === epoch ? [put('accounts', { ...account, leaseUntil: 0 })] : [];
+    });
+    this.#letGo();
+    this.tell({ type: 'let-go' });
+  }
+
+  /** Looks at once whether it should lead: the page is back. */
+  async wake(): Promise<void> {
+    await this.#take();
+  }
+
+  async close(): Promise<void> {
+    await this.#isTaking;
+    // A store that is lost has nobody to tell.
+    await this.leave().catch(() => undefined);
+    this.#isClosed = true;
+    this.#cancelBeat();
+    this.#ending.abort();
+    this.#letGo();
+    this.#channel?.close();
+  }
+
+  #stop(): void {
+    if (this.#epoch === undefined) return;
+    this.#epoch = undefined;
+    this.#options.stopLeading();
+  }
+
+  #queueForLock(): void {
+    const { platform } = this.#options;
+    if (!platform.lock || this.#isClosed) return;
+    const held = async () => {
+      this.#hasLock = true;
+      await new Promise<void>((resolve) => {
+        this.#letGo = () => {
+          this.#hasLock = false;
+          resolve();
+        };
+        void this.#take();
+      });
+    };
+    platform.lock(this.#name, this.#ending.signal, held).then(
+      () => this.#queueForLock(),
+      // Closed meanwhile.
+      () => undefined,
+    );
+  }
+
+  #beatLater(): void {
+    const { platform } = this.#options;
+    this.#cancelBeat = platform.after(BEAT_MS, () => {
+      if (this.#isClosed) return;
+      const late = platform.now() - this.#lastBeat - BEAT_MS;
+      this.#lastBeat = platform.now();
+      this.#beatLater();
+      if (late > SLEPT_MS) this.#options.slept();
+      void this.#take();
+      this.#options.beat();
+    });
+  }
+
+  /** Leads where nobody does, and says that it still leads where it does. */
+  #take(): Promise<void> {
+    this.#isTaking ??= this.#tryTake()
+      .catch(() => undefined)
+      .finally(() => {
+        this.#isTaking = undefined;
+      });
+    return this.#isTaking;
+  }
+
+  async #tryTake(): Promise<void> {
+    if (this.#isClosed) return;
+    const { store, account, id, platform, lead } = this.#options;
+    let taken: number | undefined;
+    let isOver = false;
+    await store.update('accounts', [account], (row) => {
+      taken = undefined;
+      const now = row as AccountRow | undefined;
+      isOver =
+        !now || now.signedOut === true || (this.#epoch !== undefined && now.epoch !== this.#epoch);
+      if (!now || isOver) return [];
+      const until = { leaseUntil: platform.now() + LEASE_MS, leader: id, byLock: this.#hasLock };
+      if (this.#epoch !== undefined) return [put('accounts', { ...now, ...until })];
+      // A leader that held the lock is gone, as the lock is here; one that did not may be alive.
+      const isGone = this.#hasLock && now.byLock === true;
+      if (now.leaseUntil > platform.now() && !isGone) return [];
+      taken = now.epoch + 1;
+      return [put('accounts', { ...now, ...until, epoch: taken })];
+    });
+    if (isOver) this.deposed();
+    if (taken === undefined || this.#isClosed) return;
+    this.#epoch = taken;
+    lead(taken);
+  }
+}

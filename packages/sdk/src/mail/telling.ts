@@ -1,0 +1,127 @@
+/** Tells an app what changed: events, what it watches, and whoever waits for a change to be over. */
+import type { MailboxView, MailEvents, MailState } from './client.ts';
+import { type OperationTools, StoredSend, toError, toOperation } from './operation.ts';
+import { isLive, type OperationRow } from './rows.ts';
+import type { Views } from './views.ts';
+
+export interface TellingOptions {
+  readonly tools: OperationTools;
+  readonly views: Views;
+  readonly state: () => MailState;
+}
+
+export type ReadView = (state: MailState, before: MailboxView | undefined) => Promise<MailboxView>;
+type Tell = (event: never) => void;
+
+export class Telling {
+  readonly #options: TellingOptions;
+  readonly #listeners = new Map<keyof MailEvents, Set<Tell>>();
+  readonly #watchers = new Set<() => void>();
+  readonly #waiting = new Set<() => void>();
+  /** Changes that were not over when this tab last looked. */
+  #known = new Map<number, OperationRow>();
+  #mailboxes = '';
+
+  constructor(options: TellingOptions) {
+    this.#options = options;
+  }
+
+  on<Name extends keyof MailEvents>(
+    name: Name,
+    tell: (event: MailEvents[Name]) => void,
+  ): () => void {
+    const listeners = this.#listeners.get(name) ?? new Set();
+    this.#listeners.set(name, listeners.add(tell as Tell));
+    return () => listeners.delete(tell as Tell);
+  }
+
+  emit<Name extends keyof MailEvents>(name: Name, event: MailEvents[Name]): void {
+    for (const tell of this.#listeners.get(name) ?? []) {
+      (tell as (event: MailEvents[Name]) => void)(event);
+    }
+  }
+
+  /** Nobody is told of anything any more but of the state. */
+  end(): void {
+    this.#watchers.clear();
+  }
+
+  /** Something is shown otherwise now. */
+  changed(): void {
+    for (const check of [...this.#waiting]) check();
+    for (const look of [...this.#watchers]) look();
+    this.#tellEnded();
+    if (this.#listeners.has('mailboxes')) void this.#tellMailboxes();
+  }
+
+  #tellEnded(): void {
+    const { tools } = this.#options;
+    const before = this.#known;
+    const { operations } = tools.copy;
+    this.#known = new Map(operations.filter(isLive).map((row) => [row.seq, row]));
+    for (const row of operations) {
+      if (!before.has(row.seq) || isLive(row)) continue;
+      if (row.state === 'rejected' && row.error) {
+        this.emit('rejected', { operation: toOperation(tools, [row]), error: toError(row.error) });
+      } else if (row.state === 'uncertain') {
+        this.emit('uncertain', { operation: new StoredSend(tools, [row]) });
+      }
+    }
+  }
+
+  async #tellMailboxes(): Promise<void> {
+    const mailboxes = await this.#options.views.mailboxes().catch(() => undefined);
+    const text = JSON.stringify(mailboxes);
+    if (!mailboxes || text === this.#mailboxes) return;
+    this.#mailboxes = text;
+    this.emit('mailboxes', { mailboxes });
+  }
+
+  async waitUntil(isSo: () => boolean): Promise<void> {
+    if (isSo()) return;
+    await new Promise<void>((resolve) => {
+      const check = () => {
+        if (!isSo()) return;
+        this.#waiting.delete(check);
+        resolve();
+      };
+      this.#waiting.add(check);
+    });
+  }
+
+  /** Tells at once, and after each change that is seen; of many changes at a time, once. */
+  watch(read: ReadView, tell: (view: MailboxView) => void): () => void {
+    let before: MailboxView | undefined;
+    let isDirty = false;
+    let isReading = false;
+    const run = async () => {
+      isReading = true;
+      while (isDirty && this.#watchers.has(look)) {
+        isDirty = false;
+        const view = await read(this.#options.state(), before).catch(() => undefined);
+        if (!view || !this.#watchers.has(look) || isSameView(before, view)) continue;
+        before = view;
+        tell(view);
+      }
+      isReading = false;
+    };
+    const look = () => {
+      isDirty = true;
+      if (!isReading) void run();
+    };
+    this.#watchers.add(look);
+    look();
+    return () => this.#watchers.delete(look);
+  }
+}
+
+function isSameView(before: MailboxView | undefined, now: MailboxView): boolean {
+  return (
+    before !== undefined &&
+    before.state === now.state &&
+    before.total === now.total &&
+    before.unseen === now.unseen &&
+    before.messages.length === now.messages.length &&
+    before.messages.every((message, index) => message === now.messages[index])
+  );
+}

@@ -1,0 +1,283 @@
+/** What an app sees of the copy: rows of the store with the user's changes over them. */
+import type {
+  MailboxInfo,
+  MailboxView,
+  MailMessage,
+  MailState,
+  MessageId,
+  ThreadView,
+  WatchOptions,
+} from './client.ts';
+import type { Copy } from './copy.ts';
+import type { Overlay, Place, Shown } from './fold.ts';
+import { uidOf } from './outbox.ts';
+import { isSeen, type MailboxRow, type MessageFacts, type MessageRow } from './rows.ts';
+
+const LIMIT = 50;
+/** Rows that are read at a time. */
+const CHUNK = 200;
+
+export class Views {
+  readonly #copy: Copy;
+
+  constructor(copy: Copy) {
+    this.#copy = copy;
+  }
+
+  /** The newest messages of a mailbox that match, and how many there are. */
+  list(
+    name: string,
+    options: WatchOptions,
+    state: MailState,
+    before?: MailboxView,
+  ): Promise<MailboxView> {
+    return this.#copy.consistent(async () => {
+      const overlay = await this.#copy.overlay();
+      const place = this.#copy.placeOf(name, undefined);
+      const mailbox = typeof place === 'number' ? this.#copy.box(place) : undefined;
+      const { limit = LIMIT } = options;
+      const matches = matcher(options);
+      const all = await this.#newest(mailbox, place, overlay, matches, limit, isFiltered(options));
+      const counted = count(mailbox, place, overlay);
+      const known = new Map(before?.messages.map((message) => [message.id, message]));
+      const messages = all.shown
+        .slice(0, limit)
+        .map((shown) => keepSame(known.get(shown.id), toMessage(shown, name)));
+      const total = isFiltered(options) ? all.matching : counted.total;
+      return { messages, total, unseen: counted.unseen, state };
+    });
+  }
+
+  /** Ids of all that match. */
+  ids(name: string, options: WatchOptions): Promise<MessageId[]> {
+    return this.#copy.consistent(async () => {
+      const overlay = await this.#copy.overlay();
+      const place = this.#copy.placeOf(name, undefined);
+      const mailbox = typeof place === 'number' ? this.#copy.box(place) : undefined;
+      const most = Number.POSITIVE_INFINITY;
+      const { shown } = await this.#newest(mailbox, place, overlay, matcher(options), most, true);
+      return shown.map(({ id }) => id);
+    });
+  }
+
+  /** Merges stored rows with those that changes brought; reads on until there are enough, or with `isAll` all. */
+  async #newest(
+    mailbox: MailboxRow | undefined,
+    place: Place,
+    overlay: Overlay,
+    matches: (facts: MessageFacts) => boolean,
+    limit: number,
+    isAll: boolean,
+  ): Promise<{ shown: Shown[]; matching: number }> {
+    const touched = typeof place === 'number' ? overlay.touched.get(place) : undefined;
+    const shown: Shown[] = [];
+    let matching = 0;
+    for await (const row of this.#rows(mailbox)) {
+      const now = touched?.has(row.uid)
+        ? touched.get(row.uid)
+        : { id: row.uid, facts: row, pending: false, base: row };
+      if (!now || !matches(now.facts)) continue;
+      matching++;
+      if (shown.length < limit) shown.push(now);
+      else if (!isAll) break;
+    }
+    const added = (overlay.added.get(place) ?? []).filter(({ facts }) => matches(facts));
+    const merged = added.length === 0 ? shown : [...shown, ...added].sort(byDate);
+    return { shown: merged, matching: matching + added.length };
+  }
+
+  async *#rows(mailbox: MailboxRow | undefined): AsyncGenerator<MessageRow> {
+    if (!mailbox) return;
+    const { store } = this.#copy;
+    const query = {
+      table: 'messages',
+      index: 'byDate',
+      prefix: [mailbox.box, mailbox.generation],
+      reverse: true,
+    } as const;
+    let before: readonly number[] | undefined;
+    for (let size = CHUNK; ; size = 1000) {
+      const rows = (await store.range({
+        ...query,
+        limit: size,
+        ...(before && { before }),
+      })) as MessageRow[];
+      yield* rows;
+      const last = rows.at(-1);
+      if (!last || rows.length < size) return;
+      before = [last.date, last.uid];
+    }
+  }
+
+  async mailboxes(): Promise<MailboxInfo[]> {
+    return this.#copy.consistent(async () => {
+      const overlay = await this.#copy.overlay();
+      const rows = this.#copy.mailboxes.filter(({ gone }) => !gone);
+      const infos = rows.map((mailbox) => ({
+        name: mailbox.name,
+        mailboxId: mailbox.mailboxId,
+        specialUse: mailbox.specialUse,
+        ...count(mailbox, mailbox.box, overlay),
+        complete: mailbox.complete,
+      }));
+      return this.#withChanges(infos).sort((a, b) => rank(a) - rank(b) || compare(a.name, b.name));
+    });
+  }
+
+  /** Mailboxes that wait to be made, renamed or deleted. */
+  #withChanges(infos: MailboxInfo[]): MailboxInfo[] {
+    let now = infos;
+    for (const { kind, state, action, mailbox, to = '' } of this.#copy.operations) {
+      if (kind !== 'mailbox' || (state !== 'queued' && state !== 'inflight')) continue;
+      if (action === 'delete') now = now.filter(({ name }) => name !== mailbox);
+      else if (action === 'rename') {
+        const isBelow = (name: string) => name === mailbox || name.startsWith(`${mailbox}/`);
+        now = now.map((one) =>
+          isBelow(one.name) ? { ...one, name: to + one.name.slice(mailbox.length) } : one,
+        );
+      } else if (!now.some(({ name }) => name === mailbox)) {
+        const none = {
+          mailboxId: undefined,
+          specialUse: undefined,
+          total: 0,
+          unseen: 0,
+          complete: true,
+        };
+        now = [...now, { name: mailbox, ...none }];
+      }
+    }
+    return now;
+  }
+
+  /** A conversation, oldest first. */
+  thread(threadId: string): Promise<ThreadView> {
+    return this.#copy.consistent(async () => {
+      const { store, account } = this.#copy;
+      const overlay = await this.#copy.overlay();
+      const query = { table: 'messages', index: 'byThread', prefix: [account, threadId] } as const;
+      const found: { shown: Shown; name: string }[] = [];
+      for (const row of (await store.range(query)) as MessageRow[]) {
+        const mailbox = this.#copy.box(row.box);
+        if (!mailbox || mailbox.gone || mailbox.generation !== row.generation) continue;
+        const touched = overlay.touched.get(row.box);
+        const shown = touched?.has(row.uid)
+          ? touched.get(row.uid)
+          : { id: row.uid, facts: row, pending: false, base: row };
+        if (shown) found.push({ shown, name: mailbox.name });
+      }
+      for (const [place, rows] of overlay.added) {
+        const name = typeof place === 'number' ? (this.#copy.box(place)?.name ?? '') : place;
+        for (const shown of rows)
+          if (shown.facts.threadId === threadId) found.push({ shown, name });
+      }
+      found.sort((a, b) => byDate(b.shown, a.shown));
+      return { threadId, messages: found.map(({ shown, name }) => toMessage(shown, name)) };
+    });
+  }
+
+  /** What is shown of messages by their ids; those that are not there are left out. */
+  find(name: string, ids: readonly MessageId[]): Promise<Map<MessageId, Shown>> {
+    return this.#copy.consistent(async () => {
+      const { operations } = this.#copy;
+      const overlay = await this.#copy.overlay();
+      const place = this.#copy.placeOf(name, undefined);
+      const found = new Map<MessageId, Shown>();
+      if (typeof place === 'number') {
+        const uids = ids.map((id) => uidOf(id, operations));
+        const rows = await this.#copy.rows(
+          place,
+          uids.filter((uid) => uid > 0),
+        );
+        const touched = overlay.touched.get(place);
+        for (const [index, id] of ids.entries()) {
+          const uid = uids[index] ?? 0;
+          const row = rows.get(uid);
+          const shown = touched?.has(uid)
+            ? touched.get(uid)
+            : row && { id: uid, facts: row, pending: false, base: row };
+          if (shown) found.set(id, shown);
+        }
+      }
+      for (const id of ids) {
+        const shown = found.has(id) ? undefined : overlay.find(id);
+        if (shown) found.set(id, shown);
+      }
+      return found;
+    });
+  }
+}
+
+function isFiltered({ flags, notFlags }: WatchOptions): boolean {
+  return (flags?.length ?? 0) + (notFlags?.length ?? 0) > 0;
+}
+
+function matcher({ flags = [], notFlags = [] }: WatchOptions): (facts: MessageFacts) => boolean {
+  const has = (facts: MessageFacts, flag: string) =>
+    facts.flags.some((one) => one.toLowerCase() === flag.toLowerCase());
+  return (facts) =>
+    flags.every((flag) => has(facts, flag)) && !notFlags.some((flag) => has(facts, flag));
+}
+
+/** All messages of a mailbox: what the copy, or the server, counted, and what the user's changes make of it. */
+function count(mailbox: MailboxRow | undefined, place: Place, overlay: Overlay) {
+  const isWhole = mailbox?.complete === true;
+  let total = (isWhole ? mailbox.total : mailbox?.serverTotal) ?? 0;
+  let unseen = (isWhole ? mailbox.unseen : mailbox?.serverUnseen) ?? 0;
+  if (typeof place === 'number') {
+    for (const shown of overlay.touched.get(place)?.entries() ?? []) {
+      const [uid, now] = shown;
+      const base = now?.base ?? overlay.hiddenRow(place, uid);
+      if (!base) continue;
+      if (!now) total--;
+      unseen += Number(now !== undefined && !isSeen(now.facts.flags)) - Number(!isSeen(base.flags));
+    }
+  }
+  for (const { facts } of overlay.added.get(place) ?? []) {
+    total++;
+    if (!isSeen(facts.flags)) unseen++;
+  }
+  return { total: Math.max(0, total), unseen: Math.max(0, unseen) };
+}
+
+const dateOf = ({ base, facts }: Shown) => base?.date ?? (Date.parse(facts.internalDate) || 0);
+
+/** Newest first. */
+function byDate(a: Shown, b: Shown): number {
+  return (
+    dateOf(b) - dateOf(a) ||
+    (b.base?.uid ?? Number.POSITIVE_INFINITY) - (a.base?.uid ?? Number.POSITIVE_INFINITY) ||
+    0
+  );
+}
+
+export function toMessage({ id, facts, pending }: Shown, mailbox: string): MailMessage {
+  const { envelope, flags, size, internalDate, preview, threadId, hasAttachment } = facts;
+  return {
+    id,
+    mailbox,
+    envelope,
+    flags,
+    size,
+    internalDate,
+    preview,
+    threadId,
+    hasAttachment,
+    pending,
+  };
+}
+
+/** The object of before, where nothing of it changed: who draws a list then leaves the row alone. */
+function keepSame(before: MailMessage | undefined, now: MailMessage): MailMessage {
+  if (!before || before.pending !== now.pending || before.mailbox !== now.mailbox) return now;
+  const isSame =
+    before.internalDate === now.internalDate &&
+    before.size === now.size &&
+    before.flags.length === now.flags.length &&
+    before.flags.every((flag, index) => flag === now.flags[index]) &&
+    before.envelope.subject === now.envelope.subject &&
+    before.envelope.messageId === now.envelope.messageId;
+  return isSame ? before : now;
+}
+
+const rank = ({ name, specialUse }: MailboxInfo) => (name === 'INBOX' ? 0 : specialUse ? 1 : 2);
+const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);

@@ -1,0 +1,223 @@
+/** Tabs of one account, on one store and one fake server, in virtual time: each can be cut off, frozen or killed. */
+import type { MailClient } from '../../src/mail/client.ts';
+import type { Channel, Platform, Socket } from '../../src/mail/platform.ts';
+import { memoryStore, openMail, type Store } from '../../src/mail.ts';
+import { FakeServer } from '../../src/testing/testing.ts';
+
+const never = <T>() => new Promise<T>(() => undefined);
+
+/** The channels of all tabs. */
+class Hub {
+  readonly #ends = new Set<{ name: string; channel: Channel; tab: Tab }>();
+
+  open(tab: Tab, name: string): Channel {
+    const channel: Channel = {
+      onmessage: null,
+      postMessage: (data) => {
+        if (tab.isDead) return;
+        for (const end of [...this.#ends]) {
+          if (end.channel === channel || end.name !== name) continue;
+          queueMicrotask(() => {
+            if (!end.tab.isDead) end.channel.onmessage?.({ data: structuredClone(data) });
+          });
+        }
+      },
+      close: () => {
+        for (const end of this.#ends) if (end.channel === channel) this.#ends.delete(end);
+      },
+    };
+    this.#ends.add({ name, channel, tab });
+    return channel;
+  }
+}
+
+/** Web Locks, which a dead tab loses. */
+class Locks {
+  #queue: { tab: Tab; run: () => Promise<void> }[] = [];
+  #holder: Tab | undefined;
+
+  readonly request = (tab: Tab, signal: AbortSignal, held: () => Promise<void>) =>
+    new Promise<void>((resolve, reject) => {
+      const run = () => held().then(resolve, reject);
+      signal.addEventListener('abort', () => {
+        this.#queue = this.#queue.filter((one) => one.run !== run);
+        reject(signal.reason);
+      });
+      this.#queue.push({ tab, run });
+      this.next();
+    });
+
+  next(): void {
+    if (this.#holder && !this.#holder.isDead) return;
+    this.#holder = undefined;
+    const first = this.#queue.shift();
+    if (!first) return;
+    if (first.tab.isDead) {
+      this.next();
+      return;
+    }
+    this.#holder = first.tab;
+    void first.run().finally(() => {
+      if (this.#holder === first.tab) this.#holder = undefined;
+      this.next();
+    });
+  }
+}
+
+export interface Tab {
+  readonly client: MailClient;
+  isDead: boolean;
+}
+
+export interface WorldOptions {
+  readonly store?: Store;
+  readonly seed: number;
+  readonly withLocks: boolean;
+  readonly rateLimitPerMinute?: number;
+}
+
+export class World {
+  readonly server: FakeServer;
+  readonly account;
+  readonly store: Store;
+  readonly tabs: Tab[] = [];
+  /** The next write of this tab kills it: before it is carried out, or after. */
+  crash: { tab: Tab; when: 'before' | 'after' } | undefined;
+  /** What went wrong in a rule that must always hold. */
+  readonly faults: string[] = [];
+  readonly #hub = new Hub();
+  readonly #locks = new Locks();
+  readonly #options: WorldOptions;
+  /** Until when the server asked each tab to wait, by itself or by another one. */
+  readonly #pauses = new Map<Tab, number>();
+  #state: number;
+
+  constructor(options: WorldOptions) {
+    this.#options = options;
+    this.#state = options.seed;
+    const { rateLimitPerMinute } = options;
+    this.server = new FakeServer({ ...(rateLimitPerMinute && { rateLimitPerMinute }) });
+    this.account = this.server.addAccount({ address: 'ada@acme.test', password: 'secret' });
+    this.store = options.store ?? memoryStore();
+  }
+
+  get living(): Tab[] {
+    return this.tabs.filter(({ isDead }) => !isDead);
+  }
+
+  /** A number from 0 to below 1, the same in each run of a seed. */
+  readonly #random = (): number => {
+    this.#state = (this.#state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return this.#state / 2 ** 31;
+  };
+
+  async open(): Promise<Tab> {
+    const tab = { isDead: false } as { -readonly [Member in keyof Tab]: Tab[Member] };
+    const opened = openMail({
+      baseUrl: 'https://mail.test',
+      address: 'ada@acme.test',
+      auth: async () => this.#token(tab),
+      store: this.#storeOf(tab),
+      platform: this.#platformOf(tab),
+    });
+    await this.pass(0, opened);
+    tab.client = await opened;
+    this.tabs.push(tab);
+    return tab;
+  }
+
+  /** Time goes on, until a promise is fulfilled or so long. */
+  async pass(ms: number, until?: Promise<unknown>): Promise<void> {
+    let isOver = until === undefined;
+    void until?.then(
+      () => {
+        isOver = true;
+      },
+      () => {
+        isOver = true;
+      },
+    );
+    await this.server.clock.advance(ms);
+    for (let i = 0; i < 200 && !isOver; i++) await this.server.clock.advance(50);
+  }
+
+  kill(tab: Tab): void {
+    tab.isDead = true;
+    this.#locks.next();
+  }
+
+  async #token(tab: Tab) {
+    if (tab.isDead) return never<{ token: string; expires_in: number }>();
+    if (!this.server.online) throw new TypeError('fetch failed');
+    return this.server.issueToken(this.account);
+  }
+
+  #platformOf(tab: Tab): Partial<Platform> {
+    const { clock } = this.server;
+    return {
+      now: clock.now,
+      random: this.#random,
+      after: (ms, call) => {
+        const timer = clock.setTimeout(() => {
+          if (!tab.isDead) call();
+        }, ms);
+        return () => clock.clearTimeout(timer);
+      },
+      fetch: (input, init = {}) => this.#fetch(tab, String(input), init),
+      connect: (url, protocols) => {
+        const socket = new this.server.WebSocket(url, protocols) as unknown as Socket;
+        return socket;
+      },
+      openChannel: (name) => this.#hub.open(tab, name),
+      lock: this.#options.withLocks
+        ? (_, signal, held) => this.#locks.request(tab, signal, held)
+        : undefined,
+      listen: () => () => undefined,
+    };
+  }
+
+  async #fetch(tab: Tab, url: string, init: RequestInit): Promise<Response> {
+    if (tab.isDead) return never();
+    if (this.server.clock.now() < (this.#pauses.get(tab) ?? 0))
+      this.faults.push('a request in a pause');
+    let body = init.body;
+    // Pages of two messages, so that few messages make several pages.
+    if (url.endsWith('/mail/sync') && typeof body === 'string') {
+      body = JSON.stringify({ ...(JSON.parse(body) as object), limit: 2 });
+    }
+    const answer = await this.server.fetch(url, { ...init, ...(body !== undefined && { body }) });
+    const after = Number(answer.headers.get('retry-after') ?? 0);
+    if (answer.status === 429 && !tab.isDead) {
+      const until = this.server.clock.now() + after * 1000;
+      // From when the tabs can know of it: the answer is still to be read.
+      setImmediate(() => {
+        for (const one of this.living)
+          this.#pauses.set(one, Math.max(this.#pauses.get(one) ?? 0, until));
+      });
+    }
+    return tab.isDead ? never() : answer;
+  }
+
+  #storeOf(tab: Tab): Store {
+    const { store } = this;
+    const write = async (carryOut: () => Promise<void>) => {
+      if (tab.isDead) return never<void>();
+      const crash = this.crash?.tab === tab ? this.crash.when : undefined;
+      if (crash) {
+        this.crash = undefined;
+        if (crash === 'after') await carryOut();
+        this.kill(tab);
+        return never<void>();
+      }
+      await carryOut();
+      return tab.isDead ? never<void>() : undefined;
+    };
+    return {
+      get: (table, key) => (tab.isDead ? never() : store.get(table, key)),
+      range: (query) => (tab.isDead ? never() : store.range(query)),
+      transact: (options, changes) => write(() => store.transact(options, changes)),
+      update: (table, key, decide) => write(() => store.update(table, key, decide)),
+      close: async () => undefined,
+    };
+  }
+}
