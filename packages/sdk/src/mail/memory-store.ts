@@ -22,16 +22,16 @@ export class MemoryStore implements Store {
   ) as Readonly<Record<TableName, Table>>;
 
   async get(table: TableName, key: Key): Promise<Row | undefined> {
-    return this.#tables[table].key.get(key);
+    return this.find(table, key);
   }
 
   async range(query: RangeQuery): Promise<Row[]> {
-    return this.#tables[query.table].index(query.index).range(query);
+    return this.look(query);
   }
 
   async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
     if (options.epoch !== undefined) {
-      const found = this.#tables.accounts.key.get([options.account])?.epoch;
+      const found = this.find('accounts', [options.account])?.epoch;
       if (found !== options.epoch) throw new StaleEpochError(`${found} is not ${options.epoch}`);
     }
     this.apply(changes);
@@ -42,10 +42,20 @@ export class MemoryStore implements Store {
     key: Key,
     decide: (row: Row | undefined) => readonly Change[],
   ): Promise<void> {
-    this.apply(decide(this.#tables[table].key.get(key)));
+    this.apply(decide(this.find(table, key)));
   }
 
   async close(): Promise<void> {}
+
+  /** As `get`, at once. */
+  find(table: TableName, key: Key): Row | undefined {
+    return this.#tables[table].key.get(key);
+  }
+
+  /** As `range`, at once. */
+  look(query: RangeQuery): Row[] {
+    return this.#tables[query.table].index(query.index).range(query);
+  }
 
   /** All of the changes, at once. */
   apply(changes: readonly Change[]): void {
