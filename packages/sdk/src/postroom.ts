@@ -1,4 +1,5 @@
 /** The client of a product's backend: it holds the API key, and provisions domains and accounts for its users. */
+import { clientHeaders } from './client-name.ts';
 import { OperationClient } from './operations.ts';
 import { Transport } from './transport.ts';
 import { UserScope } from './user.ts';
@@ -33,10 +34,9 @@ export class Postroom extends OperationClient {
     if (isBrowser() && !options.dangerouslyAllowBrowser) {
       throw new TypeError('an API key in a browser is everybody’s: call the API from your backend');
     }
-    const agent = [options.app, `postroom-sdk/${VERSION}`].filter(Boolean).join(' ');
     const transport = new Transport({
       baseUrl: baseUrl.replace(/\/+$/, ''),
-      headers: { 'x-api-key': apiKey, 'user-agent': agent, accept: 'application/json' },
+      headers: { 'x-api-key': apiKey, ...clientHeaders(options.app), accept: 'application/json' },
       ...(options.fetch && { fetch: options.fetch }),
     });
     const { timeoutMs, maxRetries } = options;
@@ -61,6 +61,3 @@ function environment(name: string): string | undefined {
 function isBrowser(): boolean {
   return 'document' in globalThis && 'window' in globalThis;
 }
-
-/** As in package.json; a test compares them. */
-export const VERSION = '0.1.0-dev';

@@ -1,8 +1,10 @@
 /** When a request is sent again, and what a caller learns where it was not answered. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { mock, test } from 'node:test';
 import { freePort } from '../../../test/support/free-port.ts';
+import { clientHeaders } from '../src/client-name.ts';
 import { ApiError, ConnectionError, Postroom } from '../src/index.ts';
 
 // Waits between attempts are a random part of their limit: none of it.
@@ -46,7 +48,16 @@ test('says who it is, and sends the key', async () => {
   await postroom.user('u 1').domains.list({ limit: 5 });
   assert.equal(sent[0]?.url, 'https://mail.test/v2/domains?limit=5&user_id=u+1');
   assert.equal(sent[0]?.headers.get('x-api-key'), 'key');
-  assert.match(sent[0]?.headers.get('user-agent') ?? '', /^crm\/2 postroom-sdk\/\d/);
+  const { version } = JSON.parse(
+    readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
+  ) as { version: string };
+  const name = `crm/2 postroom-sdk/${version}`;
+  const node = process.versions.node;
+  assert.equal(sent[0]?.headers.get('user-agent'), `${name} node/${node}`);
+  // A browser has no process, and keeps User-Agent to itself.
+  const versions = mock.property(process, 'versions', {} as NodeJS.ProcessVersions);
+  assert.deepEqual(clientHeaders('crm/2'), { 'x-postroom-client': name });
+  versions.mock.restore();
 });
 
 test('a create whose answer was lost is sent again with the same key', async () => {

@@ -2,7 +2,6 @@
  * The OpenAPI 3.1 description, built from the schemas that the routes are checked with.
  */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
 import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
@@ -13,11 +12,7 @@ import { ERRORS_PAGE } from '../../platform/net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
 import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
-
-/** The version of the package: the interface has no other. */
-const { version } = JSON.parse(
-  readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
-);
+import { version } from './version.ts';
 
 const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,
 keep apps in sync with them, and get changes at once.

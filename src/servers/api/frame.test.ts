@@ -31,6 +31,7 @@ test('a listed origin may call and read', async () => {
       'last-event-id',
       'range',
       'x-api-key',
+      'x-postroom-client',
     ]) {
       assert.ok(allowed.split(', ').includes(name), name);
     }
@@ -45,12 +46,14 @@ test('a listed origin may call and read', async () => {
     'content-range',
     'etag',
     'retry-after',
+    'x-postroom-version',
     'x-ratelimit-limit',
     'x-ratelimit-remaining',
     'x-ratelimit-reset',
   ]) {
     assert.ok(exposed.includes(name), name);
   }
+  assert.match(read.headers.get('x-postroom-version') ?? '', /^\d+\.\d+\.\d/);
   for (const path of ['/nowhere', '/v2/email-accounts']) {
     const refused = await api.call('GET', path, undefined, { origin });
     assert.equal(refused.headers.get('access-control-allow-origin'), origin, path);

@@ -29,6 +29,7 @@ import { RequestLimits } from './rate-limit.ts';
 import { type OnAnswered, pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
 import { refuseSpellings } from './spellings.ts';
+import { version } from './version.ts';
 
 export interface FrameOptions {
   readonly logger: Logger;
@@ -193,6 +194,7 @@ function allowOrigins(app: Api, origins: readonly string[]): void {
       'last-event-id',
       'range',
       'x-api-key',
+      'x-postroom-client',
       'x-request-id',
     ],
     exposedHeaders: [
@@ -203,6 +205,7 @@ function allowOrigins(app: Api, origins: readonly string[]): void {
       'etag',
       'retry-after',
       'www-authenticate',
+      'x-postroom-version',
       'x-ratelimit-limit',
       'x-ratelimit-remaining',
       'x-ratelimit-reset',
@@ -229,6 +232,7 @@ function admitRequests(
 
 function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.header('x-request-id', request.id);
+  reply.header('x-postroom-version', version);
   reply.header('x-content-type-options', 'nosniff');
   reply.header('cache-control', 'no-store');
 }
