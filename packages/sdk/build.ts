@@ -1,7 +1,8 @@
-/** `npm run sdk:build`: compiles the SDK into `packages/sdk/dist`, as it is published. */
+/** `npm run sdk:build`: compiles the SDK into `packages/sdk/dist`, as it is published, and describes it in `llms.txt`. */
 import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { readEntryPoints, writePage } from './describe-types.ts';
 
 const folder = fileURLToPath(new URL('./', import.meta.url));
 const compiler = fileURLToPath(new URL('../../node_modules/.bin/tsc', import.meta.url));
@@ -13,3 +14,4 @@ for (const file of globSync(`${folder}dist/**/*.d.ts`)) {
   const text = readFileSync(file, 'utf8');
   writeFileSync(file, text.replaceAll(/(from '\.[^']*)\.ts'/g, "$1.js'"));
 }
+writeFileSync(`${folder}llms.txt`, readEntryPoints(folder).map(writePage).join('\n'));

@@ -26,18 +26,29 @@ const execute = promisify(execFile);
 const inFolder = { cwd: folder, encoding: 'utf8' } as const;
 
 let service: TestService;
+let tarball: string;
 let samples: string[];
+/** All of them, as they are imported. */
+let entryPoints: string[];
 
 before(async () => {
   await mkdir(folder);
   await execute('npm', ['run', '-s', 'sdk:build'], { cwd: repository });
   const pack = ['pack', './packages/sdk', '--silent', '--pack-destination', folder];
   const file = (await execute('npm', pack, { cwd: repository, encoding: 'utf8' })).stdout.trim();
+  tarball = join(folder, file);
   await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
   const quick = ['--prefer-offline', '--no-audit', '--no-fund'];
   const compiler = ['@types/node@24', TYPESCRIPT_5];
-  await execute('npm', ['install', ...quick, join(folder, file), ...compiler], inFolder);
+  await execute('npm', ['install', ...quick, tarball, ...compiler], inFolder);
   const readme = await readFile(join(folder, 'node_modules/@postroom/sdk/README.md'), 'utf8');
+  const { exports } = JSON.parse(
+    await readFile(join(folder, 'node_modules/@postroom/sdk/package.json'), 'utf8'),
+  ) as { exports: Record<string, unknown> };
+  const entries = Object.keys(exports).filter((name) => name !== './package.json');
+  entryPoints = entries.map((name) => `@postroom/sdk${name.slice(1)}`);
+  const used = entryPoints.map((entry, i) => `export * as entry${i} from '${entry}';\n`);
+  await writeFile(join(folder, 'all.ts'), used.join(''));
   samples = [...readme.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => code);
   assert.ok(samples.length >= 5, `${samples.length} samples`);
   await Promise.all(samples.map((code, i) => writeFile(join(folder, `sample-${i}.ts`), code)));
@@ -48,7 +59,9 @@ test('it holds what is published, and nothing else', async () => {
   const names = await readdir(join(folder, 'node_modules/@postroom/sdk'), { recursive: true });
   const odd = names.filter(
     (name) =>
-      !/^(?:dist(?:\/[a-z]+)?(?:\/[\w-]+(?:\.d\.ts|\.js))?|README\.md|package\.json)$/.test(name),
+      !/^(?:dist(?:\/[a-z]+)?(?:\/[\w-]+(?:\.d\.ts|\.js))?|README\.md|llms\.txt|package\.json)$/.test(
+        name,
+      ),
   );
   assert.deepEqual(odd, []);
   const installed = await readdir(join(folder, 'node_modules'));
@@ -70,16 +83,55 @@ for (const [name, compiler] of [
   ['TypeScript of this repository', join(repository, 'node_modules/typescript/bin/tsc')],
   ['TypeScript 5.9', join(folder, 'node_modules/typescript-5/bin/tsc')],
 ] as const) {
-  test(`the samples of its README compile with ${name}`, async () => {
+  test(`the samples of its README and all entry points compile with ${name}`, async () => {
     const strict = ['--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false'];
     const output = ['--noEmit', '--module', 'nodenext', '--target', 'es2023', '--types', 'node'];
-    const files = samples.map((_, i) => `sample-${i}.ts`);
+    const files = ['all.ts', ...samples.map((_, i) => `sample-${i}.ts`)];
     const { stdout } = await execute(process.execPath, [compiler, ...strict, ...output, ...files], {
       ...inFolder,
     }).catch((error: { stdout: string }) => error);
     assert.equal(stdout, '');
   });
 }
+
+test('publint and arethetypeswrong find nothing', async () => {
+  const tools = join(ROOT, 'package-tools');
+  await mkdir(tools);
+  const inTools = { cwd: tools, encoding: 'utf8' } as const;
+  await writeFile(join(tools, 'package.json'), '{}');
+  const quick = ['--prefer-offline', '--no-audit', '--no-fund'];
+  const packages = ['publint@0.3.25', '@arethetypeswrong/cli@0.18.5'];
+  await execute('npm', ['install', ...quick, ...packages], inTools);
+  const tool = (name: string) => join(tools, 'node_modules/.bin', name);
+  const lint = [tool('publint'), 'run', tarball, '--strict'];
+  await execute(process.execPath, lint, inTools);
+  await execute(process.execPath, [tool('attw'), tarball, '--profile', 'esm-only'], inTools);
+});
+
+test('its llms.txt names every export of each entry point', async () => {
+  const text = await readFile(join(folder, 'node_modules/@postroom/sdk/llms.txt'), 'utf8');
+  const pages = new Map(text.split(/^(?=# )/m).map((page) => [page.split('\n')[0], page]));
+  const list = `const exported = {};
+    for (const name of ${JSON.stringify(entryPoints)}) exported[name] = Object.keys(await import(name));
+    console.log(JSON.stringify(exported));`;
+  await writeFile(join(folder, 'list.mjs'), list);
+  const { stdout } = await execute(process.execPath, ['list.mjs'], inFolder);
+  for (const [entry, names] of Object.entries(JSON.parse(stdout) as Record<string, string[]>)) {
+    const page = pages.get(`# ${entry}`) ?? assert.fail(entry);
+    assert.ok(names.length > 0, entry);
+    for (const name of names) assert.match(page, new RegExp(`^## ${name}$`, 'm'));
+  }
+});
+
+test('no entry point needs the types of Node', async () => {
+  const compiler = join(repository, 'node_modules/typescript/bin/tsc');
+  const strict = ['--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false'];
+  const output = ['--noEmit', '--module', 'nodenext', '--target', 'es2023', '--types', ''];
+  const { stdout } = await execute(process.execPath, [compiler, ...strict, ...output, 'all.ts'], {
+    ...inFolder,
+  }).catch((error: { stdout: string }) => error);
+  assert.equal(stdout, '');
+});
 
 test('the first sample puts a domain and an account online', async () => {
   const [code = ''] = samples;
@@ -120,10 +172,10 @@ async function runSample(file: string): Promise<string> {
   return output;
 }
 
-test('a program in CommonJS can require it', async () => {
-  const load = 'console.log(typeof require("@postroom/sdk").Postroom)';
-  await writeFile(join(folder, 'old.cjs'), load);
-  assert.equal((await execute(process.execPath, ['old.cjs'], inFolder)).stdout, 'function\n');
+test('a program in CommonJS can require each entry point', async () => {
+  const load = entryPoints.map((name) => `Object.keys(require('${name}')).length > 0`);
+  await writeFile(join(folder, 'old.cjs'), `console.log([${load.join(', ')}].every(Boolean))`);
+  assert.equal((await execute(process.execPath, ['old.cjs'], inFolder)).stdout, 'true\n');
 });
 
 for (const [entry, budget] of Object.entries(BUDGETS)) {
@@ -139,6 +191,6 @@ for (const [entry, budget] of Object.entries(BUDGETS)) {
     const [code = new Uint8Array()] = bundled.outputFiles.map(({ contents }) => contents);
     const { length } = gzipSync(code);
     assert.ok(length <= budget, `${length} bytes`);
-    assert.ok(!Buffer.from(code).includes('node:'));
+    assert.doesNotMatch(Buffer.from(code).toString(), /\bnode:/);
   });
 }
