@@ -1,0 +1,54 @@
+/** What is looked at before a message is sent. */
+import type { Correspondent } from '../../sdk/src/api-types.ts';
+import { isAddress } from './addresses.ts';
+
+/** Octets of all files of a message: the call that sends it takes 16 MiB of JSON, in base64. */
+export const FILES_MAX = 11_000_000;
+/** To, Cc and Bcc together. */
+export const RECIPIENTS_MAX = 100;
+
+export interface Checked {
+  readonly to: readonly Correspondent[];
+  readonly cc: readonly Correspondent[];
+  readonly bcc: readonly Correspondent[];
+  readonly subject: string;
+  readonly text: string;
+  readonly files: readonly { readonly size: number; readonly content?: unknown }[];
+}
+
+/** What has to be put right first. */
+export interface Trouble {
+  readonly field: 'to' | 'cc' | 'bcc' | 'subject' | 'files';
+  readonly why: string;
+}
+
+export function findTrouble(message: Checked): Trouble | undefined {
+  for (const field of ['to', 'cc', 'bcc'] as const) {
+    const bad = message[field].find(({ address }) => !isAddress(address));
+    if (bad) return { field, why: `"${bad.address}" is not an address.` };
+  }
+  const recipients = message.to.length + message.cc.length + message.bcc.length;
+  if (recipients === 0) return { field: 'to', why: 'Enter a recipient.' };
+  if (recipients > RECIPIENTS_MAX) {
+    return { field: 'to', why: `A message has ${RECIPIENTS_MAX} recipients at most.` };
+  }
+  return uploadSize(message.files) > FILES_MAX
+    ? { field: 'files', why: `The files are too large: ${FILES_MAX / 1_000_000} MB at most.` }
+    : undefined;
+}
+
+/** Octets that have to be sent: a part of another message is only named. */
+export function uploadSize(files: Checked['files']): number {
+  return files.reduce((sum, { size, content }) => (content === undefined ? sum : sum + size), 0);
+}
+
+const PROMISE =
+  /\b(?:attach(?:ed|ment|ments|ing)?|enclosed|im anhang|angehängt|anbei|beigefügt|pi[eè]ces? jointes?|ci-joint|adjunt[oa]s?|allegat[oi]|in bijlage|bijgevoegd)\b/i;
+
+/** The word by which a text speaks of a file that is not there; undefined where there is nothing to ask. */
+export function findMissingFile(message: Checked): string | undefined {
+  if (message.files.length > 0) return undefined;
+  // What is quoted speaks of the files of another message.
+  const own = message.text.replace(/^>.*$/gm, '');
+  return PROMISE.exec(`${message.subject.replace(/^(?:re|fwd):.*/i, '')}\n${own}`)?.[0];
+}

@@ -1,0 +1,202 @@
+/** A message that is being written, and how it becomes one that is sent. */
+import type { Correspondent } from '../../sdk/src/api-types.ts';
+import type {
+  MailMessage,
+  OutgoingAttachment,
+  OutgoingMail,
+  ReadMessage,
+} from '../../sdk/src/mail/client.ts';
+import { isPicture, safeFileName } from '../reading/stranger-text.ts';
+import { toCorrespondents } from './addresses.ts';
+import {
+  attribution,
+  escapeHtml,
+  forwardHead,
+  forwardSubject,
+  quoteText,
+  replyRecipients,
+  replySubject,
+  textToHtml,
+} from './reply.ts';
+
+export type Place = NonNullable<OutgoingMail['draft']>;
+
+export interface ComposeFile {
+  readonly filename: string;
+  readonly contentType: string;
+  /** Octets. */
+  readonly size: number;
+  /** Chosen here. */
+  readonly content?: Blob;
+  /** Or a part of a message that the server has. */
+  readonly from?: OutgoingAttachment['from'];
+  /** The HTML shows it as a picture by this id. */
+  readonly contentId?: string;
+}
+
+/** What the message is about: folded below the text, and joined to it when it is saved or sent. */
+export interface Quote {
+  readonly text: string;
+  /** Clean HTML. */
+  readonly html?: string;
+}
+
+export interface ComposeContent {
+  to: Correspondent[];
+  cc: Correspondent[];
+  bcc: Correspondent[];
+  subject: string;
+  text: string;
+  /** What the editor has; absent while plain text is written. */
+  html?: string | undefined;
+  quote?: Quote | undefined;
+  files: ComposeFile[];
+  inReplyTo?: Place | undefined;
+  /** Where it is a draft. */
+  kept?: Place | undefined;
+}
+
+/** What a page knows of HTML, and this module does not. */
+export interface HtmlTools {
+  /** Without scripts, styles of the page and what would be loaded; pictures by `cid:` and `https:` stay. */
+  clean(html: string): string;
+  textOf(html: string): string;
+  /** The time as it is shown. */
+  when(at: string): string;
+}
+
+export function emptyContent(signature: string): ComposeContent {
+  const text = signature.trim() === '' ? '' : `\n\n-- \n${signature.trimEnd()}\n`;
+  return { to: [], cc: [], bcc: [], subject: '', text, files: [] };
+}
+
+/**
+ * @param own addresses of the account
+ * @param signature of the account
+ */
+export function replyContent(
+  read: ReadMessage,
+  options: { own: readonly string[]; signature: string; toAll: boolean; tools: HtmlTools },
+): ComposeContent {
+  const { message, html } = read;
+  const { own, signature, toAll, tools } = options;
+  const { to, cc } = replyRecipients(message.envelope, own, toAll);
+  const told = attribution(message.envelope, tools.when(message.internalDate));
+  return {
+    ...emptyContent(signature),
+    to: [...to],
+    cc: [...cc],
+    subject: replySubject(message.envelope.subject),
+    quote: {
+      text: `${told}\n${quoteText(textOf(read, tools))}\n`,
+      ...(html !== undefined && {
+        html: `<div>${escapeHtml(told)}</div><blockquote type="cite">${tools.clean(html)}</blockquote>`,
+      }),
+    },
+    inReplyTo: placeOf(message),
+  };
+}
+
+export function forwardContent(
+  read: ReadMessage,
+  options: { signature: string; tools: HtmlTools },
+): ComposeContent {
+  const { message, html } = read;
+  const { signature, tools } = options;
+  const head = forwardHead(message.envelope, tools.when(message.internalDate));
+  return {
+    ...emptyContent(signature),
+    subject: forwardSubject(message.envelope.subject),
+    quote: {
+      text: `${head}\n\n${textOf(read, tools)}`,
+      ...(html !== undefined && { html: `${textToHtml(head)}<br>${tools.clean(html)}` }),
+    },
+    files: filesOf(read),
+  };
+}
+
+/** A draft that goes on; its quote is part of its text now. */
+export function draftContent(read: ReadMessage, tools: HtmlTools): ComposeContent {
+  const { message, html } = read;
+  const { envelope } = message;
+  return {
+    to: toCorrespondents(envelope.to),
+    cc: toCorrespondents(envelope.cc),
+    bcc: toCorrespondents(envelope.bcc),
+    subject: envelope.subject,
+    text: textOf(read, tools).replace(/\n$/, ''),
+    ...(html !== undefined && { html: tools.clean(html) }),
+    files: filesOf(read),
+    kept: placeOf(message),
+  };
+}
+
+/** The message as it is saved and sent. */
+export function toOutgoing(content: ComposeContent, tools: HtmlTools): OutgoingMail {
+  const { to, cc, bcc, subject, files, quote, inReplyTo, kept } = content;
+  const written = content.html === undefined ? content.text : tools.textOf(content.html);
+  const text = quote ? `${written.trimEnd()}\n\n${quote.text}` : written;
+  const html = writeHtml(content);
+  return {
+    to,
+    cc,
+    bcc,
+    subject,
+    text: text.endsWith('\n') ? text : `${text}\n`,
+    ...(html !== undefined && { html }),
+    // A picture that no HTML shows is a file like others.
+    attachments: files.map((file) => toAttachment(file, html)),
+    ...(inReplyTo && { inReplyTo }),
+    ...(kept && { draft: kept }),
+  };
+}
+
+/** Plain text stays plain; unless pictures and form of the quoted message would be lost by forwarding it. */
+function writeHtml({ html, text, quote, inReplyTo }: ComposeContent): string | undefined {
+  const quoted = quote?.html ?? (quote && textToHtml(quote.text));
+  if (html !== undefined) return quoted === undefined ? html : `${html}<br>${quoted}`;
+  const isForwarded = quote?.html !== undefined && inReplyTo === undefined;
+  return isForwarded ? `${textToHtml(text)}<br>${quote.html}` : undefined;
+}
+
+function toAttachment(file: ComposeFile, html: string | undefined): OutgoingAttachment {
+  const { filename, contentType, content, from, contentId } = file;
+  const isShown = contentId !== undefined && html?.includes(`cid:${contentId}`) === true;
+  return {
+    filename,
+    contentType,
+    ...(content && { content }),
+    ...(from && { from }),
+    ...(isShown && { contentId, inline: true }),
+  };
+}
+
+/** The files of a message stay on the server: a part is named, not downloaded and uploaded again. */
+function filesOf({ message, attachments }: ReadMessage): ComposeFile[] {
+  const { mailbox, id } = message;
+  return attachments.map((file) => ({
+    filename: safeFileName(file),
+    contentType: file.contentType,
+    size: file.size,
+    from: { mailbox, id, part: file.part },
+    ...(file.contentId !== undefined &&
+      isPicture(file.contentType) && { contentId: file.contentId.replace(/^<|>$/g, '') }),
+  }));
+}
+
+function textOf({ text, html = '' }: ReadMessage, tools: HtmlTools): string {
+  return (text ?? tools.textOf(html)).replace(/\r\n?/g, '\n');
+}
+
+function placeOf({ mailbox, id }: MailMessage): Place {
+  return { mailbox, id };
+}
+
+/** Whether nothing of it would be missed. */
+export function isUnwritten(content: ComposeContent, signature: string): boolean {
+  const start = emptyContent(signature);
+  const isSameText = content.text.trim() === start.text.trim() && !content.html?.trim();
+  const { to, cc, bcc, files, subject, quote } = content;
+  const hasNothing = [to, cc, bcc, files].every(({ length }) => length === 0);
+  return isSameText && hasNothing && subject === '' && quote === undefined;
+}

@@ -1,0 +1,33 @@
+/** Times at which people want mail to arrive. */
+
+export interface LaterTime {
+  readonly label: string;
+  readonly at: Date;
+}
+
+/** The hour at which a day begins for whoever reads mail. */
+const MORNING = 8;
+
+/** @returns the near ones first, each in the future */
+export function laterTimes(now: Date): LaterTime[] {
+  const inAnHour = new Date(now.getTime() + 3_600_000);
+  const evening = at(now, 0, 18);
+  const toMonday = (8 - now.getDay()) % 7 || 7;
+  return [
+    { label: 'In an hour', at: inAnHour },
+    ...(evening > inAnHour ? [{ label: 'This evening', at: evening }] : []),
+    { label: 'Tomorrow morning', at: at(now, 1, MORNING) },
+    ...(toMonday > 1 ? [{ label: 'Monday morning', at: at(now, toMonday, MORNING) }] : []),
+  ];
+}
+
+function at(now: Date, days: number, hour: number): Date {
+  return new Date(now.getFullYear(), now.getMonth(), now.getDate() + days, hour);
+}
+
+/** As `datetime-local` wants it: local time, to the minute. */
+export function toLocalInput(date: Date): string {
+  const pad = (part: number) => String(part).padStart(2, '0');
+  const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+  return `${day}T${pad(date.getHours())}:${pad(date.getMinutes())}`;
+}

@@ -1,0 +1,231 @@
+/**
+ * One message that is being written, without its form: it is saved as a draft at each pause, and sent once. For some
+ * seconds it can be taken back after that, and is in the form again then.
+ */
+import { type Ref, reactive, ref } from 'vue';
+import type { MailClient, SendOperation } from '../../sdk/src/mail/client.ts';
+import { FILES_MAX, findMissingFile, findTrouble, type Trouble, uploadSize } from './checks.ts';
+import {
+  type ComposeContent,
+  type HtmlTools,
+  isUnwritten,
+  type Place,
+  toOutgoing,
+} from './content.ts';
+
+/** The pause after the last key before a draft is saved. */
+const PAUSE_MS = 2_000;
+
+/** What the page does for a session. */
+export interface SessionPage {
+  readonly tools: HtmlTools;
+  /** Asks before it is sent. */
+  ask(question: string, yes: string): Promise<boolean>;
+  /** The form goes: it is sent, saved or thrown away. */
+  close(): void;
+  /** Opens the form with this again. */
+  reopen(content: ComposeContent): void;
+  say(text: string, undo?: () => void): void;
+  sayFailure(what: string, error: unknown): void;
+}
+
+export interface SessionOptions {
+  readonly client: MailClient;
+  readonly content: ComposeContent;
+  readonly signature: string;
+  readonly page: SessionPage;
+  /** Seconds in which a sent message can be taken back. */
+  readonly undoSeconds: number;
+  readonly pauseMs?: number;
+}
+
+export class ComposeSession {
+  readonly content: ComposeContent;
+  /** "Draft saved", or nothing. */
+  readonly status: Ref<string> = ref('');
+  /** Why it was not sent or saved. */
+  readonly trouble: Ref<Partial<Trouble> | undefined> = ref();
+  readonly isSending: Ref<boolean> = ref(false);
+  readonly #options: SessionOptions;
+  #version = 0;
+  #savedVersion = 0;
+  #isEnded = false;
+  #asked = new Set<string>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** One save after the other, so that there is never more than one draft of a message. */
+  #saving: Promise<boolean> = Promise.resolve(true);
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+    this.content = reactive(options.content);
+  }
+
+  /** Whether something would be lost if the page went now. */
+  get isDirty(): boolean {
+    return this.#version !== this.#savedVersion && !this.#isEnded;
+  }
+
+  /** Something was written. */
+  changed(): void {
+    if (this.#isEnded) return;
+    this.#version++;
+    this.status.value = '';
+    this.trouble.value = undefined;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.save(), this.#options.pauseMs ?? PAUSE_MS);
+  }
+
+  /** @returns whether all is saved; else `trouble` says why not */
+  save(): Promise<boolean> {
+    clearTimeout(this.#timer);
+    this.#saving = this.#saving.then(() => this.#saveNow());
+    return this.#saving;
+  }
+
+  async #saveNow(): Promise<boolean> {
+    const { client, page, signature } = this.#options;
+    // While it is sent no draft is saved: it would stay after the mail is gone.
+    if (!this.isDirty || this.isSending.value) return true;
+    if (!this.content.kept && isUnwritten(this.content, signature)) return true;
+    if (uploadSize(this.content.files) > FILES_MAX) {
+      this.trouble.value = { field: 'files', why: 'Not saved: the files are too large.' };
+      return false;
+    }
+    const version = this.#version;
+    try {
+      const { draft, ...mail } = toOutgoing(this.content, page.tools);
+      const { mailbox, id, operation } = await client.saveDraft(mail, draft);
+      this.content.kept = { mailbox, id };
+      this.#savedVersion = version;
+      this.status.value = this.isDirty ? '' : 'Draft saved';
+      operation.applied.catch((error: unknown) => this.#saveRefused(error));
+      return true;
+    } catch (error) {
+      this.trouble.value = { why: `The draft was not saved. ${reasonOf(error)}` };
+      return false;
+    }
+  }
+
+  #saveRefused(error: unknown): void {
+    if (this.#isEnded || this.isSending.value) return;
+    this.status.value = '';
+    this.trouble.value = { why: `The draft was not saved. ${reasonOf(error)}` };
+    // The next save stores all of it again.
+    this.#savedVersion = -1;
+  }
+
+  /** Saves it, and closes the form. */
+  async close(): Promise<void> {
+    if (this.isSending.value || !(await this.save()) || this.#isEnded) return;
+    const { kept } = this.content;
+    this.#end();
+    if (kept) this.#options.page.say('Draft saved');
+  }
+
+  /** Throws it away, the saved draft too. */
+  async discard(): Promise<void> {
+    const { client, page } = this.#options;
+    if (this.isSending.value) return;
+    clearTimeout(this.#timer);
+    await this.#saving;
+    const { kept } = this.content;
+    const content = { ...this.content, kept: undefined };
+    this.#end();
+    try {
+      if (kept) await client.mailbox(kept.mailbox).delete([kept.id], { forever: true });
+      page.say('Draft thrown away', () => page.reopen(content));
+    } catch (error) {
+      page.sayFailure('The draft was not deleted', error);
+    }
+  }
+
+  /**
+   * Sends it, once.
+   *
+   * @param sendAt RFC 3339; soon where left out
+   */
+  async send(sendAt?: string): Promise<void> {
+    const { client, page, undoSeconds } = this.#options;
+    if (this.isSending.value || this.#isEnded || !(await this.#mayBeSent())) return;
+    if (this.isSending.value || this.#isEnded) return;
+    this.isSending.value = true;
+    clearTimeout(this.#timer);
+    // A save under way ends first: its result is the draft that the mail takes the place of.
+    await this.#saving;
+    try {
+      const mail = { ...toOutgoing(this.content, page.tools), ...(sendAt && { sendAt }) };
+      const sent = await client.send(mail, sendAt ? {} : { undoSeconds });
+      const content = { ...this.content };
+      this.#end();
+      this.#follow(sent, content, sendAt);
+    } catch (error) {
+      this.isSending.value = false;
+      this.trouble.value = { why: `It was not sent. ${reasonOf(error)}` };
+    }
+  }
+
+  async #mayBeSent(): Promise<boolean> {
+    const { page } = this.#options;
+    const text =
+      this.content.html === undefined ? this.content.text : page.tools.textOf(this.content.html);
+    const message = { ...this.content, text };
+    this.trouble.value = findTrouble(message);
+    if (this.trouble.value) return false;
+    const word = findMissingFile(message);
+    if (message.subject.trim() === '' && !(await this.#askOnce('Send it without a subject?'))) {
+      this.trouble.value = { field: 'subject', why: 'The subject is empty.' };
+      return false;
+    }
+    return (
+      word === undefined ||
+      (await this.#askOnce(`The text says "${word}", and no file is attached. Send it?`))
+    );
+  }
+
+  /** Each question once: who wants it so need not say it twice. */
+  async #askOnce(question: string): Promise<boolean> {
+    if (this.#asked.has(question)) return true;
+    const isYes = await this.#options.page.ask(question, 'Send');
+    this.#asked.add(question);
+    return isYes;
+  }
+
+  /** Tells what becomes of it, and takes it back if the user wants it. */
+  #follow(sent: SendOperation, content: ComposeContent, sendAt: string | undefined): void {
+    const { page } = this.#options;
+    let isTakenBack = false;
+    const takeBack = async () => {
+      isTakenBack = true;
+      try {
+        const answer = await sent.cancel();
+        const draft: Place | undefined = answer && {
+          mailbox: answer.draft.mailbox,
+          id: answer.draft.uid,
+        };
+        page.reopen({ ...content, kept: draft ?? content.kept });
+      } catch (error) {
+        isTakenBack = false;
+        page.sayFailure('It was not taken back', error);
+      }
+    };
+    sent.applied.catch((error: unknown) => {
+      if (isTakenBack) return;
+      page.sayFailure(`"${content.subject || 'Your message'}" was not sent`, error);
+      page.reopen(content);
+    });
+    page.say(
+      sendAt ? `It will be sent on ${page.tools.when(sendAt)}` : 'Sent',
+      () => void takeBack(),
+    );
+  }
+
+  #end(): void {
+    clearTimeout(this.#timer);
+    this.#isEnded = true;
+    this.#options.page.close();
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

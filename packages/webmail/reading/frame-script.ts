@@ -1,0 +1,65 @@
+/**
+ * The one script that runs beside a mail. The frame of a mail has no origin, so the page cannot measure it, and keys
+ * pressed in it do not reach the page: this script tells both. It is a constant: the policies of page and frame name its
+ * hash, so that no script of the mail runs.
+ */
+
+/**
+ * It stands before everything of the mail, and takes what it needs before any element exists: an element with
+ * `name="documentElement"` would hide that member of `document`.
+ */
+export const FRAME_SCRIPT = `(() => {
+  const root = document.documentElement;
+  const page = parent;
+  const view = window;
+  const tell = (told) => page.postMessage(told, '*');
+  const measure = () => {
+    const over = root.scrollHeight > view.innerHeight ? root.scrollHeight : 0;
+    tell({ height: Math.ceil(Math.max(root.getBoundingClientRect().height, over)) });
+  };
+  new ResizeObserver(measure).observe(root);
+  addEventListener('load', measure);
+  addEventListener('keydown', ({ key, target, altKey, ctrlKey, metaKey, isComposing }) => {
+    if (altKey || ctrlKey || metaKey || isComposing) return;
+    if (target.isContentEditable || /^(input|textarea|select|summary)$/.test(target.localName)) return;
+    tell({ key });
+  });
+  addEventListener('click', (event) => {
+    const link = event.target.closest('a[href^="mailto:" i]');
+    if (!link) return;
+    event.preventDefault();
+    tell({ mailto: link.getAttribute('href') });
+  });
+})();`;
+
+/** Of the script, as a source of a Content-Security-Policy; a test compares them. */
+export const FRAME_SCRIPT_HASH = 'sha256-SE2Z7vpWzA3gFeTZHtrFxkyXcD8qY3pgCnyLMc43qmY=';
+
+/**
+ * Rights of the frame. Never `allow-same-origin` beside `allow-scripts`: the mail could then reach the page. A link
+ * that the reader clicks opens a new tab.
+ */
+export const FRAME_RIGHTS = 'allow-scripts allow-popups allow-popups-to-escape-sandbox';
+
+/** Pixels. A mail that claims to be higher scrolls in its frame. */
+const HEIGHT_MAX = 30_000;
+const HEIGHT_MIN = 24;
+/** Keys that the page may be told of. Nothing of a mail can press one, and what they do can be undone. */
+const KEY =
+  /^(?:[\x21-\x7e]|Escape|ArrowUp|ArrowDown|ArrowLeft|ArrowRight|PageUp|PageDown|Home|End)$/;
+
+/** What a frame told, checked. */
+export type FrameTold = { height: number } | { key: string } | { mailto: string };
+
+/** @returns undefined where it is nothing that the script tells */
+export function readFrameMessage(told: unknown): FrameTold | undefined {
+  if (typeof told !== 'object' || told === null) return undefined;
+  if ('height' in told && typeof told.height === 'number' && Number.isFinite(told.height)) {
+    return { height: Math.min(HEIGHT_MAX, Math.max(HEIGHT_MIN, Math.round(told.height))) };
+  }
+  if ('key' in told && typeof told.key === 'string' && KEY.test(told.key)) return { key: told.key };
+  if ('mailto' in told && typeof told.mailto === 'string' && told.mailto.length <= 2000) {
+    return { mailto: told.mailto };
+  }
+  return undefined;
+}

@@ -1,0 +1,203 @@
+/** A message while it is written: when it is saved, that it is sent once, and that it is never lost. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
+import type { MailClient, OutgoingMail, SendOperation } from '../../sdk/src/mail/client.ts';
+import { type ComposeContent, emptyContent } from '../compose/content.ts';
+import { ComposeSession } from '../compose/session.ts';
+
+/** Records what a session asks of its client and of the page. */
+function startSession(start: Partial<ComposeContent> = {}) {
+  const log: string[] = [];
+  const drafts = new Map<number, Omit<OutgoingMail, 'draft'>>();
+  const sent: OutgoingMail[] = [];
+  const said: { text: string; undo: (() => void) | undefined }[] = [];
+  const reopened: ComposeContent[] = [];
+  const state = {
+    failure: undefined as Error | undefined,
+    refusal: undefined as Error | undefined,
+    isYes: true,
+  };
+  const operation = () => ({
+    id: 'o',
+    kind: 'append' as const,
+    applied: state.refusal ? Promise.reject(state.refusal) : Promise.resolve(),
+    undo: async () => {},
+  });
+  const client: Pick<MailClient, 'saveDraft' | 'send' | 'mailbox'> = {
+    async saveDraft(mail, replaces) {
+      if (state.failure) throw state.failure;
+      const id = 100 + log.length;
+      log.push(`save ${mail.text?.trim()}`);
+      if (replaces) drafts.delete(Number(replaces.id));
+      drafts.set(id, mail);
+      return { mailbox: 'Drafts', id, operation: operation() };
+    },
+    async send(mail, options) {
+      await setTimeout(1);
+      if (state.failure) throw state.failure;
+      log.push(`send ${options?.undoSeconds}`);
+      sent.push(mail);
+      if (mail.draft) drafts.delete(Number(mail.draft.id));
+      const cancel = async () => ({ ok: true, draft: { mailbox: 'Drafts', uid: 9 } });
+      const done: SendOperation = {
+        ...operation(),
+        kind: 'send',
+        sendId: Promise.resolve('s'),
+        cancel,
+      };
+      return done;
+    },
+    mailbox: () =>
+      ({
+        delete: async ([id]: number[]) => {
+          drafts.delete(Number(id));
+          return operation();
+        },
+      }) as unknown as ReturnType<MailClient['mailbox']>,
+  };
+  const session = new ComposeSession({
+    client: client as MailClient,
+    content: { ...emptyContent(''), ...start },
+    signature: '',
+    undoSeconds: 10,
+    pauseMs: 5,
+    page: {
+      tools: { clean: (html) => html, textOf: (html) => html, when: (at) => at },
+      ask: async (question) => {
+        log.push(question);
+        return state.isYes;
+      },
+      close: () => log.push('close'),
+      reopen: (content) => reopened.push(content),
+      say: (text, undo) => said.push({ text, undo }),
+      sayFailure: (what, error) => said.push({ text: `${what}: ${error}`, undo: undefined }),
+    },
+  });
+  return { session, log, drafts, sent, said, reopened, state };
+}
+
+const TO_BOB = { to: [{ address: 'bob@sender.test' }], subject: 'Hi' };
+
+test('a draft is saved at a pause, in place of the one before, and not when nothing was written', async () => {
+  const { session, log, drafts } = startSession();
+  session.changed();
+  await session.save();
+  assert.equal(drafts.size, 0);
+  for (const text of ['a', 'ab', 'abc']) {
+    session.content.text = text;
+    session.changed();
+  }
+  await setTimeout(40);
+  assert.deepEqual(log, ['save abc']);
+  assert.equal(session.status.value, 'Draft saved');
+  session.content.text = 'abcd';
+  session.changed();
+  await session.close();
+  assert.deepEqual(log, ['save abc', 'save abcd', 'close']);
+  assert.equal(drafts.size, 1);
+});
+
+test('a draft that could not be saved keeps the form open, and is saved with the next change', async () => {
+  const { session, log, drafts, state } = startSession(TO_BOB);
+  state.failure = new Error('no room');
+  session.content.text = 'x';
+  session.changed();
+  await session.close();
+  assert.match(session.trouble.value?.why ?? '', /no room/);
+  assert.ok(session.isDirty && !log.includes('close'));
+  state.failure = undefined;
+  await session.close();
+  assert.equal(drafts.size, 1);
+  assert.ok(log.includes('close'));
+});
+
+test('a draft that the server refuses is told of, and stored again', async () => {
+  const { session, state, log } = startSession(TO_BOB);
+  state.refusal = new Error('mailbox full');
+  session.content.text = 'x';
+  session.changed();
+  await session.save();
+  await setTimeout(1);
+  assert.match(session.trouble.value?.why ?? '', /mailbox full/);
+  assert.ok(session.isDirty);
+  state.refusal = undefined;
+  await session.save();
+  assert.equal(log.filter((line) => line === 'save x').length, 2);
+});
+
+test('it is sent once, with the draft that it replaces, and no draft is saved after it', async () => {
+  const { session, log, drafts, sent } = startSession(TO_BOB);
+  session.content.text = 'x';
+  session.changed();
+  const saving = session.save();
+  await Promise.all([session.send(), session.send(), saving]);
+  session.changed();
+  await session.save();
+  assert.deepEqual(log, ['save x', 'send 10', 'close']);
+  assert.equal(sent.length, 1);
+  assert.deepEqual(sent[0]?.draft, { mailbox: 'Drafts', id: 100 });
+  assert.equal(drafts.size, 0);
+});
+
+test('a sent message is taken back into the form, as the draft that the server made of it', async () => {
+  const { session, said, reopened } = startSession({ ...TO_BOB, text: 'x' });
+  await session.send();
+  said[0]?.undo?.();
+  await setTimeout(1);
+  assert.equal(reopened[0]?.text, 'x');
+  assert.deepEqual(reopened[0]?.kept, { mailbox: 'Drafts', id: 9 });
+});
+
+test('a message that the server refuses is in the form again', async () => {
+  const { session, said, reopened, state } = startSession({ ...TO_BOB, text: 'x' });
+  state.refusal = new Error('over the limit');
+  await session.send();
+  await setTimeout(1);
+  assert.match(said.at(-1)?.text ?? '', /"Hi" was not sent: Error: over the limit/);
+  assert.equal(reopened.length, 1);
+});
+
+test('without a network in the store the form says so and stays', async () => {
+  const { session, state, log } = startSession({ ...TO_BOB, text: 'x' });
+  state.failure = new Error('storage is full');
+  await session.send();
+  assert.match(session.trouble.value?.why ?? '', /storage is full/);
+  assert.equal(session.isSending.value, false);
+  state.failure = undefined;
+  await session.send();
+  assert.ok(log.includes('close'));
+});
+
+test('an empty subject and a forgotten file are asked about, each once', async () => {
+  const { session, log, state, sent } = startSession({ to: TO_BOB.to, text: 'It is attached' });
+  state.isYes = false;
+  await session.send();
+  assert.equal(session.trouble.value?.field, 'subject');
+  await session.send();
+  assert.equal(sent.length, 0);
+  await session.send();
+  assert.equal(sent.length, 1);
+  assert.equal(log.filter((line) => line.endsWith('?')).length, 2);
+});
+
+test('what is thrown away takes its draft along, and can be had again', async () => {
+  const { session, drafts, said, reopened } = startSession(TO_BOB);
+  session.content.text = 'x';
+  session.changed();
+  await session.save();
+  assert.equal(drafts.size, 1);
+  await session.discard();
+  assert.equal(drafts.size, 0);
+  said.at(-1)?.undo?.();
+  assert.equal(reopened[0]?.text, 'x');
+  assert.equal(reopened[0]?.kept, undefined);
+});
+
+test('a scheduled message waits for its time, not for second thoughts', async () => {
+  const { session, sent, log, said } = startSession({ ...TO_BOB, text: 'x' });
+  await session.send('2030-01-01T08:00:00.000Z');
+  assert.equal(sent[0]?.sendAt, '2030-01-01T08:00:00.000Z');
+  assert.ok(log.includes('send undefined'));
+  assert.match(said[0]?.text ?? '', /It will be sent on 2030/);
+});
