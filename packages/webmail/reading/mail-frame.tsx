@@ -1,0 +1,72 @@
+/** The frame in which an HTML mail is shown: as high as the mail, so that a conversation scrolls as one page. */
+import { computed, defineComponent, onBeforeUnmount, onMounted, ref, watch } from 'vue';
+import { pressKey } from '../ui/keys.ts';
+import { FRAME_RIGHTS, readFrameMessage } from './frame-script.ts';
+import { type MailDocumentOptions, writeMailDocument } from './mail-document.ts';
+
+interface FrameProps extends MailDocumentOptions {
+  readonly html: string;
+  /** How many pictures are not shown; told whenever the document is written. */
+  readonly onBlocked?: (blocked: number) => void;
+  /** Somebody pressed an address in the mail. */
+  readonly onMailto?: (url: string) => void;
+  /** The height is known: it can be printed. */
+  readonly onSized?: () => void;
+}
+
+/**
+ * A height that depends on the height of the frame grows with it. The cleaner takes out what is known to; for the rest
+ * so many heights are taken, and then the mail scrolls in its frame.
+ */
+const HEIGHTS_MAX = 120;
+
+export const MailFrame = defineComponent(
+  (props: FrameProps) => {
+    const frame = ref<HTMLIFrameElement>();
+    const height = ref(120);
+    let heights = 0;
+    const document = computed(() => {
+      heights = 0;
+      const { html, images, withRemote, isDark } = props;
+      return writeMailDocument(html, { images, withRemote, isDark });
+    });
+    watch(document, ({ blocked }) => props.onBlocked?.(blocked), { immediate: true });
+    const listen = ({ source, data }: MessageEvent) => {
+      // The frame has no origin to look at: its window says whose message it is.
+      if (!frame.value || source !== frame.value.contentWindow) return;
+      const told = readFrameMessage(data);
+      if (!told) return;
+      if ('height' in told) {
+        heights++;
+        if (heights > HEIGHTS_MAX) return;
+        height.value = told.height;
+        props.onSized?.();
+      } else if ('key' in told) {
+        pressKey(new KeyboardEvent('keydown', { key: told.key, cancelable: true }));
+      } else props.onMailto?.(told.mailto);
+    };
+    // A mail that was laid out for another width has another height.
+    const forget = () => {
+      heights = 0;
+    };
+    onMounted(() => {
+      addEventListener('message', listen);
+      addEventListener('resize', forget);
+    });
+    onBeforeUnmount(() => {
+      removeEventListener('message', listen);
+      removeEventListener('resize', forget);
+    });
+    return () => (
+      <iframe
+        ref={frame}
+        class={['mail-frame', { bare: document.value.isBare }]}
+        title="The message"
+        sandbox={FRAME_RIGHTS}
+        srcdoc={document.value.source}
+        style={{ height: `${height.value}px` }}
+      />
+    );
+  },
+  { props: ['html', 'images', 'withRemote', 'isDark', 'onBlocked', 'onMailto', 'onSized'] },
+);

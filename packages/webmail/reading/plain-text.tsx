@@ -1,0 +1,49 @@
+/** Plain text, with links and with quoted text folded. */
+import type { FunctionalComponent } from 'vue';
+import { linkify } from './linkify.ts';
+import { splitQuoted } from './quoted-text.ts';
+
+interface TextProps {
+  readonly text: string;
+  /** Somebody pressed an address. */
+  readonly onMailto?: ((url: string) => void) | undefined;
+}
+
+const Linked: FunctionalComponent<TextProps> = ({ text, onMailto }) =>
+  linkify(text).map((piece) =>
+    piece.href === undefined ? (
+      piece.text
+    ) : (
+      <a
+        href={piece.href}
+        target="_blank"
+        rel="noopener noreferrer nofollow"
+        onClick={(event: MouseEvent) => {
+          if (!piece.href?.startsWith('mailto:') || !onMailto) return;
+          event.preventDefault();
+          onMailto(piece.href);
+        }}
+      >
+        {piece.text}
+      </a>
+    ),
+  );
+Linked.props = ['text', 'onMailto'];
+
+export const PlainText: FunctionalComponent<TextProps> = ({ text, onMailto }) => (
+  <div class="plain-text">
+    {splitQuoted(text.replace(/\r\n?/g, '\n').trimEnd()).map((block, at) =>
+      block.isQuoted ? (
+        <details key={at} class="quoted">
+          <summary>Quoted text</summary>
+          <Linked text={block.text} onMailto={onMailto} />
+        </details>
+      ) : (
+        <div key={at}>
+          <Linked text={block.text} onMailto={onMailto} />
+        </div>
+      ),
+    )}
+  </div>
+);
+PlainText.props = ['text', 'onMailto'];
