@@ -94,6 +94,14 @@ function cleanLink(element: Element): void {
   }
 }
 
+/** Letters and digits that are written as escapes (CSS Syntax section 4.3.7): `u\\72l` is `url`. */
+function decodeLetters(css: string): string {
+  return css.replace(/\\(?:([0-9a-f]{1,6})\s?|([g-z]))/gi, (escape, hex?: string, letter?: string) => {
+    const decoded = letter ?? String.fromCodePoint(Math.min(Number.parseInt(hex ?? '', 16), 0x10ffff));
+    return /^[\w-]$/.test(decoded) ? decoded : escape;
+  });
+}
+
 /**
  * Removes from style sheets what would be loaded, and units that depend on the height of the frame. The policy stops a
  * spelling that gets past this.
@@ -103,7 +111,7 @@ function cleanLink(element: Element): void {
 export function cleanStyles(parsed: Document, withRemote: boolean): number {
   let blocked = 0;
   const clean = (css: string) =>
-    css
+    decodeLetters(css)
       .replace(/@import[^;]*;?/gi, '')
       .replace(/(url|image-set|image|src)\s*\(\s*(?!["']?data:image\/)[^)]*\)?/gi, (loaded) => {
         if (withRemote && /^url\(\s*["']?https?:/i.test(loaded)) return loaded;

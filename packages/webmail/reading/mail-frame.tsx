@@ -10,8 +10,6 @@ interface FrameProps extends MailDocumentOptions {
   readonly onBlocked?: (blocked: number) => void;
   /** Somebody pressed an address in the mail. */
   readonly onMailto?: (url: string) => void;
-  /** The height is known: it can be printed. */
-  readonly onSized?: () => void;
 }
 
 /**
@@ -24,6 +22,7 @@ export const MailFrame = defineComponent(
   (props: FrameProps) => {
     const frame = ref<HTMLIFrameElement>();
     const height = ref(120);
+    const isSized = ref(false);
     let heights = 0;
     const document = computed(() => {
       heights = 0;
@@ -40,7 +39,7 @@ export const MailFrame = defineComponent(
         heights++;
         if (heights > HEIGHTS_MAX) return;
         height.value = told.height;
-        props.onSized?.();
+        isSized.value = true;
       } else if ('key' in told) {
         pressKey(new KeyboardEvent('keydown', { key: told.key, cancelable: true }));
       } else props.onMailto?.(told.mailto);
@@ -64,9 +63,10 @@ export const MailFrame = defineComponent(
         title="The message"
         sandbox={FRAME_RIGHTS}
         srcdoc={document.value.source}
+        data-sized={isSized.value || undefined}
         style={{ height: `${height.value}px` }}
       />
     );
   },
-  { props: ['html', 'images', 'withRemote', 'isDark', 'onBlocked', 'onMailto', 'onSized'] },
+  { props: ['html', 'images', 'withRemote', 'isDark', 'onBlocked', 'onMailto'] },
 );

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { FRAME_SCRIPT_HASH } from '../../../packages/webmail/reading/frame-script.ts';
 import { isHashedAsset, isPartOfPage } from './docs-files.ts';
 import { type RunningApi, startApi } from './testing/start-api.ts';
 
@@ -255,6 +256,14 @@ test('the live inbox may show mail with its own styles, in frames', async () => 
     assert.match(policy, /style-src 'self' 'unsafe-inline'/);
     assert.doesNotMatch(policy, /script-src[^;]*unsafe/);
   }
+});
+
+test('the policy of the webmail allows its own scripts, and the one that runs beside a mail', async () => {
+  const page = await api.call('GET', '/webmail');
+  const policy = page.headers.get('content-security-policy') ?? '';
+  const script = /script-src ([^;]*);/.exec(policy)?.[1];
+  assert.equal(script, `'self' '${FRAME_SCRIPT_HASH}'`);
+  assert.match(policy, /frame-src 'none'/);
 });
 
 test('a file is compressed for clients that accept it', async () => {

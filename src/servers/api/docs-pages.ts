@@ -27,20 +27,35 @@ function pagePolicy(scripts: readonly string[]): string {
 }
 
 /**
- * Live inbox and webmail show mail in a sandboxed frame without scripts, which inherits this policy: mail has inline
- * styles. The frame's own policy allows pictures only from the mail's parts (`data:`) until the reader of a message
- * requests its remote pictures, which this policy has to allow, too.
+ * The script that runs beside a mail in the webmail: it tells the page how high the mail is, and which keys were pressed
+ * in it. A constant of `packages/webmail/reading/frame-script.ts`, with which a test compares it.
  */
-const mailPolicy = [
-  "default-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data: blob: https: http:",
-  "frame-src 'none'",
-  "object-src 'none'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join(';');
+const FRAME_SCRIPT_HASH = 'sha256-SE2Z7vpWzA3gFeTZHtrFxkyXcD8qY3pgCnyLMc43qmY=';
+
+/**
+ * Live inbox and webmail show mail in a sandboxed frame without an origin, which inherits this policy: mail has inline
+ * styles. No script of a mail runs: the frame of the inbox has no right to, and in that of the webmail only the script
+ * of that hash may. The frame's own policy allows pictures only from the mail's parts (`data:`) until the reader of a
+ * message requests its remote pictures, which this policy has to allow, too.
+ */
+function mailPolicy(scripts: readonly string[]): string {
+  return [
+    "default-src 'self'",
+    `script-src ${["'self'", ...scripts].join(' ')}`,
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob: https: http:",
+    // The frame may show what the page wrote into it, and go nowhere from there.
+    "frame-src 'none'",
+    "object-src 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join(';');
+}
+
+const inboxPolicy = mailPolicy([]);
+/** Of every page of the webmail. */
+export const webmailPolicy: string = mailPolicy([`'${FRAME_SCRIPT_HASH}'`]);
 
 const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Cached, but checked each time: the ETag makes that cheap. */
@@ -125,7 +140,8 @@ function sendNamed(site: Site, reply: FastifyReply, name: string, url: string): 
 }
 
 function policyOf(site: Site, name: string): string {
-  if (/^(?:inbox|webmail)\//.test(name)) return mailPolicy;
+  if (name.startsWith('inbox/')) return inboxPolicy;
+  if (name.startsWith('webmail/')) return webmailPolicy;
   // The console's page has no inline script.
   return pagePolicy(name.startsWith('console/') ? [] : site.scripts);
 }

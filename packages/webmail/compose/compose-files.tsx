@@ -1,0 +1,78 @@
+/** The files of a message that is written, and what is quoted below it. */
+import type { FunctionalComponent } from 'vue';
+import { MailFrame } from '../reading/mail-frame.tsx';
+import { straighten } from '../reading/stranger-text.ts';
+import { formatSize } from '../ui/format.ts';
+import { Icon, Tool } from '../ui/icon.tsx';
+import { FILES_MAX, uploadSize } from './checks.ts';
+import type { ComposeFile, Quote } from './content.ts';
+
+interface FilesProps {
+  readonly files: readonly ComposeFile[];
+  readonly remove: (at: number) => void;
+}
+
+export const FileList: FunctionalComponent<FilesProps> = ({ files, remove }) =>
+  files.length > 0 && (
+    <section class="compose-files" aria-label="Files">
+      <ul>
+        {files.map(({ filename, size }, at) => (
+          <li key={`${at} ${filename}`}>
+            <Icon name="attach" />
+            <span class="name">{straighten(filename)}</span>
+            <span class="soft">{formatSize(size)}</span>
+            <Tool icon="close" label={`Remove ${straighten(filename)}`} press={() => remove(at)} />
+          </li>
+        ))}
+      </ul>
+      {uploadSize(files) > FILES_MAX * 0.8 && (
+        <p class="hint">
+          {formatSize(uploadSize(files))} of {formatSize(FILES_MAX)}
+        </p>
+      )}
+    </section>
+  );
+FileList.props = ['files', 'remove'];
+
+/** Chooses files of this device. */
+export const AttachButton: FunctionalComponent<{ attach: (files: FileList) => void }> = ({
+  attach,
+}) => (
+  <label class="tool attach-button" title="Attach files">
+    <Icon name="attach" />
+    <input
+      type="file"
+      multiple
+      class="unseen"
+      aria-label="Attach files"
+      onChange={(event: Event) => {
+        const input = event.target as HTMLInputElement;
+        if (input.files) attach(input.files);
+        // The same file may be chosen again after it was removed.
+        input.value = '';
+      }}
+    />
+  </label>
+);
+AttachButton.props = ['attach'];
+
+interface QuoteProps {
+  readonly quote: Quote;
+  readonly drop: () => void;
+}
+
+/** It is sent as it is: who wants to change it answers within the text. */
+export const QuoteFold: FunctionalComponent<QuoteProps> = ({ quote, drop }) => (
+  <details class="compose-quote">
+    <summary>Quoted text</summary>
+    <button type="button" class="link" onClick={drop}>
+      Send without it
+    </button>
+    {quote.html === undefined ? (
+      <pre>{quote.text}</pre>
+    ) : (
+      <MailFrame html={quote.html} images={{}} withRemote={false} isDark={false} />
+    )}
+  </details>
+);
+QuoteFold.props = ['quote', 'drop'];

@@ -1,0 +1,62 @@
+/** The page of the Chromium suites of reading and writing: the real parts, on a mailbox in memory. */
+import { createApp, defineComponent, shallowRef } from 'vue';
+import { Composer } from '../compose/composer.tsx';
+import { MessageBody } from '../reading/message-body.tsx';
+import { write, writing } from '../state/parts.ts';
+import { useKeys } from '../ui/keys.ts';
+import { Toasts } from '../ui/toasts.tsx';
+import { type GivenMessage, type MemoryClient, memoryClient } from './memory-client.ts';
+import '../../../console/styles/base.css';
+import '../styles/base.css';
+import '../styles/overlay.css';
+
+declare global {
+  interface Window {
+    /** Shows messages below each other, as a conversation does. */
+    show: (given: readonly GivenMessage[]) => void;
+    mailbox: MemoryClient;
+    /** Opens the composer about a message that is shown, or for a new one. */
+    compose: (kind: 'new' | 'reply' | 'reply-all' | 'forward' | 'draft', id: number) => void;
+    /** Keys that the page was told of. */
+    pressed: string[];
+    /** What a script of a mail would say. */
+    pwned: unknown[];
+  }
+}
+
+const shown = shallowRef<{ given: readonly GivenMessage[]; mailbox: MemoryClient }>();
+
+window.pressed = [];
+window.pwned = [];
+addEventListener('message', ({ data }) => {
+  if (String(data).startsWith('pwned')) window.pwned.push(data);
+});
+window.show = (given) => {
+  window.mailbox = memoryClient(given);
+  shown.value = { given, mailbox: window.mailbox };
+};
+
+window.compose = (kind, id) => {
+  const account = { address: 'ada@acme.test', client: window.mailbox.client };
+  if (kind === 'new') write({ kind, account });
+  else write({ kind, account, about: window.mailbox.message(id) });
+};
+
+const Page = defineComponent(() => {
+  useKeys({ j: () => window.pressed.push('j'), '#': () => window.pressed.push('#') });
+  return () => (
+    <main>
+      <h1>Messages</h1>
+      {shown.value?.given.map(({ id }) => {
+        const { client, message } = (shown.value as { mailbox: MemoryClient }).mailbox;
+        const account = { address: 'ada@acme.test', client };
+        return <MessageBody key={id} account={account} message={message(id)} />;
+      })}
+      <output hidden>{JSON.stringify(writing.value?.kind)}</output>
+      {writing.value && <Composer writing={writing.value} />}
+      <Toasts />
+    </main>
+  );
+});
+
+createApp(Page).mount('#webmail');
