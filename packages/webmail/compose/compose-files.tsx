@@ -71,7 +71,13 @@ export const QuoteFold: FunctionalComponent<QuoteProps> = ({ quote, drop }) => (
     {quote.html === undefined ? (
       <pre>{quote.text}</pre>
     ) : (
-      <MailFrame html={quote.html} images={{}} withRemote={false} isDark={false} />
+      // It was unfolded just now: the frame does not fold it again.
+      <MailFrame
+        html={quote.html.replace(' type="cite"', '')}
+        images={{}}
+        withRemote={false}
+        isDark={false}
+      />
     )}
   </details>
 );
