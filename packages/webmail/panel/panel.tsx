@@ -1,5 +1,5 @@
 /** What the app and the server say to each other, as it happens: for people who build an app of their own. */
-import { defineComponent, ref, shallowRef, watchEffect } from 'vue';
+import { defineComponent, ref, shallowRef, watch } from 'vue';
 import type { Account } from '../state/parts.ts';
 import { Tool } from '../ui/icon.tsx';
 import { addTraffic, isFailure, type TrafficEntry } from './traffic-log.ts';
@@ -17,15 +17,18 @@ export const ProtocolPanel = defineComponent(
     const entries = shallowRef<readonly TrafficEntry[]>([]);
     /** Written when it is unfolded: two hundred answers that nobody reads would make the page slow. */
     const unfolded = ref(new Set<number>());
-    watchEffect((onCleanup) => {
-      entries.value = [];
-      unfolded.value.clear();
-      onCleanup(
-        props.account.client.on('traffic', (event) => {
+    watch(
+      () => props.account,
+      ({ client }, _before, onCleanup) => {
+        entries.value = [];
+        unfolded.value.clear();
+        const stop = client.on('traffic', (event) => {
           entries.value = addTraffic(entries.value, event);
-        }),
-      );
-    });
+        });
+        onCleanup(stop);
+      },
+      { immediate: true },
+    );
     const clear = () => {
       entries.value = [];
     };

@@ -7,6 +7,7 @@ import type {
   OutgoingMail,
   ReadMessage,
   SendOptions,
+  TrafficEvent,
 } from '../../sdk/src/mail/client.ts';
 
 /** A message as a test writes it. */
@@ -38,6 +39,8 @@ export interface MemoryClient {
     readonly options?: SendOptions;
   }[];
   message(id: MessageId): MailMessage;
+  /** What the app and a server say to each other. */
+  traffic(event: TrafficEvent): void;
 }
 
 const KNOWN = [
@@ -75,6 +78,7 @@ function writingPart(
   calls: MemoryClient['calls'],
   byId: Map<MessageId, GivenMessage>,
   operation: Operation,
+  tellers: Set<(event: TrafficEvent) => void>,
 ) {
   let lastId = 1000;
   return {
@@ -118,12 +122,16 @@ function writingPart(
       const asked = prefix.toLowerCase();
       return KNOWN.filter((one) => one.toLowerCase().includes(asked)).map(addressOf);
     },
-    on: () => () => {},
+    on(_name: string, tell: (event: TrafficEvent) => void) {
+      tellers.add(tell);
+      return () => tellers.delete(tell);
+    },
   };
 }
 
 export function memoryClient(given: readonly GivenMessage[]): MemoryClient {
   const calls: MemoryClient['calls'] = [];
+  const tellers = new Set<(event: TrafficEvent) => void>();
   const byId = new Map<MessageId, GivenMessage>(given.map((one) => [one.id, one]));
   const message = (id: MessageId) => messageOf(id, byId.get(id));
   const operation: Operation = {
@@ -163,6 +171,9 @@ export function memoryClient(given: readonly GivenMessage[]): MemoryClient {
       return operation;
     },
   };
-  const client = { ...writingPart(calls, byId, operation), mailbox: () => handle };
-  return { client: client as unknown as MailClient, calls, message };
+  const client = { ...writingPart(calls, byId, operation, tellers), mailbox: () => handle };
+  const traffic = (event: TrafficEvent) => {
+    for (const tell of tellers) tell(event);
+  };
+  return { client: client as unknown as MailClient, calls, message, traffic };
 }

@@ -1,8 +1,10 @@
 /** The page of the Chromium suites of reading and writing: the real parts, on a mailbox in memory. */
 import { createApp, defineComponent, shallowRef } from 'vue';
 import { Composer } from '../compose/composer.tsx';
+import { Outgoing } from '../compose/outgoing.tsx';
+import { ProtocolPanel } from '../panel/panel.tsx';
 import { MessageBody } from '../reading/message-body.tsx';
-import { write, writing } from '../state/parts.ts';
+import { type Account, write, writing } from '../state/parts.ts';
 import { useKeys } from '../ui/keys.ts';
 import { Toasts } from '../ui/toasts.tsx';
 import { type GivenMessage, type MemoryClient, memoryClient } from './memory-client.ts';
@@ -17,6 +19,8 @@ declare global {
     mailbox: MemoryClient;
     /** Opens the composer about a message that is shown, or for a new one. */
     compose: (kind: 'new' | 'reply' | 'reply-all' | 'forward' | 'draft', id: number) => void;
+    /** Shows one of the smaller parts. */
+    part: (name: 'outgoing' | 'protocol' | undefined) => void;
     /** Keys that the page was told of. */
     pressed: string[];
     /** What a script of a mail would say. */
@@ -24,8 +28,12 @@ declare global {
   }
 }
 
-const shown = shallowRef<{ given: readonly GivenMessage[]; mailbox: MemoryClient }>();
+const shown = shallowRef<{ given: readonly GivenMessage[]; account: Account }>();
 
+const part = shallowRef<'outgoing' | 'protocol'>();
+window.part = (name) => {
+  part.value = name;
+};
 window.pressed = [];
 window.pwned = [];
 addEventListener('message', ({ data }) => {
@@ -33,25 +41,35 @@ addEventListener('message', ({ data }) => {
 });
 window.show = (given) => {
   window.mailbox = memoryClient(given);
-  shown.value = { given, mailbox: window.mailbox };
+  const account = { address: 'ada@acme.test', client: window.mailbox.client };
+  shown.value = { given, account };
 };
 
 window.compose = (kind, id) => {
-  const account = { address: 'ada@acme.test', client: window.mailbox.client };
+  const account = shown.value?.account;
+  if (!account) return;
   if (kind === 'new') write({ kind, account });
   else write({ kind, account, about: window.mailbox.message(id) });
 };
 
 const Page = defineComponent(() => {
   useKeys({ j: () => window.pressed.push('j'), '#': () => window.pressed.push('#') });
+  const close = () => window.part(undefined);
+  const messages = (given: readonly GivenMessage[], account: Account) =>
+    given.map(({ id }) => (
+      <MessageBody key={id} account={account} message={window.mailbox.message(id)} />
+    ));
+  const opened = (account: Account) => (
+    <>
+      {part.value === 'outgoing' && <Outgoing account={account} close={close} />}
+      {part.value === 'protocol' && <ProtocolPanel account={account} close={close} />}
+    </>
+  );
   return () => (
     <main>
       <h1>Messages</h1>
-      {shown.value?.given.map(({ id }) => {
-        const { client, message } = (shown.value as { mailbox: MemoryClient }).mailbox;
-        const account = { address: 'ada@acme.test', client };
-        return <MessageBody key={id} account={account} message={message(id)} />;
-      })}
+      {shown.value && messages(shown.value.given, shown.value.account)}
+      {shown.value && opened(shown.value.account)}
       <output hidden>{JSON.stringify(writing.value?.kind)}</output>
       {writing.value && <Composer writing={writing.value} />}
       <Toasts />

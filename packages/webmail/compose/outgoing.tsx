@@ -1,0 +1,70 @@
+/** What became of mail that was sent: what waits, what is tried again, and what could not be delivered, with the reason. */
+import { defineComponent, type FunctionalComponent, ref } from 'vue';
+import type { Send } from '../../sdk/src/api-types.ts';
+import type { Account } from '../state/parts.ts';
+import { Dialog } from '../ui/dialog.tsx';
+import { formatWhen } from '../ui/format.ts';
+
+const STATES: Readonly<Record<Send['status'], string>> = {
+  queued: 'Sending',
+  deferred: 'Not delivered yet, it is tried again',
+  delivered: 'Delivered',
+  bounced: 'Not delivered',
+  cancelled: 'Cancelled',
+};
+
+const SendRow: FunctionalComponent<{ send: Send }> = ({ send: { status, sendAt, recipients } }) => {
+  const waits = status === 'queued' && sendAt !== undefined && Date.parse(sendAt) > Date.now();
+  return (
+    <li class={status}>
+      <p>
+        <b>{waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}</b>
+      </p>
+      <ul>
+        {recipients.map(({ address, status: one, detail }) => (
+          <li key={address}>
+            {address}
+            {one !== status && `: ${STATES[one]}`}
+            {detail && one !== 'delivered' && <span class="soft"> {detail}</span>}
+          </li>
+        ))}
+      </ul>
+    </li>
+  );
+};
+SendRow.props = ['send'];
+
+export const Outgoing = defineComponent(
+  (props: { account: Account; close: () => void }) => {
+    const sends = ref<readonly Send[]>();
+    const failure = ref<string>();
+    props.account.client.sends().then(
+      (list) => {
+        sends.value = list;
+      },
+      (error: unknown) => {
+        failure.value = error instanceof Error ? error.message : String(error);
+      },
+    );
+    return () => (
+      <Dialog title="Outgoing mail" close={props.close}>
+        {failure.value !== undefined ? (
+          <p class="notice bad" role="alert">
+            {failure.value}
+          </p>
+        ) : sends.value === undefined ? (
+          <p class="soft">Loading…</p>
+        ) : sends.value.length === 0 ? (
+          <p>Nothing was sent lately.</p>
+        ) : (
+          <ul class="outgoing">
+            {sends.value.map((send) => (
+              <SendRow key={send.id} send={send} />
+            ))}
+          </ul>
+        )}
+      </Dialog>
+    );
+  },
+  { props: ['account', 'close'] },
+);
