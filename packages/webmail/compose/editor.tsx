@@ -109,7 +109,7 @@ export const RichEditor = defineComponent(
               disabled={!editor.value}
               onClick={() => apply(format)}
             >
-              {format.shown}
+              <span aria-hidden="true">{format.shown}</span>
             </button>
           ))}
         </div>
