@@ -43,7 +43,7 @@ const FORMATS = [
   { label: 'Italic', shown: 'I', tag: 'I', on: 'italic', off: 'removeItalic' },
   { label: 'Underline', shown: 'U', tag: 'U', on: 'underline', off: 'removeUnderline' },
   { label: 'List', shown: '•', tag: 'UL', on: 'makeUnorderedList', off: 'removeList' },
-  { label: 'Numbers', shown: '1.', tag: 'OL', on: 'makeOrderedList', off: 'removeList' },
+  { label: 'Numbers', shown: '#', tag: 'OL', on: 'makeOrderedList', off: 'removeList' },
   {
     label: 'Quote',
     shown: '❝',
@@ -109,7 +109,7 @@ export const RichEditor = defineComponent(
               disabled={!editor.value}
               onClick={() => apply(format)}
             >
-              <span aria-hidden="true">{format.shown}</span>
+              {format.shown}
             </button>
           ))}
         </div>
