@@ -1,0 +1,237 @@
+/** Writing in the webmail: recipients, drafts, files, formatting, and a message that is sent or taken back. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { OutgoingMail } from '../../../packages/sdk/src/mail/client.ts';
+import { assertAccessible, assertFits, inPage, PHONE, until } from './inbox-page.ts';
+import { startWebmailParts, type WebmailParts } from './webmail-parts.ts';
+
+let parts: WebmailParts;
+
+before(async () => {
+  parts = await startWebmailParts();
+});
+
+after(async () => {
+  await parts?.end();
+});
+
+const LETTER = {
+  id: 1,
+  subject: 'Plans',
+  text: 'Shall we meet?\n-- \nBob',
+  html: '<p>Shall we <b onclick="pwned.push(1)">meet</b>?</p><img src="https://a.test/x.png" onerror="pwned.push(2)"><script>pwned.push(3)</script>',
+  files: [
+    { part: '2', filename: 'plan.pdf', contentType: 'application/pdf', content: btoa('PDF') },
+  ],
+};
+
+async function open(kind: string, options: Parameters<WebmailParts['open']>[0] = {}) {
+  const watched = await parts.open(options);
+  const { page } = watched;
+  await inPage(page, `(show(${JSON.stringify([LETTER])}), compose('${kind}', 1))`);
+  const form = page.getByRole('dialog').filter({ has: page.getByLabel('Subject') });
+  await form.getByLabel('Text', { exact: true }).waitFor();
+  const mails = (name: string) =>
+    inPage<OutgoingMail[]>(
+      page,
+      `mailbox.calls.filter((call) => call.name === '${name}').map((call) => call.mail)`,
+    );
+  const sent = async () => {
+    await until(page, `mailbox.calls.some((call) => call.name === 'send')`);
+    return (await mails('send'))[0];
+  };
+  return { ...watched, form, mails, sent };
+}
+
+test('recipients are suggested, pasted as a list and corrected; Ctrl+Enter sends, once', async () => {
+  const { page, context, form, sent, mails, assertQuiet } = await open('new');
+  const to = form.getByRole('combobox', { name: 'To' });
+  await until(page, `document.activeElement.getAttribute('role') === 'combobox'`);
+  await page.keyboard.type('bob');
+  await form.getByRole('option', { name: 'Bobby Tables bobby@school.test' }).waitFor();
+  await assertAccessible(page);
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await form.getByRole('button', { name: 'Edit Bobby Tables' }).waitFor();
+  await to.evaluate((field, text) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData('text/plain', text);
+    field.dispatchEvent(
+      new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }),
+    );
+  }, '"Baker, Ann" <ann@b.test>; nobody\ncarol@shop.test');
+  await form.getByLabel('Subject').fill('Hello');
+  await form.getByLabel('Subject').press('Enter');
+  await page.keyboard.press('Control+Enter');
+  await form.getByText('"nobody" is not an address.').waitFor();
+  await assertAccessible(page);
+  await form.getByRole('button', { name: 'Remove nobody' }).click();
+  await form.getByLabel('Text', { exact: true }).fill('Hi');
+  await page.keyboard.press('Control+Enter');
+  await page.keyboard.press('Control+Enter');
+  const mail = await sent();
+  assert.deepEqual(mail?.to, [
+    { name: 'Bobby Tables', address: 'bobby@school.test' },
+    { name: 'Baker, Ann', address: 'ann@b.test' },
+    { address: 'carol@shop.test' },
+  ]);
+  assert.equal(mail?.text, 'Hi\n');
+  await form.waitFor({ state: 'detached' });
+  // Taken back, all of it is in the form again.
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await form.getByRole('button', { name: 'Edit Baker, Ann' }).waitFor();
+  assert.equal(await form.getByLabel('Text', { exact: true }).inputValue(), 'Hi');
+  assert.equal((await mails('send')).length, 1);
+  assertQuiet(/inline event handler/);
+  await context.close();
+});
+
+test('an answer to all quotes below a fold, is saved as a draft, and asks about what was forgotten', async () => {
+  const { page, context, form, mails, sent, assertQuiet } = await open('reply-all', {
+    viewport: PHONE,
+  });
+  assert.equal(await form.getByLabel('Subject').inputValue(), 'Re: Plans');
+  await form.getByRole('button', { name: 'Edit Bob Baker' }).waitFor();
+  await form.getByRole('button', { name: 'Edit carol@shop.test' }).waitFor();
+  await form.getByLabel('Text', { exact: true }).fill('Yes, see attached');
+  await form.getByText('Draft saved').waitFor();
+  const [draft] = await mails('saveDraft');
+  assert.match(
+    draft?.text ?? '',
+    /^Yes, see attached\n\nOn .*, Bob Baker wrote:\n> Shall we meet\?\n$/,
+  );
+  assert.equal(draft?.html, undefined);
+  await assertFits(page);
+  await assertAccessible(page);
+  await form.getByRole('button', { name: 'Send', exact: true }).click();
+  const question = page.getByRole('dialog', { name: /The text says "attached"/ });
+  await question.getByRole('button', { name: 'Back' }).click();
+  await form.getByLabel('Attach files').setInputFiles({
+    name: 'plan.txt',
+    mimeType: 'text/plain',
+    buffer: Buffer.from('The plan'),
+  });
+  await form.getByText('plan.txt').waitFor();
+  await form.getByRole('button', { name: 'Send', exact: true }).click();
+  const mail = await sent();
+  assert.deepEqual(mail?.cc, [{ address: 'carol@shop.test' }]);
+  assert.equal(mail?.attachments?.[0]?.filename, 'plan.txt');
+  assert.equal(mail?.draft?.mailbox, 'Drafts');
+  assert.deepEqual(mail?.inReplyTo, { mailbox: 'INBOX', id: 1 });
+  assertQuiet(/inline event handler/);
+  await context.close();
+});
+
+test('with formatting, nothing that is pasted or quoted runs or loads in the page', async () => {
+  const { page, context, form, sent, assertQuiet } = await open('reply');
+  await form.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Formatting' }).click();
+  const text = form.getByRole('textbox', { name: 'Text' });
+  await form.getByRole('button', { name: 'Bold' }).and(page.locator(':enabled')).waitFor();
+  await text.click();
+  await form.getByRole('button', { name: 'Bold' }).click();
+  await page.keyboard.type('Bold');
+  const hostile = `<p>Pasted<img src=x onerror="pwned.push(4)"><img src="https://evil.test/p.png"><a href="javascript:pwned.push(5)">link</a>
+    <svg><script>pwned.push(6)</script></svg><span style="background: url(https://evil.test/css); position: fixed">x</span><style>@import "https://evil.test/i.css"</style></p>`;
+  await text.evaluate((field, html) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData('text/html', html);
+    field.dispatchEvent(
+      new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }),
+    );
+  }, hostile);
+  await text.getByText('Pasted').waitFor();
+  assert.equal(
+    await text.evaluate(
+      (field) => field.querySelectorAll('img, svg, script, style, a[href], [onerror]').length,
+    ),
+    0,
+  );
+  await form.getByText('Quoted text').click();
+  await form.frameLocator('.mail-frame').getByText('meet').waitFor();
+  await assertAccessible(page);
+  await page.keyboard.press('Control+Enter');
+  const mail = await sent();
+  assert.match(
+    mail?.html ?? '',
+    /<b>Bold[\s\S]*Pasted[\s\S]*<blockquote type="cite"><p>Shall we <b>meet<\/b>/,
+  );
+  assert.doesNotMatch(mail?.html ?? '', /onclick|onerror|script|evil/);
+  assert.match(mail?.text ?? '', /Bold[\s\S]*Pasted[\s\S]*> Shall we meet\?/);
+  assert.deepEqual(await inPage(page, 'pwned'), []);
+  assertQuiet(/inline event handler/);
+  await context.close();
+});
+
+test('a message is forwarded with its files, scheduled, or thrown away and had again', async () => {
+  const { page, context, form, sent, mails } = await open('forward');
+  assert.equal(await form.getByLabel('Subject').inputValue(), 'Fwd: Plans');
+  await form.getByText('plan.pdf').waitFor();
+  await form.getByRole('combobox', { name: 'To' }).fill('dan@shop.test');
+  await form.getByLabel('Text', { exact: true }).fill('For you');
+  await form.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Throw away' }).click();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await form.getByRole('button', { name: 'Edit dan@shop.test' }).waitFor();
+  await form.getByRole('button', { name: 'Send later' }).click();
+  await page.getByRole('menuitem', { name: /^Tomorrow morning/ }).click();
+  const mail = await sent();
+  assert.ok(Date.parse(mail?.sendAt ?? '') > Date.now());
+  assert.deepEqual(mail?.attachments, [
+    {
+      filename: 'plan.pdf',
+      contentType: 'application/pdf',
+      from: { mailbox: 'INBOX', id: 1, part: '2' },
+    },
+  ]);
+  assert.match(mail?.html ?? '', /^<div>For you<\/div><br>/);
+  await page
+    .getByText(/It will be sent on/)
+    .first()
+    .waitFor();
+  // Closing keeps what was written.
+  await inPage(page, `compose('new', 0)`);
+  await form.getByLabel('Subject').fill('Kept');
+  await page.keyboard.press('Escape');
+  await form.waitFor({ state: 'detached' });
+  assert.equal((await mails('saveDraft')).at(-1)?.subject, 'Kept');
+  await context.close();
+});
+
+test('the panel shows what app and server say without what grants access; failed mail has its reason', async () => {
+  const { page, context, assertQuiet } = await parts.open({ viewport: PHONE });
+  await inPage(page, `(show([]), part('protocol'))`);
+  const panel = page.getByRole('complementary', { name: 'Protocol' });
+  await panel.getByRole('heading').waitFor();
+  const told = [
+    {
+      direction: 'sent',
+      channel: 'http',
+      title: 'POST /mail/token',
+      body: { address: 'ada@acme.test', password: 'a good password' },
+      at: 0,
+    },
+    { direction: 'received', channel: 'http', title: '429 POST /mail/sync', body: '', at: 0 },
+    { direction: 'received', channel: 'websocket', title: 'hello', body: { user: 'ada' }, at: 0 },
+  ];
+  await inPage(page, `${JSON.stringify(told)}.forEach((event) => mailbox.traffic(event))`);
+  assert.deepEqual(await panel.locator('.title').allTextContents(), [
+    'WS hello',
+    '429 POST /mail/sync',
+    'POST /mail/token',
+  ]);
+  assert.equal(await panel.locator('.failed').count(), 1);
+  assert.equal(await panel.locator('pre').count(), 0);
+  await panel.getByText('POST /mail/token').click();
+  await panel.getByText('"password": "•••"').waitFor();
+  await assertAccessible(page);
+  await assertFits(page);
+  await panel.getByRole('button', { name: 'Clear' }).click();
+  assert.equal(await panel.locator('li').count(), 0);
+
+  await inPage(page, `part('outgoing')`);
+  await page.getByRole('dialog').getByText('550 no such user').waitFor();
+  await assertAccessible(page);
+  assertQuiet();
+  await context.close();
+});
