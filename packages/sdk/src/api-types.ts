@@ -3149,21 +3149,30 @@ export interface Operations {
   /** Log in to a mailbox */
   login: {
     path: Record<never, never>;
-    query: Record<never, never>;
+    query: {
+      /** Which of the ten logins that a browser remembers; 0 when left out. */
+      slot?: number;
+    };
     body: LoginBody;
     answer: Token;
   };
   /** Renew a token without the password */
   renewToken: {
     path: Record<never, never>;
-    query: Record<never, never>;
+    query: {
+      /** Which of the ten logins that a browser remembers; 0 when left out. */
+      slot?: number;
+    };
     body: undefined;
     answer: Token;
   };
   /** Forget a login */
   forgetLogin: {
     path: Record<never, never>;
-    query: Record<never, never>;
+    query: {
+      /** Which of the ten logins that a browser remembers; 0 when left out. */
+      slot?: number;
+    };
     body: undefined;
     answer: ForgetLoginAnswer;
   };

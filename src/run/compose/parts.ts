@@ -314,6 +314,7 @@ function buildApi(common: Common, served: Served): Api {
     hostname: config.mailHostname,
     upgrades: asksForWebSocket,
     siteDirectory: SITE_DIRECTORY,
+    webmail: config.webmail,
     userRoutes: [
       deliveryRoutes(served.domains, served.queue),
       suppressionRoutes(served.domains, new Suppressions(database, now)),

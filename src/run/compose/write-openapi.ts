@@ -127,6 +127,7 @@ export async function describeWholeApi(): Promise<string> {
     hostname: 'mail.localhost',
     maxMessageBytes: 1,
     siteDirectory: '/nonexistent',
+    webmail: { isOn: true, name: 'Mail', color: undefined },
     userRoutes: userRoutesElsewhere,
     operatorRoutes,
     console: {

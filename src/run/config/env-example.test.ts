@@ -51,6 +51,7 @@ test('.env.example leaves a key blank only if it has no default, or one made of 
     'SPF_INCLUDE',
     'TLS_CERT',
     'TLS_KEY',
+    'WEBMAIL_COLOR',
   ]);
 });
 

@@ -50,6 +50,13 @@ export interface Config {
     /** Concurrent connections of all addresses. */
     readonly maxConnections: number;
   };
+  /** The mailbox in the browser. */
+  readonly webmail: {
+    readonly isOn: boolean;
+    readonly name: string;
+    /** `#rrggbb`; the usual one where undefined. */
+    readonly color: string | undefined;
+  };
   readonly smtp: Listener & {
     /** Concurrent connections of one address; ten times as many of one in a trusted network. */
     readonly maxPerIp: number;
@@ -209,6 +216,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       maxPerIp: values.HTTP_MAX_PER_IP,
       maxConnections: values.HTTP_MAX_CONNECTIONS,
     },
+    webmail: { isOn: values.WEBMAIL, name: values.WEBMAIL_NAME, color: values.WEBMAIL_COLOR },
     smtp: {
       host: values.SMTP_HOST,
       port: values.SMTP_PORT,

@@ -67,6 +67,10 @@ export const shortText: Parse<string> = (text) =>
     ? fit(text)
     : unfit('at most 255 characters without control characters');
 
+/** `#rrggbb`, in lower case. */
+export const color: Parse<string> = (text) =>
+  /^#[0-9a-f]{6}$/i.test(text) ? fit(text.toLowerCase()) : unfit('a colour as #rrggbb');
+
 export const filePath: Parse<string> = (text) =>
   text.includes('\0') ? unfit('a path') : fit(text);
 

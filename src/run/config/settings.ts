@@ -17,6 +17,7 @@ import {
 } from './parse-urls.ts';
 import {
   apiKeys,
+  color,
   filePath,
   fullHostname,
   host,
@@ -83,6 +84,9 @@ const settings = {
   JWT_ACCOUNT_CLAIM: setting(shortText, 'sub'),
   MAILSERVER_WEBHOOK_SECRET: optional(secretTexts(16)),
   PUBLIC_URL: optional(publicUrl),
+  WEBMAIL: setting(yesOrNo, 'true'),
+  WEBMAIL_NAME: setting(shortText, 'Mail'),
+  WEBMAIL_COLOR: optional(color),
   MAIL_HOSTNAME: setting(fullHostname({ underscores: false }), 'mail.localhost'),
   SPF_INCLUDE: optional(fullHostname({ underscores: true })),
   DNS_SERVERS: setting(listOf(resolver, 'system'), 'system'),

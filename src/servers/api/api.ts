@@ -19,7 +19,7 @@ import { compressAnswers } from './compress-answers.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
 import { socketEvents } from './describe-events.ts';
 import { openSite } from './docs-files.ts';
-import { docsRoutes, notFoundPage } from './docs-pages.ts';
+import { docsRoutes, notFoundPage, type WebmailOptions } from './docs-pages.ts';
 import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
 import { createFrame, type FrameOptions } from './frame.ts';
@@ -110,6 +110,7 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly console?: ConsoleAccess;
   /** Absolute path of the folder of the public pages. */
   readonly siteDirectory: string;
+  readonly webmail: WebmailOptions;
   /** The checks of `/readyz`; without any it is always ready. */
   readonly readiness?: Readonly<Record<string, ReadinessCheck>>;
   /** Groups of routes that come from elsewhere. */
@@ -179,7 +180,7 @@ export function createApi(options: ApiOptions): Api {
   add(app, webSocketRoute);
   add(app, healthRoutes(options.readiness ?? {}, options.logger));
   add(app, descriptionRoute);
-  add(app, docsRoutes(site));
+  add(app, docsRoutes(site, options.webmail));
   return app;
 }
 

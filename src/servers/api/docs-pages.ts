@@ -65,8 +65,16 @@ const NOT_BUILT =
   'The pages have not been built. Run "npm run docs:build" and start Postroom again.\n' +
   'The API is described at /docs/openapi.json.\n';
 
+/** Whether there is a webmail, and how it looks. */
+export interface WebmailOptions {
+  readonly isOn: boolean;
+  readonly name: string;
+  /** `#rrggbb`; the usual one where undefined. */
+  readonly color: string | undefined;
+}
+
 /** The routes of the pages. */
-export function docsRoutes(site: Site): RouteGroup {
+export function docsRoutes(site: Site, webmail: WebmailOptions): RouteGroup {
   return (app) => {
     secureHeaders(app);
     app.register(fastifyStatic, {
@@ -100,16 +108,39 @@ export function docsRoutes(site: Site): RouteGroup {
       sendFile(site, reply, request.params['*']),
     );
     addApp(app, site, 'console');
-    addApp(app, site, 'webmail');
+    if (webmail.isOn) addApp(app, site, 'webmail', brandPage(site, webmail));
   };
 }
 
-/** Serves console or webmail; all screens of each are one page, which reads from its address what to show. */
-function addApp(app: Api, site: Site, folder: 'console' | 'webmail'): void {
+/** The page of the webmail with the operator's name and colour; undefined where it has not been built. */
+function brandPage(site: Site, { name, color }: WebmailOptions): string | undefined {
+  const file = 'webmail/index.html';
+  if (!site.files.has(file)) return undefined;
+  const text = name.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
+  const fields = [
+    `<title>${text}</title>`,
+    `<meta name="webmail-name" content="${text}">`,
+    ...(color === undefined ? [] : [`<meta name="webmail-color" content="${color}">`]),
+  ];
+  const page = readFileSync(join(site.directory, file), 'utf8');
+  // As a function: `$` in a name means nothing.
+  return page.replace(/<title>[^<]*<\/title>/, () => fields.join('\n    '));
+}
+
+/**
+ * Serves console or webmail; all screens of each are one page, which reads from its address what to show.
+ *
+ * @param page sent in place of its file
+ */
+function addApp(app: Api, site: Site, folder: 'console' | 'webmail', page?: string): void {
   const send = (reply: FastifyReply, path: string) => {
     const name = site.files.has(`${folder}/${path}`) ? `${folder}/${path}` : `${folder}/index.html`;
     if (path.startsWith('assets/') && name !== `${folder}/${path}`) throw notFound();
     if (!site.files.has(name)) return reply.type('text/plain; charset=utf-8').send(NOT_BUILT);
+    if (page !== undefined && name === `${folder}/index.html`) {
+      reply.header('content-security-policy', policyOf(site, name));
+      return reply.header('cache-control', CHECKED).type('text/html; charset=utf-8').send(page);
+    }
     return sendNamed(site, reply, name, `/${folder}/${path}`);
   };
   app.get(`/${folder}`, { schema: { hide: true } }, (_request, reply) => send(reply, ''));

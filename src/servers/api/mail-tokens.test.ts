@@ -78,6 +78,24 @@ test('an ended login is refused, and the browser drops the cookie', async () => 
   assert.match(refused.headers.get('www-authenticate') ?? '', /^Bearer/);
 });
 
+test('one browser remembers several accounts, each in a cookie of its own', async () => {
+  const body = { ...login, remember: true };
+  const plain = await api.call('POST', '/mail/token', body);
+  const second = await api.call('POST', '/mail/token?slot=2', body);
+  assert.match(cookieOf(second), /^postroom_login_2=/);
+  const cookie = `${cookieOf(plain)}; ${cookieOf(second)}`;
+  const renewed = await api.call('POST', '/mail/token/renew?slot=2', undefined, { cookie });
+  assert.match(cookieOf(renewed), /^postroom_login_2=/);
+  const none = await api.call('POST', '/mail/token/renew?slot=3', undefined, { cookie });
+  assert.equal(none.status, 401);
+  const out = await api.call('POST', '/mail/token/forget?slot=2', undefined, { cookie });
+  assert.match(out.headers.getSetCookie()[0] ?? '', /^postroom_login_2=; .*Max-Age=0/);
+  assert.equal((await renew(cookieOf(plain))).status, 200);
+  for (const slot of ['10', '-1', 'x']) {
+    assert.equal((await api.call('POST', `/mail/token?slot=${slot}`, body)).status, 400);
+  }
+});
+
 test('signing out ends the login', async () => {
   const signedIn = await api.call('POST', '/mail/token', { ...login, remember: true });
   const cookie = cookieOf(signedIn);

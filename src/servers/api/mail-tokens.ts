@@ -31,13 +31,27 @@ export function writeToken(issued: IssuedToken): Type.Static<typeof TokenBody> {
   return { token: issued.token, expires_in: issued.expiresIn };
 }
 
+/** Which of the logins that one browser remembers; a browser has ten, so that several accounts are open in it. */
+const SLOTS = 10;
+const SlotQuery = Type.Object({
+  slot: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: SLOTS - 1,
+      description: 'Which of the ten logins that a browser remembers; 0 when left out.',
+    }),
+  ),
+});
+
 /** An address and a password have at most this many characters; longer ones are not read. */
 const CREDENTIAL_MAX = 1024;
 
 /** @param publicUrl of the service: with HTTPS, cookies are sent only by HTTPS */
 export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup {
   return (app) => {
-    const cookies = new LoginCookies(publicUrl);
+    const slots = Array.from({ length: SLOTS }, (_, slot) => new LoginCookies(publicUrl, slot));
+    // The schema of the query has made sure of the number.
+    const cookiesOf = ({ slot = 0 }: { slot?: number }) => slots[slot] as LoginCookies;
     app.post(
       '/mail/token',
       {
@@ -50,6 +64,7 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
             'Exchanges the address and password of an account for a token. After 10 failures from one client, or 100 from clients that never logged in to the account, it answers 429 for a while. With `remember: true` a browser gets a cookie for POST /mail/token/renew.',
           operationId: 'login',
           security: credentials.none,
+          querystring: SlotQuery,
           body: Type.Object({
             address: Type.String({
               minLength: 1,
@@ -74,18 +89,20 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
         const { address, password, remember } = request.body;
         if (!remember) return writeToken(await tokens.login(address, password, request.ip));
         const issued = await tokens.loginRemembered(address, password, request.ip);
-        return cookies.answer(issued, request, reply);
+        return cookiesOf(request.query).answer(issued, request, reply);
       },
     );
-    addRenewal(app, tokens, cookies);
-    addEnd(app, tokens, cookies);
+    addRenewal(app, tokens, cookiesOf);
+    addEnd(app, tokens, cookiesOf);
   };
 }
 
 /** Refusals that end a remembered login. */
 const isOver: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'account_inactive']);
 
-function addRenewal(app: Api, tokens: Tokens, cookies: LoginCookies): void {
+type CookiesOf = (query: { slot?: number }) => LoginCookies;
+
+function addRenewal(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
   app.post(
     '/mail/token/renew',
     {
@@ -98,10 +115,12 @@ function addRenewal(app: Api, tokens: Tokens, cookies: LoginCookies): void {
           'Needs the cookie of POST /mail/token, and sets the next one. Each cookie is accepted once. Using one that was replaced more than a minute ago ends the login. A password reset, a suspension, and 30 days without a renewal end it too.',
         operationId: 'renewToken',
         security: credentials.cookie,
+        querystring: SlotQuery,
         response: { 200: TokenBody },
       },
     },
     async (request, reply) => {
+      const cookies = cookiesOf(request.query);
       const remembered = cookies.read(request);
       const renewed = await renewAny(tokens, remembered).catch((error: unknown) => {
         // The browser drops an ended login; a database that does not answer ends nothing.
@@ -132,7 +151,7 @@ async function renewAny(tokens: Tokens, remembered: readonly string[]): Promise<
   throw refusal;
 }
 
-function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
+function addEnd(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
   app.post(
     '/mail/token/forget',
     {
@@ -144,10 +163,12 @@ function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
           'Ends the login of the cookie, and removes the cookie. Tokens stay valid until they expire.',
         operationId: 'forgetLogin',
         security: credentials.none,
+        querystring: SlotQuery,
         response: { 200: Type.Object({ ok: Type.Literal(true) }) },
       },
     },
     async (request, reply) => {
+      const cookies = cookiesOf(request.query);
       for (const remembered of cookies.read(request)) await tokens.forget(remembered);
       cookies.set('', request, reply);
       return { ok: true as const };
@@ -157,9 +178,10 @@ function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
 
 /** The cookie by which a browser remembers a login. */
 class LoginCookies extends HostCookie {
-  constructor(publicUrl: () => string) {
+  constructor(publicUrl: () => string, slot: number) {
     const path = '/mail/token';
-    super({ name: LOGIN_COOKIE, path, maxAgeSeconds: REMEMBERED_SECONDS, publicUrl });
+    const name = slot === 0 ? LOGIN_COOKIE : `${LOGIN_COOKIE}_${slot}`;
+    super({ name, path, maxAgeSeconds: REMEMBERED_SECONDS, publicUrl });
   }
 
   answer(issued: RememberedToken, request: FastifyRequest, reply: FastifyReply) {

@@ -147,6 +147,7 @@ const plainOptions = {
   hostname: 'mail.localhost',
   maxMessageBytes: 1_048_576,
   siteDirectory: '/nonexistent',
+  webmail: { isOn: true, name: 'Mail', color: undefined },
 } satisfies Partial<ApiOptions>;
 
 const plainOperator = {
