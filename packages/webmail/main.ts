@@ -1,8 +1,16 @@
 /** The webmail: one page below `/webmail`, which talks to the service through the SDK alone. */
 import { createApp } from 'vue';
 import { Shell } from './shell.tsx';
+import { openRemembered } from './state/accounts.ts';
+import { followTheme } from './state/brand.ts';
 import '../../console/styles/base.css';
 import './styles/base.css';
 import './styles/overlay.css';
+import './styles/shell.css';
+import './styles/screens.css';
+import './styles/list.css';
+import './styles/thread.css';
 
+followTheme();
+await openRemembered();
 createApp(Shell).mount('#webmail');

@@ -90,11 +90,12 @@ test('its demo accepts and finds a message, serves the pages, and makes a backup
   for (const [path, title] of [
     ['docs/quickstart', 'Quickstart'],
     ['console', 'Console'],
+    ['webmail', 'Mail'],
   ] as const) {
     const page = await fetch(`${url}/${path}`);
     const html = await page.text();
     assert.match(html, new RegExp(`<title>${title}`), path);
-    const script = /src="(\/(?:docs|console)\/assets\/[^"]+\.js)"/.exec(html)?.[1];
+    const script = /src="(\/(?:docs|console|webmail)\/assets\/[^"]+\.js)"/.exec(html)?.[1];
     assert.ok(script, html);
     assert.equal((await fetch(`${url}${script}`)).status, 200, script);
   }

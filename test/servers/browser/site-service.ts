@@ -6,11 +6,11 @@ import { startTestService, type TestService } from '../../support/service.ts';
 
 const directory = fileURLToPath(new URL('../../../site', import.meta.url));
 
-/** Paths of all pages, the live inbox included; the console is not one of them. */
+/** Paths of all pages, the live inbox included; console and webmail are none of them. */
 export function listPages(): string[] {
   return listFiles(directory)
     .filter((name) => name.endsWith('.html') && name !== '404.html')
-    .filter((name) => !name.startsWith('console/'))
+    .filter((name) => !/^(?:console|webmail)\//.test(name))
     .map((name) => `/docs/${name.replace(/(?:\/?index)?\.html$/, '')}`.replace(/\/$/, ''));
 }
 

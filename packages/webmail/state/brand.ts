@@ -1,0 +1,47 @@
+/** The name and the colour that the operator gave the webmail (WEBMAIL_NAME, WEBMAIL_COLOR). */
+import { ref, watchEffect } from 'vue';
+import { theme } from './remembered.ts';
+
+/** As the service wrote it into the page. */
+function read(name: string): string | undefined {
+  return document.querySelector<HTMLMetaElement>(`meta[name="${name}"]`)?.content || undefined;
+}
+
+export const brand = { name: read('webmail-name') ?? 'Mail' };
+
+const system = matchMedia('(prefers-color-scheme: dark)');
+const isSystemDark = ref(system.matches);
+system.addEventListener('change', ({ matches }) => {
+  isSystemDark.value = matches;
+});
+
+/** Relative luminance (WCAG 2.2). */
+function luminance(hex: string): number {
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
+    const part = Number.parseInt(hex.slice(at, at + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** Contrast of 4.5 to white: what is lighter gets dark letters. */
+const LIGHT = 0.183;
+
+/** Light or dark as the system has it, or as chosen here; and the operator's colour, readable in both. */
+export function followTheme(): void {
+  const color = read('webmail-color');
+  const root = document.documentElement;
+  watchEffect(() => {
+    const isDark = theme.value === 'dark' || (theme.value === 'system' && isSystemDark.value);
+    root.classList.toggle('dark', isDark);
+    if (color === undefined) return;
+    root.style.setProperty('--button', color);
+    root.style.setProperty('--button-strong', `color-mix(in oklab, ${color} 85%, black)`);
+    root.style.setProperty('--on-button', luminance(color) > LIGHT ? '#16171a' : '#fff');
+    const share = Math.max(0, luminance(color) - LIGHT) * 100;
+    const text = isDark
+      ? `color-mix(in oklab, ${color} 45%, white)`
+      : `color-mix(in oklab, ${color} ${Math.max(35, 100 - share)}%, black)`;
+    root.style.setProperty('--action', text);
+  });
+}

@@ -1,0 +1,76 @@
+/**
+ * What the page shows, as the part of its address behind `#`: it stays in the browser, so that no server log names
+ * mailboxes, and Back leads through panes and mailboxes.
+ *
+ *     #/ada@acme.test/INBOX                 a mailbox
+ *     #/ada@acme.test/INBOX/t/81f3          a conversation of it
+ *     #/ada@acme.test/INBOX/m/12            a message alone
+ *     #/ada@acme.test/INBOX?q=from:bob      what a search found; `protocol` opens the panel
+ */
+import { shallowRef } from 'vue';
+
+export interface Route {
+  readonly address: string;
+  readonly mailbox: string;
+  /** What is open: a conversation (`t`) or a message (`m`). */
+  readonly open?: { readonly kind: 't' | 'm'; readonly id: string };
+  readonly query?: string;
+}
+
+export const route = shallowRef<Route>(read());
+/** Whether the panel with the protocol is open. */
+export const isPanelOpen = shallowRef(location.hash.includes('protocol'));
+
+addEventListener('popstate', () => {
+  route.value = read();
+});
+
+function read(): Route {
+  const [path = '', query = ''] = location.hash.slice(1).split('?');
+  const [, address = '', mailbox = '', kind, id] = path.split('/').map(decode);
+  const words = new URLSearchParams(query).get('q');
+  return {
+    address,
+    mailbox: mailbox || 'INBOX',
+    ...((kind === 't' || kind === 'm') && id && { open: { kind, id } }),
+    ...(words && { query: words }),
+  };
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+function write({ address, mailbox, open, query }: Route): string {
+  const parts = [address, mailbox, ...(open ? [open.kind, open.id] : [])];
+  const search = query ? `?q=${encodeURIComponent(query)}` : '';
+  return `#/${parts.map(encodeURIComponent).join('/')}${search}`;
+}
+
+/** @param how `replace` leaves no step for Back: one message after the other of an open list */
+export function go(to: Route, how: 'push' | 'replace' = 'push'): void {
+  const hash = write(to);
+  if (hash === write(route.value) && location.hash !== '') return;
+  if (how === 'push') history.pushState({ within: true }, '', hash);
+  else history.replaceState(history.state, '', hash);
+  route.value = to;
+}
+
+export function goTo(address: string, mailbox: string): void {
+  go({ address, mailbox });
+}
+
+/** Closes what is open: by Back where it was opened here, so that Back does not open it again. */
+export function closeOpen(): void {
+  const { open: _open, ...rest } = route.value;
+  go(rest, 'replace');
+}
+
+/** The address of a mailbox, for links. */
+export function hrefOf(address: string, mailbox: string): string {
+  return write({ address, mailbox });
+}

@@ -1,0 +1,106 @@
+/** What is open for reading: a conversation with its messages in all mailboxes, or one message. */
+import { computed, shallowRef, watch } from 'vue';
+import type { MailMessage, MessageId } from '../../sdk/src/mail/client.ts';
+import type { Row } from '../list/rows.ts';
+import { list } from '../list/source.ts';
+import { current, type OpenAccount } from '../state/accounts.ts';
+import { write } from '../state/parts.ts';
+import { byThread } from '../state/remembered.ts';
+import { go, type Route, route } from '../state/route.ts';
+
+interface Opened {
+  /** Oldest first; empty while it is read. */
+  readonly messages: readonly MailMessage[];
+  readonly error: string | undefined;
+}
+
+const opened = shallowRef<Opened>();
+
+export const reading = {
+  opened,
+  /** The messages that an action is for: those of the mailbox that is shown. */
+  here: computed(() =>
+    (opened.value?.messages ?? []).filter(({ mailbox }) => mailbox === route.value.mailbox),
+  ),
+};
+
+/** Whether a row is the one that is open. */
+export function isOpen({ latest }: Row): boolean {
+  const { open } = route.value;
+  return open?.kind === 't' ? latest.threadId === open.id : open?.id === String(latest.id);
+}
+
+/** Opens a row for reading; a draft, for writing. */
+export function openRow({ latest, isChild }: Row, how: 'push' | 'replace'): void {
+  const account = current.value;
+  if (!account) return;
+  const { mailbox, threadId, id } = latest;
+  const isDraft = latest.flags.includes('\\Draft') || mailbox === draftsOf(account);
+  if (isDraft) {
+    write({ kind: 'draft', account, about: latest });
+    return;
+  }
+  const asThread = byThread.value && !isChild && threadId !== undefined;
+  const open: Route['open'] = asThread
+    ? { kind: 't', id: threadId }
+    : { kind: 'm', id: String(id) };
+  const { query } = route.value;
+  go({ address: account.address, mailbox, open, ...(query && { query }) }, how);
+}
+
+function draftsOf({ live }: OpenAccount): string | undefined {
+  return live.mailboxes.find(({ specialUse }) => specialUse === '\\Drafts')?.name;
+}
+
+/** Mailboxes whose messages belong to no conversation elsewhere. */
+const APART = ['\\Trash', '\\Junk'];
+
+async function read(
+  account: OpenAccount,
+  { mailbox, open }: Route,
+): Promise<readonly MailMessage[]> {
+  if (!open) return [];
+  if (open.kind === 'm') {
+    const id = (open.id.startsWith('~') ? open.id : Number(open.id)) as MessageId;
+    const known = list.source.value.messages.find(
+      (message) => message.id === id && message.mailbox === mailbox,
+    );
+    return [known ?? (await account.client.mailbox(mailbox).read(id)).message];
+  }
+  const { messages } = await account.client.thread(open.id);
+  const apart = new Set(
+    account.live.mailboxes
+      .filter(({ specialUse, name }) => APART.includes(specialUse ?? '') && name !== mailbox)
+      .map(({ name }) => name),
+  );
+  const shown = messages.filter((message) => !apart.has(message.mailbox));
+  if (shown.length > 0) return shown;
+  // A match of a search may be of a mailbox that the copy does not have yet.
+  return list.source.value.messages.filter(({ threadId }) => threadId === open.id).toReversed();
+}
+
+/** Follows what the page has open. */
+export function followOpened(): void {
+  watch(
+    () =>
+      [current.value, route.value.open?.kind, route.value.open?.id, route.value.mailbox].join('\n'),
+    () => {
+      opened.value = route.value.open && { messages: [], error: undefined };
+    },
+    { immediate: true, flush: 'sync' },
+  );
+  watch(
+    () => [current.value, route.value, list.source.value, current.value?.live.changes] as const,
+    async ([account, now]) => {
+      if (!account || !now.open) return;
+      try {
+        const messages = await read(account, now);
+        if (route.value === now) opened.value = { messages, error: undefined };
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        if (route.value === now) opened.value = { messages: [], error: reason };
+      }
+    },
+    { immediate: true },
+  );
+}

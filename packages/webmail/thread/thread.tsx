@@ -1,0 +1,117 @@
+/** A conversation, oldest first: what is unread and the last message are unfolded. */
+import {
+  computed,
+  defineComponent,
+  type FunctionalComponent,
+  nextTick,
+  ref,
+  shallowReactive,
+  watch,
+} from 'vue';
+import type { MailMessage } from '../../sdk/src/mail/client.ts';
+import { Actions } from '../list/list-bar.tsx';
+import { isUnread, keyOf } from '../list/rows.ts';
+import { current } from '../state/accounts.ts';
+import { markRead } from '../state/actions.ts';
+import { commands, isNarrow } from '../state/commands.ts';
+import { closeOpen, route } from '../state/route.ts';
+import { Icon, Tool } from '../ui/icon.tsx';
+import { Card } from './card.tsx';
+import { reading } from './opened.ts';
+
+export const Thread = defineComponent(() => {
+  /** By the user, or since they were unread when the conversation was opened. */
+  const unfolded = shallowReactive(new Map<string, boolean>());
+  const heading = ref<HTMLElement>();
+  const messages = computed(() => reading.opened.value?.messages ?? []);
+  const isUnfolded = (message: MailMessage) =>
+    unfolded.get(keyOf(message)) ?? message === messages.value.at(-1);
+  watch(
+    () => route.value.open?.id,
+    () => unfolded.clear(),
+    { flush: 'sync' },
+  );
+  watch(messages, (now, before) => {
+    const unread = now.filter(isUnread);
+    for (const message of unread) unfolded.set(keyOf(message), true);
+    void markRead({ messages: unread }, true, true);
+    // On a phone the list is gone: the focus goes along.
+    if (now.length > 0 && before.length === 0 && isNarrow.matches) {
+      void nextTick(() => heading.value?.focus({ preventScroll: true }));
+    }
+  });
+  const toggle = (message: MailMessage) => unfolded.set(keyOf(message), !isUnfolded(message));
+  return () => {
+    if (!route.value.open || !current.value) return <NothingOpen />;
+    const account = current.value;
+    const { error } = reading.opened.value ?? {};
+    return (
+      <article class="thread" aria-label={subjectOf(messages.value)}>
+        <Bar />
+        <h2 ref={heading} tabindex="-1">
+          {subjectOf(messages.value)}
+        </h2>
+        {error && (
+          <p class="notice bad" role="alert">
+            This message cannot be read now: {error}
+          </p>
+        )}
+        <ol>
+          {messages.value.map((message) => (
+            <li key={keyOf(message)}>
+              <Card
+                account={account}
+                message={message}
+                isOpen={isUnfolded(message)}
+                toggle={() => toggle(message)}
+              />
+            </li>
+          ))}
+        </ol>
+        {messages.value.length > 0 && <Answers />}
+      </article>
+    );
+  };
+});
+
+function subjectOf(messages: readonly MailMessage[]): string {
+  return messages[0]?.envelope.subject || '(no subject)';
+}
+
+const NothingOpen: FunctionalComponent = () => (
+  <div class="nothing-open">
+    <Icon name="mail" />
+    <p class="soft">Choose a message to read it here.</p>
+    <p class="soft small">
+      <kbd>?</kbd> shows the keys.
+    </p>
+  </div>
+);
+
+const Bar: FunctionalComponent = () => (
+  <div class="thread-bar" role="toolbar" aria-label="This conversation">
+    <span class="back">
+      <Tool icon="back" label="Back to the list" press={closeOpen} />
+    </span>
+    <Actions />
+    <span class="space" />
+    <span class="steps">
+      <Tool icon="up" label="Newer" shortcut="k" press={() => commands.step(-1)} />
+      <Tool icon="chevron" label="Older" shortcut="j" press={() => commands.step(1)} />
+    </span>
+  </div>
+);
+
+const Answers: FunctionalComponent = () => (
+  <p class="answers">
+    <button type="button" class="plain" onClick={() => commands.answer('reply')}>
+      <Icon name="reply" /> Reply
+    </button>
+    <button type="button" class="plain" onClick={() => commands.answer('reply-all')}>
+      <Icon name="reply-all" /> Reply all
+    </button>
+    <button type="button" class="plain" onClick={() => commands.answer('forward')}>
+      <Icon name="forward" /> Forward
+    </button>
+  </p>
+);

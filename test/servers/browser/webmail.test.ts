@@ -1,0 +1,272 @@
+/** The webmail in a real browser: what a user does in it, with mouse, keyboard and phone. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { findViolations } from './accessibility.ts';
+import {
+  assertFits,
+  type InboxPages,
+  inPage,
+  PHONE,
+  startInboxPages,
+  until,
+} from './inbox-page.ts';
+import { fillSignIn, goTo, isLive, openWebmail, rowOf } from './webmail-page.ts';
+
+let pages: InboxPages;
+
+before(async () => {
+  pages = await startInboxPages();
+});
+after(() => pages.end());
+
+const subjectsOf = (id: number, mailbox: string) =>
+  pages
+    .callMail(id, 'POST', '/mail/sync', { mailbox, fields: ['envelope', 'flags'] })
+    .then(({ changes }) =>
+      changes.added.map((one: { envelope: { subject: string } }) => one.envelope.subject),
+    );
+
+/** Waits until the server has what the page shows already. */
+async function serverHas(id: number, mailbox: string, subjects: readonly string[]): Promise<void> {
+  const deadline = Date.now() + 45_000;
+  for (;;) {
+    const now = (await subjectsOf(id, mailbox)).toSorted();
+    if (JSON.stringify(now) === JSON.stringify(subjects.toSorted())) return;
+    assert.ok(Date.now() < deadline, `${mailbox} has ${now}, not ${subjects}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+test('a day with mail: it comes by itself, is read, archived and brought back, found, and sorted into folders', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'Report', { messageId: '<r1@sender.test>' });
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'Report').waitFor();
+  await pages.send(address, 'Re: Report', {
+    inReplyTo: '<r1@sender.test>',
+    references: '<r1@sender.test>',
+  });
+  await rowOf(page, 'Re: Report').waitFor();
+  await pages.send(address, 'Invoice', { attachments: [{ filename: 'a.pdf', content: 'pdf' }] });
+  await rowOf(page, 'Invoice').getByText('Has attachments').waitFor();
+  assert.equal(await page.getByRole('treegrid').getAttribute('aria-rowcount'), '2');
+  assert.match(await page.title(), /^\(3\) Inbox · Mail$/);
+  assert.deepEqual(await findViolations(page), []);
+
+  await rowOf(page, 'Re: Report').click();
+  await page.locator('.message-body').getByText('Text of Re: Report').waitFor();
+  await until(page, "document.title.startsWith('(1)')");
+  assert.equal(await page.locator('.thread .message').count(), 2);
+  assert.deepEqual(await findViolations(page), []);
+  await page.getByRole('toolbar', { name: 'This conversation' }).getByLabel('Archive').click();
+  await rowOf(page, 'Report').waitFor({ state: 'detached' });
+  await serverHas(id, 'Archive', ['Report', 'Re: Report']);
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await rowOf(page, 'Re: Report').waitFor();
+  await serverHas(id, 'Archive', []);
+  await serverHas(id, 'INBOX', ['Report', 'Re: Report', 'Invoice']);
+
+  await page.getByLabel('Search mail').fill('subject:invoice has:attachment is:read');
+  await page.keyboard.press('Enter');
+  await page.getByText('1 match', { exact: true }).waitFor();
+  await rowOf(page, 'Invoice').click();
+  await page.getByText('a.pdf').waitFor();
+  await page.getByLabel('End the search').click();
+
+  await page.getByRole('button', { name: 'New folder' }).click();
+  await page.getByLabel('Name').fill('Bills');
+  await page.keyboard.press('Enter');
+  await page.locator('.mailboxes a', { hasText: 'Bills' }).waitFor();
+  await rowOf(page, 'Invoice').click();
+  await page.getByText('a.pdf').waitFor();
+  await page.getByRole('toolbar', { name: 'This conversation' }).getByLabel('Move to').click();
+  await page.getByRole('combobox').pressSequentially('bil');
+  assert.deepEqual(await findViolations(page, 'structure'), []);
+  await page.keyboard.press('Enter');
+  await serverHas(id, 'Bills', ['Invoice']);
+  await goTo(page, 'Bills');
+  await rowOf(page, 'Invoice').waitFor();
+  assertQuiet();
+});
+
+test('all of it with the keyboard alone, and the focus stays in the list', async () => {
+  const { id, address } = await pages.newAccount();
+  for (const subject of ['First', 'Second', 'Third']) await pages.send(address, subject);
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'Third').waitFor();
+  for (let presses = 0; presses < 40; presses++) {
+    if (await inPage(page, "document.activeElement?.getAttribute('role') === 'treegrid'")) break;
+    await page.keyboard.press('Tab');
+  }
+  const active = () =>
+    inPage<string>(
+      page,
+      "document.getElementById(document.querySelector('[role=treegrid]').getAttribute('aria-activedescendant'))?.textContent",
+    );
+  assert.match(await active(), /Third/);
+  await page.keyboard.press('j');
+  assert.match(await active(), /Second/);
+  await page.keyboard.press('#');
+  await rowOf(page, 'Second').waitFor({ state: 'detached' });
+  assert.match(await active(), /First/, 'the row that took its place');
+  assert.ok(await inPage(page, "document.activeElement?.getAttribute('role') === 'treegrid'"));
+  await serverHas(id, 'Trash', ['Second']);
+  await page.keyboard.press('z');
+  await rowOf(page, 'Second').waitFor();
+  await page.keyboard.press('Home');
+  await page.keyboard.press('x');
+  await page.keyboard.press('Shift+ArrowDown');
+  await page.getByText('2 chosen').waitFor();
+  await page.keyboard.press('s');
+  await until(page, "document.querySelectorAll('.star.on').length === 2");
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Home');
+  await page.keyboard.press('Enter');
+  await page.locator('.message-body').getByText('Text of Third').waitFor();
+  await page.keyboard.press('e');
+  await serverHas(id, 'Archive', ['Third']);
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await page.keyboard.press('e');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('/');
+  await page.keyboard.type('e in:archive');
+  await page.keyboard.press('Enter');
+  await page
+    .getByText('matches', { exact: false })
+    .or(page.getByText('Nothing found'))
+    .first()
+    .waitFor();
+  await page.keyboard.press('g');
+  await page.keyboard.press('i');
+  await page.getByRole('heading', { name: /^Inbox/ }).waitFor();
+  await serverHas(id, 'INBOX', ['First', 'Second']);
+  assertQuiet();
+});
+
+test('on a phone there is one pane, Back closes it, and what is pressed is large enough', async () => {
+  const { address } = await pages.newAccount();
+  await pages.send(address, 'On the way');
+  const { page, assertQuiet } = await openWebmail(pages, address, {
+    viewport: PHONE,
+    hasTouch: true,
+    isMobile: true,
+    colorScheme: 'dark',
+  });
+  await rowOf(page, 'On the way').waitFor();
+  await assertFits(page);
+  assert.deepEqual(await findViolations(page), []);
+  await rowOf(page, 'On the way').tap();
+  await page.locator('.message-body').getByText('Text of On the way').waitFor();
+  const small = await inPage<string[]>(
+    page,
+    `[...document.querySelectorAll('.thread-bar button, .answers button, .message header button')]
+      .filter((button) => button.checkVisibility())
+      .filter((button) => button.getBoundingClientRect().height < 44)
+      .map((button) => button.outerHTML)`,
+  );
+  assert.deepEqual(small, []);
+  await assertFits(page);
+  await page.goBack();
+  await page.locator('.reading-pane').waitFor({ state: 'hidden' });
+  await page.getByRole('button', { name: 'Mailboxes' }).tap();
+  await goTo(page, 'Sent');
+  await page.getByText('No mail here').waitFor();
+  assertQuiet();
+});
+
+test('two tabs show one mailbox; without a network mail is read and sorted, and the server gets it later', async () => {
+  const { id, address } = await pages.newAccount();
+  for (const subject of ['Keep', 'Sort']) await pages.send(address, subject);
+  const { page, context } = await openWebmail(pages, address, { stay: true });
+  await rowOf(page, 'Sort').waitFor();
+  // Its text is fetched ahead.
+  await rowOf(page, 'Sort').click();
+  await page.locator('.message-body').getByText('Text of Sort').waitFor();
+  const other = await context.newPage();
+  await other.goto(`${pages.service.url}/webmail`);
+  await rowOf(other, 'Keep').waitFor();
+
+  // Chromium leaves open WebSockets alone: the first request shows that there is no network.
+  await context.setOffline(true);
+  await page.keyboard.press('e');
+  await rowOf(page, 'Sort').waitFor({ state: 'detached' });
+  await page.getByText('changes pending').waitFor();
+  await rowOf(other, 'Sort').waitFor({ state: 'detached' });
+  await serverHas(id, 'INBOX', ['Keep', 'Sort']);
+  await context.setOffline(false);
+  await isLive(page);
+  await serverHas(id, 'Archive', ['Sort']);
+  await page.getByText('changes pending').waitFor({ state: 'detached' });
+
+  await page.close();
+  await pages.send(address, 'After the other tab');
+  await rowOf(other, 'After the other tab').waitFor();
+  // A reload needs no password: the browser remembers the login.
+  await other.reload();
+  await rowOf(other, 'After the other tab').waitFor();
+  await isLive(other);
+  await other.getByRole('button', { name: 'Account' }).click();
+  await other.getByRole('menuitem', { name: 'Sign out' }).click();
+  await other.getByLabel('Address').waitFor();
+  await context.close();
+});
+
+test('a server that restarts interrupts nothing, and two accounts stay apart', async () => {
+  const { address } = await pages.newAccount();
+  const { address: second } = await pages.newAccount();
+  await pages.send(address, 'Before');
+  await pages.send(second, 'Of the second');
+  const { page, context } = await openWebmail(pages, address, { stay: true });
+  await rowOf(page, 'Before').waitFor();
+  await page.getByRole('button', { name: 'Account' }).click();
+  await page.getByRole('menuitem', { name: 'Add an account' }).click();
+  await fillSignIn(page, second, true);
+  await rowOf(page, 'Of the second').waitFor();
+  assert.equal(await rowOf(page, 'Before').count(), 0);
+
+  await pages.service.stop();
+  await page.locator('[data-state=offline]').waitFor();
+  await pages.service.start();
+  await pages.send(second, 'After');
+  await rowOf(page, 'After').waitFor();
+  await page.reload();
+  await rowOf(page, 'After').waitFor();
+  await page.getByRole('button', { name: 'Account' }).click();
+  await page.getByRole('menuitem', { name: address }).click();
+  await rowOf(page, 'Before').waitFor();
+  assert.equal(await rowOf(page, 'After').count(), 0);
+  await context.close();
+});
+
+test('a mailbox of 10,000 messages scrolls to its end, and is emptied at once', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'One of many');
+  for (let have = 1; have < 10_000; ) {
+    const uids = Array.from(
+      { length: Math.min(have, 1000, 10_000 - have) },
+      (_, index) => index + 1,
+    );
+    await pages.callMail(id, 'POST', '/mail/copy', { mailbox: 'INBOX', uids, to: 'INBOX' });
+    have += uids.length;
+  }
+  const { page } = await openWebmail(pages, address);
+  // They are copies of one message, and so one conversation.
+  await page.getByRole('button', { name: 'Settings' }).click();
+  await page.getByLabel('Messages by conversation').uncheck();
+  await page.keyboard.press('Escape');
+  await until(
+    page,
+    "document.querySelector('[role=treegrid]').getAttribute('aria-rowcount') === '10000'",
+  );
+  assert.ok((await page.getByRole('row').count()) < 60, 'only rows in sight are drawn');
+  const end = "document.querySelector('.list').scrollTop = 1e9";
+  await until(page, `(${end}, document.querySelector('[aria-rowindex="10000"]'))`);
+  await page.getByLabel('Choose all').click();
+  const all = page.getByRole('button', { name: 'All 10,000' });
+  if (await all.isVisible()) await all.click();
+  await page.getByRole('toolbar', { name: 'Chosen messages' }).getByLabel('Archive').click();
+  await page.getByText('No mail here').waitFor();
+  await page.getByText('Archived: 10,000 messages', { exact: true }).waitFor();
+  await serverHas(id, 'INBOX', []);
+});
