@@ -96,10 +96,14 @@ function cleanLink(element: Element): void {
 
 /** Letters and digits that are written as escapes (CSS Syntax section 4.3.7): `u\\72l` is `url`. */
 function decodeLetters(css: string): string {
-  return css.replace(/\\(?:([0-9a-f]{1,6})\s?|([g-z]))/gi, (escape, hex?: string, letter?: string) => {
-    const decoded = letter ?? String.fromCodePoint(Math.min(Number.parseInt(hex ?? '', 16), 0x10ffff));
-    return /^[\w-]$/.test(decoded) ? decoded : escape;
-  });
+  return css.replace(
+    /\\(?:([0-9a-f]{1,6})\s?|([g-z]))/gi,
+    (whole, hex?: string, letter?: string) => {
+      const decoded =
+        letter ?? String.fromCodePoint(Math.min(Number.parseInt(hex ?? '', 16), 0x10ffff));
+      return /^[\w-]$/.test(decoded) ? decoded : whole;
+    },
+  );
 }
 
 /**
