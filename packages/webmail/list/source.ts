@@ -3,6 +3,7 @@ import { computed, shallowReactive, shallowRef, watch } from 'vue';
 import type { MailboxView, MailMessage } from '../../sdk/src/mail/client.ts';
 import { readQuery } from '../search/read-query.ts';
 import { current, type OpenAccount } from '../state/accounts.ts';
+import { titleOf } from '../state/describe.ts';
 import { byThread } from '../state/remembered.ts';
 import { route } from '../state/route.ts';
 import { keyOf, messageOf, type Row, RowMaker, unfold } from './rows.ts';
@@ -110,7 +111,17 @@ function follow(account: OpenAccount, mailbox: string): void {
   begin();
 }
 
-function searchFor({ client }: OpenAccount, query: string): void {
+/** A mailbox as somebody types it: by its name or title, in any case. */
+function mailboxOf({ live }: OpenAccount, typed: string): string {
+  const wanted = typed.toLowerCase();
+  const found = live.mailboxes.find(
+    (one) => one.name.toLowerCase() === wanted || titleOf(one).toLowerCase() === wanted,
+  );
+  return found?.name ?? typed;
+}
+
+function searchFor(account: OpenAccount, query: string): void {
+  const { client } = account;
   const controller = new AbortController();
   stop = () => controller.abort();
   let cursor: string | undefined;
@@ -118,7 +129,13 @@ function searchFor({ client }: OpenAccount, query: string): void {
     source.value = { ...source.value, isLoading: true };
     more = () => undefined;
     try {
-      const body = { ...readQuery(query), ...(cursor !== undefined && { cursor }) };
+      const asked = readQuery(query);
+      const { mailbox } = asked;
+      const body = {
+        ...asked,
+        ...(mailbox !== undefined && { mailbox: mailboxOf(account, mailbox) }),
+        ...(cursor !== undefined && { cursor }),
+      };
       const found = await client.search(body, { signal: controller.signal });
       if (controller.signal.aborted) return;
       const messages = [...before, ...found.matches.map(messageOf)];

@@ -25,6 +25,8 @@ export class OpenAccount implements Account {
   readonly address: string;
   readonly client: MailClient;
   readonly session: Session;
+  /** Ids of changes whose end is waited for. */
+  readonly #awaited = new Set<string>();
   readonly live = shallowReactive({
     state: 'cached' as MailState,
     reason: undefined as string | undefined,
@@ -41,7 +43,7 @@ export class OpenAccount implements Account {
     this.session = session;
     this.live.state = client.state;
     this.#follow();
-    void this.#look();
+    void this.look();
   }
 
   #follow(): void {
@@ -50,10 +52,11 @@ export class OpenAccount implements Account {
       live.state = state;
       live.reason = stateReason;
       live.changes++;
-      void this.#look();
+      void this.look();
     });
     client.on('mailboxes', ({ mailboxes }) => {
       live.mailboxes = mailboxes;
+      void this.look();
     });
     client.on('rejected', ({ operation, error }) => {
       live.refused = [...live.refused, { operation, reason: error.message }];
@@ -78,9 +81,19 @@ export class OpenAccount implements Account {
     });
   }
 
-  async #look(): Promise<void> {
-    this.live.pending = await this.client.pending();
+  /** Looks what has not reached the server, now and whenever one of these changes is over. */
+  async look(): Promise<void> {
+    const pending = await this.client.pending();
+    this.live.pending = pending;
     this.live.mailboxes = await this.client.mailboxes();
+    for (const { id, applied } of pending.filter((one) => !this.#awaited.has(one.id))) {
+      this.#awaited.add(id);
+      const over = () => {
+        this.#awaited.delete(id);
+        void this.look();
+      };
+      applied.then(over, over);
+    }
   }
 }
 
