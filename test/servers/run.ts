@@ -67,7 +67,6 @@ function onPath(command: string): boolean {
  */
 const ON_SQLITE_ALONE = [
   'src/mail/blocks/blocks',
-  'src/mail/delivery/carry-out',
   'src/mail/delivery/delivery',
   'src/mail/delivery/mail-server',
   'src/mail/queue/lanes',
@@ -80,17 +79,11 @@ const ON_SQLITE_ALONE = [
   'src/servers/operator/attention',
   'src/servers/operator/keys',
   'src/servers/operator/sender-attention',
-  'src/servers/operator/sessions',
   'src/servers/operator/suspend',
-  'src/servers/realtime/real-accounts',
   'src/tenants/accounts/login-limits',
-  'src/tenants/accounts/remembered-logins',
-  'src/tenants/accounts/tokens',
-  'src/tenants/domains/dkim-rotation',
   'src/tenants/usage/senders',
   'test/journeys/hostile-receivers',
   'test/journeys/missing-body',
-  'test/journeys/usage',
 ].map((name) => `${name}.test.ts`);
 
 /** The suites of `npm test` that run on PostgreSQL where there is a server. */
