@@ -17,6 +17,7 @@ import {
   restoreBackup,
   verifyBackup,
 } from '../../src/run/backup/backup.ts';
+import { runHere } from '../support/commands.ts';
 import {
   environment,
   listening,
@@ -56,13 +57,13 @@ function postroom(args: readonly string[], settings: Settings): Process {
 }
 
 async function succeed(args: readonly string[], settings: Settings) {
-  const { code, output } = await postroom([...args, '--json'], settings).ended();
+  const { code, output } = await runHere([...args, '--json'], settings);
   assert.equal(code, 0, output);
   return JSON.parse(output);
 }
 
 async function refuse(args: readonly string[], settings: Settings, why: RegExp): Promise<void> {
-  const { code, output } = await postroom(args, settings).ended();
+  const { code, output } = await runHere(args, settings);
   assert.equal(code, 1, output);
   assert.match(output, why);
 }
@@ -374,7 +375,7 @@ test('a database that the start refuses is refused by backup, doctor, verify-bac
     await cp(join(copy, 'postroom.sqlite'), join(data, 'postroom.sqlite'));
     await assert.rejects(startHere(target), why);
     await refuse(['backup', join(ROOT, 'of-unfit-backup')], target, why);
-    const doctor = await postroom(['doctor'], target).ended();
+    const doctor = await runHere(['doctor'], target);
     assert.match(doctor.output, new RegExp(`failed +database .*${why.source}`));
     await rm(data, { recursive: true });
   }

@@ -1,16 +1,14 @@
 /** The program `postroom` beside a service that runs, as an operator calls it. */
 import assert from 'node:assert/strict';
-import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import type { CommandCall, CommandEnd } from '../support/command-loop.ts';
+import { runHere } from '../support/commands.ts';
 import {
-  bareEnvironment,
   environment,
   listening,
   type Process,
@@ -28,21 +26,8 @@ function postroom(args: readonly string[], settings: Record<string, string> = en
   return run([PROGRAM, ...args], settings, 'pipe');
 }
 
-const commands = fork(fileURLToPath(new URL('../support/command-loop.ts', import.meta.url)), {
-  cwd: ROOT,
-  env: bareEnvironment(),
-});
-after(() => commands.disconnect());
-
-/** Runs a command in the process of those before it, as {@link postroom} does in one of its own. */
-async function command(
-  args: readonly string[],
-  settings: Record<string, string> = env,
-): Promise<CommandEnd> {
-  commands.send({ args, environment: settings } satisfies CommandCall);
-  const [end]: CommandEnd[] = await once(commands, 'message');
-  return end ?? assert.fail();
-}
+const command = (args: readonly string[], settings: Record<string, string> = env) =>
+  runHere(args, settings);
 
 /** Runs a command that has to succeed; its JSON. */
 async function result(...args: string[]) {
