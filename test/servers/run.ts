@@ -122,7 +122,12 @@ const longest = [
   'test/servers/crash-postgres.test.ts',
 ];
 const journeys = groupJourneys().filter((group) => isWanted(group.name));
-const groups = [...journeys, ...groupFiles(files, { longest })];
+const suites = groupFiles(files, { longest });
+// Nodes work more than they wait: journeys begin one by one between the others.
+const groups = [
+  ...suites.flatMap((suite, at) => [...journeys.slice(at, at + 1), suite]),
+  ...journeys.slice(suites.length),
+];
 if (groups.length === 0) {
   console.error(`The path of no test file contains ${names.join(' or ')}.`);
   process.exit(1);

@@ -214,6 +214,8 @@ async function startNodes(
   const shared = {
     DATABASE_URL: databaseUrl,
     DATABASE_POOL_SIZE: '5',
+    // As with Redis: while one of them starts, the others of this thread may wait longer than production allows.
+    DATABASE_TIMEOUT_SECONDS: '60',
     REDIS_URL: redis.url,
     S3_URL: await makeBucket(),
     TRUST_PROXY: '127.0.0.1',
