@@ -1,6 +1,11 @@
 /** Which path shows which screen, and who has to sign in first. */
 import { watch } from 'vue';
-import { createRouter, createWebHistory, type RouteRecordRaw } from 'vue-router';
+import {
+  createRouter,
+  createWebHistory,
+  type RouteLocationNormalizedLoaded,
+  type RouteRecordRaw,
+} from 'vue-router';
 import { session } from './api/client.ts';
 import { Account } from './screens/account.tsx';
 import { Accounts } from './screens/accounts.tsx';
@@ -10,7 +15,6 @@ import { Deliveries } from './screens/deliveries.tsx';
 import { Domain } from './screens/domain.tsx';
 import { Domains } from './screens/domains.tsx';
 import { Keys } from './screens/keys.tsx';
-import { Message } from './screens/message.tsx';
 import { Messages } from './screens/messages.tsx';
 import { Nodes } from './screens/nodes.tsx';
 import { NotFound } from './screens/not-found.tsx';
@@ -21,8 +25,9 @@ import { SignIn } from './screens/sign-in.tsx';
 
 const routes: RouteRecordRaw[] = [
   { path: '/', component: Overview, meta: { title: 'Overview' } },
-  { path: '/messages', component: Messages, meta: { title: 'Messages' } },
-  { path: '/messages/:id', component: Message, meta: { title: 'One message' } },
+  // One screen: the list stays while a message is opened beside it.
+  { path: '/messages', component: Messages, meta: { title: 'Messages', screen: 'messages' } },
+  { path: '/messages/:id', component: Messages, meta: { title: 'Message', screen: 'messages' } },
   // Where they were in 0.3.0.
   { path: '/mail/:id?', redirect: ({ params }) => ({ path: `/messages/${params.id ?? ''}` }) },
   { path: '/domains', component: Domains, meta: { title: 'Domains' } },
@@ -52,10 +57,15 @@ export const menu = [
   })),
 );
 
+/** What tells a screen from another: a path, or several with the same name. */
+export const screenOf = ({ path, meta }: RouteLocationNormalizedLoaded): string =>
+  typeof meta.screen === 'string' ? meta.screen : path;
+
 export const router = createRouter({
   history: createWebHistory('/console/'),
   routes,
-  scrollBehavior: (_to, _from, saved) => saved ?? { top: 0 },
+  scrollBehavior: (to, from, saved) =>
+    saved ?? (screenOf(to) === screenOf(from) ? false : { top: 0 }),
 });
 
 router.beforeEach((to) => {
@@ -66,9 +76,11 @@ router.beforeEach((to) => {
 
 router.afterEach((to, from) => {
   document.title = `${to.meta.title ?? 'Console'} · Postroom`;
-  // As the loading of a page would: a screen reader reads the new heading.
-  if (to.path !== from.path && from.matched.length > 0) {
-    requestAnimationFrame(() => document.querySelector<HTMLElement>('h1')?.focus());
+  // As the loading of a page would: a screen reader reads the new heading. A drawer takes and returns the focus by itself.
+  if (screenOf(to) !== screenOf(from) && from.matched.length > 0) {
+    requestAnimationFrame(() => {
+      if (!document.querySelector('.drawer')) document.querySelector<HTMLElement>('h1')?.focus();
+    });
   }
 });
 

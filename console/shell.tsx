@@ -6,7 +6,7 @@ import { session, signOut } from './api/client.ts';
 import { asApiError } from './api/load.ts';
 import { openPalette, Palette } from './palette.tsx';
 import { density, live, theme, zone } from './remembered.ts';
-import { menu } from './router.ts';
+import { menu, screenOf } from './router.ts';
 import { Questions } from './ui/dialogs.tsx';
 import { formatCompact, formatNumber } from './ui/format.ts';
 import { Help, isHelpOpen } from './ui/keys.tsx';
@@ -61,7 +61,7 @@ export const Shell = defineComponent(() => {
       {session.current && <Menu isOpen={isMenuOpen.value} />}
       {session.current && <Palette />}
       <main id="main" tabindex="-1">
-        <RouterView key={route.path} />
+        <RouterView key={screenOf(route)} />
       </main>
       <Questions />
       <Help />

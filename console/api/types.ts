@@ -49,6 +49,7 @@ export interface DomainItem {
   readonly accounts: number;
   readonly created_at: string;
   readonly verified_at?: string;
+  readonly can_receive: boolean;
   /** By the rule of sending; a suspension is not counted. */
   readonly can_send: boolean;
   readonly can_send_since?: string;
@@ -60,6 +61,7 @@ export interface DomainItem {
   readonly received_24h: number;
   readonly sent_24h: number;
   readonly bounced_24h: number;
+  readonly waiting: number;
   /** Both are left out where they cannot be counted, as on a mail server. */
   readonly messages?: number;
   readonly bytes?: number;
@@ -216,6 +218,7 @@ export interface MessageItem {
   readonly domain?: string;
   readonly message_id?: string;
   readonly subject?: string;
+  readonly size?: number;
   readonly client?: string;
   readonly node?: string;
   readonly next_attempt_at?: string;
@@ -231,6 +234,8 @@ export interface MessageRecipient {
   readonly at: string;
   readonly reason?: string;
   readonly explanation?: string;
+  /** Whether its sender's domain does not write to it any more. */
+  readonly suppressed?: boolean;
   readonly delivery_ids: readonly number[];
 }
 

@@ -7,18 +7,25 @@ import { Card, Heading, When } from '../ui/basics.tsx';
 import { formatName, formatNumber } from '../ui/format.ts';
 import { ListTable } from '../ui/list-table.tsx';
 
-export const Audit = defineComponent(() => {
-  const list = loadList(
-    () => '',
-    (_none, cursor, signal) => read<Page<AuditItem>>('/audit', { cursor }, signal),
-    ({ id }) => id,
-  );
-  return () => (
-    <div class="screen">
-      <Heading
-        title="Audit"
-        lead="Who changed what, with which key. An actor is the start of the SHA-256 of an API key."
-      />
+export const Audit = defineComponent(() => () => (
+  <div class="screen">
+    <Heading
+      title="Audit"
+      lead="Who changed what, with which key. An actor is the start of the SHA-256 of an API key."
+    />
+    <AuditList />
+  </div>
+));
+
+/** What was changed, or only what was done to one thing. */
+export const AuditList = defineComponent(
+  (props: { target?: string }) => {
+    const list = loadList(
+      () => props.target,
+      (target, cursor, signal) => read<Page<AuditItem>>('/audit', { target, cursor }, signal),
+      ({ id }) => id,
+    );
+    return () => (
       <Card>
         {() => (
           <ListTable
@@ -35,9 +42,10 @@ export const Audit = defineComponent(() => {
           />
         )}
       </Card>
-    </div>
-  );
-});
+    );
+  },
+  { props: ['target'] },
+);
 
 function Target({ item: { target, counts } }: { item: AuditItem }) {
   const figures = Object.entries(counts ?? {}).map(

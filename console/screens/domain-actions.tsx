@@ -30,31 +30,95 @@ export async function verify({ domain, user_id }: Named, done: Done): Promise<vo
   }
 }
 
-/** Asks DNS for the records of several domains, one after the other. */
-export function checkAll(domains: readonly Named[], after: () => Promise<void>): void {
+interface Order {
+  /** What the strip says: `Suspend`, `are suspended`. */
+  readonly title: string;
+  readonly done: string;
+  readonly after: () => Promise<void>;
+  readonly run: (domain: Named) => Promise<unknown>;
+}
+
+/** Does the same to several domains, one after the other; the strip says how many it could not be done to. */
+function forAll(domains: readonly Named[], { title, done, after, run }: Order): void {
   let at = 0;
   startWork({
-    title: `Check DNS of ${count(domains.length, 'domain')}`,
+    title: `${title} ${count(domains.length, 'domain')}`,
     matched: domains.length,
-    done: 'are checked',
-    left: { failed: 'the check failed' },
+    done,
+    left: { failed: 'it was refused; try one of them to see why' },
     after,
     step: async () => {
-      const { domain = '', user_id } = domains[at] ?? {};
+      const one = domains[at];
       at += 1;
-      const path = `/v2/domains/${encodeURIComponent(domain)}/verify`;
-      const isChecked = await call('POST', path, { body: { user_id } }).then(
+      const isDone = await (one ? run(one) : Promise.reject(new Error('none is left'))).then(
         () => true,
         () => false,
       );
       return {
         matched: 1,
-        changed: isChecked ? 1 : 0,
-        ...(!isChecked && { skipped: { failed: 1 } }),
+        changed: isDone ? 1 : 0,
+        ...(!isDone && { skipped: { failed: 1 } }),
         ...(at < domains.length && { more: true, next: String(at) }),
       };
     },
   });
+}
+
+/** Asks DNS for the records of several domains. */
+export function checkAll(domains: readonly Named[], after: () => Promise<void>): void {
+  const run = ({ domain, user_id }: Named) =>
+    call('POST', `/v2/domains/${encodeURIComponent(domain)}/verify`, { body: { user_id } });
+  forAll(domains, { title: 'Check DNS of', done: 'are checked', after, run });
+}
+
+const suspension =
+  'Accounts cannot sign in, their sockets end, and the queue is held. Mail that comes is deferred: ' +
+  'senders keep it and try again, for days. Nothing is lost.';
+
+export function suspendAll(domains: readonly Named[], after: () => Promise<void>): void {
+  ask({
+    title: `Suspend ${count(domains.length, 'domain')}?`,
+    action: 'Suspend',
+    isDangerous: true,
+    field: { label: 'Reason', hint: 'Shown with each domain' },
+    text: () => [<Names domains={domains} />, <p>{suspension}</p>],
+    run: async (reason) => {
+      const run = ({ domain, user_id }: Named) =>
+        act('/domains/suspend', { domain, user_id, ...(reason && { reason }) });
+      forAll(domains, { title: 'Suspend', done: 'are suspended', after, run });
+    },
+  });
+}
+
+export function resumeAll(domains: readonly Named[], after: () => Promise<void>): void {
+  ask({
+    title: `Resume ${count(domains.length, 'domain')}?`,
+    action: 'Resume',
+    text: () => [
+      <Names domains={domains} />,
+      <p>Accounts can sign in again, mail is accepted, and queues go on.</p>,
+    ],
+    run: async () => {
+      const run = ({ domain, user_id }: Named) => act('/domains/resume', { domain, user_id });
+      forAll(domains, { title: 'Resume', done: 'work again', after, run });
+    },
+  });
+}
+
+/** So many names are shown. */
+const NAMES = 5;
+
+function Names({ domains }: { domains: readonly Named[] }) {
+  const more = domains.length - NAMES;
+  return (
+    <p>
+      {domains
+        .slice(0, NAMES)
+        .map(({ domain }) => domain)
+        .join(', ')}
+      {more > 0 && ` and ${formatNumber(more)} more`}
+    </p>
+  );
 }
 
 /** Makes the next DKIM key, whose record is then listed with the others. */
@@ -84,12 +148,7 @@ export function suspend({ domain, user_id }: Named, done: Done): void {
     action: 'Suspend',
     isDangerous: true,
     field: { label: 'Reason', hint: 'Shown with the domain' },
-    text: () => (
-      <p>
-        Its accounts cannot sign in, their sockets end, and its queue is held. Mail for it is
-        deferred: senders keep it and try again, for days. Nothing is lost.
-      </p>
-    ),
+    text: () => <p>{suspension}</p>,
     run: async (reason) => {
       await act('/domains/suspend', { domain, user_id, ...(reason && { reason }) });
       say(`${domain} is suspended.`);

@@ -13,10 +13,10 @@ interface Answer {
 
 /** Why mail to it is not taken, or does not find it. */
 function receives({ suspended, suspended_at, status, ...domain }: DomainItem): Answer {
+  if (domain.can_receive) return {};
   if (suspended) return { obstacle: 'suspended', since: suspended_at };
   if (status !== 'active') return { obstacle: 'not active' };
-  const { records_failed: failed, records_failed_since: since } = domain;
-  return failed.includes('mx') ? { obstacle: 'MX wrong', since } : {};
+  return { obstacle: 'MX wrong', since: domain.records_failed_since };
 }
 
 /** Why its accounts cannot send. */

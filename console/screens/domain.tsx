@@ -10,20 +10,24 @@ import { Loading } from '../ui/data-table.tsx';
 import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
 import { ActionMenu } from '../ui/menu.tsx';
 import { AccountList } from './accounts.tsx';
+import { AuditList } from './audit.tsx';
 import { DeliveryList } from './deliveries.tsx';
 import { remove, resume, rotateDkim, suspend, verify } from './domain-actions.tsx';
 import { CanSend, Health, Receives } from './domain-health.tsx';
 import { domainState } from './domains.tsx';
+import { DomainMessages } from './message-list.tsx';
 import { SuppressionList } from './suppressions.tsx';
 import { UsageTable } from './usage.tsx';
 
 const tabs = [
   ['health', 'Health'],
+  ['messages', 'Messages'],
   ['accounts', 'Accounts'],
   ['queue', 'Queue'],
   ['suppressions', 'Suppressions'],
   ['route', 'Route'],
   ['usage', 'Usage'],
+  ['changes', 'Changes'],
 ] as const;
 
 export const Domain = defineComponent(() => {
@@ -127,6 +131,8 @@ function Part({ domain, tab }: { domain: DomainPage; tab: string }) {
   if (tab === 'accounts') return <AccountList fixed={{ domain: domain.domain }} />;
   if (tab === 'suppressions') return <SuppressionList domain={domain} />;
   if (tab === 'queue') return <DeliveryList fixed={{ domain: domain.domain }} />;
+  if (tab === 'messages') return <DomainMessages domain={domain.domain} />;
+  if (tab === 'changes') return <AuditList target={domain.domain} />;
   if (tab === 'usage') return <UsageTable domain={domain.domain} />;
   return <Health domain={domain.domain} records={domain.dns} />;
 }

@@ -5,12 +5,12 @@ import { ApiError, read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { DomainItem, Page } from '../api/types.ts';
 import { Card, Heading, When } from '../ui/basics.tsx';
-import type { Column } from '../ui/data-table.tsx';
+import { type Column, isPhone } from '../ui/data-table.tsx';
 import { formatBytes, formatKnown, formatName, formatNumber, formatShare } from '../ui/format.ts';
 import { type Chosen, ListTable } from '../ui/list-table.tsx';
 import type { Qualifier, Search } from '../ui/search.ts';
 import { SearchBox, useSearch } from '../ui/search-box.tsx';
-import { checkAll, resume, suspend, verify } from './domain-actions.tsx';
+import { checkAll, resume, resumeAll, suspend, suspendAll, verify } from './domain-actions.tsx';
 import { CanSend, DnsWords, Receives } from './domain-health.tsx';
 
 const qualifiers: readonly Qualifier[] = [
@@ -19,7 +19,7 @@ const qualifiers: readonly Qualifier[] = [
     name: 'can',
     hint: 'What it can; -can:send finds those that cannot',
     example: 'send',
-    values: ['send'],
+    values: ['send', 'receive'],
   },
   {
     name: 'dns',
@@ -33,15 +33,28 @@ const qualifiers: readonly Qualifier[] = [
     example: 'active',
     values: ['active', 'pending', 'suspended'],
   },
+  {
+    name: 'route',
+    hint: 'What happens to its mail',
+    example: 'webhook',
+    values: ['store', 'webhook', 'webhook_then_store', 'forward_email'],
+  },
 ];
 
 const chips = [
   ['All', ''],
   ['Cannot send', '-can:send status:active'],
+  ['Cannot receive', '-can:receive status:active'],
   ['Failed in DNS', 'dns:any'],
   ['Pending', 'status:pending'],
   ['Suspended', 'status:suspended'],
 ] as const;
+
+const parameters: Readonly<Record<string, string>> = {
+  dns: 'records_failed',
+  user: 'user_id',
+  route: 'forward_mode',
+};
 
 /** What the API is asked for. @throws ApiError where that is not what was meant */
 function queryOf({ terms, words, problem }: Search): Record<string, string> {
@@ -49,9 +62,8 @@ function queryOf({ terms, words, problem }: Search): Record<string, string> {
   const wrong = problem ?? (negative && `-${negative.name}: is not possible here.`);
   if (wrong !== undefined) throw new ApiError(400, 'invalid_request', wrong);
   const found = terms.map(({ name, value, isNot }): [string, string] => {
-    if (name === 'can') return ['can_send', String(!isNot)];
-    if (name === 'dns') return ['records_failed', value];
-    return [name === 'user' ? 'user_id' : name, value];
+    if (name === 'can') return [`can_${value}`, String(!isNot)];
+    return [parameters[name] ?? name, value];
   });
   return { ...Object.fromEntries(found), ...(words.length > 0 && { q: words.join(' ') }) };
 }
@@ -79,6 +91,7 @@ const columns: readonly Column<DomainItem>[] = [
     cell: ({ bounced_24h: bounced, sent_24h: sent }) =>
       bounced === 0 ? '0' : formatShare(bounced, sent),
   },
+  { head: 'Waiting', isNumber: true, cell: waitingCell },
   { head: 'Mail goes to', priority: 4, cell: ({ forward_mode: mode }) => formatName(mode) },
   {
     head: 'Accounts',
@@ -101,19 +114,25 @@ export const Domains = defineComponent(() => {
   const list = loadList(
     search,
     async (asked, cursor, signal) =>
-      read<Page<DomainItem>>('/domains', { ...queryOf(asked), cursor }, signal),
+      read<Page<DomainItem>>('/domains', { sort: 'trouble', ...queryOf(asked), cursor }, signal),
     keyOf,
   );
-  const bulk = ({ keys, clear }: Chosen) => [
-    {
-      label: 'Check DNS now',
-      run: () => {
-        const rows = (list.data.value ?? []).filter((row) => keys.includes(keyOf(row)));
-        clear();
-        checkAll(rows, list.reload);
-      },
-    },
-  ];
+  const bulk = ({ keys, clear }: Chosen) => {
+    const rows = (list.data.value ?? []).filter((row) => keys.includes(keyOf(row)));
+    const suspended = rows.filter((row) => row.suspended);
+    const others = rows.filter((row) => !row.suspended);
+    const done = async () => {
+      clear();
+      await list.reload();
+    };
+    return [
+      { label: 'Check DNS now', run: () => checkAll(rows, done) },
+      ...(suspended.length > 0 ? [{ label: 'Resume', run: () => resumeAll(suspended, done) }] : []),
+      ...(others.length > 0
+        ? [{ label: 'Suspend', isDangerous: true, run: () => suspendAll(others, done) }]
+        : []),
+    ];
+  };
   const actions = (row: DomainItem) => [
     { label: 'Check DNS now', run: () => void verify(row, list.reload) },
     row.suspended
@@ -148,6 +167,16 @@ export const Domains = defineComponent(() => {
     </div>
   );
 });
+
+/** What waits; on a phone, where columns have no heads, it says so, and 0 is left out. */
+function waitingCell({ domain, waiting }: DomainItem) {
+  if (waiting === 0) return isPhone.value ? '–' : '0';
+  return (
+    <RouterLink to={{ path: '/queue', query: { q: `domain:${domain}` } }}>
+      {() => `${formatNumber(waiting)}${isPhone.value ? ' wait' : ''}`}
+    </RouterLink>
+  );
+}
 
 function DomainLink({ domain, user_id }: Pick<DomainItem, 'domain' | 'user_id'>) {
   return (

@@ -39,12 +39,20 @@ export const Dialog: FunctionalComponent<DialogProps> = ({ title, close }, { slo
   </DialogRoot>
 );
 
+interface DrawerProps extends DialogProps {
+  /** Gives the focus to the link that opened it. */
+  returnFocus: () => void;
+}
+
 /**
  * One thing beside its list, which stays usable: 560 px at the right, the whole screen on a phone. Escape closes
  * it, a press outside does not. Its address is the screen's matter: show it where the route has an id, and let `close` leave
- * that route; the focus returns to the link that opened it.
+ * that route.
  */
-export const Drawer: FunctionalComponent<DialogProps> = ({ title, close }, { slots }) => (
+export const Drawer: FunctionalComponent<DrawerProps> = (
+  { title, close, returnFocus },
+  { slots },
+) => (
   <DialogRoot open={true} modal={false} onUpdate:open={(isOpen: boolean) => isOpen || close()}>
     {() => (
       <DialogPortal>
@@ -53,6 +61,10 @@ export const Drawer: FunctionalComponent<DialogProps> = ({ title, close }, { slo
             class="drawer"
             aria-describedby={undefined}
             onInteractOutside={(event: Event) => event.preventDefault()}
+            onCloseAutoFocus={(event: Event) => {
+              event.preventDefault();
+              returnFocus();
+            }}
           >
             {() => [
               <header>

@@ -22,6 +22,7 @@ export function receivedEvents(
     sender,
     messageId: header.messageId,
     subject: header.subject,
+    size,
     status: '250',
     detail: `${protocol} from ${heloName}, ${size} bytes${checks}`,
     client: remoteAddress,

@@ -104,6 +104,7 @@ export {
   type WaitingReason,
   waitingOfAccounts,
   waitingOfAllAccounts,
+  waitingOfDomains,
   waitingReasons,
 } from './waiting-senders.ts';
 export {

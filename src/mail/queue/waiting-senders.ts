@@ -48,6 +48,22 @@ async function countWaiting(
   return counts;
 }
 
+/** How many deliveries of some domains wait or are held, of any kind; those without any are left out. */
+export async function waitingOfDomains(
+  queries: Queries,
+  domainIds: readonly number[],
+): Promise<Map<number, number>> {
+  if (domainIds.length === 0) return new Map();
+  const rows = await queries
+    .selectFrom('deliveries')
+    .select(({ fn }) => ['domain_id', fn.countAll<number>().as('count')])
+    .where('domain_id', 'in', domainIds)
+    .where('status', 'in', [...WAITING])
+    .groupBy('domain_id')
+    .execute();
+  return new Map(rows.map(({ domain_id: id, count }) => [id, Number(count)]));
+}
+
 /** Waiting deliveries of a sender that have the same state, receiver and reason. */
 export interface WaitingReason {
   readonly state: Waiting;

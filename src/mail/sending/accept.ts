@@ -205,7 +205,8 @@ async function queueGroups(
     const deliveryId = await queue.enqueue(tx, delivery);
     await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
     deliveries.push(delivery);
-    const submitted = { mailId, event: 'submitted', sender: from, ...about, deliveryId };
+    const { size } = staged.parsed;
+    const submitted = { mailId, event: 'submitted', sender: from, size, ...about, deliveryId };
     traced.push(...addresses.map((recipient) => ({ ...submitted, recipient })));
   }
   await trace?.write(tx, traced);

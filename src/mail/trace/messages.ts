@@ -95,7 +95,9 @@ export function isOnWay(way: TraceWay, row: Pick<TraceRow, Exclude<keyof TraceRo
 }
 
 /** An event with what the list of messages asks of rows. */
-export interface MessageEvent extends TraceItem, Pick<Row<'trace'>, 'domain' | 'subject'> {}
+export interface MessageEvent
+  extends TraceItem,
+    Pick<Row<'trace'>, 'domain' | 'subject' | 'size'> {}
 
 /** The most rows of one message that are read. */
 export const ROWS_MAX = 1_000;
@@ -114,8 +116,9 @@ export async function readEvents(
   rows.sort((a, b) => a.at - b.at || a.id - b.id);
   const events = new Map<string, MessageEvent[]>(mailIds.map((id) => [id, []]));
   for (const row of rows) {
-    const { domain, subject } = row;
-    for (const item of unfold(row)) events.get(row.mail_id)?.push({ ...item, domain, subject });
+    const { domain, subject, size } = row;
+    const own = { domain, subject, size };
+    for (const item of unfold(row)) events.get(row.mail_id)?.push({ ...item, ...own });
   }
   return events;
 }

@@ -19,6 +19,8 @@ export interface TraceEvent {
   readonly messageId?: string | undefined;
   /** Of the header; kept only with TRACE_SUBJECTS. */
   readonly subject?: string | undefined;
+  /** Octets of its source. */
+  readonly size?: number | undefined;
   readonly deliveryId?: number | undefined;
   /** UUID of the delivery for its receiver. */
   readonly webhookId?: string | undefined;
@@ -31,7 +33,7 @@ export interface TraceEvent {
 }
 
 /** An event as it is read. */
-export type TraceItem = Omit<Row<'trace'>, 'more' | 'domain' | 'subject'>;
+export type TraceItem = Omit<Row<'trace'>, 'more' | 'domain' | 'subject' | 'size'>;
 
 /** Characters that are kept: of a Message-ID, of an address (RFC 5321 section 4.5.3.1), of a subject and of a detail. */
 export const MESSAGE_ID_MAX = 255;
@@ -56,6 +58,7 @@ const columns = [
   'more',
   'domain',
   'subject',
+  'size',
 ] as const;
 
 /** What an event that follows has of its own. */
@@ -88,7 +91,13 @@ export function rowsOf(events: readonly TraceEvent[], about: About): NewRow<'tra
 }
 
 /** The events of a row, the oldest first. */
-export function unfold({ more, domain: _, subject: __, ...first }: Row<'trace'>): TraceItem[] {
+export function unfold({
+  more,
+  domain: _,
+  subject: __,
+  size: ___,
+  ...first
+}: Row<'trace'>): TraceItem[] {
   if (more === null) return [first];
   const followers = JSON.parse(more) as Follower[];
   const { id, at, mail_id, recipient, node } = first;
@@ -140,6 +149,7 @@ function rowOf(event: TraceEvent, { at, node, keepsSubjects }: About): NewRow<'t
     more: null,
     domain: sender === null ? null : domainOf(event.event === 'submitted' ? sender : recipient),
     subject: keepsSubjects ? clean(event.subject, SUBJECT_MAX) : null,
+    size: event.size ?? null,
   };
 }
 

@@ -13,6 +13,7 @@ import { eighth } from './migrations/0008.ts';
 import { beforeEleventh, eleventh, laterThanEleventh } from './migrations/0011.ts';
 import { beforeTwelfth, laterThanTwelfth, twelfth } from './migrations/0012.ts';
 import { laterThanThirteenth, thirteenth } from './migrations/0013.ts';
+import { beforeFourteenth, fourteenth, laterThanFourteenth } from './migrations/0014.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -58,6 +59,7 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0007': beforeSeventh,
   '0011': beforeEleventh,
   '0012': beforeTwelfth,
+  '0014': beforeFourteenth,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
@@ -68,6 +70,7 @@ export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0011': laterThanEleventh,
   '0012': laterThanTwelfth,
   '0013': laterThanThirteenth,
+  '0014': laterThanFourteenth,
 };
 const LATER: Later = {
   indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
@@ -101,6 +104,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0011': eleventh(engine, isBegun),
     '0012': twelfth(engine),
     '0013': thirteenth(engine),
+    '0014': fourteenth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

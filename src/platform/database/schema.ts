@@ -319,12 +319,14 @@ interface TraceTable {
   /** JSON of the events that followed in the same transaction; null where there are none, and in rows of before 0.4.0. */
   more: Generated<string | null>;
   /**
-   * The domain whose mail it is: the sender's of what an account sent, else the recipient's. This and the next only in the
+   * The domain whose mail it is: the sender's of what an account sent, else the recipient's. This and the next two only in the
    * rows that begin a message, which have a sender; null in rows of before 0.4.0.
    */
   domain: Generated<string | null>;
   /** Of the header, cut; only with TRACE_SUBJECTS. */
   subject: Generated<string | null>;
+  /** Octets of its source, as it came or was sent; null where it was refused before that was known. */
+  size: Generated<number | null>;
 }
 
 /** `mail-server/`: the last known state of a mailbox whose server does not report removals. */

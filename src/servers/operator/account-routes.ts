@@ -6,7 +6,6 @@ import { credentials, DomainName, type RouteGroup, UserId } from '../api/api.ts'
 import { addAccountDetails } from './account-details.ts';
 import { type AccountRouteParts, OperatedAccountBody, writeAccounts } from './account-items.ts';
 import { MEASURES, measureOf, rankAccounts } from './account-order.ts';
-import { afterOf } from './domain-routes.ts';
 import {
   answerPage,
   isIdKey,
@@ -89,12 +88,11 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
         const order = (query.sort ?? prefix) === undefined ? 'newest' : 'address';
         const page: ListPage<readonly [number] | readonly [string, number]> =
           order === 'newest' ? readPage(query, isIdKey) : readPage(query, isTextKey);
-        const { id, name } = afterOf(page.after) ?? {};
         const rows = await listAllAccounts(database, {
           ...filter,
           order,
           limit: page.limit + 1,
-          after: id === undefined ? undefined : { id, address: name },
+          after: afterOf(page.after),
         });
         const items = await writeAccounts(parts, rows.slice(0, page.limit));
         const key = (row: OperatedAccount) =>
@@ -104,4 +102,10 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
     );
     addAccountDetails(app, parts);
   };
+}
+
+/** The key of a cursor, in either order. */
+function afterOf(key: readonly [number] | readonly [string, number] | undefined) {
+  if (key === undefined) return undefined;
+  return key.length === 1 ? { id: key[0] } : { address: key[0], id: key[1] };
 }

@@ -55,7 +55,17 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
             'The newest first. The entry of a deletion has the name of what was deleted, and counts of what was deleted with it.',
           operationId: 'listAudit',
           security: credentials.operator,
-          querystring: Type.Object(listFields),
+          querystring: Type.Object({
+            target: Type.Optional(
+              Type.String({
+                minLength: 1,
+                maxLength: 1_000,
+                description: 'Only what was done to this, as `target` of an entry names it.',
+                examples: ['acme.test'],
+              }),
+            ),
+            ...listFields,
+          }),
           response: { 200: Type.Object({ items: Type.Array(AuditBody), ...listEcho }) },
         },
       },
@@ -63,6 +73,7 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
         const page = readPage(query, isIdKey);
         const entries = await listAudit(database.read, {
           before: page.after?.[0],
+          target: query.target,
           limit: page.limit + 1,
         });
         return answerPage(entries, page, ({ id }) => [id], writeEntry);

@@ -1,5 +1,6 @@
-/** `GET /v2/operator/domains`: the domains of all users. */
+/** Domains of any user, as operators see them; `GET /v2/operator/domains/:domain`. */
 import { Type } from 'typebox';
+import { waitingOfDomains } from '../../mail/queue/queue.ts';
 import { totalsOfDomains } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { countAccounts } from '../../tenants/accounts/accounts.ts';
@@ -7,11 +8,11 @@ import {
   type DnsRecord,
   type Domains,
   findAnyClaim,
-  listAllClaims,
   type OperatedDomain,
 } from '../../tenants/domains/domains.ts';
 import { dayOfDomains, type HourSums, noMail } from '../../tenants/usage/usage.ts';
 import {
+  type Api,
   credentials,
   DnsRecordBody,
   DomainBody,
@@ -20,22 +21,12 @@ import {
   isoTime,
   Purpose,
   RecordStatus,
-  type RouteGroup,
   replaced,
   UserId,
   writeDomain,
   writeRecord,
 } from '../api/api.ts';
 import type { DomainContents } from './domain-contents.ts';
-import {
-  answerPage,
-  isIdKey,
-  isTextKey,
-  type ListPage,
-  listEcho,
-  listFields,
-  readPage,
-} from './lists.ts';
 
 /** The most accounts of one page whose mail is counted: each has several mailboxes to read. */
 const COUNTED_ACCOUNTS = 5_000;
@@ -55,6 +46,11 @@ const domainFields = {
       description: 'When it became `pending` again: its mail is deferred for 5 days, then refused.',
     }),
   ),
+  can_receive: Type.Boolean({
+    description:
+      'Whether mail for it is taken and finds the way: it is active, not suspended, and its MX record has not failed.',
+    examples: [true],
+  }),
   can_send: Type.Boolean({
     description:
       'Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted.',
@@ -98,6 +94,10 @@ const domainFields = {
   bounced_24h: Type.Integer({
     description: 'Recipients who did not get its sent or forwarded mail, in the last 24 hours.',
     examples: [3],
+  }),
+  waiting: Type.Integer({
+    description: 'Deliveries of its mail, of any kind, that wait or are held.',
+    examples: [2],
   }),
   messages: Type.Optional(
     Type.Integer({
@@ -171,9 +171,10 @@ export async function writeDomains(
   domains: readonly OperatedDomain[],
 ): Promise<Type.Static<typeof OperatedDomainBody>[]> {
   const ids = domains.map(({ id }) => id);
-  const [accounts, mail] = await Promise.all([
+  const [accounts, mail, waiting] = await Promise.all([
     countAccounts(database.read, ids),
     dayOfDomains(database.read, now(), ids),
+    waitingOfDomains(database.read, ids),
   ]);
   let left = countsMail ? COUNTED_ACCOUNTS : -1;
   const counted = domains
@@ -193,9 +194,11 @@ export async function writeDomains(
     route: domain.forwardMode,
     accounts: accounts.get(domain.id) ?? 0,
     ...(domain.lapsedAt !== undefined && { lapsed_at: isoTime(domain.lapsedAt) }),
+    can_receive: domain.canReceive,
     ...writeHealth(domain.health),
     next_check_at: isoTime(domain.nextCheckAt),
     ...writeMail(mail.get(domain.id) ?? noMail),
+    waiting: waiting.get(domain.id) ?? 0,
     ...(counted.includes(domain.id) && (totals.get(domain.id) ?? { messages: 0, bytes: 0 })),
   }));
 }
@@ -215,105 +218,34 @@ function writeHealth(health: OperatedDomain['health']) {
   };
 }
 
-const ListQuery = Type.Object({
-  status: Type.Optional(
-    Type.Enum(['pending', 'active', 'suspended'], { type: 'string', examples: ['active'] }),
-  ),
-  user_id: Type.Optional(UserId),
-  can_send: Type.Optional(
-    Type.Enum(['true', 'false'], {
-      type: 'string',
-      description: 'Only domains that can send, or only those that cannot, pending ones too.',
-      examples: ['false'],
-    }),
-  ),
-  records_failed: Type.Optional(
-    Type.Enum(['any', 'mx', 'spf', 'dmarc', 'dkim'], {
-      type: 'string',
-      description: 'Only domains with this record `failed`.',
-      examples: ['dkim'],
-    }),
-  ),
-  q: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 255,
-      description: 'Beginning of the name; the list is then in the order of names.',
-      examples: ['acme'],
-    }),
-  ),
-  ...listFields,
-});
-
-/** The routes that read domains. */
-export function domainRoutes(parts: DomainRouteParts): RouteGroup {
+/** The route that reads one domain. */
+export function addDomainDetails(app: Api, parts: DomainRouteParts): void {
   const { database, domains, contents } = parts;
-  return (app) => {
-    app.get(
-      '/v2/operator/domains',
-      {
-        schema: {
-          tags: ['Operator'],
-          summary: 'List the domains of all users',
-          description: 'The newest first; with `q` by name.',
-          operationId: 'listAllDomains',
-          security: credentials.operator,
-          querystring: ListQuery,
-          response: { 200: Type.Object({ items: Type.Array(OperatedDomainBody), ...listEcho }) },
-        },
+  app.get(
+    '/v2/operator/domains/:domain',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'Read a domain of any user',
+        description:
+          'The active claim on the name, or the only one. If several users claim the name, `user_id` names one.',
+        operationId: 'getAnyDomain',
+        security: credentials.operator,
+        params: Type.Object({ domain: DomainName }),
+        querystring: Type.Object({ user_id: Type.Optional(UserId) }),
+        response: { 200: DetailsBody },
       },
-      async ({ query }) => {
-        const prefix = query.q?.toLowerCase();
-        const page: ListPage<readonly [number] | readonly [string, number]> =
-          prefix === undefined ? readPage(query, isIdKey) : readPage(query, isTextKey);
-        const rows = await listAllClaims(database, {
-          status: query.status,
-          userId: query.user_id,
-          namePrefix: prefix,
-          canSend: query.can_send === undefined ? undefined : query.can_send === 'true',
-          recordsFailed: query.records_failed,
-          limit: page.limit + 1,
-          after: afterOf(page.after),
-        });
-        const written = await writeDomains(parts, rows.slice(0, page.limit));
-        const key = ({ id, name }: OperatedDomain) => (prefix === undefined ? [id] : [name, id]);
-        return { ...answerPage(rows, page, key, ({ id }) => id), items: written };
-      },
-    );
-    app.get(
-      '/v2/operator/domains/:domain',
-      {
-        config: { refusals: ['domain_not_found'] },
-        schema: {
-          tags: ['Operator'],
-          summary: 'Read a domain of any user',
-          description:
-            'The active claim on the name, or the only one. If several users claim the name, `user_id` names one.',
-          operationId: 'getAnyDomain',
-          security: credentials.operator,
-          params: Type.Object({ domain: DomainName }),
-          querystring: Type.Object({ user_id: Type.Optional(UserId) }),
-          response: { 200: DetailsBody },
-        },
-      },
-      async ({ params, query }) => {
-        const domain = await findAnyClaim(database.read, params.domain, query.user_id);
-        const { dns } = await domains.get(domain.userId, domain.name);
-        const [written] = await writeDomains(parts, [domain]);
-        if (!written) throw new Error('one domain was written as none');
-        const would_remove = await contents.ofDomain(domain.id);
-        return { ...written, ...writeDns(dns), would_remove };
-      },
-    );
-  };
-}
-
-/** The key of a cursor, in either order. */
-export function afterOf(
-  key: readonly [number] | readonly [string, number] | undefined,
-): { readonly id: number; readonly name?: string } | undefined {
-  if (key === undefined) return undefined;
-  return key.length === 1 ? { id: key[0] } : { name: key[0], id: key[1] };
+    },
+    async ({ params, query }) => {
+      const domain = await findAnyClaim(database.read, params.domain, query.user_id);
+      const { dns } = await domains.get(domain.userId, domain.name);
+      const [written] = await writeDomains(parts, [domain]);
+      if (!written) throw new Error('one domain was written as none');
+      const would_remove = await contents.ofDomain(domain.id);
+      return { ...written, ...writeDns(dns), would_remove };
+    },
+  );
 }
 
 function writeDns(dns: readonly DnsRecord[]) {

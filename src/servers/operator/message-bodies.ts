@@ -55,6 +55,13 @@ const shared = {
   subject: Type.Optional(
     Type.String({ description: 'Only with TRACE_SUBJECTS.', examples: ['Hello'] }),
   ),
+  size: Type.Optional(
+    Type.Integer({
+      description:
+        'Octets of its source. Absent where it was refused before it came, and for mail of before 0.4.0.',
+      examples: [2048],
+    }),
+  ),
   client: Type.Optional(
     Type.String({ description: 'Address of the client that brought it.', examples: ['192.0.2.1'] }),
   ),
@@ -135,6 +142,13 @@ const RecipientItem = Type.Object(
         examples: ['The mailbox is full.'],
       }),
     ),
+    suppressed: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether mail to it bounced for good, so that accounts of the domain cannot write to it any more.',
+        examples: [true],
+      }),
+    ),
     delivery_ids: Type.Array(Type.Integer({ examples: [7] }), {
       description: 'Its deliveries that wait, are held or failed.',
     }),
@@ -154,7 +168,7 @@ export const MessageBody = Type.Object(
 
 function writeShared({ id, at, direction, status, counts, opening, ...message }: Message) {
   const { nextAttemptAt, reason } = message;
-  const { sender, domain, message_id, subject, client, node } = opening ?? {};
+  const { sender, domain, message_id, subject, size, client, node } = opening ?? {};
   return {
     id,
     at: isoTime(at),
@@ -165,6 +179,7 @@ function writeShared({ id, at, direction, status, counts, opening, ...message }:
     ...(domain != null && { domain }),
     ...(message_id != null && { message_id }),
     ...(subject != null && { subject }),
+    ...(size != null && { size }),
     ...(client != null && { client }),
     ...(node != null && { node }),
     ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
@@ -181,16 +196,26 @@ export function writeMessage(message: Message): Type.Static<typeof MessageItem> 
   };
 }
 
-/** @param names of claims, by their ids */
+/** What else is known of a message. */
+export interface Known {
+  /** Of claims, by their ids. */
+  readonly names: ReadonlyMap<number, string>;
+  /** Addresses that its domain does not write to any more. */
+  readonly suppressed: ReadonlySetLike<string>;
+}
+
 export function writeDetails(
   message: Message,
   queue: Pick<Queue, 'lastAttemptAt'>,
-  names: ReadonlyMap<number, string>,
+  { names, suppressed }: Known,
 ): Type.Static<typeof MessageBody> {
   const deliveries = [...message.deliveries.values()];
   return {
     ...writeShared(message),
-    recipients: message.recipients.map(writeRecipient),
+    recipients: message.recipients.map((one) => ({
+      ...writeRecipient(one),
+      ...(suppressed.has(one.address ?? '') && { suppressed: true }),
+    })),
     deliveries: deliveries.map((one) => writeDelivery(queue, one, names)),
     events: message.events.map(writeItem),
   };

@@ -2,7 +2,9 @@
 import { domainToASCII } from 'node:url';
 import { Type } from 'typebox';
 import type { Queue } from '../../mail/queue/queue.ts';
+import { findSuppressed } from '../../mail/sending/sending.ts';
 import { messageIdOf } from '../../mail/trace/trace.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
@@ -23,7 +25,7 @@ import {
   writeDetails,
   writeMessage,
 } from './message-bodies.ts';
-import type { MessageStatus } from './message-state.ts';
+import type { Message, MessageStatus } from './message-state.ts';
 import { MailId, mailIdOf } from './trace-routes.ts';
 
 const text = (description: string, example: string, maxLength = 320) =>
@@ -162,10 +164,28 @@ export function messageRoutes(parts: MessageRouteParts): RouteGroup {
           throw new Refusal('message_not_found', `the trace has no message ${params.id}`);
         }
         const domains = [...message.deliveries.values()].map(({ domainId }) => domainId);
-        return writeDetails(message, queue, await findClaimNames(database.read, domains));
+        const [names, suppressed] = await Promise.all([
+          findClaimNames(database.read, domains),
+          suppressedOf(database.read, message),
+        ]);
+        return writeDetails(message, queue, { names, suppressed });
       },
     );
   };
+}
+
+/** Recipients of what an account sent that its domain does not write to any more. */
+async function suppressedOf(
+  queries: Queries,
+  { direction, opening, recipients }: Message,
+): Promise<ReadonlySet<string>> {
+  const addresses = recipients.flatMap(({ address }) => address ?? []);
+  if (direction !== 'out' || !opening?.domain || addresses.length === 0) return new Set();
+  const found = new Set<string>();
+  for (const id of await findClaimIds(queries, opening.domain)) {
+    for (const address of (await findSuppressed(queries, id, addresses)).keys()) found.add(address);
+  }
+  return found;
 }
 
 async function listPage(parts: MessageRouteParts, query: Type.Static<typeof MessageQuery>) {

@@ -90,6 +90,7 @@ onEachEngine('messages of operators', (engine) => {
     recipient,
     messageId: `<${mailId}@far.test>`,
     subject: 'Hello',
+    size: 2_048,
     client: '192.0.2.1',
     status: '250',
   });
@@ -195,6 +196,7 @@ onEachEngine('messages of operators', (engine) => {
     const problems = await list('status=deferred,held,bounced,failed');
     const expected = ['deferred', 'held', 'bounced', 'failed', 'partly'].map((one) => told[one]);
     assert.deepEqual(problems.map(({ id }) => id).toSorted(), expected.toSorted());
+    assert.equal(all.find(({ id }) => id === told.delivered)?.size, 2_048);
     const item = all.find(({ id }) => id === told.partly);
     assert.deepEqual(
       [item?.counts, item?.recipients, item?.recipient_count, item?.reason, item?.direction],

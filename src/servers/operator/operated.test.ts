@@ -75,6 +75,8 @@ onEachEngine('what operators see', (engine) => {
         received_24h: 0,
         sent_24h: 0,
         bounced_24h: 0,
+        can_receive: false,
+        waiting: 0,
         messages: 0,
         bytes: 0,
       },
@@ -134,8 +136,70 @@ onEachEngine('what operators see', (engine) => {
     assert.deepEqual(await find('records_failed=any&user_id=bob'), ['acme-mail.test bob']);
     assert.deepEqual(await find('records_failed=mx'), []);
 
+    const others = ['acme.test ann', 'acme.test bob', 'zebra.test cyd', 'zebra.test dan'];
+    assert.deepEqual(await find('sort=trouble'), ['acme-mail.test bob', ...others]);
+    await lapse('zebra.test', 'dan', 1);
+    const lost = ['acme-mail.test bob', 'zebra.test dan', ...others.slice(0, 3)];
+    assert.deepEqual(await find('sort=trouble'), lost);
+    assert.deepEqual(await find('sort=trouble&q=acme'), [
+      'acme-mail.test bob',
+      ...others.slice(0, 2),
+    ]);
+    assert.deepEqual(await find('sort=trouble&can_send=false'), [
+      ...lost.slice(0, 2),
+      ...others.slice(1, 3),
+    ]);
+    await lapse('zebra.test', 'dan', null);
     await mark('verified');
     assert.deepEqual(await find('can_send=true'), able);
+    assert.deepEqual(await find('sort=trouble'), ['acme-mail.test bob', ...others]);
+  });
+
+  const lapse = (name: string, userId: string, at: number | null) =>
+    api.database.write((tx) =>
+      tx
+        .updateTable('domains')
+        .set({ lapsed_at: at })
+        .where('name', '=', name)
+        .where('user_id', '=', userId)
+        .execute(),
+    );
+
+  test('a domain says whether it can receive, and is found by that, its route and what waits', async () => {
+    const find = async (query: string) =>
+      names(await readAll(api, `/v2/operator/domains?${query}`, 1));
+    const all = ['acme-mail.test', 'acme.test'];
+    const pending = ['zebra.test', 'zebra.test', 'acme.test'];
+    assert.deepEqual(await find('can_receive=true'), all);
+    assert.deepEqual(await find('can_receive=false'), pending);
+    const choice = { domain: 'acme-mail.test', user_id: 'bob' };
+    const act = (verb: string) => api.call('POST', `/v2/operator/domains/${verb}`, choice);
+    const suspended = await act('suspend');
+    assert.deepEqual([suspended.body.can_receive, suspended.body.waiting], [false, 0]);
+    assert.deepEqual(await find('can_receive=true'), ['acme.test']);
+    assert.deepEqual(await find('can_receive=false&can_send=true'), ['acme-mail.test']);
+    await act('resume');
+    const { body } = await api.call('GET', '/v2/operator/domains/acme-mail.test');
+    const mx = body.dns.find(({ purpose }: { purpose: string }) => purpose === 'mx');
+    const mark = (status: string) =>
+      api.call('POST', '/v2/domains/acme-mail.test/dns/mark', {
+        user_id: 'bob',
+        id: mx.id,
+        status,
+      });
+    await mark('failed');
+    assert.deepEqual(await find('can_receive=false&can_send=true'), ['acme-mail.test']);
+    await mark('verified');
+    assert.deepEqual(await find('forward_mode=store&can_receive=true'), all);
+    assert.deepEqual(await find('forward_mode=webhook'), []);
+    const changes = await readAll(api, '/v2/operator/audit?target=acme-mail.test', 2);
+    assert.deepEqual(
+      changes.slice(0, 4).map(({ action }) => action),
+      ['domain.mark_dns', 'domain.mark_dns', 'domain.resume', 'domain.suspend'],
+    );
+    assert.deepEqual(await readAll(api, '/v2/operator/audit?target=%25', 2), []);
+    const hostile = await api.call('GET', '/v2/operator/audit?target=%00');
+    assert.equal(hostile.status, 400);
   });
 
   test('a verified record that is gone says so, with what was seen and what to publish', async () => {
@@ -301,6 +365,11 @@ onEachEngine('what operators see', (engine) => {
       ['domains?can_send=maybe', 'can_send'],
       ['domains?records_failed=ptr', 'records_failed'],
       ['domains?q=', 'q'],
+      ['domains?sort=name', 'sort'],
+      ['domains?can_receive=1', 'can_receive'],
+      ['domains?forward_mode=fax', 'forward_mode'],
+      ['domains?sort=trouble&cursor=WzIsImEiLDFd', 'cursor'],
+      ['audit?target=', 'target'],
       ['domains?cursor=x', 'cursor'],
       ['accounts?cursor=WzFd&q=a', 'cursor'],
       ['accounts?user_id=', 'user_id'],

@@ -8,7 +8,7 @@ export { auditRoutes } from './audit-routes.ts';
 export { blockRoutes } from './block-routes.ts';
 export { operatorChangeRoutes } from './change-routes.ts';
 export { DomainContents } from './domain-contents.ts';
-export { domainRoutes as operatorDomainRoutes } from './domain-routes.ts';
+export { domainRoutes as operatorDomainRoutes } from './domain-list.ts';
 export { keyRoutes } from './key-routes.ts';
 export { messageRoutes } from './message-routes.ts';
 export { overviewRoutes } from './overview-routes.ts';

@@ -71,15 +71,22 @@ export async function recordProgress(
  * Lists entries, the newest first.
  *
  * @param page.before only entries with a lower id
+ * @param page.target only entries about this name
  */
 export async function listAudit(
   queries: Queries,
-  { before, limit }: { readonly before?: number | undefined; readonly limit: number },
+  page: {
+    readonly before?: number | undefined;
+    readonly target?: string | undefined;
+    readonly limit: number;
+  },
 ): Promise<KeptEntry[]> {
+  const { before, target, limit } = page;
   const rows = await queries
     .selectFrom('audit')
     .selectAll()
     .$if(before !== undefined, (query) => query.where('id', '<', before ?? 0))
+    .$if(target !== undefined, (query) => query.where('target', '=', target ?? ''))
     .orderBy('id', 'desc')
     .limit(limit)
     .execute();

@@ -79,6 +79,8 @@ export {
 } from './find-claims.ts';
 export {
   type ClaimFilter,
+  type ClaimOrder,
+  type ClaimPlace,
   countLapsedClaims,
   countPendingClaims,
   findAnyClaim,

@@ -1,5 +1,5 @@
 /** Claims of all users, for operators. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -18,6 +18,10 @@ export interface OperatedDomain extends Domain {
   /** When DNS is asked about its records the next time. */
   readonly nextCheckAt: EpochMs;
   readonly health: DomainHealth;
+  /** Whether mail for it is taken and finds the way: it is active, not suspended, and its MX record has not failed. */
+  readonly canReceive: boolean;
+  /** Whether somebody has to look after it: it cannot send, a record failed, or it was active and lost its records. */
+  readonly isTroubled: boolean;
 }
 
 /** What its DNS records let a claim do, and which of them are wrong. Records of DKIM keys that do not sign are left out. */
@@ -37,17 +41,32 @@ interface DomainHealth {
 export interface ClaimFilter {
   readonly status?: Domain['status'] | 'suspended' | undefined;
   readonly userId?: string | undefined;
-  /** Start of the name, lower case; the list is then in the order of names. */
+  /** Start of the name, lower case. */
   readonly namePrefix?: string | undefined;
   readonly canSend?: boolean | undefined;
+  readonly canReceive?: boolean | undefined;
+  readonly forwardMode?: OperatedDomain['forwardMode'] | undefined;
   /** Only claims with this record failed, or with any. */
   readonly recordsFailed?: Purpose | 'any' | undefined;
 }
 
+/** The newest first, by name, or by name with those in trouble before the others. */
+export type ClaimOrder = 'newest' | 'name' | 'trouble';
+
+/** The place of a claim in an order. */
+export interface ClaimPlace {
+  readonly id: number;
+  /** Where the order is by name. */
+  readonly name?: string | undefined;
+  /** Where the order is by trouble. */
+  readonly isTroubled?: boolean | undefined;
+}
+
 interface ClaimRequest extends ClaimFilter {
+  readonly order: ClaimOrder;
   readonly limit: number;
   /** Of the last claim of the page before. */
-  readonly after?: { readonly id: number; readonly name?: string | undefined } | undefined;
+  readonly after?: ClaimPlace | undefined;
 }
 
 const columns = [
@@ -67,24 +86,36 @@ const columns = [
   'forward_mode',
 ] as const;
 
-/** Claims of all users: the newest first, or by name where a start of the name is given. */
+/** Claims of all users. */
 export async function listAllClaims(
   database: Pick<Database, 'engine' | 'snapshot'>,
   request: ClaimRequest,
 ): Promise<OperatedDomain[]> {
-  const { namePrefix, limit } = request;
+  const { order, limit } = request;
   return database.snapshot(async (queries) => {
-    const rows: OperatedRow[] = [];
-    for (const part of partsOf(request)) {
-      rows.push(...(await selectPage(queries, database.engine, { ...request, ...part }).execute()));
+    const claims: OperatedDomain[] = [];
+    for (const isTroubled of ranksOf(request)) {
+      const rows: OperatedRow[] = [];
+      for (const part of partsOf(request)) {
+        const asked = { ...request, ...part, isTroubled };
+        rows.push(...(await selectPage(queries, database.engine, asked).execute()));
+      }
+      rows.sort(order === 'newest' ? (a, b) => b.id - a.id : byName);
+      claims.push(...(await withHealth(queries, rows.slice(0, limit - claims.length))));
+      if (claims.length >= limit) break;
     }
-    rows.sort(namePrefix === undefined ? (a, b) => b.id - a.id : byName);
-    return withHealth(queries, rows.slice(0, limit));
+    return claims;
   });
 }
 
 const byName = (a: OperatedRow, b: OperatedRow) =>
   a.name === b.name ? a.id - b.id : a.name < b.name ? -1 : 1;
+
+/** Which claims are listed one after the other: undefined for all of them. */
+function ranksOf({ order, after }: ClaimRequest): readonly (boolean | undefined)[] {
+  if (order !== 'trouble') return [undefined];
+  return after?.isTroubled === false ? [false] : [true, false];
+}
 
 /** A list of claims that are all in one of the states. */
 interface ClaimPart {
@@ -104,14 +135,38 @@ function partsOf({ canSend: can, status }: ClaimRequest): ClaimPart[] {
   return status === 'active' ? parts.slice(1) : parts;
 }
 
-function selectPage(
-  queries: Queries,
-  engine: Database['engine'],
-  request: ClaimRequest & ClaimPart,
-) {
-  const { status, userId, namePrefix, recordsFailed, standing, limit, after } = request;
+interface PartRequest extends ClaimRequest, ClaimPart {
+  /** Undefined for all. */
+  readonly isTroubled: boolean | undefined;
+}
+
+function selectPage(queries: Queries, engine: Database['engine'], request: PartRequest) {
+  const { order, namePrefix, limit, after, isTroubled } = request;
   const name = engine === 'postgres' ? sql<string>`name collate "C"` : sql<string>`name`;
-  let query = selectOperated(queries).limit(limit);
+  const query = selectFiltered(queries, request).limit(limit);
+  if (order === 'newest') {
+    const newest = query.orderBy('domains.id', 'desc');
+    return after ? newest.where('domains.id', '<', after.id) : newest;
+  }
+  // The place is of another rank where the page before ended with the last troubled one.
+  const place = isTroubled === after?.isTroubled ? after : undefined;
+  const from = place?.name ?? namePrefix;
+  return (
+    query
+      .$if(from !== undefined, (some) => some.where(name, '>=', from ?? ''))
+      // Names are ASCII: the prefix followed by DEL comes after every name that begins with it.
+      .$if(namePrefix !== undefined, (some) => some.where(name, '<', `${namePrefix}\u007f`))
+      .$if(place !== undefined, (some) =>
+        some.where(sql<boolean>`(${name}, domains.id) > (${place?.name ?? ''}, ${place?.id ?? 0})`),
+      )
+      .orderBy(name)
+      .orderBy('domains.id')
+  );
+}
+
+function selectFiltered(queries: Queries, request: PartRequest) {
+  const { status, userId, canReceive, forwardMode, recordsFailed, standing, isTroubled } = request;
+  let query = selectOperated(queries);
   if (status === 'suspended') query = query.where('suspended_at', 'is not', null);
   else if (status !== undefined) query = query.where('domains.status', '=', status);
   if (standing !== undefined) {
@@ -127,19 +182,26 @@ function selectPage(
     query = query.where('domains.id', 'in', selectFailed(queries, recordsFailed));
   }
   if (userId !== undefined) query = query.where('user_id', '=', userId);
-  if (namePrefix === undefined) {
-    query = query.orderBy('domains.id', 'desc');
-    return after ? query.where('domains.id', '<', after.id) : query;
-  }
-  // Names are ASCII: the prefix followed by DEL comes after every name that begins with it.
-  query = query
-    .where(name, '>=', after?.name ?? namePrefix)
-    .where(name, '<', `${namePrefix}\u007f`)
-    .orderBy(name)
-    .orderBy('domains.id');
-  return after
-    ? query.where(sql<boolean>`(${name}, domains.id) > (${after.name ?? ''}, ${after.id})`)
-    : query;
+  if (forwardMode !== undefined) query = query.where('forward_mode', '=', forwardMode);
+  const { receiving, troubled } = conditionsOf(queries);
+  if (canReceive !== undefined) query = query.where(canReceive ? receiving : not(receiving));
+  if (isTroubled !== undefined) query = query.where(isTroubled ? troubled : not(troubled));
+  return query;
+}
+
+const not = (condition: RawBuilder<boolean>) => sql<boolean>`not (${condition})`;
+
+/** What `canReceive` and `isTroubled` of a claim say, for the database. */
+function conditionsOf(queries: Queries) {
+  const failed = (purpose: Purpose | 'any') =>
+    sql`domains.id in (${selectFailed(queries, purpose)})`;
+  const unsigned = sql`domains.id in (${selectUnsigned(queries)})`;
+  return {
+    receiving: sql<boolean>`(suspended_at is null and domains.status = 'active' and not (${failed('mx')}))`,
+    troubled: sql<boolean>`(suspended_at is null and (
+      (domains.status = 'active' and (${unsigned} or ${failed('any')}))
+      or (domains.status = 'pending' and lapsed_at is not null)))`,
+  };
 }
 
 /** Claims with a failed record of that purpose; the index `dns_records_failed` has just these. */
@@ -217,13 +279,18 @@ async function withHealth(
 type RecordState = Pick<Row<'dns_records'>, 'purpose' | 'status' | 'misses' | 'failing_since'>;
 
 function toOperated(row: OperatedRow, records: readonly RecordState[]): OperatedDomain {
+  const health = healthOf(row, records);
+  const isInForce = row.suspended_at === null && row.status === 'active';
+  const isLapsed = row.suspended_at === null && row.status === 'pending' && row.lapsed_at !== null;
   return {
     ...toDomain(row),
     forwardMode: row.forward_mode,
     ...(row.suspended_at !== null && { suspendedAt: row.suspended_at }),
     ...(row.suspend_reason !== null && { suspendReason: row.suspend_reason }),
     nextCheckAt: row.next_check_at,
-    health: healthOf(row, records),
+    health,
+    canReceive: isInForce && !health.failed.includes('mx'),
+    isTroubled: isLapsed || (isInForce && (!health.canSend || health.failed.length > 0)),
   };
 }
 

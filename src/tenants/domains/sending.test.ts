@@ -55,7 +55,13 @@ onEachEngine('whether a claim can send', (engine) => {
   }
 
   const list = async (filter: ClaimFilter, limit = 200) =>
-    (await listAllClaims(database, { limit, ...filter })).map(({ name }) => name);
+    (
+      await listAllClaims(database, {
+        order: filter.namePrefix === undefined ? 'newest' : 'name',
+        limit,
+        ...filter,
+      })
+    ).map(({ name }) => name);
 
   const healthOf = async (name: string) =>
     (await findAnyClaim(database.read, name, undefined)).health;

@@ -179,6 +179,10 @@ test('a domain is found, opened and checked', async () => {
     await page.getByRole('link', { name: ann.address }).waitFor();
     await page.getByRole('tab', { name: 'Suppressions' }).click();
     await page.getByText('No address is suppressed').waitFor();
+    await page.getByRole('tab', { name: 'Messages' }).click();
+    await page.getByRole('row').filter({ hasText: ann.address }).first().waitFor();
+    await page.getByRole('tab', { name: 'Changes' }).click();
+    await page.getByRole('row').filter({ hasText: 'domain.create' }).waitFor();
     await page.getByRole('button', { name: 'Check DNS now' }).click();
     await said(page, `${ann.domain} is active: 4 of 4 records verified.`);
     await page.getByRole('button', { name: `Actions of ${ann.domain}` }).click();
@@ -218,6 +222,7 @@ test('a record that is gone is missing now, and a domain that cannot send says s
     await service.v2('POST', `/v2/domains/${domain}/dns/mark`, mark);
     await page.getByLabel('Search domains').fill('-can:send dns:dkim');
     await listed.getByText('DKIM wrong since').waitFor();
+
     await listed.getByTitle(/^DKIM failed/).waitFor();
     await page.getByRole('link', { name: 'waiting.test' }).waitFor({ state: 'detached' });
     assert.deepEqual(await findViolations(page), []);
@@ -231,14 +236,36 @@ test('a message is one row, found by its recipient, and shows what happened to i
     await box.fill(`to:${ann.address} -from:nobody@elsewhere.test`);
     await box.press('Enter');
     assert.deepEqual(await findViolations(page), []);
-    await page.getByRole('link', { name: ann.address }).first().click();
-    await page.getByRole('heading', { level: 1, name: 'One message' }).waitFor();
-    await page.getByText('<invoice@elsewhere.test>').waitFor();
-    await page.locator('.recipients').getByText('Delivered').waitFor();
-    const steps = page.locator('.time-line li');
+    const link = page.getByRole('link', { name: ann.address }).first();
+    await link.click();
+    const drawer = page.getByRole('dialog', { name: `To ${ann.address}` });
+    await drawer
+      .locator('.facts')
+      .getByText(/^[45]\d\d B$/)
+      .waitFor();
+    await drawer.locator('.recipients').getByText('Delivered').waitFor();
+    const steps = drawer.locator('.time-line li');
     await steps.filter({ hasText: 'Received' }).waitFor();
     await steps.filter({ hasText: 'Stored' }).filter({ hasText: ann.address }).waitFor();
+    await drawer.getByText('Ids and where it came from').click();
+    await drawer.getByText('<invoice@elsewhere.test>').waitFor();
     assert.deepEqual(await findViolations(page), []);
+    // It has an address of its own, with that of the list beside it.
+    const open = new URL(page.url());
+    assert.match(open.pathname, /^\/console\/messages\/[\da-f-]{36}$/);
+    await page.keyboard.press('Escape');
+    await drawer.waitFor({ state: 'detached' });
+    assert.deepEqual(new URL(page.url()).search, open.search);
+    await page.waitForFunction(`document.activeElement.closest('td')`);
+    assert.equal(await link.evaluate((element) => element === document.activeElement), true);
+    await page.keyboard.press('Enter');
+    await drawer.getByRole('button', { name: 'Block sender' }).click();
+    const question = page.getByRole('dialog', { name: 'Block bob@elsewhere.test?' });
+    await question.getByLabel(/^elsewhere\.test/).check();
+    await question.getByRole('button', { name: 'Block elsewhere.test' }).waitFor();
+    await page.keyboard.press('Escape');
+    await question.waitFor({ state: 'detached' });
+    await drawer.getByRole('button', { name: 'Close' }).click();
     // What was refused is found as well, with the reason.
     const refused = service.send({ from: 'bob@elsewhere.test', to: `nobody@${ann.domain}` });
     await assert.rejects(refused, /5\.1\.1/);
@@ -302,15 +329,22 @@ test('the deliveries of a dead receiver are counted before they are retried, hel
 });
 
 test('a domain is suspended, resumed, and deleted once its name is typed', async () => {
-  await signedIn('/domains/waiting.test', async (page) => {
+  await signedIn('/domains?q=status:pending', async (page) => {
     const menu = async (item: string) => {
       await page.getByRole('button', { name: 'Actions of waiting.test' }).click();
       await page.getByRole('menuitem', { name: item }).click();
     };
-    await menu('Suspend');
+    await page.getByLabel('Choose waiting.test').check();
+    const chosen = page.getByRole('region', { name: 'Chosen rows' });
+    await chosen.getByRole('button', { name: 'Suspend' }).click();
     const dialog = page.getByRole('dialog');
+    await dialog.getByText('waiting.test').waitFor();
     await dialog.getByLabel('Reason').fill('unpaid');
     await dialog.getByRole('button', { name: 'Suspend' }).click();
+    const strip = page.getByRole('region', { name: 'Suspend 1 domain' });
+    await strip.getByText('1 of 1 are suspended.').waitFor();
+    await page.getByLabel('Search domains').fill('-can:receive route:store status:suspended');
+    await page.getByRole('link', { name: 'waiting.test' }).click();
     await page
       .locator('.facts')
       .filter({ hasText: 'unpaid' })

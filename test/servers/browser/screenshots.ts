@@ -111,7 +111,7 @@ void test('the pictures', async () => {
     await showInbox(service, await browser.newPage({ viewport: { width: 1280, height: 720 } }));
     await page.goto(`${service.url}/console/messages?q=to:orders@globex.example`);
     await page.getByRole('link', { name: 'orders@globex.example' }).first().click();
-    await page.getByRole('heading', { name: 'One message' }).waitFor();
+    await page.getByRole('dialog').getByText('What happened').waitFor();
     await page.getByText('connection refused').first().waitFor();
     await picture(page, 'where-is-the-mail');
     await page.goto(`${service.url}/console/queue`);

@@ -1,0 +1,151 @@
+/** `GET /v2/operator/domains`: the domains of all users. */
+import { Type } from 'typebox';
+import {
+  type ClaimOrder,
+  type ClaimPlace,
+  listAllClaims,
+  type OperatedDomain,
+} from '../../tenants/domains/domains.ts';
+import { credentials, ForwardMode, type RouteGroup, UserId } from '../api/api.ts';
+import {
+  addDomainDetails,
+  type DomainRouteParts,
+  OperatedDomainBody,
+  writeDomains,
+} from './domain-routes.ts';
+import {
+  answerPage,
+  isIdKey,
+  isTextKey,
+  type ListKey,
+  type ListPage,
+  listEcho,
+  listFields,
+  readPage,
+} from './lists.ts';
+
+const ListQuery = Type.Object({
+  status: Type.Optional(
+    Type.Enum(['pending', 'active', 'suspended'], { type: 'string', examples: ['active'] }),
+  ),
+  user_id: Type.Optional(UserId),
+  can_send: Type.Optional(
+    Type.Enum(['true', 'false'], {
+      type: 'string',
+      description: 'Only domains that can send, or only those that cannot, pending ones too.',
+      examples: ['false'],
+    }),
+  ),
+  can_receive: Type.Optional(
+    Type.Enum(['true', 'false'], {
+      type: 'string',
+      description: 'Only domains that can receive, or only those that cannot.',
+      examples: ['false'],
+    }),
+  ),
+  forward_mode: Type.Optional(ForwardMode),
+  records_failed: Type.Optional(
+    Type.Enum(['any', 'mx', 'spf', 'dmarc', 'dkim'], {
+      type: 'string',
+      description: 'Only domains with this record `failed`.',
+      examples: ['dkim'],
+    }),
+  ),
+  q: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: 'Beginning of the name; the list is then in the order of names.',
+      examples: ['acme'],
+    }),
+  ),
+  sort: Type.Optional(
+    Type.Enum(['trouble'], {
+      type: 'string',
+      description:
+        'By name, after those in trouble: active ones that cannot send or have a failed record, and those that were active and lost their records. Suspended ones are not among these.',
+      examples: ['trouble'],
+    }),
+  ),
+  ...listFields,
+});
+
+/** The routes that read domains. */
+export function domainRoutes(parts: DomainRouteParts): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/operator/domains',
+      {
+        schema: {
+          tags: ['Operator'],
+          summary: 'List the domains of all users',
+          description: 'The newest first; with `q` by name; with `sort` as it says.',
+          operationId: 'listAllDomains',
+          security: credentials.operator,
+          querystring: ListQuery,
+          response: { 200: Type.Object({ items: Type.Array(OperatedDomainBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const prefix = query.q?.toLowerCase();
+        const order: ClaimOrder = query.sort ?? (prefix === undefined ? 'newest' : 'name');
+        const page = readPlace(query, order);
+        const rows = await listAllClaims(parts.database, {
+          status: query.status,
+          userId: query.user_id,
+          namePrefix: prefix,
+          canSend: readFlag(query.can_send),
+          canReceive: readFlag(query.can_receive),
+          forwardMode: query.forward_mode,
+          recordsFailed: query.records_failed,
+          order,
+          limit: page.limit + 1,
+          after: placeOf(page.after),
+        });
+        const written = await writeDomains(parts, rows.slice(0, page.limit));
+        return {
+          ...answerPage(
+            rows,
+            page,
+            (row) => keyOf(row, order),
+            ({ id }) => id,
+          ),
+          items: written,
+        };
+      },
+    );
+    addDomainDetails(app, parts);
+  };
+}
+
+const readFlag = (text: 'true' | 'false' | undefined) =>
+  text === undefined ? undefined : text === 'true';
+
+/** The key of a cursor, by the order of its list. */
+type PlaceKey = readonly [number] | readonly [string, number] | readonly [number, string, number];
+
+/** Whether it is troubled as a number, its name and its id. */
+function isTroubleKey(values: ListKey): values is readonly [number, string, number] {
+  const [rank, ...rest] = values;
+  return (rank === 0 || rank === 1) && isTextKey(rest);
+}
+
+function readPlace(
+  query: { readonly limit?: number; readonly cursor?: string },
+  order: ClaimOrder,
+): ListPage<PlaceKey> {
+  if (order === 'trouble') return readPage(query, isTroubleKey);
+  return order === 'newest' ? readPage(query, isIdKey) : readPage(query, isTextKey);
+}
+
+function keyOf({ id, name, isTroubled }: OperatedDomain, order: ClaimOrder): PlaceKey {
+  if (order === 'trouble') return [isTroubled ? 1 : 0, name, id];
+  return order === 'newest' ? [id] : [name, id];
+}
+
+function placeOf(key: PlaceKey | undefined): ClaimPlace | undefined {
+  if (key === undefined) return undefined;
+  if (key.length === 1) return { id: key[0] };
+  if (key.length === 2) return { name: key[0], id: key[1] };
+  return { isTroubled: key[0] === 1, name: key[1], id: key[2] };
+}
