@@ -79,7 +79,9 @@ router.afterEach((to, from) => {
   // As the loading of a page would: a screen reader reads the new heading. A drawer takes and returns the focus by itself.
   if (screenOf(to) !== screenOf(from) && from.matched.length > 0) {
     requestAnimationFrame(() => {
-      if (!document.querySelector('.drawer')) document.querySelector<HTMLElement>('h1')?.focus();
+      if (document.querySelector('.drawer')) return;
+      const place = to.hash && document.getElementById(to.hash.slice(1));
+      (place || document.querySelector('h1'))?.focus();
     });
   }
 });

@@ -27,6 +27,13 @@ export function asApiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError(0, 'failed', String(error));
 }
 
+const onScreen = new Set<() => Promise<void>>();
+
+/** Reads all anew that is on the screen: after something was done from elsewhere. */
+export async function reloadScreen(): Promise<void> {
+  await Promise.all([...onScreen].map((reload) => reload()));
+}
+
 /**
  * Asks when `input` changes, and `everyMs` after each answer while the page is seen. An answer that is overtaken by a
  * later question is dropped.
@@ -81,6 +88,8 @@ function follow<Input, Answer>(
   });
 
   const reload = () => askNow(false);
+  onScreen.add(reload);
+  onScopeDispose(() => onScreen.delete(reload));
   watch(() => JSON.stringify(input()), reload, { immediate: true });
   return { error, isLoading, at, reload };
 }

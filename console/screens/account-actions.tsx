@@ -73,7 +73,7 @@ export async function suspend({ id, address }: Named, done: Done): Promise<void>
   }
 }
 
-function resume({ id, address }: Named, done: Done): void {
+export function resume({ id, address }: Named, done: Done): void {
   ask({
     title: `Resume ${address}?`,
     action: 'Resume',
@@ -88,7 +88,7 @@ function resume({ id, address }: Named, done: Done): void {
 
 const MB = 1_000_000;
 
-function askForQuota({ id, address }: Named, done: Done): void {
+export function askForQuota({ id, address }: Named, done: Done): void {
   ask({
     title: `Quota of ${address}`,
     action: 'Set',

@@ -17,6 +17,7 @@ import {
 import { ActionMenu } from '../ui/menu.tsx';
 import { actionsOf, suspend } from './account-actions.tsx';
 import { Stored } from './accounts.tsx';
+import { mailWithin } from './links.ts';
 
 const EVERY_MS = 60_000;
 
@@ -60,8 +61,8 @@ function Parts({ account }: { account: AccountPage }) {
     <>
       <Card>{() => <Facts isAcross={true} facts={factsOf(account)} />}</Card>
       <div class="charts">
-        <Mail title="By hour" spans={account.hours} />
-        <Mail title="By day (UTC)" spans={account.days} />
+        <Mail title="By hour" spans={account.hours} address={account.address} />
+        <Mail title="By day (UTC)" spans={account.days} address={account.address} />
       </div>
       <Waiting account={account} />
       <Receivers account={account} />
@@ -98,11 +99,32 @@ function factsOf(account: AccountPage): (readonly [string, unknown])[] {
   ];
 }
 
-function Mail({ title, spans }: { title: string; spans: readonly AccountSpan[] }) {
+interface MailProps {
+  readonly title: string;
+  readonly spans: readonly AccountSpan[];
+  readonly address: string;
+}
+
+function Mail({ title, spans, address }: MailProps) {
+  const start = Date.parse(spans[0]?.at ?? '') || Date.now();
+  const mail = (terms: string) => mailWithin(start, Date.now(), terms);
   const series = [
-    { name: 'Sent', values: spans.map(({ sent }) => sent) },
-    { name: 'Received', values: spans.map(({ received }) => received) },
-    { name: 'Bounced', values: spans.map(({ bounced }) => bounced), colour: '--bad' },
+    {
+      name: 'Sent',
+      values: spans.map(({ sent }) => sent),
+      link: mail(`from:${address} dir:out`),
+    },
+    {
+      name: 'Received',
+      values: spans.map(({ received }) => received),
+      link: mail(`to:${address}`),
+    },
+    {
+      name: 'Bounced',
+      values: spans.map(({ bounced }) => bounced),
+      link: mail(`from:${address} is:bounced`),
+      colour: '--bad',
+    },
   ];
   const times = spans.map(({ at }) => Date.parse(at) / 1000);
   return (

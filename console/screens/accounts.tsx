@@ -124,7 +124,7 @@ function AccountName({ id, address, user_id, status }: AccountItem) {
 
 function bounced({ bounced_24h: count, sent_24h: sent }: AccountItem) {
   if (count === 0) return amount(0, 'bounced');
-  const share = sent > 0 ? `, ${formatShare(count, sent)}` : '';
+  const share = sent > 0 && !isPhone.value ? `, ${formatShare(count, sent)}` : '';
   return `${amount(count, 'bounced')}${share}`;
 }
 
@@ -134,7 +134,10 @@ export function Stored({
 }: {
   account: Pick<AccountItem, 'bytes' | 'quota_bytes'>;
 }) {
-  if (!quota || bytes === undefined) return <span>{formatKnown(bytes, formatBytes)}</span>;
+  if (!quota || bytes === undefined) {
+    const stored = formatKnown(bytes, formatBytes);
+    return <span>{isPhone.value ? `${stored} stored` : stored}</span>;
+  }
   const share = Math.round((100 * bytes) / quota);
   if (isPhone.value) return <span>{`${share} % of ${formatBytes(quota)}`}</span>;
   return (

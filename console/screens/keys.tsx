@@ -215,7 +215,7 @@ function bodyOf({ name, scope, bound, end, access }: Wanted): object {
   };
 }
 
-function askToRevoke({ id, name }: KeyItem, done: () => Promise<void>): void {
+export function askToRevoke({ id, name }: KeyItem, done: () => Promise<void>): void {
   ask({
     title: `Revoke ${name} (key ${id})?`,
     action: 'Revoke',

@@ -1,7 +1,7 @@
 /** What the overview shows, out of what the service counted in steps of five minutes or an hour. */
 import type { Overview, OverviewPoint } from '../api/types.ts';
 import type { Series } from '../ui/plot.ts';
-import { queueOf } from './links.ts';
+import { mailWithin, queueOf } from './links.ts';
 
 type Amounts = Readonly<Record<string, number>>;
 
@@ -62,12 +62,16 @@ export function chartsOf({ series, now }: Overview): OverviewCharts {
   const counted = (
     name: string,
     figureOf: (point: OverviewPoint) => number,
-    colour?: string,
+    { link, colour }: Pick<Series, 'link' | 'colour'>,
   ): Series => ({
     name,
     values: groups.map((group) => group.reduce((total, point) => total + figureOf(point), 0)),
+    link,
     ...(colour && { colour }),
   });
+  const start = Date.parse(series[0]?.at ?? '') || Date.now();
+  /** The messages of the whole span. */
+  const mail = (terms: string) => mailWithin(start, Date.now(), terms);
   /** The highest of what was measured. */
   const measured = (
     name: string,
@@ -84,24 +88,31 @@ export function chartsOf({ series, now }: Overview): OverviewCharts {
   return {
     times: groups.map(([first]) => Date.parse(first?.at ?? '') / 1000),
     mailIn: [
-      counted('Received', ({ received }) => received),
-      counted('Refused', ({ refused }) => sum(refused), '--bad'),
-      counted('Deferred', ({ deferred }) => deferred, '--chart-4'),
+      counted('Received', ({ received }) => received, { link: mail('dir:in') }),
+      counted('Refused', ({ refused }) => sum(refused), {
+        link: mail('is:refused'),
+        colour: '--bad',
+      }),
+      counted('Deferred', ({ deferred }) => deferred, {
+        link: mail('is:deferred_by_us'),
+        colour: '--chart-4',
+      }),
     ],
     mailOut: [
-      counted('Sent', ({ sent }) => sent),
-      counted('Forwarded', ({ forwarded }) => forwarded),
-      counted('Webhooks', ({ webhooks }) => webhooks),
-      counted('Bounced', ({ bounced }) => bounced, '--bad'),
+      counted('Sent', ({ sent }) => sent, { link: mail('dir:out') }),
+      // Messages are not told by these: what of them waits is in the queue.
+      counted('Forwarded', ({ forwarded }) => forwarded, { link: queueOf('kind:forward') }),
+      counted('Webhooks', ({ webhooks }) => webhooks, { link: queueOf('kind:webhook') }),
+      counted('Bounced', ({ bounced }) => bounced, { link: mail('is:bounced'), colour: '--bad' }),
     ],
     waiting: [
       {
         ...measured('Queued', ({ queue }) => queue && (queue.queued ?? 0), '--chart-4'),
-        link: queueOf('queued'),
+        link: queueOf('is:queued'),
       },
       {
         ...measured('Held', ({ queue }) => queue && (queue.held ?? 0), '--chart-3'),
-        link: queueOf('held'),
+        link: queueOf('is:held'),
       },
     ],
     latency: [

@@ -16,7 +16,7 @@ import {
   formatSpan,
 } from '../ui/format.ts';
 import { Attention } from './attention.tsx';
-import { mailWithin } from './links.ts';
+import { mailWithin, refusedWithin } from './links.ts';
 import { chartsOf, sum, topReasons, totalsOf } from './overview-figures.ts';
 
 const ranges = [
@@ -82,19 +82,19 @@ interface Tile {
 
 function Tiles({ overview: { now, before, series }, hours }: { overview: Answer; hours: number }) {
   const totals = totalsOf(series);
-  const mail = mailWithin(Date.now() - hours * HOUR_MS, Date.now());
+  const mail = (terms: string) => mailWithin(Date.now() - hours * HOUR_MS, Date.now(), terms);
   const waiting = sum(now.queue ?? {});
   // Counted at the beginning of the span, in place of within the span before.
   const waited = series[0]?.queue && sum(series[0].queue);
   const tiles: readonly Tile[] = [
-    { name: 'Received', value: totals.received, before: before?.received, link: mail },
-    { name: 'Refused', value: totals.refused, before: before?.refused, link: mail },
-    { name: 'Sent', value: totals.sent, before: before?.sent, link: mail },
+    { name: 'Received', value: totals.received, before: before?.received, link: mail('dir:in') },
+    { name: 'Refused', value: totals.refused, before: before?.refused, link: mail('is:refused') },
+    { name: 'Sent', value: totals.sent, before: before?.sent, link: mail('dir:out') },
     {
       name: 'Bounced',
       value: totals.bounced,
       before: before?.bounced,
-      link: mail,
+      link: mail('is:bounced'),
       ...(totals.bounced > 0 && {
         note: formatShare(totals.bounced, totals.sent + totals.bounced),
       }),
@@ -163,6 +163,7 @@ function Reasons({ overview: { series } }: { overview: Answer }) {
   const reasons = topReasons(series);
   const total = totalsOf(series).refused;
   const start = series[0] && formatClock(series[0].at);
+  const since = Date.parse(series[0]?.at ?? '') || Date.now();
   return (
     <Card title="Refused by reason">
       {() =>
@@ -172,7 +173,9 @@ function Reasons({ overview: { series } }: { overview: Answer }) {
           <ol class="reasons">
             {reasons.slice(0, REASONS).map(([reason, amount]) => (
               <li key={reason}>
-                <span>{formatName(reason)}</span>
+                <RouterLink to={refusedWithin(since, Date.now(), reason)}>
+                  {() => formatName(reason)}
+                </RouterLink>
                 <meter min={0} max={total} value={amount} aria-label={formatName(reason)} />
                 <b>{formatNumber(amount)}</b>
               </li>

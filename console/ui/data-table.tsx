@@ -54,9 +54,13 @@ function PhoneCell<Row>({ columns, row }: { columns: readonly Column<Row>[]; row
   const line = (wanted: number) =>
     columns
       .filter(({ priority }, index) => (priority ?? (index === 0 ? 1 : 2)) === wanted)
-      .map(({ head, cell }) => [head, cell(row)] as const)
+      .map((column) => [column, column.cell(row)] as const)
       .filter(([, value]) => value !== '–' && value != null)
-      .map(([head, value]) => <span key={head}>{value}</span>);
+      .map(([{ head, isWide }, value]) => (
+        <span key={head} class={{ long: isWide }}>
+          {value}
+        </span>
+      ));
   const second = line(2);
   return (
     <td class="lines">

@@ -100,6 +100,7 @@ export const ListTable = defineComponent(
           {rows === undefined && !list.error.value && <Loading />}
           {rows?.length === 0 && <Empty title={empty[0]}>{() => empty[1]}</Empty>}
           <News list={list} />
+          {isShown && isPhone.value && <Order {...props} />}
           {isShown && (
             <div class="scroller">
               <table ref={table} class={['data', density.value, { phone: isPhone.value }]}>
@@ -239,6 +240,40 @@ function HeadCell<Row>({ column, sorted }: { column: Column<Row>; sorted: string
         <span aria-hidden="true">{{ ascending: '↑', descending: '↓', none: '' }[direction]}</span>
       </button>
     </th>
+  );
+}
+
+/** On a phone, where columns have no heads: in which order the rows are. */
+function Order<Row>({ columns, sorted = '', caption }: ListProps<Row>) {
+  const route = useRoute();
+  const router = useRouter();
+  const orders = columns.flatMap(({ head, sort, isNumber }) => {
+    if (!sort) return [];
+    const both = [
+      [`-${sort}`, `${head} ↓`],
+      [sort, `${head} ↑`],
+    ] as const;
+    return isNumber ? both : both.toReversed();
+  });
+  if (orders.length === 0) return null;
+  const choose = (event: Event) => {
+    const sort = (event.target as HTMLSelectElement).value;
+    void router.push({ query: { ...route.query, sort } });
+  };
+  return (
+    <p class="order">
+      <select
+        aria-label={`Order of ${caption.toLowerCase()}`}
+        value={typeof route.query.sort === 'string' ? route.query.sort : sorted}
+        onChange={choose}
+      >
+        {orders.map(([sort, label]) => (
+          <option key={sort} value={sort}>
+            {label}
+          </option>
+        ))}
+      </select>
+    </p>
   );
 }
 

@@ -395,6 +395,8 @@ export interface OperatedDomain {
   accounts: number;
   /** When it became `pending` again: its mail is deferred for 5 days, then refused. */
   lapsed_at?: string;
+  /** Whether mail for it is taken and finds the way: it is active, not suspended, and its MX record has not failed. */
+  can_receive: boolean;
   /** Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted. */
   can_send: boolean;
   /** Since when `can_send` is what it is; absent where no change was seen yet. */
@@ -413,6 +415,8 @@ export interface OperatedDomain {
   sent_24h: number;
   /** Recipients who did not get its sent or forwarded mail, in the last 24 hours. */
   bounced_24h: number;
+  /** Deliveries of its mail, of any kind, that wait or are held. */
+  waiting: number;
   /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
   messages?: number;
   /** Of these messages, in octets. */
@@ -475,6 +479,8 @@ export interface OperatedDomainDetails {
   accounts: number;
   /** When it became `pending` again: its mail is deferred for 5 days, then refused. */
   lapsed_at?: string;
+  /** Whether mail for it is taken and finds the way: it is active, not suspended, and its MX record has not failed. */
+  can_receive: boolean;
   /** Whether its accounts can send: it is active, and its DKIM record is verified. A suspension is not counted. */
   can_send: boolean;
   /** Since when `can_send` is what it is; absent where no change was seen yet. */
@@ -493,6 +499,8 @@ export interface OperatedDomainDetails {
   sent_24h: number;
   /** Recipients who did not get its sent or forwarded mail, in the last 24 hours. */
   bounced_24h: number;
+  /** Deliveries of its mail, of any kind, that wait or are held. */
+  waiting: number;
   /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
   messages?: number;
   /** Of these messages, in octets. */
@@ -997,6 +1005,8 @@ export interface OperatedMessage {
   message_id?: string;
   /** Only with TRACE_SUBJECTS. */
   subject?: string;
+  /** Octets of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
+  size?: number;
   /** Address of the client that brought it. */
   client?: string;
   /** The host that took it. */
@@ -1028,6 +1038,8 @@ export interface MessageRecipient {
   reason?: string;
   /** The same in plain words, by the enhanced status code (RFC 3463). */
   explanation?: string;
+  /** Whether mail to it bounced for good, so that accounts of the domain cannot write to it any more. */
+  suppressed?: boolean;
   /** Its deliveries that wait, are held or failed. */
   delivery_ids: number[];
 }
@@ -1105,6 +1117,8 @@ export interface OperatedMessageDetails {
   message_id?: string;
   /** Only with TRACE_SUBJECTS. */
   subject?: string;
+  /** Octets of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
+  size?: number;
   /** Address of the client that brought it. */
   client?: string;
   /** The host that took it. */
@@ -2661,10 +2675,15 @@ export interface Operations {
       user_id?: string;
       /** Only domains that can send, or only those that cannot, pending ones too. */
       can_send?: 'true' | 'false';
+      /** Only domains that can receive, or only those that cannot. */
+      can_receive?: 'true' | 'false';
+      forward_mode?: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
       /** Only domains with this record `failed`. */
       records_failed?: 'any' | 'mx' | 'spf' | 'dmarc' | 'dkim';
       /** Beginning of the name; the list is then in the order of names. */
       q?: string;
+      /** By name, after those in trouble: active ones that cannot send or have a failed record, and those that were active and lost their records. Suspended ones are not among these. */
+      sort?: 'trouble';
       /** The most items of a page; 50 when left out. */
       limit?: number;
       /** The cursor of the page before, unchanged. */
@@ -2797,6 +2816,8 @@ export interface Operations {
   listAudit: {
     path: Record<never, never>;
     query: {
+      /** Only what was done to this, as `target` of an entry names it. */
+      target?: string;
       /** The most items of a page; 50 when left out. */
       limit?: number;
       /** The cursor of the page before, unchanged. */

@@ -58,7 +58,7 @@ test('a single sample is seen, and a span that is dragged over a chart opens its
       .first()
       .waitFor();
     const held = page.getByRole('link', { name: 'Held', exact: true });
-    assert.equal(await held.getAttribute('href'), '/console/queue?status=held');
+    assert.equal(await held.getAttribute('href'), '/console/queue?q=is:held');
     const plot = page.locator('.chart', { hasText: 'Mail in' }).locator('.u-over');
     const { x = 0, y = 0, width = 0 } = (await plot.boundingBox()) ?? {};
     await page.mouse.move(x + width / 2, y + 40);
@@ -79,7 +79,7 @@ test('the palette leads to pages, domains and accounts by keyboard alone', async
   await signedIn('', async (page) => {
     const press = (key: string) => page.keyboard.press(key);
     await press('Control+k');
-    const palette = page.getByRole('dialog', { name: 'Go to' });
+    const palette = page.getByRole('dialog', { name: 'Go to, or do' });
     await palette.waitFor();
     await page.keyboard.type('aud');
     await palette.getByText('Nothing begins').waitFor({ state: 'detached' });

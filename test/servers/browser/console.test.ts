@@ -256,8 +256,7 @@ test('a message is one row, found by its recipient, and shows what happened to i
     await page.keyboard.press('Escape');
     await drawer.waitFor({ state: 'detached' });
     assert.deepEqual(new URL(page.url()).search, open.search);
-    await page.waitForFunction(`document.activeElement.closest('td')`);
-    assert.equal(await link.evaluate((element) => element === document.activeElement), true);
+    await link.and(page.locator(':focus')).waitFor();
     await page.keyboard.press('Enter');
     await drawer.getByRole('button', { name: 'Block sender' }).click();
     const question = page.getByRole('dialog', { name: 'Block bob@elsewhere.test?' });
