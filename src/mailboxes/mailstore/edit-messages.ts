@@ -9,8 +9,8 @@ import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
 import type {
   Expunged,
-  FlagChange,
   Flagged,
+  FlagStore,
   MailboxRow,
   MailUser,
   MessageSet,
@@ -60,9 +60,10 @@ export class MessageEditor {
     this.#advance = new MailboxAdvance(database);
   }
 
-  async setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+  async setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged> {
     normalizeFlags(change.add ?? [], 'add');
     normalizeFlags(change.remove ?? [], 'remove');
+    normalizeFlags(change.replace ?? []);
     await this.#mailboxes.find(user, set.mailbox);
     return this.#database.write((tx) => this.setFlagsIn(tx, user, set, change));
   }
@@ -72,17 +73,26 @@ export class MessageEditor {
     tx: Queries,
     user: MailUser,
     set: MessageSet,
-    { add = [], remove = [] }: FlagChange,
+    { add = [], remove = [], replace, unchangedSince }: FlagStore,
   ): Promise<Flagged> {
-    const wanted = { add: normalizeFlags(add), remove: normalizeFlags(remove) };
+    const wanted = { add: normalizeFlags(replace ?? add), remove: normalizeFlags(remove) };
     const mailbox = await this.#lock(tx, user, set);
-    const messages = await selectMessages(tx, mailbox.id, set.uids, ['uid', 'flags', 'modseq']);
+    const found = await selectMessages(tx, mailbox.id, set.uids, ['uid', 'flags', 'modseq']);
+    const messages = found.filter(({ modseq }) => modseq <= (unchangedSince ?? modseq));
+    const others = found.filter(({ modseq }) => modseq > (unchangedSince ?? modseq));
+    const modified = unchangedSince === undefined ? {} : { modified: others.map(({ uid }) => uid) };
     const changed = messages.flatMap(({ uid, flags }) => {
-      const after = flagsToText(changeFlags(flagsFromText(flags), wanted.add, wanted.remove));
+      const before = replace ? [] : flagsFromText(flags);
+      const after = flagsToText(changeFlags(before, wanted.add, wanted.remove));
       return after === flags ? [] : [{ uid, before: flags, after }];
     });
     if (changed.length === 0)
-      return { state: stateOf(mailbox), updated: messages.map(asUpdated), changes: [] };
+      return {
+        state: stateOf(mailbox),
+        updated: messages.map(asUpdated),
+        changes: [],
+        ...modified,
+      };
     const unseen = changed.reduce(
       (sum, one) => sum + unseenOf(one.after) - unseenOf(one.before),
       0,
@@ -98,6 +108,7 @@ export class MessageEditor {
       state: stateOf({ ...mailbox, highestmodseq: modseq }),
       updated: messages.map((one) => asUpdated({ ...one, ...after.get(one.uid) })),
       changes: [mailboxChange(user, mailbox, modseq)],
+      ...modified,
     };
   }
 

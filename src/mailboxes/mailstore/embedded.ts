@@ -9,6 +9,7 @@ import { isSurviving } from './advance-mailbox.ts';
 import { type AppendedMessage, MessageWriter, type PlainMessage } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
+import { ImapStore } from './imap-store.ts';
 import { Mailboxes, mailboxNotFound } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
@@ -25,6 +26,7 @@ import type {
   Expunged,
   FlagChange,
   Flagged,
+  FlagStore,
   MailboxRow,
   MailboxState,
   MailboxSummary,
@@ -68,6 +70,8 @@ const PAGE_BYTES = 4 * 1024 * 1024;
 
 export class EmbeddedMailstore implements Mailstore {
   readonly quotas: Quotas;
+  /** What only the IMAP server reads. */
+  readonly imap: ImapStore;
   readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
@@ -96,6 +100,7 @@ export class EmbeddedMailstore implements Mailstore {
     const ids = new OpaqueIds(idSecret);
     const mailboxes = new Mailboxes(database, now);
     this.#mailboxes = mailboxes;
+    this.imap = new ImapStore({ database, bodies, mailboxes });
     this.#reader = new MessageReader({ database, bodies, ids, mailboxes });
     const sources = { bodies, ids };
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
@@ -235,7 +240,7 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#mailboxWriter.remove(user, name);
   }
 
-  setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+  setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged> {
     return this.#editor.setFlags(user, set, change);
   }
 

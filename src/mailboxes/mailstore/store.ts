@@ -224,6 +224,14 @@ export interface FlagChange {
   readonly remove?: readonly string[];
 }
 
+/** The change of flags that IMAP has: to a list of flags, and only of messages that did not change since. */
+export interface FlagStore extends FlagChange {
+  /** All flags from now on, in place of `add` and `remove`. */
+  readonly replace?: readonly string[];
+  /** Messages with a higher MODSEQ stay as they are (RFC 7162 section 3.1.3). */
+  readonly unchangedSince?: number;
+}
+
 /** The state of a mailbox after a change, and the changes to publish. */
 export interface ChangedMailbox {
   readonly state: MailboxState;
@@ -234,6 +242,8 @@ export interface ChangedMailbox {
 export interface Flagged extends ChangedMailbox {
   /** Every message that was named and exists, also where its flags were already as requested. */
   readonly updated: readonly UpdatedMessage[];
+  /** UIDs that had changed since; absent where this was not asked. */
+  readonly modified?: readonly number[];
 }
 
 /** Messages that are in another mailbox now: `state` is that mailbox's. */

@@ -47,4 +47,6 @@ export {
   type SharedPlaces,
   type Usage,
 } from './limits.ts';
+export { readProxyHeader } from './proxy-header.ts';
 export { type Party, Turns } from './turns.ts';
+export { Wire } from './wire.ts';

@@ -29,7 +29,7 @@ export const MAX_MAILBOXES = 1_000;
 /** Octets of a field that are read: no honest list of so many mailboxes is longer. */
 const MAX_OCTETS = 128 * 1024;
 
-interface Token {
+export interface Token {
   readonly kind: 'word' | 'quoted' | 'literal' | 'special' | 'stray' | 'comment';
   readonly text: string;
   /** Whether white space, a comment or a control character is before it. */
@@ -72,7 +72,11 @@ function commentEnd(text: string, start: number): number | undefined {
  *
  * @param take returns false to stop
  */
-function tokenize(text: string, take: (token: Token) => boolean, onControl: () => void): void {
+export function tokenize(
+  text: string,
+  take: (token: Token) => boolean,
+  onControl: () => void,
+): void {
   let isApart = false;
   // One comment without an end stops the search for comments: else each would be read to the end of the text.
   let hasComments = true;
@@ -98,7 +102,7 @@ function tokenize(text: string, take: (token: Token) => boolean, onControl: () =
 }
 
 /** The text of a row of tokens, with one space for each gap. */
-function textOf(tokens: readonly Token[]): string {
+export function textOf(tokens: readonly Token[]): string {
   return tokens
     .map(({ kind, text, isApart }, at) => {
       const shown = kind === 'quoted' ? text.slice(1, -1).replace(/\\(.)/gsu, '$1') : text;
@@ -107,7 +111,7 @@ function textOf(tokens: readonly Token[]): string {
     .join('');
 }
 
-function isSpecial(token: Token | undefined, text: string): boolean {
+export function isSpecial(token: Token | undefined, text: string): boolean {
   return token?.kind === 'special' && token.text === text;
 }
 
@@ -119,7 +123,7 @@ function areJoined(left: Token | undefined, right: Token | undefined): boolean {
 }
 
 /** The range of tokens around the first `@` that form one address. */
-function addressRange(tokens: readonly Token[]): [start: number, end: number] {
+export function addressRange(tokens: readonly Token[]): [start: number, end: number] {
   const at = tokens.findIndex((token) => isSpecial(token, '@'));
   if (at < 0) return [0, 0];
   let start = at;

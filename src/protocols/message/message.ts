@@ -8,6 +8,7 @@
  * decoded as a stream ({@link decodePart}), so that neither opening a message nor fetching an attachment parses
  * anything again. Part numbers are those of IMAP.
  */
+export { type AddressEntry, readAddressEntries } from './address-entries.ts';
 export {
   canonicalAddress,
   formatAddress,
@@ -46,6 +47,7 @@ export {
   findAuthors,
   formatDate,
   hiddenFields,
+  parseDate,
   readEnvelope,
   readMessageIds,
   readReferences,

@@ -66,6 +66,9 @@ export interface Parts {
   readonly bodies: Bodies;
   readonly changes: Changes;
   readonly mailstore: Mailstore;
+  /** Our own, also where mail is on a mail server. */
+  readonly embedded: EmbeddedMailstore;
+  readonly tokens: Tokens;
   /** Absent where mail is on a mail server, which searches itself. */
   readonly search: Search | undefined;
   /** Closes connections to the mail server, where mail is on one. */
@@ -203,6 +206,7 @@ export function buildParts(given: Given): Parts {
     bodies,
     changes,
     mailstore,
+    embedded,
     search: imap ? undefined : search,
     closeMailstore: () => imap?.close(),
     flow,

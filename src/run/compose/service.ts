@@ -33,6 +33,7 @@ import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
+import { type ImapSetting, listenImap } from './listen-imap.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
 import { watchFreezes } from './watch-freezes.ts';
@@ -255,10 +256,19 @@ async function listen(
   };
   const smtp = await start('SMTP_PORT');
   const lmtp = await start('LMTP_PORT');
+  const imap = await listenImap(config, parts, followed.certificate, logger, (setting, port) =>
+    explainPort(setting, config.imap.host, port),
+  );
+  for (const listener of imap.values()) onStop(() => listener.close(DRAIN_MS));
   followed.follow((certificate) => {
-    for (const listener of secured) listener.setTls(certificate);
+    for (const listener of [...secured, ...imap.values()]) listener.setTls(certificate);
   });
-  return { http, smtp, lmtp, metrics: await listenMetrics(config, parts, onStop) };
+  const bound = (setting: ImapSetting) => {
+    const at = imap.get(setting)?.address();
+    return at && { address: at.host, port: at.port };
+  };
+  const imaps = bound('IMAPS_PORT');
+  return { http, smtp, lmtp, imaps, imap: bound('IMAP_PORT'), metrics: await listenMetrics(config, parts, onStop) };
 }
 
 async function listenMetrics(

@@ -68,6 +68,13 @@ export interface Config {
     readonly proxyNetworks: readonly string[];
   };
   readonly lmtp: Listener;
+  /** For mail programs; port 0: off. */
+  readonly imap: Listener & {
+    /** Where a connection begins with TLS; `port` is for STARTTLS. */
+    readonly tlsPort: number;
+    /** As for SMTP. */
+    readonly proxyNetworks: readonly string[];
+  };
   /** Port 0: off. */
   readonly metrics: { readonly host: string; readonly port: number };
   /** How long a stop lets load balancers find another node before the listeners close. */
@@ -226,6 +233,12 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       proxyNetworks: values.SMTP_PROXY_NETWORKS,
     },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
+    imap: {
+      host: values.IMAP_HOST ?? values.SMTP_HOST,
+      tlsPort: values.IMAPS_PORT,
+      port: values.IMAP_PORT,
+      proxyNetworks: values.IMAP_PROXY_NETWORKS,
+    },
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT },
     drainSeconds: values.DRAIN_SECONDS,
     trace: { days: values.TRACE_DAYS, subjects: values.TRACE_SUBJECTS },

@@ -20,6 +20,8 @@ export interface BoundAddresses {
   readonly http: BoundAddress;
   readonly smtp?: BoundAddress | undefined;
   readonly lmtp?: BoundAddress | undefined;
+  readonly imaps?: BoundAddress | undefined;
+  readonly imap?: BoundAddress | undefined;
   readonly metrics?: BoundAddress | undefined;
 }
 
@@ -73,10 +75,12 @@ ${programName} demo
 }
 
 function listeners(addresses: BoundAddresses): string[] {
-  const { http, smtp, lmtp, metrics } = addresses;
+  const { http, smtp, lmtp, imaps, imap, metrics } = addresses;
   const described = [`HTTP ${urlOf(http)}`];
   if (smtp) described.push(`SMTP ${authorityOf(smtp)}`);
   if (lmtp) described.push(`LMTP ${authorityOf(lmtp)}`);
+  if (imaps) described.push(`IMAP with TLS ${authorityOf(imaps)}`);
+  if (imap) described.push(`IMAP ${authorityOf(imap)}`);
   if (metrics) described.push(`metrics ${authorityOf(metrics)}`);
   return described;
 }

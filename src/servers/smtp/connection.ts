@@ -14,7 +14,7 @@ import type {
 import { newMailId, type Trace } from '../../mail/trace/trace.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
-import { clientKey } from '../../platform/net/net.ts';
+import { clientKey, Wire } from '../../platform/net/net.ts';
 import type { Reply } from '../../protocols/smtp-client/smtp-client.ts';
 import { LOCAL_ERROR, refusalReply, reply, tooLarge } from './commands.ts';
 import {
@@ -23,7 +23,6 @@ import {
   ServerProtocol,
   type Transaction,
 } from './protocol.ts';
-import { Wire } from './wire.ts';
 
 export interface ConnectionSettings extends ProtocolOptions {
   readonly delivery: MailReceiver;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { readHeader } from './proxy-header.ts';
+import { readHeader } from '../../platform/net/proxy-header.ts';
 import { DialogueClient } from './testing/dialogue.ts';
 import { startListener } from './testing/start-listener.ts';
 

@@ -16,12 +16,12 @@ import {
   ClientShares,
   clientKey,
   type NetworkTest,
+  readProxyHeader,
   type SharedPlaces,
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
 import { refusalReply } from './commands.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
-import { readProxyHeader } from './proxy-header.ts';
 
 export interface SmtpOptions {
   readonly delivery: MailReceiver;

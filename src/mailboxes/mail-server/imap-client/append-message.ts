@@ -5,6 +5,7 @@
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
+import { UID_MAX } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
 import {
   type AppendedByClient,
@@ -22,7 +23,6 @@ import { ImapFailure } from './failure.ts';
 import { fetchRows, listUids } from './fetch.ts';
 import { findSpecialUse, readState } from './list-mailboxes.ts';
 import type { SyncState } from './token.ts';
-import { UID_MAX } from './uid-set.ts';
 import {
   type Argument,
   atom,

@@ -1,5 +1,6 @@
 /** Flags, moves, copies and expunges on the server: UID STORE, MOVE, COPY, EXPUNGE. */
 
+import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { FlagChange } from '../../mailstore/mailstore.ts';
 import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
@@ -8,7 +9,6 @@ import { eachRow, type FetchedItems, fetchRows } from './fetch.ts';
 import type { Selected } from './selected.ts';
 import { stateOf } from './sync-modseq.ts';
 import type { SyncState } from './token.ts';
-import { UID_MAX, UidSet } from './uid-set.ts';
 import {
   atom,
   codeOf,

@@ -4,9 +4,9 @@
  */
 import type { ImapFlow } from 'imapflow';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
-import { UidSet } from './uid-set.ts';
 import {
   type Argument,
   atom,

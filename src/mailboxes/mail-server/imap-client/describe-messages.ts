@@ -1,4 +1,6 @@
 /** The fields of new messages in a page of a sync, and of the matches of a search. */
+
+import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import {
   type BodyStructure,
   hasAttachments,
@@ -17,7 +19,6 @@ import type { Connection } from './connection.ts';
 import { type ChangeCollector, fetchRows } from './fetch.ts';
 import { fetchPreviews, fieldItems, readFields, threadIdOf } from './message-fields.ts';
 import { fetchPiece, PIECE } from './source.ts';
-import { UidSet } from './uid-set.ts';
 import { atom, listOf, numberOf, readFlags } from './wire.ts';
 
 /**

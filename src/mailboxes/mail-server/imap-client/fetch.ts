@@ -1,7 +1,8 @@
 /** UID FETCH and UID SEARCH: rows as they come, UIDs as ranges. */
+
+import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Connection, Untagged } from './connection.ts';
 import { ImapFailure } from './failure.ts';
-import { UidSet } from './uid-set.ts';
 import {
   type Argument,
   atom,

@@ -5,6 +5,7 @@
  * is not used: it fills in Sender and Reply-To, and each server splits addresses in its own way.
  */
 
+import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import {
   type BodyStructure,
   findPreviewPart,
@@ -23,7 +24,6 @@ import {
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { type FetchedItems, fetchRows } from './fetch.ts';
-import { UidSet } from './uid-set.ts';
 import {
   type Argument,
   atom,

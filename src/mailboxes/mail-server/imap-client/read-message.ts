@@ -8,6 +8,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import {
   type BodyStructure,
   createDecoder,
@@ -26,7 +27,6 @@ import { fetchRows, listUids } from './fetch.ts';
 import { threadIdOf } from './message-fields.ts';
 import { ReaderHold, type UseOptions } from './pool.ts';
 import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
-import { UidSet } from './uid-set.ts';
 import { type Argument, atom, listOf, readFlags, readInternalDate, textOf } from './wire.ts';
 
 /** Runs work that changes nothing, a second time on another connection where the first broke. */

@@ -1,5 +1,5 @@
 /** The mailbox that is selected on a connection (RFC 3501 section 6.3.1). */
-import type { UidSet } from './uid-set.ts';
+import type { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { codeOf, type ImapResponse, modseqOf, numberOf } from './wire.ts';
 
 /** What SELECT and EXAMINE return about a mailbox, and what is known of it since. */

@@ -3,9 +3,10 @@
  * (`BODY.PEEK[section]<start.length>`, RFC 3501 section 6.4.5), so that a reader that stalls holds
  * neither a connection nor more memory than one piece.
  */
+
+import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows } from './fetch.ts';
-import { UidSet } from './uid-set.ts';
 import { type Argument, atom, bytesOf, peek } from './wire.ts';
 
 export const PIECE = 512 * 1024;

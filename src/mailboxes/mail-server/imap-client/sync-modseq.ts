@@ -13,6 +13,7 @@
  * gets a reset.
  */
 import { invalidField } from '../../../platform/errors/errors.ts';
+import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { AddedMessage, SyncRequest, SyncResult } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { describe } from './describe-messages.ts';
@@ -26,7 +27,6 @@ import {
   parseImapToken,
   type SyncState,
 } from './token.ts';
-import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
 
 /** A page with more fields than UIDs is limited also when the client set no limit. */

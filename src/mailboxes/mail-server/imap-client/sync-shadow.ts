@@ -10,6 +10,7 @@
  */
 import type { Database } from '../../../platform/database/database.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
+import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type {
   MailUser,
   SyncRequest,
@@ -39,7 +40,6 @@ import {
 } from './shadow-rows.ts';
 import { cut, pageLimit } from './sync-modseq.ts';
 import { formatCursor, formatState, type ImapToken, type SyncState } from './token.ts';
-import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
 
 /** Attempts in all: if another session updates the shadow meanwhile, the server is asked again. */

@@ -8,7 +8,7 @@
  * where the client had nothing), followed by an `n` where pages go downwards.
  */
 import { invalidField } from '../../../platform/errors/errors.ts';
-import { UID_MAX } from './uid-set.ts';
+import { UID_MAX } from '../../../protocols/imap-syntax/imap-syntax.ts';
 
 /** The state of a mailbox, or of a client's copy of it, at one moment. */
 export interface SyncState {

@@ -5,9 +5,12 @@ import { type SecureContext, TLSSocket } from 'node:tls';
 /** Milliseconds for a client to hang up after we did; after that the socket is destroyed. */
 const LINGER = 5_000;
 
+const NOTHING = Buffer.alloc(0);
+
 export class Wire {
   #socket: Socket;
   #isEnded = false;
+  #isInterrupted = false;
   /** Continues the read or write that waits for the socket. */
   #wake: () => void = () => {};
   readonly #onEvent = (): void => this.#wake();
@@ -39,19 +42,32 @@ export class Wire {
     return `${socket.getProtocol() ?? 'TLS'} ${socket.getCipher()?.name ?? ''}`.trimEnd();
   }
 
-  /** What the client sent, at least one octet; undefined at the end of the connection. */
+  /**
+   * What the client sent, at least one octet; undefined at the end of the connection, and nothing where
+   * {@link Wire.interrupt} ended the wait.
+   */
   async read(): Promise<Buffer | undefined> {
     for (;;) {
       if (this.#isEnded) return undefined;
       const bytes: Buffer | null = this.#socket.read();
       if (bytes) return bytes;
       if (this.#socket.readableEnded || this.#socket.destroyed) return undefined;
+      if (this.#isInterrupted) {
+        this.#isInterrupted = false;
+        return NOTHING;
+      }
       await this.#change();
     }
   }
 
-  /** Sends ASCII text. Waits while the client does not read what was sent before. */
-  async write(text: string): Promise<void> {
+  /** Lets a read that waits, or the next one that would, return without bytes. */
+  interrupt(): void {
+    this.#isInterrupted = true;
+    this.#wake();
+  }
+
+  /** Sends octets, or text of one octet a character. Waits while the client does not read what was sent before. */
+  async write(text: string | Uint8Array): Promise<void> {
     if (this.#isEnded || !this.#socket.writable) return;
     this.#socket.write(text, 'latin1');
     while (this.#socket.writableNeedDrain && !this.#isEnded && !this.#socket.destroyed) {

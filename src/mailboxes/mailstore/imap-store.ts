@@ -1,0 +1,132 @@
+/**
+ * What the IMAP server reads of our own mail store beside the operations that all stores have: mailboxes with their
+ * counters, and rows of many messages at once.
+ */
+import type { Database, Row } from '../../platform/database/database.ts';
+import type { Bodies, StoredBody } from '../bodies/bodies.ts';
+import { type Mailboxes, mailboxColumns, mailboxNotFound } from './mailboxes.ts';
+import type { ByteRange, MailboxRow, MailUser } from './store.ts';
+import { canonicalMailboxName } from './syntax.ts';
+
+/** A mailbox as it is now. */
+export type OpenMailbox = MailboxRow &
+  Pick<Row<'mailboxes'>, 'uidnext' | 'messages' | 'unseen' | 'octets' | 'special_use'>;
+
+export const imapColumns = [
+  'uid',
+  'modseq',
+  'flags',
+  'size',
+  'internal_date',
+  'saved_at',
+  'body_id',
+  'thread_id',
+  'preview',
+  'envelope',
+  'structure',
+] as const satisfies readonly (keyof Row<'messages'>)[];
+
+export type ImapColumn = (typeof imapColumns)[number];
+/** A message, with the columns that were asked for. */
+export type ImapRow<Column extends ImapColumn> = Pick<Row<'messages'>, Column | 'uid'>;
+
+/** UIDs in one statement. */
+const UIDS_AT_A_TIME = 500;
+
+const openColumns = [
+  ...mailboxColumns,
+  'uidnext',
+  'messages',
+  'unseen',
+  'octets',
+  'special_use',
+] as const;
+
+export interface ImapStoreOptions {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly mailboxes: Mailboxes;
+}
+
+export class ImapStore {
+  readonly #database: Database;
+  readonly #bodies: Bodies;
+  readonly #mailboxes: Mailboxes;
+
+  constructor({ database, bodies, mailboxes }: ImapStoreOptions) {
+    this.#database = database;
+    this.#bodies = bodies;
+    this.#mailboxes = mailboxes;
+  }
+
+  /** @throws Refusal mailbox_not_found */
+  async open(user: MailUser, name: string): Promise<OpenMailbox> {
+    // Makes those that every account has.
+    await this.#mailboxes.find(user, name);
+    const [row] = await this.#select(user).where('name', '=', canonicalMailboxName(name)).execute();
+    if (!row) throw mailboxNotFound(name);
+    return row;
+  }
+
+  /** All mailboxes of the account, the oldest first. */
+  async list(user: MailUser): Promise<OpenMailbox[]> {
+    await this.#mailboxes.find(user, 'INBOX');
+    return this.#select(user).orderBy('id').execute();
+  }
+
+  #select({ accountId }: MailUser) {
+    return this.#database.read
+      .selectFrom('mailboxes')
+      .select(openColumns)
+      .where('account_id', '=', accountId);
+  }
+
+  /** UIDs of all messages with a flag. @param flag as it is stored, `\Deleted` */
+  async withFlag({ id }: MailboxRow, flag: string): Promise<number[]> {
+    const rows = await this.#database.read
+      .selectFrom('messages')
+      .select(['uid', 'flags'])
+      .where('mailbox_id', '=', id)
+      .where('flags', 'like', `%${flag.replace('\\', '')}%`)
+      .orderBy('uid')
+      .execute();
+    return rows.filter(({ flags }) => flags.split(' ').includes(flag)).map(({ uid }) => uid);
+  }
+
+  /**
+   * Rows of the messages that exist among these.
+   *
+   * @param mailbox that was opened for its owner
+   * @param uids at most 500, ascending
+   */
+  async rows<Column extends ImapColumn>(
+    { id }: MailboxRow,
+    uids: readonly number[],
+    columns: readonly Column[],
+  ): Promise<ImapRow<Column>[]> {
+    if (uids.length === 0) return [];
+    if (uids.length > UIDS_AT_A_TIME) throw new Error('too many UIDs are asked for at once');
+    const [first = 0, last = 0] = [uids[0], uids.at(-1)];
+    const query = this.#database.read
+      .selectFrom('messages')
+      .select(['uid', ...columns])
+      .where('mailbox_id', '=', id)
+      .where('uid', '>=', first)
+      .where('uid', '<=', last)
+      .orderBy('uid');
+    // A row of UIDs without gaps needs no list of them.
+    const isRow = last - first + 1 === uids.length;
+    const rows = await (isRow ? query : query.where('uid', 'in', uids)).execute();
+    return rows as unknown as ImapRow<Column>[];
+  }
+
+  /** Where a source is; undefined where it was removed. What is in a row comes with its octets. */
+  body(id: number): Promise<StoredBody | undefined> {
+    return this.#bodies.find(id);
+  }
+
+  /** Octets of a source. @throws Refusal body_unavailable, unavailable */
+  source(body: StoredBody, range?: ByteRange, about: object = {}): AsyncIterable<Uint8Array> {
+    return this.#bodies.read(body, range, false, about);
+  }
+}

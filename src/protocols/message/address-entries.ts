@@ -1,0 +1,106 @@
+/**
+ * An address list as IMAP shows it (RFC 9051 section 7.5.2): with its groups and routes, and names as they were encoded.
+ * Splits by the tokens of `addresses.ts`, so that an address is the same one everywhere.
+ */
+import {
+  addressRange,
+  isSpecial,
+  MAX_MAILBOXES,
+  type Token,
+  textOf,
+  tokenize,
+} from './addresses.ts';
+
+/** Text of one character an octet; `''` where the field does not give it. */
+export type AddressEntry =
+  | {
+      readonly kind: 'mailbox';
+      readonly name: string;
+      /** `@a,@b` of RFC 5322 section 4.4. */
+      readonly route: string;
+      readonly local: string;
+      readonly domain: string;
+    }
+  | { readonly kind: 'group'; readonly name: string }
+  | { readonly kind: 'group end' };
+
+/** Reads the entries of a field. @param raw its value, one character per octet, folded or not */
+export function readAddressEntries(raw: string): AddressEntry[] {
+  const reader = new EntryReader();
+  const unfolded = raw.replace(/\r?\n/g, '');
+  tokenize(
+    unfolded,
+    (token) => reader.take(token),
+    () => {},
+  );
+  return reader.end();
+}
+
+class EntryReader {
+  readonly #entries: AddressEntry[] = [];
+  #phrase: Token[] = [];
+  #angle: Token[] | undefined;
+  #isInAngle = false;
+  #isInGroup = false;
+  #comment = '';
+
+  /** @returns whether more are read */
+  take(token: Token): boolean {
+    if (token.kind === 'comment') this.#comment ||= token.text;
+    else if (isSpecial(token, '<') && !this.#angle) {
+      this.#angle = [];
+      this.#isInAngle = true;
+    } else if (isSpecial(token, '>')) this.#isInAngle = false;
+    else if (this.#isInAngle) this.#angle?.push(token);
+    else if (isSpecial(token, ',')) this.#endMailbox();
+    else if (isSpecial(token, ':') && !this.#isInGroup) this.#beginGroup();
+    else if (isSpecial(token, ';')) this.#endGroup();
+    else this.#phrase.push(token);
+    return this.#entries.length < MAX_MAILBOXES;
+  }
+
+  end(): AddressEntry[] {
+    this.#endMailbox();
+    if (this.#isInGroup) this.#entries.push({ kind: 'group end' });
+    return this.#entries;
+  }
+
+  #beginGroup(): void {
+    this.#entries.push({ kind: 'group', name: textOf(this.#phrase) });
+    this.#isInGroup = true;
+    this.#reset();
+  }
+
+  #endGroup(): void {
+    this.#endMailbox();
+    if (this.#isInGroup) this.#entries.push({ kind: 'group end' });
+    this.#isInGroup = false;
+  }
+
+  #endMailbox(): void {
+    const given = this.#angle ?? this.#phrase;
+    const colon = isSpecial(given[0], '@') ? given.findIndex((one) => isSpecial(one, ':')) : -1;
+    const tokens = given.slice(colon + 1);
+    const [start, end] = addressRange(tokens);
+    const address = tokens.slice(start, end);
+    const at = address.findIndex((token) => isSpecial(token, '@'));
+    const rest = [...tokens.slice(0, start), ...tokens.slice(end)];
+    const joined = (some: readonly Token[]) => some.map(({ text }) => text).join('');
+    const words = this.#angle ? [...this.#phrase, ...rest] : rest;
+    const name = words.length > 0 ? textOf(words) : this.#comment;
+    const local = textOf(address.slice(0, Math.max(at, 0))).replaceAll(' ', '');
+    const domain = joined(address.slice(at + 1));
+    const route = joined(given.slice(0, Math.max(colon, 0)));
+    if (name !== '' || local !== '' || domain !== '') {
+      this.#entries.push({ kind: 'mailbox', name, route, local, domain });
+    }
+    this.#reset();
+  }
+
+  #reset(): void {
+    this.#phrase = [];
+    this.#angle = undefined;
+    this.#isInAngle = false;
+    this.#comment = '';
+  }
+}

@@ -1,0 +1,81 @@
+/** Opens the IMAP listeners, where mailboxes are in our own database. */
+import type { Logger } from 'pino';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import { type EmbeddedMailstore, publishChanges } from '../../mailboxes/mailstore/mailstore.ts';
+import { testNetworks } from '../../platform/net/net.ts';
+import {
+  type ImapListener,
+  type ImapMailstore,
+  type ImapOptions,
+  ImapPlaces,
+  startImap,
+} from '../../servers/imap/imap.ts';
+import type { Tokens } from '../../tenants/accounts/accounts.ts';
+import { type Config, ConfigError } from '../config/config.ts';
+
+export interface ImapParts {
+  readonly embedded: EmbeddedMailstore;
+  readonly tokens: Tokens;
+  readonly changes: Changes;
+}
+
+/** The embedded store, whose changes are published. */
+function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
+  const publish: Parameters<typeof publishChanges>[1] = (change) => changes.publish(change);
+  return {
+    ...publishChanges(embedded, publish),
+    imap: embedded.imap,
+    async setFlags(user, set, change) {
+      const flagged = await embedded.setFlags(user, set, change);
+      for (const one of flagged.changes) publish(one);
+      return flagged;
+    },
+  };
+}
+
+export type ImapSetting = 'IMAPS_PORT' | 'IMAP_PORT';
+
+/**
+ * @param explain turns the error of a port into one for the operator
+ * @returns the listeners that are not switched off, by their setting
+ */
+export async function listenImap(
+  config: Config,
+  parts: ImapParts,
+  tls: ImapOptions['tls'],
+  logger: Logger,
+  explain: (setting: ImapSetting, port: number) => (error: unknown) => never,
+): Promise<Map<ImapSetting, ImapListener>> {
+  const { tokens, changes } = parts;
+  const { imap } = config;
+  const shared = {
+    mailstore: publishedStore(parts),
+    logins: {
+      withPassword: async (address: string, password: string, ip: string) =>
+        tokens.authenticate((await tokens.login(address, password, ip)).token),
+      withToken: (token: string) => tokens.authenticate(token),
+    },
+    changes,
+    hostname: config.mailHostname,
+    maxMessageBytes: config.limits.maxMessageBytes,
+    host: imap.host,
+    tls,
+    isBalancer: testNetworks(imap.proxyNetworks),
+    places: new ImapPlaces(),
+    logger: logger.child({ protocol: 'imap' }),
+  };
+  const listeners = new Map<ImapSetting, ImapListener>();
+  for (const setting of ['IMAPS_PORT', 'IMAP_PORT'] as const) {
+    const isSecure = setting === 'IMAPS_PORT';
+    const port = isSecure ? imap.tlsPort : imap.port;
+    if (port === 0) continue;
+    if (config.mailstore.kind !== 'embedded') {
+      throw new ConfigError([
+        `${setting}: expected 0 where MAILSTORE_URL names a mail server: mail programs open that server's own IMAP`,
+      ]);
+    }
+    const listener = await startImap({ ...shared, port, isSecure }).catch(explain(setting, port));
+    listeners.set(setting, listener);
+  }
+  return listeners;
+}

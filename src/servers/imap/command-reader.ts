@@ -1,0 +1,133 @@
+/**
+ * Cuts what a client sends into commands: a line, with the literals in it (RFC 9051 section 2.2.1). Pure; all limits on
+ * what a command may hold in memory are here, and are checked before anything is kept.
+ */
+import { Buffer } from 'node:buffer';
+
+/** A command: text of one character an octet, and between two texts a literal. */
+export type CommandParts = readonly (string | Buffer)[];
+
+/** What a command may hold, in octets. */
+export interface CommandLimits {
+  readonly line: number;
+  /** Number of literals. */
+  readonly literals: number;
+  /** Of all literals together. */
+  readonly literalOctets: number;
+}
+
+/** A literal of which the client said the size, and nothing came yet. */
+export interface AnnouncedLiteral {
+  /** The command up to it. */
+  readonly parts: CommandParts;
+  readonly octets: number;
+  /** Whether the client waits for a continuation before it sends it. */
+  readonly waits: boolean;
+}
+
+export type Reading =
+  | { readonly kind: 'command'; readonly parts: CommandParts }
+  /** The next call is {@link CommandReader.keep}, {@link CommandReader.stream} or {@link CommandReader.drop}. */
+  | { readonly kind: 'literal'; readonly literal: AnnouncedLiteral }
+  | { readonly kind: 'too long' };
+
+const LF = 0x0a;
+const CR = 0x0d;
+const NONE = Buffer.alloc(0);
+/** `{` number, `+` for one that is not waited for, `}` at the end of a line; `~` for one that may have NUL (RFC 3516). */
+const LITERAL = /~?\{(\d{1,10})(\+?)\}$/;
+
+export class CommandReader {
+  limits: CommandLimits;
+  #bytes: Buffer = NONE;
+  /** Up to here there is no end of a line. */
+  #searched = 0;
+  #parts: (string | Buffer)[] = [];
+  /** Octets of the lines of the command. */
+  #lineOctets = 0;
+  /** A literal that is being collected. */
+  #literal: { octets: number; held: Buffer[]; missing: number } | undefined;
+
+  constructor(limits: CommandLimits) {
+    this.limits = limits;
+  }
+
+  /** Octets that came and are not used yet. */
+  get waiting(): number {
+    return this.#bytes.length;
+  }
+
+  push(chunk: Buffer): void {
+    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
+  }
+
+  /** The next of what came; undefined where more octets are needed. */
+  next(): Reading | undefined {
+    if (this.#literal && !this.#collect(this.#literal)) return undefined;
+    const end = this.#bytes.indexOf(LF, this.#searched);
+    const length = end < 0 ? this.#bytes.length : end;
+    if (this.#lineOctets + length > this.limits.line) return { kind: 'too long' };
+    if (end < 0) {
+      this.#searched = length;
+      return undefined;
+    }
+    const line = this.#bytes.toString('latin1', 0, this.#bytes[end - 1] === CR ? end - 1 : end);
+    this.#bytes = this.#bytes.subarray(end + 1);
+    this.#searched = 0;
+    this.#lineOctets += length;
+    return this.#endLine(line);
+  }
+
+  #endLine(line: string): Reading {
+    const match = LITERAL.exec(line);
+    if (!match) {
+      const parts = [...this.#parts, line];
+      this.#begin();
+      return { kind: 'command', parts };
+    }
+    this.#parts.push(line.slice(0, match.index));
+    const literal = { parts: this.#parts, octets: Number(match[1]), waits: match[2] === '' };
+    return { kind: 'literal', literal };
+  }
+
+  /** Whether the limits allow to keep this literal in memory. */
+  hasRoomFor({ parts, octets }: AnnouncedLiteral): boolean {
+    const { literals, literalOctets } = this.limits;
+    const kept = parts.filter((part) => typeof part !== 'string');
+    const sum = kept.reduce((total, { length }) => total + length, octets);
+    return kept.length < literals && sum <= literalOctets;
+  }
+
+  /** Keeps the announced literal as a part of the command. */
+  keep({ octets }: AnnouncedLiteral): void {
+    this.#literal = { octets, held: [], missing: octets };
+  }
+
+  /** The command ends here: its literal is read by {@link CommandReader.take}, or the client does not send it. */
+  drop(): void {
+    this.#begin();
+  }
+
+  /** Takes the octets of a literal out of the stream: as many as came, at most `most`. */
+  take(most: number): Buffer {
+    const taken = this.#bytes.subarray(0, most);
+    this.#bytes = this.#bytes.subarray(taken.length);
+    return taken;
+  }
+
+  #begin(): void {
+    this.#parts = [];
+    this.#lineOctets = 0;
+  }
+
+  /** @returns whether the literal is whole */
+  #collect(literal: { octets: number; held: Buffer[]; missing: number }): boolean {
+    const taken = this.take(literal.missing);
+    if (taken.length > 0) literal.held.push(taken);
+    literal.missing -= taken.length;
+    if (literal.missing > 0) return false;
+    this.#parts.push(Buffer.concat(literal.held, literal.octets));
+    this.#literal = undefined;
+    return true;
+  }
+}

@@ -1,0 +1,50 @@
+/** The commands that are known, by name (RFC 9051 section 6). */
+import { append } from './append.ts';
+import { close, copy, expunge, move, uidCopy, uidExpunge, uidMove } from './copy-move.ts';
+import { fetch, uidFetch } from './fetch.ts';
+import { idle, logout, noop } from './idle.ts';
+import { create, list, lsub, namespace, remove, rename, subscribe, unsubscribe } from './list.ts';
+import { authenticate, capability, id, login, startTls } from './log-in.ts';
+import { search, uidSearch } from './search.ts';
+import { enable, examine, select, status, unselect } from './select.ts';
+import type { Command } from './session.ts';
+import { store, uidStore } from './store.ts';
+
+export const commands: Readonly<Record<string, Command>> = {
+  CAPABILITY: capability,
+  NOOP: noop,
+  LOGOUT: logout,
+  ID: id,
+  STARTTLS: startTls,
+  AUTHENTICATE: authenticate,
+  LOGIN: login,
+  ENABLE: enable,
+  SELECT: select,
+  EXAMINE: examine,
+  CREATE: create,
+  DELETE: remove,
+  RENAME: rename,
+  SUBSCRIBE: subscribe,
+  UNSUBSCRIBE: unsubscribe,
+  LIST: list,
+  LSUB: lsub,
+  NAMESPACE: namespace,
+  STATUS: status,
+  APPEND: append,
+  IDLE: idle,
+  CHECK: { ...noop, states: ['selected'] },
+  CLOSE: close,
+  UNSELECT: unselect,
+  EXPUNGE: expunge,
+  SEARCH: search,
+  FETCH: fetch,
+  STORE: store,
+  COPY: copy,
+  MOVE: move,
+  'UID EXPUNGE': uidExpunge,
+  'UID SEARCH': uidSearch,
+  'UID FETCH': uidFetch,
+  'UID STORE': uidStore,
+  'UID COPY': uidCopy,
+  'UID MOVE': uidMove,
+};

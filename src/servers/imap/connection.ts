@@ -1,0 +1,319 @@
+/**
+ * One connection: a socket on one side, a session on the other. Commands run one after another, whatever the client sends
+ * at once; answers are asked for only as fast as the client reads them.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Socket } from 'node:net';
+import type { SecureContext } from 'node:tls';
+import type { Logger } from 'pino';
+import type { Change, Changes } from '../../mailboxes/changes/changes.ts';
+import { Wire } from '../../platform/net/net.ts';
+import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import { isMessageOf } from './append.ts';
+import {
+  type AnnouncedLiteral,
+  type CommandLimits,
+  type CommandParts,
+  CommandReader,
+} from './command-reader.ts';
+import { capabilities } from './log-in.ts';
+import { type Ended, runCommand } from './run-command.ts';
+import { Bye, type Channel, type ImapServices, Session } from './session.ts';
+import { line, type Output } from './write.ts';
+
+export interface ConnectionSettings extends ImapServices {
+  readonly hostname: string;
+  readonly changes: Pick<Changes, 'subscribe'>;
+  readonly secureContext: () => SecureContext;
+  /** Takes a place for one more connection of the account; undefined where it has none left. */
+  readonly admit: (user: MailAccess) => (() => void) | undefined;
+  readonly onCommand?: ((ended: Ended) => void) | undefined;
+}
+
+/** Before a login: what a stranger may let us hold. */
+const STRANGER: CommandLimits = { line: 64 * 1024, literals: 8, literalOctets: 8 * 4096 };
+const LOGGED_IN: CommandLimits = { line: 1024 * 1024, literals: 1_000, literalOctets: 1024 * 1024 };
+/** LITERAL- (RFC 7888): the most octets of a literal that is not waited for. */
+const UNASKED_MAX = 4_096;
+/** Text that is joined before it is sent, in characters. */
+const JOINED = 64 * 1024;
+/** Milliseconds between two looks at what changed. */
+const TELL_EVERY = 100;
+
+/** How long a client may be silent, and not read what was sent, in milliseconds. */
+export const timeouts = { stranger: 60_000, idle: 30 * 60_000 + 37_000, blocked: 5 * 60_000 };
+
+export class Connection implements Channel {
+  readonly address: string;
+  readonly #settings: ConnectionSettings;
+  readonly #logger: Logger;
+  readonly #wire: Wire;
+  readonly #session: Session;
+  readonly #reader = new CommandReader(STRANGER);
+  #mayLogIn: boolean;
+  #isSecure = false;
+  #mustStartTls = false;
+  literal: AnnouncedLiteral | undefined;
+  /** Octets of it that did not come yet; undefined before the client was asked for it. */
+  #literalLeft: number | undefined;
+  #activeAt = performance.now();
+  #isWriting = false;
+  /** What is to be sent. */
+  #text = '';
+  #release: (() => void) | undefined;
+  #unsubscribe: (() => void) | undefined;
+  #toldAt = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #ending: string | undefined;
+
+  constructor(
+    socket: Socket,
+    client: { readonly address: string; readonly isLocal: boolean; readonly isSecure: boolean },
+    settings: ConnectionSettings,
+    logger: Logger,
+  ) {
+    this.address = client.address;
+    this.#settings = settings;
+    const id = randomBytes(8).toString('hex');
+    this.#logger = logger.child({ sessionId: id, remoteAddress: client.address });
+    this.#wire = new Wire(socket);
+    this.#mayLogIn = client.isLocal || client.isSecure;
+    this.#session = new Session(settings, this);
+    if (client.isSecure) this.#secure();
+  }
+
+  get isSecure(): boolean {
+    return this.#isSecure;
+  }
+
+  get mayLogIn(): boolean {
+    return this.#mayLogIn;
+  }
+
+  /** Serves the client until it leaves. Never rejects. */
+  async run(): Promise<void> {
+    try {
+      const { hostname } = this.#settings;
+      await this.#wire.write(
+        `* OK [CAPABILITY ${capabilities(this.#session)}] ${hostname} ready\r\n`,
+      );
+      while (!this.#session.isOver && this.#ending === undefined) {
+        const parts = await this.#next();
+        if (parts === undefined) break;
+        if (parts !== 'interrupted') await this.#run(parts);
+      }
+    } catch (error) {
+      if (error instanceof Bye) this.#ending ??= error.message;
+      else {
+        this.#ending ??= 'Something failed on our side';
+        this.#logger.error({ err: error }, 'an IMAP connection failed and is closed');
+      }
+    }
+    this.#leave();
+    const text = this.#ending;
+    this.#wire.end(
+      text === undefined ? '' : `* BYE ${text.startsWith('[') ? text : line(text)}\r\n`,
+    );
+  }
+
+  /** Ends the connection: at once where it waits for the client, else after the command that runs. */
+  end(reason: string): void {
+    this.#ending ??= reason;
+    this.#wire.interrupt();
+  }
+
+  destroy(): void {
+    this.#leave();
+    this.#wire.destroy();
+  }
+
+  /** Ends the connection of a client that is silent for too long, or does not read. @param now by the monotonic clock */
+  checkTime(now: number, time: number): void {
+    if (this.#session.expiresAt <= time) this.end('The token has expired');
+    const silent = now - this.#activeAt;
+    if (this.#isWriting && silent > timeouts.blocked) this.destroy();
+    const { stranger, idle } = timeouts;
+    if (silent > (this.#session.isLoggedIn ? idle : stranger)) this.end('Silent for too long');
+  }
+
+  /* What commands may do with the connection. */
+
+  startTls(): void {
+    // What a client sends before it knows that TLS begins could be somebody else's (RFC 3207 section 6).
+    if (this.#reader.waiting > 0) throw new Bye('Nothing may follow STARTTLS');
+    this.#mustStartTls = true;
+  }
+
+  admit(user: MailAccess): boolean {
+    const release = this.#settings.admit(user);
+    if (!release) return false;
+    this.#release = release;
+    this.#reader.limits = LOGGED_IN;
+    this.#unsubscribe = this.#settings.changes.subscribe(user.accountId, (change) =>
+      this.#onChange(change),
+    );
+    return true;
+  }
+
+  async nextLine(): Promise<string | 'interrupted' | undefined> {
+    await this.#flush();
+    const parts = await this.#next();
+    if (parts === undefined || parts === 'interrupted') {
+      return this.#ending === undefined ? parts : undefined;
+    }
+    return parts.length === 1 && typeof parts[0] === 'string' ? parts[0] : '*';
+  }
+
+  async *readLiteral(): AsyncGenerator<Uint8Array> {
+    if (!this.literal) return;
+    await this.#flush();
+    if (this.literal.waits) await this.#wire.write('+ Send the message\r\n');
+    this.#literalLeft = this.literal.octets;
+    while (this.#literalLeft > 0) {
+      const taken = this.#reader.take(this.#literalLeft);
+      this.#literalLeft -= taken.length;
+      if (taken.length > 0) yield taken;
+      else await this.#fill();
+    }
+  }
+
+  /** Reads what is left of a message, so that it is not taken for commands, and the end of its line. */
+  async #endLiteral({ octets, waits }: AnnouncedLiteral): Promise<void> {
+    // A client that waits sends nothing where the command was refused.
+    if (waits && this.#literalLeft === undefined) return;
+    this.#literalLeft ??= octets;
+    if (octets > this.#settings.maxMessageBytes) throw new Bye('[TOOBIG] The message is too large');
+    while (this.#literalLeft > 0) {
+      this.#literalLeft -= this.#reader.take(this.#literalLeft).length;
+      if (this.#literalLeft > 0) await this.#fill();
+    }
+    let rest = await this.#next();
+    while (rest === 'interrupted' && this.#ending === undefined) rest = await this.#next();
+    // More than one message in a command is not offered.
+    if (typeof rest === 'object' && (rest.length !== 1 || rest[0] !== '')) {
+      throw new Bye('Expected the end of APPEND after its message');
+    }
+  }
+
+  /** Reads what the client sends next into the reader. @throws Bye where it left */
+  async #fill(): Promise<void> {
+    const bytes = await this.#wire.read();
+    if (bytes === undefined) throw new Bye('The client left');
+    this.#activeAt = performance.now();
+    if (bytes.length > 0) this.#reader.push(bytes);
+  }
+
+  /** The next command, whole but for the message of an APPEND. */
+  async #next(): Promise<CommandParts | 'interrupted' | undefined> {
+    for (;;) {
+      const reading = this.#reader.next();
+      if (reading?.kind === 'command') return reading.parts;
+      if (reading?.kind === 'too long') throw new Bye('[TOOBIG] The command is too long');
+      if (reading?.kind === 'literal') {
+        const parts = await this.#takeLiteral(reading.literal);
+        if (parts) return parts;
+        continue;
+      }
+      const bytes = await this.#wire.read();
+      if (bytes === undefined) return undefined;
+      if (bytes.length === 0) return 'interrupted';
+      this.#activeAt = performance.now();
+      this.#reader.push(bytes);
+    }
+  }
+
+  /** @returns the command, where the literal is a message or cannot be taken */
+  async #takeLiteral(literal: AnnouncedLiteral): Promise<CommandParts | undefined> {
+    if (this.#session.isLoggedIn && isMessageOf(literal.parts)) {
+      this.#reader.drop();
+      this.literal = literal;
+      this.#literalLeft = undefined;
+      return literal.parts;
+    }
+    const isUnasked = !literal.waits && literal.octets > UNASKED_MAX;
+    if (isUnasked || !this.#reader.hasRoomFor(literal)) {
+      throw new Bye('[TOOBIG] The literal is too large');
+    }
+    this.#reader.keep(literal);
+    if (literal.waits) await this.#wire.write('+ Go on\r\n');
+    return undefined;
+  }
+
+  async #run(parts: CommandParts): Promise<void> {
+    const { onCommand } = this.#settings;
+    const answers = runCommand(this.#session, parts, (ended) => {
+      onCommand?.(ended);
+      if (ended.error === undefined) return;
+      const { name, error } = ended;
+      this.#logger.error({ err: error, command: name }, 'a command failed: the client was told NO');
+    });
+    await this.#send(answers);
+    const { literal } = this;
+    if (literal) await this.#endLiteral(literal);
+    this.literal = undefined;
+    if (this.#mustStartTls) this.#secure();
+  }
+
+  /** Writes answers; the next one is made when the client has read enough of those before. */
+  async #send(answers: AsyncGenerator<Output>): Promise<void> {
+    for await (const part of answers) {
+      if (typeof part === 'string') {
+        this.#text += part;
+        if (this.#text.length >= JOINED) await this.#flush();
+      } else if (part instanceof Uint8Array) {
+        await this.#flush();
+        if (part.length > 0) await this.#write(part);
+      } else {
+        await this.#flush();
+        for await (const piece of part.open()) await this.#write(piece);
+      }
+    }
+    await this.#flush();
+  }
+
+  /** Sends what was joined: at the end of a command, and before it waits for the client. */
+  async #flush(): Promise<void> {
+    const text = this.#text;
+    this.#text = '';
+    if (text !== '') await this.#write(text);
+  }
+
+  async #write(octets: string | Uint8Array): Promise<void> {
+    this.#isWriting = true;
+    await this.#wire.write(octets);
+    this.#isWriting = false;
+    this.#activeAt = performance.now();
+  }
+
+  #secure(): void {
+    this.#mustStartTls = false;
+    this.#isSecure = true;
+    this.#mayLogIn = true;
+    this.#wire.startTls(this.#settings.secureContext());
+  }
+
+  #onChange(change: Change): void {
+    if (change.kind === 'access') {
+      this.end('The account was suspended or deleted, or its password was changed');
+      return;
+    }
+    if (change.kind !== 'mailbox') return;
+    this.#session.isBehind = true;
+    if (change.mailbox !== this.#session.view?.mailbox.name || this.#timer) return;
+    // The first change is told at once, then all that came in between.
+    const wait = Math.max(0, this.#toldAt + TELL_EVERY - performance.now());
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#toldAt = performance.now();
+      this.#wire.interrupt();
+    }, wait);
+  }
+
+  #leave(): void {
+    clearTimeout(this.#timer);
+    this.#unsubscribe?.();
+    this.#unsubscribe = undefined;
+    this.#release?.();
+    this.#release = undefined;
+  }
+}

@@ -1,0 +1,125 @@
+/** COPY, MOVE (RFC 6851), EXPUNGE, CLOSE, with the codes of UIDPLUS (RFC 4315). */
+import { Refusal } from '../../platform/errors/errors.ts';
+import { readMailbox } from './list.ts';
+import { type Answer, type Command, No, type Session } from './session.ts';
+import { refuseReadOnly } from './store.ts';
+import { tellChanges } from './tell-changes.ts';
+import { numberSet } from './write.ts';
+
+/** Messages that are moved or removed in one transaction (RFC 6851 section 3.3 allows a part). */
+const AT_A_TIME = 1_000;
+
+export const copy = relocating('copy', false);
+export const uidCopy = relocating('copy', true);
+export const move = relocating('move', false);
+export const uidMove = relocating('move', true);
+
+function relocating(kind: 'copy' | 'move', isByUid: boolean): Command {
+  return {
+    states: ['selected'],
+    tells: 'everything',
+    async *run(session, command) {
+      command.expect(' ');
+      const set = command.sequenceSet();
+      command.expect(' ');
+      const target = readMailbox(command);
+      command.end();
+      if (kind === 'move') refuseReadOnly(session);
+      const uids = session.selected.resolve(set, isByUid);
+      return yield* relocate(session, kind, uids, target);
+    },
+  };
+}
+
+async function* relocate(
+  session: Session,
+  kind: 'copy' | 'move',
+  uids: readonly number[],
+  target: string,
+): Answer {
+  const { mailstore } = session.services;
+  const from: number[] = [];
+  const to: number[] = [];
+  let uidvalidity = '';
+  // A copy is made of all or none (RFC 9051 section 6.4.7).
+  const size = kind === 'copy' ? Math.max(uids.length, 1) : AT_A_TIME;
+  for (let at = 0; at < uids.length; at += size) {
+    const set = session.setOf(uids.slice(at, at + size));
+    const relocated = await mailstore[kind](session.user, set, target).catch(hintAtCreate);
+    uidvalidity = relocated.state.uidvalidity;
+    for (const [before, after] of relocated.uids) {
+      from.push(before);
+      to.push(after);
+    }
+  }
+  // Messages that are gone are no error: else nobody could move or delete the others.
+  const code = from.length > 0 ? `COPYUID ${uidvalidity} ${numberSet(from)} ${numberSet(to)}` : '';
+  if (kind === 'copy') return code === '' ? 'Nothing to copy' : `[${code}] Copied`;
+  // RFC 6851 section 4.3: the code before the removals.
+  if (code !== '') yield `* OK [${code}] Moved\r\n`;
+  yield* tellChanges(session, true);
+  return 'Moved';
+}
+
+/** A client may make the mailbox and try again (RFC 9051 section 6.4.7). */
+export function hintAtCreate(error: unknown): never {
+  if (error instanceof Refusal && error.code === 'mailbox_not_found') {
+    throw new No('TRYCREATE', error.message);
+  }
+  throw error;
+}
+
+export const expunge: Command = {
+  states: ['selected'],
+  tells: 'everything',
+  async *run(session, command) {
+    command.end();
+    refuseReadOnly(session);
+    return yield* expungeDeleted(session, undefined);
+  },
+};
+
+/** RFC 4315 section 2.1. */
+export const uidExpunge: Command = {
+  states: ['selected'],
+  tells: 'everything',
+  async *run(session, command) {
+    command.expect(' ');
+    const set = command.sequenceSet();
+    command.end();
+    refuseReadOnly(session);
+    return yield* expungeDeleted(session, new Set(session.selected.resolve(set, true)));
+  },
+};
+
+async function* expungeDeleted(session: Session, among: ReadonlySet<number> | undefined): Answer {
+  await removeDeleted(session, among);
+  yield* tellChanges(session, true);
+  return session.condstore
+    ? `[HIGHESTMODSEQ ${session.selected.highestModseq}] Removed`
+    : 'Removed';
+}
+
+/** Only messages that this session sees: one that came since was never shown as deleted. */
+async function removeDeleted(session: Session, among: ReadonlySet<number> | undefined) {
+  const { mailstore } = session.services;
+  const view = session.selected;
+  const marked = await mailstore.imap.withFlag(view.mailbox, '\\Deleted');
+  const uids = marked.filter((uid) => view.numberOf(uid) > 0 && (among?.has(uid) ?? true));
+  for (let at = 0; at < uids.length; at += AT_A_TIME) {
+    await mailstore.expunge(session.user, session.setOf(uids.slice(at, at + AT_A_TIME)));
+  }
+}
+
+/** Removes what is marked, and tells nothing of it (RFC 9051 section 6.4.1). */
+export const close: Command = {
+  states: ['selected'],
+  tells: 'nothing',
+  async *run(session, command) {
+    command.end();
+    if (!session.selected.isReadOnly) await removeDeleted(session, undefined);
+    session.view = undefined;
+    yield '';
+    return 'Closed';
+  },
+};

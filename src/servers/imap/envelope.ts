@@ -1,0 +1,40 @@
+/** ENVELOPE (RFC 9051 section 7.5.2) of a header: dates, words and addresses as they were written. */
+import {
+  type AddressEntry,
+  fieldValue,
+  type HeaderField,
+  rawValue,
+  readAddressEntries,
+} from '../../protocols/message/message.ts';
+import { nstring } from './write.ts';
+
+/** @param fields of the header, in its order */
+export function writeEnvelope(fields: readonly HeaderField[]): string {
+  const text = (name: string) => {
+    const field = fields.find((one) => one.name === name);
+    return nstring(field && fieldValue(field));
+  };
+  const addresses = (name: string) => {
+    const entries = fields
+      .filter((field) => field.name === name)
+      .flatMap((field) => readAddressEntries(rawValue(field)));
+    return entries.length === 0 ? undefined : `(${entries.map(writeEntry).join('')})`;
+  };
+  const from = addresses('from') ?? 'NIL';
+  // Where these are missing or empty, the author is meant.
+  const sender = addresses('sender') ?? from;
+  const replyTo = addresses('reply-to') ?? from;
+  const [to, cc, bcc] = ['to', 'cc', 'bcc'].map((name) => addresses(name) ?? 'NIL');
+  const people = [from, sender, replyTo, to, cc, bcc].join(' ');
+  return `(${text('date')} ${text('subject')} ${people} ${text('in-reply-to')} ${text('message-id')})`;
+}
+
+function writeEntry(entry: AddressEntry): string {
+  if (entry.kind === 'group end') return '(NIL NIL NIL NIL)';
+  if (entry.kind === 'group') return `(NIL NIL ${nstring(entry.name)} NIL)`;
+  const { name, route, local, domain } = entry;
+  // A mailbox without a host would look like the begin of a group.
+  const host = domain === '' ? '"MISSING_DOMAIN"' : nstring(domain);
+  const mailbox = local === '' ? '"MISSING_MAILBOX"' : nstring(local);
+  return `(${nstring(name)} ${nstring(route)} ${mailbox} ${host})`;
+}

@@ -1,0 +1,44 @@
+/** IDLE (RFC 2177), NOOP, CHECK, LOGOUT. */
+import { BadCommand } from './cursor.ts';
+import type { Command } from './session.ts';
+import { tellChanges } from './tell-changes.ts';
+
+export const idle: Command = {
+  states: ['authenticated', 'selected'],
+  tells: 'everything',
+  async *run(session, command) {
+    command.end();
+    yield '+ Waiting for changes\r\n';
+    for (;;) {
+      if (session.isBehind && session.view) yield* tellChanges(session, true);
+      const line = await session.channel.nextLine();
+      if (line === 'interrupted') continue;
+      if (line?.toUpperCase() === 'DONE') return 'No longer waiting';
+      session.isOver ||= line === undefined;
+      throw new BadCommand('Expected DONE');
+    }
+  },
+};
+
+export const noop: Command = {
+  states: ['not authenticated', 'authenticated', 'selected'],
+  tells: 'everything',
+  async *run(session, command) {
+    command.end();
+    // An event may have been lost.
+    session.isBehind = true;
+    yield '';
+    return 'Nothing done';
+  },
+};
+
+export const logout: Command = {
+  states: ['not authenticated', 'authenticated', 'selected'],
+  tells: 'nothing',
+  async *run(session, command) {
+    command.end();
+    session.isOver = true;
+    yield '* BYE Good bye\r\n';
+    return 'Logged out';
+  },
+};

@@ -1,0 +1,196 @@
+/**
+ * Opens mailboxes to mail programs by IMAP (RFC 9051, RFC 3501), where they are in our own database.
+ *
+ * `command-reader.ts` cuts what a client sends into commands, `commands.ts` names them, `session.ts` is the state of a
+ * connection, and `view.ts` what it sees of its mailbox; `tell-changes.ts` alone moves that on. `connection.ts` connects a
+ * session with its socket, and this file listens and decides who may connect. Nothing is stored here.
+ */
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createSecureContext, type SecureContext } from 'node:tls';
+import type { Logger } from 'pino';
+import {
+  ClientShares,
+  clientKey,
+  isLoopback,
+  type NetworkTest,
+  readProxyHeader,
+} from '../../platform/net/net.ts';
+import { Connection, type ConnectionSettings } from './connection.ts';
+
+export type { Ended } from './run-command.ts';
+export type { ImapLogins, ImapMailstore } from './session.ts';
+
+export interface ImapOptions
+  extends Pick<
+    ConnectionSettings,
+    'mailstore' | 'logins' | 'maxMessageBytes' | 'hostname' | 'changes' | 'onCommand'
+  > {
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  /** Whether a connection begins with TLS, or with STARTTLS. */
+  readonly isSecure: boolean;
+  /** PEM. */
+  readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer };
+  /** Load balancers that send the PROXY protocol. */
+  readonly isBalancer: NetworkTest;
+  /** Of all listeners of the process. */
+  readonly places: ImapPlaces;
+  readonly logger: Logger;
+}
+
+/** Connections of strangers in all, and of one client. */
+const STRANGERS = 1_000;
+const STRANGERS_OF_CLIENT = 10;
+/** Connections after a login in all, of one client (many accounts may be behind one address), and of one account. */
+const CONNECTIONS = 10_000;
+const OF_CLIENT = 500;
+const OF_ACCOUNT = 64;
+/** Milliseconds for a load balancer to send its header. */
+const HEADER_TIMEOUT = 3_000;
+/** Milliseconds between two looks for clients that keep us waiting. */
+const LOOK_EVERY = 1_000;
+
+/** Who holds how many connections: nobody who is not logged in takes a place from those who are. */
+export class ImapPlaces {
+  readonly strangers = new ClientShares(STRANGERS);
+  readonly clients = new ClientShares(CONNECTIONS);
+  readonly accounts = new ClientShares(CONNECTIONS);
+}
+
+/** Starts a listener. @throws the error of the socket, e.g. `EADDRINUSE` */
+export async function startImap(options: ImapOptions): Promise<ImapListener> {
+  const listener = new ImapListener(options);
+  await listener.listen();
+  return listener;
+}
+
+export class ImapListener {
+  readonly #options: ImapOptions;
+  readonly #server: Server;
+  #secureContext: SecureContext;
+  readonly #connections = new Set<Connection>();
+  readonly #running = new Set<Promise<void>>();
+  readonly #waiting = new Set<Socket>();
+  #look: NodeJS.Timeout | undefined;
+
+  constructor(options: ImapOptions) {
+    this.#options = options;
+    this.#secureContext = contextOf(options.tls);
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+      void this.#accept(socket);
+    });
+    this.#server.maxConnections = CONNECTIONS + 2 * STRANGERS;
+  }
+
+  connections(): number {
+    return this.#connections.size;
+  }
+
+  address(): { readonly host: string; readonly port: number } {
+    const { address, port } = this.#server.address() as AddressInfo;
+    return { host: address, port };
+  }
+
+  /** Uses another certificate from now on. @throws OpenSSL's error where it cannot use it */
+  setTls(tls: ImapOptions['tls']): void {
+    this.#secureContext = contextOf(tls);
+  }
+
+  /** See {@link startImap}; called once. */
+  async listen(): Promise<void> {
+    const { host, port, logger } = this.#options;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#server.once('error', reject);
+    this.#server.listen(port, host, resolve);
+    await promise;
+    this.#server.off('error', reject);
+    this.#server.on('error', (error) =>
+      logger.warn({ err: error }, 'an IMAP connection could not be accepted'),
+    );
+    this.#look = setInterval(() => {
+      const now = performance.now();
+      for (const connection of this.#connections) connection.checkTime(now, Date.now());
+    }, LOOK_EVERY);
+  }
+
+  /** Tells all clients BYE, and resolves when their commands have ended, or at the deadline. @param deadline milliseconds */
+  async close(deadline: number): Promise<void> {
+    const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
+    this.#server.close(() => stop());
+    for (const socket of this.#waiting) socket.destroy();
+    for (const connection of this.#connections)
+      connection.end('[UNAVAILABLE] The server stops: connect again');
+    const late = setTimeout(() => {
+      for (const connection of this.#connections) connection.destroy();
+    }, deadline);
+    await Promise.all([stopped, ...this.#running]);
+    clearTimeout(late);
+    clearInterval(this.#look);
+  }
+
+  async #accept(socket: Socket): Promise<void> {
+    const { logger, isBalancer } = this.#options;
+    socket.on('error', (error) => logger.debug({ err: error }, 'an IMAP connection failed'));
+    const peer = socket.remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, '');
+    if (socket.destroyed || peer === undefined) {
+      socket.destroy();
+      return;
+    }
+    if (!isBalancer(peer)) {
+      this.#admit(socket, peer);
+      return;
+    }
+    this.#waiting.add(socket);
+    const address = await readProxyHeader(socket, HEADER_TIMEOUT);
+    this.#waiting.delete(socket);
+    if (address === undefined || socket.destroyed || !this.#server.listening) socket.destroy();
+    else this.#admit(socket, address);
+  }
+
+  #admit(socket: Socket, address: string): void {
+    const { places, isSecure, logger } = this.#options;
+    const key = clientKey(address);
+    if (!places.strangers.take(key, 1, STRANGERS_OF_CLIENT)) {
+      logger.info({ remoteAddress: address }, 'an IMAP connection was refused: too many are open');
+      socket.end(isSecure ? '' : '* BYE [LIMIT] Too many connections\r\n');
+      socket.destroySoon();
+      return;
+    }
+    let isStranger = true;
+    const known = () => {
+      if (isStranger) places.strangers.give(key, 1);
+      isStranger = false;
+    };
+    socket.once('close', known);
+    const settings: ConnectionSettings = {
+      ...this.#options,
+      secureContext: () => this.#secureContext,
+      admit: ({ accountId }) => {
+        if (!places.clients.take(key, 1, OF_CLIENT)) return undefined;
+        const account = String(accountId);
+        if (!places.accounts.take(account, 1, OF_ACCOUNT)) {
+          places.clients.give(key, 1);
+          return undefined;
+        }
+        known();
+        return () => {
+          places.clients.give(key, 1);
+          places.accounts.give(account, 1);
+        };
+      },
+    };
+    const client = { address, isLocal: isLoopback(address), isSecure };
+    const connection = new Connection(socket, client, settings, logger);
+    this.#connections.add(connection);
+    socket.once('close', () => this.#connections.delete(connection));
+    const running = connection.run();
+    this.#running.add(running);
+    void running.then(() => this.#running.delete(running));
+  }
+}
+
+/** TLS 1.0 and 1.1 must not be used (RFC 8996). */
+function contextOf(tls: ImapOptions['tls']): SecureContext {
+  return createSecureContext({ ...tls, minVersion: 'TLSv1.2' });
+}

@@ -1,0 +1,203 @@
+/** SEARCH (RFC 9051 section 6.4.4, RFC 4731, RFC 7162): text to a tree of criteria. */
+import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
+import { No } from './session.ts';
+
+export type SearchKey =
+  | { readonly kind: 'all' }
+  | { readonly kind: 'set'; readonly set: string; readonly isUids: boolean }
+  | { readonly kind: 'flag'; readonly flag: string; readonly isSet: boolean }
+  /** In the decoded subject or names and addresses. */
+  | { readonly kind: 'envelope'; readonly field: EnvelopeField; readonly text: string }
+  | { readonly kind: 'header'; readonly name: string; readonly text: string }
+  /** Anywhere in the message, or only in its body. */
+  | { readonly kind: 'text'; readonly text: string; readonly isBody: boolean }
+  | { readonly kind: 'size'; readonly from: number; readonly to: number }
+  /** Days from the first to the one before the last, as milliseconds since 1970. */
+  | { readonly kind: 'arrived' | 'sent'; readonly from: number; readonly before: number }
+  | { readonly kind: 'modseq'; readonly from: number }
+  | { readonly kind: 'not'; readonly key: SearchKey }
+  | { readonly kind: 'or'; readonly keys: readonly SearchKey[] }
+  | { readonly kind: 'and'; readonly keys: readonly SearchKey[] };
+
+export type EnvelopeField = 'from' | 'to' | 'cc' | 'bcc' | 'subject';
+export type Return = 'MIN' | 'MAX' | 'ALL' | 'COUNT';
+
+export interface SearchCommand {
+  /** Undefined for an answer as in IMAP4rev1. */
+  readonly returns: ReadonlySet<Return> | undefined;
+  readonly key: SearchKey;
+}
+
+const KEYS_MAX = 1_000;
+const DEPTH_MAX = 50;
+const DAY = 86_400_000;
+const EVER = Number.MAX_SAFE_INTEGER;
+
+const FLAGS: Readonly<Record<string, string>> = {
+  ANSWERED: '\\Answered',
+  DELETED: '\\Deleted',
+  DRAFT: '\\Draft',
+  FLAGGED: '\\Flagged',
+  SEEN: '\\Seen',
+};
+
+export function readSearch(command: Cursor): SearchCommand {
+  let returns: Set<Return> | undefined;
+  if (command.has(' RETURN ')) {
+    const read = command.list(() => command.atom('an option').toUpperCase(), true);
+    const known = ['MIN', 'MAX', 'ALL', 'COUNT'] as const;
+    returns = new Set(known.filter((one) => read.includes(one)));
+    if (returns.size < new Set(read).size) throw new BadCommand('The return option is not known');
+    if (read.length === 0) returns.add('ALL');
+  }
+  if (command.has(' CHARSET ')) {
+    const charset = command.astring('a charset').toUpperCase();
+    if (charset !== 'UTF-8' && charset !== 'US-ASCII') {
+      throw new No('BADCHARSET (US-ASCII UTF-8)', 'The charset is not known');
+    }
+  }
+  const reader = new KeyReader(command);
+  command.expect(' ');
+  const key = reader.all();
+  command.end();
+  return { returns, key };
+}
+
+class KeyReader {
+  readonly #command: Cursor;
+  #keys = 0;
+  #depth = 0;
+
+  constructor(command: Cursor) {
+    this.#command = command;
+  }
+
+  /** Keys with spaces between them, all of which must hold. */
+  all(): SearchKey {
+    const keys = [this.#key()];
+    while (!this.#command.sees(')') && this.#command.has(' ')) keys.push(this.#key());
+    return { kind: 'and', keys };
+  }
+
+  #key(): SearchKey {
+    if (++this.#keys > KEYS_MAX || this.#depth > DEPTH_MAX) {
+      throw new BadCommand('The search is too long or too deep');
+    }
+    const command = this.#command;
+    if (command.has('(')) {
+      const key = this.#deeper(() => this.all());
+      command.expect(')');
+      return key;
+    }
+    if (command.seesDigit() || command.sees('*') || command.sees('$')) {
+      return { kind: 'set', set: command.sequenceSet(), isUids: false };
+    }
+    const name = command.atom('a search key').toUpperCase();
+    return this.#flagKey(name) ?? this.#textKey(name) ?? this.#valueKey(name) ?? unknown();
+  }
+
+  #deeper<T>(read: () => T): T {
+    this.#depth++;
+    const value = read();
+    this.#depth--;
+    return value;
+  }
+
+  #flagKey(name: string): SearchKey | undefined {
+    const flag = FLAGS[name.replace(/^UN/, '')];
+    if (flag) return { kind: 'flag', flag, isSet: !name.startsWith('UN') };
+    if (name === 'ALL' || name === 'OLD') return { kind: 'all' };
+    // Nothing is told as recent.
+    if (name === 'RECENT' || name === 'NEW') return { kind: 'not', key: { kind: 'all' } };
+    if (name !== 'KEYWORD' && name !== 'UNKEYWORD') return undefined;
+    this.#command.expect(' ');
+    return { kind: 'flag', flag: this.#command.atom('a keyword'), isSet: name === 'KEYWORD' };
+  }
+
+  #textKey(name: string): SearchKey | undefined {
+    if (['FROM', 'TO', 'CC', 'BCC', 'SUBJECT'].includes(name)) {
+      return { kind: 'envelope', field: name.toLowerCase() as EnvelopeField, text: this.#text() };
+    }
+    if (name === 'BODY' || name === 'TEXT') {
+      return { kind: 'text', isBody: name === 'BODY', text: this.#text() };
+    }
+    if (name !== 'HEADER') return undefined;
+    return { kind: 'header', name: this.#text(), text: this.#text() };
+  }
+
+  #text(): string {
+    this.#command.expect(' ');
+    return readUtf8(this.#command.astring('a text')).toLowerCase();
+  }
+
+  #valueKey(name: string): SearchKey | undefined {
+    const sent = name.startsWith('SENT') ? 'sent' : 'arrived';
+    switch (name) {
+      case 'ON':
+      case 'SENTON': {
+        const from = this.#day();
+        return { kind: sent, from, before: from + DAY };
+      }
+      case 'SINCE':
+      case 'SENTSINCE':
+        return { kind: sent, from: this.#day(), before: EVER };
+      case 'BEFORE':
+      case 'SENTBEFORE':
+        return { kind: sent, from: 0, before: this.#day() };
+      case 'LARGER':
+        return { kind: 'size', from: this.#number() + 1, to: EVER };
+      case 'SMALLER':
+        return { kind: 'size', from: 0, to: this.#number() - 1 };
+      case 'UID':
+        this.#command.expect(' ');
+        return { kind: 'set', set: this.#command.sequenceSet(), isUids: true };
+      case 'MODSEQ':
+        return this.#modseq();
+      case 'NOT':
+        this.#command.expect(' ');
+        return { kind: 'not', key: this.#deeper(() => this.#key()) };
+      case 'OR':
+        return { kind: 'or', keys: this.#deeper(() => [this.#spaced(), this.#spaced()]) };
+      default:
+        return undefined;
+    }
+  }
+
+  #spaced(): SearchKey {
+    this.#command.expect(' ');
+    return this.#key();
+  }
+
+  #number(): number {
+    this.#command.expect(' ');
+    return this.#command.number('a number');
+  }
+
+  /** RFC 7162 section 3.1.5: the name of a flag and who set it may come first; both mean nothing here. */
+  #modseq(): SearchKey {
+    this.#command.expect(' ');
+    if (this.#command.sees('"')) {
+      this.#command.string('a flag');
+      this.#command.expect(' ');
+      this.#command.atom('priv, shared or all');
+      this.#command.expect(' ');
+    }
+    return { kind: 'modseq', from: this.#command.number('a MODSEQ') };
+  }
+
+  /** The begin of a day in UTC. */
+  #day(): number {
+    this.#command.expect(' ');
+    const text = this.#command.astring('a date');
+    const match = /^(\d{1,2})-([a-z]{3})-(\d{4})$/i.exec(text);
+    const at = match
+      ? Date.parse(`${match[1]} ${match[2]} ${match[3]} 00:00:00 +0000`)
+      : Number.NaN;
+    if (Number.isNaN(at)) throw new BadCommand('Expected a date: 1-Feb-1994');
+    return at;
+  }
+}
+
+function unknown(): never {
+  throw new BadCommand('The search key is not known');
+}

@@ -1,0 +1,113 @@
+/** Runs one command to its tagged answer: finds it, checks the state, and turns failures into NO, BAD or BYE. */
+import { refusalOfFailure } from '../../platform/database/database.ts';
+import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
+import type { CommandParts } from './command-reader.ts';
+import { commands } from './commands.ts';
+import { BadCommand, Cursor } from './cursor.ts';
+import { Bye, No, type Session } from './session.ts';
+import { tellChanges } from './tell-changes.ts';
+import { line, type Output } from './write.ts';
+
+const TAG = /^[^\x00-\x20(){%*"\\+\x7f-\xff]{1,64}$/;
+
+/** Codes of RFC 5530 for what the parts refuse. */
+const CODES: Partial<Record<ErrorCode, string>> = {
+  mailbox_not_found: 'NONEXISTENT',
+  mailbox_exists: 'ALREADYEXISTS',
+  mailbox_protected: 'CANNOT',
+  invalid_request: 'CANNOT',
+  quota_exceeded: 'OVERQUOTA',
+  message_too_large: 'TOOBIG',
+  storage_full: 'UNAVAILABLE',
+  unavailable: 'UNAVAILABLE',
+  body_unavailable: 'SERVERBUG',
+};
+
+/** How a command ended, for metrics. */
+export interface Ended {
+  /** In upper case; `other` where it is not known. */
+  readonly name: string;
+  readonly outcome: 'ok' | 'no' | 'bad' | 'bye';
+  /** What was not expected, for the log. */
+  readonly error?: unknown;
+}
+
+/**
+ * Runs a command. Never throws: a session that cannot go on is over.
+ *
+ * @param onEnd called once, before the tagged answer
+ */
+export async function* runCommand(
+  session: Session,
+  parts: CommandParts,
+  onEnd: (ended: Ended) => void,
+): AsyncGenerator<Output> {
+  const cursor = new Cursor(parts);
+  let name = 'other';
+  session.tag = '';
+  try {
+    session.tag = readTag(cursor);
+    name = readName(cursor);
+    const command = commands[name];
+    if (!command) throw new BadCommand('The command is not known');
+    if (!command.states.includes(session.state)) {
+      throw new BadCommand(`Not while the session is ${session.state}`);
+    }
+    const text = yield* command.run(session, cursor);
+    if (command.tells !== 'nothing') yield* tellOthers(session, command.tells === 'everything');
+    onEnd({ name, outcome: 'ok' });
+    yield `${session.tag} OK ${text}\r\n`;
+    if (name === 'STARTTLS') session.channel.startTls();
+  } catch (error) {
+    yield* fail(session, name, error, onEnd);
+  }
+}
+
+function readTag(cursor: Cursor): string {
+  const tag = cursor.atom('a tag');
+  if (!TAG.test(tag)) throw new BadCommand('Expected a tag of at most 64 characters');
+  cursor.expect(' ');
+  return tag;
+}
+
+function readName(cursor: Cursor): string {
+  const name = cursor.atom('a command').toUpperCase();
+  if (name !== 'UID') return Object.hasOwn(commands, name) ? name : 'other';
+  cursor.expect(' ');
+  const full = `UID ${cursor.atom('a command').toUpperCase()}`;
+  return Object.hasOwn(commands, full) ? full : 'other';
+}
+
+/** What others changed, and this session was not told yet. */
+async function* tellOthers(session: Session, withRemovals: boolean): AsyncGenerator<Output> {
+  if (!session.view) return;
+  const hasUntold = withRemovals && session.view.untold.size > 0;
+  if (session.isBehind || session.told.size > 0 || hasUntold)
+    yield* tellChanges(session, withRemovals);
+}
+
+async function* fail(
+  session: Session,
+  name: string,
+  error: unknown,
+  onEnd: (ended: Ended) => void,
+): AsyncGenerator<Output> {
+  const tag = session.tag || '*';
+  if (error instanceof Bye) {
+    session.isOver = true;
+    onEnd({ name, outcome: 'bye' });
+    yield `* BYE ${error.message.startsWith('[') ? error.message : line(error.message)}\r\n`;
+  } else if (error instanceof BadCommand) {
+    onEnd({ name, outcome: 'bad' });
+    yield `${tag} BAD ${line(error.message)}\r\n`;
+  } else if (error instanceof No) {
+    onEnd({ name, outcome: 'no' });
+    yield `${tag} NO ${error.code ? `[${error.code}] ` : ''}${line(error.message)}\r\n`;
+  } else {
+    const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
+    onEnd({ name, outcome: 'no', ...(!refusal && { error }) });
+    const code = refusal ? CODES[refusal.code] : 'SERVERBUG';
+    const text = refusal?.message ?? 'Something failed on our side';
+    yield `${tag} NO ${code ? `[${code}] ` : ''}${line(text)}\r\n`;
+  }
+}

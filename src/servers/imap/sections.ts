@@ -1,0 +1,109 @@
+/** Sections of a message (RFC 9051 section 6.4.5): `BODY[1.2.HEADER.FIELDS (SUBJECT)]<0.100>`. */
+import {
+  findPart,
+  HeaderReader,
+  type MessagePart,
+  parsePartNumber,
+} from '../../protocols/message/message.ts';
+import { BadCommand, type Cursor } from './cursor.ts';
+
+type What = '' | 'HEADER' | 'TEXT' | 'MIME' | 'HEADER.FIELDS' | 'HEADER.FIELDS.NOT';
+
+export interface Section {
+  /** `''` for the message. */
+  readonly part: string;
+  readonly what: What;
+  /** In lower case. */
+  readonly names: readonly string[];
+  /** From this octet on, as many. */
+  readonly partial: { readonly start: number; readonly octets: number } | undefined;
+  /** How the answer names it. */
+  readonly label: string;
+}
+
+/** Names of one list of header fields. */
+const NAMES_MAX = 100;
+const SECTION =
+  /^(?:([1-9][\d.]*)(?:\.|$))?(HEADER|TEXT|MIME|HEADER\.FIELDS|HEADER\.FIELDS\.NOT)?$/i;
+const FIELD_NAME = /^[!-9;-~]{1,998}$/;
+
+/** Reads from after the `[` on. @param item `BODY`, as the answer names it */
+export function readSection(command: Cursor, item: string): Section {
+  const text = command.sees(']') ? '' : command.atom('a section');
+  const match = SECTION.exec(text);
+  const part = match?.[1]?.replace(/\.$/, '') ?? '';
+  const what = (match?.[2]?.toUpperCase() ?? '') as What;
+  const isKnown = match && (part === '' || parsePartNumber(part) !== undefined);
+  if (!isKnown || (what === 'MIME' && part === ''))
+    throw new BadCommand('The section is not known');
+  let names: string[] = [];
+  if (what.startsWith('HEADER.FIELDS')) {
+    command.expect(' ');
+    names = command.list(() => command.astring('a field name').toLowerCase());
+    if (names.length > NAMES_MAX || !names.every((name) => FIELD_NAME.test(name))) {
+      throw new BadCommand(`Expected at most ${NAMES_MAX} names of fields`);
+    }
+  }
+  command.expect(']');
+  const partial = readPartial(command);
+  const list = names.length > 0 ? ` (${names.join(' ').toUpperCase()})` : '';
+  const label = `${item}[${text.toUpperCase()}${list}]${partial ? `<${partial.start}>` : ''}`;
+  return { part, what, names, partial, label };
+}
+
+function readPartial(command: Cursor): Section['partial'] {
+  if (!command.has('<')) return undefined;
+  const start = command.number('an octet');
+  command.expect('.');
+  const octets = command.number('a number of octets');
+  if (octets === 0) throw new BadCommand('Expected at least one octet');
+  command.expect('>');
+  return { start, octets };
+}
+
+/** Octets of the source. */
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Where a section is in the source; of lists of fields, where their header is.
+ *
+ * @param size of the source
+ * @returns undefined where the message has no such section
+ */
+export function findSection(root: MessagePart, size: number, section: Section): Range | undefined {
+  const { part, what } = section;
+  const message = { start: root.headerStart, body: root.bodyStart, end: size };
+  if (part === '') return rangeOf(message, what);
+  const found = findPart(root, part);
+  if (!found) return undefined;
+  if (what === '') return { start: found.bodyStart, end: found.bodyEnd };
+  if (what === 'MIME') return { start: found.headerStart, end: found.bodyStart };
+  const [nested] = found.type === 'message/rfc822' ? (found.childNodes ?? []) : [];
+  if (!nested) return undefined;
+  return rangeOf({ start: nested.headerStart, body: nested.bodyStart, end: found.bodyEnd }, what);
+}
+
+function rangeOf(message: { start: number; body: number; end: number }, what: What): Range {
+  if (what === '') return { start: message.start, end: message.end };
+  if (what === 'TEXT') return { start: message.body, end: message.end };
+  return { start: message.start, end: message.body };
+}
+
+/** The fields of a header that a section names, with the empty line at the end. */
+export function selectFields(header: Buffer, { what, names }: Section): string {
+  const reader = new HeaderReader();
+  if (reader.write(header) === undefined) reader.end();
+  const isWanted = what === 'HEADER.FIELDS';
+  const fields = reader.header.fields.filter(({ name }) => names.includes(name) === isWanted);
+  return `${fields.map(({ text }) => `${text}\r\n`).join('')}\r\n`;
+}
+
+/** The part of a range that was asked for. */
+export function cut({ start, end }: Range, partial: Section['partial']): Range {
+  if (!partial) return { start, end };
+  const from = Math.min(end, start + partial.start);
+  return { start: from, end: Math.min(end, from + partial.octets) };
+}

@@ -1,0 +1,188 @@
+/** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), STATUS, CLOSE, UNSELECT. */
+import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
+import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
+import { BadCommand, type Cursor } from './cursor.ts';
+import { readMailbox } from './list.ts';
+import type { Answer, Command, Session } from './session.ts';
+import { readStatusItems, writeStatus } from './status.ts';
+import { View } from './view.ts';
+
+const LOGGED_IN = ['authenticated', 'selected'] as const;
+const FLAGS = '\\Answered \\Flagged \\Deleted \\Seen \\Draft';
+
+/** What a client knows of the mailbox (RFC 7162 section 3.2.5). */
+interface Resync {
+  readonly uidvalidity: number;
+  readonly modseq: number;
+  readonly known: UidSet | undefined;
+}
+
+export const select = opening(false);
+export const examine = opening(true);
+
+function opening(isReadOnly: boolean): Command {
+  return {
+    states: LOGGED_IN,
+    tells: 'nothing',
+    async *run(session, command) {
+      command.expect(' ');
+      const name = readMailbox(command);
+      const resync = command.has(' ') ? readParameters(session, command) : undefined;
+      command.end();
+      // A mailbox that was selected is closed, also where the next one cannot be opened.
+      if (session.view && (session.condstore || session.qresync)) yield '* OK [CLOSED] Closed\r\n';
+      session.view = undefined;
+      return yield* open(session, name, isReadOnly, resync);
+    },
+  };
+}
+
+function readParameters(session: Session, command: Cursor): Resync | undefined {
+  let resync: Resync | undefined;
+  command.list(() => {
+    const name = command.atom('a parameter').toUpperCase();
+    if (name === 'CONDSTORE') session.condstore = true;
+    else if (name === 'QRESYNC' && session.qresync) resync = readResync(command);
+    else throw new BadCommand('The parameter is not known, or not enabled');
+  });
+  return resync;
+}
+
+function readResync(command: Cursor): Resync {
+  command.expect(' (');
+  const uidvalidity = command.number('a UIDVALIDITY');
+  command.expect(' ');
+  const modseq = command.number('a MODSEQ');
+  let known: UidSet | undefined;
+  if (command.has(' ')) {
+    // The pairs of sequence numbers and UIDs help servers without tombstones.
+    if (!command.sees('(')) known = UidSet.parse(command.sequenceSet());
+    if (command.has(' ') || command.sees('(')) readPairs(command);
+  }
+  command.expect(')');
+  return { uidvalidity, modseq, known };
+}
+
+function readPairs(command: Cursor): void {
+  command.expect('(');
+  command.sequenceSet();
+  command.expect(' ');
+  command.sequenceSet();
+  command.expect(')');
+}
+
+async function* open(
+  session: Session,
+  name: string,
+  isReadOnly: boolean,
+  resync: Resync | undefined,
+): Answer {
+  // The state of the list of messages; what comes after it is told after the command.
+  const { uids, token, mailbox } = await readState(session, name);
+  const view = new View(mailbox, uids, token, isReadOnly);
+  yield `* ${uids.length} EXISTS\r\n* 0 RECENT\r\n* FLAGS (${FLAGS})\r\n`;
+  const permanent = isReadOnly ? '' : `${FLAGS} \\*`;
+  yield `* OK [PERMANENTFLAGS (${permanent})] Flags that are kept\r\n`;
+  yield `* OK [UIDVALIDITY ${mailbox.uidvalidity}] UIDs are valid\r\n`;
+  yield `* OK [UIDNEXT ${Math.max(mailbox.uidnext, view.lastUid + 1)}] The next UID\r\n`;
+  yield `* OK [HIGHESTMODSEQ ${token}] Changes have numbers\r\n`;
+  if (resync?.uidvalidity === mailbox.uidvalidity) yield* tellSince(session, view, resync);
+  session.view = view;
+  session.isBehind = true;
+  return `[${isReadOnly ? 'READ-ONLY' : 'READ-WRITE'}] The mailbox is open`;
+}
+
+async function readState(session: Session, name: string) {
+  const { mailstore } = session.services;
+  const mailbox = await mailstore.imap.open(session.user, name);
+  const { token, uidvalidity, changes } = await mailstore.sync(session.user, {
+    mailbox: mailbox.name,
+  });
+  const uids = changes.added.map(({ uid }) => uid);
+  return { uids, token, mailbox: { ...mailbox, uidvalidity: Number(uidvalidity) } };
+}
+
+/** What changed since the client was here last (RFC 7162 section 3.2.5.1). */
+async function* tellSince(
+  session: Session,
+  view: View,
+  { modseq, known }: Resync,
+): AsyncGenerator<string> {
+  const { mailbox } = view;
+  for (let token = String(modseq), hasMore = true; hasMore; ) {
+    const page = await session.services.mailstore.sync(session.user, {
+      mailbox: mailbox.name,
+      uidvalidity: String(mailbox.uidvalidity),
+      token,
+      fields: ['flags'],
+    });
+    // What was removed is not known any more: all that is not there.
+    if (page.reset) {
+      const all = UidSet.between(1, mailbox.uidnext - 1);
+      yield vanished(
+        (known ? known.within(1, mailbox.uidnext - 1) : all).without(UidSet.of(view.uids)),
+      );
+    }
+    const removed = UidSet.of(page.changes.removed.map(({ uid }) => uid));
+    yield vanished(known ? removed.without(removed.without(known)) : removed);
+    for (const one of [...page.changes.added, ...page.changes.updated]) {
+      const number = view.numberOf(one.uid);
+      const flags = one.flags ?? [];
+      if (number === 0) continue;
+      yield `* ${number} FETCH (UID ${one.uid} FLAGS (${flags.join(' ')}) MODSEQ (${one.modseq}))\r\n`;
+    }
+    token = page.token;
+    hasMore = page.hasMore === true;
+  }
+}
+
+export function vanished(gone: UidSet): string {
+  return Array.from(gone.texts(), (text) => `* VANISHED (EARLIER) ${text}\r\n`).join('');
+}
+
+export const status: Command = {
+  states: LOGGED_IN,
+  tells: 'no removals',
+  async *run(session, command) {
+    command.expect(' ');
+    const name = readMailbox(command);
+    command.expect(' ');
+    const items = readStatusItems(command);
+    command.end();
+    if (items.includes('HIGHESTMODSEQ')) session.condstore = true;
+    const mailbox: OpenMailbox = await session.services.mailstore.imap.open(session.user, name);
+    yield writeStatus(mailbox, items);
+    return 'That is all';
+  },
+};
+
+export const unselect: Command = {
+  states: ['selected'],
+  tells: 'nothing',
+  async *run(session, command) {
+    command.end();
+    session.view = undefined;
+    yield '';
+    return 'Closed';
+  },
+};
+
+/** RFC 5161. */
+export const enable: Command = {
+  states: ['authenticated', 'selected'],
+  tells: 'nothing',
+  async *run(session, command) {
+    const enabled: string[] = [];
+    while (command.has(' ')) {
+      const name = command.atom('a capability').toUpperCase();
+      if (name === 'CONDSTORE' || name === 'QRESYNC') session.condstore = true;
+      if (name === 'QRESYNC') session.qresync = true;
+      // Who has QRESYNC has CONDSTORE too, and some clients look for both (RFC 7162 section 3.2.3).
+      if (name === 'QRESYNC') enabled.push('QRESYNC', 'CONDSTORE');
+      else if (name === 'CONDSTORE') enabled.push(name);
+    }
+    command.end();
+    yield `* ENABLED ${[...new Set(enabled)].join(' ')}`.trimEnd() + '\r\n';
+    return 'That is all';
+  },
+};

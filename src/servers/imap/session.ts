@@ -1,0 +1,161 @@
+/** The state of one connection (RFC 9051 section 3), and what commands have in common. */
+import type {
+  AppendedByClient,
+  AppendRequest,
+  ChangedMailbox,
+  Expunged,
+  Flagged,
+  FlagStore,
+  ImapStore,
+  MailboxSummary,
+  MailUser,
+  MessageSet,
+  Relocated,
+  SyncRequest,
+  SyncResult,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import type { Cursor } from './cursor.ts';
+import type { View } from './view.ts';
+import type { Output } from './write.ts';
+
+/** The mail store, whose changes are published. */
+export interface ImapMailstore {
+  readonly imap: ImapStore;
+  sync(user: MailUser, request: SyncRequest): Promise<SyncResult>;
+  listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
+  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
+  renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox>;
+  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
+  appendMessage(
+    user: MailUser,
+    request: AppendRequest,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<AppendedByClient>;
+  setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged>;
+  move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
+  copy(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
+  expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
+}
+
+/** Who may open which account: the same rules and limits as for HTTP. */
+export interface ImapLogins {
+  /** @throws Refusal unauthorized, account_inactive, rate_limited, unavailable */
+  withPassword(address: string, password: string, ip: string): Promise<MailAccess>;
+  /** @throws Refusal unauthorized, account_inactive, unavailable */
+  withToken(token: string): Promise<MailAccess>;
+}
+
+export type State = 'not authenticated' | 'authenticated' | 'selected';
+
+/** What a command may do with its connection. */
+export interface Channel {
+  /** Address of the client. */
+  readonly address: string;
+  readonly isSecure: boolean;
+  /** Whether a login would be safe: by TLS, or from this machine. */
+  readonly mayLogIn: boolean;
+  startTls(): void;
+  /** Takes one of the places of the account; false where it has none left. */
+  admit(user: MailAccess): boolean;
+  /** The next line; undefined where the client left, `interrupted` where {@link Session.isBehind} was set meanwhile. */
+  nextLine(): Promise<string | 'interrupted' | undefined>;
+  /** The message at the end of an APPEND, which is read as the command asks for it. */
+  readonly literal: { readonly octets: number } | undefined;
+  /** Its octets; the client is told to send it first. @throws Bye where the client leaves, or more follows */
+  readLiteral(): AsyncIterable<Uint8Array>;
+}
+
+export interface ImapServices {
+  readonly mailstore: ImapMailstore;
+  readonly logins: ImapLogins;
+  /** Octets of the largest message. */
+  readonly maxMessageBytes: number;
+}
+
+export class Session {
+  readonly services: ImapServices;
+  readonly channel: Channel;
+  #user: MailAccess | undefined;
+  /** By a token, which ends. */
+  expiresAt = Number.POSITIVE_INFINITY;
+  view: View | undefined;
+  /** RFC 7162: the client wants MODSEQ with flags; it wants VANISHED. */
+  condstore = false;
+  qresync = false;
+  /** Something changed in the account since the last look. */
+  isBehind = false;
+  /** Flags that answers of the command that runs have told: UID to MODSEQ. */
+  readonly told = new Map<number, string>();
+  /** The connection ends after this command. */
+  isOver = false;
+  failedLogins = 0;
+  /** Of the command that runs. */
+  tag = '';
+
+  constructor(services: ImapServices, channel: Channel) {
+    this.services = services;
+    this.channel = channel;
+  }
+
+  get state(): State {
+    if (!this.#user) return 'not authenticated';
+    return this.view ? 'selected' : 'authenticated';
+  }
+
+  get isLoggedIn(): boolean {
+    return this.#user !== undefined;
+  }
+
+  /** Who is logged in. */
+  get user(): MailAccess {
+    if (!this.#user) throw new Error('a command ran before its session was logged in');
+    return this.#user;
+  }
+
+  logIn(user: MailAccess): void {
+    this.#user = user;
+  }
+
+  /** The selected mailbox. */
+  get selected(): View {
+    if (!this.view) throw new Error('a command ran without a selected mailbox');
+    return this.view;
+  }
+
+  /** The messages of the selected mailbox that a change names. */
+  setOf(uids: readonly number[]): MessageSet {
+    const { name, uidvalidity } = this.selected.mailbox;
+    return { mailbox: name, uids, uidvalidity: String(uidvalidity) };
+  }
+}
+
+/** What a command answers; it returns the text of its OK, with a code in front where it has one. */
+export type Answer = AsyncGenerator<Output, string>;
+
+export interface Command {
+  /** In which it may be given. */
+  readonly states: readonly State[];
+  /**
+   * What is told of others' changes before the tagged answer (RFC 9051 section 5.5): removals only where the client knows
+   * that sequence numbers may change.
+   */
+  readonly tells: 'everything' | 'no removals' | 'nothing';
+  run(session: Session, command: Cursor): Answer;
+}
+
+/** The command failed: NO, with a code (RFC 5530). */
+export class No extends Error {
+  override readonly name = 'No';
+  readonly code: string | undefined;
+
+  constructor(code: string | undefined, text: string) {
+    super(text);
+    this.code = code;
+  }
+}
+
+/** The session cannot go on: BYE, and why. */
+export class Bye extends Error {
+  override readonly name = 'Bye';
+}

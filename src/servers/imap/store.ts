@@ -1,0 +1,103 @@
+/** STORE and UID STORE (RFC 9051 section 6.4.6, RFC 7162 section 3.1.3). */
+import type { FlagStore } from '../../mailboxes/mailstore/mailstore.ts';
+import { BadCommand, type Cursor } from './cursor.ts';
+import { type Answer, type Command, No, type Session } from './session.ts';
+import { numberSet } from './write.ts';
+
+interface StoreRequest {
+  readonly change: FlagStore;
+  readonly isSilent: boolean;
+}
+
+/** Messages in one transaction. */
+const AT_A_TIME = 1_000;
+
+export const store = storing(false);
+export const uidStore = storing(true);
+
+function storing(isByUid: boolean): Command {
+  return {
+    states: ['selected'],
+    tells: isByUid ? 'everything' : 'no removals',
+    async *run(session, command) {
+      command.expect(' ');
+      const set = command.sequenceSet();
+      command.expect(' ');
+      const request = readStore(command);
+      refuseReadOnly(session);
+      if (request.change.unchangedSince !== undefined) session.condstore = true;
+      const uids = session.selected.resolve(set, isByUid);
+      return yield* storeAll(session, uids, request, isByUid);
+    },
+  };
+}
+
+export function refuseReadOnly({ selected }: Session): void {
+  if (selected.isReadOnly) throw new No('CANNOT', 'The mailbox was opened by EXAMINE');
+}
+
+function readStore(command: Cursor): StoreRequest {
+  let unchangedSince: number | undefined;
+  if (command.has('(UNCHANGEDSINCE ')) {
+    unchangedSince = command.number('a MODSEQ');
+    command.expect(') ');
+  }
+  const sign = command.has('+') ? 'add' : command.has('-') ? 'remove' : 'replace';
+  command.expect('FLAGS');
+  const isSilent = command.has('.SILENT');
+  command.expect(' ');
+  const flags = readFlags(command);
+  command.end();
+  const since = unchangedSince === undefined ? {} : { unchangedSince };
+  return { change: { [sign]: flags, ...since }, isSilent };
+}
+
+/** Flags, in parentheses or not. `\Recent` cannot be set. */
+export function readFlags(command: Cursor): string[] {
+  if (command.sees('(')) return command.list(() => readFlag(command), true);
+  const flags = [readFlag(command)];
+  while (command.has(' ')) flags.push(readFlag(command));
+  return flags;
+}
+
+function readFlag(command: Cursor): string {
+  const flag = `${command.has('\\') ? '\\' : ''}${command.atom('a flag')}`;
+  if (flag.toLowerCase() === '\\recent') throw new BadCommand('\\Recent cannot be changed');
+  return flag;
+}
+
+async function* storeAll(
+  session: Session,
+  uids: readonly number[],
+  { change, isSilent }: StoreRequest,
+  isByUid: boolean,
+): Answer {
+  const view = session.selected;
+  const modified: number[] = [];
+  let found = 0;
+  for (let at = 0; at < uids.length; at += AT_A_TIME) {
+    const set = session.setOf(uids.slice(at, at + AT_A_TIME));
+    const flagged = await session.services.mailstore.setFlags(session.user, set, change);
+    modified.push(...(flagged.modified ?? []));
+    found += flagged.updated.length + (flagged.modified?.length ?? 0);
+    for (const { uid, flags, modseq } of flagged.updated) {
+      session.told.set(uid, modseq);
+      const number = view.numberOf(uid);
+      // With CONDSTORE also a silent STORE tells the new MODSEQ (RFC 7162 section 3.1.3).
+      const items = [
+        ...(isByUid || session.condstore ? [`UID ${uid}`] : []),
+        ...(isSilent ? [] : [`FLAGS (${flags.join(' ')})`]),
+        ...(session.condstore ? [`MODSEQ (${modseq})`] : []),
+      ];
+      if (number === 0 || (isSilent && !session.condstore)) continue;
+      yield `* ${number} FETCH (${items.join(' ')})\r\n`;
+    }
+  }
+  if (modified.length > 0) {
+    const numbers = isByUid ? modified : modified.map((uid) => view.numberOf(uid));
+    return `[MODIFIED ${numberSet(numbers)}] Some had changed`;
+  }
+  if (found < uids.length && !isByUid)
+    throw new No('EXPUNGEISSUED', 'Some of the messages are gone');
+  return 'The flags are changed';
+}

@@ -1,0 +1,80 @@
+/** Tells a session what changed in its mailbox, by itself and by others: the only place that moves a view on. */
+import { Refusal } from '../../platform/errors/errors.ts';
+import { Bye, type Session } from './session.ts';
+import type { View } from './view.ts';
+import { numberSet, type Output } from './write.ts';
+
+const RENAMED = 'The mailbox was deleted, renamed or restored: connect again';
+
+/**
+ * @param withRemovals whether sequence numbers may change now
+ * @throws Bye where the mailbox is not the one that was selected any more
+ */
+export async function* tellChanges(
+  session: Session,
+  withRemovals: boolean,
+): AsyncGenerator<Output> {
+  const view = session.selected;
+  session.isBehind = false;
+  const { told } = session;
+  let hasNew = false;
+  const flags: string[] = [];
+  const { name, uidvalidity } = view.mailbox;
+  const { mailstore } = session.services;
+  for (let hasMore = true; hasMore; ) {
+    const page = await mailstore
+      .sync(session.user, {
+        mailbox: name,
+        uidvalidity: String(uidvalidity),
+        token: view.token,
+        fields: ['flags'],
+      })
+      .catch(refuseRenamed);
+    if (page.reset) throw new Bye(RENAMED);
+    for (const { uid, modseq, flags: some = [] } of page.changes.added) {
+      if (uid > view.lastUid) {
+        view.add(uid);
+        hasNew = true;
+      } else if (told.get(uid) !== modseq)
+        flags.push(writeFlags(session, { uid, modseq, flags: some }));
+    }
+    for (const updated of page.changes.updated) {
+      if (told.get(updated.uid) !== updated.modseq) flags.push(writeFlags(session, updated));
+    }
+    for (const { uid } of page.changes.removed) view.untold.add(uid);
+    view.token = page.token;
+    hasMore = page.hasMore === true;
+  }
+  if (withRemovals) yield* tellRemovals(session, view);
+  else if (view.untold.size === 0) view.highestModseq = Number(view.token);
+  told.clear();
+  if (hasNew) yield `* ${view.size} EXISTS\r\n* 0 RECENT\r\n`;
+  yield flags.join('');
+}
+
+function refuseRenamed(error: unknown): never {
+  const isGone = error instanceof Refusal && error.code === 'mailbox_not_found';
+  throw isGone ? new Bye(RENAMED) : error;
+}
+
+function* tellRemovals(session: Session, view: View): Generator<Output> {
+  const gone = view.untold;
+  view.highestModseq = Number(view.token);
+  if (gone.size === 0) return;
+  const uids = view.uids.filter((uid) => gone.has(uid));
+  const numbers = view.remove(gone);
+  gone.clear();
+  if (session.qresync && uids.length > 0) yield `* VANISHED ${numberSet(uids)}\r\n`;
+  else yield numbers.map((number) => `* ${number} EXPUNGE\r\n`).join('');
+}
+
+/** Flags of one message, as they are told unasked; `''` where the session does not see it. */
+function writeFlags(
+  session: Session,
+  { uid, modseq, flags }: { uid: number; modseq?: string | undefined; flags: readonly string[] },
+): string {
+  const number = session.selected.numberOf(uid);
+  if (number === 0) return '';
+  const more = session.condstore && modseq !== undefined ? ` MODSEQ (${modseq})` : '';
+  return `* ${number} FETCH (UID ${uid} FLAGS (${flags.join(' ')})${more})\r\n`;
+}
