@@ -57,7 +57,7 @@ onEachEngine('IMAP', (engine) => {
       ['one', 'two', 'three'].map((subject) => [subject, 'text/plain']),
     );
     const { content } = await client.download('2');
-    const source = (await content.toArray()).join('');
+    const source = ((await content?.toArray()) ?? []).join('');
     assert.match(source, /^Return-Path:[\s\S]*\r\n\r\ntwo\r\n$/);
     await client.messageFlagsAdd('1', ['\\Seen', 'work']);
     const moved = await client.messageMove('2', 'Archive');
@@ -104,5 +104,111 @@ onEachEngine('IMAP', (engine) => {
     assert.match(await watching.next(), /^s OK /);
     watching.close();
     other.close();
+  });
+
+  test('removals wait until sequence numbers may change, and a later sync tells them', async () => {
+    const ann = await accountWithMail(['one', 'two', 'three']);
+    const client = await open(ann);
+    await client.ok('ENABLE CONDSTORE');
+    await client.ok('SELECT INBOX');
+    await service.mail(ann.token, 'POST', '/mail/delete', { mailbox: 'INBOX', uids: [1] });
+    const fetched = await client.command('FETCH 1:3 (UID)');
+    assert.deepEqual(fetched.slice(0, -1), ['* 2 FETCH (UID 2)', '* 3 FETCH (UID 3)']);
+    assert.match(fetched.at(-1) ?? '', /^NO \[EXPUNGEISSUED\]/);
+    // A MODSEQ that covers the removal would hide it from a client that comes back with it.
+    const before = await client.ok('STATUS INBOX (HIGHESTMODSEQ)');
+    assert.deepEqual(await client.ok('FETCH 2 (FLAGS)'), ['* 2 FETCH (FLAGS ())']);
+    assert.deepEqual(await client.ok('NOOP'), ['* 1 EXPUNGE']);
+    assert.deepEqual(await client.ok('SEARCH ALL'), ['* SEARCH 1 2']);
+    assert.equal(before.length, 1);
+    client.close();
+  });
+
+  test('a client that was away is told what changed since its MODSEQ', async () => {
+    const ann = await accountWithMail(['one', 'two', 'three']);
+    const client = await open(ann);
+    const selected = await client.ok('SELECT INBOX');
+    const uidvalidity = /UIDVALIDITY (\d+)/.exec(selected.join())?.[1];
+    const modseq = /HIGHESTMODSEQ (\d+)/.exec(selected.join())?.[1];
+    await client.ok('LOGOUT');
+    const change = { mailbox: 'INBOX', uids: [3], add: ['\\Seen'] };
+    await service.mail(ann.token, 'POST', '/mail/flags', change);
+    await service.mail(ann.token, 'POST', '/mail/move', {
+      mailbox: 'INBOX',
+      uids: [1],
+      to: 'Trash',
+    });
+    const again = await open(ann);
+    await again.ok('ENABLE QRESYNC');
+    const told = await again.ok(`SELECT INBOX (QRESYNC (${uidvalidity} ${modseq} 1:3))`);
+    assert.ok(told.includes('* VANISHED (EARLIER) 1'), told.join('\n'));
+    assert.ok(told.some((line) => /^\* 2 FETCH \(UID 3 FLAGS \(\\Seen\) MODSEQ/.test(line)));
+    // From a state that is not known: all that is not there.
+    const lost = await again.ok(`SELECT INBOX (QRESYNC (${uidvalidity} 999999))`);
+    assert.ok(lost.includes('* VANISHED (EARLIER) 1'), lost.join('\n'));
+    again.close();
+  });
+
+  test('a conditional STORE changes only what did not change since', async () => {
+    const ann = await accountWithMail(['one', 'two']);
+    const client = await open(ann);
+    const modseq = /HIGHESTMODSEQ (\d+)/.exec((await client.ok('SELECT INBOX')).join())?.[1];
+    const change = { mailbox: 'INBOX', uids: [1], add: ['\\Flagged'] };
+    await service.mail(ann.token, 'POST', '/mail/flags', change);
+    const stored = await client.command(`UID STORE 1:2 (UNCHANGEDSINCE ${modseq}) FLAGS (\\Seen)`);
+    assert.match(stored.at(-1) ?? '', /^OK \[MODIFIED 1\]/);
+    const flags = (await service.look(ann)).get('INBOX');
+    assert.deepEqual(
+      [...(flags ?? [])],
+      [
+        [1, ['\\Flagged']],
+        [2, ['\\Seen']],
+      ],
+    );
+    client.close();
+  });
+
+  test('who loses the access is told BYE; who guesses is stopped', async () => {
+    const ann = await accountWithMail([]);
+    const client = await open(ann);
+    await service.v2('POST', `/v2/email-accounts/${ann.id}/password/reset`, {
+      user_id: ann.userId,
+    });
+    assert.match(await client.next(), /^\* BYE /);
+    assert.equal(await client.next(), '');
+    const guessing = await ImapLines.connect(port);
+    for (let attempt = 1; attempt < 5; attempt++) {
+      const answer = await guessing.command(`LOGIN nobody@${ann.domain} wrong`);
+      assert.match(answer.join(), /^NO \[AUTHENTICATIONFAILED\]/);
+    }
+    assert.match((await guessing.command(`LOGIN nobody@${ann.domain} wrong`)).join(), /^\* BYE /);
+  });
+
+  test('a message that is refused is not read as commands', async () => {
+    const ann = await accountWithMail([]);
+    const client = await open(ann);
+    client.send('x APPEND Nope {14+}\r\ny DELETE INBOX\r\nz NOOP\r\n');
+    assert.match(await client.next(), /^x NO \[TRYCREATE\]/);
+    assert.match(await client.next(), /^z OK/);
+    assert.match((await client.command('APPEND INBOX {99999999999}')).join(), /BAD|NO \[TOOBIG\]/);
+    client.close();
+  });
+
+  test('nothing that came before TLS counts after it', async () => {
+    const ann = await accountWithMail([]);
+    const client = await ImapLines.connect(port);
+    client.send(`x STARTTLS\r\ny LOGIN ${ann.address} "${ann.password}"\r\n`);
+    assert.match(await client.next(), /^x OK/);
+    assert.doesNotMatch(await client.next(), /^y /);
+    client.close();
+  });
+
+  test('strangers hold little', async () => {
+    const client = await ImapLines.connect(port);
+    client.send('x LOGIN {5000+}\r\n');
+    assert.match(await client.next(), /^\* BYE \[TOOBIG\]/);
+    const long = await ImapLines.connect(port);
+    long.send('x'.repeat(70_000));
+    assert.match(await long.next(), /^\* BYE \[TOOBIG\]/);
   });
 });

@@ -4,12 +4,14 @@ import type { Changes } from '../../mailboxes/changes/changes.ts';
 import { type EmbeddedMailstore, publishChanges } from '../../mailboxes/mailstore/mailstore.ts';
 import { testNetworks } from '../../platform/net/net.ts';
 import {
+  type Ended,
   type ImapListener,
   type ImapMailstore,
   type ImapOptions,
   ImapPlaces,
   startImap,
 } from '../../servers/imap/imap.ts';
+import type { Metrics } from '../../servers/metrics/metrics.ts';
 import type { Tokens } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 
@@ -17,6 +19,7 @@ export interface ImapParts {
   readonly embedded: EmbeddedMailstore;
   readonly tokens: Tokens;
   readonly changes: Changes;
+  readonly metrics: Metrics;
 }
 
 /** The embedded store, whose changes are published. */
@@ -46,7 +49,7 @@ export async function listenImap(
   logger: Logger,
   explain: (setting: ImapSetting, port: number) => (error: unknown) => never,
 ): Promise<Map<ImapSetting, ImapListener>> {
-  const { tokens, changes } = parts;
+  const { tokens, changes, metrics } = parts;
   const { imap } = config;
   const shared = {
     mailstore: publishedStore(parts),
@@ -56,6 +59,7 @@ export async function listenImap(
       withToken: (token: string) => tokens.authenticate(token),
     },
     changes,
+    onCommand: ({ name, outcome }: Ended) => metrics.countImapCommand(name, outcome),
     hostname: config.mailHostname,
     maxMessageBytes: config.limits.maxMessageBytes,
     host: imap.host,
@@ -76,6 +80,10 @@ export async function listenImap(
     }
     const listener = await startImap({ ...shared, port, isSecure }).catch(explain(setting, port));
     listeners.set(setting, listener);
+  }
+  if (listeners.size > 0) {
+    const counts = () => Array.from(listeners.values(), (listener) => listener.connections());
+    metrics.watchImap(() => counts().reduce((sum, count) => sum + count, 0));
   }
   return listeners;
 }

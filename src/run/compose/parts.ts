@@ -192,12 +192,11 @@ export function buildParts(given: Given): Parts {
   const stored = { ...recorded, bodies, embedded, mailstore, mailServer };
   const stores = { ...stored, metrics, publicUrl, blocks, namedKeys };
   const flow = buildMailFlow({ ...common, ...owners, ...stores });
-  const { sending } = flow;
-  const api = buildApi(common, { ...owners, ...stores, mailstore, imap, sending, progress });
+  const served = { ...owners, ...stores, mailstore, imap, sending: flow.sending, progress };
+  const api = buildApi(common, served);
   const state = sharedState(database, embedded, imap);
   const realtime = buildRealtime(common, { ...owners, mailstore, api, state, shared });
-  const connections = () => realtime.connections;
-  const watched = { connections, queue, bodies, imap, search, shared };
+  const watched = { connections: () => realtime.connections, queue, bodies, imap, search, shared };
   metrics.watch(metricSources({ ...common, ...watched, databaseFile: DATABASE_FILE }));
   return {
     ...owners,

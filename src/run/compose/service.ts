@@ -31,9 +31,9 @@ import {
 } from '../config/config.ts';
 import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
+import { type ImapSetting, listenImap } from './listen-imap.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
-import { type ImapSetting, listenImap } from './listen-imap.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
 import { watchFreezes } from './watch-freezes.ts';
@@ -268,7 +268,14 @@ async function listen(
     return at && { address: at.host, port: at.port };
   };
   const imaps = bound('IMAPS_PORT');
-  return { http, smtp, lmtp, imaps, imap: bound('IMAP_PORT'), metrics: await listenMetrics(config, parts, onStop) };
+  return {
+    http,
+    smtp,
+    lmtp,
+    imaps,
+    imap: bound('IMAP_PORT'),
+    metrics: await listenMetrics(config, parts, onStop),
+  };
 }
 
 async function listenMetrics(

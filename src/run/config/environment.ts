@@ -233,12 +233,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       proxyNetworks: values.SMTP_PROXY_NETWORKS,
     },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
-    imap: {
-      host: values.IMAP_HOST ?? values.SMTP_HOST,
-      tlsPort: values.IMAPS_PORT,
-      port: values.IMAP_PORT,
-      proxyNetworks: values.IMAP_PROXY_NETWORKS,
-    },
+    imap: imapOf(values),
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT },
     drainSeconds: values.DRAIN_SECONDS,
     trace: { days: values.TRACE_DAYS, subjects: values.TRACE_SUBJECTS },
@@ -275,6 +270,15 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       enabled: values.SEND_ENABLED,
       recipientsPerDay: values.SEND_RECIPIENTS_PER_DAY,
     },
+  };
+}
+
+function imapOf(values: Values): Config['imap'] {
+  return {
+    host: values.IMAP_HOST ?? values.SMTP_HOST,
+    tlsPort: values.IMAPS_PORT,
+    port: values.IMAP_PORT,
+    proxyNetworks: values.IMAP_PROXY_NETWORKS,
   };
 }
 

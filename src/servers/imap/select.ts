@@ -182,7 +182,8 @@ export const enable: Command = {
       else if (name === 'CONDSTORE') enabled.push(name);
     }
     command.end();
-    yield `* ENABLED ${[...new Set(enabled)].join(' ')}`.trimEnd() + '\r\n';
+    const told = ['ENABLED', ...new Set(enabled)].join(' ');
+    yield `* ${told}\r\n`;
     return 'That is all';
   },
 };

@@ -14,6 +14,7 @@ import {
   Registry,
 } from 'prom-client';
 import type { AttemptReport } from '../../mail/queue/queue.ts';
+import { addImapMetrics, type ImapMetrics } from './imap-metrics.ts';
 import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
 import { addRequestMetrics, type RequestMetrics } from './request-metrics.ts';
 import {
@@ -31,7 +32,7 @@ export interface GaugeValue {
   readonly value: number;
 }
 
-export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
+export interface Metrics extends ImapMetrics, MailMetrics, RequestMetrics, StateMetrics {
   /** Reads these sources from now on; before that there are no metrics. */
   watch(sources: MetricSources): void;
   /** Counts an attempt of the queue. */
@@ -59,6 +60,7 @@ export function createMetrics(): Metrics {
     watch(watched) {
       sources = watched;
     },
+    ...addImapMetrics(registry),
     ...addMailMetrics(registry),
     ...addRequestMetrics(registry),
     ...addStateMetrics(registry, () => sources, unread),

@@ -1,0 +1,220 @@
+/** What comes from clients: hostile octets, cut anywhere. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { type CommandParts, CommandReader } from './command-reader.ts';
+import { BadCommand, Cursor } from './cursor.ts';
+import { matches } from './list.ts';
+import { readFetch } from './parse-fetch.ts';
+import { readSearch } from './parse-search.ts';
+import { No } from './session.ts';
+import { View } from './view.ts';
+import { numberSet, string } from './write.ts';
+
+const LIMITS = { line: 2_000, literals: 3, literalOctets: 50 };
+
+/** What a reader finds in octets that come in these pieces; it keeps every literal that it has room for. */
+function readAll(pieces: readonly Buffer[]): string[] {
+  const reader = new CommandReader(LIMITS);
+  const found: string[] = [];
+  for (const piece of pieces) {
+    reader.push(piece);
+    for (let reading = reader.next(); reading; reading = reader.next()) {
+      if (reading.kind === 'too long') return [...found, 'too long'];
+      if (reading.kind === 'command') found.push(JSON.stringify(reading.parts.map(String)));
+      else if (reader.hasRoomFor(reading.literal)) reader.keep(reading.literal);
+      else return [...found, 'no room'];
+    }
+  }
+  return found;
+}
+
+describe('commands', () => {
+  const piece = fc.constantFrom(
+    'a LOGIN x y',
+    '\r\n',
+    '\n',
+    '{3}\r\nabc',
+    '{2+}\r\n\r\n',
+    '{60}\r\n',
+    '{',
+    '"',
+  );
+  test('are the same wherever the stream is cut', () => {
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 20 }), fc.array(fc.nat(200)), (texts, cuts) => {
+        const octets = Buffer.from(texts.join(''), 'latin1');
+        const places = [0, ...cuts.map((cut) => cut % (octets.length + 1)).sort((a, b) => a - b)];
+        const pieces = places.map((from, at) => octets.subarray(from, places[at + 1]));
+        assert.deepEqual(readAll(pieces), readAll([octets]));
+      }),
+    );
+  });
+
+  test('have their literals between their texts', () => {
+    const told = readAll([Buffer.from('a LOGIN {3}\r\nann {2+}\r\npw\r\nb NOOP\r\n')]);
+    assert.deepEqual(told, ['["a LOGIN ","ann"," ","pw",""]', '["b NOOP"]']);
+  });
+
+  test('end where they hold too much, before it is kept', () => {
+    assert.deepEqual(readAll([Buffer.alloc(2_001, 'x')]), ['too long']);
+    assert.deepEqual(readAll([Buffer.from('a X {51}\r\n')]), ['no room']);
+    assert.deepEqual(readAll([Buffer.from('a X {4294967296}\r\n')]), ['no room']);
+    assert.deepEqual(readAll([Buffer.from('{0}\r\n{0}\r\n{0}\r\n{0}\r\n')]), ['no room']);
+    const reader = new CommandReader(LIMITS);
+    // Lines of one command count together.
+    for (const _ of [1, 2]) {
+      reader.push(Buffer.from(`${'x'.repeat(900)} {0}\r\n`));
+      const reading = reader.next();
+      assert.equal(reading?.kind, 'literal');
+      if (reading?.kind === 'literal') reader.keep(reading.literal);
+    }
+    reader.push(Buffer.alloc(300, 'x'));
+    assert.equal(reader.next()?.kind, 'too long');
+  });
+
+  test('of any octets give a request or a clear refusal', () => {
+    const word = fc.constantFrom(
+      ...[
+        '1:*',
+        '(',
+        ')',
+        ' ',
+        'BODY[',
+        ']',
+        'HEADER.FIELDS',
+        '<0.1>',
+        'FLAGS',
+        'OR',
+        'NOT',
+        '"a"',
+        '*',
+        '$',
+        'UID',
+      ],
+      ...[
+        'SINCE',
+        '1-Feb-1994',
+        'RETURN',
+        'CHARSET',
+        'UTF-8',
+        'MODSEQ',
+        '12',
+        'TEXT',
+        'ALL',
+        '\\',
+        '%',
+        '\0',
+        'é',
+      ],
+    );
+    const parts = fc.array(
+      fc.oneof(
+        fc.array(word).map((words) => words.join('')),
+        fc.string(),
+      ),
+    );
+    fc.assert(
+      fc.property(parts, (texts) => {
+        const command: CommandParts = texts.flatMap((text, at) =>
+          at > 0 ? [Buffer.from(text), text] : [text],
+        );
+        for (const read of [readSearch, (cursor: Cursor) => readFetch(cursor, true)]) {
+          try {
+            read(new Cursor(command.length > 0 ? command : ['']));
+          } catch (error) {
+            assert.ok(error instanceof BadCommand || error instanceof No, String(error));
+          }
+        }
+      }),
+    );
+  });
+
+  test('that nest too deep are refused, and do not use up the stack', () => {
+    const read = (text: string) => () => readSearch(new Cursor([text]));
+    assert.throws(read(` ${'('.repeat(100_000)}ALL`), BadCommand);
+    assert.throws(read(` ${'NOT '.repeat(100_000)}ALL`), BadCommand);
+    assert.throws(read(`${' ALL'.repeat(1_001)}`), BadCommand);
+  });
+});
+
+describe('strings of answers', () => {
+  test('never begin a line of their own', () => {
+    const text = fc
+      .array(fc.integer({ min: 0, max: 255 }))
+      .map((codes) => String.fromCharCode(...codes));
+    fc.assert(
+      fc.property(text, (octets) => {
+        const written = string(octets);
+        const literal = /^\{(\d+)\}\r\n/.exec(written);
+        if (!literal) return assert.match(written, /^"(?:[^"\\\r\n\0\x80-\xff]|\\["\\])*"$/);
+        assert.equal(written.length - literal[0].length, Number(literal[1]));
+        return undefined;
+      }),
+    );
+  });
+
+  test('sets of numbers are short', () => {
+    assert.equal(numberSet([1, 2, 3, 7, 9, 10]), '1:3,7,9:10');
+    assert.equal(numberSet([]), '');
+  });
+});
+
+describe('patterns of LIST', () => {
+  test('match as the wildcards say', () => {
+    const letter = fc.constantFrom('a', 'b', '/', '*', '%');
+    const pattern = fc.array(letter, { maxLength: 8 }).map((all) => all.join(''));
+    const name = fc
+      .array(fc.constantFrom('a', 'b', '/'), { maxLength: 8 })
+      .map((all) => all.join(''));
+    fc.assert(
+      fc.property(pattern, name, (wanted, text) => {
+        const expression = wanted.replaceAll('*', '[^]*').replaceAll('%', '[^/]*');
+        assert.equal(matches(wanted, text), new RegExp(`^${expression}$`).test(text));
+      }),
+    );
+  });
+
+  test('with many wildcards take no longer than the name is long', () => {
+    assert.equal(matches('%*'.repeat(500), `${'a'.repeat(250)}/`), true);
+    assert.equal(matches(`${'*a'.repeat(200)}b`, 'a'.repeat(255)), false);
+  });
+});
+
+describe('sets of messages', () => {
+  const mailbox = {
+    id: 1,
+    name: 'INBOX',
+    uidvalidity: 1,
+    highestmodseq: 1,
+    pruned_modseq: 0,
+    fork_modseq: 0,
+  };
+  const counters = { uidnext: 100, messages: 3, unseen: 0, octets: 0, special_use: null };
+  const view = () => new View({ ...mailbox, ...counters }, [3, 7, 20], '1', false);
+
+  test('of UIDs name what is there, of numbers only what the session sees', () => {
+    assert.deepEqual(view().resolve('1:*', true), [3, 7, 20]);
+    assert.deepEqual(view().resolve('21:*', true), [20]);
+    assert.deepEqual(view().resolve('*:8,3,3,1:4', true), [3, 20]);
+    assert.deepEqual(view().resolve('3,1:2', false), [3, 7, 20]);
+    assert.deepEqual(view().resolve('4294967295', true), []);
+    for (const bad of ['0', '4', '1:4', ':', '1,', '', '1:2:3', '-1', '99999999999']) {
+      assert.throws(() => view().resolve(bad, false), BadCommand, bad);
+    }
+  });
+
+  test('an empty mailbox has no last message', () => {
+    const empty = new View({ ...mailbox, ...counters }, [], '1', false);
+    assert.deepEqual(empty.resolve('1:*', true), []);
+    assert.throws(() => empty.resolve('*', false), BadCommand);
+  });
+
+  test('removals are told from the last to the first', () => {
+    const seen = view();
+    assert.deepEqual(seen.remove(new Set([3, 20])), [3, 1]);
+    assert.deepEqual(seen.uids, [7]);
+    assert.equal(seen.numberOf(7), 1);
+    assert.equal(seen.numberOf(20), 0);
+  });
+});
