@@ -72,6 +72,7 @@ const triedBy: Readonly<Record<string, string>> = {
   Caddyfile: 'production-guide',
   sql: 'production-guide',
   'haproxy.cfg': 'two-machines',
+  mbsyncrc: 'imap-programs',
   'receiver.mjs': 'webhook-samples',
   'receiver.py': 'webhook-samples',
   'receiver.php': 'webhook-samples',

@@ -30,6 +30,7 @@ const needed = [
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
   { package: 'dovecot-imapd', found: () => existsSync('/usr/lib/dovecot/imap') },
+  { package: 'isync', found: () => onPath('mbsync') },
   { package: 'dovecot-lmtpd', found: () => existsSync('/usr/lib/dovecot/lmtp') },
   { package: 'dovecot-sqlite', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_sqlite.so`) },
   { package: 'dovecot-pgsql', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_pgsql.so`) },

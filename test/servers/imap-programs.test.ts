@@ -1,0 +1,124 @@
+/** Mail programs of Debian on a mailbox of ours: mbsync with the settings of the guide, and Python's imaplib. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { promisify } from 'node:util';
+import { atEnd } from '../support/databases.ts';
+import { readPage } from '../support/doc-pages.ts';
+import { freePort } from '../support/free-port.ts';
+import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+
+const run = promisify(execFile);
+
+let service: TestService;
+let folder: string;
+/** For `localhost`: mbsync compares the name. */
+let certificate: string;
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'postroom-programs-'));
+  atEnd(() => rm(folder, { recursive: true, force: true }));
+  certificate = join(folder, 'cert.pem');
+  const key = join(folder, 'key.pem');
+  const name = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost'];
+  const made = [
+    'req',
+    '-x509',
+    '-newkey',
+    'rsa:2048',
+    '-nodes',
+    '-keyout',
+    key,
+    '-out',
+    certificate,
+  ];
+  await run('openssl', [...made, ...name]);
+  const tls = { TLS_CERT: certificate, TLS_KEY: key };
+  service = await startTestService('sqlite', { IMAPS_PORT: String(await freePort()), ...tls });
+});
+
+const imapsPort = () => String(service.addresses.imaps?.port);
+
+async function append(account: TestAccount, subjects: readonly string[]): Promise<void> {
+  for (const subject of subjects) {
+    const url = `${service.url}/mail/append?mailbox=INBOX`;
+    const headers = {
+      authorization: `Bearer ${account.token}`,
+      'content-type': 'message/rfc822',
+    };
+    const body = `From: b@b.test\r\nSubject: ${subject}\r\nMessage-ID: <${subject}@b.test>\r\n\r\n${subject}\r\n`;
+    assert.equal((await fetch(url, { method: 'POST', headers, body })).status, 201);
+  }
+}
+
+test('mbsync keeps a folder in step, both ways, and then has nothing to do', async () => {
+  const account = await service.makeAccount();
+  await append(
+    account,
+    Array.from({ length: 60 }, (_, at) => `m${at}`),
+  );
+  const block = readPage('docs/guides/mail-programs.md').blocks.find(
+    ({ label }) => label === 'mbsyncrc',
+  );
+  const settings = (block?.text ?? '')
+    .replace('Host mail.example', `Host localhost\nCertificateFile ${certificate}`)
+    .replace('Port 993', `Port ${imapsPort()}`)
+    .replace('User ada@acme.test', `User ${account.address}`)
+    .replace('pass ada@acme.test', `echo ${account.password}`)
+    .replaceAll('~/Mail', `${folder}/Mail`);
+  await writeFile(join(folder, 'mbsyncrc'), settings);
+  const inbox = join(folder, 'Mail', 'INBOX');
+  await mkdir(join(folder, 'Mail'));
+  const sync = async () => {
+    const { stdout } = await run('mbsync', ['-V', '-a', '-c', join(folder, 'mbsyncrc')], {
+      env: { ...process.env, HOME: folder },
+      timeout: 60_000,
+    });
+    return stdout;
+  };
+  await sync();
+  const [first = '', second = '', ...others] = (await readdir(join(inbox, 'new'))).sort();
+  assert.equal(others.length, 58);
+  // One is read and starred here, one removed here, one is new here; one is removed there.
+  const name = first.replace(/:2,.*$/, '');
+  await rename(join(inbox, 'new', first), join(inbox, 'cur', `${name}:2,FS`));
+  await rm(join(inbox, 'new', second));
+  await writeFile(join(folder, 'Mail', 'Drafts', 'new', '1.here'), 'Subject: here\n\nhere\n');
+  await service.mail(account.token, 'POST', '/mail/delete', { mailbox: 'INBOX', uids: [60] });
+  await sync();
+  const seen = await service.look(account);
+  assert.equal(seen.get('INBOX')?.size, 58);
+  const changed = [...(seen.get('INBOX')?.values() ?? [])].filter((flags) => flags.length > 0);
+  assert.deepEqual(changed, [['\\Flagged', '\\Seen']]);
+  assert.equal(seen.get('Drafts')?.size, 1);
+  assert.equal((await readdir(join(inbox, 'new'))).length, 57);
+  await sync();
+  assert.deepEqual(await service.look(account), seen);
+});
+
+const PROGRAM = `
+import imaplib, ssl, sys
+trusted = ssl.create_default_context(cafile=sys.argv[2])
+box = imaplib.IMAP4_SSL("localhost", int(sys.argv[1]), ssl_context=trusted, timeout=30)
+box.login(sys.argv[3], sys.argv[4])
+box.select()
+uids = ",".join(str(uid) for uid in range(1, 100001))
+print(box.uid("FETCH", uids, "(UID)")[0], len(box.uid("SEARCH", "UNSEEN")[1][0].split()))
+large = b"Subject: large\\r\\n\\r\\n" + (b"x" * 78 + b"\\r\\n") * 30000
+print(box.append("Archive", None, None, large)[0], box.select("Archive")[1][0])
+print(box.fetch("1", "(BODY.PEEK[])")[1][0][1] == large)
+box.logout()
+`;
+
+test("Python's imaplib names 100,000 UIDs in a line, and stores what it reads back", async () => {
+  const account = await service.makeAccount();
+  await append(account, ['one', 'two']);
+  const { stdout } = await run(
+    'python3',
+    ['-c', PROGRAM, imapsPort(), certificate, account.address, account.password],
+    { timeout: 60_000 },
+  );
+  assert.equal(stdout, "OK 2\nOK b'1'\nTrue\n");
+});
