@@ -23,6 +23,11 @@ export class Wire {
     this.#listen();
   }
 
+  /** Whether nothing that is written can reach the client any more. */
+  get isClosed(): boolean {
+    return this.#isEnded || this.#socket.destroyed || !this.#socket.writable;
+  }
+
   /** Whether we wait for the client, and not it for us. */
   get isWaiting(): boolean {
     return this.#waitingSince !== undefined;

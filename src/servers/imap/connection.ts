@@ -63,6 +63,7 @@ export class Connection implements Channel {
   #release: (() => void) | undefined;
   #unsubscribe: (() => void) | undefined;
   #toldAt = 0;
+  readonly #left = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #ending: string | undefined;
 
@@ -80,6 +81,10 @@ export class Connection implements Channel {
     this.#mayLogIn = client.isLocal || client.isSecure;
     this.#session = new Session(settings, this);
     if (client.isSecure) this.#secure();
+  }
+
+  get signal(): AbortSignal {
+    return this.#left.signal;
   }
 
   get isSecure(): boolean {
@@ -282,6 +287,8 @@ export class Connection implements Channel {
     this.#isWriting = true;
     await this.#wire.write(octets);
     this.#isWriting = false;
+    // What else the command would read is for nobody.
+    if (this.#wire.isClosed) throw new Bye('The client left');
     this.#activeAt = performance.now();
   }
 
@@ -295,6 +302,8 @@ export class Connection implements Channel {
   #onChange(change: Change): void {
     if (change.kind === 'access') {
       this.end('The account was suspended or deleted, or its password was changed');
+      // It must not read on what it has asked for before.
+      if (this.#isWriting) this.destroy();
       return;
     }
     if (change.kind !== 'mailbox') return;
@@ -310,6 +319,7 @@ export class Connection implements Channel {
   }
 
   #leave(): void {
+    this.#left.abort(new Bye('The client left'));
     clearTimeout(this.#timer);
     this.#unsubscribe?.();
     this.#unsubscribe = undefined;

@@ -8,6 +8,8 @@ import { numberSet } from './write.ts';
 
 /** Messages that are moved or removed in one transaction (RFC 6851 section 3.3 allows a part). */
 const AT_A_TIME = 1_000;
+/** Messages of one copy: it is one transaction, in which nobody else writes. */
+const COPIED_MAX = 5_000;
 
 export const copy = relocating('copy', false);
 export const uidCopy = relocating('copy', true);
@@ -38,6 +40,9 @@ async function* relocate(
   target: string,
 ): Answer {
   const { mailstore } = session.services;
+  if (kind === 'copy' && uids.length > COPIED_MAX) {
+    throw new No('LIMIT', `At most ${COPIED_MAX} messages are copied at once`);
+  }
   const from: number[] = [];
   const to: number[] = [];
   let uidvalidity = '';

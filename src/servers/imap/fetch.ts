@@ -1,4 +1,5 @@
 /** FETCH and UID FETCH (RFC 9051 section 6.4.5): rows are read in pieces, so that no mailbox is in memory. */
+import { setImmediate as turn } from 'node:timers/promises';
 import type { ImapRow, OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { HeaderReader, type MessagePart } from '../../protocols/message/message.ts';
@@ -10,8 +11,8 @@ import { vanished } from './select.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
 import { dateTime, type Output } from './write.ts';
 
-/** Messages whose rows are read at once: with their structures, and without. */
-const WITH_TEXTS = 100;
+/** Messages whose rows are read at once: with their structures, of which one may have half a megabyte, and without. */
+const WITH_TEXTS = 32;
 const WITHOUT = 500;
 
 type Columns = 'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure';
@@ -69,6 +70,8 @@ async function* fetchAll(
   let missing = 0;
   for (let at = 0; at < uids.length; at += size) {
     const piece = uids.slice(at, at + size);
+    // Other connections have their turn, however fast this client reads.
+    await turn();
     const read = needsTexts
       ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
       : (await imap.rows(view.mailbox, piece, columns)).map((row) => ({ ...row, structure: '' }));

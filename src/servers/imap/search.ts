@@ -1,5 +1,7 @@
 /** SEARCH and UID SEARCH: columns first, and sources only of messages that nothing else has ruled out. */
+import { setImmediate as turn } from 'node:timers/promises';
 import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
+import { Turns } from '../../platform/net/net.ts';
 import {
   decodeRawHeader,
   decodeWords,
@@ -18,7 +20,9 @@ type Row = ImapRow<
   'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'envelope' | 'structure'
 >;
 
+/** Rows that are read at once: without texts, and with them, of which one row may have half a megabyte. */
 const ROWS_AT_A_TIME = 500;
+const WITH_TEXTS = 50;
 /** What one search reads of sources, in octets and milliseconds: then it is refused. */
 const OCTETS_MAX = 64 * 1024 * 1024;
 const TIME_MAX = 10_000;
@@ -34,7 +38,7 @@ function searching(isByUid: boolean): Command {
       const { returns, key } = readSearch(command);
       const hasModseq = names(key, 'modseq');
       if (hasModseq) session.condstore = true;
-      const found = await new Search(session, key).run();
+      const found = await inTurn(session, key);
       const view = session.selected;
       const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
       const modseq = hasModseq ? Math.max(0, ...found.map((row) => row.modseq)) : 0;
@@ -46,6 +50,17 @@ function searching(isByUid: boolean): Command {
       return 'That is all';
     },
   };
+}
+
+/** Searches that read sources, in all and of one account: they take the processor from everybody else. */
+const reading = new Turns(2);
+
+function inTurn(session: Session, key: SearchKey): Promise<Row[]> {
+  const run = () => new Search(session, key).run();
+  const readsSources = ['text', 'header', 'sent'] as const;
+  if (!readsSources.some((kind) => names(key, kind))) return run();
+  const party = { name: `account ${session.user.accountId}`, most: 1 };
+  return reading.run([party], run, session.channel.signal);
 }
 
 /** ESEARCH (RFC 4731): it names the command that it answers. */
@@ -101,8 +116,11 @@ class Search {
     const needsTexts = ['envelope', 'sent', 'header', 'text'] as const;
     const withTexts = needsTexts.some((kind) => names(this.#key, kind));
     const found: Row[] = [];
-    for (let at = 0; at < view.size; at += ROWS_AT_A_TIME) {
-      const uids = view.uids.slice(at, at + ROWS_AT_A_TIME);
+    const size = withTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
+    for (let at = 0; at < view.size; at += size) {
+      const uids = view.uids.slice(at, at + size);
+      // Other connections have their turn.
+      await turn();
       const { imap } = services.mailstore;
       const rows: Row[] = withTexts
         ? await imap.rows(view.mailbox, uids, [...columns, 'envelope', 'structure'])

@@ -55,6 +55,8 @@ export interface Channel {
   readonly isSecure: boolean;
   /** Whether a login would be safe: by TLS, or from this machine. */
   readonly mayLogIn: boolean;
+  /** Ends with the connection: for what waits for its turn. */
+  readonly signal: AbortSignal;
   startTls(): void;
   /** Takes one of the places of the account; false where it has none left. */
   admit(user: MailAccess): boolean;
