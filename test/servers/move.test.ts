@@ -300,6 +300,8 @@ test('what clients know and what the API answers is the same after the move', as
     /^DATABASE_URL: the data of DATA_DIR was moved to another database, postgres:/m,
   );
   assert.match(await succeed(['move', '--to', DATABASE_URL], own), /was moved to .* already/);
+  const third = ['move', '--to', await newDatabase()];
+  await refuse(third, own, /--to: expected postgres:.*, got another database.*pg_restore\s*$/);
 
   const moved = { ...own, DATABASE_URL };
   const service = start({ ...moved, LOG_LEVEL: 'info' });

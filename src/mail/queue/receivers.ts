@@ -43,6 +43,15 @@ const WAITING: readonly OpenState[] = ['queued', 'held'];
 /** Lines of each part of a summary. */
 const LINES_MAX = 20;
 
+/** A page of receivers. */
+export interface ReceiverPage {
+  readonly receivers: QueueReceiver[];
+  /** Where the next page begins; undefined on the last one. */
+  readonly next: ReceiverKey | undefined;
+  /** How many there are in all; undefined on a page behind the last one. */
+  readonly total: number | undefined;
+}
+
 /**
  * Receivers with what waits for them, the oldest first; those at which something failed come by the time of the last
  * failure, the newest first.
@@ -51,53 +60,24 @@ export async function listReceivers(
   database: ReadDatabase,
   filter: CountFilter,
   { after, limit }: { readonly after: ReceiverKey | undefined; readonly limit: number },
-): Promise<{ readonly receivers: QueueReceiver[]; readonly next: ReceiverKey | undefined }> {
-  const ranks = new Map<string, number>();
-  const found = await Promise.all(
-    statesOf(filter).map((state) => rankOf(database, state, filter, { after, limit })),
-  );
-  for (const { destination, rank } of found.flat()) {
-    ranks.set(destination, Math.min(rank, ranks.get(destination) ?? rank));
-  }
-  const ranked = [...ranks].map(([destination, rank]) => ({ destination, rank })).sort(byRank);
-  const page = ranked.slice(0, limit);
-  const counts = await countsOf(
-    database,
-    filter,
-    page.map(({ destination }) => destination),
-  );
-  const receivers = page.flatMap(({ destination }) => counts.get(destination) ?? []);
+): Promise<ReceiverPage> {
+  const rows = await countReceivers(database, filter, { after, limit: limit + 1 });
+  const byReceiver = [...Map.groupBy(rows, ({ destination }) => destination)];
+  const page = byReceiver.slice(0, limit);
+  const destinations = page.map(([destination]) => destination);
+  const [reasons, succeeded] = await Promise.all([
+    topReasons(database, filter, destinations),
+    lastSuccesses(database, destinations),
+  ]);
+  const [destination, [last] = []] = page.at(-1) ?? [];
+  const hasMore = byReceiver.length > limit && last && destination !== undefined;
   return {
-    // One was on an earlier page, if it has more in another state that is older.
-    receivers: receivers.filter((one) => !after || byRank(keyOf(one), after) > 0),
-    next: ranked.length > limit ? page.at(-1) : undefined,
+    receivers: page.map(([name, own]) =>
+      toReceiver(name, own, { reason: reasons.get(name), lastSuccessAt: succeeded.get(name) }),
+    ),
+    next: hasMore ? { destination, rank: last.rank } : undefined,
+    total: rows[0]?.total ?? (after ? undefined : 0),
   };
-}
-
-const byRank = (one: ReceiverKey, other: ReceiverKey) =>
-  one.rank - other.rank ||
-  (one.destination < other.destination ? -1 : Number(one.destination > other.destination));
-
-function keyOf({ destination, oldestAt, failedAt, counts }: QueueReceiver): ReceiverKey {
-  const isFailed = counts.queued + counts.held === 0 && failedAt !== undefined;
-  return { destination, rank: isFailed ? -failedAt : oldestAt };
-}
-
-/** Receivers of one state, in the order of the list. */
-async function rankOf(
-  database: ReadDatabase,
-  state: OpenState,
-  filter: CountFilter,
-  { after, limit }: { readonly after: ReceiverKey | undefined; readonly limit: number },
-): Promise<readonly ReceiverKey[]> {
-  const rank = state === 'failed' ? sql`-max(updated_at)` : sql`min(created_at)`;
-  const later = after
-    ? sql`having (${rank}, destination) > (${after.rank}, ${after.destination})`
-    : sql``;
-  const { rows } = await sql<ReceiverKey>`select destination, ${rank} as rank
-    ${ofState(database, state, filter)} group by destination ${later}
-    order by rank, destination limit ${limit + 1}`.execute(database.read);
-  return rows;
 }
 
 interface CountRow {
@@ -109,53 +89,72 @@ interface CountRow {
   readonly oldest: number;
   readonly changed: number;
   readonly due: number;
+  /** Of the receiver. */
+  readonly rank: number;
+  /** Of all receivers. */
+  readonly total: number;
 }
 
-/** Counts what some receivers have. */
-async function countsOf(
+/**
+ * Counts what the receivers of a page have, in the order of the list. The index is read once: to know which receivers
+ * are the first, all have to be counted.
+ */
+async function countReceivers(
   database: ReadDatabase,
   filter: CountFilter,
-  destinations: readonly string[],
-): Promise<ReadonlyMap<string, QueueReceiver>> {
-  const found = new Map<string, QueueReceiver>();
-  if (destinations.length === 0) return found;
-  const among = isAmong('destination', destinations);
+  { after, limit }: { readonly after: ReceiverKey | undefined; readonly limit: number },
+): Promise<readonly CountRow[]> {
   const parts = statesOf(filter).map(
     (
       state,
     ) => sql`select destination, domain_id, kind, ${sql.lit(state)} as state, count(*) as amount,
       min(created_at) as oldest, ${state === 'failed' ? sql`max(updated_at)` : sql`0`} as changed,
       min(next_attempt_at) as due
-      ${ofState(database, state, filter)} and ${among} group by destination, domain_id, kind`,
+      ${ofState(database, state, filter)} group by destination, domain_id, kind`,
   );
-  // On PostgreSQL these run beside each other.
-  const [{ rows }, reasons, succeeded] = await Promise.all([
-    sql<CountRow>`${sql.join(parts, sql` union all `)}`.execute(database.read),
-    topReasons(database, filter, destinations),
-    lastSuccesses(database, destinations),
-  ]);
-  for (const [destination, own] of Map.groupBy(rows, (row) => row.destination)) {
-    const sum = (state: OpenState) => amountOf(own.filter((row) => row.state === state));
-    const queued = own.filter(({ state }) => state === 'queued');
-    const failed = own.filter(({ state }) => state === 'failed');
-    const byDomain = [...Map.groupBy(own, (row) => row.domain_id)];
-    const reason = reasons.get(destination);
-    const lastSuccessAt = succeeded.get(destination);
-    found.set(destination, {
-      destination,
-      kinds: [...new Set(own.map(({ kind }) => kind))].sort(),
-      counts: { queued: sum('queued'), held: sum('held'), failed: sum('failed') },
-      oldestAt: Math.min(...own.map(({ oldest }) => oldest)),
-      ...(queued.length > 0 && { nextAttemptAt: Math.min(...queued.map(({ due }) => due)) }),
-      ...(failed.length > 0 && { failedAt: Math.max(...failed.map(({ changed }) => changed)) }),
-      ...(reason && { reason }),
-      domainIds: byDomain
-        .sort(([, one], [, other]) => amountOf(other) - amountOf(one))
-        .map(([domainId]) => domainId),
-      ...(lastSuccessAt !== undefined && { lastSuccessAt }),
-    });
-  }
-  return found;
+  const later = after
+    ? sql`where (rank, destination) > (cast(${after.rank} as bigint), cast(${after.destination} as text))`
+    : sql``;
+  const { rows } =
+    await sql<CountRow>`with counted as materialized (${sql.join(parts, sql` union all `)}),
+    ranked as materialized (
+      select destination, case when sum(case when state = 'failed' then 0 else 1 end) = 0
+        then -max(changed) else min(oldest) end as rank
+      from counted group by destination
+    ),
+    page as (select * from ranked ${later} order by rank, destination limit ${limit})
+    select counted.*, rank, (select count(*) from ranked) as total
+    from page join counted on counted.destination = page.destination
+    order by rank, counted.destination`.execute(database.read);
+  return rows;
+}
+
+function toReceiver(
+  destination: string,
+  own: readonly CountRow[],
+  about: {
+    readonly reason: QueueReceiver['reason'] | undefined;
+    readonly lastSuccessAt: EpochMs | undefined;
+  },
+): QueueReceiver {
+  const sum = (state: OpenState) => amountOf(own.filter((row) => row.state === state));
+  const queued = own.filter(({ state }) => state === 'queued');
+  const failed = own.filter(({ state }) => state === 'failed');
+  const byDomain = [...Map.groupBy(own, (row) => row.domain_id)];
+  const { reason, lastSuccessAt } = about;
+  return {
+    destination,
+    kinds: [...new Set(own.map(({ kind }) => kind))].sort(),
+    counts: { queued: sum('queued'), held: sum('held'), failed: sum('failed') },
+    oldestAt: Math.min(...own.map(({ oldest }) => oldest)),
+    ...(queued.length > 0 && { nextAttemptAt: Math.min(...queued.map(({ due }) => due)) }),
+    ...(failed.length > 0 && { failedAt: Math.max(...failed.map(({ changed }) => changed)) }),
+    ...(reason && { reason }),
+    domainIds: byDomain
+      .sort(([, one], [, other]) => amountOf(other) - amountOf(one))
+      .map(([domainId]) => domainId),
+    ...(lastSuccessAt !== undefined && { lastSuccessAt }),
+  };
 }
 
 const amountOf = (rows: readonly CountRow[]) => rows.reduce((sum, { amount }) => sum + amount, 0);
@@ -164,6 +163,7 @@ async function lastSuccesses(
   { read }: ReadDatabase,
   destinations: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
+  if (destinations.length === 0) return new Map();
   // One step in `deliveries_succeeded` for each.
   const parts = destinations.map(
     (destination) => sql`select * from (select destination, finished_at from deliveries
@@ -182,6 +182,7 @@ export async function topReasons(
   filter: CountFilter,
   destinations: readonly string[],
 ): Promise<ReadonlyMap<string, { readonly text: string; readonly count: number }>> {
+  if (destinations.length === 0) return new Map();
   const parts = statesOf(filter).map(
     (
       state,
@@ -294,11 +295,11 @@ export async function summarize(
   database: ReadDatabase,
   filter: CountFilter,
 ): Promise<QueueSummary> {
-  const [reasons, domains, senders] = await Promise.all([
-    linesOf(database, filter, 'reason'),
-    linesOf(database, filter, 'domain_id'),
-    linesOf(database, filter, 'mail_from'),
-  ]);
+  const [{ reason: reasons = [] }, { domain_id: domains = [], mail_from: senders = [] }] =
+    await Promise.all([
+      linesOf(database, filter, ['reason']),
+      linesOf(database, filter, ['domain_id', 'mail_from']),
+    ]);
   const whole = domains[0];
   const tried = reasons[0]?.tried ?? 0;
   return {
@@ -309,18 +310,21 @@ export async function summarize(
     },
     ...(whole && { oldestAt: whole.all_oldest }),
     ...(whole && whole.all_due !== null && { nextAttemptAt: whole.all_due }),
-    reasons: reasons.map((row) => ({ ...writeLine(row), text: String(row.value) })),
+    reasons: reasons.map((row) => ({ ...writeLine(row), text: row.value ?? '' })),
     untried: whole ? whole.tried - tried : 0,
     domains: domains.map((row) => ({ ...writeLine(row), domainId: Number(row.value) })),
     senders: senders.map((row) => ({
       ...writeLine(row),
-      ...(row.value !== null && { mailFrom: String(row.value) }),
+      ...(row.value !== null && { mailFrom: row.value }),
     })),
   };
 }
 
+type Part = 'reason' | 'domain_id' | 'mail_from';
+
 interface LineRow {
-  readonly value: string | number | null;
+  readonly part: Part;
+  readonly value: string | null;
   readonly queued: number;
   readonly held: number;
   readonly failed: number;
@@ -343,33 +347,40 @@ function writeLine({ queued, held, failed, oldest, due }: LineRow): SummaryLine 
   };
 }
 
+/** Lines of one or more columns, for which the index is read once. */
 async function linesOf(
   database: ReadDatabase,
   filter: CountFilter,
-  column: 'reason' | 'domain_id' | 'mail_from',
-): Promise<readonly LineRow[]> {
-  const value = sql.ref(column);
-  const isTried = column === 'reason' || filter.reason !== undefined;
-  const parts = statesOf(filter).map((state) => {
+  columns: readonly Part[],
+): Promise<{ readonly [Column in Part]?: readonly LineRow[] }> {
+  const isReason = columns.includes('reason');
+  const isTried = isReason || filter.reason !== undefined;
+  const group = sql.join(columns.map((column) => sql.ref(column)));
+  const counts = statesOf(filter).map((state) => {
     const amount = (of: OpenState) =>
       sql`${state === of ? sql`count(*)` : sql`0`} as ${sql.ref(of)}`;
     const due = state === 'queued' ? sql`min(next_attempt_at)` : sql`null`;
-    const reasoned = column === 'reason' ? sql`and reason is not null` : sql``;
-    return sql`select ${value} as value, ${amount('queued')}, ${amount('held')}, ${amount('failed')},
+    const reasoned = isReason ? sql`and reason is not null` : sql``;
+    return sql`select ${group}, ${amount('queued')}, ${amount('held')}, ${amount('failed')},
       min(created_at) as oldest, ${due} as due
-      ${ofState(database, state, filter, isTried)} ${reasoned} group by ${value}`;
+      ${ofState(database, state, filter, isTried)} ${reasoned} group by ${group}`;
   });
   const whole = (column: OpenState) =>
     sql`cast(sum(sum(${sql.ref(column)})) over () as bigint) as ${sql.ref(`all_${column}`)}`;
-  const { rows } = await sql<LineRow>`
-    select value, ${sum('queued')} as queued, ${sum('held')} as held, ${sum('failed')} as failed,
+  const parts = columns.map(
+    (
+      column,
+    ) => sql`select * from (select ${sql.lit(column)} as part, cast(${sql.ref(column)} as text) as value,
+      ${sum('queued')} as queued, ${sum('held')} as held, ${sum('failed')} as failed,
       min(oldest) as oldest, min(due) as due,
       cast(sum(sum(queued) + sum(held) + sum(failed)) over () as bigint) as tried,
       ${whole('queued')}, ${whole('held')}, ${whole('failed')},
       min(min(oldest)) over () as all_oldest, min(min(due)) over () as all_due
-    from (${sql.join(parts, sql` union all `)}) counted group by value
-    order by sum(queued) + sum(held) + sum(failed) desc, value limit ${LINES_MAX}`.execute(
-    database.read,
+      from counted group by ${sql.ref(column)}
+      order by sum(queued) + sum(held) + sum(failed) desc, ${sql.ref(column)} limit ${LINES_MAX}) lines`,
   );
-  return rows;
+  const { rows } = await sql<LineRow>`
+    with counted as materialized (${sql.join(counts, sql` union all `)})
+    ${sql.join(parts, sql` union all `)}`.execute(database.read);
+  return Object.groupBy(rows, ({ part }) => part);
 }

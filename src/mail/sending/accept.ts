@@ -32,7 +32,7 @@ export interface AcceptOptions {
   readonly copies: Copies;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
-  readonly usage: Pick<Usage, 'count'>;
+  readonly usage: Pick<Usage, 'count' | 'countRefused'>;
   readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Recipients that one account may write to in 24 hours; 0 for no limit. */
   readonly recipientsPerDay: number;
@@ -91,8 +91,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
       // After any other error the commit may have happened.
       if (error instanceof Refusal) await copy.undo();
       if (error instanceof Refusal && error.code === 'send_limit') {
-        const refused = message.recipients.length;
-        await database.write((tx) => usage.count(tx, [{ accountId: user.accountId, refused }]));
+        usage.countRefused(user.accountId, message.recipients.length);
       }
       throw error;
     });

@@ -30,7 +30,13 @@ import {
   readMove,
   redactUrl,
 } from '../config/config.ts';
-import { type BodiesMove, MoveFailed, moveData, type Progress } from '../move/move.ts';
+import {
+  type BodiesMove,
+  MovedElsewhere,
+  MoveFailed,
+  moveData,
+  type Progress,
+} from '../move/move.ts';
 import { CommandFailed, type CommandParts, formatBytes, openBar, report } from './command.ts';
 import { databaseFile } from './read-database.ts';
 
@@ -260,6 +266,7 @@ function describeMoved(
 
 /** What the operator can do about an error; where the service can start now. */
 async function explain(error: unknown, dataDir: string): Promise<unknown> {
+  if (error instanceof MovedElsewhere) return new CommandFailed(error.message);
   const said = explainBodies(error)?.message ?? explainData(error);
   if (said === undefined) return error;
   const isComplete = (await readMove(dataDir).catch(() => undefined))?.isComplete;

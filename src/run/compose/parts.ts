@@ -84,6 +84,7 @@ export interface Parts {
   readonly maintenance: Maintenance;
   readonly trace: Trace;
   readonly traffic: Traffic;
+  readonly usage: Usage;
   readonly blocks: Blocks;
   readonly namedKeys: NamedKeys;
   /** Where several nodes count held places; undefined on a single node. */

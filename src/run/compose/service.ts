@@ -152,6 +152,7 @@ async function open(
   onStop(() => parts.namedKeys.stop());
   parts.traffic.start();
   onStop(() => parts.traffic.stop());
+  onStop(() => parts.usage.flush());
   // Closed after the listeners: their work is finished first.
   onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);

@@ -35,7 +35,12 @@ import { planTables, type Table } from './tables.ts';
 
 /** The data cannot be moved; the message is for the operator. */
 export class MoveFailed extends Error {
-  override readonly name = 'MoveFailed';
+  override readonly name: string = 'MoveFailed';
+}
+
+/** The folder was moved to another database before: nothing is left to do with the one that is named. */
+export class MovedElsewhere extends MoveFailed {
+  override readonly name = 'MovedElsewhere';
 }
 
 /** How far a move came, for people. */
@@ -118,8 +123,8 @@ async function isDone(urls: readonly string[], move: FolderMove): Promise<boolea
   try {
     const { version } = await schemaVersions(target);
     if (version === 0 || (await storeIdOf(target)) !== move.storeId) {
-      throw new MoveFailed(
-        `this folder was moved to ${move.to} already, and --to names another database`,
+      throw new MovedElsewhere(
+        `--to: expected ${move.to}, which has all data of this folder since it was moved, got another database. To go on from there to another one, copy that database with pg_dump and pg_restore`,
       );
     }
     return (await readFilling(target.read)) === undefined;

@@ -9,6 +9,8 @@ export interface MessageFilter {
   readonly sender?: string | undefined;
   /** Sender or recipient. */
   readonly address?: string | undefined;
+  /** The same of an account's address: both must match where both are given. */
+  readonly account?: string | undefined;
   readonly messageId?: string | undefined;
   readonly domain?: string | undefined;
   /** The claims on the domain. */
@@ -29,7 +31,7 @@ export interface MessageFilter {
 }
 
 /** Filters that an index answers alone. */
-const INDEXED = ['recipient', 'sender', 'address', 'messageId', 'domain', 'statuses'];
+const INDEXED = ['recipient', 'sender', 'address', 'account', 'messageId', 'domain', 'statuses'];
 const OF_SPAN = ['since', 'until', 'domainIds'];
 
 /** Whether few of the rows that are found may match. */
@@ -54,7 +56,9 @@ export function rowFits(row: OpeningRow, filter: MessageFilter): boolean {
   if (row.sender === null) return true;
   const equal = (value: string | undefined, found: string | null) =>
     value === undefined || value === found;
-  const { address, direction, subject } = filter;
+  const { direction, subject } = filter;
+  const isParty = (address: string | undefined) =>
+    address === undefined || address === row.sender || address === row.recipient;
   return (
     equal(filter.sender, row.sender) &&
     equal(filter.recipient, row.recipient) &&
@@ -62,7 +66,8 @@ export function rowFits(row: OpeningRow, filter: MessageFilter): boolean {
     equal(filter.domain, row.domain) &&
     equal(filter.client, row.client) &&
     equal(filter.node, row.node) &&
-    (address === undefined || address === row.sender || address === row.recipient) &&
+    isParty(filter.address) &&
+    isParty(filter.account) &&
     (direction === undefined || (direction === 'out') === (row.event === 'submitted')) &&
     (subject === undefined || (row.subject?.toLowerCase().includes(subject) ?? false))
   );

@@ -62,7 +62,10 @@ const notFields = Object.fromEntries(
 
 const MessageQuery = Type.Object({
   ...filterFields,
-  account: text('Address of an account: what it sent and got.', 'ann@acme.test'),
+  account: text(
+    'Address of an account: what it sent and got. With `address`: what it exchanged with that one.',
+    'ann@acme.test',
+  ),
   since: Type.Optional(Instant),
   until: Type.Optional(Instant),
   ...notFields,
@@ -195,10 +198,11 @@ async function listPage(parts: MessageRouteParts, query: Type.Static<typeof Mess
   if (account !== undefined && (await findAccountsAt(read, account)).length === 0) {
     throw new Refusal('account_not_found', `there is no account ${account}`);
   }
-  const wanted = filterOf({ ...query, address: account ?? query.address });
+  const wanted = filterOf(query);
   const { domain } = wanted;
   const filter = {
     ...wanted,
+    account: account?.toLowerCase(),
     domainIds: domain === undefined ? undefined : await findClaimIds(read, domain),
     since: since === undefined ? undefined : readInstant('since', since),
     until: until === undefined ? undefined : readInstant('until', until),

@@ -59,7 +59,8 @@ const RARE: Partial<Record<MessageStatus, RareEvent>> = {
 
 /** The indexes in which the messages of a filter are found: those that the fewest rows match. */
 export function waysOf(parts: MessageParts, filter: MessageFilter): Way[] {
-  const { messageId, sender, recipient, address, domain, statuses } = filter;
+  const { messageId, sender, recipient, domain, statuses } = filter;
+  const address = filter.account ?? filter.address;
   const trace = (way: TraceWay) => traceWay(parts, filter, way);
   if (messageId !== undefined) return [trace({ by: 'message_id', value: messageId })];
   if (sender !== undefined) return [trace({ by: 'sender', value: sender })];

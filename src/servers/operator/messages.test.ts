@@ -229,6 +229,7 @@ onEachEngine('messages of operators', (engine) => {
   });
 
   test('the filters', async () => {
+    await api.accounts.create({ userId: 'ann', domain: 'acme.test', localPart: 'eve' });
     const mailId = newMailId(clock.now);
     const begun = clock.now + MINUTE;
     await happened(received(mailId, 'eve@acme.test', 'mallory@evil.test'));
@@ -242,6 +243,7 @@ onEachEngine('messages of operators', (engine) => {
       'sender=mallory@evil.test',
       'address=mallory@evil.test',
       'address=eve@acme.test',
+      'account=eve@acme.test&address=mallory@evil.test',
       `message_id=${encodeURIComponent(`<${mailId}@far.test>`)}`,
       `message_id=${mailId}@far.test`,
       `since=${since}&until=${until}`,
@@ -255,6 +257,7 @@ onEachEngine('messages of operators', (engine) => {
     }
     assert.deepEqual(await of(`sender=&since=${since}`), [noSender]);
     assert.deepEqual(await of('domain=other.test'), []);
+    assert.deepEqual(await of('account=eve@acme.test&address=nobody@evil.test'), []);
     assert.deepEqual(await of(`subject=else&since=${since}`), []);
     assert.deepEqual(await of(`reason=${encodeURIComponent('NO SUCH')}&direction=out`), [
       ...(await of('status=bounced')),

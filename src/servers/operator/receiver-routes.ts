@@ -171,7 +171,13 @@ export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverPa
         operationId: 'listQueueReceivers',
         security: credentials.operator,
         querystring: Type.Object({ ...deliveryFields, ...listFields }),
-        response: { 200: Type.Object({ items: Type.Array(ReceiverBody), ...listEcho }) },
+        response: {
+          200: Type.Object({
+            items: Type.Array(ReceiverBody),
+            ...listEcho,
+            total: Type.Optional(count('Receivers in all; absent on a page behind the last one.')),
+          }),
+        },
       },
     },
     async ({ query }) => {
@@ -179,13 +185,14 @@ export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverPa
       const filter = await filterOf(database.read, query, now());
       const [destination = '', rank = 0] = after ?? [];
       const page = { after: after && { destination, rank }, limit };
-      const { receivers, next } = await queue.receivers(filter, page);
+      const { receivers, next, total } = await queue.receivers(filter, page);
       const ids = receivers.flatMap(({ domainIds }) => domainIds.slice(0, DOMAINS_NAMED));
       const names = await findClaimNames(database.read, ids);
       return {
         items: receivers.map((receiver) => writeReceiver(receiver, names, now())),
         limit,
         ...(next && { cursor: nextCursor(writeKey(next)) }),
+        ...(total !== undefined && { total }),
       };
     },
   );

@@ -56,6 +56,8 @@ const DAY_MS = 86_400_000;
 export const USAGE_KEPT_MS = 800 * DAY_MS;
 /** Milliseconds between two transactions, so that incoming mail gets its turn. */
 const PAUSE_MS = 10;
+/** How long refusals are collected. */
+const REFUSED_MS = 1_000;
 
 /** The UTC midnight before an instant, both in milliseconds since 1970. */
 export function dayOf(instant: number): number {
@@ -107,6 +109,9 @@ export class Usage {
   readonly #now: () => number;
   readonly #accounts: Additions;
   readonly #domains: Additions;
+  /** Not written yet, by account id. */
+  readonly #refused = new Map<number, number>();
+  #flushes: NodeJS.Timeout | undefined;
 
   constructor({ database, now = Date.now }: UsageOptions) {
     this.#database = database;
@@ -125,6 +130,29 @@ export class Usage {
       const { mail, rest } = one.accountId === undefined ? this.#domains : this.#accounts;
       const isMail = (one.messagesIn ?? 0) !== 0 || (one.messagesOut ?? 0) !== 0;
       for (const add of isMail ? mail : [rest]) await add.all(tx, additionOf(one, at));
+    }
+  }
+
+  /**
+   * Counts recipients of a refused request. They are written together a moment later, so that a client that goes on and
+   * on costs no transaction for each refusal; a killed process loses that moment.
+   */
+  countRefused(accountId: number, recipients: number): void {
+    this.#refused.set(accountId, (this.#refused.get(accountId) ?? 0) + recipients);
+    this.#flushes ??= setTimeout(() => void this.flush(), REFUSED_MS).unref();
+  }
+
+  /** Writes what {@link countRefused} got; after a failure it is written later. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#flushes);
+    this.#flushes = undefined;
+    const counted = [...this.#refused].map(([accountId, refused]) => ({ accountId, refused }));
+    if (counted.length === 0) return;
+    this.#refused.clear();
+    try {
+      await this.#database.write((tx) => this.count(tx, counted));
+    } catch {
+      for (const { accountId, refused } of counted) this.countRefused(accountId, refused);
     }
   }
 
