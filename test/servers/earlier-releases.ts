@@ -8,12 +8,12 @@ import { ROOT } from '../support/process.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Each release by its commit, and the last commit of main: people run both. */
+/** Each release by its commit, and the last commit with another schema: people run both. */
 export const EARLIER = {
   '0.2.0': '8f41f4d34b8a98b3e463615882394b8d50ce9297',
   // The last commit before the release: many run it.
   '0.3.0': '32a3998',
-  'the last commit': 'HEAD^',
+  'before the newest migration': undefined,
 } as const;
 export type Earlier = keyof typeof EARLIER;
 
@@ -23,10 +23,10 @@ export type Earlier = keyof typeof EARLIER;
  * @returns path of its `main.ts`
  */
 export async function unpackEarlier(name: Earlier): Promise<string> {
-  const commit = EARLIER[name];
+  const run = promisify(execFile);
+  const commit = EARLIER[name] ?? (await lastWithOtherSchema());
   const folder = await mkdtemp(join(ROOT, 'earlier-'));
   const archive = join(folder, 'release.tar');
-  const run = promisify(execFile);
   const files = ['src', 'package.json'];
   try {
     await run('git', ['archive', '-o', archive, commit, ...files], { cwd: REPOSITORY });
@@ -40,4 +40,12 @@ export async function unpackEarlier(name: Earlier): Promise<string> {
   await run('tar', ['-xf', archive, '-C', folder]);
   await symlink(join(REPOSITORY, 'node_modules'), join(folder, 'node_modules'));
   return join(folder, 'src/main.ts');
+}
+
+/** The parent of the commit that brought the newest migration. */
+async function lastWithOtherSchema(): Promise<string> {
+  const released = 'src/platform/database/migrations/released.json';
+  const log = ['log', '-1', '--format=%H^', '--', released];
+  const { stdout } = await promisify(execFile)('git', log, { cwd: REPOSITORY });
+  return stdout.trim();
 }

@@ -1,5 +1,5 @@
 /**
- * From earlier releases, and the last commit of main, to this one: on PostgreSQL under load, node by node and with the steps of
+ * From earlier releases, and the last commit with another schema, to this one: on PostgreSQL under load, node by node and with the steps of
  * docs/guides/several-nodes.md; and on a data folder, of a service that was stopped or killed under load.
  */
 import assert from 'node:assert/strict';
@@ -400,7 +400,7 @@ const ends: readonly [Earlier, 'SIGTERM' | 'SIGKILL'][] = [
   ['0.2.0', 'SIGTERM'],
   ['0.2.0', 'SIGKILL'],
   ['0.3.0', 'SIGTERM'],
-  ['the last commit', 'SIGKILL'],
+  ['before the newest migration', 'SIGKILL'],
 ];
 
 for (const [release, signal] of ends) {

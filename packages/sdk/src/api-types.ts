@@ -1249,6 +1249,8 @@ export interface ListQueueReceiversAnswer {
   limit: number;
   /** For the next page; absent on the last one. */
   cursor?: string;
+  /** Receivers in all; absent on a page behind the last one. */
+  total?: number;
 }
 
 /** The 20 most frequent of each part. */
@@ -2897,7 +2899,7 @@ export interface Operations {
       subject?: string;
       /** Part of the newest answer about a recipient. */
       reason?: string;
-      /** Address of an account: what it sent and got. */
+      /** Address of an account: what it sent and got. With `address`: what it exchanged with that one. */
       account?: string;
       since?: string;
       until?: string;

@@ -178,12 +178,13 @@ suite('the spam filter', () => {
     const slow = Array.from({ length: 20 }, () => filter.check(mailOf('198.51.100.1')));
     assert.equal((await filter.check(mailOf()))?.action, 'accept', 'another has places left');
     const verdicts = await Promise.all(slow);
-    const atOnce = verdicts.filter((verdict) => verdict === undefined);
-    assert.equal(atOnce.length, 8, 'what gets no answer is accepted');
-    assert.ok(verdicts.every((verdict) => !verdict || verdict.action === 'defer'));
+    assert.ok(
+      verdicts.every((verdict) => verdict?.action === 'defer'),
+      'none comes in unjudged',
+    );
     assert.deepEqual(outages, []);
     assert.equal((await filter.check(mailOf()))?.action, 'accept', 'it is asked further');
-    assert.ok(!outcomes.includes('skipped'));
+    assert.deepEqual([...new Set(outcomes)].sort(), ['accept', 'defer']);
   });
 
   test('that is dead is not asked for a while, is logged once, and is asked again later', async () => {

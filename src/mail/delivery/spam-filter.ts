@@ -1,13 +1,15 @@
 /**
  * Asks SpamFilter about a message (`POST /checkv2`), and decides what follows from its answer.
  *
- * It only adds to what the sender checks found. Where SpamFilter is dead or slow, or its answer cannot be read, mail is
- * accepted as if there were no filter: a failed filter must not stop mail. One message without an answer says nothing
- * about the filter. After several in a row the filter is not asked for a while.
+ * It only adds to what the sender checks found. Where SpamFilter is dead, or its answer cannot be read, mail is accepted as
+ * if there were no filter: a failed filter must not stop mail. One message without an answer says nothing about the
+ * filter. After several in a row the filter is not asked for a while.
  *
- * Senders must not switch it off for others. They choose what is slow to judge, such as links to names whose servers do
- * not answer: a late answer counts as a failure only where the filter does not answer a ping either. And no client gets
- * all places at it: who waits too long for one is deferred.
+ * Senders must not switch it off, for others or for themselves. They choose what is slow to judge, such as links to names
+ * whose servers do not answer. So a late answer counts as a failure only where the filter does not answer a ping either;
+ * where it does, the message is deferred. Rspamd itself ends the work on a message after 8 seconds (`task_timeout`), and
+ * says what it has found by then: we wait for longer. And no client gets all places at it: who waits too long for one is
+ * deferred, too.
  */
 import type { Readable } from 'node:stream';
 import type { Pool } from 'undici';
@@ -56,7 +58,7 @@ export interface FilteredMail {
   source(): AsyncIterable<Uint8Array>;
 }
 
-const TIMES = { answerMs: 5_000, restMs: 10_000 };
+const TIMES = { answerMs: 10_000, restMs: 10_000 };
 /** Failures in a row after which the filter counts as dead. */
 const FAILURES = 5;
 /** Messages that are judged at once, in all and of one client. */
@@ -66,7 +68,7 @@ const OF_CLIENT = 8;
 const OCTETS_MAX = 8 * 1024 * 1024;
 const ANSWER_MAX = 1024 * 1024;
 
-/** For mail whose turn did not come in time. */
+/** For mail whose turn or whose answer did not come in time. */
 const DEFERRED: SpamVerdict = { action: 'defer', score: 0, required: 0 };
 
 /** By SpamFilter's names. */
@@ -122,7 +124,7 @@ export class SpamFilter {
       return verdict;
     } catch (error) {
       const isLate = (asked ?? line).aborted && (await this.#isAnswering());
-      const verdict = isLate && !asked ? DEFERRED : undefined;
+      const verdict = isLate ? DEFERRED : undefined;
       onChecked?.(verdict?.action ?? 'failed', performance.now() - begun);
       if (!isLate) this.#fail(error instanceof Error ? error.message : String(error));
       return verdict;

@@ -212,6 +212,9 @@ async function checkSmtp(
     return notStarted(`${address}:${port}`, 'start the service');
   }
   if (found.result !== 'ok' || port === 25) return found;
+  if (proxyNetworks.length > 0) {
+    return ok(`${found.detail}; other mail servers connect to the load balancer in front of it`);
+  }
   return warning(
     `${found.detail}, which is not port 25`,
     'other mail servers connect to port 25: set SMTP_PORT=25, or forward port 25 to this port',
