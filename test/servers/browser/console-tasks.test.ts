@@ -359,6 +359,8 @@ const tasks: readonly Task[] = [
         await hand.say(`revoke ${oldKey}`, new RegExp(`^Revoke ${oldKey} `));
         await confirm(hand);
         await said(page, `${oldKey} (key`);
+        // Keys do nothing before the question is gone.
+        await dialog(page).waitFor({ state: 'detached' });
         await hand.say(`dkim ${domain}`, `Change the DKIM key of ${domain}`);
         await confirm(hand);
         await said(page, `${domain} has a new DKIM key`);
