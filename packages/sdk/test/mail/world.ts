@@ -18,7 +18,9 @@ class Hub {
         for (const end of [...this.#ends]) {
           if (end.channel === channel || end.name !== name) continue;
           queueMicrotask(() => {
-            if (!end.tab.isDead) end.channel.onmessage?.({ data: structuredClone(data) });
+            const hear = () => end.channel.onmessage?.({ data: structuredClone(data) });
+            if (end.tab.frozen) void end.tab.frozen.then(hear);
+            else if (!end.tab.isDead) hear();
           });
         }
       },
@@ -67,6 +69,8 @@ class Locks {
 export interface Tab {
   readonly client: MailClient;
   isDead: boolean;
+  /** Nothing of it goes on before this is over. */
+  frozen?: Promise<void> | undefined;
 }
 
 export interface WorldOptions {
@@ -141,6 +145,17 @@ export class World {
     for (let i = 0; i < 200 && !isOver; i++) await this.server.clock.advance(50);
   }
 
+  /** As a browser freezes a tab in the background: it goes on later where it was, and knows nothing of it. */
+  freeze(tab: Tab, ms: number): void {
+    if (tab.frozen) return;
+    tab.frozen = new Promise<void>((resolve) => {
+      this.server.clock.setTimeout(() => {
+        tab.frozen = undefined;
+        resolve();
+      }, ms);
+    });
+  }
+
   kill(tab: Tab): void {
     tab.isDead = true;
     this.#locks.next();
@@ -159,7 +174,8 @@ export class World {
       random: this.#random,
       after: (ms, call) => {
         const timer = clock.setTimeout(() => {
-          if (!tab.isDead) call();
+          if (tab.frozen) void tab.frozen.then(() => !tab.isDead && call());
+          else if (!tab.isDead) call();
         }, ms);
         return () => clock.clearTimeout(timer);
       },
@@ -195,6 +211,7 @@ export class World {
           this.#pauses.set(one, Math.max(this.#pauses.get(one) ?? 0, until));
       });
     }
+    await tab.frozen;
     return tab.isDead ? never() : answer;
   }
 
