@@ -18,6 +18,8 @@ const BUDGETS = {
   '@postroom/sdk': 6 * 1024,
   '@postroom/sdk/mail': 25 * 1024,
   '@postroom/sdk/webhooks': 1024,
+  '@postroom/sdk/indexeddb': 2 * 1024,
+  '@postroom/sdk/testing': 12 * 1024,
 };
 /** A compiler of before the one of this repository. */
 const TYPESCRIPT_5 = 'typescript-5@npm:typescript@5.9.3';
