@@ -9,7 +9,7 @@ import { Help, isHelpOpen } from './settings/help.tsx';
 import { isSettingsOpen, Settings } from './settings/settings.tsx';
 import { MoveDialog } from './sidebar/move-dialog.tsx';
 import { isPendingOpen, PendingDialog } from './sidebar/pending.tsx';
-import { isMenuOpen, Sidebar } from './sidebar/sidebar.tsx';
+import { isMenuOpen, isOutgoingOpen, Sidebar } from './sidebar/sidebar.tsx';
 import { isSigningIn, SignIn } from './sign-in.tsx';
 import { current } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
@@ -46,6 +46,9 @@ export const Shell = defineComponent(() => {
 /** Loaded when somebody writes, or wants to see the protocol. */
 const Composer = defineAsyncComponent(
   async () => (await import('./compose/composer.tsx')).Composer,
+);
+const Outgoing = defineAsyncComponent(
+  async () => (await import('./compose/outgoing.tsx')).Outgoing,
 );
 const ProtocolPanel = defineAsyncComponent(
   async () => (await import('./panel/panel.tsx')).ProtocolPanel,
@@ -124,11 +127,18 @@ function closePanel(): void {
   isPanelOpen.value = false;
 }
 
+function closeOutgoing(): void {
+  isOutgoingOpen.value = false;
+}
+
 const Overlays = () => (
   <>
     {writing.value && <Composer writing={writing.value} />}
     {isMoveOpen.value && <MoveDialog />}
     {isPendingOpen.value && <PendingDialog />}
+    {isOutgoingOpen.value && current.value && (
+      <Outgoing account={current.value} close={closeOutgoing} />
+    )}
     {isSettingsOpen.value && <Settings />}
     {isHelpOpen.value && <Help />}
   </>

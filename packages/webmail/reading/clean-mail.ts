@@ -94,7 +94,7 @@ function cleanLink(element: Element): void {
   }
 }
 
-/** Letters and digits that are written as escapes (CSS Syntax section 4.3.7): `u\\72l` is `url`. */
+/** Letters and digits that are written as escapes (CSS Syntax section 4.3.7): `u\72l` is `url`. */
 function decodeLetters(css: string): string {
   return css.replace(
     /\\(?:([0-9a-f]{1,6})\s?|([g-z]))/gi,

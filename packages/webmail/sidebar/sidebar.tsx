@@ -15,6 +15,8 @@ import { Connection } from './connection.tsx';
 
 /** Over the list where the window is narrow. */
 export const isMenuOpen = ref(false);
+/** Whether what became of sent mail is shown. */
+export const isOutgoingOpen = ref(false);
 
 export const Sidebar = defineComponent(() => {
   const sorted = computed(() => sortMailboxes(current.value?.live.mailboxes ?? []));
@@ -153,6 +155,13 @@ const AccountMenu: FunctionalComponent = () => {
       icon: 'code',
       run: () => {
         isPanelOpen.value = true;
+      },
+    },
+    {
+      label: 'Outgoing mail',
+      icon: 'send',
+      run: () => {
+        isOutgoingOpen.value = true;
       },
     },
     { label: 'Sign out', icon: 'back', run: () => leave(account) },
