@@ -96,7 +96,8 @@ suite('lookups', () => {
       yield Buffer.from(message.slice(0, body));
       // None of them is answered, and the body is not there yet.
       while (never.asked.length < 4) await pause(1);
-      assert.deepEqual(never.asked.sort(), [
+      // On a slow machine the resolver may be taken for dead by now, and be probed.
+      assert.deepEqual(never.asked.slice(0, 4).sort(), [
         'TXT _dmarc.bank.test',
         'TXT bank.test',
         'TXT key1._domainkey.bank.test',
