@@ -19,6 +19,7 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { readHeader } from '../../protocols/message/message.ts';
+import { writeEvents } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import { isLooping, type NotedReport, type ReadReport } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
@@ -26,7 +27,7 @@ import type { Trace } from '../trace/trace.ts';
 import type { MailboxStorage, MailboxTarget, MailToStore, StoredMail } from './mailbox-storage.ts';
 import { type Accepted, OneStatement, type Routed } from './one-statement.ts';
 import { type AcceptedMail, originOf, type QueueMailOptions, queueMail } from './queue-mail.ts';
-import { queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
+import { bouncedEvent, queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
   type Destination,
@@ -328,7 +329,9 @@ class RoutedReceiver implements MailReceiver {
       traced.push(queuedEvent(delivery, await queue.enqueue(tx, row)));
     }
     const noted = await report?.(tx);
-    for (const bounce of noted?.bounces ?? []) traced.push({ ...bounce, event: 'bounced' });
+    const bounces = noted?.bounces ?? [];
+    for (const { accountId: _, ...bounce } of bounces) traced.push({ ...bounce, event: 'bounced' });
+    await writeEvents(tx, bounces.map(bouncedEvent), this.#now());
     await trace?.write(tx, traced);
     const counted = [...usageOf(plan, parsed.size, refused), ...(noted?.counted ?? [])];
     await usage.count(tx, counted, mail.receivedAt);

@@ -66,6 +66,7 @@ export interface PreparedStoring {
 /** A message for one mailbox of ours that is alone in its transaction. */
 export interface PlainStoring {
   readonly message: PlainMessage;
+  readonly texts: MessageTexts;
   readonly target: MailboxTarget;
   /** Publishes the change, after the commit. */
   afterCommit(mailbox: Advanced): void;

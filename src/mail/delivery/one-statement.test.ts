@@ -16,9 +16,17 @@ import { createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const now = () => Date.UTC(2026, 0, 1, 12);
-const tables = ['bodies', 'messages', 'search_queue', 'trace', 'usage_days', 'mailboxes'] as const;
+const tables = [
+  'bodies',
+  'messages',
+  'search_queue',
+  'trace',
+  'usage_days',
+  'mailboxes',
+  'events',
+] as const;
 /** What differs from one message of a mailbox to the next: it must increase. */
-const growing = new Set(['id', 'uid', 'body_id', 'created_modseq', 'modseq']);
+const growing = new Set(['id', 'uid', 'body_id', 'created_modseq', 'modseq', 'xid']);
 
 onEachEngine('one statement for a plain message', (engine) => {
   let store: TestMailstore;
@@ -44,7 +52,7 @@ onEachEngine('one statement for a plain message', (engine) => {
         database: of,
         domains,
         accounts,
-        storage: new OwnMailboxes({ mailstore, bodies, changes }),
+        storage: new OwnMailboxes({ mailstore, bodies, changes, now }),
         bodies,
         now,
         usage: new Usage({ database, now }),
@@ -138,7 +146,8 @@ onEachEngine('one statement for a plain message', (engine) => {
     const third = await readAll();
     const columns = (rows: ReturnType<typeof written>) => rows.filter(({ isNew }) => isNew);
     const [byTransaction, byStatement] = [written(first, second), written(second, third)];
-    assert.equal(columns(byStatement).length, 4, 'a body, a message, news for the search, a trace');
+    const added = 'a body, a message, news for the search, a trace, an event';
+    assert.equal(columns(byStatement).length, 5, added);
     assert.deepEqual(columns(byStatement), columns(byTransaction));
     const grown = (rows: ReturnType<typeof written>) =>
       rows.filter(({ isNew, table }) => !isNew && ['usage_days', 'mailboxes'].includes(table));
@@ -146,6 +155,7 @@ onEachEngine('one statement for a plain message', (engine) => {
     const { uid, modseq } = third.messages?.at(-1) ?? {};
     assert.deepEqual([uid, modseq], [3, Number(second.messages?.at(-1)?.modseq) + 1]);
     assert.match(String(third.trace?.at(-1)?.more), /"INBOX, UID 3"/);
+    assert.equal(third.events?.at(-1)?.uid, 3);
   });
 
   test('is for plain mail alone, and all other mail comes in as before', async () => {

@@ -25,6 +25,8 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { type EventType, eventData, insertAccountEvent } from '../../tenants/events/events.ts';
 import {
   type Addition,
   additionOf,
@@ -35,7 +37,7 @@ import type { NotedReport } from '../outbound/outbound.ts';
 import { type Trace, traceColumns } from '../trace/trace.ts';
 import type { PreparedStoring, StoredMail } from './mailbox-storage.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
-import { receivedEvents, storedIn, usageOf } from './record-mail.ts';
+import { receivedData, receivedEvents, storedIn, usageOf } from './record-mail.ts';
 import type { DeliveryPlan, ResolvedRecipient } from './resolve-recipient.ts';
 
 /** What to do with a message whose recipients are resolved. */
@@ -54,21 +56,30 @@ export interface Accepted extends Pick<StoredMail, 'refused' | 'afterCommit'> {
 }
 
 export interface OneStatementOptions {
-  readonly database: Pick<Database, 'read' | 'timeline' | 'atOnce'>;
+  readonly database: Pick<Database, 'read' | 'timeline' | 'atOnce' | 'notices'>;
+  readonly now?: () => EpochMs;
   readonly bodies: Pick<Bodies, 'rowOf'>;
   readonly trace?: Pick<Trace, 'rowsOf'> | undefined;
 }
+
+const RECEIVED = 'message.received' satisfies EventType;
 
 /** Stands in the trace for the UID, which is known only in the statement. */
 const UID = '#';
 
 /** Of all rows: only `size` is in two of them, and is the same. */
-type Values = PlainMessage & NewRow<'bodies'> & NewRow<'trace'> & Omit<Addition, 'id'>;
+type Values = PlainMessage &
+  NewRow<'bodies'> &
+  NewRow<'trace'> &
+  Omit<Addition, 'id'> & { readonly told: string; readonly toldAt: EpochMs };
+
+/** The mailbox, and whose it is. */
+type Stored = Advanced & { readonly userId: string };
 
 export class OneStatement {
   readonly #options: OneStatementOptions;
-  readonly #traced: PreparedQuery<Values, Advanced>;
-  readonly #untraced: PreparedQuery<Values, Advanced>;
+  readonly #traced: PreparedQuery<Values, Stored>;
+  readonly #untraced: PreparedQuery<Values, Stored>;
 
   constructor(options: OneStatementOptions) {
     this.#options = options;
@@ -79,29 +90,37 @@ export class OneStatement {
   /** Accepts a plain message; undefined where it is none, or has no mailbox yet: then nothing was written. */
   async accept(mail: AcceptedMail, routed: Routed): Promise<Accepted | undefined> {
     const { recipients, plan, storing, queued, report } = routed;
-    const { database, bodies, trace } = this.#options;
+    const { database, bodies, trace, now = Date.now } = this.#options;
     const { plain } = storing;
     const [recipient] = recipients;
     const [counted] = usageOf(plan, mail.message.parsed.size, new Set());
     if (!database.atOnce || !plain || report || queued.length > 0) return undefined;
     if (recipients.length > 1 || !recipient || !counted) return undefined;
-    const { message, target, afterCommit } = plain;
+    const { message, texts, target, afterCommit } = plain;
     const stored = storedIn(mail.envelope.id, target.user, { mailbox: message.name, uid: UID });
     const rows = trace?.rowsOf([...receivedEvents(mail, [recipient.forwardPath]), stored]) ?? [];
     if (rows.length > 1) return undefined;
     const { id: _, ...amounts } = additionOf(counted, mail.receivedAt);
     // Where nothing is traced, no value of the trace is read.
-    const values = { ...rows[0], ...bodies.rowOf(mail.message.body), ...amounts, ...message };
+    const told = eventData(receivedData(mail.envelope, target.user, texts));
+    const kept = { ...rows[0], ...bodies.rowOf(mail.message.body), ...amounts, ...message };
+    const values = { ...kept, told, toldAt: now() };
     const query = rows.length > 0 ? this.#traced : this.#untraced;
     const mailbox = await query.first(database.atOnce, values as Values);
-    return (
-      mailbox && { refused: new Map(), keepsBody: true, afterCommit: () => afterCommit(mailbox) }
-    );
+    if (!mailbox) return undefined;
+    return {
+      refused: new Map(),
+      keepsBody: true,
+      afterCommit() {
+        afterCommit(mailbox);
+        database.notices.tell([mailbox.userId]);
+      },
+    };
   }
 }
 
 function prepare(database: Pick<Database, 'read' | 'timeline'>, isTraced: boolean) {
-  return new PreparedQuery<Values, Advanced>((value) => ({
+  return new PreparedQuery<Values, Stored>((value) => ({
     compile: () => statement(database, value, isTraced).compile(database.read),
   }));
 }
@@ -110,7 +129,7 @@ function statement(
   database: Pick<Database, 'read' | 'timeline'>,
   value: Values,
   isTraced: boolean,
-): RawBuilder<Advanced> {
+): RawBuilder<Stored> {
   const uid = sql`advanced.uidnext - 1`;
   const modseq = sql`advanced.highestmodseq`;
   const message = {
@@ -125,19 +144,31 @@ function statement(
   const more = sql`replace(${value.more}, ${sql.lit(`UID ${UID}`)}, 'UID ' || ${uid})`;
   const traced = insert('trace', { ...traceColumns((column) => value[column]), more }, 'advanced');
   const news = newsColumns({ accountId: value.accountId, bodyId: 0 });
+  const event = insertAccountEvent(
+    {
+      accountId: value.accountId,
+      type: RECEIVED,
+      mailbox: value.name,
+      uid,
+      data: value.told,
+      at: value.toldAt,
+    },
+    sql`, advanced`,
+  );
   const counted = {
     ...countedIn(value),
     id: sql`(select ${value.accountId}::bigint from advanced)`,
   };
-  return sql<Advanced>`
+  return sql<Stored>`
     with advanced as (${advanceByName(database, value)}),
     body as (${insert('bodies', bodyColumns(value), 'advanced')} returning id),
     message as (${insert('messages', message, 'advanced, body')}),
     news as (${insert('search_queue', { ...news, body_id: sql`body.id` }, 'body')}),
     ${isTraced ? sql`traced as (${traced}),` : sql``}
+    event as (${event}),
     counted as (${countAccountDay(counted)}),
     counted_hour as (${countAccountHour(counted)})
-    select * from advanced`;
+    select advanced.*, event.user_id as "userId" from advanced, event`;
 }
 
 /** Read one by one: the values are placeholders, which have no members of their own. */

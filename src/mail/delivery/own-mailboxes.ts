@@ -10,6 +10,8 @@ import {
   quotaExceeded,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { writeEvents } from '../../tenants/events/events.ts';
 import type { Job } from '../queue/queue.ts';
 import type { MailboxPayload } from './kinds.ts';
 import type {
@@ -20,13 +22,14 @@ import type {
   PreparedStoring,
   StoringOptions,
 } from './mailbox-storage.ts';
-import { storedIn } from './record-mail.ts';
+import { receivedData, storedIn } from './record-mail.ts';
 
 export interface OwnMailboxesOptions {
   readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'plain' | 'quotas'>;
   readonly bodies: Pick<Bodies, 'get' | 'read'>;
   /** Publishes a change once it is committed. */
   readonly changes: Pick<Changes, 'publish'>;
+  readonly now?: () => EpochMs;
 }
 
 export class OwnMailboxes implements MailboxStorage {
@@ -39,12 +42,13 @@ export class OwnMailboxes implements MailboxStorage {
   }
 
   async prepare(
-    { id, describe }: MailToStore,
+    mail: MailToStore,
     targets: readonly MailboxTarget[],
     { limited = new Set() }: StoringOptions,
   ): Promise<PreparedStoring> {
     if (targets.length === 0) return NOTHING;
-    const { mailstore, changes } = this.#options;
+    const { mailstore, changes, now = Date.now } = this.#options;
+    const { id, describe } = mail;
     // The texts are in memory before the transaction: no other write waits for a file.
     const texts = await describe();
     const [target, ...others] = targets;
@@ -54,7 +58,7 @@ export class OwnMailboxes implements MailboxStorage {
       if (target) changes.publish(mailboxChange(target.user, mailbox, mailbox.highestmodseq));
     };
     return {
-      plain: message && target && { message, target, afterCommit },
+      plain: message && target && { message, texts, target, afterCommit },
       commit: async (tx, keepBody) => {
         const full = await this.quotas.findFull(tx, [...limited], texts.size);
         const refused = new Map([...full].map((accountId) => [accountId, quotaExceeded()]));
@@ -67,6 +71,12 @@ export class OwnMailboxes implements MailboxStorage {
           // The account was deleted after it was resolved.
           if (!appended.some((one) => one.user === user)) refused.set(user.accountId, gone());
         }
+        const events = appended.map(({ user, uid, change: { mailbox } }) => {
+          const { accountId } = user;
+          const data = receivedData(mail, user, texts);
+          return { type: 'message.received' as const, accountId, mailbox, uid, data };
+        });
+        await writeEvents(tx, events, now());
         return {
           refused,
           traced: appended.map(({ user, uid, change: { mailbox } }) =>

@@ -1,6 +1,9 @@
 /** What is recorded about mail: the trace for operators, and the usage for billing. */
-import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import type { MailUser, MessageTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Envelope } from '../../protocols/message/message.ts';
+import type { EventData, NewEvent } from '../../tenants/events/events.ts';
 import type { Counted } from '../../tenants/usage/usage.ts';
+import type { LateBounce } from '../outbound/outbound.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
 import type { DeliveryPlan } from './resolve-recipient.ts';
@@ -42,6 +45,33 @@ export function storedIn(
   { mailbox, uid }: { readonly mailbox: string; readonly uid: number | string },
 ): TraceEvent {
   return storedEvent(mailId, address, `${mailbox}, UID ${uid}`);
+}
+
+/**
+ * What the event of a received message tells, besides its place.
+ *
+ * @param texts undefined where a mail server has stored it
+ */
+export function receivedData(
+  { id: mailId, from }: { readonly id: string; readonly from: string },
+  { address }: MailUser,
+  texts: Pick<MessageTexts, 'envelope' | 'size'>,
+): EventData {
+  // Of our own making.
+  const header = JSON.parse(texts.envelope) as Envelope;
+  return {
+    address,
+    mail_id: mailId,
+    from: header.from?.[0]?.address ?? from,
+    subject: header.subject,
+    message_id: header.messageId,
+    size: texts.size,
+  };
+}
+
+/** The event of a recipient whom a report from outside names. */
+export function bouncedEvent({ accountId, mailId, recipient, detail }: LateBounce): NewEvent {
+  return { type: 'send.bounced', accountId, data: { send_id: mailId, recipient, detail } };
 }
 
 /** @param failed the answer to a first attempt that was made at once */

@@ -13,17 +13,20 @@
 
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
-import type {
-  AppendTarget,
-  MailboxFailure,
-  MailboxResult,
-  MailServer,
-  ServerMail,
+import {
+  type AppendTarget,
+  describeStored,
+  type MailboxFailure,
+  type MailboxResult,
+  type MailServer,
+  type MessageTexts,
+  type ServerMail,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findAccountStates, findAccounts } from '../../tenants/accounts/accounts.ts';
+import { writeEvents } from '../../tenants/events/events.ts';
 import { failure } from '../outbound/outbound.ts';
 import type { Job, NewDelivery, Queue } from '../queue/queue.ts';
 import type { TraceEvent } from '../trace/trace.ts';
@@ -43,7 +46,7 @@ import type {
   StoredMail,
   StoringOptions,
 } from './mailbox-storage.ts';
-import { queuedEvent, storedEvent } from './record-mail.ts';
+import { queuedEvent, receivedData, storedEvent } from './record-mail.ts';
 
 export interface ServerMailboxesOptions {
   readonly database: Database;
@@ -106,12 +109,16 @@ export class ServerMailboxes implements MailboxStorage {
       return { commit: (tx, keepBody) => this.#queue(tx, queued, { keepBody, origin }) };
     }
     const { id, body, from } = mail;
+    // Read first: after the server has the message, nothing may fail.
+    const texts = await mail.describe();
     const source = { open: () => bodies.read(body), size: body.size, from };
     const left = await this.#deliver(source, targets);
     const missed = new Set(left.map(({ target }) => target));
-    const traced = targets
-      .filter((target) => !missed.has(target))
-      .map(({ user, mailbox }) => storedEvent(id, user.address, `${mailbox}, by the mail server`));
+    const taken = targets.filter((target) => !missed.has(target));
+    const traced = taken.map(({ user, mailbox }) =>
+      storedEvent(id, user.address, `${mailbox}, by the mail server`),
+    );
+    const tell = (tx: Queries) => this.#tell(tx, mail, taken, texts);
     const done = { refused: new Map(), traced, namesBody: false, afterCommit: () => {} };
     if (answers === 'each') {
       done.refused = new Map(left.map((one) => [one.target.user.accountId, refusalOf(one)]));
@@ -120,12 +127,33 @@ export class ServerMailboxes implements MailboxStorage {
       const origin = await mail.origin();
       return {
         commit: async (tx, keepBody) => {
+          await tell(tx);
           const queued = await this.#queue(tx, left, { keepBody, origin });
           return { ...queued, traced: [...traced, ...queued.traced] };
         },
       };
     }
-    return { done, commit: async () => done };
+    return {
+      done,
+      commit: async (tx) => {
+        await tell(tx);
+        return done;
+      },
+    };
+  }
+
+  /** Writes the events of a message that the server has taken. */
+  #tell(
+    tx: Queries,
+    mail: Pick<MailToStore, 'id' | 'from'>,
+    targets: readonly AppendTarget[],
+    texts: MessageTexts,
+  ): Promise<void> {
+    const events = targets.map(({ user, mailbox }) => {
+      const data = receivedData(mail, user, texts);
+      return { type: 'message.received' as const, accountId: user.accountId, mailbox, data };
+    });
+    return writeEvents(tx, events, this.#options.now());
   }
 
   /**
@@ -198,13 +226,23 @@ export class ServerMailboxes implements MailboxStorage {
     if (holders.get(user.address) !== user.accountId) {
       return failure('temporary', '4.2.1', 'the address is not of this account at present');
     }
-    const known = await this.#lookFor(job);
-    if (known) return known;
     const body = await bodies.get(job.bodyId);
+    const texts = await describeStored(bodies, body);
+    const told: MailboxAttempt = {
+      result: 'delivered',
+      storing: {
+        commit: async (tx) => {
+          await this.#tell(tx, origin, [{ user, mailbox }], texts);
+          return { refused: new Map(), traced: [], namesBody: false, afterCommit: () => {} };
+        },
+      },
+    };
+    const known = await this.#lookFor(job);
+    if (known) return known.result === 'delivered' ? told : known;
     const mail = { open: () => bodies.read(body), size: body.size, from: origin.from };
     const target = { user, mailbox, recipient, internalDate: origin.receivedAt };
     const [left] = await this.#deliver(mail, [target], signal);
-    if (!left) return { result: 'delivered' };
+    if (!left) return told;
     // Mail of a suspended account is kept as long as the account may be resumed.
     const isClosed = state.status === 'suspended' && left.failure.result === 'permanent';
     return isClosed ? { ...left.failure, result: 'temporary' } : left.failure;

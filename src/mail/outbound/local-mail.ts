@@ -54,6 +54,8 @@ export interface LocalMailDelivery {
 
 /** A recipient whose mail server took a message, and reported later that it was not delivered. */
 export interface LateBounce {
+  /** The account that sent the message. */
+  readonly accountId: number;
   /** Id of the message. */
   readonly mailId: string;
   readonly recipient: string;

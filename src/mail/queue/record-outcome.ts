@@ -1,7 +1,14 @@
 /** Records the outcome of an attempt, together with its consequences. */
 import type { Queries } from '../../platform/database/database.ts';
+import { type NewEvent, writeEvents } from '../../tenants/events/events.ts';
 import type { TraceEvent } from '../trace/trace.ts';
-import type { AttemptOutcome, DeliveryError, JobFacts, Settled } from './delivery.ts';
+import {
+  type AttemptOutcome,
+  type DeliveryError,
+  describeError,
+  type JobFacts,
+  type Settled,
+} from './delivery.ts';
 import { releaseLeases } from './lease-rows.ts';
 import {
   nextDelayMs,
@@ -35,10 +42,13 @@ export interface Ended {
 }
 
 export class OutcomeRecorder {
-  readonly #options: Pick<WorkOptions, 'kind' | 'delays'>;
+  readonly #options: Pick<WorkOptions, 'kind' | 'delays' | 'tellsEnds'>;
   readonly #around: WorkerSurroundings;
 
-  constructor(options: Pick<WorkOptions, 'kind' | 'delays'>, around: WorkerSurroundings) {
+  constructor(
+    options: Pick<WorkOptions, 'kind' | 'delays' | 'tellsEnds'>,
+    around: WorkerSurroundings,
+  ) {
     this.#options = options;
     this.#around = around;
   }
@@ -71,7 +81,7 @@ export class OutcomeRecorder {
     { outcome, shared = {}, follow, attemptMs }: Ended,
   ): Promise<number | undefined> {
     const { database, clock, owner, onAttempt, log, trace } = this.#around;
-    const { kind } = this.#options;
+    const { kind, tellsEnds = false } = this.#options;
     const row = this.#rowOf(job, outcome, shared, clock.now());
     const { status, nextAttemptAt, now } = row;
     const written = await database.write(async (tx) => {
@@ -82,6 +92,8 @@ export class OutcomeRecorder {
         tried.flatMap((one) => attemptOf(kind, job, one)),
       );
       if (status === 'held') return {};
+      if (status === 'failed' && !tellsEnds)
+        await writeEvents(tx, [failedEvent(kind, job, row)], now);
       return { afterCommit: await follow?.(tx, { outcome, status }) };
     });
     if (!written) {
@@ -199,6 +211,16 @@ export class OutcomeRecorder {
       return undefined;
     }
   }
+}
+
+/** The event of a delivery that ended without success. */
+function failedEvent(kind: string, job: JobFacts, { error }: RowOutcome): NewEvent {
+  const { domainId, id, destination, mailId, recipient } = job;
+  const detail = error && describeError(error);
+  const data = { delivery_id: id, kind, destination, mail_id: mailId, detail };
+  // Several recipients are one text, which may be long.
+  const isOne = recipient !== undefined && !recipient.includes(',');
+  return { type: 'delivery.failed', domainId, data: { ...data, ...(isOne && { recipient }) } };
 }
 
 const TRACED: Partial<Record<AttemptOutcome['result'], string>> = {

@@ -26,6 +26,8 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
    * Seconds between each attempt and the next: there is one attempt more than entries. The first is made at once.
    */
   readonly delays: readonly number[];
+  /** Whether the kind itself writes the events of deliveries that fail. */
+  readonly tellsEnds?: boolean;
   /**
    * Tries to deliver, and only reports. An exception is a bug and counts as a temporary failure. It never ends a
    * delivery: a last attempt that throws is repeated, and after five more the delivery is held.

@@ -10,6 +10,7 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
+import { writeEvents } from '../../tenants/events/events.ts';
 import type { Counted, Usage } from '../../tenants/usage/usage.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
@@ -157,6 +158,17 @@ async function write(
     domainId,
     payload,
   });
+  const { subject } = message.staged.parsed.envelope;
+  const data = {
+    address: user.address,
+    send_id: row.public_id,
+    message_id: message.messageId,
+    subject,
+    recipients,
+    ...(sendAt !== undefined && { send_at: new Date(sendAt).toISOString() }),
+  };
+  const { mailbox, uid } = kept.place;
+  await writeEvents(tx, [{ type: 'message.sent', accountId, mailbox, uid, data }], now);
   const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
   if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));

@@ -17,6 +17,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { formatDate, readHeader } from '../../protocols/message/message.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { type DkimKey, type Domains, findSendingObstacle } from '../../tenants/domains/domains.ts';
+import { writeEvents } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import {
   buildDsn,
@@ -42,6 +43,7 @@ import type { Trace } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
 import {
   allOf,
+  changedOf,
   endedWithout,
   findDue,
   isHostAway,
@@ -52,7 +54,9 @@ import {
   refusedHere,
   refuseSuppressed,
   reportOf,
+  sendEvent,
   statusOf,
+  type ToldRecipient,
 } from './send-results.ts';
 import {
   DROPPED,
@@ -99,6 +103,8 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
     concurrency: SESSIONS.inAll,
     perDestination: SESSIONS.perDestination,
     delays: mailDelays,
+    // An event for each recipient.
+    tellsEnds: true,
     attempt: (...begun) => attempts.attempt(...begun),
     onOutcome: (...ended) => attempts.afterAttempt(...ended),
     onDropped: (tx, ids) => attempts.afterDrop(tx, ids),
@@ -118,6 +124,8 @@ interface Prepared {
   readonly results: readonly Result[];
   /** The new statuses, of recipients who were put off as well. */
   readonly statuses: readonly SendRecipient[];
+  /** Those of them that are news. */
+  readonly changed: readonly ToldRecipient[];
   /** For recipients hosted here. */
   readonly local: PreparedLocal | undefined;
   /** For the account's INBOX, where a recipient does not get the message. */
@@ -165,7 +173,7 @@ class SendAttempts {
     const dsn = undelivered.length > 0 ? await this.#writeDsn(job, undelivered) : undefined;
     return {
       ...outcomeOf(results, rows, statuses),
-      prepared: { results, statuses, local, dsn },
+      prepared: { results, statuses, changed: changedOf(statuses, rows), local, dsn },
     };
   }
 
@@ -176,7 +184,7 @@ class SendAttempts {
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined> {
     if (!prepared) return undefined;
-    const { results, statuses, local, dsn } = prepared;
+    const { results, statuses, changed, local, dsn } = prepared;
     const { copies, local: localMail, usage } = this.#options;
     const { sendId, account } = payload;
     const { accountId } = account;
@@ -192,6 +200,8 @@ class SendAttempts {
         detail,
       })),
     );
+    const events = changed.map((one) => sendEvent(accountId, payload.id, one));
+    await writeEvents(tx, events, this.#now());
     if (!local) await this.#suppress(tx, domainId, results);
     const done: AfterCommit[] = [];
     if (local) done.push(await local.commit(tx));
@@ -216,6 +226,11 @@ class SendAttempts {
       mailId === null ? [] : { mailId, event: 'bounced', recipient, deliveryId, detail: DROPPED },
     );
     await this.#options.trace?.write(tx, events);
+    const told = dropped.flatMap(({ accountId, mailId, address }) => {
+      if (accountId === null || mailId === null) return [];
+      return [sendEvent(accountId, mailId, { address, status: 'bounced', detail: DROPPED })];
+    });
+    await writeEvents(tx, told, this.#now());
   }
 
   /** Accounts can no longer write to an address that does not exist. */

@@ -165,7 +165,7 @@ async function note(
     if (isBounced) {
       const { address: recipient, deliveryId } = found;
       const { mailId } = send;
-      bounced.set(found.id, { mailId, recipient, deliveryId, detail });
+      bounced.set(found.id, { accountId, mailId, recipient, deliveryId, detail });
     }
     await tx
       .updateTable('send_recipients')

@@ -1,5 +1,6 @@
 /** What an attempt means for each recipient of a delivery, and for the delivery. */
 import { answerOf, type Refusal } from '../../platform/errors/errors.ts';
+import type { NewEvent } from '../../tenants/events/events.ts';
 import {
   type RecipientStatus as ReportedRecipient,
   type SendError,
@@ -103,6 +104,34 @@ export function statusOf({ address, outcome }: Result, isLast: boolean): SendRec
   const detail = host === undefined ? said : `${host}: ${said}`;
   const isBounced = isLast || outcome.result === 'permanent';
   return { address, status: isBounced ? 'bounced' : 'deferred', detail };
+}
+
+/** A recipient with a status that the sender is told of. */
+export type ToldRecipient = SendRecipient & {
+  readonly status: 'delivered' | 'deferred' | 'bounced';
+};
+
+/** What is news of an attempt: every end, and the first time that a recipient is deferred. */
+export function changedOf(
+  statuses: readonly SendRecipient[],
+  rows: readonly SendRecipientRow[],
+): ToldRecipient[] {
+  const before = new Map(rows.map(({ address, status }) => [address, status]));
+  return statuses.filter(
+    (one): one is ToldRecipient =>
+      one.status !== 'queued' &&
+      one.status !== 'cancelled' &&
+      !(one.status === 'deferred' && before.get(one.address) === 'deferred'),
+  );
+}
+
+/** The event of a recipient's status. @param sendId the public id of the message */
+export function sendEvent(
+  accountId: number,
+  sendId: string,
+  { address: recipient, status, detail }: ToldRecipient,
+): NewEvent {
+  return { type: `send.${status}`, accountId, data: { send_id: sendId, recipient, detail } };
 }
 
 /** For a DSN. */

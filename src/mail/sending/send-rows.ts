@@ -324,7 +324,7 @@ export const DROPPED = 'dropped by the operator of the service';
 /**
  * Notes that an operator dropped deliveries: recipients that still waited do not get the message.
  *
- * @returns these, with the ids of their messages
+ * @returns these, with their accounts and the ids of their messages
  */
 export async function dropRecipients(tx: Queries, deliveryIds: readonly number[]) {
   const dropped = await tx
@@ -333,17 +333,20 @@ export async function dropRecipients(tx: Queries, deliveryIds: readonly number[]
     .where('delivery_id', 'in', deliveryIds)
     .where('status', 'in', ['queued', 'deferred'])
     .returning(['address', 'delivery_id'])
-    .returning((eb) =>
-      eb
-        .selectFrom('sends')
-        .select('public_id')
-        .whereRef('sends.id', '=', 'send_recipients.send_id')
-        .as('mail_id'),
-    )
+    .returning((eb) => {
+      const send = eb.selectFrom('sends').whereRef('sends.id', '=', 'send_recipients.send_id');
+      return [
+        send.select('public_id').as('mail_id'),
+        send.select('sends.account_id').as('account_id'),
+      ];
+    })
     .execute();
-  return dropped.map(({ address, delivery_id: deliveryId, mail_id: mailId }) => ({
-    address,
-    deliveryId,
-    mailId,
-  }));
+  return dropped.map(
+    ({ address, delivery_id: deliveryId, mail_id: mailId, account_id: accountId }) => ({
+      address,
+      accountId,
+      deliveryId,
+      mailId,
+    }),
+  );
 }

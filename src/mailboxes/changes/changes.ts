@@ -1,5 +1,5 @@
 /**
- * What changed, for listeners: mailboxes with a new state, accounts that lost their access. Stores nothing; a listener
+ * What changed, for listeners: mailboxes with a new state, accounts that lost their access, users with new events. Stores nothing; a listener
  * that was disconnected catches up by sync, so an event is a hint and may be lost in a crash, while the change
  * itself is in the mail store.
  *
@@ -8,8 +8,10 @@
  */
 export {
   type AccessChange,
+  type AccountChange,
   type Change,
   type Changes,
+  type EventsChange,
   InProcessChanges,
   type ListChange,
   type MailboxChange,

@@ -25,22 +25,35 @@ export interface ListChange {
   readonly accountId: number;
 }
 
-export type Change = MailboxChange | ListChange | AccessChange;
+/** There are new events of a user: a hint to read them. */
+export interface EventsChange {
+  readonly kind: 'events';
+  readonly userId: string;
+}
 
-export type ChangeListener = (change: Change) => void;
+export type AccountChange = MailboxChange | ListChange | AccessChange;
+
+export type Change = AccountChange | EventsChange;
+
+export type ChangeListener = (change: AccountChange) => void;
 
 export interface Changes {
-  /** Calls every listener of the change's account before it returns. */
+  /** Calls every listener of the change before it returns. */
   publish(change: Change): void;
   /** Listens to one account; the returned function ends it. */
   subscribe(accountId: number, listener: ChangeListener): () => void;
+  /** Listens to all changes; the returned function ends it. */
+  subscribeAll(listener: (change: Change) => void): () => void;
 }
 
 /** Changes published within this process; enough for one node. */
 export class InProcessChanges implements Changes {
   readonly #listeners = new Map<number, Set<ChangeListener>>();
+  readonly #listenersToAll = new Set<(change: Change) => void>();
 
   publish(change: Change): void {
+    for (const listener of this.#listenersToAll) listener(change);
+    if (change.kind === 'events') return;
     // A copy, because a listener may end its own subscription while it is called.
     for (const listener of [...(this.#listeners.get(change.accountId) ?? [])]) listener(change);
   }
@@ -54,5 +67,10 @@ export class InProcessChanges implements Changes {
         this.#listeners.delete(accountId);
       }
     };
+  }
+
+  subscribeAll(listener: (change: Change) => void): () => void {
+    this.#listenersToAll.add(listener);
+    return () => this.#listenersToAll.delete(listener);
   }
 }

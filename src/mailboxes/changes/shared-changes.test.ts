@@ -77,7 +77,7 @@ suite('what is sent to other nodes', () => {
     wire.fails = false;
     await changes.flush();
     const accounts = sent.flatMap((text) =>
-      JSON.parse(text).changes.map(({ accountId }: Change) => accountId),
+      JSON.parse(text).changes.map(({ accountId }: MailboxChange) => accountId),
     );
     assert.deepEqual([accounts.length, accounts[0], accounts.at(-1)], [10_000, 501, 10_500]);
     assert.equal(counts.sent, 10_000);
@@ -123,6 +123,7 @@ suite('what comes from other nodes', () => {
       { ...change(1), token: 7 },
       { ...change(1), uidvalidity: 'x' },
       { ...change(1), mailbox: 'x'.repeat(1_025) },
+      { kind: 'events', userId: 7 },
     ];
     changes.receive(JSON.stringify({ node: 'a', changes: [...wrong, change(2)] }));
     assert.deepEqual(heard, [change(2)]);

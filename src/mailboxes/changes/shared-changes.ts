@@ -54,6 +54,7 @@ const change = Compile(
       eventType: text(255),
     }),
     Type.Object({ kind: Type.Literal('mailboxes'), accountId }),
+    Type.Object({ kind: Type.Literal('events'), userId: text(255) }),
     Type.Object({
       kind: Type.Literal('access'),
       accountId,
@@ -94,6 +95,10 @@ export class SharedChanges implements Changes {
 
   subscribe(account: number, listener: ChangeListener): () => void {
     return this.#here.subscribe(account, listener);
+  }
+
+  subscribeAll(listener: (change: Change) => void): () => void {
+    return this.#here.subscribeAll(listener);
   }
 
   /** Sends waiting changes; resolves when none is left, or none can be sent. Never rejects. */
@@ -160,6 +165,7 @@ export class SharedChanges implements Changes {
 }
 
 function keyOf(told: Change): string {
+  if (told.kind === 'events') return `events ${told.userId}`;
   return `${told.accountId} ${told.kind} ${told.kind === 'mailbox' ? told.mailbox : ''}`;
 }
 

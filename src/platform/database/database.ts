@@ -14,6 +14,7 @@ import { type BoundQuery, bindQuery } from './sqlite/driver.ts';
 
 export {
   advisoryLocks,
+  CommitNotices,
   createSetting,
   type Database,
   type Engine,
@@ -23,6 +24,7 @@ export {
   type ReadDatabase,
   settingOf,
   settingStore,
+  tellAfterCommit,
 } from './engine.ts';
 export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
 export {

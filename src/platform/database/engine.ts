@@ -33,8 +33,40 @@ export interface ProcessLock {
   release(): Promise<void>;
 }
 
+/** What transactions tell this process once they are durable. */
+export class CommitNotices {
+  readonly #listeners = new Set<(subject: string) => void>();
+
+  /** The returned function ends it. */
+  listen(listener: (subject: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  tell(subjects: Iterable<string>): void {
+    for (const subject of subjects) for (const listener of this.#listeners) listener(subject);
+  }
+}
+
+/** What open transactions will tell. */
+const notices = new WeakMap<Queries, Set<string>>();
+
+/** Begins to collect what a transaction tells. */
+export function collectNotices(tx: Queries): ReadonlySet<string> {
+  const subjects = new Set<string>();
+  notices.set(tx, subjects);
+  return subjects;
+}
+
+/** Tells the listeners of {@link Database.notices} once the transaction is durable; nothing where it is rolled back. */
+export function tellAfterCommit(tx: Queries, subject: string): void {
+  notices.get(tx)?.add(subject);
+}
+
 export interface Database {
   readonly engine: Engine;
+  /** Hints for this process alone, which are lost where the answer to a commit is lost. */
+  readonly notices: CommitNotices;
   /** Whether a query has found damage on the disk since the start: only a backup helps. */
   readonly isDamaged: boolean;
   /**

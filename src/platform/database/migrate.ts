@@ -14,6 +14,7 @@ import { beforeEleventh, eleventh, laterThanEleventh } from './migrations/0011.t
 import { beforeTwelfth, laterThanTwelfth, twelfth } from './migrations/0012.ts';
 import { laterThanThirteenth, thirteenth } from './migrations/0013.ts';
 import { beforeFourteenth, fourteenth, laterThanFourteenth } from './migrations/0014.ts';
+import { fifteenth } from './migrations/0015.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -105,6 +106,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0012': twelfth(engine),
     '0013': thirteenth(engine),
     '0014': fourteenth(engine),
+    '0015': fifteenth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -6,6 +6,7 @@
  * structured values are JSON text, so that one set of queries serves SQLite and PostgreSQL.
  */
 import type { Generated, Insertable, Selectable } from 'kysely';
+import type { EventTable } from './schema-events.ts';
 
 /** `domains/`: one user's claim on a domain name. */
 interface DomainTable {
@@ -361,12 +362,8 @@ interface ShadowMessageTable {
 }
 
 /** `mail-server/`: a message that was seen and is removed. */
-interface ShadowTombstoneTable {
+interface ShadowTombstoneTable extends Omit<TombstoneTable, 'mailbox_id'> {
   shadow_id: number;
-  uid: number;
-  created_modseq: number;
-  modseq: number;
-  expunged_at: number;
 }
 
 /** `search/`: changes that the search index still has to make. */
@@ -629,6 +626,7 @@ export interface Schema {
   shadow_tombstones: ShadowTombstoneTable;
   nodes: NodeTable;
   leases: LeaseTable;
+  events: EventTable;
   audit: AuditTable;
   blocks: BlockTable;
   api_keys: ApiKeyTable;

@@ -54,6 +54,7 @@ export const answers = {
   already_sent: { http: 409, title: 'The mail went out already' },
   idempotency_key_in_use: { http: 409, title: 'The request with this key is under way' },
   idempotency_key_reused: { http: 409, title: 'The key belongs to another request' },
+  cursor_expired: { http: 410, title: 'The cursor is older than what is kept' },
   body_too_large: { http: 413, title: 'The body is too large' },
   unsupported_media_type: { http: 415, title: 'The content type is not supported' },
   range_not_satisfiable: { http: 416, title: 'The range lies outside the content' },
@@ -114,6 +115,8 @@ interface RefusalOptions {
   readonly errors?: readonly FieldError[];
   /** Seconds after which the same call may succeed (Retry-After, RFC 9110 section 10.2.3). */
   readonly retryAfter?: number;
+  /** The cursor from which reading can go on. */
+  readonly oldest?: string;
   readonly cause?: unknown;
 }
 
@@ -123,12 +126,14 @@ export class Refusal extends Error {
   readonly code: ErrorCode;
   readonly errors: readonly FieldError[] | undefined;
   readonly retryAfter: number | undefined;
+  readonly oldest: string | undefined;
 
   constructor(code: ErrorCode, detail: string, options: RefusalOptions = {}) {
     super(detail, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.errors = options.errors;
     this.retryAfter = options.retryAfter;
+    this.oldest = options.oldest;
   }
 }
 

@@ -15,6 +15,7 @@ interface Problem {
   readonly detail: string;
   readonly code: ErrorCode;
   readonly errors?: readonly FieldError[];
+  readonly oldest?: string;
   readonly request_id: string;
 }
 
@@ -54,6 +55,7 @@ export function answerProblem(
     detail: refusal.message,
     code: refusal.code,
     ...(refusal.errors && { errors: refusal.errors }),
+    ...(refusal.oldest !== undefined && { oldest: refusal.oldest }),
     request_id: requestId,
   };
   const retryAfter = refusal.retryAfter ?? (status === 503 ? RETRY_AFTER : undefined);

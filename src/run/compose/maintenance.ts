@@ -8,6 +8,7 @@ import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 import { ANSWERS_KEPT_MS, forgetAnswers, type Tokens } from '../../tenants/accounts/accounts.ts';
+import { pruneEvents } from '../../tenants/events/events.ts';
 import {
   pruneHours,
   pruneTraffic,
@@ -35,6 +36,8 @@ export interface MaintenanceOptions extends PurgeOptions {
   readonly traffic: Pick<Traffic, 'gauge'>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
   readonly trace: Pick<Trace, 'prune'>;
+  /** How long events are kept. */
+  readonly eventDays: number;
   readonly now: () => EpochMs;
   readonly logger: Pick<Logger, 'info' | 'error'>;
 }
@@ -170,6 +173,7 @@ export class Maintenance {
 
   async #forgetOld(signal: AbortSignal): Promise<void> {
     const { pruneTombstones, database, queue, tokens, trace, logger, now } = this.#options;
+    const { eventDays } = this.#options;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
     await forgetAnswers(database, now() - ANSWERS_KEPT_MS);
@@ -183,6 +187,9 @@ export class Maintenance {
     const traced = await this.#repeatStep(signal, () => database.write((tx) => trace.prune(tx)));
     if (traced > 0)
       logger.info({ traced }, 'rows of the trace that are older than TRACE_DAYS were removed');
+    await this.#repeatStep(signal, () =>
+      database.write((tx) => pruneEvents(tx, now() - eventDays * DAY_MS)),
+    );
     await this.#repeatStep(signal, () =>
       database.write((tx) => pruneUsage(tx, now() - USAGE_KEPT_MS)),
     );

@@ -256,9 +256,10 @@ function buildChanges(search: Search, changes: Changes): Changes {
   return {
     publish: (change) => {
       changes.publish(change);
-      search.wake();
+      if (change.kind !== 'events') search.wake();
     },
     subscribe: (accountId, listener) => changes.subscribe(accountId, listener),
+    subscribeAll: (listener) => changes.subscribeAll(listener),
   };
 }
 

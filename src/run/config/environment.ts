@@ -90,6 +90,8 @@ export interface Config {
     readonly quotaBytes: number;
     /** How long messages stay in Trash and Junk; 0: for good. */
     readonly trashDays: number;
+    /** How long events are kept for backends. */
+    readonly eventDays: number;
     /** How long an ended delivery can be attempted again. */
     readonly deliveryBodyHours: number;
     /** How long a large body stays after nothing names it any more; 0: it is removed at once. */
@@ -288,6 +290,7 @@ function limitsOf(values: Values): Config['limits'] {
     maxMessageBytes: values.MAX_MESSAGE_BYTES,
     quotaBytes: values.QUOTA_BYTES,
     trashDays: values.TRASH_DAYS,
+    eventDays: values.EVENT_DAYS,
     deliveryBodyHours: values.DELIVERY_BODY_HOURS,
     bodyKeepHours: values.BODY_KEEP_HOURS,
     backupMaxAgeHours: values.BACKUP_MAX_AGE_HOURS,

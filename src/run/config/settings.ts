@@ -118,6 +118,7 @@ const settings = {
   LMTP_URL: optional(lmtpUrl),
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
   RSPAMD_URL: optional(rspamdUrl),
+  EVENT_DAYS: setting(wholeNumber(1, 365, 'a number of days'), '7'),
   TRACE_DAYS: setting(wholeNumber(0, 3_650), '30'),
   TRACE_SUBJECTS: setting(yesOrNo, 'false'),
   METRICS_HOST: setting(host, '127.0.0.1'),

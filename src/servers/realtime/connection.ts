@@ -8,7 +8,7 @@ import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import type {
   AccessChange,
-  Change,
+  AccountChange,
   Changes,
   MailboxChange,
 } from '../../mailboxes/changes/changes.ts';
@@ -207,7 +207,7 @@ export class AccountFeed {
     if (!isSameList) this.#tellAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
   }
 
-  #pass(change: Change): void {
+  #pass(change: AccountChange): void {
     if (change.kind === 'access') {
       for (const connection of this.connections) connection.end(closingFor[change.reason]);
     } else if (change.kind === 'mailboxes') {

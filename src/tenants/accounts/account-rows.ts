@@ -14,6 +14,7 @@ import {
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
+import type { EventType, NewEvent } from '../events/events.ts';
 import { domainIsThere } from './delete-accounts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
@@ -461,4 +462,14 @@ export function mailLocalPart(text: string): string {
 export function readAddress(text: string): MailAddress | undefined {
   const address = parseAddress(text);
   return address && { localPart: address.local.toLowerCase(), domain: address.domain };
+}
+
+/** An event of an account. */
+export function eventOf(type: EventType, { id: accountId, address }: Account): NewEvent {
+  return { type, accountId, data: { address } };
+}
+
+/** The event of a new status. */
+export function statusEvent(account: Account): NewEvent {
+  return eventOf(account.status === 'suspended' ? 'account.suspended' : 'account.resumed', account);
 }

@@ -23,15 +23,18 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, type AuditEntry, recordAudit } from '../audit/audit.ts';
 import { checkUserId, type Domain, type Domains, toOwner, type Whose } from '../domains/domains.ts';
+import { writeEvents } from '../events/events.ts';
 import { countAccountsOf, listAccounts } from './account-pages.ts';
 import {
   type Account,
   type AccountRow,
   type AccountStatus,
   checkLocalPart,
+  eventOf,
   ofOrganization,
   readAddress,
   selectAccounts,
+  statusEvent,
   toAccount,
 } from './account-rows.ts';
 import {
@@ -217,6 +220,7 @@ export class Accounts {
       if (!inserted) throw addressExists(localPart, domain);
       const account = await this.#read(tx, owner, inserted.id);
       const entry = { action: 'account.create', target: account.address, at: now };
+      await writeEvents(tx, [eventOf('account.created', account)], now);
       if (by) await recordAudit(tx, by, entry);
       const made = { account, password };
       await within?.(tx, made);
@@ -271,20 +275,17 @@ export class Accounts {
     const { userId } = toOwner(whose);
     checkUserId(userId);
     const account = await this.#database.write(async (tx) => {
-      // Where the account is of another organization, the read after it undoes this.
-      if (Number.isSafeInteger(id)) {
-        await tx
-          .updateTable('accounts')
-          .set({
-            ...(displayName === undefined ? {} : { display_name: displayName }),
-            ...(status === undefined ? {} : { status }),
-          })
-          .where('id', '=', id)
-          .where('user_id', '=', userId)
-          .execute();
-      }
+      await lockAccount(tx, this.#database.engine, id);
+      const { status: before } = await this.#read(tx, whose, id);
+      await tx
+        .updateTable('accounts')
+        .set({ display_name: displayName, status })
+        .where('id', '=', id)
+        .where('user_id', '=', userId)
+        .execute();
       const account = await this.#read(tx, whose, id);
       if (status === 'suspended') await forgetLoginsOf(tx, id);
+      if (account.status !== before) await writeEvents(tx, [statusEvent(account)], this.#now());
       if (by && status !== undefined) {
         const action = status === 'suspended' ? 'account.suspend' : 'account.resume';
         await recordAudit(tx, by, { action, target: account.address, at: this.#now() });
@@ -313,6 +314,7 @@ export class Accounts {
       await lockAccount(tx, this.#database.engine, id);
       const account = await this.#read(tx, whose, id);
       const at = this.#now();
+      await writeEvents(tx, [eventOf('account.deleted', account)], at);
       await deleteAccounts(tx, [account], at);
       const entry = { action: 'account.delete', target: account.address, at };
       if (recorded) await recordDeletion(tx, recorded, entry);

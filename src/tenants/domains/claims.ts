@@ -10,6 +10,7 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
+import { type NewEvent, writeEvents } from '../events/events.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
 import { checkUserId, normalizeDomainName } from './domain-names.ts';
 import { toOwner, type Whose } from './owner.ts';
@@ -237,6 +238,7 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
     }),
     now,
   );
+  await writeEvents(tx, [...changes.map(statusEvent), ...sending.map(sendingEvent)], now);
   const contested = changes.length === 0 ? contestedOf(standings) : undefined;
   if (contested) {
     await tx
@@ -247,6 +249,15 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
       .execute();
   }
   return { changes, sending, contestedId: contested?.id };
+}
+
+function statusEvent({ id: domainId, domain, new: status, reason }: StatusChange): NewEvent {
+  return { type: `domain.${status}`, domainId, data: { domain, detail: reason } };
+}
+
+function sendingEvent({ id: domainId, domain, canSend, detail }: SendingChange): NewEvent {
+  const type = canSend ? 'domain.active' : 'domain.failing';
+  return { type, domainId, data: { domain, detail } };
 }
 
 /** Whether another user's claim on the name of this one is active. */

@@ -20,6 +20,7 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
+import { writeEvents } from '../events/events.ts';
 import {
   type ClaimChanges,
   type ClaimPage,
@@ -378,6 +379,8 @@ export class Domains {
   async remove(tx: Queries, whose: Whose, name: string): Promise<RemovedDomain> {
     const domain = await this.lock(tx, whose, name);
     const now = this.#now();
+    const data = { domain: domain.name };
+    await writeEvents(tx, [{ type: 'domain.deleted', domainId: domain.id, data }], now);
     await tx.deleteFrom('domains').where('id', '=', domain.id).execute();
     await tx.insertInto('deleted_domains').values({ id: domain.id, deleted_at: now }).execute();
     return { ...domain, rivals: await evaluateName(tx, domain.name, now) };

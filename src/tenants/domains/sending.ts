@@ -85,6 +85,7 @@ interface EvaluatedClaim {
 
 /** An active claim can no longer send, or can again; logged after the commit. */
 export interface SendingChange {
+  readonly id: number;
   readonly userId: string;
   readonly domain: string;
   readonly canSend: boolean;
@@ -114,14 +115,15 @@ export async function noteSending(
     const wasUnable = before === 'active' && couldSend === 0;
     const isUnable = after.status === 'active' && !can;
     const isNews = wasUnable ? can : isUnable;
-    if (isNews) changes.push({ userId, domain, canSend: can, ...(detail !== null && { detail }) });
+    if (isNews)
+      changes.push({ id, userId, domain, canSend: can, ...(detail !== null && { detail }) });
   }
   return changes;
 }
 
 /** Logs each change on one line; called after the commit. */
 export function logSendingChanges(log: Logger, changes: readonly SendingChange[]): void {
-  for (const { canSend: can, ...change } of changes) {
+  for (const { id: _, canSend: can, ...change } of changes) {
     if (can) log.info(change, 'an active domain can send again: its DKIM record is verified');
     else {
       log.warn(

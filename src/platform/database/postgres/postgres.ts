@@ -1,6 +1,12 @@
 /** PostgreSQL, for operators who have one and for several nodes on the same state. */
 import { sql, type TransactionBuilder } from 'kysely';
-import type { Database, Queries, ReadDatabase } from '../engine.ts';
+import {
+  CommitNotices,
+  collectNotices,
+  type Database,
+  type Queries,
+  type ReadDatabase,
+} from '../engine.ts';
 import { isDamage, isLostConnection, isRolledBack, isUnavailable } from '../failures.ts';
 import { migrate, refuseUnfinished } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
@@ -64,8 +70,10 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       throw error;
     },
   );
+  const notices = new CommitNotices();
   return {
     engine: 'postgres',
+    notices,
     get isDamaged() {
       return isDamaged;
     },
@@ -73,7 +81,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     processLock: (key) => processLock(urls, key),
     read: kysely,
     atOnce,
-    write: (work) => onCommit(transact(kysely.transaction(), work)),
+    write: (work) => onCommit(transact(kysely.transaction(), work, notices)),
     snapshot: (work) =>
       transact(
         kysely.transaction().setIsolationLevel('repeatable read').setAccessMode('read only'),
@@ -135,15 +143,20 @@ async function migrateOn(
 function transact<T>(
   transaction: TransactionBuilder<Schema>,
   work: (tx: Queries) => Promise<T>,
+  notices?: CommitNotices,
 ): Promise<T> {
-  return runSafely((begin) =>
-    transaction.execute(async (tx) => {
+  return runSafely(async (begin) => {
+    let subjects: ReadonlySet<string> = new Set();
+    const value = await transaction.execute(async (tx) => {
       await bindTransaction(tx);
+      subjects = collectNotices(tx);
       const value = await work(tx);
       begin();
       return value;
-    }),
-  );
+    });
+    notices?.tell(subjects);
+    return value;
+  });
 }
 
 /**

@@ -8,7 +8,7 @@ import { close, fdatasync, fdatasyncSync, openSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import type { Queries } from '../engine.ts';
+import { collectNotices, type Queries } from '../engine.ts';
 import { LOG_LOST } from '../failures.ts';
 import type { ReadTurns } from './read-turns.ts';
 
@@ -26,7 +26,9 @@ interface Write {
   reject(error: unknown): void;
 }
 
-type CommitOutcome = { ok: true; value: unknown } | { ok: false; error: unknown };
+type CommitOutcome =
+  | { ok: true; value: unknown; notices: ReadonlySet<string> }
+  | { ok: false; error: unknown };
 
 export interface GroupCommitOptions {
   /** Kysely on the same connection. */
@@ -39,6 +41,8 @@ export interface GroupCommitOptions {
    * where it wrote nothing.
    */
   readonly onCommit?: ((report: { ms: number; syncMs: number | undefined }) => void) | undefined;
+  /** Called with what a write tells, once it is durable. */
+  readonly onNotices?: (subjects: ReadonlySet<string>) => void;
   /** Awaited before each transaction. */
   readonly beforeBegin?: () => Promise<void>;
 }
@@ -117,18 +121,21 @@ export class GroupCommit {
     }
     for (const [index, write] of group.entries()) {
       const outcome = outcomes[index];
-      if (outcome?.ok) write.resolve(outcome.value);
-      else write.reject(outcome?.error);
+      if (outcome?.ok) {
+        this.#options.onNotices?.(outcome.notices);
+        write.resolve(outcome.value);
+      } else write.reject(outcome?.error);
     }
   }
 
   /** Runs one write in a savepoint, so that its failure undoes only its own changes. */
   async #attempt(write: Write): Promise<CommitOutcome> {
     this.#steps.save.run();
+    const notices = collectNotices(this.#options.queries);
     try {
       const value = await write.run(this.#options.queries);
       this.#steps.release.run();
-      return { ok: true, value };
+      return { ok: true, value, notices };
     } catch (error) {
       // A full disk or an I/O error may end the whole transaction: then there is nothing to undo.
       if (!this.#db.isTransaction) throw error;

@@ -3,7 +3,7 @@ import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
-import type { Database, Queries } from '../engine.ts';
+import { CommitNotices, type Database, type Queries } from '../engine.ts';
 import { isDamage, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { type CheckpointLimits, Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
@@ -183,7 +183,9 @@ async function open(options: SqliteOptions): Promise<Database> {
   const reader = connect(path, true);
   const settling = () => log.underWay;
   const readers = new ReadTurns(reader, settling);
+  const notices = new CommitNotices();
   const groups = new GroupCommit(writer, {
+    onNotices: (subjects) => notices.tell(subjects),
     queries: kyselyOn(writer, { onError }),
     log,
     readers,
@@ -194,6 +196,7 @@ async function open(options: SqliteOptions): Promise<Database> {
   const read = kyselyOn(reader, { onError, enter: () => readers.enter() });
   return {
     engine: 'sqlite',
+    notices,
     get isDamaged() {
       return isDamaged;
     },

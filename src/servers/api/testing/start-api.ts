@@ -158,6 +158,7 @@ const plainOperator = {
     limits: {
       quotaBytes: 0,
       trashDays: 0,
+      eventDays: 7,
       deliveryBodyHours: 24,
       bodyKeepHours: 48,
       backupMaxAgeHours: 0,

@@ -1,0 +1,252 @@
+/**
+ * Reads events in the order of commits, from a place on.
+ *
+ * On SQLite there is one writer, so ids are in that order. On PostgreSQL an id is given when a row is inserted, and the
+ * transactions commit in any order: a reader that goes by ids alone would pass over a row whose transaction commits late.
+ * There the order is (transaction, id), and only rows are read whose transaction is older than all that are still open
+ * (`pg_snapshot_xmin`): nothing can appear before them any more. So a reader is behind by the longest open write.
+ *
+ * A cursor names the event that was read last, by its id, its transaction and its time. An event that is not there any
+ * more was pruned, or was lost by a restore or a failover, after which ids are given again: in both cases something may be
+ * missing, and the reader is told so (`cursor_expired`). The newest event is never pruned, so that a quiet system has no
+ * old cursors.
+ */
+import { sql } from 'kysely';
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import type { EventType } from './event-types.ts';
+
+/** Whose events, and which. */
+export interface EventScope {
+  readonly userId: string;
+  /** Only those of domains that were claimed with it. */
+  readonly organizationId: string | undefined;
+  /** All where left out. */
+  readonly types?: readonly EventType[] | undefined;
+}
+
+export interface Event {
+  /** Its place in the stream; no other event has it. */
+  readonly cursor: string;
+  readonly type: EventType;
+  readonly at: EpochMs;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+export interface EventPage {
+  readonly events: readonly Event[];
+  /** From where the next page is read. */
+  readonly cursor: string;
+  readonly hasMore: boolean;
+  /** There are later events, which wait for an open transaction: they can be read within moments. */
+  readonly isHeld: boolean;
+}
+
+interface Place {
+  readonly id: number;
+  readonly xid: number;
+  readonly created_at: number;
+}
+
+/** Before all events. */
+export const OLDEST_CURSOR = '0';
+const START: Place = { id: 0, xid: -1, created_at: 0 };
+
+const CURSOR = /^([0-9a-z]{1,10})-([0-9a-z]{1,12})-([0-9a-z]{1,10})$/;
+
+const writeCursor = ({ id, xid, created_at }: Place) =>
+  id === 0 ? OLDEST_CURSOR : [id, xid, created_at].map((part) => part.toString(36)).join('-');
+
+function readCursor(field: string, text: string): Place {
+  if (text === OLDEST_CURSOR) return START;
+  const [, ...parts] = CURSOR.exec(text) ?? [];
+  const [id = 0, xid = 0, created_at = 0] = parts.map((part) => Number.parseInt(part, 36));
+  const place = { id, xid, created_at };
+  // One that is written in another way was not made here.
+  if (writeCursor(place) === text && id > 0) return place;
+  throw invalidField(field, 'must be the cursor of an event or of an answer, or 0 for the oldest');
+}
+
+/** Rows that are removed in one transaction. */
+const PRUNED_AT_A_TIME = 1_000;
+
+/**
+ * Removes some events that are older than an instant: of those with the lowest ids, which are the oldest. The newest one
+ * stays.
+ *
+ * @returns how many; 0 where none is left
+ */
+export async function pruneEvents(tx: Queries, before: EpochMs): Promise<number> {
+  const oldest = tx
+    .selectFrom('events')
+    .select(['id', 'created_at'])
+    .orderBy('id')
+    .limit(PRUNED_AT_A_TIME);
+  const old = tx
+    .selectFrom(oldest.as('oldest'))
+    .select('id')
+    .where('created_at', '<', before)
+    .where('id', '<', ({ selectFrom }) =>
+      selectFrom('events').select(({ fn }) => fn.max('id').as('newest')),
+    );
+  const rows = await tx.deleteFrom('events').where('id', 'in', old).returning('id').execute();
+  return rows.length;
+}
+
+export class Events {
+  readonly #database: Database;
+  /** The transactions that have all ended, on PostgreSQL. */
+  readonly #isSettled;
+  #isPrepared: Promise<void> | undefined;
+
+  constructor(database: Database) {
+    this.#database = database;
+    this.#isSettled =
+      database.engine === 'postgres'
+        ? sql<boolean>`xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+        : sql<boolean>`1`;
+  }
+
+  /** The place of what happens from now on. */
+  async now(): Promise<string> {
+    await this.#prepare();
+    return writeCursor(await this.#newest());
+  }
+
+  /**
+   * Reads the events after a place.
+   *
+   * @param field the name of the parameter that has the cursor
+   * @param limit the most events of the page
+   * @throws Refusal invalid_request (the field), cursor_expired
+   */
+  async read(
+    scope: EventScope,
+    after: { field: string; cursor: string },
+    limit: number,
+  ): Promise<EventPage> {
+    const place = readCursor(after.field, after.cursor);
+    await this.#prepare();
+    // Read first: all events of the user up to here are on the page, or before it.
+    const newest = await this.#newest();
+    const rows = await this.#rows(scope, place, limit + 1);
+    // Asked last: what is pruned meanwhile would be missing on the page.
+    if (place !== START && !(await this.#isThere(place))) throw expired();
+    const settled = rows.findIndex(({ isSettled }) => !isSettled);
+    const readable = settled < 0 ? rows : rows.slice(0, settled);
+    const page = readable.slice(0, limit);
+    const hasMore = readable.length > limit;
+    const last = page.at(-1) ?? place;
+    return {
+      events: page.map(toEvent),
+      cursor: writeCursor(!hasMore && isBefore(last, newest) ? newest : last),
+      hasMore,
+      isHeld: settled >= 0,
+    };
+  }
+
+  /** The highest id. */
+  async lastId(): Promise<number> {
+    const { last } = await this.#database.read
+      .selectFrom('events')
+      .select(({ fn }) => fn.max<number | null>('id').as('last'))
+      .executeTakeFirstOrThrow();
+    return last ?? 0;
+  }
+
+  /** Users with events whose id is above one, and the highest id. */
+  async usersSince(
+    id: number,
+  ): Promise<{ readonly users: readonly string[]; readonly last: number }> {
+    const rows = await this.#database.read
+      .selectFrom('events')
+      .select(({ fn }) => ['user_id', fn.max<number>('id').as('last')])
+      .where('id', '>', id)
+      .groupBy('user_id')
+      .execute();
+    const last = rows.reduce((most, row) => Math.max(most, row.last), id);
+    return { users: rows.map((row) => row.user_id), last };
+  }
+
+  async #newest(): Promise<Place> {
+    const row = await this.#database.read
+      .selectFrom('events')
+      .select(['id', 'xid', 'created_at'])
+      .where(this.#isSettled)
+      .orderBy('id', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+    return row ?? START;
+  }
+
+  async #isThere({ id, xid, created_at }: Place): Promise<boolean> {
+    const row = await this.#database.read
+      .selectFrom('events')
+      .select(['xid', 'created_at'])
+      .where('id', '=', id)
+      .executeTakeFirst();
+    return row?.xid === xid && row.created_at === created_at;
+  }
+
+  #rows({ userId, organizationId, types }: EventScope, { xid, id }: Place, limit: number) {
+    return this.#database.read
+      .selectFrom('events')
+      .select(['id', 'xid', 'type', 'account_id', 'mailbox', 'uid', 'data', 'created_at'])
+      .select(this.#isSettled.as('isSettled'))
+      .where('user_id', '=', userId)
+      .where(sql<boolean>`(xid, id) > (${xid}, ${id})`)
+      .$if(organizationId !== undefined, (query) =>
+        query.where('organization_id', '=', organizationId ?? ''),
+      )
+      .$if(types !== undefined, (query) => query.where('type', 'in', [...(types ?? [])]))
+      .orderBy('xid')
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+  }
+
+  /**
+   * A database that was restored into another PostgreSQL server counts transactions anew: old events would come after new
+   * ones. All of them are of its past, so they are told by their ids.
+   */
+  #prepare(): Promise<void> {
+    if (this.#database.engine === 'sqlite') return Promise.resolve();
+    this.#isPrepared ??= this.#database
+      .write(async (tx) => {
+        const { rows } = await sql<{ isForeign: boolean }>`
+          select xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint as "isForeign"
+          from events order by id desc limit 1`.execute(tx);
+        if (rows[0]?.isForeign) await tx.updateTable('events').set({ xid: 0 }).execute();
+      })
+      .catch((error: unknown) => {
+        this.#isPrepared = undefined;
+        throw error;
+      });
+    return this.#isPrepared;
+  }
+}
+
+function isBefore(one: Place, other: Place): boolean {
+  return one.xid < other.xid || (one.xid === other.xid && one.id < other.id);
+}
+
+type EventRow = Omit<Row<'events'>, 'user_id' | 'organization_id'>;
+
+function toEvent(row: EventRow): Event {
+  const { type, account_id, mailbox, uid, data, created_at: at } = row;
+  const told = {
+    ...(account_id !== null && { account_id }),
+    ...(mailbox !== null && { mailbox }),
+    ...(uid !== null && { uid }),
+    ...JSON.parse(data),
+  };
+  // Written by `writeEvents` alone.
+  return { cursor: writeCursor(row), type: type as EventType, at, data: told };
+}
+
+function expired(): Refusal {
+  const detail =
+    'the event that the cursor names is not kept any more: some events may be missed; the oldest that is kept is read with after=0';
+  return new Refusal('cursor_expired', detail, { oldest: OLDEST_CURSOR });
+}

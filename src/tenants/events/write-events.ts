@@ -1,0 +1,99 @@
+/** Writes events, each in one statement that looks up whose it is. */
+import { type RawBuilder, sql } from 'kysely';
+import { PreparedQuery, type Queries, tellAfterCommit } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+
+import type { EventData, NewEvent } from './event-types.ts';
+
+/** The values of a row, or expressions in their place. */
+interface EventValues<Value = unknown> {
+  readonly type: Value;
+  readonly mailbox: Value;
+  readonly uid: Value;
+  readonly data: Value;
+  readonly at: Value;
+}
+
+/** PostgreSQL needs the types of selected values. */
+const insert = (
+  { type, mailbox, uid, data, at }: EventValues,
+  accountId: RawBuilder<unknown>,
+) => sql`
+  insert into events (user_id, organization_id, type, account_id, mailbox, uid, data, created_at)
+  select domains.user_id, domains.organization_id, cast(${type} as text), ${accountId},
+    cast(${mailbox} as text), cast(${uid} as bigint), cast(${data} as text), cast(${at} as bigint)`;
+
+/**
+ * The statement that writes an event of an account, and returns the `user_id`; it writes nothing where there is no such
+ * account.
+ *
+ * @param from what else is selected from, with a comma before it
+ */
+export function insertAccountEvent(
+  value: EventValues & { readonly accountId: unknown },
+  from: RawBuilder<unknown> = sql``,
+): RawBuilder<{ user_id: string }> {
+  return sql<{ user_id: string }>`${insert(value, sql`accounts.id`)}
+    from accounts inner join domains on domains.id = accounts.domain_id ${from}
+    where accounts.id = ${value.accountId} returning user_id`;
+}
+
+type Values = EventValues<string | number | null> & { readonly id: number };
+
+const ofAccount = new PreparedQuery((value: Values, queries) => ({
+  compile: () => insertAccountEvent({ ...valuesOf(value), accountId: value.id }).compile(queries),
+}));
+const ofDomain = new PreparedQuery((value: Values, queries) => ({
+  compile: () =>
+    sql<{ user_id: string }>`${insert(valuesOf(value), sql`cast(null as bigint)`)}
+      from domains where id = ${value.id} returning user_id`.compile(queries),
+}));
+
+/** Read one by one: the values are placeholders, which have no members of their own. */
+function valuesOf({ type, mailbox, uid, data, at }: EventValues): EventValues {
+  return { type, mailbox, uid, data, at };
+}
+
+/**
+ * Writes events in the transaction of what they tell, in their order. Those of an account or domain that does not exist
+ * (any more) are skipped: the event of a deletion is written before it.
+ */
+export async function writeEvents(
+  tx: Queries,
+  events: readonly NewEvent[],
+  at: EpochMs,
+): Promise<void> {
+  for (const event of events) {
+    const { type, data } = event;
+    const common = { type, data: eventData(data), at };
+    const written =
+      event.accountId === undefined
+        ? await ofDomain.first(tx, { ...common, id: event.domainId, mailbox: null, uid: null })
+        : await ofAccount.first(tx, {
+            ...common,
+            id: event.accountId,
+            mailbox: event.mailbox ?? null,
+            uid: event.uid ?? null,
+          });
+    if (written) tellAfterCommit(tx, written.user_id);
+  }
+}
+
+/** Octets of `data` above which texts for people are cut, and what is left of them: rows stay below 1 KB. */
+const DATA_MAX = 640;
+const CUT_TO = 60;
+const texts: ReadonlySet<string> = new Set(['subject', 'message_id', 'detail']);
+/** Octets of an address (RFC 5321 section 4.5.3.1.3); a longer one is none. */
+const ADDRESS_MAX = 254;
+const addresses: ReadonlySet<string> = new Set(['from', 'recipient']);
+
+/** The JSON of a row. */
+export function eventData(data: EventData): string {
+  const whole = JSON.stringify(data, (name, value: unknown) =>
+    addresses.has(name) && Buffer.byteLength(String(value)) > ADDRESS_MAX ? undefined : value,
+  );
+  if (Buffer.byteLength(whole) <= DATA_MAX) return whole;
+  return JSON.stringify(JSON.parse(whole), (name, value: unknown) =>
+    texts.has(name) ? String(value).slice(0, CUT_TO).toWellFormed() : value,
+  );
+}
