@@ -47,6 +47,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Search mail', link: '/guides/search' },
       { text: 'Threads', link: '/guides/threads' },
       { text: 'Receive webhooks', link: '/guides/webhooks' },
+      { text: 'Follow everything in your backend', link: '/guides/events' },
       { text: 'Mail programs', link: '/guides/mail-programs' },
       { text: 'Put Postroom in front of Dovecot', link: '/guides/imap-server' },
       { text: 'Delivery to your mail server', link: '/guides/imap-server-delivery' },

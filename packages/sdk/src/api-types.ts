@@ -11,12 +11,14 @@ export interface Problem {
   /** What was wrong this time. */
   detail: string;
   /** Stable, for programs. */
-  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'key_not_found' | 'block_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
+  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'key_not_found' | 'block_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'cursor_expired' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
   /** The fields that are wrong, by their names in the request. */
   errors?: {
     field: string;
     message: string;
   }[];
+  /** Of `cursor_expired`: the cursor from which reading can go on. */
+  oldest?: string;
   /** As in `x-request-id`, to find it in the log. */
   request_id: string;
 }
@@ -278,6 +280,52 @@ export interface Token {
   token: string;
   /** Seconds. */
   expires_in: number;
+}
+
+/** Ids, and what an envelope shows; by `type`. */
+export interface EventData {
+  account_id?: number;
+  /** Of the account. */
+  address?: string;
+  domain?: string;
+  mailbox?: string;
+  /** Absent on a mail server. */
+  uid?: number;
+  /** The id in the trace, in Received and in webhooks. */
+  mail_id?: string;
+  from?: string;
+  subject?: string;
+  message_id?: string;
+  /** Octets. */
+  size?: number;
+  /** As `POST /mail/send` answered it. */
+  send_id?: string;
+  /** How many. */
+  recipients?: number;
+  send_at?: string;
+  recipient?: string;
+  delivery_id?: number;
+  /** Of the delivery. */
+  kind?: string;
+  destination?: string;
+  /** Why, for people. */
+  detail?: string;
+}
+
+export interface Event {
+  /** The place of the event: pass it as `after`. No other event has it. */
+  cursor: string;
+  type: 'message.received' | 'message.sent' | 'send.delivered' | 'send.deferred' | 'send.bounced' | 'domain.active' | 'domain.failing' | 'domain.pending' | 'domain.deleted' | 'account.created' | 'account.suspended' | 'account.resumed' | 'account.deleted' | 'delivery.failed';
+  timestamp: string;
+  data: EventData;
+}
+
+export interface ListEventsAnswer {
+  items: Event[];
+  /** Pass it as `after` of the next request. */
+  cursor: string;
+  /** Whether the next request is answered at once. */
+  has_more: boolean;
 }
 
 export interface DeliveryError {
@@ -2600,6 +2648,24 @@ export interface Operations {
     body: IssueTokenBody;
     answer: Token;
   };
+  /** Follow what happens to a user */
+  listEvents: {
+    path: Record<never, never>;
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+      /** Only events after this cursor; `0` for all that are kept. When left out, what happens from now on. */
+      after?: string;
+      /** Only these types, separated by commas. */
+      types?: string;
+      /** 100 when left out. */
+      limit?: number;
+      /** Seconds to wait for an event where there is none; 25 when left out. */
+      wait?: number;
+    };
+    body: undefined;
+    answer: ListEventsAnswer;
+  };
   /** List deliveries */
   listDeliveries: {
     path: {
@@ -3387,6 +3453,7 @@ export type OperationId =
   | 'deleteAccount'
   | 'resetPassword'
   | 'issueToken'
+  | 'listEvents'
   | 'listDeliveries'
   | 'retryDelivery'
   | 'listSuppressions'
@@ -3450,6 +3517,7 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   deleteAccount: 'POST /v2/email-accounts/delete key',
   resetPassword: 'POST /v2/email-accounts/{id}/password/reset key',
   issueToken: 'POST /v2/email-accounts/{id}/token',
+  listEvents: 'GET /v2/events',
   listDeliveries: 'GET /v2/domains/{domain}/deliveries',
   retryDelivery: 'POST /v2/domains/{domain}/deliveries/{id}/retry key',
   listSuppressions: 'GET /v2/domains/{domain}/suppressions',

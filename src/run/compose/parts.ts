@@ -45,9 +45,11 @@ import {
   Accounts,
   AnsweredRequests,
   findAccounts,
+  findOwner,
   Tokens,
 } from '../../tenants/accounts/accounts.ts';
 import { Domains, Verification } from '../../tenants/domains/domains.ts';
+import { EventFeed, Events } from '../../tenants/events/events.ts';
 import { NamedKeys } from '../../tenants/keys/keys.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
@@ -87,6 +89,7 @@ export interface Parts {
   readonly usage: Usage;
   readonly blocks: Blocks;
   readonly namedKeys: NamedKeys;
+  readonly feed: EventFeed;
   /** Where several nodes count held places; undefined on a single node. */
   readonly places: SharedPlaces | undefined;
 }
@@ -134,6 +137,9 @@ interface Served extends Owners {
   readonly traffic: Traffic;
   readonly blocks: Blocks;
   readonly namedKeys: NamedKeys;
+  readonly events: Events;
+  readonly feed: EventFeed;
+  readonly places: SharedPlaces | undefined;
   readonly progress: StartProgress;
   readonly publicUrl: () => string;
 }
@@ -191,10 +197,10 @@ export function buildParts(given: Given): Parts {
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
   const stored = { ...recorded, bodies, embedded, mailstore, mailServer };
-  const stores = { ...stored, metrics, publicUrl, blocks, namedKeys };
+  const followed = followEvents(database, changes, shared?.places);
+  const stores = { ...stored, ...followed, metrics, publicUrl, blocks, namedKeys };
   const flow = buildMailFlow({ ...common, ...owners, ...stores });
-  const served = { ...owners, ...stores, mailstore, imap, sending: flow.sending, progress };
-  const api = buildApi(common, served);
+  const api = buildApi(common, { ...owners, ...stores, ...flow, mailstore, imap, progress });
   const state = sharedState(database, embedded, imap);
   const realtime = buildRealtime(common, { ...owners, mailstore, api, state, shared });
   const watched = { connections: () => realtime.connections, queue, bodies, imap, search, shared };
@@ -216,8 +222,8 @@ export function buildParts(given: Given): Parts {
     progress,
     blocks,
     namedKeys,
+    ...followed,
     maintenance,
-    places: shared?.places,
   };
 }
 
@@ -261,6 +267,14 @@ function buildChanges(search: Search, changes: Changes): Changes {
     subscribe: (accountId, listener) => changes.subscribe(accountId, listener),
     subscribeAll: (listener) => changes.subscribeAll(listener),
   };
+}
+
+/** What a transaction tells is whose events it has written. */
+function followEvents(database: Database, changes: Changes, places: SharedPlaces | undefined) {
+  database.notices.listen((userId) => changes.publish({ kind: 'events', userId }));
+  const events = new Events(database);
+  const findOwnerOf = (accountId: number) => findOwner(database.read, accountId);
+  return { events, feed: new EventFeed({ events, changes, findOwner: findOwnerOf }), places };
 }
 
 function buildOwners(common: Common, onDeleted: () => void): Owners {

@@ -157,7 +157,10 @@ async function open(
   onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
-  shared?.pollWith((afterGap) => parts.realtime.resync(afterGap));
+  shared?.pollWith(async (afterGap) => {
+    await parts.realtime.resync(afterGap);
+    await parts.feed.look();
+  });
   carryOut(parts.flow.attempts);
   if (config.sending.enabled) carryOutSends(parts.flow.sendAttempts);
   onStop(async () => {

@@ -114,6 +114,8 @@ export async function describeWholeApi(): Promise<string> {
     tokens: uncalled('tokens'),
     mailstore: uncalled('mailstore'),
     answeredRequests: uncalled('answeredRequests'),
+    events: uncalled('events'),
+    feed: uncalled('feed'),
     logger,
     publicUrl: () => '',
     apiKeys: [],

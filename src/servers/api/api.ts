@@ -22,9 +22,10 @@ import { openSite } from './docs-files.ts';
 import { docsRoutes, notFoundPage, type WebmailOptions } from './docs-pages.ts';
 import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
+import { type EventRoutesOptions, eventRoutes } from './events.ts';
 import { createFrame, type FrameOptions } from './frame.ts';
 import { healthRoutes, type ReadinessCheck } from './health.ts';
-import { enforceScopes } from './key-scope.ts';
+import { enforceScopes, judgeAgain } from './key-scope.ts';
 import { mailAppendRoute } from './mail-append.ts';
 import { mailAttachmentRoutes } from './mail-attachment.ts';
 import { mailChangeRoutes } from './mail-changes.ts';
@@ -86,7 +87,7 @@ export {
 } from './server.ts';
 export { suppressionRoutes } from './suppressions.ts';
 
-export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
+export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'>, EventRoutesOptions {
   readonly domains: Domains;
   readonly verification: Verification;
   readonly accounts: Accounts;
@@ -145,12 +146,18 @@ export function createApi(options: ApiOptions): Api {
     parent.register(async (scope) => group(scope, tools));
   add(app, (scope) => {
     const known = new ApiKeys(options.apiKeys, options.keys);
-    scope.addHook('onRequest', requireKey(known, options.console?.findSession));
+    const login = requireKey(known, options.console?.findSession);
+    scope.addHook('onRequest', login);
     enforceScopes(scope);
     add(scope, (ofUser) => {
       repeatSafely(ofUser, ownerBelowV2);
       add(ofUser, domainRoutes(options));
       add(ofUser, accountRoutes(options));
+      const authorizeAgain = async (request: FastifyRequest) => {
+        await login(request);
+        judgeAgain(request);
+      };
+      add(ofUser, eventRoutes(options, authorizeAgain));
       for (const group of options.userRoutes ?? []) add(ofUser, group);
     });
     for (const group of options.operatorRoutes ?? []) add(scope, group);

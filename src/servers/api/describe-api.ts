@@ -26,6 +26,7 @@ rest of the rate limit in \`x-ratelimit-*\`.`;
 const tags = [
   { name: 'Domains', description: 'Claim a domain, prove it by DNS, route its mail.' },
   { name: 'Email accounts', description: 'Mailboxes on active domains, and their passwords.' },
+  { name: 'Events', description: 'What happened to a user, in order, for his backend.' },
   { name: 'Mail', description: "A mailbox's changes, messages and attachments." },
   { name: 'Webhooks', description: 'Links in webhooks, for their receivers.' },
   { name: 'Mail server', description: 'Signed change events from the mail server.' },
@@ -84,6 +85,9 @@ const ProblemBody = Type.Object(
       Type.Array(Type.Object({ field: Type.String(), message: Type.String() }), {
         description: 'The fields that are wrong, by their names in the request.',
       }),
+    ),
+    oldest: Type.Optional(
+      Type.String({ description: 'Of `cursor_expired`: the cursor from which reading can go on.' }),
     ),
     request_id: Type.String({ description: 'As in `x-request-id`, to find it in the log.' }),
   },

@@ -21,6 +21,12 @@ export function enforceScopes(scope: Api): void {
   });
 }
 
+/** Whether a request that passed before may still do what it does: its key may have another scope by now. */
+export function judgeAgain(request: FastifyRequest): void {
+  judgeScope(request);
+  judgeOwner(request);
+}
+
 /** Every route has to say whose things it is about: one that does not would be open to keys of any user. */
 function findOwnerField(route: RouteOptions): void {
   if (route.url.startsWith(OPERATOR)) return;

@@ -14,7 +14,7 @@ import {
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
-import type { EventType, NewEvent } from '../events/events.ts';
+import type { AccountOwner, EventType, NewEvent } from '../events/events.ts';
 import { domainIsThere } from './delete-accounts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
@@ -462,6 +462,25 @@ export function mailLocalPart(text: string): string {
 export function readAddress(text: string): MailAddress | undefined {
   const address = parseAddress(text);
   return address && { localPart: address.local.toLowerCase(), domain: address.domain };
+}
+
+/** Whose an account is; undefined where it does not exist. */
+export async function findOwner(
+  queries: Queries,
+  accountId: number,
+): Promise<AccountOwner | undefined> {
+  const row = await queries
+    .selectFrom('accounts')
+    .innerJoin('domains', 'domains.id', 'accounts.domain_id')
+    .select(['accounts.user_id', 'organization_id', 'local_part', 'domain_name'])
+    .where('accounts.id', '=', accountId)
+    .executeTakeFirst();
+  if (!row) return undefined;
+  return {
+    userId: row.user_id,
+    organizationId: row.organization_id ?? undefined,
+    address: `${row.local_part}@${row.domain_name}`,
+  };
 }
 
 /** An event of an account. */

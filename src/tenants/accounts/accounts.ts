@@ -53,6 +53,7 @@ export {
   findAccess,
   findAccountStates,
   findAccounts,
+  findOwner,
   findSendingAccount,
   findSomeActive,
   mailLocalPart,

@@ -10,7 +10,7 @@
  * An event belongs to the owner of its account or domain, whom the statement that writes it looks up itself.
  */
 export { type EventData, type EventType, eventTypes, type NewEvent } from './event-types.ts';
-export { EventFeed, type FollowedMailbox, type Follower } from './feed.ts';
+export { type AccountOwner, EventFeed, type FollowedMailbox, type Follower } from './feed.ts';
 export {
   type Event,
   type EventPage,

@@ -16,7 +16,7 @@ export interface FollowedMailbox extends Omit<MailboxChange, 'kind' | 'eventType
 }
 
 /** Whose an account is: that never changes. */
-interface AccountOwner {
+export interface AccountOwner {
   readonly userId: string;
   readonly organizationId: string | undefined;
   readonly address: string;
@@ -52,15 +52,19 @@ export class EventFeed {
    * Follows a user's events until {@link Follower.end}.
    *
    * @param takesMailboxes whether it is also told of changes of the user's mailboxes
+   * @param onEnd called once, when it ends
    */
-  follow(scope: EventScope, takesMailboxes = false): Follower {
+  follow(scope: EventScope, takesMailboxes = false, onEnd = () => {}): Follower {
     this.#unsubscribe ??= this.#options.changes.subscribeAll((change) => this.#pass(change));
     const { userId } = scope;
     const followers = this.#followers.get(userId) ?? new Set();
     this.#followers.set(userId, followers);
     const follower = new Follower(scope, takesMailboxes, () => {
-      followers.delete(follower);
-      if (followers.size === 0) this.#followers.delete(userId);
+      if (!followers.delete(follower)) return;
+      onEnd();
+      if (followers.size === 0 && this.#followers.get(userId) === followers) {
+        this.#followers.delete(userId);
+      }
       if (this.#followers.size > 0) return;
       this.#unsubscribe?.();
       this.#unsubscribe = undefined;

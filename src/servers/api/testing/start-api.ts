@@ -19,9 +19,15 @@ import type { EpochMs } from '../../../platform/time/time.ts';
 import { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { buildOperator } from '../../../run/compose/operator.ts';
 import { findAccounts } from '../../../tenants/accounts/account-rows.ts';
-import { Accounts, AnsweredRequests, Tokens } from '../../../tenants/accounts/accounts.ts';
+import {
+  Accounts,
+  AnsweredRequests,
+  findOwner,
+  Tokens,
+} from '../../../tenants/accounts/accounts.ts';
 import { Domains, Verification } from '../../../tenants/domains/domains.ts';
 import { shareDkimKey } from '../../../tenants/domains/testing/dkim-key.ts';
+import { EventFeed, Events } from '../../../tenants/events/events.ts';
 import { NamedKeys } from '../../../tenants/keys/keys.ts';
 import { Traffic } from '../../../tenants/usage/usage.ts';
 import type { GaugeValue } from '../../metrics/metrics.ts';
@@ -70,6 +76,7 @@ export interface RunningApi {
   readonly tokens: Tokens;
   readonly keys: NamedKeys;
   readonly mailstore: EmbeddedMailstore;
+  readonly changes: InProcessChanges;
   /** Everything that was logged, one parsed line each. */
   readonly logLines: Record<string, unknown>[];
   readonly call: Call;
@@ -234,6 +241,13 @@ interface QueueParts {
   readonly now: () => number;
 }
 
+function followEvents(database: Database, changes: InProcessChanges) {
+  database.notices.listen((userId) => changes.publish({ kind: 'events', userId }));
+  const events = new Events(database);
+  const findOwnerOf = (accountId: number) => findOwner(database.read, accountId);
+  return { events, feed: new EventFeed({ events, changes, findOwner: findOwnerOf }) };
+}
+
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
   engine: Engine,
@@ -269,6 +283,7 @@ export async function startApi(
   const owners = { ...parts, apiKeys, keys, publicUrl, bodies };
   const operator = openOperator(owners);
   const app = createApi({
+    ...followEvents(database, changes),
     domains,
     verification,
     accounts,
@@ -293,13 +308,11 @@ export async function startApi(
     app,
     url: app.listeningOrigin,
     port: Number(new URL(app.listeningOrigin).port),
-    database,
-    domains,
+    ...owners,
     verification,
-    accounts,
     tokens,
-    keys,
     mailstore,
+    changes,
     logLines,
     call: callerOf(app.listeningOrigin),
     activateDomain: (userId, domain) => activate(domains, userId, domain),

@@ -1,0 +1,354 @@
+/** `GET /v2/events`: what happened, page by page (a long poll), or as it happens (`text/event-stream`). */
+import type { EventEmitter } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import type { SharedPlaces } from '../../platform/net/net.ts';
+import {
+  type Event,
+  type EventFeed,
+  type EventPage,
+  type EventScope,
+  type Events,
+  eventTypes,
+  type FollowedMailbox,
+  type Follower,
+} from '../../tenants/events/events.ts';
+import { beginStream } from './answer-errors.ts';
+import { isoTime, UserId } from './schemas.ts';
+import { credentials, ownerOf, type RouteGroup } from './server.ts';
+
+export interface EventRoutesOptions {
+  readonly events: Events;
+  readonly feed: EventFeed;
+  /** What several nodes share; left out for a single one. */
+  readonly places?: Pick<SharedPlaces, 'take' | 'give'> | undefined;
+}
+
+/** The most streams and waiting requests of one user. */
+const STREAMS_MAX = 10;
+/** After so many milliseconds a stream sends a comment, so that nobody on the way takes it for dead. */
+const COMMENT_MS = 15_000;
+/** How often a stream asks whether its API key may still read it. */
+const AUTHORIZE_MS = 60_000;
+/** How often an idle stream looks by itself, and passes on how far it has come. */
+const ADVANCE_MS = 300_000;
+/** A client that takes nothing for so long is disconnected: it can go on from its last event. */
+const STALLED_MS = 60_000;
+/** How soon events are read again that wait for an open transaction. */
+const HELD_MS = 50;
+/** What comes within this time is read together. */
+const GATHER_MS = 20;
+/** Events that a stream reads at a time. */
+const AT_A_TIME = 100;
+const HINT = 'mailbox.changed';
+
+const EventBody = Type.Object(
+  {
+    cursor: Type.String({
+      description: 'The place of the event: pass it as `after`. No other event has it.',
+      examples: ['2s-0-mjuy1xc0'],
+    }),
+    type: Type.Enum([...eventTypes], { type: 'string', examples: ['message.received'] }),
+    timestamp: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    data: Type.Object(
+      {
+        account_id: Type.Optional(Type.Integer({ examples: [1] })),
+        address: Type.Optional(
+          Type.String({ description: 'Of the account.', examples: ['ada@acme.test'] }),
+        ),
+        domain: Type.Optional(Type.String({ examples: ['acme.test'] })),
+        mailbox: Type.Optional(Type.String({ examples: ['INBOX'] })),
+        uid: Type.Optional(
+          Type.Integer({ description: 'Absent on a mail server.', examples: [7] }),
+        ),
+        mail_id: Type.Optional(
+          Type.String({ description: 'The id in the trace, in Received and in webhooks.' }),
+        ),
+        from: Type.Optional(Type.String({ examples: ['bob@sender.test'] })),
+        subject: Type.Optional(Type.String({ examples: ['Hello'] })),
+        message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
+        size: Type.Optional(Type.Integer({ description: 'Octets.', examples: [1_234] })),
+        send_id: Type.Optional(Type.String({ description: 'As `POST /mail/send` answered it.' })),
+        recipients: Type.Optional(Type.Integer({ description: 'How many.', examples: [2] })),
+        send_at: Type.Optional(Type.String({ format: 'date-time' })),
+        recipient: Type.Optional(Type.String({ examples: ['bob@sender.test'] })),
+        delivery_id: Type.Optional(Type.Integer({ examples: [1] })),
+        kind: Type.Optional(
+          Type.String({ description: 'Of the delivery.', examples: ['webhook'] }),
+        ),
+        destination: Type.Optional(Type.String({ examples: ['https://receiver.example'] })),
+        detail: Type.Optional(Type.String({ description: 'Why, for people.' })),
+      },
+      { title: 'EventData', description: 'Ids, and what an envelope shows; by `type`.' },
+    ),
+  },
+  { title: 'Event' },
+);
+
+const answer = Type.Object({
+  items: Type.Array(EventBody),
+  cursor: Type.String({ description: 'Pass it as `after` of the next request.' }),
+  has_more: Type.Boolean({ description: 'Whether the next request is answered at once.' }),
+});
+
+const query = Type.Object({
+  user_id: UserId,
+  after: Type.Optional(
+    Type.String({
+      maxLength: 64,
+      description:
+        'Only events after this cursor; `0` for all that are kept. When left out, what happens from now on.',
+      examples: ['0'],
+    }),
+  ),
+  types: Type.Optional(
+    Type.String({
+      maxLength: 1_000,
+      description: 'Only these types, separated by commas.',
+      examples: ['message.received,send.bounced'],
+    }),
+  ),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 1_000,
+      description: '100 when left out.',
+      examples: [100],
+    }),
+  ),
+  wait: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 50,
+      description: 'Seconds to wait for an event where there is none; 25 when left out.',
+      examples: [25],
+    }),
+  ),
+});
+
+/** @param authorizeAgain throws a Refusal where the request would be refused now */
+export function eventRoutes(
+  options: EventRoutesOptions,
+  authorizeAgain: (request: FastifyRequest) => Promise<void>,
+): RouteGroup {
+  return (app) => {
+    const open = new OpenRequests();
+    app.addHook('preClose', async () => open.end());
+    app.get(
+      '/v2/events',
+      {
+        exposeHeadRoute: false,
+        config: { refusals: ['cursor_expired', 'too_many_connections'], compress: false },
+        schema: {
+          tags: ['Events'],
+          summary: 'Follow what happens to a user',
+          description:
+            'Events in the order in which they happened, each once. The request waits where there is none. With `Accept: text/event-stream` the same events come as they happen, each with its cursor as `id`, which `Last-Event-ID` takes as `after` does; and `mailbox.changed`, which is a hint and has no id.',
+          operationId: 'listEvents',
+          security: credentials.apiKey,
+          querystring: query,
+          response: { 200: answer },
+        },
+      },
+      async (request, reply) => {
+        const { types, limit = AT_A_TIME, wait = 25 } = request.query;
+        const scope = { ...ownerOf(request), ...readTypes(types) };
+        const after = afterOf(request.headers['last-event-id'], request.query.after);
+        const isStream = /\btext\/event-stream\b/i.test(request.headers.accept ?? '');
+        const signal = open.add(reply.raw);
+        const follower = await follow(options, scope, isStream && scope.takesHints);
+        try {
+          const from = after ?? { field: 'after', cursor: await options.events.now() };
+          if (!isStream) {
+            const page = await readOrWait(
+              { ...options, follower, scope, signal },
+              from,
+              limit,
+              wait,
+            );
+            follower.end();
+            return reply.send({
+              items: page.events.map(writeEvent),
+              cursor: page.cursor,
+              has_more: page.hasMore,
+            });
+          }
+          const first = await options.events.read(scope, from, AT_A_TIME);
+          const mayRead = () => isStillAllowed(request, authorizeAgain);
+          const told = tell({ ...options, follower, scope, signal }, from.cursor, first, mayRead);
+          const stream = await beginStream(told);
+          const { socket } = request.raw;
+          socket.setTimeout(STALLED_MS, () => socket.destroy());
+          return reply
+            .header('cache-control', 'no-store')
+            .header('connection', 'close')
+            .header('x-accel-buffering', 'no')
+            .type('text/event-stream')
+            .send(stream as never);
+        } catch (error) {
+          follower.end();
+          throw error;
+        }
+      },
+    );
+  };
+}
+
+/** Ends all requests that wait or stream when the server stops. */
+class OpenRequests {
+  readonly #endings = new Set<AbortController>();
+  #isOver = false;
+
+  /** @returns aborted when the response is closed, or the server stops */
+  add(response: EventEmitter): AbortSignal {
+    const ending = new AbortController();
+    this.#endings.add(ending);
+    response.once('close', () => {
+      this.#endings.delete(ending);
+      ending.abort();
+    });
+    if (this.#isOver) ending.abort();
+    return ending.signal;
+  }
+
+  end(): void {
+    this.#isOver = true;
+    for (const ending of this.#endings) ending.abort();
+  }
+}
+
+/** The parts of one request. */
+interface Following extends Pick<EventRoutesOptions, 'events'> {
+  readonly follower: Follower;
+  readonly scope: EventScope;
+  readonly signal: AbortSignal;
+}
+
+/** The place that a request names; a browser that connects again sends the header. */
+function afterOf(header: string | string[] | undefined, parameter: string | undefined) {
+  if (typeof header === 'string' && header !== '')
+    return { field: 'Last-Event-ID', cursor: header };
+  return parameter === undefined ? undefined : { field: 'after', cursor: parameter };
+}
+
+/** @throws Refusal invalid_request (`types`) */
+function readTypes(text: string | undefined): Pick<EventScope, 'types'> & { takesHints: boolean } {
+  if (text === undefined) return { takesHints: true };
+  const named = text.split(',').map((one) => one.trim());
+  const types = eventTypes.filter((type) => named.includes(type));
+  const takesHints = named.includes(HINT);
+  const known = new Set<string>([...types, HINT]);
+  const unknown = named.find((one) => !known.has(one));
+  if (unknown !== undefined) {
+    throw invalidField('types', `must be some of ${[...eventTypes, HINT].join(', ')}`);
+  }
+  return { types, takesHints };
+}
+
+/** Follows before anything is read: what happens meanwhile wakes it. @throws Refusal too_many_connections */
+async function follow(
+  { feed, places }: EventRoutesOptions,
+  scope: EventScope,
+  takesHints: boolean,
+): Promise<Follower> {
+  const { userId } = scope;
+  const tooMany = () =>
+    new Refusal(
+      'too_many_connections',
+      `a user has at most ${STREAMS_MAX} streams and waiting requests for events`,
+      { retryAfter: 10 },
+    );
+  if (feed.count(userId) >= STREAMS_MAX) throw tooMany();
+  if (!places) return feed.follow(scope, takesHints);
+  const key = `events:${userId}`;
+  if ((await places.take(key, 1, STREAMS_MAX)) === 0) throw tooMany();
+  return feed.follow(scope, takesHints, () => places.give(key, 1));
+}
+
+/** The next page, as soon as it has an event or the time is over. */
+async function readOrWait(
+  { events, follower, scope, signal }: Following,
+  after: { readonly field: string; readonly cursor: string },
+  limit: number,
+  waitSeconds: number,
+): Promise<EventPage> {
+  const until = performance.now() + waitSeconds * 1_000;
+  let from = after;
+  for (;;) {
+    const page = await events.read(scope, from, limit);
+    const leftMs = until - performance.now();
+    if (page.events.length > 0 || leftMs <= 0 || signal.aborted) return page;
+    from = { ...after, cursor: page.cursor };
+    await follower.wait(page.isHeld ? Math.min(leftMs, HELD_MS) : leftMs, signal);
+  }
+}
+
+/** The texts of a stream. A slow client holds none of them: the next is made when it has taken the last. */
+async function* tell(
+  { events, follower, scope, signal }: Following,
+  from: string,
+  first: EventPage,
+  mayRead: () => Promise<boolean>,
+): AsyncGenerator<string> {
+  try {
+    // A client that connects again before the first event goes on from here.
+    yield `retry: 1000\nid: ${from}\n\n`;
+    let page = first;
+    let advanceAt = performance.now() + ADVANCE_MS;
+    let authorizeAt = performance.now() + AUTHORIZE_MS;
+    for (;;) {
+      if (page.events.length > 0) yield page.events.map(writeBlock).join('');
+      for (const change of follower.takeMailboxes()) yield writeHint(change);
+      let isDue = page.hasMore || page.isHeld;
+      if (page.isHeld) await pause(HELD_MS);
+      while (!isDue && !signal.aborted) {
+        isDue = await follower.wait(COMMENT_MS, signal);
+        if (isDue) await pause(GATHER_MS);
+        else if (!signal.aborted) yield ':\n\n';
+        isDue ||= performance.now() > Math.min(advanceAt, authorizeAt);
+      }
+      if (performance.now() > authorizeAt) {
+        if (!(await mayRead())) return;
+        authorizeAt = performance.now() + AUTHORIZE_MS;
+      }
+      if (signal.aborted) return;
+      page = await events.read(scope, { field: 'after', cursor: page.cursor }, AT_A_TIME);
+      if (performance.now() < advanceAt || page.events.length > 0) continue;
+      // Without data: it only moves the place from which the client would go on.
+      yield `id: ${page.cursor}\n\n`;
+      advanceAt = performance.now() + ADVANCE_MS;
+    }
+  } finally {
+    follower.end();
+  }
+}
+
+/** Only a refusal ends the stream: a database that is away for a moment does not. */
+async function isStillAllowed(
+  request: FastifyRequest,
+  authorizeAgain: (request: FastifyRequest) => Promise<void>,
+): Promise<boolean> {
+  try {
+    await authorizeAgain(request);
+    return true;
+  } catch (error) {
+    return !(error instanceof Refusal) || error.code === 'unavailable';
+  }
+}
+
+function writeEvent({ cursor, type, at, data }: Event) {
+  return { cursor, type, timestamp: isoTime(at), data };
+}
+
+function writeBlock(event: Event): string {
+  const { cursor, type } = event;
+  return `id: ${cursor}\nevent: ${type}\ndata: ${JSON.stringify(writeEvent(event))}\n\n`;
+}
+
+function writeHint({ accountId, address, mailbox, uidvalidity, token }: FollowedMailbox): string {
+  const data = { account_id: accountId, address, mailbox, uidvalidity, token };
+  const timestamp = new Date().toISOString();
+  return `event: ${HINT}\ndata: ${JSON.stringify({ type: HINT, timestamp, data })}\n\n`;
+}
