@@ -123,7 +123,7 @@ function MenuLists({ isOpen }: { isOpen: boolean }) {
           <a href="/docs/guides/console">Documentation</a>
         </li>
         <li>
-          <a href="/docs/inbox/">Live inbox</a>
+          <a href="/webmail/">Webmail</a>
         </li>
         <li>
           <button type="button" class="link" onClick={openHelp}>

@@ -22,7 +22,6 @@ const together = [
   'domains',
   'email-accounts',
   'errors',
-  'inbox-client',
   'mail',
   'mail-append',
   'mail-changes',

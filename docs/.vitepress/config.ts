@@ -58,7 +58,7 @@ export default defineConfig({
       { text: 'Concepts', link: '/concepts/domains-and-dns', activeMatch: '^/concepts/' },
       { text: 'Guides', link: '/guides/inbox-client', activeMatch: '^/guides/' },
       { text: 'API reference', link: '/reference/api', activeMatch: '^/reference/' },
-      { text: 'Live inbox', link: '/inbox/', target: '_self' },
+      { text: 'Webmail', link: '/inbox/', target: '_self' },
     ],
     // The reference begins with itself, so that its operations are in view.
     sidebar: { '/reference/api': referenceFirst, '/': sidebar },

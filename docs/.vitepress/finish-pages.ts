@@ -35,8 +35,7 @@ export function listFiles(directory: string): string[] {
 export async function collectScripts(directory: string): Promise<string[]> {
   const found = new Set<string>();
   for (const name of listFiles(directory)) {
-    // The live inbox has a policy of its own, and no inline scripts.
-    if (!name.endsWith('.html') || name.startsWith('inbox/')) continue;
+    if (!name.endsWith('.html')) continue;
     const path = join(directory, name);
     const html = await readFile(path, 'utf8');
     for (const [, script = ''] of html.matchAll(inlineScript)) found.add(sourceOf(script));

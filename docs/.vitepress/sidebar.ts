@@ -41,13 +41,14 @@ export const sidebar: SidebarGroup[] = [
   {
     text: 'Guides',
     items: [
-      { text: 'Build an inbox client', link: '/guides/inbox-client' },
+      { text: 'Build an app', link: '/guides/inbox-client' },
       { text: 'Change mail', link: '/guides/change-mail' },
       { text: 'Send mail', link: '/guides/send-mail' },
       { text: 'Search mail', link: '/guides/search' },
       { text: 'Threads', link: '/guides/threads' },
       { text: 'Receive webhooks', link: '/guides/webhooks' },
       { text: 'Follow everything in your backend', link: '/guides/events' },
+      { text: 'Webmail for your users', link: '/guides/webmail' },
       { text: 'Mail programs', link: '/guides/mail-programs' },
       { text: 'Put Postroom in front of Dovecot', link: '/guides/imap-server' },
       { text: 'Delivery to your mail server', link: '/guides/imap-server-delivery' },

@@ -146,7 +146,7 @@ function plainProse(source: string, link: string): string {
   );
 }
 
-/** `concepts/sync` is a page; `openapi.json` and `inbox/` are not. */
+/** `concepts/sync` is a page; `openapi.json` and `inbox/`, which leads to the webmail, are not. */
 function markdownPath(path: string): string {
   return /\.\w+$|\/$|^inbox\b|^$/.test(path) ? path : `${path}.md`;
 }

@@ -76,6 +76,7 @@ const triedBy: Readonly<Record<string, string>> = {
   'receiver.mjs': 'webhook-samples',
   'receiver.py': 'webhook-samples',
   'receiver.php': 'webhook-samples',
+  ts: 'sdk-package',
 };
 
 test('every code block is run by a test, or has a reason why not', () => {

@@ -60,7 +60,7 @@ test('demo starts a service, and makes a mailbox with a message', async () => {
   }
   const { url, token, inbox } = JSON.parse(demo.output());
   assert.equal(await subjects(url, token), 'Hello');
-  assert.equal(inbox, `http://127.0.0.1:${env.PORT}/docs/inbox`);
+  assert.equal(inbox, `http://127.0.0.1:${env.PORT}/webmail`);
   await stop(demo);
 });
 

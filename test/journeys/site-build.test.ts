@@ -65,7 +65,7 @@ test('without VitePress each page is markdown that says why, until a build has p
     assert.match(text, /^> This is plain markdown, .* VitePress is not installed .*docs:build/);
     assert.match(text, /^# /m, page);
   }
-  for (const file of ['inbox/index.html', 'inbox/main.js', 'llms.txt', 'quickstart.md.br']) {
+  for (const file of ['pictures/webmail.webp', 'llms.txt', 'quickstart.md.br']) {
     assert.ok(existsSync(join(root, 'site', file)), file);
   }
   assert.ok(!existsSync(join(root, 'site', '.build.json')));

@@ -21,7 +21,7 @@ const onNodes = [
   ['realtime', 'two-devices'],
   ['domains', 'email-accounts'],
   ['errors', 'repeated-requests'],
-  ['routes', 'inbox-client'],
+  ['routes'],
   ['mail-changes', 'mail-search'],
   ['mail-send'],
   ['hostile-mail'],

@@ -114,7 +114,7 @@ const isWanted = (text: string) => names.length === 0 || names.some((name) => te
 const files = [...globSync('test/servers/**/*.test.ts'), ...databaseSuites()].filter(isWanted);
 const longest = [
   'test/servers/browser/site-pages.test.ts',
-  'test/servers/browser/inbox-writing.test.ts',
+  'test/servers/browser/webmail.test.ts',
   'test/servers/doc-samples.test.ts',
   'test/servers/package.test.ts',
   'test/servers/s3-service.test.ts',

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
+import { readPage } from '../support/doc-pages.ts';
 import { ROOT, run } from '../support/process.ts';
 import { API_KEY, startTestService, type TestService } from '../support/service.ts';
 
@@ -30,6 +31,8 @@ const inFolder = { cwd: folder, encoding: 'utf8' } as const;
 let service: TestService;
 let tarball: string;
 let samples: string[];
+/** Those of the guide "Build an app". */
+let guide: string[];
 /** All of them, as they are imported. */
 let entryPoints: string[];
 
@@ -54,6 +57,11 @@ before(async () => {
   samples = [...readme.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => code);
   assert.ok(samples.length >= 5, `${samples.length} samples`);
   await Promise.all(samples.map((code, i) => writeFile(join(folder, `sample-${i}.ts`), code)));
+  guide = readPage('docs/guides/inbox-client.md')
+    .blocks.filter(({ language }) => language === 'ts')
+    .map(({ text }) => text);
+  assert.ok(guide.length >= 2);
+  await Promise.all(guide.map((code, i) => writeFile(join(folder, `guide-${i}.ts`), code)));
   service = await startTestService('sqlite');
 });
 
@@ -85,10 +93,11 @@ for (const [name, compiler] of [
   ['TypeScript of this repository', join(repository, 'node_modules/typescript/bin/tsc')],
   ['TypeScript 5.9', join(folder, 'node_modules/typescript-5/bin/tsc')],
 ] as const) {
-  test(`the samples of its README and all entry points compile with ${name}`, async () => {
+  test(`the samples of README and guide, and all entry points, compile with ${name}`, async () => {
     const strict = ['--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false'];
     const output = ['--noEmit', '--module', 'nodenext', '--target', 'es2023', '--types', 'node'];
-    const files = ['all.ts', ...samples.map((_, i) => `sample-${i}.ts`)];
+    const ofGuide = guide.map((_, i) => `guide-${i}.ts`);
+    const files = ['all.ts', ...samples.map((_, i) => `sample-${i}.ts`), ...ofGuide];
     const { stdout } = await execute(process.execPath, [compiler, ...strict, ...output, ...files], {
       ...inFolder,
     }).catch((error: { stdout: string }) => error);
@@ -164,6 +173,22 @@ test('the samples of lists, mailboxes, errors, all other operations and tests ru
   assert.match(outputs[1] ?? '', /^(?:cached|syncing|live) 0 \[\]$/m);
   assert.match(outputs[2] ?? '', /^claim it first\n$/);
   assert.equal(outputs[4], '503\n200\n');
+});
+
+test('the app of the guide reads, changes, and takes back', async () => {
+  const { body } = await service.v2('POST', '/v2/domain', { user_id: 'u', domain: 'acme.test' });
+  for (const { id } of body.domain.dns) {
+    const mark = { user_id: 'u', id, status: 'verified' };
+    await service.v2('POST', '/v2/domains/acme.test/dns/mark', mark);
+  }
+  const account = { user_id: 'u', domain: 'acme.test', local_part: 'ada', display_name: 'Ada' };
+  const password = 'correct horse';
+  await service.v2('POST', '/v2/email-accounts/create', { ...account, password });
+  const mail = { from: 'bob@sender.test', to: 'ada@acme.test', subject: 'Hi', text: 'Hello, Ada.' };
+  await service.send(mail);
+  const output = await runSample('guide-0.ts');
+  assert.match(output, /^\w+ 1 \[ 'Hi' \]\n(?:.*\n)*Hello, Ada\.$/m);
+  assert.doesNotMatch(output, /^(?:move|flag|send) /m);
 });
 
 async function runSample(file: string): Promise<string> {

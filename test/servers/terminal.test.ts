@@ -15,7 +15,7 @@ test('at a terminal the log is for people, and the text of the first start comes
   const [before = '', banner = ''] = service.output().split(/(?=Postroom listens)/);
   assert.match(before, /INFO/);
   assert.doesNotMatch(service.output(), /^\{/m);
-  assert.match(banner, new RegExp(`Live inbox +http://127.0.0.1:${env.PORT}/docs/inbox`));
+  assert.match(banner, new RegExp(`Webmail +http://127.0.0.1:${env.PORT}/webmail`));
   assert.doesNotMatch(banner, /INFO/);
 
   await fetch(`http://127.0.0.1:${env.PORT}/v2/nothing`);

@@ -19,7 +19,7 @@ export interface Route {
 
 export const route = shallowRef<Route>(read());
 /** Whether the panel with the protocol is open. */
-export const isPanelOpen = shallowRef(location.hash.includes('protocol'));
+export const isPanelOpen = shallowRef(/\?(?:.*&)?protocol$/.test(location.hash));
 
 addEventListener('popstate', () => {
   route.value = read();

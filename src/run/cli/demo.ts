@@ -170,7 +170,7 @@ async function sendMail({ host, port }: Place): Promise<void> {
 
 function say(given: DemoArguments, { url, key }: ServiceClient, demo: Demo): void {
   const { password, token, hasMail } = demo;
-  const inbox = `${url}/docs/inbox`;
+  const inbox = `${url}/webmail`;
   if (given.export) {
     const values = { URL: url, KEY: key, TOKEN: token, ADDRESS, PASSWORD: password };
     const pairs = Object.entries(values).map(([name, value]) => `${name}=${quote(value)}`);
@@ -180,7 +180,7 @@ function say(given: DemoArguments, { url, key }: ServiceClient, demo: Demo): voi
   const result = { ok: true, url, domain: DOMAIN, address: ADDRESS, password, token, inbox };
   const lines = [
     `${hasMail ? 'A mail is' : 'No mail was sent, since SMTP is off. The mailbox is'} here:`,
-    `  Inbox      ${inbox}`,
+    `  Webmail    ${inbox}`,
     `  Address    ${ADDRESS}`,
     `  Password   ${password}`,
     `  Token      ${token}`,

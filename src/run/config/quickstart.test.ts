@@ -94,5 +94,7 @@ test('the listeners with their addresses, and the data folder', () => {
 test('the first start suggests what to try, and names what is off', () => {
   const description = describeStart(startOf({ addresses: { http: addresses.http } }));
   assert.match(description, /^ {2}SMTP +off$/m);
+  assert.match(description, /^ {2}Webmail +http:\/\/127\.0\.0\.1:8080\/webmail \(sign in /m);
+  assert.match(describeStart(startOf({}, { WEBMAIL: 'false' })), /^ {2}Webmail +off$/m);
   assert.match(description, /^\.\/postroom demo$/m);
 });

@@ -59,7 +59,7 @@ function describeFirstStart(start: Start): string {
 
   HTTP, WebSocket  ${url}
   Documentation    ${url}/docs
-  Live inbox       ${url}/docs/inbox (sign in with an address and its password)
+  Webmail          ${config.webmail.isOn ? `${url}/webmail (sign in with an address and its password)` : 'off'}
   SMTP             ${authorityOf(addresses.smtp)}
   LMTP             ${authorityOf(addresses.lmtp)}
   Metrics          ${authorityOf(addresses.metrics)}

@@ -103,7 +103,7 @@ test('a browser with too many requests gets a page that reloads', async () => {
   const html = 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.8';
   await browse('/healthz', html);
   await browse('/docs/openapi.json', html);
-  for (const path of ['/docs', '/docs/inbox/', '/nowhere']) {
+  for (const path of ['/docs', '/webmail/', '/nowhere']) {
     const { status, headers, body } = await browse(path, html);
     assert.equal(status, 429, path);
     assert.equal(headers.get('content-type'), 'text/html; charset=utf-8');

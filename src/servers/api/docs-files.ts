@@ -15,8 +15,6 @@ export interface Site {
 /** `app.BxK4d9_1.js`, `quickstart.md.Dw1x99ab.lean.js`: the name changes with the content. */
 const hashedName =
   /^\/(?:docs|console|webmail)\/assets\/[\w./@-]{1,200}\.[\w-]{8,64}(?:\.lean)?\.[a-z0-9]{2,5}$/;
-/** The live inbox is served from its source files; one page loads some twenty of them. */
-const inboxFile = /^\/docs\/inbox\/[\w-]{1,64}\.(?:js|css)$/;
 
 /** Whether a path names a file whose name changes with its content. */
 export function isHashedAsset(path: string): boolean {
@@ -25,8 +23,7 @@ export function isHashedAsset(path: string): boolean {
 
 /** Whether a URL names one of the dozens of files that a page loads: the rate limit does not count them. */
 export function isPartOfPage(url: string): boolean {
-  const path = url.split('?', 1)[0] ?? '';
-  return hashedName.test(path) || inboxFile.test(path);
+  return isHashedAsset(url.split('?', 1)[0] ?? '');
 }
 
 /** Reads the result of the build from a folder; without a build the site is empty. */

@@ -21,7 +21,6 @@ before(async () => {
   const root = join(parent, 'site');
   await mkdir(join(root, 'assets'), { recursive: true });
   await mkdir(join(root, 'guide'));
-  await mkdir(join(root, 'inbox'));
   await mkdir(join(root, 'console/assets'), { recursive: true });
   await mkdir(join(root, 'webmail'));
   await mkdir(join(parent, 'site-private'));
@@ -41,7 +40,6 @@ before(async () => {
     'assets/app.Bx4d9_1-.js': 'export {};',
     'guide/index.html': '<html>guide</html>',
     'guide/start.html': '<html>start</html>',
-    'inbox/index.html': '<html>inbox</html>',
     'console/index.html': '<html>console</html>',
     'webmail/index.html': '<html><title>Mail</title>webmail</html>',
     'console/assets/main.Bx4d9_1-.js': 'export {};',
@@ -116,6 +114,7 @@ test('the webmail has the name and the colour of the operator, and can be switch
   const off = await startApi('sqlite', { siteDirectory, webmail: { ...webmail, isOn: false } });
   assert.equal((await off.call('GET', '/webmail')).status, 404);
   assert.equal((await off.call('GET', '/webmail/index.html')).status, 404);
+  assert.equal((await off.call('GET', '/docs/inbox')).status, 404);
   assert.equal((await off.call('GET', '/console')).status, 200);
 });
 
@@ -265,13 +264,13 @@ test('pages may run their own inline scripts, and no others', async () => {
   assert.equal(posted.body.code, 'route_not_found');
 });
 
-test('the live inbox may show mail with its own styles, in frames', async () => {
-  for (const path of ['/docs/inbox', '/docs/inbox/']) {
-    const page = await api.call('GET', path);
-    assert.equal(page.status, 200);
-    const policy = page.headers.get('content-security-policy') ?? '';
-    assert.match(policy, /style-src 'self' 'unsafe-inline'/);
+test('where the live inbox was, the webmail opens with the protocol beside the mail', async () => {
+  for (const path of ['/docs/inbox', '/docs/inbox/', '/docs/inbox?x=1']) {
+    const answer = await getRaw(path);
+    assert.match(answer, /^HTTP\/1\.1 302 /, path);
+    assert.match(answer, /\r\nlocation: \/webmail\/#\/\?protocol\r\n/i, path);
   }
+  assert.equal((await api.call('GET', '/docs/inbox/main.js')).status, 404);
 });
 
 test('the policy of the webmail allows its own scripts, and the one that runs beside a mail', async () => {
@@ -279,6 +278,7 @@ test('the policy of the webmail allows its own scripts, and the one that runs be
   const policy = page.headers.get('content-security-policy') ?? '';
   const script = /script-src ([^;]*);/.exec(policy)?.[1];
   assert.equal(script, `'self' '${FRAME_SCRIPT_HASH}'`);
+  assert.match(policy, /style-src 'self' 'unsafe-inline'/);
   assert.match(policy, /frame-src 'none'/);
 });
 
@@ -318,14 +318,14 @@ test('the files that a page loads do not count for the rate limit', () => {
     '/docs/assets/quickstart.md.DF4nGAl2.lean.js',
     '/docs/assets/concepts_sync.md.D-_dZSpI.js',
     '/docs/assets/chunks/@localSearchIndexroot.DF1xcw_X.js?v=1',
-    '/docs/inbox/main.js',
+    '/webmail/assets/main.Bx4d9_1-.js',
   ]) {
     assert.ok(isPartOfPage(url), url);
   }
   for (const url of [
     '/docs/assets/app.js',
     '/docs/assets/inbox/main.js',
-    '/docs/inbox/index.html',
+    '/webmail/index.html',
     '/docs/quickstart',
     '/v2/domain?x=/docs/assets/app.Bx4d9_1-.js',
   ]) {
@@ -333,18 +333,16 @@ test('the files that a page loads do not count for the rate limit', () => {
   }
 });
 
-test('a changed live inbox is loaded again, files named after their content never are', () => {
+test('a changed page is loaded again, files named after their content never are', () => {
   assert.ok(isHashedAsset(HASHED));
-  assert.ok(!isHashedAsset('/docs/inbox/main.js'));
+  assert.ok(!isHashedAsset('/webmail/index.html'));
 });
 
 test('a site of only markdown shows it in place of the pages', async () => {
   const root = join(parent, 'markdown');
   await mkdir(join(root, 'guides'), { recursive: true });
-  await mkdir(join(root, 'inbox'));
   await writeFile(join(root, 'index.md'), '# Postroom');
   await writeFile(join(root, 'guides', 'webhooks.md'), '# Receive webhooks');
-  await writeFile(join(root, 'inbox', 'index.html'), '<html>inbox</html>');
   const bare = await startApi('sqlite', { siteDirectory: root });
   for (const [path, text, type] of [
     ['/', '# Postroom', 'text/plain; charset=utf-8'],
@@ -353,7 +351,6 @@ test('a site of only markdown shows it in place of the pages', async () => {
     ['/docs/guides/webhooks', '# Receive webhooks', 'text/plain; charset=utf-8'],
     ['/docs/guides/webhooks.md', '# Receive webhooks', 'text/markdown; charset=utf-8'],
     ['/docs/guides/webhooks.md?x=1', '# Receive webhooks', 'text/markdown; charset=utf-8'],
-    ['/docs/inbox/', '<html>inbox</html>', 'text/html; charset=utf-8'],
   ] as const) {
     const page = await bare.call('GET', path);
     assert.equal(page.status, 200, path);

@@ -33,29 +33,23 @@ function pagePolicy(scripts: readonly string[]): string {
 const FRAME_SCRIPT_HASH = 'sha256-SE2Z7vpWzA3gFeTZHtrFxkyXcD8qY3pgCnyLMc43qmY=';
 
 /**
- * Live inbox and webmail show mail in a sandboxed frame without an origin, which inherits this policy: mail has inline
- * styles. No script of a mail runs: the frame of the inbox has no right to, and in that of the webmail only the script
- * of that hash may. The frame's own policy allows pictures only from the mail's parts (`data:`) until the reader of a
- * message requests its remote pictures, which this policy has to allow, too.
+ * Of every page of the webmail. It shows mail in a sandboxed frame without an origin, which inherits this policy: mail
+ * has inline styles. No script of a mail runs, since only the script of that hash may. The frame's own policy allows
+ * pictures only from the mail's parts (`data:`) until the reader of a message requests its remote pictures, which this
+ * policy has to allow, too.
  */
-function mailPolicy(scripts: readonly string[]): string {
-  return [
-    "default-src 'self'",
-    `script-src ${["'self'", ...scripts].join(' ')}`,
-    "style-src 'self' 'unsafe-inline'",
-    "img-src 'self' data: blob: https: http:",
-    // The frame may show what the page wrote into it, and go nowhere from there.
-    "frame-src 'none'",
-    "object-src 'none'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-  ].join(';');
-}
-
-const inboxPolicy = mailPolicy([]);
-/** Of every page of the webmail. */
-export const webmailPolicy: string = mailPolicy([`'${FRAME_SCRIPT_HASH}'`]);
+export const webmailPolicy: string = [
+  "default-src 'self'",
+  `script-src 'self' '${FRAME_SCRIPT_HASH}'`,
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data: blob: https: http:",
+  // The frame may show what the page wrote into it, and go nowhere from there.
+  "frame-src 'none'",
+  "object-src 'none'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join(';');
 
 const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Cached, but checked each time: the ETag makes that cheap. */
@@ -108,7 +102,14 @@ export function docsRoutes(site: Site, webmail: WebmailOptions): RouteGroup {
       sendFile(site, reply, request.params['*']),
     );
     addApp(app, site, 'console');
-    if (webmail.isOn) addApp(app, site, 'webmail', brandPage(site, webmail));
+    if (!webmail.isOn) return;
+    addApp(app, site, 'webmail', brandPage(site, webmail));
+    // Where the live inbox was, which showed the protocol beside the mail.
+    for (const path of ['/docs/inbox', '/docs/inbox/']) {
+      app.get(path, { schema: { hide: true } }, (_request, reply) =>
+        reply.redirect('/webmail/#/?protocol', 302),
+      );
+    }
   };
 }
 
@@ -171,7 +172,6 @@ function sendNamed(site: Site, reply: FastifyReply, name: string, url: string): 
 }
 
 function policyOf(site: Site, name: string): string {
-  if (name.startsWith('inbox/')) return inboxPolicy;
   if (name.startsWith('webmail/')) return webmailPolicy;
   // The console's page has no inline script.
   return pagePolicy(name.startsWith('console/') ? [] : site.scripts);

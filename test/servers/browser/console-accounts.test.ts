@@ -7,7 +7,7 @@ import type { Browser, Page } from 'playwright-core';
 import { startTestService, type TestAccount, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
 import { type Look, lookAtConsole, PHONE, rowsInSight } from './console-page.ts';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 const HOUR = 3_600_000;
 const WAITING = 12;

@@ -5,7 +5,7 @@ import type { Browser, Page } from 'playwright-core';
 import { startTestService, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
 import { type Look, lookAtConsole, PHONE, rowsInSight } from './console-page.ts';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 let service: TestService;
 let browser: Browser;

@@ -6,7 +6,7 @@ import { freePort } from '../../support/free-port.ts';
 import { startTestService, type TestAccount, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
 import { type Look, lookAtConsole } from './console-page.ts';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 let service: TestService;
 let browser: Browser;

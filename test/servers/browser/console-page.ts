@@ -1,7 +1,7 @@
 /** Screens of the console in Chromium, for the tests of them. */
 import type { Browser, Page } from 'playwright-core';
 import { API_KEY } from '../../support/service.ts';
-import { openWatched, type WatchedPage } from './inbox-browser.ts';
+import { openWatched, type WatchedPage } from './watched-page.ts';
 
 type Options = Parameters<typeof openWatched>[2];
 

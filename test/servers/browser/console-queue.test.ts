@@ -7,7 +7,7 @@ import type { Browser, Page } from 'playwright-core';
 import { startTestService, type TestAccount, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
 import { type Look, lookAtConsole, PHONE } from './console-page.ts';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 const WAITING = 2_000;
 const OF_COLLEAGUE = 40;

@@ -14,7 +14,7 @@ import { type DnsServer, startDnsServer, type ZoneRecord } from '../../support/d
 import { freePort } from '../../support/free-port.ts';
 import { startTestService, type TestAccount, type TestService } from '../../support/service.ts';
 import { type Look, lookAtConsole } from './console-page.ts';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 const SPAM = 12;
 const WEBHOOKS = 2;

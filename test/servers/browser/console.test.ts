@@ -13,7 +13,7 @@ import {
 } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
 import { DESK, type Look, lookAtConsole, PHONE, signIn } from './console-page.ts';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 let service: TestService;
 let browser: Browser;

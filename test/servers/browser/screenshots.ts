@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import type { Page } from 'playwright-core';
 import { startDnsServer } from '../../support/dns-server.ts';
 import { API_KEY, startTestService, type TestService } from '../../support/service.ts';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 const FOLDER = fileURLToPath(new URL('../../../docs/public/pictures/', import.meta.url));
 const HOOK = 'https://hooks.globex.example/mail';
@@ -68,8 +68,8 @@ async function picture(page: Page, name: string): Promise<void> {
   await writeFile(`${FOLDER}${name}.webp`, Buffer.from(data, 'base64'));
 }
 
-/** The live inbox of an account that got some mail. */
-async function showInbox(service: TestService, page: Page): Promise<void> {
+/** The webmail of an account that got some mail, beside what it says to the server. */
+async function showWebmail(service: TestService, page: Page): Promise<void> {
   const account = { user_id: 'customer-17', domain: 'acme.example', local_part: 'iris' };
   const { body } = await service.v2('POST', '/v2/email-accounts/create', account);
   const { address } = body.account;
@@ -79,11 +79,11 @@ async function showInbox(service: TestService, page: Page): Promise<void> {
   await page.goto(`${service.url}/docs/inbox`);
   await page.getByLabel('Address').fill(address);
   await page.getByLabel('Password', { exact: true }).fill(body.password);
-  await page.getByRole('button', { name: 'Open the mailbox' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   await page.locator('[data-state=live]').waitFor();
   await page.getByText('Lunch on Friday').first().click();
   await page.getByText('the place by the river').first().waitFor();
-  await picture(page, 'inbox');
+  await picture(page, 'webmail');
 }
 
 void test('the pictures', async () => {
@@ -108,7 +108,7 @@ void test('the pictures', async () => {
     await page.getByLabel('API key').fill(API_KEY);
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
-    await showInbox(service, await browser.newPage({ viewport: { width: 1280, height: 720 } }));
+    await showWebmail(service, await browser.newPage({ viewport: { width: 1280, height: 720 } }));
     await page.goto(`${service.url}/console/messages?q=to:orders@globex.example`);
     await page.getByRole('link', { name: 'orders@globex.example' }).first().click();
     await page.getByRole('dialog').getByText('What happened').waitFor();

@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { launchChromium } from './inbox-browser.ts';
+import { launchChromium } from './watched-page.ts';
 
 const sdk = fileURLToPath(new URL('../../../packages/sdk', import.meta.url));
 /** What the pages run; the store and the contract as a product would bundle them. */

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
-import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
 import { listPages, ready, type SiteService, startSiteService } from './site-service.ts';
+import { launchChromium, openWatched, type WatchedPage } from './watched-page.ts';
 
 let service: SiteService;
 let browser: Browser;
@@ -48,10 +48,9 @@ for (const path of listPages()) {
     const { page } = watched;
     watched.complaints.length = 0;
     watched.requests.length = 0;
-    const isInbox = path === '/docs/inbox';
     await page.emulateMedia({ colorScheme: 'light' });
     await page.goto(service.url + path, { waitUntil: 'networkidle' });
-    if (!isInbox) await ready(page);
+    await ready(page);
     found.set(path, await page.evaluate<Collected>(collect));
     assert.deepEqual(await findViolations(page, 'structure'), []);
     await page.setViewportSize(PHONE);
@@ -63,7 +62,7 @@ for (const path of listPages()) {
     await page.evaluate(KEEP_TWO);
     assert.deepEqual(await findViolations(page, 'contrast'), [], 'light');
     await page.emulateMedia({ colorScheme: 'dark' });
-    if (!isInbox) await page.waitForSelector('html.dark');
+    await page.waitForSelector('html.dark');
     assert.deepEqual(await findViolations(page, 'contrast'), [], 'dark');
     watched.assertQuiet();
   });
@@ -100,7 +99,7 @@ test('every page exists as markdown, and in one file', async () => {
   const list = await read('/docs/llms.txt');
   const whole = await read('/docs/llms-full.txt');
   for (const path of service.pages) {
-    if (path === '/docs' || path === '/docs/inbox') continue;
+    if (path === '/docs') continue;
     const text = await read(`${path}.md`);
     assert.ok(list.includes(`](${path}.md)`), `llms.txt lists ${path}`);
     assert.ok(whole.includes(text.trim()), `llms-full.txt has ${path}`);

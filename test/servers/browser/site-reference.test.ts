@@ -5,8 +5,8 @@ import type { Browser, Page } from 'playwright-core';
 import { readDescription } from '../../../docs/.vitepress/reference/openapi.ts';
 import { API_KEY, type TestAccount, WEBHOOK_SECRET } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
-import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
 import { type SiteService, startSiteService } from './site-service.ts';
+import { launchChromium, openWatched, type WatchedPage } from './watched-page.ts';
 
 let service: SiteService;
 let browser: Browser;

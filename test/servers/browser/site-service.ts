@@ -6,7 +6,7 @@ import { startTestService, type TestService } from '../../support/service.ts';
 
 const directory = fileURLToPath(new URL('../../../site', import.meta.url));
 
-/** Paths of all pages, the live inbox included; console and webmail are none of them. */
+/** Paths of all pages; console and webmail are none of them. */
 export function listPages(): string[] {
   return listFiles(directory)
     .filter((name) => name.endsWith('.html') && name !== '404.html')
@@ -15,7 +15,7 @@ export function listPages(): string[] {
 }
 
 export interface SiteService extends TestService {
-  /** Paths of all pages, the live inbox included. */
+  /** Paths of all pages. */
   readonly pages: readonly string[];
 }
 

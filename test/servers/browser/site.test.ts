@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
-import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
 import { ready, type SiteService, startSiteService } from './site-service.ts';
+import { launchChromium, openWatched, type WatchedPage } from './watched-page.ts';
 
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
 /** What loading the home page may take, compressed, in bytes. */
@@ -67,11 +67,20 @@ test('pages are reached by the menu and by the links to the next one', async () 
   });
 });
 
-test('the live inbox is left to its own page', async () => {
+test('the webmail opens with the protocol beside the mail, also from where the live inbox was', async () => {
   await visit('/docs', async ({ page }) => {
-    await page.locator('.VPNavBar').getByRole('link', { name: 'Live inbox' }).click();
-    await page.getByRole('heading', { level: 1, name: 'Live inbox' }).waitFor();
-    assert.match(page.url(), /\/docs\/inbox\/?$/);
+    await page.locator('.VPNavBar').getByRole('link', { name: 'Webmail' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    assert.equal(page.url(), `${service.url}/webmail/#/?protocol`);
+    const { address, password } = await service.makeAccount();
+    await page.getByLabel('Address').fill(address);
+    await page.getByLabel('Password', { exact: true }).fill(password);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page
+      .getByRole('complementary', { name: 'Protocol' })
+      .getByText('POST /mail/sync')
+      .first()
+      .waitFor();
   });
 });
 

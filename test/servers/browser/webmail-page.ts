@@ -1,8 +1,8 @@
 /** The webmail as tests use it: signed in, and looked at. */
 import type { Locator, Page } from 'playwright-core';
-import { openWatched, type WatchedPage } from './inbox-browser.ts';
-import type { InboxPages } from './inbox-page.ts';
-import { PASSWORD } from './inbox-service.ts';
+import type { MailPages } from './mail-pages.ts';
+import { PASSWORD } from './mail-service.ts';
+import { openWatched, type WatchedPage } from './watched-page.ts';
 
 export async function fillSignIn(page: Page, address: string, stay: boolean): Promise<void> {
   await page.getByLabel('Address').fill(address);
@@ -19,7 +19,7 @@ export async function isLive(page: Page): Promise<void> {
 
 /** Opens the webmail, signed in, with storage of its own. */
 export async function openWebmail(
-  pages: InboxPages,
+  pages: MailPages,
   address: string,
   options: Parameters<typeof openWatched>[2] & { stay?: boolean } = {},
 ): Promise<WatchedPage> {

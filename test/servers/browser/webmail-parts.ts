@@ -10,7 +10,7 @@ import type { Browser } from 'playwright-core';
 import { build } from 'vite';
 import { appConfig } from '../../../console/app-config.ts';
 import { webmailPolicy } from '../../../src/servers/api/docs-pages.ts';
-import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
+import { launchChromium, openWatched, type WatchedPage } from './watched-page.ts';
 
 const TESTING = fileURLToPath(new URL('../../../packages/webmail/testing', import.meta.url));
 const TYPES: Readonly<Record<string, string>> = { '.js': 'text/javascript', '.css': 'text/css' };

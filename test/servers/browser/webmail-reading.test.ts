@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import type { Frame, Page } from 'playwright-core';
 import type { GivenMessage } from '../../../packages/webmail/testing/memory-client.ts';
 import { HOSTILE_MAILS } from './hostile-mails.ts';
-import { assertAccessible, assertFits, inPage, PHONE, until } from './inbox-page.ts';
+import { assertAccessible, assertFits, inPage, PHONE, until } from './mail-pages.ts';
 import { listen, startWebmailParts, type WebmailParts } from './webmail-parts.ts';
 
 const PIXEL =

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import type { OutgoingMail } from '../../../packages/sdk/src/mail/client.ts';
-import { assertAccessible, assertFits, inPage, PHONE, until } from './inbox-page.ts';
+import { assertAccessible, assertFits, inPage, PHONE, until } from './mail-pages.ts';
 import { startWebmailParts, type WebmailParts } from './webmail-parts.ts';
 
 let parts: WebmailParts;

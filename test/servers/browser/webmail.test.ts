@@ -2,20 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { findViolations } from './accessibility.ts';
-import {
-  assertFits,
-  type InboxPages,
-  inPage,
-  PHONE,
-  startInboxPages,
-  until,
-} from './inbox-page.ts';
+import { assertFits, inPage, type MailPages, PHONE, startMailPages, until } from './mail-pages.ts';
 import { fillSignIn, goTo, isLive, openWebmail, rowOf } from './webmail-page.ts';
 
-let pages: InboxPages;
+let pages: MailPages;
 
 before(async () => {
-  pages = await startInboxPages();
+  pages = await startMailPages();
 });
 after(() => pages.end());
 

@@ -1,5 +1,5 @@
 /**
- * A service that shows the live inbox as `npm run docs:build` made it, can be stopped and started
+ * A service that shows the webmail as `npm run docs:build` made it, can be stopped and started
  * again, and has a mailbox.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,10 +11,10 @@ import { type Service, startService } from '../../../src/run/compose/service.ts'
 import { readConfig } from '../../../src/run/config/config.ts';
 import { freePort } from '../../support/free-port.ts';
 
-const API_KEY = 'key-of-the-inbox-test';
+const API_KEY = 'key-of-the-webmail-test';
 export const PASSWORD = 'a good password';
 
-export class InboxService {
+export class MailService {
   readonly directory: string;
   readonly #environment: Readonly<Record<string, string>>;
   #service: Service | undefined;
@@ -92,11 +92,11 @@ export class InboxService {
 }
 
 /** Starts a service in a folder of its own; `end` stops it and removes the folder. */
-export async function startInboxService(
+export async function startMailService(
   environment: Readonly<Record<string, string>> = {},
-): Promise<{ service: InboxService; end: () => Promise<void> }> {
-  const directory = await mkdtemp(join(tmpdir(), 'postroom-inbox-'));
-  const service = new InboxService(directory, {
+): Promise<{ service: MailService; end: () => Promise<void> }> {
+  const directory = await mkdtemp(join(tmpdir(), 'postroom-webmail-'));
+  const service = new MailService(directory, {
     DATA_DIR: directory,
     PORT: String(await freePort()),
     SMTP_PORT: String(await freePort()),

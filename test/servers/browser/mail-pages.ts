@@ -1,22 +1,22 @@
-/** The live inbox as tests use it: a service, a browser, and pages that are signed in. */
+/** What tests of the webmail need: a service with mailboxes, a browser, and looks into its pages. */
 import assert from 'node:assert/strict';
 import { setTimeout } from 'node:timers/promises';
 import axe from 'axe-core';
-import type { Browser, Locator, Page } from 'playwright-core';
-import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
-import { type InboxService, PASSWORD, startInboxService } from './inbox-service.ts';
+import type { Browser, Page } from 'playwright-core';
+import { type MailService, startMailService } from './mail-service.ts';
+import { launchChromium } from './watched-page.ts';
 
 export const DOMAIN = 'acme.test';
 export const PHONE = { width: 390, height: 780 };
 export const DESKTOP = { width: 1280, height: 800 };
 
-export class InboxPages {
-  readonly service: InboxService;
+export class MailPages {
+  readonly service: MailService;
   readonly browser: Browser;
   readonly #endService: () => Promise<void>;
   #accounts = 0;
 
-  constructor(service: InboxService, browser: Browser, endService: () => Promise<void>) {
+  constructor(service: MailService, browser: Browser, endService: () => Promise<void>) {
     this.service = service;
     this.browser = browser;
     this.#endService = endService;
@@ -27,25 +27,6 @@ export class InboxPages {
     this.#accounts++;
     const id = await this.service.makeAccount(`ada${this.#accounts}`, DOMAIN);
     return { id, address: `ada${this.#accounts}@${DOMAIN}` };
-  }
-
-  async signIn(page: Page, address: string): Promise<void> {
-    await page.goto(`${this.service.url}/docs/inbox`);
-    await page.getByLabel('Address').fill(address);
-    await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-    await page.getByRole('button', { name: 'Open the mailbox' }).click();
-    await page.locator('[data-state=live]').waitFor();
-  }
-
-  /** Opens a page, signed in, with storage of its own. */
-  async open(
-    address: string,
-    options: Parameters<typeof openWatched>[2] = {},
-  ): Promise<WatchedPage> {
-    const watched = await openWatched(this.browser, this.service.url, options);
-    await this.signIn(watched.page, address);
-    await settled(watched.page);
-    return watched;
   }
 
   /** Sends by SMTP as a stranger would. */
@@ -79,31 +60,13 @@ export class InboxPages {
 }
 
 /** Starts a service with an active domain, and a browser. */
-export async function startInboxPages(
+export async function startMailPages(
   environment: Readonly<Record<string, string>> = {},
-): Promise<InboxPages> {
-  const { service, end } = await startInboxService(environment);
+): Promise<MailPages> {
+  const { service, end } = await startMailService(environment);
   const browser = await launchChromium();
   await service.activate(DOMAIN);
-  return new InboxPages(service, browser, end);
-}
-
-/** Waits until a page that was opened asks for nothing more: the list of mailboxes is the last. */
-export async function settled(page: Page): Promise<void> {
-  const asked = page.locator('.entry', { hasText: 'GET /mail/mailboxes' });
-  await asked.locator('.outcome', { hasText: '200' }).first().waitFor({ state: 'attached' });
-}
-
-/** Goes to a mailbox: until its link is the current one, the rows are those of the mailbox before. */
-export async function goTo(page: Page, mailbox: string): Promise<void> {
-  const link = page.locator('#mailboxes a', { hasText: mailbox });
-  await link.click();
-  await link.and(page.locator('[aria-current]')).waitFor();
-}
-
-/** The row of a message in the list. */
-export function row(page: Page, subject: string): Locator {
-  return page.locator('.row', { hasText: subject });
+  return new MailPages(service, browser, end);
 }
 
 /** Runs an expression in the page. Written as text, since the page has other globals than Node. */
@@ -115,11 +78,6 @@ export function inPage<T>(page: Page, expression: string): Promise<T> {
 export async function until(page: Page, expression: string): Promise<void> {
   // Not waitForFunction, which evaluates text in the page: its policy refuses that.
   while (!(await inPage(page, `Boolean(${expression})`))) await setTimeout(50);
-}
-
-/** Whatever the page was to ask before this has been asked by its end. */
-export async function roundTrip(page: Page): Promise<void> {
-  await inPage(page, `fetch('/healthz').then((response) => response.text())`);
 }
 
 export async function assertAccessible(page: Page): Promise<void> {
