@@ -284,7 +284,8 @@ test('doctor says who closes the connection, and greets a listener that expects 
   };
   const { code, output } = await command(['doctor'], settings);
   assert.equal(code, 1, output);
-  const reached = /^ok +SMTP port +127\.0\.0\.1:\d+ says "220 after PROXY UNKNOWN"; other mail servers/m;
+  const reached =
+    /^ok +SMTP port +127\.0\.0\.1:\d+ says "220 after PROXY UNKNOWN"; other mail servers/m;
   assert.match(output, reached);
   assert.match(
     output,
