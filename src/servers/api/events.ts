@@ -169,6 +169,8 @@ export function eventRoutes(
               wait,
             );
             follower.end();
+            // The server stops, and would wait for an idle connection.
+            if (signal.aborted) reply.header('connection', 'close');
             return reply.send({
               items: page.events.map(writeEvent),
               cursor: page.cursor,
