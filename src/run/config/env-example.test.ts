@@ -35,6 +35,7 @@ test('.env.example leaves a key blank only if it has no default, or one made of 
   assert.deepEqual(blank.toSorted(), [
     'API_KEYS',
     'DATABASE_URL',
+    'IMAP_HOST',
     'JWT_AUDIENCE',
     'JWT_ISSUER',
     'JWT_JWKS_URL',
