@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, statSync } from 'node:fs';
-import { relative, resolve } from 'node:path';
+import { dirname, relative, resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import pLimit from 'p-limit';
@@ -136,10 +136,9 @@ export function groupFiles(
   const groups = Map.groupBy(files, (file) =>
     standsAlone(file) && !together.includes(file)
       ? file
-      : file
-          .split('/')
-          .slice(0, file.startsWith('src/') ? 3 : 2)
-          .join('/'),
+      : file.startsWith('src/')
+        ? file.split('/').slice(0, 3).join('/')
+        : dirname(file),
   );
   const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
   const rankOf = ({ name }: Group) =>
