@@ -35,6 +35,8 @@ onEachEngine('one statement for a plain message', (engine) => {
   let plain: MailReceiver;
   let general: MailReceiver;
   let untraced: MailReceiver;
+  /** Happens between the look for the recipient and the statement. */
+  let beforeStoring = async () => {};
   /** Transactions of mail; each case begins with none. */
   let writes = 0;
   const atOnce = engine === 'postgres' ? 0 : 1;
@@ -47,12 +49,18 @@ onEachEngine('one statement for a plain message', (engine) => {
     const changes = { publish: () => {} };
     accounts = new Accounts({ database, domains, changes, now });
     const log = { info: () => {}, warn: () => {}, error: () => {} };
+    const storage = new OwnMailboxes({ mailstore, bodies, changes, now });
+    const prepare = storage.prepare.bind(storage);
+    storage.prepare = async (...given) => {
+      await beforeStoring();
+      return prepare(...given);
+    };
     const receiver = (of: Database, keptDays: number) =>
       createMailReceiver({
         database: of,
         domains,
         accounts,
-        storage: new OwnMailboxes({ mailstore, bodies, changes, now }),
+        storage,
         bodies,
         now,
         usage: new Usage({ database, now }),
@@ -260,6 +268,18 @@ onEachEngine('one statement for a plain message', (engine) => {
     assert.deepEqual(await mailboxOf(gil), { ...box, unseen: 0 });
     await send(['gil@acme.test']);
     assert.equal((await mailboxOf(gil)).messages, 1);
+  });
+
+  // The last one: it deletes the domain.
+  test('comes in once where the domain is deleted at that moment', {
+    skip: engine === 'sqlite',
+  }, async () => {
+    const hal = await create('hal');
+    beforeStoring = async () => {
+      await accounts.removeDomain('u', 'acme.test');
+    };
+    await send(['hal@acme.test']);
+    assert.equal((await mailboxOf(hal)).messages, 1);
   });
 
   const mailboxOf = (accountId: number) =>

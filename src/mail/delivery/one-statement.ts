@@ -73,8 +73,8 @@ type Values = PlainMessage &
   NewRow<'trace'> &
   Omit<Addition, 'id'> & { readonly told: string; readonly toldAt: EpochMs };
 
-/** The mailbox, and whose it is. */
-type Stored = Advanced & { readonly userId: string };
+/** The mailbox, and whose it is: nobody's where the domain was deleted meanwhile. The message is stored all the same. */
+type Stored = Advanced & { readonly userId: string | null };
 
 export class OneStatement {
   readonly #options: OneStatementOptions;
@@ -113,7 +113,7 @@ export class OneStatement {
       keepsBody: true,
       afterCommit() {
         afterCommit(mailbox);
-        database.notices.tell([mailbox.userId]);
+        if (mailbox.userId !== null) database.notices.tell([mailbox.userId]);
       },
     };
   }
@@ -168,7 +168,7 @@ function statement(
     event as (${event}),
     counted as (${countAccountDay(counted)}),
     counted_hour as (${countAccountHour(counted)})
-    select advanced.*, event.user_id as "userId" from advanced, event`;
+    select advanced.*, (select user_id from event) as "userId" from advanced`;
 }
 
 /** Read one by one: the values are placeholders, which have no members of their own. */
