@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import { type EmbeddedMailstore, publishChanges } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { testNetworks } from '../../platform/net/net.ts';
 import {
   type Ended,
@@ -12,13 +13,14 @@ import {
   startImap,
 } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
-import type { Tokens } from '../../tenants/accounts/accounts.ts';
+import { findAccess, type Tokens } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 
 export interface ImapParts {
   readonly embedded: EmbeddedMailstore;
   readonly tokens: Tokens;
   readonly changes: Changes;
+  readonly database: Database;
   readonly metrics: Metrics;
 }
 
@@ -49,7 +51,7 @@ export async function listenImap(
   logger: Logger,
   explain: (setting: ImapSetting, port: number) => (error: unknown) => never,
 ): Promise<Map<ImapSetting, ImapListener>> {
-  const { tokens, changes, metrics } = parts;
+  const { tokens, changes, metrics, database } = parts;
   const { imap } = config;
   const shared = {
     mailstore: publishedStore(parts),
@@ -59,6 +61,7 @@ export async function listenImap(
       withToken: (token: string) => tokens.authenticate(token),
     },
     changes,
+    accessOf: (ids: readonly number[]) => findAccess(database.read, ids),
     onCommand: ({ name, outcome }: Ended) => metrics.countImapCommand(name, outcome),
     hostname: config.mailHostname,
     maxMessageBytes: config.limits.maxMessageBytes,

@@ -8,7 +8,7 @@ import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { Change, Changes } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
-import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import { isMessageOf } from './append.ts';
 import {
   type AnnouncedLiteral,
@@ -139,6 +139,27 @@ export class Connection implements Channel {
     if (this.#isWriting && silent > timeouts.blocked) this.destroy();
     const { stranger, idle } = timeouts;
     if (silent > (this.#session.isLoggedIn ? idle : stranger)) this.end('Silent for too long');
+  }
+
+  /** The account that is open; undefined before a login. */
+  get accountId(): number | undefined {
+    return this.#session.isLoggedIn ? this.#session.user.accountId : undefined;
+  }
+
+  /**
+   * Makes up for events that were lost: ends the connection where its account may not be open any more, else looks for
+   * changes.
+   *
+   * @param access undefined where the account does not exist
+   */
+  lookAgain(access: AccountAccess | undefined): void {
+    const { credentialVersion } = this.#session.user;
+    if (access?.status !== 'active' || credentialVersion < access.credentialVersion) {
+      this.#loseAccess();
+      return;
+    }
+    this.#session.isBehind = true;
+    this.#wire.interrupt();
   }
 
   /* What commands may do with the connection. */
@@ -300,12 +321,7 @@ export class Connection implements Channel {
   }
 
   #onChange(change: Change): void {
-    if (change.kind === 'access') {
-      this.end('The account was suspended or deleted, or its password was changed');
-      // It must not read on what it has asked for before.
-      if (this.#isWriting) this.destroy();
-      return;
-    }
+    if (change.kind === 'access') this.#loseAccess();
     if (change.kind !== 'mailbox') return;
     this.#session.isBehind = true;
     if (change.mailbox !== this.#session.view?.mailbox.name || this.#timer) return;
@@ -316,6 +332,12 @@ export class Connection implements Channel {
       this.#toldAt = performance.now();
       this.#wire.interrupt();
     }, wait);
+  }
+
+  #loseAccess(): void {
+    this.end('The account was suspended or deleted, or its password was changed');
+    // It must not read on what it has asked for before.
+    if (this.#isWriting) this.destroy();
   }
 
   #leave(): void {

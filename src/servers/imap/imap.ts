@@ -15,6 +15,7 @@ import {
   type NetworkTest,
   readProxyHeader,
 } from '../../platform/net/net.ts';
+import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
 import { Connection, type ConnectionSettings } from './connection.ts';
 
 export type { Ended } from './run-command.ts';
@@ -34,6 +35,10 @@ export interface ImapOptions
   readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer };
   /** Load balancers that send the PROXY protocol. */
   readonly isBalancer: NetworkTest;
+  /** The access of accounts now, by id; those that do not exist are left out. */
+  readonly accessOf: (ids: readonly number[]) => Promise<ReadonlyMap<number, AccountAccess>>;
+  /** Milliseconds between two looks for what events did not tell; a minute by default. */
+  readonly lookAgainMs?: number;
   /** Of all listeners of the process. */
   readonly places: ImapPlaces;
   readonly logger: Logger;
@@ -50,6 +55,10 @@ const OF_ACCOUNT = 64;
 const HEADER_TIMEOUT = 3_000;
 /** Milliseconds between two looks for clients that keep us waiting. */
 const LOOK_EVERY = 1_000;
+/** Between two looks for what was missed: an event is a hint, and may be lost between nodes, or during a login. */
+const LOOK_AGAIN_MS = 60_000;
+/** Accounts in one query. */
+const ACCOUNTS_AT_A_TIME = 1_000;
 
 /** Who holds how many connections: nobody who is not logged in takes a place from those who are. */
 export class ImapPlaces {
@@ -73,6 +82,7 @@ export class ImapListener {
   readonly #running = new Set<Promise<void>>();
   readonly #waiting = new Set<Socket>();
   #look: NodeJS.Timeout | undefined;
+  #lookAgain: NodeJS.Timeout | undefined;
 
   constructor(options: ImapOptions) {
     this.#options = options;
@@ -112,6 +122,14 @@ export class ImapListener {
       const now = performance.now();
       for (const connection of this.#connections) connection.checkTime(now, Date.now());
     }, LOOK_EVERY);
+    this.#lookAgain = setInterval(() => {
+      this.#lookForMissed().catch((error: unknown) =>
+        logger.warn(
+          { err: error },
+          'IMAP connections could not be compared with their accounts: tried again in a minute',
+        ),
+      );
+    }, this.#options.lookAgainMs ?? LOOK_AGAIN_MS);
   }
 
   /** Tells all clients BYE, and resolves when their commands have ended, or at the deadline. @param deadline milliseconds */
@@ -127,6 +145,20 @@ export class ImapListener {
     await Promise.all([stopped, ...this.#running]);
     clearTimeout(late);
     clearInterval(this.#look);
+    clearInterval(this.#lookAgain);
+  }
+
+  async #lookForMissed(): Promise<void> {
+    const open = [...this.#connections].filter(({ accountId }) => accountId !== undefined);
+    const ids = [...new Set(open.map(({ accountId = 0 }) => accountId))];
+    for (let at = 0; at < ids.length; at += ACCOUNTS_AT_A_TIME) {
+      const some = new Set(ids.slice(at, at + ACCOUNTS_AT_A_TIME));
+      const access = await this.#options.accessOf([...some]);
+      for (const connection of open) {
+        const { accountId = 0 } = connection;
+        if (some.has(accountId)) connection.lookAgain(access.get(accountId));
+      }
+    }
   }
 
   async #accept(socket: Socket): Promise<void> {

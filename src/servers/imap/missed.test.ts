@@ -1,0 +1,69 @@
+/** Events that never came: a connection does not outlive the access to its account. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import pino from 'pino';
+import { CERTIFICATE } from '../../../test/support/certificate.ts';
+import { ImapLines } from '../../../test/support/imap-lines.ts';
+import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
+import { ImapPlaces, startImap } from './imap.ts';
+import type { ImapMailstore } from './session.ts';
+
+test('who lost the access without an event is told BYE at the next look, and nobody else', async () => {
+  const access = new Map<number, AccountAccess>(
+    [1, 2, 3, 4].map((id) => [id, { status: 'active', credentialVersion: 5 }]),
+  );
+  let looks = 0;
+  const listener = await startImap({
+    // No mailbox is opened.
+    mailstore: {} as ImapMailstore,
+    logins: {
+      withPassword: async (address) => ({
+        accountId: Number(address),
+        address,
+        userId: 'u',
+        credentialVersion: 5,
+        expiresAt: 0,
+      }),
+      withToken: () => assert.fail(),
+    },
+    accessOf: async () => {
+      looks++;
+      return access;
+    },
+    lookAgainMs: 20,
+    changes: { subscribe: () => () => {} },
+    maxMessageBytes: 1,
+    hostname: 'mail.test',
+    host: '127.0.0.1',
+    port: 0,
+    isSecure: false,
+    tls: { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIFICATE.TLS_KEY) },
+    isBalancer: () => false,
+    places: new ImapPlaces(),
+    logger: pino({ level: 'silent' }),
+  });
+  const open = async (id: number) => {
+    const client = await ImapLines.connect(listener.address().port);
+    await client.ok(`LOGIN ${id} x`);
+    return client;
+  };
+  const [staying, suspended, deleted, reset] = [
+    await open(1),
+    await open(2),
+    await open(3),
+    await open(4),
+  ];
+  access.set(2, { status: 'suspended', credentialVersion: 5 });
+  access.delete(3);
+  access.set(4, { status: 'active', credentialVersion: 6 });
+  for (const client of [suspended, deleted, reset]) {
+    assert.match(await client.next(), /^\* BYE The account was suspended or deleted/);
+    assert.equal(await client.next(), '');
+  }
+  const before = looks;
+  await staying.ok('NOOP');
+  while (looks < before + 2) await staying.ok('NOOP');
+  staying.close();
+  await listener.close(1_000);
+});
