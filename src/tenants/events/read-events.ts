@@ -4,7 +4,8 @@
  * On SQLite there is one writer, so ids are in that order. On PostgreSQL an id is given when a row is inserted, and the
  * transactions commit in any order: a reader that goes by ids alone would pass over a row whose transaction commits late.
  * There the order is (transaction, id), and only rows are read whose transaction is older than all that are still open
- * (`pg_snapshot_xmin`): nothing can appear before them any more. So a reader is behind by the longest open write.
+ * (`pg_snapshot_xmin`): nothing can appear before them any more. So a reader is behind by the longest open write, also of
+ * the server's other databases.
  *
  * A cursor names the event that was read last, by its id, its transaction and its time. An event that is not there any
  * more was pruned, or was lost by a restore or a failover, after which ids are given again: in both cases something may be
@@ -130,7 +131,8 @@ export class Events {
     await this.#prepare();
     // Read first: all events of the user up to here are on the page, or before it.
     const newest = await this.#newest();
-    const rows = await this.#rows(scope, place, limit + 1);
+    // Of no type where only hints are asked for, which are not kept.
+    const rows = scope.types?.length === 0 ? [] : await this.#rows(scope, place, limit + 1);
     // Asked last: what is pruned meanwhile would be missing on the page.
     if (place !== START && !(await this.#isThere(place))) throw expired();
     const settled = rows.findIndex(({ isSettled }) => !isSettled);
