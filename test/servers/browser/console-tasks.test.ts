@@ -98,6 +98,8 @@ async function breakDomain(database: DatabaseSync, domain: string): Promise<Brok
   const lost = `update dns_records set status = 'failed', misses = 3, last_check = 'missed', failing_since = 1,
     observed_value = 'v=DKIM1; p=wrong' where id = ?`;
   database.prepare(lost).run(id);
+  // The check above is forgotten: the task asks for one within the 10 seconds that lie between two.
+  database.prepare('update domains set verify_called_at = null where name = ?').run(domain);
   return { domain, right };
 }
 
