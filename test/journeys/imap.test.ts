@@ -184,6 +184,33 @@ onEachEngine('IMAP', (engine) => {
     assert.match((await guessing.command(`LOGIN nobody@${ann.domain} wrong`)).join(), /^\* BYE /);
   });
 
+  test('an app password opens the mailbox until it is revoked: then its sessions end, and no others', async () => {
+    const ann = await accountWithMail(['one']);
+    const path = `/v2/email-accounts/${ann.id}/app-passwords`;
+    const asked = { user_id: ann.userId, name: 'Phone' };
+    const made = await service.v2('POST', path, asked);
+    assert.equal(made.status, 201);
+    const { app_password: shown, password } = made.body;
+    assert.equal(typeof password, 'string');
+    const phone = flow({ ...ann, password: String(password) });
+    await phone.connect();
+    await phone.mailboxOpen('INBOX');
+    assert.equal((await phone.fetchAll('1:*', { flags: true })).length, 1);
+    const other = await open(ann);
+    const listed = await service.v2('GET', `${path}?user_id=${ann.userId}`);
+    assert.equal(listed.body.items[0].last_used_by, 'imap');
+    const closed = new Promise((resolve) => phone.on('close', () => resolve(true)));
+    const revoked = await service.v2('POST', `${path}/${shown.id}/delete`, { user_id: ann.userId });
+    assert.equal(revoked.body.deleted.name, 'Phone');
+    assert.equal(await closed, true);
+    await other.ok('NOOP');
+    other.close();
+    const again = await ImapLines.connect(port);
+    const answer = await again.command(`LOGIN ${ann.address} ${String(password)}`);
+    assert.match(answer.at(-1) ?? '', /^NO \[AUTHENTICATIONFAILED\]/);
+    again.close();
+  });
+
   test('a message that is refused is not read as commands', async () => {
     const ann = await accountWithMail([]);
     const client = await open(ann);

@@ -11,7 +11,7 @@ export interface Problem {
   /** What was wrong this time. */
   detail: string;
   /** Stable, for programs. */
-  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'key_not_found' | 'block_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'cursor_expired' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
+  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'app_password_not_found' | 'key_not_found' | 'block_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'cursor_expired' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
   /** The fields that are wrong, by their names in the request. */
   errors?: {
     field: string;
@@ -280,6 +280,48 @@ export interface Token {
   token: string;
   /** Seconds. */
   expires_in: number;
+}
+
+/** A password of a mail program, without the password. */
+export interface AppPassword {
+  /** Given by the server. */
+  id: number;
+  /** For people; several may have the same. */
+  name: string;
+  created_at: string;
+  /** Accurate to a minute; absent where it was never used. */
+  last_used_at?: string;
+  /** What it was used for then. */
+  last_used_by?: 'imap' | 'submission';
+}
+
+export interface ListAppPasswordsAnswer {
+  items: AppPassword[];
+}
+
+export interface CreateAppPasswordBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** For people; several may have the same. */
+  name: string;
+}
+
+/** An app password that was just made. */
+export interface NewAppPassword {
+  app_password: AppPassword;
+  /** Shown only here. Dashes and capitals do not matter. */
+  password: string;
+  note: string;
+}
+
+export interface DeleteAppPasswordBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+}
+
+export interface DeleteAppPasswordAnswer {
+  ok: boolean;
+  deleted: AppPassword;
 }
 
 /** Ids, and what an envelope shows; by `type`. */
@@ -2648,6 +2690,41 @@ export interface Operations {
     body: IssueTokenBody;
     answer: Token;
   };
+  /** List an account's app passwords */
+  listAppPasswords: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    body: undefined;
+    answer: ListAppPasswordsAnswer;
+  };
+  /** Make an app password */
+  createAppPassword: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: Record<never, never>;
+    body: CreateAppPasswordBody;
+    answer: NewAppPassword;
+  };
+  /** Revoke an app password */
+  deleteAppPassword: {
+    path: {
+      /** Given by the server. */
+      id: number;
+      /** Given by the server. */
+      passwordId: number;
+    };
+    query: Record<never, never>;
+    body: DeleteAppPasswordBody;
+    answer: DeleteAppPasswordAnswer;
+  };
   /** Follow what happens to a user */
   listEvents: {
     path: Record<never, never>;
@@ -3453,6 +3530,9 @@ export type OperationId =
   | 'deleteAccount'
   | 'resetPassword'
   | 'issueToken'
+  | 'listAppPasswords'
+  | 'createAppPassword'
+  | 'deleteAppPassword'
   | 'listEvents'
   | 'listDeliveries'
   | 'retryDelivery'
@@ -3517,6 +3597,9 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   deleteAccount: 'POST /v2/email-accounts/delete key',
   resetPassword: 'POST /v2/email-accounts/{id}/password/reset key',
   issueToken: 'POST /v2/email-accounts/{id}/token',
+  listAppPasswords: 'GET /v2/email-accounts/{id}/app-passwords',
+  createAppPassword: 'POST /v2/email-accounts/{id}/app-passwords key',
+  deleteAppPassword: 'POST /v2/email-accounts/{id}/app-passwords/{passwordId}/delete key',
   listEvents: 'GET /v2/events',
   listDeliveries: 'GET /v2/domains/{domain}/deliveries',
   retryDelivery: 'POST /v2/domains/{domain}/deliveries/{id}/retry key',

@@ -15,5 +15,6 @@ export {
   InProcessChanges,
   type ListChange,
   type MailboxChange,
+  type MailSessionsChange,
 } from './in-process-changes.ts';
 export { SharedChanges, type Wire } from './shared-changes.ts';

@@ -25,13 +25,21 @@ export interface ListChange {
   readonly accountId: number;
 }
 
+/** Sessions of mail programs must end: those that an app password opened, or one that an operator ends. */
+export interface MailSessionsChange {
+  readonly kind: 'mail_sessions';
+  readonly accountId: number;
+  readonly by: 'app_password' | 'session';
+  readonly id: string;
+}
+
 /** There are new events of a user: a hint to read them. */
 export interface EventsChange {
   readonly kind: 'events';
   readonly userId: string;
 }
 
-export type AccountChange = MailboxChange | ListChange | AccessChange;
+export type AccountChange = MailboxChange | ListChange | AccessChange | MailSessionsChange;
 
 export type Change = AccountChange | EventsChange;
 

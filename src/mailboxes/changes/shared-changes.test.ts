@@ -112,6 +112,16 @@ suite('what comes from other nodes', () => {
     assert.deepEqual(b.sent, [], 'it is not sent on');
   });
 
+  test('ends each session that it names', async () => {
+    const [a, b] = [openNode('a'), openNode('b')];
+    const end = { kind: 'mail_sessions', accountId: 1, by: 'app_password' } as const;
+    const ends = ['1', '2'].map((id) => ({ ...end, id }));
+    for (const one of ends) a.changes.publish(one);
+    await a.changes.flush();
+    for (const text of a.sent) b.changes.receive(text);
+    assert.deepEqual(b.heard, ends);
+  });
+
   test('is ignored where it is no change; the others of the text are published', () => {
     const { changes, heard, counts } = openNode('b');
     const wrong = [
@@ -124,6 +134,7 @@ suite('what comes from other nodes', () => {
       { ...change(1), uidvalidity: 'x' },
       { ...change(1), mailbox: 'x'.repeat(1_025) },
       { kind: 'events', userId: 7 },
+      { kind: 'mail_sessions', accountId: 1, by: 'chance', id: '1' },
     ];
     changes.receive(JSON.stringify({ node: 'a', changes: [...wrong, change(2)] }));
     assert.deepEqual(heard, [change(2)]);

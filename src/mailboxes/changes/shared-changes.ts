@@ -56,6 +56,12 @@ const change = Compile(
     Type.Object({ kind: Type.Literal('mailboxes'), accountId }),
     Type.Object({ kind: Type.Literal('events'), userId: text(255) }),
     Type.Object({
+      kind: Type.Literal('mail_sessions'),
+      accountId,
+      by: Type.Enum(['app_password', 'session']),
+      id: text(64),
+    }),
+    Type.Object({
       kind: Type.Literal('access'),
       accountId,
       reason: Type.Enum(['suspended', 'deleted', 'password_reset']),
@@ -75,7 +81,7 @@ interface SharedChangesOptions {
 export class SharedChanges implements Changes {
   readonly #options: SharedChangesOptions;
   readonly #here = new InProcessChanges();
-  /** Changes that were not sent yet: the latest of each mailbox, and of each list and account. */
+  /** Changes that were not sent yet: the latest of each mailbox, and of each list, account and end of sessions. */
   readonly #waiting = new Map<string, Change>();
   #sending: Promise<void> | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
@@ -166,7 +172,13 @@ export class SharedChanges implements Changes {
 
 function keyOf(told: Change): string {
   if (told.kind === 'events') return `events ${told.userId}`;
-  return `${told.accountId} ${told.kind} ${told.kind === 'mailbox' ? told.mailbox : ''}`;
+  return `${told.accountId} ${told.kind} ${nameIn(told)}`;
+}
+
+/** What of its account a change is about, where there are several. */
+function nameIn(told: Exclude<Change, { readonly kind: 'events' }>): string {
+  if (told.kind === 'mail_sessions') return `${told.by} ${told.id}`;
+  return told.kind === 'mailbox' ? told.mailbox : '';
 }
 
 function readEnvelope(received: string): Static<typeof envelopeType> | undefined {

@@ -15,6 +15,7 @@ import { beforeTwelfth, laterThanTwelfth, twelfth } from './migrations/0012.ts';
 import { laterThanThirteenth, thirteenth } from './migrations/0013.ts';
 import { beforeFourteenth, fourteenth, laterThanFourteenth } from './migrations/0014.ts';
 import { fifteenth } from './migrations/0015.ts';
+import { sixteenth } from './migrations/0016.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -107,6 +108,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0013': thirteenth(engine),
     '0014': fourteenth(engine),
     '0015': fifteenth(engine),
+    '0016': sixteenth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -7,6 +7,7 @@
  */
 import type { Generated, Insertable, Selectable } from 'kysely';
 import type { EventTable } from './schema-events.ts';
+import type { AppPasswordTable, RememberedLoginTable, SignInTable } from './schema-logins.ts';
 
 /** `domains/`: one user's claim on a domain name. */
 interface DomainTable {
@@ -123,24 +124,6 @@ interface AccountTable {
   tokens_from: Generated<number>;
   /** Octets that its mailboxes may hold, 0 for no limit; null: the operator's default. */
   quota_bytes: Generated<number | null>;
-}
-
-/** `accounts/`: the clients (an IPv4 address, an IPv6 /64) that signed in to an account. */
-interface SignInTable {
-  account_id: number;
-  client: string;
-  signed_in_at: number;
-}
-
-/** `accounts/`: logins that browsers remember. */
-interface RememberedLoginTable {
-  series: string;
-  account_id: number;
-  /** Of the account at the login: a password reset ends it. */
-  credential_version: number;
-  /** How many texts the series has had. */
-  generation: number;
-  renewed_at: number;
 }
 
 /** `accounts/`: addresses whose account was deleted. */
@@ -603,6 +586,7 @@ export interface Schema {
   accounts: AccountTable;
   sign_ins: SignInTable;
   remembered_logins: RememberedLoginTable;
+  app_passwords: AppPasswordTable;
   deleted_accounts: DeletedAccountTable;
   retired_addresses: RetiredAddressTable;
   mailboxes: MailboxTable;

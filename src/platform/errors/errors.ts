@@ -36,6 +36,7 @@ export const answers = {
   message_not_found: { http: 404, title: 'There is no such message' },
   delivery_not_found: { http: 404, title: 'There is no such delivery' },
   send_not_found: { http: 404, title: 'There is no such sent message' },
+  app_password_not_found: { http: 404, title: 'The account has no such app password' },
   key_not_found: { http: 404, title: 'There is no such API key' },
   block_not_found: { http: 404, title: 'There is no such block' },
   suppression_not_found: { http: 404, title: 'The address is not suppressed' },

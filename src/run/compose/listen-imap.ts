@@ -13,7 +13,7 @@ import {
   startImap,
 } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
-import { findAccess, type Tokens } from '../../tenants/accounts/accounts.ts';
+import { findAccess, findAppPasswordsThere, type Tokens } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 
 export interface ImapParts {
@@ -56,12 +56,13 @@ export async function listenImap(
   const shared = {
     mailstore: publishedStore(parts),
     logins: {
-      withPassword: async (address: string, password: string, ip: string) =>
-        tokens.authenticate((await tokens.login(address, password, ip)).token),
+      withPassword: (address: string, password: string, ip: string) =>
+        tokens.checkMailPassword({ address, password, ip }, 'imap'),
       withToken: (token: string) => tokens.authenticate(token),
     },
     changes,
     accessOf: (ids: readonly number[]) => findAccess(database.read, ids),
+    appPasswordsThere: (ids: readonly number[]) => findAppPasswordsThere(database.read, ids),
     onCommand: ({ name, outcome }: Ended) => metrics.countImapCommand(name, outcome),
     hostname: config.mailHostname,
     maxMessageBytes: config.limits.maxMessageBytes,

@@ -44,6 +44,7 @@ import { asksForWebSocket, Realtime, type SharedState } from '../../servers/real
 import {
   Accounts,
   AnsweredRequests,
+  AppPasswords,
   findAccounts,
   findOwner,
   Tokens,
@@ -124,6 +125,7 @@ interface Owners {
   readonly domains: Domains;
   readonly verification: Verification;
   readonly accounts: Accounts;
+  readonly appPasswords: AppPasswords;
   readonly tokens: Tokens;
 }
 
@@ -288,6 +290,7 @@ function buildOwners(common: Common, onDeleted: () => void): Owners {
   });
   const verification = new Verification({ database, dns, mailHostname, log: logger, now });
   const accounts = new Accounts({ database, domains, changes, now, onDeleted });
+  const appPasswords = new AppPasswords({ database, changes, now });
   const tokens = new Tokens({
     database,
     onLogin: (result) => metrics.countLogin(result),
@@ -301,7 +304,7 @@ function buildOwners(common: Common, onDeleted: () => void): Owners {
     audience: jwt.audience,
     accountClaim: jwt.accountClaim,
   });
-  return { domains, verification, accounts, tokens };
+  return { domains, verification, accounts, appPasswords, tokens };
 }
 
 function buildApi(common: Common, served: Served): Api {

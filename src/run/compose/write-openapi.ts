@@ -111,6 +111,7 @@ export async function describeWholeApi(): Promise<string> {
     domains: uncalled('domains'),
     verification: uncalled('verification'),
     accounts: uncalled('accounts'),
+    appPasswords: uncalled('appPasswords'),
     tokens: uncalled('tokens'),
     mailstore: uncalled('mailstore'),
     answeredRequests: uncalled('answeredRequests'),

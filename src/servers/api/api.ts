@@ -8,6 +8,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type Accounts,
   type AnsweredRequests,
+  type AppPasswords,
   type KeyOwner,
   scopeOf,
   type Tokens,
@@ -91,6 +92,7 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'>, EventRou
   readonly domains: Domains;
   readonly verification: Verification;
   readonly accounts: Accounts;
+  readonly appPasswords: AppPasswords;
   readonly tokens: Tokens;
   readonly mailstore: Mailstore;
   /** Our name in Authentication-Results fields. */

@@ -10,6 +10,7 @@ import type {
   Tokens,
 } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
+import { addAppPasswords, type OwnedAppPasswords } from './app-passwords.ts';
 import { TokenBody, writeToken } from './mail-tokens.ts';
 import { answerWithin } from './repeat-safely.ts';
 import {
@@ -102,12 +103,13 @@ interface AccountRouteParts {
   readonly accounts: OwnedAccounts;
   readonly domains: OwnedDomains;
   readonly tokens: Tokens;
+  readonly appPasswords: OwnedAppPasswords;
   readonly contents?: ContentsCounter;
 }
 
 /** The routes of accounts. */
 export function accountRoutes(parts: AccountRouteParts): RouteGroup {
-  const { accounts, domains, tokens } = parts;
+  const { accounts, domains, tokens, appPasswords } = parts;
   return (app) => {
     addCreate(app, accounts);
     addListOfDomain(app, accounts, domains);
@@ -116,6 +118,7 @@ export function accountRoutes(parts: AccountRouteParts): RouteGroup {
     addDelete(app, parts);
     addPasswordReset(app, accounts);
     addToken(app, accounts, tokens);
+    addAppPasswords(app, appPasswords);
   };
 }
 
@@ -307,7 +310,8 @@ function addPasswordReset(app: Api, accounts: OwnedAccounts): void {
       schema: {
         ...common,
         summary: "Reset an account's password",
-        description: 'The password is shown once. Tokens issued before stop at once.',
+        description:
+          'The password is shown once. Tokens issued before, and app passwords, stop at once.',
         operationId: 'resetPassword',
         params: AccountPath,
         body: Type.Object({ user_id: UserId, password: Type.Optional(Password) }),

@@ -40,6 +40,10 @@ const JOINED = 64 * 1024;
 /** Milliseconds between two looks at what changed. */
 const TELL_EVERY = 100;
 
+/** Why a session that was open may not go on. */
+const LOST = 'The account was suspended or deleted, or its password was changed';
+const REVOKED = 'The app password was revoked';
+
 /** How long a client may be silent, and not read what was sent, in milliseconds. */
 export const timeouts = { stranger: 60_000, idle: 30 * 60_000 + 37_000, blocked: 5 * 60_000 };
 
@@ -146,16 +150,26 @@ export class Connection implements Channel {
     return this.#session.isLoggedIn ? this.#session.user.accountId : undefined;
   }
 
+  /** The app password that opened it; undefined where something else did, and before a login. */
+  get appPasswordId(): number | undefined {
+    return this.#session.isLoggedIn ? this.#session.user.appPasswordId : undefined;
+  }
+
   /**
    * Makes up for events that were lost: ends the connection where its account may not be open any more, else looks for
    * changes.
    *
    * @param access undefined where the account does not exist
+   * @param appPasswords those that still open an account
    */
-  lookAgain(access: AccountAccess | undefined): void {
-    const { credentialVersion } = this.#session.user;
+  lookAgain(access: AccountAccess | undefined, appPasswords: ReadonlySet<number>): void {
+    const { credentialVersion, appPasswordId } = this.#session.user;
     if (access?.status !== 'active' || credentialVersion < access.credentialVersion) {
-      this.#loseAccess();
+      this.#loseAccess(LOST);
+      return;
+    }
+    if (appPasswordId !== undefined && !appPasswords.has(appPasswordId)) {
+      this.#loseAccess(REVOKED);
       return;
     }
     this.#session.isBehind = true;
@@ -321,7 +335,10 @@ export class Connection implements Channel {
   }
 
   #onChange(change: Change): void {
-    if (change.kind === 'access') this.#loseAccess();
+    if (change.kind === 'access') this.#loseAccess(LOST);
+    if (change.kind === 'mail_sessions' && change.id === String(this.appPasswordId)) {
+      this.#loseAccess(REVOKED);
+    }
     if (change.kind !== 'mailbox') return;
     this.#session.isBehind = true;
     if (change.mailbox !== this.#session.view?.mailbox.name || this.#timer) return;
@@ -334,8 +351,8 @@ export class Connection implements Channel {
     }, wait);
   }
 
-  #loseAccess(): void {
-    this.end('The account was suspended or deleted, or its password was changed');
+  #loseAccess(reason: string): void {
+    this.end(reason);
     // It must not read on what it has asked for before.
     if (this.#isWriting) this.destroy();
   }

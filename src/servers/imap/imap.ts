@@ -37,6 +37,8 @@ export interface ImapOptions
   readonly isBalancer: NetworkTest;
   /** The access of accounts now, by id; those that do not exist are left out. */
   readonly accessOf: (ids: readonly number[]) => Promise<ReadonlyMap<number, AccountAccess>>;
+  /** Which app passwords still open their account. */
+  readonly appPasswordsThere: (ids: readonly number[]) => Promise<ReadonlySet<number>>;
   /** Milliseconds between two looks for what events did not tell; a minute by default. */
   readonly lookAgainMs?: number;
   /** Of all listeners of the process. */
@@ -149,14 +151,22 @@ export class ImapListener {
   }
 
   async #lookForMissed(): Promise<void> {
+    const { accessOf, appPasswordsThere } = this.#options;
     const open = [...this.#connections].filter(({ accountId }) => accountId !== undefined);
-    const ids = [...new Set(open.map(({ accountId = 0 }) => accountId))];
+    const byAccount = Map.groupBy(open, ({ accountId = 0 }) => accountId);
+    const ids = [...byAccount.keys()];
     for (let at = 0; at < ids.length; at += ACCOUNTS_AT_A_TIME) {
-      const some = new Set(ids.slice(at, at + ACCOUNTS_AT_A_TIME));
-      const access = await this.#options.accessOf([...some]);
-      for (const connection of open) {
-        const { accountId = 0 } = connection;
-        if (some.has(accountId)) connection.lookAgain(access.get(accountId));
+      const some = ids.slice(at, at + ACCOUNTS_AT_A_TIME);
+      const theirs = some.flatMap((id) => byAccount.get(id) ?? []);
+      const appPasswords = theirs.flatMap(({ appPasswordId: id }) =>
+        id === undefined ? [] : [id],
+      );
+      const access = await accessOf(some);
+      const there = await appPasswordsThere([...new Set(appPasswords)]);
+      for (const connection of theirs) {
+        // One that has ended meanwhile has nothing to lose.
+        const { accountId } = connection;
+        if (accountId !== undefined) connection.lookAgain(access.get(accountId), there);
       }
     }
   }

@@ -11,8 +11,9 @@ import type { ImapMailstore } from './session.ts';
 
 test('who lost the access without an event is told BYE at the next look, and nobody else', async () => {
   const access = new Map<number, AccountAccess>(
-    [1, 2, 3, 4].map((id) => [id, { status: 'active', credentialVersion: 5 }]),
+    [1, 2, 3, 4, 5].map((id) => [id, { status: 'active', credentialVersion: 5 }]),
   );
+  const appPasswords = new Set([7]);
   let looks = 0;
   const listener = await startImap({
     // No mailbox is opened.
@@ -24,6 +25,7 @@ test('who lost the access without an event is told BYE at the next look, and nob
         userId: 'u',
         credentialVersion: 5,
         expiresAt: 0,
+        ...(address === '5' && { appPasswordId: 7 }),
       }),
       withToken: () => assert.fail(),
     },
@@ -31,6 +33,7 @@ test('who lost the access without an event is told BYE at the next look, and nob
       looks++;
       return access;
     },
+    appPasswordsThere: async () => appPasswords,
     lookAgainMs: 20,
     changes: { subscribe: () => () => {} },
     maxMessageBytes: 1,
@@ -54,6 +57,7 @@ test('who lost the access without an event is told BYE at the next look, and nob
     await open(3),
     await open(4),
   ];
+  const revoked = await open(5);
   access.set(2, { status: 'suspended', credentialVersion: 5 });
   access.delete(3);
   access.set(4, { status: 'active', credentialVersion: 6 });
@@ -61,6 +65,9 @@ test('who lost the access without an event is told BYE at the next look, and nob
     assert.match(await client.next(), /^\* BYE The account was suspended or deleted/);
     assert.equal(await client.next(), '');
   }
+  await revoked.ok('NOOP');
+  appPasswords.delete(7);
+  assert.match(await revoked.next(), /^\* BYE The app password was revoked/);
   const before = looks;
   await staying.ok('NOOP');
   while (looks < before + 2) await staying.ok('NOOP');

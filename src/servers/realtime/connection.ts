@@ -212,7 +212,7 @@ export class AccountFeed {
       for (const connection of this.connections) connection.end(closingFor[change.reason]);
     } else if (change.kind === 'mailboxes') {
       this.#tellAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
-    } else {
+    } else if (change.kind === 'mailbox') {
       if (this.#told) {
         this.#told.set(change.mailbox, stateOf(change));
         this.#toldMeanwhile.add(change.mailbox);

@@ -4,8 +4,8 @@
  * `accounts` has a row for each address on a claim of `domains/`, scoped by the `user_id` of the claim; local parts
  * are stored in lower case, passwords as argon2id hashes. `credential_version` increases with each new password, and
  * our tokens contain it. A user's default account is not stored: it is the one with the lowest id.
- * `retired_addresses` has the addresses of deleted accounts (see `delete-accounts.ts`). The mail store creates
- * mailboxes when it needs them.
+ * `app_passwords` has those of mail programs (`app-passwords.ts`), `retired_addresses` the addresses of deleted accounts
+ * (`delete-accounts.ts`). The mail store creates mailboxes when it needs them.
  *
  * Several claims on a name may have the same address, left from times when each was active; an address always means
  * the account on the claim that is active now.
@@ -31,12 +31,12 @@ import {
   type AccountStatus,
   checkLocalPart,
   eventOf,
-  ofOrganization,
   readAddress,
   selectAccounts,
   statusEvent,
   toAccount,
 } from './account-rows.ts';
+import { forgetAppPasswordsOf } from './app-passwords.ts';
 import {
   deleteAccounts,
   deleteSomeOfDomain,
@@ -44,6 +44,7 @@ import {
   tokensFrom,
 } from './delete-accounts.ts';
 import { checkDisplayName } from './display-names.ts';
+import { lockAccount, readAccount } from './find-account.ts';
 import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
 import { forgetLoginsOf } from './remembered-logins.ts';
 
@@ -69,6 +70,13 @@ export {
   type KeyOwner,
   scopeOf,
 } from './answered-requests.ts';
+export {
+  type AppPassword,
+  AppPasswords,
+  findAppPasswordsThere,
+  type MailProtocol,
+  type NewAppPassword,
+} from './app-passwords.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export { findRecipient, type Recipient } from './find-recipient.ts';
 export {
@@ -219,7 +227,7 @@ export class Accounts {
         .returning('id')
         .executeTakeFirst();
       if (!inserted) throw addressExists(localPart, domain);
-      const account = await this.#read(tx, owner, inserted.id);
+      const account = await readAccount(tx, owner, inserted.id);
       const entry = { action: 'account.create', target: account.address, at: now };
       await writeEvents(tx, [eventOf('account.created', account)], now);
       if (by) await recordAudit(tx, by, entry);
@@ -255,7 +263,7 @@ export class Accounts {
 
   /** @throws Refusal account_not_found */
   get(whose: Whose, id: number): Promise<Account> {
-    return this.#read(this.#database.read, whose, id);
+    return readAccount(this.#database.read, whose, id);
   }
 
   /**
@@ -277,14 +285,14 @@ export class Accounts {
     checkUserId(userId);
     const account = await this.#database.write(async (tx) => {
       await lockAccount(tx, this.#database.engine, id);
-      const { status: before } = await this.#read(tx, whose, id);
+      const { status: before } = await readAccount(tx, whose, id);
       await tx
         .updateTable('accounts')
         .set({ display_name: displayName, status })
         .where('id', '=', id)
         .where('user_id', '=', userId)
         .execute();
-      const account = await this.#read(tx, whose, id);
+      const account = await readAccount(tx, whose, id);
       if (status === 'suspended') await forgetLoginsOf(tx, id);
       if (account.status !== before) await writeEvents(tx, [statusEvent(account)], this.#now());
       if (by && status !== undefined) {
@@ -313,7 +321,7 @@ export class Accounts {
   ): Promise<RemovedAccount> {
     const removed = await this.#database.write(async (tx) => {
       await lockAccount(tx, this.#database.engine, id);
-      const account = await this.#read(tx, whose, id);
+      const account = await readAccount(tx, whose, id);
       const at = this.#now();
       await writeEvents(tx, [eventOf('account.deleted', account)], at);
       await deleteAccounts(tx, [account], at);
@@ -328,7 +336,8 @@ export class Accounts {
   }
 
   /**
-   * Sets the password, by default a generated one; tokens that were issued before become invalid at once.
+   * Sets the password, by default a generated one; tokens that were issued before become invalid at once, and so do the
+   * app passwords.
    *
    * @param by who is named in the audit log
    * @throws Refusal account_not_found, invalid_request (`password`), unavailable
@@ -354,7 +363,8 @@ export class Accounts {
         .where('id', '=', id)
         .where('user_id', '=', userId)
         .execute();
-      const account = await this.#read(tx, whose, id);
+      await forgetAppPasswordsOf(tx, id);
+      const account = await readAccount(tx, whose, id);
       const entry = { action: 'account.reset_password', target: account.address, at: this.#now() };
       if (by) await recordAudit(tx, by, entry);
       const made = { account, password };
@@ -458,22 +468,6 @@ export class Accounts {
     const row = await this.#onDomain.first(this.#database.read, { domainId, localPart });
     return row && toAccount(row);
   }
-
-  async #read(queries: Queries, whose: Whose, id: number): Promise<Account> {
-    const { userId, organizationId } = toOwner(whose);
-    checkUserId(userId);
-    const row = Number.isSafeInteger(id)
-      ? await selectAccounts(queries)
-          .where('id', '=', id)
-          .where('user_id', '=', userId)
-          .$if(organizationId !== undefined, (query) =>
-            query.where(ofOrganization(organizationId ?? '')),
-          )
-          .executeTakeFirst()
-      : undefined;
-    if (!row) throw accountNotFound(id);
-    return toAccount(row);
-  }
 }
 
 function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void {
@@ -484,16 +478,6 @@ function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void
 
 function recordDeletion(tx: Queries, { by, counts }: RecordedDeletion, entry: AuditEntry) {
   return recordAudit(tx, by, { ...entry, counts });
-}
-
-/** On PostgreSQL two deletions could otherwise read the same row, and both report it as deleted. */
-async function lockAccount(tx: Queries, engine: Database['engine'], id: number): Promise<void> {
-  if (engine !== 'postgres' || !Number.isSafeInteger(id)) return;
-  await tx.selectFrom('accounts').select('id').where('id', '=', id).forUpdate().execute();
-}
-
-function accountNotFound(id: number): Refusal {
-  return new Refusal('account_not_found', `the user has no account ${id}`);
 }
 
 function addressExists(localPart: string, { name }: Domain): Refusal {

@@ -12,7 +12,7 @@ import type { Logger } from 'pino';
 import type { MailboxRow } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { clientKey, type OpenLimit } from '../../platform/net/net.ts';
+import type { OpenLimit } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type Credentials,
@@ -20,9 +20,9 @@ import {
   type MailAddress,
   readAddress,
 } from './account-rows.ts';
+import type { MailProtocol } from './app-passwords.ts';
 import { afterLastToken } from './delete-accounts.ts';
-import { LoginLimits } from './login-limits.ts';
-import { verifyPassword } from './passwords.ts';
+import { type GivenPassword, PasswordLogins } from './password-logins.ts';
 import { RememberedLogins, refuseRemembered } from './remembered-logins.ts';
 import {
   BELIEVED_MS,
@@ -59,16 +59,18 @@ export interface RememberedToken extends IssuedToken {
   readonly remembered: string;
 }
 
-/** The mailbox account that a token opens. */
+/** The mailbox account that a token or a password opens. */
 export interface MailAccess {
   readonly accountId: number;
   readonly address: string;
   /** The user whose account it is. */
   readonly userId: string;
-  /** The account's version when the token was checked; a new password ends connections with an older one. */
+  /** The account's version when that was checked; a new password ends connections with an older one. */
   readonly credentialVersion: number;
-  /** When the token expires. */
+  /** When the token expires; never where a password was given. */
   readonly expiresAt: EpochMs;
+  /** The app password that opened it; absent where something else did. */
+  readonly appPasswordId?: number;
   /** The mailbox that was asked for, as it is now; undefined where the account has none of that name. */
   readonly mailbox?: MailboxRow;
 }
@@ -99,8 +101,6 @@ const CREDENTIAL_CLAIM = 'postroom_credential';
 const SECOND_MS = 1000;
 const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
 const LIFETIME_SECONDS = 3600;
-/** Characters of a text that is not an address, used as the key of its failures. */
-const UNREADABLE_MAX = 64;
 /** Tokens whose signature is not verified again; about 600 bytes each: 6 MB, and 20 MB at most. */
 const KNOWN_MAX = 10_000;
 /** Our own tokens have some 300 characters; a much longer token is verified each time. */
@@ -129,10 +129,8 @@ export class Tokens {
   readonly #keys: TokenKeys;
   readonly #accountClaim: string;
   readonly #lifetimeSeconds: number;
-  readonly #limits: LoginLimits;
+  readonly #passwords: PasswordLogins;
   readonly #logins: RememberedLogins;
-  readonly #onLogin: NonNullable<TokensOptions['onLogin']>;
-  readonly #log: Logger;
   readonly #now: () => number;
   /** Tokens whose verified signature is trusted for some minutes. */
   readonly #verified = new LRUCache<string, { claims: Claims; until: number }>({ max: KNOWN_MAX });
@@ -143,11 +141,11 @@ export class Tokens {
     this.#accountClaim = options.accountClaim ?? 'sub';
     this.#lifetimeSeconds = options.lifetimeSeconds ?? LIFETIME_SECONDS;
     this.#now = options.now ?? Date.now;
-    this.#limits = new LoginLimits(options.database, options.openLimit, this.#now);
-    this.#log = options.log;
-    const { database, secret, log } = options;
-    this.#onLogin = options.onLogin ?? (() => {});
-    this.#logins = new RememberedLogins({ database, secret, log, now: this.#now });
+    const { database, secret, log, openLimit, onLogin = () => {} } = options;
+    const now = this.#now;
+    const credentials = this.#credentials;
+    this.#passwords = new PasswordLogins({ database, credentials, openLimit, log, onLogin, now });
+    this.#logins = new RememberedLogins({ database, secret, log, now });
   }
 
   /** A token for an account. @throws Refusal account_not_found, account_inactive */
@@ -158,20 +156,19 @@ export class Tokens {
   }
 
   /**
-   * A token in exchange for the password. An unknown address takes as long as a wrong password, and is refused as soon
-   * after too many failures (`login-limits.ts`).
+   * A token in exchange for the account's password (`password-logins.ts`).
    *
    * @param ip address of the client
    * @throws Refusal unauthorized, account_inactive where the password is right, rate_limited,
    *   unavailable
    */
   async login(address: string, password: string, ip: string): Promise<IssuedToken> {
-    return this.#sign(await this.#identify(address, password, ip));
+    return this.#sign(await this.#passwords.identify({ address, password, ip }));
   }
 
   /** Like {@link login}, and remembered for 30 days (`remembered-logins.ts`). */
   async loginRemembered(address: string, password: string, ip: string): Promise<RememberedToken> {
-    const credentials = await this.#identify(address, password, ip);
+    const credentials = await this.#passwords.identify({ address, password, ip });
     const issued = await this.#sign(credentials);
     return { ...issued, remembered: await this.#logins.begin(credentials) };
   }
@@ -201,44 +198,19 @@ export class Tokens {
     return this.#logins.forgetOld();
   }
 
-  /** The account of an address and a password. */
-  async #identify(text: string, password: string, ip: string): Promise<Credentials> {
-    try {
-      const credentials = await this.#verify(text, password, ip);
-      this.#onLogin('succeeded');
-      return credentials;
-    } catch (error) {
-      const code = error instanceof Refusal ? error.code : undefined;
-      if (code === 'unauthorized') this.#onLogin('failed');
-      if (code === 'rate_limited') this.#onLogin('limited');
-      throw error;
-    }
-  }
-
-  async #verify(text: string, password: string, ip: string): Promise<Credentials> {
-    const read = readAddress(text);
-    const address = read && `${read.localPart}@${read.domain}`;
-    const found = read && (await this.#credentials.ofAddress(read));
-    const accountId = found?.accountId;
-    const name = address ?? text.slice(0, UNREADABLE_MAX);
-    const attempt = await this.#limits.admit({ name, accountId, ip });
-    const { passwordHash } = found ?? {};
-    const matches = await verifyPassword(
-      { hash: passwordHash, password, client: clientKey(ip) },
-      () => attempt.begin(),
-    );
-    if (!found || !matches) {
-      // A text that is not an address is not logged: it may be a password in the wrong field.
-      this.#log.warn({ address, ip }, 'login failed: address or password is wrong');
-      throw new Refusal('unauthorized', 'address or password is wrong');
-    }
-    await attempt.succeed().catch((error: unknown) => {
-      this.#log.error(
-        { err: error, address },
-        'a login succeeded, but its client could not be remembered: the limit on failed logins still applies to the client',
-      );
-    });
-    return found;
+  /**
+   * Opens an account to a mail program, by the account's password or an app password: IMAP and submission log in here.
+   *
+   * @throws Refusal unauthorized, account_inactive where the password is right, rate_limited,
+   *   unavailable
+   */
+  async checkMailPassword(given: GivenPassword, protocol: MailProtocol): Promise<MailAccess> {
+    const { credentials, appPasswordId } = await this.#passwords.identifyProgram(given, protocol);
+    refuseSuspended(credentials);
+    const { accountId, address, userId, credentialVersion } = credentials;
+    const expiresAt = Number.POSITIVE_INFINITY;
+    const opened = { accountId, address, userId, credentialVersion, expiresAt };
+    return { ...opened, ...(appPasswordId !== undefined && { appPasswordId }) };
   }
 
   /**

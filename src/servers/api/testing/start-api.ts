@@ -22,6 +22,7 @@ import { findAccounts } from '../../../tenants/accounts/account-rows.ts';
 import {
   Accounts,
   AnsweredRequests,
+  AppPasswords,
   findOwner,
   Tokens,
 } from '../../../tenants/accounts/accounts.ts';
@@ -287,6 +288,7 @@ export async function startApi(
     domains,
     verification,
     accounts,
+    appPasswords: new AppPasswords({ database, changes, now }),
     tokens,
     mailstore,
     answeredRequests: new AnsweredRequests({ database, secret: ['secret'], now: Date.now }),

@@ -1,0 +1,148 @@
+/** `/v2/email-accounts/:id/app-passwords`: passwords of mail programs. */
+import { Type } from 'typebox';
+import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
+import { answerWithin } from './repeat-safely.ts';
+import { isoTime, RecordId, UserId, UserQuery } from './schemas.ts';
+import { type Api, actorOf, credentials, type Owned, ownerOf } from './server.ts';
+
+const Name = Type.String({
+  maxLength: 255,
+  description: 'For people; several may have the same.',
+  examples: ["Ada's phone"],
+});
+
+const AppPasswordBody = Type.Object(
+  {
+    id: RecordId,
+    name: Name,
+    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    last_used_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'Accurate to a minute; absent where it was never used.',
+        examples: ['2026-01-31T12:05:00.000Z'],
+      }),
+    ),
+    last_used_by: Type.Optional(
+      Type.Enum(['imap', 'submission'], {
+        type: 'string',
+        description: 'What it was used for then.',
+        examples: ['imap'],
+      }),
+    ),
+  },
+  { title: 'AppPassword', description: 'A password of a mail program, without the password.' },
+);
+
+const OnceShown = Type.Object(
+  {
+    app_password: AppPasswordBody,
+    password: Type.String({
+      description: 'Shown only here. Dashes and capitals do not matter.',
+      examples: ['k7pm-2xwv-hd4n-qz8c-t5rj'],
+    }),
+    note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
+  },
+  { title: 'NewAppPassword', description: 'An app password that was just made.' },
+);
+
+const NOTE = 'Save this password now: it is not shown again.';
+
+const common = { tags: ['Email accounts'], security: credentials.apiKey };
+const path = '/v2/email-accounts/:id/app-passwords';
+
+function write({ id, name, createdAt, lastUsed }: AppPassword) {
+  return {
+    id,
+    name,
+    created_at: isoTime(createdAt),
+    ...(lastUsed && { last_used_at: isoTime(lastUsed.at), last_used_by: lastUsed.by }),
+  };
+}
+
+function writeOnceShown({ appPassword, password }: NewAppPassword) {
+  return { app_password: write(appPassword), password, note: NOTE };
+}
+
+export type OwnedAppPasswords = Owned<Pick<AppPasswords, 'list' | 'create' | 'remove'>>;
+
+export function addAppPasswords(app: Api, appPasswords: OwnedAppPasswords): void {
+  addList(app, appPasswords);
+  addCreate(app, appPasswords);
+  addDelete(app, appPasswords);
+}
+
+function addList(app: Api, appPasswords: OwnedAppPasswords): void {
+  app.get(
+    path,
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        ...common,
+        summary: "List an account's app passwords",
+        description: 'All of them, at most 20; the oldest first.',
+        operationId: 'listAppPasswords',
+        params: Type.Object({ id: RecordId }),
+        querystring: UserQuery,
+        response: { 200: Type.Object({ items: Type.Array(AppPasswordBody) }) },
+      },
+    },
+    async (request) => {
+      const items = await appPasswords.list(ownerOf(request), request.params.id);
+      return { items: items.map(write) };
+    },
+  );
+}
+
+function addCreate(app: Api, appPasswords: OwnedAppPasswords): void {
+  app.post(
+    path,
+    {
+      config: { refusals: ['account_not_found'], compress: false },
+      schema: {
+        ...common,
+        summary: 'Make an app password',
+        description:
+          'For one mail program of the account: it opens IMAP, and nothing else. The password is shown once.',
+        operationId: 'createAppPassword',
+        params: Type.Object({ id: RecordId }),
+        body: Type.Object({ user_id: UserId, name: Name }),
+        response: { 201: OnceShown },
+      },
+    },
+    async (request, reply) => {
+      const { params, body } = request;
+      const within = answerWithin(request, 201, writeOnceShown);
+      const by = actorOf(request);
+      const owner = ownerOf(request);
+      const made = await appPasswords.create(owner, params.id, body.name, by, within);
+      return reply.code(201).send(writeOnceShown(made));
+    },
+  );
+}
+
+function addDelete(app: Api, appPasswords: OwnedAppPasswords): void {
+  app.post(
+    `${path}/:passwordId/delete`,
+    {
+      config: { refusals: ['account_not_found', 'app_password_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Revoke an app password',
+        description:
+          'From then on it opens nothing. The sessions of mail programs that it opened end at once, on all nodes.',
+        operationId: 'deleteAppPassword',
+        params: Type.Object({ id: RecordId, passwordId: RecordId }),
+        body: Type.Object({ user_id: UserId }),
+        response: { 200: Type.Object({ ok: Type.Boolean(), deleted: AppPasswordBody }) },
+      },
+    },
+    async (request) => {
+      const { id, passwordId } = request.params;
+      const describe = (deleted: AppPassword) => ({ ok: true, deleted: write(deleted) });
+      const within = answerWithin(request, 200, describe);
+      const by = actorOf(request);
+      return describe(await appPasswords.remove(ownerOf(request), id, passwordId, by, within));
+    },
+  );
+}
