@@ -46,6 +46,7 @@ interface Things {
   readonly domainId: number;
   readonly accountId: number;
   readonly recordId: number;
+  readonly passwordId: number;
   readonly deliveryId: number;
   readonly address: string;
 }
@@ -60,6 +61,7 @@ const nothing = (user_id: string): Things => ({
   domainId: NO_ID,
   accountId: NO_ID,
   recordId: NO_ID,
+  passwordId: NO_ID,
   deliveryId: NO_ID,
   address: 'nobody@sender.test',
 });
@@ -78,6 +80,7 @@ const TABLES = [
   'deleted_domains',
   'accounts',
   'deliveries',
+  'app_passwords',
   'suppressions',
   'api_keys',
   'blocks',
@@ -111,9 +114,11 @@ onEachEngine('the scopes of API keys', (engine) => {
     routes = routes.filter(({ path, operationId }) => {
       return path.startsWith('/v2/') && operationId !== 'openConsoleSession';
     });
-    // Deletions last: what is deleted cannot be called again.
+    // Deletions last: what is deleted cannot be called again. A password reset deletes app passwords.
     const deletes = (path: string) =>
-      path.includes('/domains/delete') ? 2 : path.includes('/delete') ? 1 : 0;
+      ['/delete', '/password/reset', '/email-accounts/delete', '/domains/delete'].findLastIndex(
+        (end) => path.endsWith(end),
+      );
     routes.sort((a, b) => deletes(a.path) - deletes(b.path));
     bobs = await makeThings('bob.test', ofBob);
     annsOther = await makeThings('other.test', ofAnnToo);
@@ -133,6 +138,11 @@ onEachEngine('the scopes of API keys', (engine) => {
     const { id: domainId } = await api.domains.find(userId, domain);
     const at = Date.now();
     const address = `gone@${domain}`;
+    const passwordId = await api.database.write(async (tx) => {
+      const row = { account_id: account.id, name: 'Phone', secret_hash: 'x', created_at: at };
+      const made = tx.insertInto('app_passwords').values(row).returning('id');
+      return (await made.executeTakeFirstOrThrow()).id;
+    });
     const deliveryId = await api.database.write(async (tx) => {
       await tx
         .insertInto('suppressions')
@@ -164,7 +174,7 @@ onEachEngine('the scopes of API keys', (engine) => {
     });
     const [record] = dns;
     assert.ok(record);
-    const ids = { domainId, accountId: account.id, recordId: record.id, deliveryId };
+    const ids = { domainId, accountId: account.id, recordId: record.id, deliveryId, passwordId };
     return { ...owner, ...ids, domain, address };
   }
 
@@ -183,6 +193,7 @@ onEachEngine('the scopes of API keys', (engine) => {
     };
     if (name === 'id') return ids[route.operationId] ?? things.accountId;
     if (name === 'account_id') return things.accountId;
+    if (name === 'passwordId') return things.passwordId;
     if (name === 'organization_id') return things.organization_id;
     if (name === 'user_id' || name === 'domain' || name === 'address') return things[name];
     const value = field.examples?.[0] ?? field.enum?.[0];
