@@ -150,10 +150,10 @@ void suite('bodies in a bucket', async () => {
     const [name = ''] = files;
     const whole = { start: 0, end: large.length, size: large.length, reuse: false };
     assert.ok(large.equals(Buffer.concat(await Array.fromAsync(store.read(name, whole)))));
-    assert.equal((await bodies.expireFiles(signal)).removed, 0);
+    assert.equal((await bodies.files.expire(signal)).removed, 0);
     const later = new Bodies({ database, store, now: () => Date.now() + 2.1 * DAY });
     await later.checkStore(false);
-    assert.equal((await later.expireFiles(signal)).removed, 2);
+    assert.equal((await later.files.expire(signal)).removed, 2);
     assert.deepEqual(await keys(), []);
     assert.equal(await store.has(name), false);
   });
@@ -164,19 +164,19 @@ void suite('bodies in a bucket', async () => {
     const late = new Bodies({ database, store, now: () => Date.now() + 1.1 * DAY });
     const later = new Bodies({ database, store, now: () => Date.now() + 2.1 * DAY });
     for (const one of [late, later]) await one.checkStore(false);
-    assert.equal(await bodies.sweepFiles(signal), 0);
-    assert.equal(await late.sweepFiles(signal), 1);
+    assert.equal(await bodies.files.sweep(signal), 0);
+    assert.equal(await late.files.sweep(signal), 1);
     assert.ok((await keys()).includes(`quarantine/${staged.file}`));
-    assert.equal(await late.sweepFiles(signal), 0);
-    assert.deepEqual(await late.expireFiles(signal), { restored: 0, removed: 0 });
+    assert.equal(await late.files.sweep(signal), 0);
+    assert.deepEqual(await late.files.expire(signal), { restored: 0, removed: 0 });
     // A database that is put back names it.
     const again = await database.write((tx) => bodies.commit(tx, staged));
     assert.ok(middle.equals(await shared.read(again)));
-    assert.deepEqual(await later.expireFiles(signal), { restored: 1, removed: 0 });
+    assert.deepEqual(await later.files.expire(signal), { restored: 1, removed: 0 });
     assert.ok((await keys()).includes(staged.file ?? ''));
     await database.write((tx) => tx.deleteFrom('bodies').where('id', '=', again).execute());
-    assert.equal(await late.sweepFiles(signal), 1);
-    assert.deepEqual(await later.expireFiles(signal), { restored: 0, removed: 1 });
+    assert.equal(await late.files.sweep(signal), 1);
+    assert.deepEqual(await later.files.expire(signal), { restored: 0, removed: 1 });
     assert.ok(middle.equals(await shared.read(named)));
     const files = await database.write((tx) => bodies.release(tx, [named]));
     await store.remove(files);
@@ -188,11 +188,11 @@ void suite('bodies in a bucket', async () => {
     for (const key of [Key, 'of-somebody-else']) {
       await client.send(new CreateMultipartUploadCommand({ Bucket, Key: key }));
     }
-    await bodies.sweepFiles(signal);
+    await bodies.files.sweep(signal);
     assert.deepEqual((await uploads()).length, 2);
     const late = new Bodies({ database, store, now: () => Date.now() + 1.1 * DAY });
     await late.checkStore(false);
-    await late.sweepFiles(signal);
+    await late.files.sweep(signal);
     assert.deepEqual(await uploads(), ['of-somebody-else']);
   });
 

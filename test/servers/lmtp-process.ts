@@ -63,7 +63,7 @@ const mailServer = new ServerDelivery({
 const isNew = !(await domains.findActive('acme.test'));
 const mismatch = await bodies.checkStore(isNew);
 if (mismatch) throw new Error(mismatch);
-await bodies.sweepFiles(new AbortController().signal);
+await bodies.files.sweep(new AbortController().signal);
 if (isNew) {
   const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
   for (const { id } of dns) {

@@ -124,8 +124,8 @@ onEachEngine('bodies', (engine) => {
     assert.deepEqual(foreign.lines, [mismatch]);
     await assert.rejects(foreign.keep('b'), { code: 'unavailable' });
     foreign.pass(30 * DAY);
-    await foreign.bodies.sweepFiles(signal);
-    await foreign.bodies.expireFiles(signal);
+    await foreign.bodies.files.sweep(signal);
+    await foreign.bodies.files.expire(signal);
     await foreign.bodies.removeFiles([file]);
     assert.ok(await store.exists(file));
     // The operator can declare that the two belong together.
@@ -158,9 +158,9 @@ onEachEngine('bodies', (engine) => {
     assert.deepEqual([await folder.has(named.file), await folder.has(released.file)], [true, true]);
     const nothing = { restored: 0, removed: 0 };
     store.pass(1.9 * DAY);
-    assert.deepEqual(await bodies.expireFiles(signal), nothing);
+    assert.deepEqual(await bodies.files.expire(signal), nothing);
     store.pass(0.2 * DAY);
-    assert.deepEqual(await bodies.expireFiles(signal), { ...nothing, removed: 1 });
+    assert.deepEqual(await bodies.files.expire(signal), { ...nothing, removed: 1 });
     assert.equal(await folder.has(released.file), false);
     await assert.rejects(Array.fromAsync(bodies.read(copied)), { code: 'body_unavailable' });
     assert.equal(await store.read(named.id), 'a'.repeat(100_000));
@@ -193,7 +193,7 @@ onEachEngine('bodies', (engine) => {
     // An older database is put back, which names the first of them.
     await database.write((tx) => tx.insertInto('bodies').values(rows.slice(0, 1)).execute());
     store.pass(2.1 * DAY);
-    assert.deepEqual(await bodies.expireFiles(signal), { restored: 1, removed: 1 });
+    assert.deepEqual(await bodies.files.expire(signal), { restored: 1, removed: 1 });
     assert.match(store.lines.at(-1) ?? '', /a message names again were moved back/);
     assert.ok(await store.exists(kept[0]?.file ?? ''));
     assert.equal(await store.read(kept[0]?.id ?? 0), 'a'.repeat(100_000));
@@ -222,11 +222,11 @@ onEachEngine('bodies', (engine) => {
     const third = await store.keep('c');
     await release(low, third.id);
     assert.equal(await folder.has(third.file), false);
-    await bodies.relieveDisk(signal);
+    await bodies.files.relieveDisk(signal);
     assert.equal(await folder.has(second.file), true);
     // Milliseconds may be equal.
     await utimes(join(path, quarantined(second.file)), 1, 1);
-    await low.relieveDisk(signal);
+    await low.files.relieveDisk(signal);
     assert.equal(await folder.has(second.file), false);
     assert.match(lines.join(), /the disk is nearly full/);
 
@@ -242,15 +242,15 @@ onEachEngine('bodies', (engine) => {
     await forget(store, orphan.id);
     await writeFile(join(store.path, named.file.slice(0, 2), 'foreign'), '');
     store.pass(0.9 * DAY);
-    assert.equal(await bodies.sweepFiles(signal), 0);
+    assert.equal(await bodies.files.sweep(signal), 0);
     store.pass(0.2 * DAY);
-    assert.equal(await bodies.sweepFiles(signal), 1);
+    assert.equal(await bodies.files.sweep(signal), 1);
     assert.ok(await store.exists(quarantined(orphan.file)));
     assert.match(store.lines.join(), /moved to quarantine/);
     store.pass(1.9 * DAY);
-    assert.equal((await bodies.expireFiles(signal)).removed, 0);
+    assert.equal((await bodies.files.expire(signal)).removed, 0);
     store.pass(0.2 * DAY);
-    assert.equal((await bodies.expireFiles(signal)).removed, 1);
+    assert.equal((await bodies.files.expire(signal)).removed, 1);
     assert.ok(!(await store.exists(quarantined(orphan.file))));
     assert.equal(await store.read(named.id), 'a'.repeat(100_000));
     assert.ok((await readdir(join(store.path, named.file.slice(0, 2)))).includes('foreign'));
@@ -261,7 +261,7 @@ onEachEngine('bodies', (engine) => {
     const { id } = await store.keep('a');
     await forget(store, id);
     store.pass(2 * DAY);
-    assert.equal(await store.bodies.sweepFiles(AbortSignal.abort()), 0);
+    assert.equal(await store.bodies.files.sweep(AbortSignal.abort()), 0);
   });
 });
 

@@ -4,7 +4,7 @@
  * A small body is in its row (`bodies.content`), so that it is durable with the transaction that refers to it. A
  * large one is a file in a store (`body-store.ts`: a folder, or a bucket of an S3 server) that is durable there
  * before the row that names it is committed (`bodies.file`); only the first lines of its header may be in the
- * row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} finds it. A file that no row
+ * row. A crash in between leaves a file that no row names; {@link BodyFiles.sweep} finds it. A file that no row
  * names any more stays for `BODY_KEEP_HOURS`, so that a copy of the database and a later copy of the files fit together.
  * Database and store have the same store id: where the ids differ, nothing is accepted and nothing removed. A
  * transaction that removes messages or deliveries also releases their bodies ({@link Bodies.release}), so that
@@ -18,16 +18,14 @@ import { Buffer } from 'node:buffer';
 import type { Logger } from 'pino';
 import {
   type Database,
-  isStorageFull,
   type NewRow,
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { BucketOptions } from './body-bucket.ts';
-import { BodyFolder } from './body-folder.ts';
-import { bodyColumns, isInNoMailbox, rowOf } from './body-rows.ts';
+import { BodyFiles } from './body-files.ts';
+import { bodyColumns, emptyRows, isNamed, releaseRows, rowOf } from './body-rows.ts';
 import {
   BodyLost,
   type BodyStore,
@@ -35,13 +33,12 @@ import {
   type NewBody,
   readLastBackup,
   StoreUnavailable,
-  type Sweep,
-  sweepOrphans,
-  sweepQuarantine,
 } from './body-store.ts';
 import { DiskRoom, FREE_BYTES_LEFT } from './disk-room.ts';
 import { GrowingBuffer } from './growing-buffer.ts';
+import { noSpace, refuseToKeep, refuseToRead } from './refusals.ts';
 import { StoreHealth } from './store-health.ts';
+import type { ByteRange, StagedBody, StoredBody } from './stored-body.ts';
 
 export { BodyFolder } from './body-folder.ts';
 export { bodyColumns } from './body-rows.ts';
@@ -63,62 +60,15 @@ export {
   moveBodies,
   switchStores,
 } from './move-bodies.ts';
+export { openBodyStore } from './open-body-store.ts';
+export { throwOrRefuse } from './refusals.ts';
+export { type ByteRange, prependBody, type StagedBody, type StoredBody } from './stored-body.ts';
 
 /**
  * Octets up to which a body is stored in its row, without header lines that are put in front of it: one fsync
  * stores it, and one query reads it.
  */
 export const INLINE_MAX = 64 * 1024;
-/**
- * Free octets of the disk below which files that nothing names are not kept: an account that stores and removes
- * large mail again and again fills no disk with them.
- */
-const KEEP_ABOVE_BYTES = 1024 * 1024 * 1024;
-
-/** The place of a body's bytes, by its row: first `content`, then `file`. */
-export interface StoredBody {
-  readonly size: number;
-  readonly content: Uint8Array | null;
-  readonly file: string | null;
-}
-
-/**
- * A body that was read to its end but is not in a row yet: the bytes in memory, followed by those in a file on the
- * disk, if any.
- */
-export interface StagedBody {
-  readonly size: number;
-  readonly content: Buffer;
-  readonly file?: string;
-}
-
-/** Puts bytes in front of a body, such as header lines that depend on the whole message. */
-export function prependBody(head: Buffer, body: StagedBody): StagedBody {
-  const content = Buffer.concat([head, body.content]);
-  return { ...body, size: head.length + body.size, content };
-}
-
-/** Bytes from `start` up to but not including `end`. */
-export interface ByteRange {
-  readonly start: number;
-  readonly end: number;
-}
-
-/**
- * Opens the store of large bodies: a bucket where one is given, else a folder.
- *
- * @param place.folder absolute path
- * @param place.spool absolute path of a folder for bodies on their way into the bucket
- */
-export async function openBodyStore(place: {
-  readonly folder: string;
-  readonly spool: string;
-  readonly bucket: Omit<BucketOptions, 'spool'> | undefined;
-}): Promise<BodyStore> {
-  if (!place.bucket) return new BodyFolder(place.folder);
-  const { BodyBucket } = await import('./body-bucket.ts');
-  return new BodyBucket({ ...place.bucket, spool: place.spool });
-}
 
 export interface BodiesOptions {
   readonly database: Database;
@@ -131,13 +81,12 @@ export interface BodiesOptions {
 }
 
 export class Bodies {
+  readonly files: BodyFiles;
   readonly #database: Database;
   readonly #store: BodyStore;
   /** For a store on another machine. */
   readonly #health: StoreHealth | undefined;
   readonly #log: BodiesOptions['log'];
-  readonly #now: () => number;
-  readonly #keepMs: number;
   #mismatch: string | undefined;
   /** Whether an empty store may become the store of this database. */
   #isNew = false;
@@ -160,8 +109,13 @@ export class Bodies {
     const deferred = isElsewhere ? 'mail above 64 KiB' : 'mail';
     this.#room = new DiskRoom({ freeBytes: () => store.freeBytes(), deferred, log });
     this.#log = log;
-    this.#now = now;
-    this.#keepMs = keepHours * 3_600_000;
+    this.files = new BodyFiles({
+      ...{ database, store, log, now, keepMs: keepHours * 3_600_000 },
+      freeBytes: () => this.#room.free(),
+      // Before a sweep: another folder may have been mounted here since the start.
+      isOurs: async () => !(await this.checkStore(false)) && this.#health?.isUp !== false,
+      whileUp: (act) => this.#whileUp(act),
+    });
     this.#insert = new PreparedQuery((value) =>
       database.read.insertInto('bodies').values(bodyColumns(value)).returning('id'),
     );
@@ -326,7 +280,7 @@ export class Bodies {
 
   /** Removes the file of a staged body that no row ever named: no copy of the database needs it. */
   async discard({ file }: StagedBody): Promise<void> {
-    if (file !== undefined) await this.#remove(() => this.#store.remove([file]));
+    if (file !== undefined) await this.#whileUp(() => this.#store.remove([file]));
   }
 
   /**
@@ -375,7 +329,7 @@ export class Bodies {
     }
     if (!(error instanceof BodyLost)) return error;
     const read = { ...about, store: this.#store.place, file };
-    if (await this.#isNamed(file)) {
+    if (await isNamed(this.#database.read, file)) {
       this.#log?.error(
         read,
         `${error.message}: messages with this body cannot be read; restore the file from a backup`,
@@ -391,46 +345,14 @@ export class Bodies {
     });
   }
 
-  /** Whether a row names a file; also where the database does not answer. */
-  async #isNamed(file: string): Promise<boolean> {
-    const { read } = this.#database;
-    const rows = read.selectFrom('bodies').select('id').where('file', '=', file).limit(1);
-    return rows.execute().then(
-      ({ length }) => length > 0,
-      () => true,
-    );
-  }
-
   /**
    * Removes those of the given bodies that no message and no delivery refers to any more, within the transaction
    * that removed their references.
    *
    * @returns files for {@link Bodies.removeFiles}, after the commit
    */
-  async release(tx: Queries, ids: readonly number[]): Promise<string[]> {
-    if (ids.length === 0) return [];
-    if (this.#database.engine === 'postgres') {
-      // Of two transactions that each remove one of the last two references, the second waits here, in the order
-      // of the ids, and then sees the changes of the first.
-      const held = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
-      await held.forUpdate().execute();
-    }
-    const gone = await tx
-      .deleteFrom('bodies')
-      .where('id', 'in', ids)
-      .where(isInNoMailbox)
-      .where(({ not, exists, selectFrom }) =>
-        not(
-          exists(
-            selectFrom('deliveries')
-              .select('body_id')
-              .whereRef('deliveries.body_id', '=', 'bodies.id'),
-          ),
-        ),
-      )
-      .returning('file')
-      .execute();
-    return gone.flatMap(({ file }) => (file === null ? [] : [file]));
+  release(tx: Queries, ids: readonly number[]): Promise<string[]> {
+    return releaseRows(tx, this.#database.engine, ids);
   }
 
   /**
@@ -439,51 +361,16 @@ export class Bodies {
    *
    * @returns files for {@link Bodies.removeFiles}, after the commit
    */
-  async empty(tx: Queries, ids: readonly number[], before: number): Promise<string[]> {
-    if (ids.length === 0) return [];
-    const held = tx.selectFrom('bodies').select(['id', 'file']).where('id', 'in', ids);
-    const rows = await held
-      .where(isInNoMailbox)
-      .where(({ not, exists, selectFrom }) =>
-        not(
-          exists(
-            selectFrom('deliveries')
-              .select('body_id')
-              .whereRef('deliveries.body_id', '=', 'bodies.id')
-              .where(({ or, eb }) =>
-                or([
-                  eb('finished_at', 'is', null),
-                  eb('finished_at', '>=', before),
-                  eb('late_at', 'is not', null),
-                ]),
-              ),
-          ),
-        ),
-      )
-      .orderBy('id')
-      .$if(this.#database.engine === 'postgres', (query) => query.forUpdate())
-      .execute();
-    const emptied = rows.map(({ id }) => id);
-    if (emptied.length === 0) return [];
-    const nothing = { content: null, file: null };
-    await tx.updateTable('bodies').set(nothing).where('id', 'in', emptied).execute();
-    return rows.flatMap(({ file }) => (file === null ? [] : [file]));
+  empty(tx: Queries, ids: readonly number[], before: number): Promise<string[]> {
+    return emptyRows(tx, this.#database.engine, ids, before);
   }
 
-  /**
-   * Removes files that {@link Bodies.release} returned, once they were kept for `BODY_KEEP_HOURS`: until then they are
-   * in quarantine. The sweep finds those that a failure leaves.
-   */
-  async removeFiles(files: readonly string[]): Promise<void> {
-    if (files.length === 0) return;
-    await this.#remove(async () => {
-      const isKept = this.#keepMs > 0 && !(await this.#isDiskLow());
-      if (isKept) await this.#store.quarantine(files, this.#now());
-      else await this.#store.remove(files);
-    });
+  /** Removes files that {@link Bodies.release} returned, as {@link BodyFiles.remove}. */
+  removeFiles(files: readonly string[]): Promise<void> {
+    return this.files.remove(files);
   }
 
-  async #remove(act: () => Promise<unknown>): Promise<void> {
+  async #whileUp(act: () => Promise<unknown>): Promise<void> {
     if (this.#mismatch || this.#health?.isUp === false) return;
     try {
       await act();
@@ -492,83 +379,4 @@ export class Bodies {
       this.#health?.suspect(error);
     }
   }
-
-  /** A bucket has no disk of ours. */
-  async #isDiskLow(): Promise<boolean> {
-    return !this.#store.isRemote && (await this.#room.free()) < KEEP_ABOVE_BYTES;
-  }
-
-  /**
-   * Finds files that no row names and that are not in quarantine, and moves them there. It looks at every file.
-   *
-   * @param signal ends it early
-   * @returns how many it moved
-   */
-  async sweepFiles(signal: AbortSignal): Promise<number> {
-    if (!(await this.#isOurs())) return 0;
-    const quarantined = await sweepOrphans(this.#sweep(signal), this.#now());
-    if (quarantined > 0) {
-      this.#log?.warn(
-        { store: this.#store.place, quarantined },
-        'body files without a message were moved to quarantine: they are removed after BODY_KEEP_HOURS',
-      );
-    }
-    return quarantined;
-  }
-
-  /**
-   * Removes files that are in quarantine for longer than `BODY_KEEP_HOURS`, where the disk is nearly full all of them.
-   * Those that a row names again are moved back.
-   *
-   * @param signal ends it early
-   */
-  async expireFiles(signal: AbortSignal): Promise<{ restored: number; removed: number }> {
-    const nothing = { restored: 0, removed: 0 };
-    if (!(await this.#isOurs())) return nothing;
-    const isLow = await this.#isDiskLow();
-    const before = isLow ? this.#now() : this.#now() - this.#keepMs;
-    const swept = await sweepQuarantine(this.#sweep(signal), before);
-    const files = { store: this.#store.place, ...swept };
-    if (swept.restored > 0) {
-      this.#log?.warn(files, 'body files in quarantine that a message names again were moved back');
-    }
-    if (isLow && swept.removed > 0) {
-      this.#log?.warn(
-        files,
-        'the disk is nearly full: body files that nothing names were removed before BODY_KEEP_HOURS were over',
-      );
-    }
-    return swept;
-  }
-
-  /** The same at once, where the disk is nearly full. */
-  async relieveDisk(signal: AbortSignal): Promise<void> {
-    if (await this.#isDiskLow()) await this.expireFiles(signal);
-  }
-
-  /** Before a sweep: another folder may have been mounted here since the start. */
-  async #isOurs(): Promise<boolean> {
-    return !(await this.checkStore(false)) && this.#health?.isUp !== false;
-  }
-
-  #sweep(signal: AbortSignal): Sweep {
-    return { database: this.#database, store: this.#store, signal };
-  }
-}
-
-/** Throws an error on; where the disk is full, as the refusal storage_full. */
-export function throwOrRefuse(error: unknown): never {
-  throw isStorageFull(error) ? noSpace(error) : error;
-}
-
-function noSpace(cause: unknown): Refusal {
-  return new Refusal('storage_full', 'there is no space left for this message', { cause });
-}
-
-function refuseToKeep(): Refusal {
-  return new Refusal('unavailable', 'no mail above 64 KiB can be kept right now');
-}
-
-function refuseToRead(): Refusal {
-  return new Refusal('unavailable', 'the source of this message cannot be read right now');
 }

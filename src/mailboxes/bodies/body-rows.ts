@@ -1,6 +1,6 @@
 /** Rows of `bodies`: new ones, and those that nothing needs. */
 import type { ExpressionBuilder } from 'kysely';
-import type { NewRow, Schema } from '../../platform/database/database.ts';
+import type { Database, NewRow, Queries, Schema } from '../../platform/database/database.ts';
 
 /** The columns of a new row. */
 export function bodyColumns({ size, content, file }: NewRow<'bodies'>) {
@@ -18,4 +18,81 @@ export function rowOf(body: { size: number; content: Buffer; file?: string }): N
 export function isInNoMailbox({ not, exists, selectFrom }: ExpressionBuilder<Schema, 'bodies'>) {
   const messages = selectFrom('messages').select('body_id');
   return not(exists(messages.whereRef('messages.body_id', '=', 'bodies.id')));
+}
+
+/** As `Bodies.release`. */
+export async function releaseRows(
+  tx: Queries,
+  engine: Database['engine'],
+  ids: readonly number[],
+): Promise<string[]> {
+  if (ids.length === 0) return [];
+  if (engine === 'postgres') {
+    // Of two transactions that each remove one of the last two references, the second waits here, in the order
+    // of the ids, and then sees the changes of the first.
+    const held = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
+    await held.forUpdate().execute();
+  }
+  const gone = await tx
+    .deleteFrom('bodies')
+    .where('id', 'in', ids)
+    .where(isInNoMailbox)
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('deliveries')
+            .select('body_id')
+            .whereRef('deliveries.body_id', '=', 'bodies.id'),
+        ),
+      ),
+    )
+    .returning('file')
+    .execute();
+  return gone.flatMap(({ file }) => (file === null ? [] : [file]));
+}
+
+/** As `Bodies.empty`. */
+export async function emptyRows(
+  tx: Queries,
+  engine: Database['engine'],
+  ids: readonly number[],
+  before: number,
+): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const held = tx.selectFrom('bodies').select(['id', 'file']).where('id', 'in', ids);
+  const rows = await held
+    .where(isInNoMailbox)
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('deliveries')
+            .select('body_id')
+            .whereRef('deliveries.body_id', '=', 'bodies.id')
+            .where(({ or, eb }) =>
+              or([
+                eb('finished_at', 'is', null),
+                eb('finished_at', '>=', before),
+                eb('late_at', 'is not', null),
+              ]),
+            ),
+        ),
+      ),
+    )
+    .orderBy('id')
+    .$if(engine === 'postgres', (query) => query.forUpdate())
+    .execute();
+  const emptied = rows.map(({ id }) => id);
+  if (emptied.length === 0) return [];
+  const nothing = { content: null, file: null };
+  await tx.updateTable('bodies').set(nothing).where('id', 'in', emptied).execute();
+  return rows.flatMap(({ file }) => (file === null ? [] : [file]));
+}
+
+/** Whether a row names a file; also where the database does not answer. */
+export async function isNamed(read: Queries, file: string): Promise<boolean> {
+  const rows = read.selectFrom('bodies').select('id').where('file', '=', file).limit(1);
+  return rows.execute().then(
+    ({ length }) => length > 0,
+    () => true,
+  );
 }

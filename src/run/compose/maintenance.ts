@@ -75,9 +75,9 @@ export class Maintenance {
     this.#purges = this.#repeat(MINUTE_MS, () => this.#purge(signal));
     const repeated = [
       this.#repeat(HOUR_MS, () => this.#forgetOld(signal)),
-      this.#repeat(DAY_MS, () => bodies.sweepFiles(signal)),
-      this.#repeat(HOUR_MS, () => bodies.expireFiles(signal)),
-      this.#repeat(MINUTE_MS, () => bodies.relieveDisk(signal)),
+      this.#repeat(DAY_MS, () => bodies.files.sweep(signal)),
+      this.#repeat(HOUR_MS, () => bodies.files.expire(signal)),
+      this.#repeat(MINUTE_MS, () => bodies.files.relieveDisk(signal)),
       this.#repeat(HOUR_MS, () => this.#expireTrash(signal)),
       this.#repeat(HOUR_MS, () => this.#releaseEnded(signal)),
       this.#repeat(MEASURE_MS, () => this.#measure(signal)),

@@ -223,7 +223,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
       store: new BodyFolder(join(store.directory, 'bodies')),
       now: () => Date.now() + 2 * 86_400_000,
     });
-    const swept = await bodies.sweepFiles(new AbortController().signal);
+    const swept = await bodies.files.sweep(new AbortController().signal);
     assert.equal(swept, files.length - 2);
   });
 

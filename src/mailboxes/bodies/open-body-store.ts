@@ -1,0 +1,19 @@
+import type { BucketOptions } from './body-bucket.ts';
+import { BodyFolder } from './body-folder.ts';
+import type { BodyStore } from './body-store.ts';
+
+/**
+ * Opens the store of large bodies: a bucket where one is given, else a folder.
+ *
+ * @param place.folder absolute path
+ * @param place.spool absolute path of a folder for bodies on their way into the bucket
+ */
+export async function openBodyStore(place: {
+  readonly folder: string;
+  readonly spool: string;
+  readonly bucket: Omit<BucketOptions, 'spool'> | undefined;
+}): Promise<BodyStore> {
+  if (!place.bucket) return new BodyFolder(place.folder);
+  const { BodyBucket } = await import('./body-bucket.ts');
+  return new BodyBucket({ ...place.bucket, spool: place.spool });
+}
