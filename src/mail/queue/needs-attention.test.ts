@@ -29,11 +29,13 @@ onEachEngine('what of the queue needs an operator', (engine) => {
     const queue = bench.queue();
     const limits = { waiting: 3, since: now - 1, receivers: 10 };
     const dead = { destination: 'dead.test', count: 5, oldestAt: now - 9, reason: '500 no' };
-    assert.deepEqual(await queue.failingReceivers(limits), [dead]);
+    assert.deepEqual(await queue.lists.failingReceivers(limits), [dead]);
     const busy = { destination: 'busy.test', count: 4, oldestAt: now, reason: '500 no' };
-    assert.deepEqual(await queue.failingReceivers({ ...limits, since: now }), [dead, busy]);
-    assert.deepEqual(await queue.failingReceivers({ ...limits, since: now, receivers: 1 }), [dead]);
-    assert.deepEqual(await queue.failingReceivers({ ...limits, waiting: 6 }), []);
+    assert.deepEqual(await queue.lists.failingReceivers({ ...limits, since: now }), [dead, busy]);
+    assert.deepEqual(await queue.lists.failingReceivers({ ...limits, since: now, receivers: 1 }), [
+      dead,
+    ]);
+    assert.deepEqual(await queue.lists.failingReceivers({ ...limits, waiting: 6 }), []);
   });
 
   test('held deliveries are told by the time since when they are', async () => {
@@ -41,10 +43,10 @@ onEachEngine('what of the queue needs an operator', (engine) => {
     const now = bench.clock.now();
     await bench.fill('a.test', 3);
     const queue = bench.queue();
-    assert.deepEqual(await queue.heldBefore(now), { count: 0, since: undefined });
+    assert.deepEqual(await queue.lists.heldBefore(now), { count: 0, since: undefined });
     const hold = { action: 'hold', isDryRun: false, heldBy: 'operator' } as const;
     await queue.bulk({ ...hold, filter: { ids: [1, 2] } }, 'test');
-    assert.deepEqual(await queue.heldBefore(now - 1), { count: 0, since: undefined });
-    assert.deepEqual(await queue.heldBefore(now), { count: 2, since: now });
+    assert.deepEqual(await queue.lists.heldBefore(now - 1), { count: 0, since: undefined });
+    assert.deepEqual(await queue.lists.heldBefore(now), { count: 2, since: now });
   });
 });

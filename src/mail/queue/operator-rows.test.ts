@@ -208,7 +208,7 @@ onEachEngine('queue for operators', (engine) => {
     await until(() => receiver.attempts.length === 2);
     await queue.idle();
     const publicId = receiver.attempts[0]?.job.publicId ?? '';
-    assert.equal(await queue.findBody(publicId), bench.bodyId);
+    assert.equal(await queue.lists.findBody(publicId), bench.bodyId);
     const end = bench.clock.now();
     const prune = (before: number) => bench.remove((tx) => queue.prune(tx, before));
     assert.equal(await prune(end), 0);
@@ -281,12 +281,12 @@ onEachEngine('queue for operators', (engine) => {
   test('the number of open deliveries of each kind, and the age of the oldest', async () => {
     const bench = await openQueueBench(engine);
     const queue = bench.queue();
-    assert.deepEqual(await queue.depths(), []);
+    assert.deepEqual(await queue.lists.depths(), []);
     const start = bench.clock.now();
     await bench.enqueue(queue, bench.delivery('a'));
     await bench.clock.advance(1_000);
     await bench.enqueue(queue, bench.delivery('b'), bench.delivery('c', { kind: 'other' }));
-    const depths = await queue.depths();
+    const depths = await queue.lists.depths();
     assert.deepEqual(
       [...depths].sort((a, b) => a.kind.localeCompare(b.kind)),
       [

@@ -39,15 +39,8 @@ import {
 } from './bulk.ts';
 import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
-import { type GroupFilter, type GroupKey, type GroupPage, listGroups, listOpen } from './groups.ts';
 import { setLate } from './late.ts';
-import {
-  type FailingLimits,
-  type FailingReceiver,
-  findFailingReceivers,
-  findHeld,
-} from './needs-attention.ts';
-import type { OpenKey } from './open-keys.ts';
+import { QueueLists } from './lists.ts';
 import {
   countDeliveries,
   type EndedRow,
@@ -56,21 +49,11 @@ import {
   listEnded,
   listRows,
   pruneRows,
-  type QueueDepth,
-  readDepths,
   releaseRows,
   removeRowsOf,
   requeueRow,
 } from './operator-rows.ts';
 import { type Owner, senderOf } from './parties.ts';
-import { type CountFilter, listReceivers, type QueueSummary, summarize } from './receivers.ts';
-import {
-  type KnownDelivery,
-  readKnown,
-  readUndelivered,
-  type Undelivered,
-  type UndeliveredRequest,
-} from './undelivered.ts';
 import {
   type AttemptReport,
   type Clock,
@@ -93,6 +76,7 @@ export {
   type StoredPlace,
 } from './delivery.ts';
 export type { GroupKey, OpenDelivery, QueueGroup } from './groups.ts';
+export type { QueueLists } from './lists.ts';
 export type { FailingReceiver } from './needs-attention.ts';
 export { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
@@ -136,6 +120,8 @@ export interface QueueOptions {
 type Woken = Pick<NewDelivery, 'kind' | 'destination' | keyof Owner | keyof Times>;
 
 export class Queue {
+  /** What operators read. */
+  readonly lists: QueueLists;
   readonly #database: Database;
   readonly #clock: Clock;
   readonly #options: QueueOptions;
@@ -147,6 +133,7 @@ export class Queue {
   constructor(options: QueueOptions) {
     this.#options = options;
     this.#database = options.database;
+    this.lists = new QueueLists(options.database);
     this.#clock = options.clock ?? systemClock;
     this.#owner = options.owner ?? randomUUID();
   }
@@ -266,52 +253,6 @@ export class Queue {
     return requeued?.delivery;
   }
 
-  /** Waiting and failed deliveries, by receiver and domain. */
-  groups(filter: GroupFilter, page: GroupPage<GroupKey>): ReturnType<typeof listGroups> {
-    return listGroups(this.#database.read, filter, page);
-  }
-
-  /** Receivers with what waits for them, or failed at them. */
-  receivers(
-    filter: CountFilter,
-    page: Parameters<typeof listReceivers>[2],
-  ): ReturnType<typeof listReceivers> {
-    return listReceivers(this.#database, filter, page);
-  }
-
-  /** Receivers at which more waits after a failed attempt than was delivered lately. */
-  failingReceivers(limits: FailingLimits): Promise<FailingReceiver[]> {
-    return findFailingReceivers(this.#database, limits);
-  }
-
-  /** Deliveries that were held before a time and still are, and since when the first of them. */
-  heldBefore(at: EpochMs): ReturnType<typeof findHeld> {
-    return findHeld(this.#database, at);
-  }
-
-  /** What fits a filter, by reason, domain and sender. */
-  summarize(filter: CountFilter): Promise<QueueSummary> {
-    return summarize(this.#database, filter);
-  }
-
-  /** Single deliveries that were not delivered. */
-  listOpen(
-    filter: Parameters<typeof listOpen>[1],
-    page: GroupPage<OpenKey>,
-  ): ReturnType<typeof listOpen> {
-    return listOpen(this.#database, filter, page);
-  }
-
-  /** Deliveries that were not delivered in one state, the newest first. */
-  undelivered(request: UndeliveredRequest): Promise<Undelivered[]> {
-    return readUndelivered(this.#database.read, request);
-  }
-
-  /** Deliveries of any state by their ids; those that were removed are left out. */
-  findAll(ids: readonly number[]): Promise<KnownDelivery[]> {
-    return readKnown(this.#database.read, ids);
-  }
-
   /** About when the last attempt of a waiting delivery comes, if all fail; without the jitter of its waits. */
   lastAttemptAt({ kind, attempts, nextAttemptAt }: Delivery): EpochMs | undefined {
     const { delays } = this.#kinds.get(kind) ?? {};
@@ -364,32 +305,6 @@ export class Queue {
         some.map(({ id }) => id),
       );
     }
-  }
-
-  /** Our id of a delivery's message, by the delivery's id or public id. */
-  async findMailId(delivery: string): Promise<string | undefined> {
-    const query = this.#database.read.selectFrom('deliveries').select('mail_id');
-    const id = Number(delivery);
-    const row = await (/^\d{1,15}$/.test(delivery)
-      ? query.where('id', '=', id)
-      : query.where('public_id', '=', delivery)
-    ).executeTakeFirst();
-    return row?.mail_id ?? undefined;
-  }
-
-  /** The body of a delivery by its public id, ended or not; undefined where there is none. */
-  async findBody(publicId: string): Promise<number | undefined> {
-    const row = await this.#database.read
-      .selectFrom('deliveries')
-      .select('body_id')
-      .where('public_id', '=', publicId)
-      .executeTakeFirst();
-    return row?.body_id;
-  }
-
-  /** The queued deliveries of each kind, for metrics; a kind without any is left out. */
-  depths(): Promise<QueueDepth[]> {
-    return readDepths(this.#database.read);
   }
 
   /**

@@ -20,7 +20,7 @@ import {
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
-  readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'depths' | 'listEnded' | 'releaseEnded'>;
+  readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'listEnded' | 'releaseEnded' | 'lists'>;
   /** How long an ended delivery keeps its message and payload. */
   readonly deliveryBodyHours: number;
   /** Removes tombstones that are older than this; returns how many. */
@@ -138,7 +138,7 @@ export class Maintenance {
   async #measure(signal: AbortSignal): Promise<void> {
     const { usage, queue, traffic, quotaBytes } = this.#options;
     const { bytes, full, nearlyFull } = await usage.measure(quotaBytes, signal);
-    const depths = await queue.depths();
+    const depths = await queue.lists.depths();
     const waiting = (state: string) =>
       depths.reduce((sum, depth) => sum + (depth.state === state ? depth.count : 0), 0);
     if (signal.aborted) return;

@@ -36,7 +36,7 @@ export function metricSources(watched: Watched): MetricSources {
     connections,
     now: watched.now,
     shared,
-    queueDepths: () => queue.depths(),
+    queueDepths: () => queue.lists.depths(),
     domainsUnableToSend: () => countUnableToSend(database.read),
     bodiesUp: () => bodies.isUp,
     ...(maxAgeMs > 0 && {

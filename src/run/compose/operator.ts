@@ -89,7 +89,12 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       logLevelRoute(parts),
       usageRoutes(database, parts.now),
       overviewRoutes(parts),
-      attentionRoutes({ ...parts, backups, readGauge: (name) => parts.metrics.readGauge(name) }),
+      attentionRoutes({
+        ...parts,
+        queue: parts.queue.lists,
+        backups,
+        readGauge: (name) => parts.metrics.readGauge(name),
+      }),
       messageRoutes(parts),
       traceRoutes(parts),
       queueRoutes(parts),

@@ -24,7 +24,7 @@ import { credentials, type RouteGroup } from './server.ts';
 
 export interface RawMessagesOptions {
   readonly bodies: Bodies;
-  readonly queue: Pick<Queue, 'findBody'>;
+  readonly queue: Pick<Queue, 'lists'>;
   /** The keys that sign links. */
   readonly linkSecret: SigningKeys;
   /** The same on all nodes. */
@@ -147,7 +147,7 @@ async function findMessage(
   { bodies, queue }: RawMessagesOptions,
   publicId: string,
 ): Promise<Found> {
-  const bodyId = await queue.findBody(publicId);
+  const bodyId = await queue.lists.findBody(publicId);
   const body = bodyId === undefined ? undefined : await bodies.find(bodyId);
   if (bodyId === undefined || !body) throw new Refusal('message_not_found', 'the message is gone');
   return { bodyId, body };

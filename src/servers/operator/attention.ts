@@ -2,7 +2,7 @@
  * What needs an operator now. Each rule looks at one thing: at gauges that this node exports to Prometheus, or at the
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
-import type { Queue } from '../../mail/queue/queue.ts';
+import type { QueueLists } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, within } from '../../platform/time/time.ts';
@@ -31,7 +31,7 @@ export interface Finding {
 export interface AttentionParts {
   readonly database: Pick<Database, 'read'>;
   readonly nodes: Pick<Nodes, 'list'>;
-  readonly queue: Pick<Queue, 'failingReceivers' | 'heldBefore'>;
+  readonly queue: Pick<QueueLists, 'failingReceivers' | 'heldBefore'>;
   readonly backups: {
     /** How old the last one may be; 0: nobody asks. */
     readonly maxAgeMs: number;

@@ -71,7 +71,7 @@ export async function readMessages(
 ): Promise<Map<string, Message>> {
   const byMessage = await readEvents(database.read, [...new Set(mailIds)]);
   const ids = [...byMessage.values()].flatMap(deliveriesOf);
-  const known = new Map((await queue.findAll(ids)).map((one) => [one.id, one]));
+  const known = new Map((await queue.lists.findAll(ids)).map((one) => [one.id, one]));
   const messages = new Map<string, Message>();
   for (const [id, events] of byMessage) {
     if (events.length === 0) continue;

@@ -118,7 +118,7 @@ function readPlaces(values: readonly number[]): Place[] {
 }
 
 export interface MessageRouteParts extends MessageParts {
-  readonly queue: MessageParts['queue'] & Pick<Queue, 'findMailId' | 'lastAttemptAt'>;
+  readonly queue: MessageParts['queue'] & Pick<Queue, 'lastAttemptAt' | 'lists'>;
 }
 
 export function messageRoutes(parts: MessageRouteParts): RouteGroup {

@@ -13,7 +13,7 @@ import type { Message, MessageStatus } from './message-state.ts';
 
 export interface MessageParts {
   readonly database: Pick<Database, 'read'>;
-  readonly queue: Pick<Queue, 'undelivered' | 'findAll'>;
+  readonly queue: Pick<Queue, 'lists'>;
   readonly now: () => EpochMs;
 }
 
@@ -136,7 +136,7 @@ function queueWay(
   return {
     async read(after, limit) {
       const hasErrors = reason !== '';
-      const rows = await queue.undelivered({ ...place, ...span, after, limit, hasErrors });
+      const rows = await queue.lists.undelivered({ ...place, ...span, after, limit, hasErrors });
       const found = rows.flatMap((row) => {
         const { createdAt: at, id, mailId } = row;
         const isFound = mailId !== undefined && isMeant(row);

@@ -27,7 +27,7 @@ import { type OrderParts, orderRoute, orders } from './queue-orders.ts';
 import { receiverRoutes } from './receiver-routes.ts';
 
 export interface QueueParts extends OrderParts {
-  readonly queue: Pick<Queue, 'groups' | 'listOpen' | 'bulk' | 'receivers' | 'summarize'>;
+  readonly queue: Pick<Queue, 'bulk' | 'lists'>;
 }
 
 const count = (description: string) => Type.Integer({ description, examples: [3] });
@@ -184,7 +184,7 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
         const { limit, after } = readPage(query, isGroupKey);
         const [destination = '', domainId = 0, kind = ''] = after ?? [];
         const { states, ...filter } = await filterOf(database.read, query, now());
-        const { groups, next } = await queue.groups(
+        const { groups, next } = await queue.lists.groups(
           { ...filter, state: states?.[0] },
           {
             after: after && { destination, domainId, kind },
@@ -219,7 +219,10 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
       async ({ query }) => {
         const { limit, after } = readPage(query, isOpenKey);
         const filter = await filterOf(database.read, query, now());
-        const { items, next } = await queue.listOpen(filter, { after: toOpenKey(after), limit });
+        const { items, next } = await queue.lists.listOpen(filter, {
+          after: toOpenKey(after),
+          limit,
+        });
         const ids = items.map((item) => item.domainId);
         const names = await findClaimNames(database.read, ids);
         return {

@@ -10,7 +10,7 @@ import { deliveryFields, filterOf, Instant } from './queue-filters.ts';
 
 interface ReceiverParts {
   readonly database: Pick<Database, 'read'>;
-  readonly queue: Pick<Queue, 'receivers' | 'summarize'>;
+  readonly queue: Pick<Queue, 'lists'>;
   readonly now: () => EpochMs;
 }
 
@@ -185,7 +185,7 @@ export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverPa
       const filter = await filterOf(database.read, query, now());
       const [destination = '', rank = 0] = after ?? [];
       const page = { after: after && { destination, rank }, limit };
-      const { receivers, next, total } = await queue.receivers(filter, page);
+      const { receivers, next, total } = await queue.lists.receivers(filter, page);
       const ids = receivers.flatMap(({ domainIds }) => domainIds.slice(0, DOMAINS_NAMED));
       const names = await findClaimNames(database.read, ids);
       return {
@@ -212,7 +212,7 @@ export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverPa
       },
     },
     async ({ query }) => {
-      const summary = await queue.summarize(await filterOf(database.read, query, now()));
+      const summary = await queue.lists.summarize(await filterOf(database.read, query, now()));
       const ids = summary.domains.map(({ domainId }) => domainId);
       return writeSummary(summary, await findClaimNames(database.read, ids));
     },

@@ -103,12 +103,12 @@ const TraceQuery = Type.Object({
 
 interface TraceParts {
   readonly database: Pick<Database, 'read'>;
-  readonly queue: Pick<Queue, 'findMailId'>;
+  readonly queue: Pick<Queue, 'lists'>;
 }
 
 /** Deliveries and webhooks have ids of their own; any other id is that of a message. */
 export async function mailIdOf({ queue }: Pick<TraceParts, 'queue'>, id: string): Promise<string> {
-  return (await queue.findMailId(id)) ?? id;
+  return (await queue.lists.findMailId(id)) ?? id;
 }
 
 /** An event in the order of time: instant and id of its row, and how many events of the row were listed. */
