@@ -4,10 +4,11 @@
  */
 import type { QueueLists } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
-import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
+import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
+import { lookAtVersions, lookForSilentNodes } from './node-attention.ts';
 import {
   lookAtBounces,
   lookAtMailboxes,
@@ -70,10 +71,7 @@ export const LIMITS = {
   searchWaiting: 10_000,
   logBytes: 1024 * 1024 * 1024,
   lagSeconds: 0.5,
-  silentMs: 2 * MINUTE_MS,
   pendingMs: 72 * HOUR_MS,
-  /** How long a node that was replaced by none is told. */
-  silentForMs: 2 * HOUR_MS,
   heldMs: 30 * MINUTE_MS,
   /** The most receivers that are looked at, the fewest deliveries for one that fails, and how long successes count. */
   receivers: 50,
@@ -122,43 +120,11 @@ const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
 const many = (count: number, one: string, more = `${one}s`) =>
   `${count} ${count === 1 ? one : more}`;
 
-/**
- * The nodes that went silent and nobody took the place of. A process that was started again has another row; a machine
- * or a pod that was replaced has another host, too: so each node that was started on a new host later stands for one
- * that is gone.
- */
-function lostNodes(all: readonly NodeView[], now: EpochMs): NodeView[] {
-  const running = all.filter((node) => node.isRunning);
-  const hosts = new Set(running.map(({ host }) => host));
-  const known = new Set(all.filter((node) => !node.isRunning).map(({ host }) => host));
-  const fresh = running.filter(({ host }) => !known.has(host)).map(({ startedAt }) => startedAt);
-  fresh.sort((one, other) => other - one);
-  return all
-    .filter(({ host, isRunning }) => !isRunning && !hosts.has(host))
-    .toSorted((one, other) => other.seenAt - one.seenAt)
-    .filter(({ seenAt }) => {
-      const [newest = 0] = fresh;
-      if (newest > seenAt) fresh.shift();
-      return newest <= seenAt;
-    })
-    .filter(({ seenAt }) => seenAt < now - LIMITS.silentMs && seenAt > now - LIMITS.silentForMs);
-}
-
 export const rules: readonly Rule[] = [
   {
     name: 'nodes_silent',
     level: 'critical',
-    async look({ nodes, now }) {
-      const silent = lostNodes(await nodes.list(), now());
-      if (silent.length === 0) return undefined;
-      const hosts = [...new Set(silent.map(({ host }) => host))].join(', ');
-      return {
-        text: `${many(silent.length, 'node')} ended without saying so, or lost the database: ${hosts}. The others do the work.`,
-        count: silent.length,
-        since: Math.min(...silent.map(({ seenAt }) => seenAt)),
-        link: '/nodes',
-      };
-    },
+    look: lookForSilentNodes,
   },
   {
     name: 'disk_full',
@@ -309,13 +275,7 @@ export const rules: readonly Rule[] = [
     name: 'versions_differ',
     level: 'warning',
     alert: 'PostroomVersionsDiffer',
-    async look({ nodes }) {
-      const running = (await nodes.list()).filter(({ isRunning }) => isRunning);
-      const versions = new Set(running.map(({ version }) => version));
-      if (versions.size < 2) return undefined;
-      const text = `The nodes run different versions: ${[...versions].join(', ')}. Finish the upgrade.`;
-      return { text, count: versions.size, link: '/nodes' };
-    },
+    look: lookAtVersions,
   },
   away(
     'redis_down',

@@ -1,0 +1,54 @@
+/** What needs an operator about nodes: those that ended without saying so, and versions that differ. */
+import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+
+interface Parts {
+  readonly nodes: Pick<Nodes, 'list'>;
+  readonly now: () => EpochMs;
+}
+
+const MINUTE_MS = 60_000;
+/** A node is silent from the first on; one that was replaced by none is told until the second. */
+const SILENT = { fromMs: 2 * MINUTE_MS, untilMs: 120 * MINUTE_MS };
+
+/**
+ * The nodes that went silent and nobody took the place of. A process that was started again has another row; a machine
+ * or a pod that was replaced has another host, too: so each node that was started on a new host later stands for one
+ * that is gone.
+ */
+function lostNodes(all: readonly NodeView[], now: EpochMs): NodeView[] {
+  const running = all.filter((node) => node.isRunning);
+  const hosts = new Set(running.map(({ host }) => host));
+  const known = new Set(all.filter((node) => !node.isRunning).map(({ host }) => host));
+  const fresh = running.filter(({ host }) => !known.has(host)).map(({ startedAt }) => startedAt);
+  fresh.sort((one, other) => other - one);
+  return all
+    .filter(({ host, isRunning }) => !isRunning && !hosts.has(host))
+    .toSorted((one, other) => other.seenAt - one.seenAt)
+    .filter(({ seenAt }) => {
+      const [newest = 0] = fresh;
+      if (newest > seenAt) fresh.shift();
+      return newest <= seenAt;
+    })
+    .filter(({ seenAt }) => seenAt < now - SILENT.fromMs && seenAt > now - SILENT.untilMs);
+}
+
+export async function lookForSilentNodes({ nodes, now }: Parts) {
+  const silent = lostNodes(await nodes.list(), now());
+  if (silent.length === 0) return undefined;
+  const hosts = [...new Set(silent.map(({ host }) => host))].join(', ');
+  return {
+    text: `${silent.length} ${silent.length === 1 ? 'node' : 'nodes'} ended without saying so, or lost the database: ${hosts}. The others do the work.`,
+    count: silent.length,
+    since: Math.min(...silent.map(({ seenAt }) => seenAt)),
+    link: '/nodes',
+  };
+}
+
+export async function lookAtVersions({ nodes }: Pick<Parts, 'nodes'>) {
+  const running = (await nodes.list()).filter(({ isRunning }) => isRunning);
+  const versions = new Set(running.map(({ version }) => version));
+  if (versions.size < 2) return undefined;
+  const text = `The nodes run different versions: ${[...versions].join(', ')}. Finish the upgrade.`;
+  return { text, count: versions.size, link: '/nodes' };
+}
