@@ -19,44 +19,26 @@
  * share of the places while there are 10,000 in all, or one while there are 100,000; the worker's look at the table finds
  * the others.
  */
-import { LRUCache } from 'lru-cache';
+import { Destinations, type Result } from './destinations.ts';
 import { DueHeap } from './due-heap.ts';
 import {
-  type Destination,
+  type Batch,
+  type Found,
+  isKnown,
+  type Lane,
   type LaneState,
   type Party,
   type Sender,
   Senders,
   type User,
+  type Waiting,
 } from './parties.ts';
 
-const FAILURES_IN_A_ROW = 5;
 const KNOWN_MANY = 10_000;
 const KNOWN_MAX = 100_000;
 const KNOWN_OF_SENDER = 500;
-const FAILING_MAX = 10_000;
-const HOSTS_MAX = 50_000;
 /** The part of all places that each may have while others wait. */
 const SHARE = 1 / 8;
-
-/** The deliveries of one sender to one destination. */
-export interface Lane {
-  readonly sender: string;
-  readonly destination: string;
-}
-
-/** Places that are reserved for rows of a lane, to be leased now. */
-export interface Batch extends Lane {
-  readonly places: number;
-  /** Where they count, too. */
-  readonly host: string | undefined;
-}
-
-/**
- * Who waits for a place: somebody below all shares, or at best one who is below all but that of his user, or only others,
- * or nobody.
- */
-export type Waiting = 'within' | 'within user' | 'beyond' | 'nobody';
 
 interface LanesOptions {
   /** Attempts under way in all. */
@@ -73,17 +55,12 @@ export class Lanes {
   /** Places for those who are below their share. */
   readonly #reserved: number;
   readonly #senders = new Senders();
-  readonly #destinations = new Map<string, Destination>();
+  readonly #destinations: Destinations;
   #known = 0;
   /** Users with ready lanes, in the order of their turns. */
   readonly #turns = new Set<User>();
   /** Due later. Entries that are out of date are ignored. */
   readonly #later = new DueHeap<LaneState>();
-  /** Failures in a row; the destinations that were used least recently are forgotten first. */
-  readonly #failures = new LRUCache<string, number>({ max: FAILING_MAX });
-  readonly #hosts = new Map<string, Party>();
-  /** Hosts of destinations that have nothing to do now. */
-  readonly #hostOf = new LRUCache<string, string>({ max: HOSTS_MAX });
   #underWay = 0;
   #waiting: Waiting = 'nobody';
   /** Whether the user who is asked has a lane that waits, although all but he are below their shares. */
@@ -91,6 +68,7 @@ export class Lanes {
 
   constructor(options: LanesOptions) {
     this.#options = options;
+    this.#destinations = new Destinations(options.perDestination);
     this.#reserved = Math.floor(options.concurrency * SHARE);
     this.#share = Math.max(this.#reserved, 1);
   }
@@ -194,15 +172,13 @@ export class Lanes {
    */
   enter({ destination }: Lane, host: string, before: string | undefined): boolean {
     if (host === before) return true;
-    const to = this.#destinations.get(destination);
-    if (to) to.host = host;
-    this.#hostOf.set(destination, host);
+    this.#destinations.moveTo(destination, host);
     const free = this.#options.concurrency - this.#underWay;
     const isWaitedFor = this.#waiting === 'within' || this.#waiting === 'within user';
     const isShort = isWaitedFor || free <= Math.floor(this.#reserved / 2);
-    if (isShort && !this.#isWithin(this.#partyOf(host))) return false;
-    this.#occupyHost(before, -1);
-    this.#occupyHost(host, 1);
+    if (isShort && !this.#isWithin(this.#destinations.hostOf(host))) return false;
+    this.#destinations.occupyHost(before, -1);
+    this.#destinations.occupyHost(host, 1);
     return true;
   }
 
@@ -216,7 +192,7 @@ export class Lanes {
     const lane = this.#stateOf(batch);
     lane.leasing = false;
     this.#occupy(lane, leased - batch.places);
-    this.#occupyHost(batch.host, leased - batch.places);
+    this.#destinations.occupyHost(batch.host, leased - batch.places);
     // If it is not known: `expect` has noted rows that came in meanwhile.
     if (due !== undefined && due <= now + this.#options.horizon && due < lane.due) lane.due = due;
     this.#place(lane, now);
@@ -238,13 +214,8 @@ export class Lanes {
    * @param host where it counted last
    */
   settled(of: Lane, result: Result, now: number, host?: string): void {
-    const { destination } = of;
-    this.#occupyHost(host, -1);
-    if (result === 'delivered') this.#failures.delete(destination);
-    // A permanent failure is an answer, so the receiver is not dead.
-    if (result === 'temporary') {
-      this.#failures.set(destination, (this.#failures.get(destination) ?? 0) + 1);
-    }
+    this.#destinations.occupyHost(host, -1);
+    this.#destinations.settled(of.destination, result);
     const lane = this.#stateOf(of);
     this.#occupy(lane, -1);
     const { putOff } = lane.to;
@@ -281,7 +252,7 @@ export class Lanes {
     let beyond: Found | undefined;
     for (const lane of ready) {
       const { to } = lane;
-      const capacity = this.#capacity(to);
+      const capacity = this.#destinations.capacity(to);
       if (capacity <= 0) {
         this.#unready(lane);
         to.full.add(lane);
@@ -289,7 +260,7 @@ export class Lanes {
       }
       if (isTight && to.underWay > 0) continue;
       const most = isTight ? 1 : Math.min(capacity, turn);
-      const host = this.#partyOf(to.host);
+      const host = this.#destinations.hostOf(to.host);
       const isWithin = isSenderWithin && this.#isWithin(to) && this.#isWithin(host);
       const places = Math.min(
         most,
@@ -339,28 +310,15 @@ export class Lanes {
     lane.leasing = true;
     lane.due = Number.POSITIVE_INFINITY;
     this.#occupy(lane, places);
-    this.#occupyHost(to.host, places);
+    this.#destinations.occupyHost(to.host, places);
     return { sender: from.name, destination: to.name, places, host: to.host };
   }
 
   #addLane(sender: string, destination: string): LaneState {
     const from = this.#senders.get(sender) ?? this.#senders.add(sender);
-    let to = this.#destinations.get(destination);
-    if (!to) {
-      const host = this.#hostOf.get(destination);
-      to = {
-        name: destination,
-        underWay: 0,
-        lanes: 0,
-        host,
-        full: new Set(),
-        putOff: undefined,
-      };
-      this.#destinations.set(destination, to);
-    }
+    const to = this.#destinations.add(destination);
     const lane = { from, to, underWay: 0, leasing: false, due: Number.POSITIVE_INFINITY };
     from.lanes.set(destination, lane);
-    to.lanes++;
     this.#known++;
     return lane;
   }
@@ -368,7 +326,7 @@ export class Lanes {
   #removeLane({ from, to }: LaneState): void {
     from.lanes.delete(to.name);
     this.#known--;
-    if (--to.lanes === 0) this.#destinations.delete(to.name);
+    this.#destinations.remove(to);
     if (from.lanes.size === 0) this.#senders.remove(from);
   }
 
@@ -382,23 +340,6 @@ export class Lanes {
     const { from, to } = lane;
     for (const party of [lane, from, from.domain, from.user, to]) party.underWay += places;
     this.#underWay += places;
-  }
-
-  #partyOf(host: string | undefined): Party {
-    return (host === undefined ? undefined : this.#hosts.get(host)) ?? NOBODY;
-  }
-
-  #occupyHost(host: string | undefined, places: number): void {
-    if (host === undefined) return;
-    const underWay = this.#partyOf(host).underWay + places;
-    if (underWay > 0) this.#hosts.set(host, { underWay });
-    else this.#hosts.delete(host);
-  }
-
-  #capacity({ name, underWay, putOff }: Destination): number {
-    if (putOff) return 0;
-    const failing = (this.#failures.peek(name) ?? 0) >= FAILURES_IN_A_ROW;
-    return (failing ? 1 : this.#options.perDestination) - underWay;
   }
 
   /** Moves a lane to the collection it now belongs to, and lets lanes go on that waited for its destination. */
@@ -417,7 +358,7 @@ export class Lanes {
         this.#tidy();
       }
     }
-    const capacity = to.full.size > 0 ? this.#capacity(to) : 0;
+    const capacity = to.full.size > 0 ? this.#destinations.capacity(to) : 0;
     if (capacity <= 0) return;
     // Counted apart: those of senders above their share may not get the places.
     const left = { within: capacity, 'within user': capacity, beyond: capacity };
@@ -456,21 +397,4 @@ export class Lanes {
       return (lane.due === due || endsWait) && isKnown(lane);
     });
   }
-}
-
-/** How an attempt ended; `postponed`: before it began. */
-type Result = 'delivered' | 'temporary' | 'permanent' | 'held' | 'postponed';
-
-const NOBODY: Party = { underWay: 0 };
-
-/** A lane that can have places. */
-interface Found {
-  readonly lane: LaneState;
-  readonly places: number;
-  /** Whether all but the user are below their shares. */
-  readonly isWithin: boolean;
-}
-
-function isKnown(lane: LaneState): boolean {
-  return lane.from.lanes.get(lane.to.name) === lane;
 }

@@ -75,6 +75,38 @@ export interface LaneState extends Party {
   due: number;
 }
 
+/** The deliveries of one sender to one destination. */
+export interface Lane {
+  readonly sender: string;
+  readonly destination: string;
+}
+
+/** Places that are reserved for rows of a lane, to be leased now. */
+export interface Batch extends Lane {
+  readonly places: number;
+  /** Where they count, too. */
+  readonly host: string | undefined;
+}
+
+/**
+ * Who waits for a place: somebody below all shares, or at best one who is below all but that of his user, or only others,
+ * or nobody.
+ */
+export type Waiting = 'within' | 'within user' | 'beyond' | 'nobody';
+
+/** A lane that can have places. */
+export interface Found {
+  readonly lane: LaneState;
+  readonly places: number;
+  /** Whether all but the user are below their shares. */
+  readonly isWithin: boolean;
+}
+
+/** Whether a lane was not removed meanwhile. */
+export function isKnown(lane: LaneState): boolean {
+  return lane.from.lanes.get(lane.to.name) === lane;
+}
+
 /** The senders that have lanes, with their domains and users. */
 export class Senders {
   readonly #senders = new Map<string, Sender>();

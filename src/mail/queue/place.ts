@@ -1,5 +1,6 @@
 /** The place that an attempt holds among those of its worker. */
-import type { Batch, Lane, Lanes } from './lanes.ts';
+import type { Lanes } from './lanes.ts';
+import type { Batch, Lane } from './parties.ts';
 
 /** Thrown by {@link Place.enter}: the attempt ends before it has begun, and does not count. */
 export class Postponed extends Error {

@@ -1,7 +1,7 @@
 /** Finds rows that the worker was not told of: of an earlier run, of other nodes, and those that were due later. */
 import type { Database } from '../../platform/database/database.ts';
 import { Outage } from '../../platform/time/time.ts';
-import type { Lane } from './lanes.ts';
+import type { Lane } from './parties.ts';
 import { type Clock, LOOK_MS, type QueueLog } from './work-options.ts';
 import { findWaiting, type LanePlace, type Waiting } from './worker-rows.ts';
 

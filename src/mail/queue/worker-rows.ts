@@ -9,8 +9,7 @@ import {
   nameRecipients,
   writeError,
 } from './delivery.ts';
-import type { Lane } from './lanes.ts';
-import { userOf } from './parties.ts';
+import { type Lane, userOf } from './parties.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
 export const queued = sql.lit('queued' as const);

@@ -2,9 +2,10 @@
 
 import type { Repeat } from '../../platform/time/time.ts';
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
-import { type Batch, type Lane, Lanes } from './lanes.ts';
+import { Lanes } from './lanes.ts';
 import { watchLate } from './late.ts';
 import { endLeases, leaseRows, releaseLeases, renewLeases } from './lease-rows.ts';
+import type { Batch, Lane } from './parties.ts';
 import { type Patient, Place, Postponed } from './place.ts';
 import { QueuePoller } from './queue-poller.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
