@@ -16,6 +16,7 @@ export { type ImapColumn, type ImapRow, ImapStore, type OpenMailbox } from './im
 export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
+export type { MailboxFailure, MailboxResult, MailServer, ServerMail } from './server.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
@@ -30,12 +31,9 @@ export {
   type Flagged,
   type FlagStore,
   hasTexts,
-  type MailboxFailure,
-  type MailboxResult,
   type MailboxRow,
   type MailboxState,
   type MailboxSummary,
-  type MailServer,
   type Mailstore,
   type MailUser,
   type Message,
@@ -49,7 +47,6 @@ export {
   type SearchMatch,
   type SearchRequest,
   type SearchResult,
-  type ServerMail,
   type StagedMessage,
   type SyncRequest,
   type SyncResult,

@@ -1,10 +1,8 @@
 /**
- * The interface of every mail store, the embedded one and an IMAP server alike; and of what delivers mail to a
- * mail server.
+ * The interface of every mail store, the embedded one and an IMAP server alike.
  */
 
 import type { InTransaction, Row } from '../../platform/database/database.ts';
-import type { Party } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type {
   BodyStructure,
@@ -15,33 +13,11 @@ import type {
 import type { ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { QueryTexts } from '../search/search.ts';
+import type { MailUser } from './mail-user.ts';
 import type { ThreadHeaders } from './threads.ts';
 
 export type { ByteRange } from '../bodies/bodies.ts';
-
-/** Whose mail is meant; every operation is bound to one account. */
-export interface MailUser {
-  readonly accountId: number;
-  readonly address: string;
-  /** Whose account it is; absent where the caller has not asked. */
-  readonly userId?: string | undefined;
-}
-
-/** Who shares what is scarce with others: the account, and the user it belongs to (or its domain). */
-export function partiesOf(
-  user: MailUser,
-  most: { readonly account: number; readonly tenant: number },
-): readonly Party[] {
-  return [
-    { name: `account ${user.accountId}`, most: most.account },
-    { name: tenantOf(user), most: most.tenant },
-  ];
-}
-
-/** Names the user whose account it is: by the domain where the caller has not asked. */
-export function tenantOf({ address, userId }: MailUser): string {
-  return `user ${userId ?? address.slice(address.lastIndexOf('@') + 1)}`;
-}
+export { type MailUser, partiesOf, tenantOf } from './mail-user.ts';
 
 export interface MailboxState {
   readonly mailbox: string;
@@ -400,56 +376,4 @@ export interface Mailstore {
   ): Promise<Relocated>;
   /** Removes messages for good. */
   expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
-}
-
-/* What delivery needs from a mail server that the operator runs, where it has the mailboxes. */
-
-/** Why a mailbox did not get a message. */
-export interface MailboxFailure {
-  /** Reply code (RFC 5321 section 4.2); absent where the failure is no reply. */
-  readonly status?: number;
-  /** RFC 3463: the mail server's, or ours where it gave none. */
-  readonly enhancedStatus: string;
-  /** One line of at most 500 characters. */
-  readonly text: string;
-}
-
-/** How an attempt for one mailbox ended. */
-export type MailboxResult =
-  | { readonly result: 'delivered' }
-  | { readonly result: 'temporary' | 'permanent'; readonly error: MailboxFailure };
-
-/** A message on its way to the mail server, with its trace fields. */
-export interface ServerMail {
-  /** Reads the source from its start; may be called several times. */
-  readonly open: () => AsyncIterable<Uint8Array>;
-  /** Octets. */
-  readonly size: number;
-  /** Reverse-path without angle brackets; `''` is the null sender. */
-  readonly from: string;
-}
-
-export interface MailServer {
-  /**
-   * Makes one attempt for each target.
-   *
-   * @param signal ends the attempt
-   * @returns the results in the order of the targets
-   * @throws only errors of the source
-   */
-  deliver(
-    mail: ServerMail,
-    targets: readonly AppendTarget[],
-    signal?: AbortSignal,
-  ): Promise<readonly MailboxResult[]>;
-  /**
-   * Whether the mailbox already has the message with this id in a Received field.
-   *
-   * @throws where this cannot be found out
-   */
-  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean>;
-  /** The change to publish after a message came into a mailbox. */
-  changeOf(user: MailUser, mailbox: string): Promise<MailboxChange>;
-  /** Ends the connections that are not in use. */
-  close(): void;
 }

@@ -56,7 +56,8 @@ function open({ directory }: TestMailstore, database: Database) {
     new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),
     { markForPurge: markShadowsOf, purge: () => purgeShadows(database) },
   ];
-  return { database, bodies, domains, accounts, queue, stores } satisfies PurgeOptions;
+  const options = { database, bodies, accounts, queue, stores } satisfies PurgeOptions;
+  return { ...options, domains };
 }
 
 /** A database that reports each commit. */

@@ -11,7 +11,7 @@ import {
   endAccountDeletion,
   listDeletedAccounts,
 } from '../../tenants/accounts/accounts.ts';
-import type { Domains } from '../../tenants/domains/domains.ts';
+import { endDomainDeletion, listDeletedDomains } from '../../tenants/domains/domains.ts';
 
 /** A store with mail of accounts. */
 export interface PurgedStore {
@@ -23,7 +23,6 @@ export interface PurgedStore {
 
 export interface PurgeOptions {
   readonly database: Database;
-  readonly domains: Pick<Domains, 'listDeleted' | 'endDeletion'>;
   readonly accounts: Pick<Accounts, 'removeSomeOf'>;
   readonly queue: Pick<Queue, 'removeSomeOf' | 'prune'>;
   readonly bodies: Bodies;
@@ -36,8 +35,8 @@ export interface PurgeOptions {
  * @returns false where nothing is left
  */
 export async function purgeStep(options: PurgeOptions): Promise<boolean> {
-  const { database, domains, stores } = options;
-  const domainIds = await domains.listDeleted();
+  const { database, stores } = options;
+  const domainIds = await listDeletedDomains(database);
   // All of them in turn: one may have millions of deliveries.
   for (const id of domainIds) await purgeDomain(options, id);
   if (domainIds.length > 0) return true;
@@ -54,11 +53,11 @@ export async function purgeStep(options: PurgeOptions): Promise<boolean> {
 }
 
 async function purgeDomain(options: PurgeOptions, id: number): Promise<void> {
-  const { domains, accounts, queue } = options;
+  const { database, accounts, queue } = options;
   // Waiting deliveries must not be sent any more, so they are removed first.
   const deliveries = await removeDeliveries(options, (tx) => queue.removeSomeOf(tx, id));
   const hadAccounts = await accounts.removeSomeOf(id);
-  if (deliveries === 0 && !hadAccounts) await domains.endDeletion(id);
+  if (deliveries === 0 && !hadAccounts) await endDomainDeletion(database, id);
 }
 
 /**

@@ -394,7 +394,7 @@ export class Accounts {
       await within?.(tx, removed);
       return removed;
     });
-    this.#domains.announce(rivals);
+    this.#domains.logChanges(rivals);
     // Sockets end now, since another node may remove the accounts, and later. The removal tells them again: a single
     // node has no other way to end those that this missed, because a query failed or the answer to the commit was lost.
     await this.endAccess(domain.id, 'deleted').catch(() => {});

@@ -17,7 +17,6 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import { writeEvents } from '../events/events.ts';
@@ -34,7 +33,6 @@ import {
   logClaimChanges,
   logKeyExchange,
   readClaim,
-  toDomain,
 } from './claims.ts';
 import { addNextKey, exchangeKeys, hasNextKey } from './dkim-rotation.ts';
 import {
@@ -51,7 +49,14 @@ import {
   writeMark,
 } from './dns-records.ts';
 import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
-import { type ActiveDomain, prepareActiveClaim, toActive } from './find-claims.ts';
+import {
+  type ActiveDomain,
+  type DomainState,
+  prepareActiveClaim,
+  readDomainState,
+  toActive,
+} from './find-claims.ts';
+import { domainExists, insertClaim, type NewDomain } from './insert-claim.ts';
 import { toOwner, type Whose } from './owner.ts';
 import {
   checkRoute,
@@ -63,6 +68,7 @@ import {
 } from './routes.ts';
 
 export type { Domain } from './claims.ts';
+export { endDomainDeletion, listDeletedDomains } from './deleted-claims.ts';
 export {
   type DkimKey,
   type DnsRecord,
@@ -107,12 +113,6 @@ interface DomainsOptions {
   readonly makeDkimKey?: () => Promise<NewDkimKey>;
 }
 
-interface NewDomain {
-  readonly userId: string;
-  readonly organizationId?: string | undefined;
-  readonly domain: string;
-}
-
 export interface DomainDetails {
   readonly domain: Domain;
   readonly dns: readonly DnsRecord[];
@@ -120,18 +120,7 @@ export interface DomainDetails {
   readonly mx: { readonly host: string; readonly priority: number };
 }
 
-/**
- * How mail for a name is answered: `active` is accepted, `lapsed` was active until lately (450), `expired` was active
- * longer ago (550), `pending` is claimed but never was active, `unknown` is not claimed.
- */
-type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown';
-
-/** How long mail for a claim that became pending again is deferred before it is refused for good. */
-const LAPSE_GRACE_MS = 5 * 24 * 60 * 60 * 1000;
 const ORGANIZATION_ID_MAX = 255;
-/** Ids of deleted claims that are read at a time. */
-const DELETED_AT_A_TIME = 20;
-
 /** A deleted claim, and the changes of its rivals. */
 interface RemovedDomain extends Domain {
   readonly rivals: ClaimChanges;
@@ -186,7 +175,7 @@ export class Domains {
     if (await findClaim(this.#database.read, userId, name)) throw domainExists(name);
     const key = await this.#makeDkimKey();
     return this.#database.write(async (tx) => {
-      const domain = await this.#insertClaim(tx, { ...input, domain: name }, key);
+      const domain = await insertClaim(tx, { ...input, domain: name }, key, this.#now());
       await tx
         .insertInto('dns_records')
         .values(
@@ -282,7 +271,7 @@ export class Domains {
       const details = await this.#details(tx, await readClaim(tx, whose, name));
       return { details, changed, selector };
     });
-    this.announce(changed);
+    this.logChanges(changed);
     if (this.#log && selector) logKeyExchange(this.#log, details.domain, selector);
     return details;
   }
@@ -338,20 +327,7 @@ export class Domains {
   /** How mail for a name as a stranger wrote it is answered. */
   async stateOf(text: string): Promise<DomainState> {
     const name = normalizeDomainName(text);
-    if (name === undefined) return 'unknown';
-    const { claims, active, lapsedAt } = await this.#database.read
-      .selectFrom('domains')
-      .select(({ fn }) => [
-        fn.count<number>('id').as('claims'),
-        fn.count<number>('id').filterWhere('status', '=', 'active').as('active'),
-        fn.max('lapsed_at').as('lapsedAt'),
-      ])
-      .where('name', '=', name)
-      .executeTakeFirstOrThrow();
-    if (claims === 0) return 'unknown';
-    if (active > 0) return 'active';
-    if (lapsedAt === null) return 'pending';
-    return this.#now() - lapsedAt < LAPSE_GRACE_MS ? 'lapsed' : 'expired';
+    return name === undefined ? 'unknown' : readDomainState(this.#database.read, name, this.#now());
   }
 
   /** The key that signs a claim's mail, or undefined where the claim was deleted. */
@@ -371,8 +347,8 @@ export class Domains {
 
   /**
    * Deletes a claim with its records and route; a rival claim may become active, which the caller logs after the commit
-   * (`announce`). Everything else of the claim is removed in steps by the folders that own it, for each of
-   * {@link Domains.listDeleted}.
+   * (`logChanges`). Everything else of the claim is removed in steps by the folders that own it, for each of
+   * `listDeletedDomains`.
    *
    * @throws Refusal domain_not_found
    */
@@ -386,46 +362,9 @@ export class Domains {
     return { ...domain, rivals: await evaluateName(tx, domain.name, now) };
   }
 
-  /** Ids of deleted claims that may still have accounts or deliveries, a handful at a time. */
-  async listDeleted(): Promise<number[]> {
-    const { read } = this.#database;
-    const query = read.selectFrom('deleted_domains').select('id').orderBy('id');
-    return (await query.limit(DELETED_AT_A_TIME).execute()).map(({ id }) => id);
-  }
-
-  /** Ends the deletion of a claim that has nothing left. */
-  async endDeletion(id: number): Promise<void> {
-    await this.#database.write((tx) =>
-      tx.deleteFrom('deleted_domains').where('id', '=', id).execute(),
-    );
-  }
-
   /** Logs changes after their commit. */
-  announce(changed: ClaimChanges): void {
+  logChanges(changed: ClaimChanges): void {
     if (this.#log) logClaimChanges(this.#log, changed);
-  }
-
-  async #insertClaim(tx: Queries, input: NewDomain, key: NewDkimKey): Promise<Domain> {
-    const now = this.#now();
-    const row = await tx
-      .insertInto('domains')
-      .values({
-        user_id: input.userId,
-        organization_id: input.organizationId ?? null,
-        name: input.domain,
-        status: 'pending',
-        dkim_selector: key.selector,
-        dkim_private_key: key.privateKey,
-        created_at: now,
-        next_check_at: now,
-        could_send: 0,
-        could_send_since: now,
-      })
-      .onConflict((conflict) => conflict.columns(['user_id', 'name']).doNothing())
-      .returningAll()
-      .executeTakeFirst();
-    if (!row) throw domainExists(input.domain);
-    return toDomain(row);
   }
 
   async #records(queries: Queries, domain: Domain): Promise<readonly DnsRecord[]> {
@@ -451,7 +390,3 @@ export class Domains {
 /** The detail of the records of a claim while another user's claim is active. */
 const WAITING =
   'Another claim on this domain is active: this one takes over once its DKIM record is verified and the DKIM record of the other has failed.';
-
-function domainExists(name: string): Refusal {
-  return new Refusal('domain_exists', `the user has ${name} already`);
-}

@@ -1,6 +1,8 @@
 /** Finds claims whoever has them: the active one on a name, and names by their ids. */
+
 import { sql } from 'kysely';
 import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { type Route, toRoute } from './routes.ts';
 
 /** The claim that a name's mail goes to. */
@@ -77,4 +79,34 @@ export async function findClaimNames(
 export async function hasDomains(queries: Queries): Promise<boolean> {
   const row = await queries.selectFrom('domains').select('id').limit(1).executeTakeFirst();
   return row !== undefined;
+}
+
+/**
+ * How mail for a name is answered: `active` is accepted, `lapsed` was active until lately (450), `expired` was active
+ * longer ago (550), `pending` is claimed but never was active, `unknown` is not claimed.
+ */
+export type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown';
+
+/** How long mail for a claim that became pending again is deferred before it is refused for good. */
+const LAPSE_GRACE_MS = 5 * 24 * 60 * 60 * 1000;
+
+/** The state of a name in its canonical form. */
+export async function readDomainState(
+  read: Queries,
+  name: string,
+  now: EpochMs,
+): Promise<DomainState> {
+  const { claims, active, lapsedAt } = await read
+    .selectFrom('domains')
+    .select(({ fn }) => [
+      fn.count<number>('id').as('claims'),
+      fn.count<number>('id').filterWhere('status', '=', 'active').as('active'),
+      fn.max('lapsed_at').as('lapsedAt'),
+    ])
+    .where('name', '=', name)
+    .executeTakeFirstOrThrow();
+  if (claims === 0) return 'unknown';
+  if (active > 0) return 'active';
+  if (lapsedAt === null) return 'pending';
+  return now - lapsedAt < LAPSE_GRACE_MS ? 'lapsed' : 'expired';
 }

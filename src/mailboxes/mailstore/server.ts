@@ -1,0 +1,53 @@
+/** What delivery needs from a mail server that the operator runs, where it has the mailboxes. */
+import type { MailboxChange } from '../changes/changes.ts';
+import type { AppendTarget, MailUser } from './store.ts';
+
+/** Why a mailbox did not get a message. */
+export interface MailboxFailure {
+  /** Reply code (RFC 5321 section 4.2); absent where the failure is no reply. */
+  readonly status?: number;
+  /** RFC 3463: the mail server's, or ours where it gave none. */
+  readonly enhancedStatus: string;
+  /** One line of at most 500 characters. */
+  readonly text: string;
+}
+
+/** How an attempt for one mailbox ended. */
+export type MailboxResult =
+  | { readonly result: 'delivered' }
+  | { readonly result: 'temporary' | 'permanent'; readonly error: MailboxFailure };
+
+/** A message on its way to the mail server, with its trace fields. */
+export interface ServerMail {
+  /** Reads the source from its start; may be called several times. */
+  readonly open: () => AsyncIterable<Uint8Array>;
+  /** Octets. */
+  readonly size: number;
+  /** Reverse-path without angle brackets; `''` is the null sender. */
+  readonly from: string;
+}
+
+export interface MailServer {
+  /**
+   * Makes one attempt for each target.
+   *
+   * @param signal ends the attempt
+   * @returns the results in the order of the targets
+   * @throws only errors of the source
+   */
+  deliver(
+    mail: ServerMail,
+    targets: readonly AppendTarget[],
+    signal?: AbortSignal,
+  ): Promise<readonly MailboxResult[]>;
+  /**
+   * Whether the mailbox already has the message with this id in a Received field.
+   *
+   * @throws where this cannot be found out
+   */
+  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean>;
+  /** The change to publish after a message came into a mailbox. */
+  changeOf(user: MailUser, mailbox: string): Promise<MailboxChange>;
+  /** Ends the connections that are not in use. */
+  close(): void;
+}
