@@ -1,16 +1,3 @@
-/**
- * The store of bodies that is a bucket of an S3 server (`body-store.ts` has its layout). This file and the library
- * are loaded only where `S3_URL` is set.
- *
- * A body is first written to an unlinked file on this machine, and is uploaded when it is whole. So a client that
- * sends slowly costs no memory, a part that failed can be sent again, and the digest is known when the upload
- * begins. Each part is signed with its SHA-256, which the server checks; the digest of the whole is stored with the
- * object, and whoever reads all of it checks that.
- *
- * Every request has a deadline. Errors of the library are never passed on, since they may contain parts of the
- * request: {@link StoreUnavailable} says what the server answered.
- */
-import { createHash } from 'node:crypto';
 import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -41,6 +28,7 @@ import {
   type WantedBytes,
 } from './body-store.ts';
 import { hasStatus, isMissingObject, readObject, unavailable } from './read-object.ts';
+import { SpooledBody } from './spooled-body.ts';
 
 /** The address of a bucket, and the key to it. */
 export interface BucketAddress {
@@ -362,42 +350,5 @@ export class BodyBucket implements BodyStore {
     } catch (error) {
       throw unavailable(this.place, error);
     }
-  }
-}
-
-/** A body on its way into the bucket: a file until it is whole. */
-class SpooledBody implements NewBody {
-  readonly name: string;
-  readonly #handle: FileHandle;
-  readonly #upload: (size: number, sha256: string) => Promise<void>;
-  readonly #hash = createHash('sha256');
-  #size = 0;
-
-  constructor(
-    name: string,
-    handle: FileHandle,
-    upload: (size: number, sha256: string) => Promise<void>,
-  ) {
-    this.name = name;
-    this.#handle = handle;
-    this.#upload = upload;
-  }
-
-  async write(chunk: Uint8Array): Promise<void> {
-    this.#hash.update(chunk);
-    let written = 0;
-    while (written < chunk.length) {
-      written += (await this.#handle.write(chunk, written)).bytesWritten;
-    }
-    this.#size += chunk.length;
-  }
-
-  async finish(): Promise<void> {
-    await this.#upload(this.#size, this.#hash.digest('hex'));
-    await this.#handle.close();
-  }
-
-  async abandon(): Promise<void> {
-    await this.#handle.close().catch(() => {});
   }
 }

@@ -19,7 +19,6 @@
 
 import type { Database } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
-import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import type {
   AppendedByClient,
@@ -41,13 +40,14 @@ import type {
   SyncResult,
 } from '../../mailstore/mailstore.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
-import { type AppendedSource, type AppenderOptions, MessageAppender } from './append-message.ts';
+import { type AppendedSource, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import { type KnownState, type ListedMailbox, listMailboxes, readState } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
-import { Pool, type PoolOptions, type UseOptions } from './pool.ts';
+import type { ImapOptions } from './options.ts';
+import { Pool, type UseOptions } from './pool.ts';
 import { Readiness } from './probe.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
@@ -62,33 +62,7 @@ import { readToken, stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
 import { formatState } from './token.ts';
 
-export type { ImapServer };
-
-export interface ImapOptions {
-  readonly server: ImapServer;
-  readonly database: Database;
-  /** Where a client's message is kept until the server has it. */
-  readonly bodies: AppenderOptions['bodies'];
-  /**
-   * Whether the account is the one that has its address now. The server knows only addresses. When a domain belongs to
-   * another claim, accounts of the old claim must not read the mailboxes of the new one.
-   */
-  readonly isCurrent?: (user: MailUser) => Promise<boolean>;
-  /** Some accounts that the server should accept: readiness tests whether it does. */
-  readonly someAccounts?: () => Promise<readonly MailUser[]>;
-  /** Called for each login at the server. */
-  readonly onLogin?: PoolOptions['onLogin'];
-  /** Calls the listener when an account's access ends: its connections are closed. */
-  readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
-  readonly log: Log;
-  /** Milliseconds without an answer after which a command has failed. */
-  readonly timeoutMs?: number;
-  /** The most connections. */
-  readonly connections?: number;
-  /** Milliseconds after which an unused connection is closed. */
-  readonly idleMs?: number;
-  readonly now?: () => EpochMs;
-}
+export type { ImapOptions, ImapServer };
 
 const imapDefaults = {
   timeoutMs: 20_000,

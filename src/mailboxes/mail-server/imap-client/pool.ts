@@ -10,6 +10,7 @@ import { LRUCache } from 'lru-cache';
 import { type MailUser, tenantOf } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
+import type { Account, Pooled, ReaderHold } from './reader-hold.ts';
 import { ServerHealth } from './server-health.ts';
 
 export interface PoolOptions {
@@ -24,22 +25,6 @@ export interface PoolOptions {
   /** Calls the listener when an account's access ends; the returned function ends the subscription. */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly now?: () => number;
-}
-
-/** The connections and requests of one account. */
-interface Account {
-  readonly id: number;
-  readonly tenant: string;
-  readonly idle: Pooled[];
-  readonly busy: Set<Pooled>;
-  opening: number;
-  readonly unsubscribe: () => void;
-}
-
-interface Pooled {
-  readonly connection: Connection;
-  readonly account: Account;
-  idleTimer: NodeJS.Timeout | undefined;
 }
 
 interface Waiter {
@@ -65,10 +50,6 @@ const LOGINS_AT_ONCE = 10;
 const LOGINS_OF_TENANT = 7;
 /** Connections of one account. */
 const PER_ACCOUNT = 3;
-/** A reader that pauses for longer than this releases its connection. */
-const PAUSE_MS = 200;
-/** So does a reader that has held it for this long: others of the account wait for it. */
-const KEPT_MS = 1_000;
 /** After a refused login the same account is not tried again for this long. */
 const REFUSED_REST_MS = 3_000;
 const REFUSED_MAX = 10_000;
@@ -78,50 +59,6 @@ export interface UseOptions {
   readonly fresh?: boolean;
   /** Holds the connection for the same reader's next use. */
   readonly keep?: ReaderHold;
-}
-
-/**
- * Holds the connection for one reader between its commands, as long as it reads without a pause. If others used it in
- * between, the server would read the message from its start again.
- */
-export class ReaderHold {
-  #pooled: Pooled | undefined;
-  #release: () => void = () => undefined;
-  #pause: NodeJS.Timeout | undefined;
-  #until = 0;
-
-  /** Releases the connection. */
-  end(): void {
-    if (this.#take()) this.#release();
-  }
-
-  /** @returns the held connection, for its next use */
-  take(): Pooled | undefined {
-    const pooled = this.#take();
-    if (pooled?.connection.isOpen) return pooled;
-    if (pooled) this.#release();
-    return undefined;
-  }
-
-  #take(): Pooled | undefined {
-    const pooled = this.#pooled;
-    this.#pooled = undefined;
-    clearTimeout(this.#pause);
-    return pooled;
-  }
-
-  /** Holds a connection after a use. @param isFirst whether it was not held before */
-  put(pooled: Pooled, isFirst: boolean, release: () => void): void {
-    const now = performance.now();
-    if (isFirst) this.#until = now + KEPT_MS;
-    if (!pooled.connection.isOpen || now > this.#until) {
-      release();
-      return;
-    }
-    this.#pooled = pooled;
-    this.#release = release;
-    this.#pause = setTimeout(() => this.end(), PAUSE_MS).unref();
-  }
 }
 
 export class Pool {

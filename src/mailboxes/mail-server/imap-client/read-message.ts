@@ -25,7 +25,8 @@ import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows, listUids } from './fetch.ts';
 import { threadIdOf } from './message-fields.ts';
-import { ReaderHold, type UseOptions } from './pool.ts';
+import type { UseOptions } from './pool.ts';
+import { ReaderHold } from './reader-hold.ts';
 import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
 import { type Argument, atom, listOf, readFlags, readInternalDate, textOf } from './wire.ts';
 

@@ -29,15 +29,13 @@ import {
   isEmpty,
   isUpToDate,
   type KnownShadow,
-  readGone,
   readKnown,
-  readLive,
   type Seen,
   type ShadowRow,
-  type ShadowWindow,
   shadowState,
   writeShadow,
 } from './shadow-rows.ts';
+import { readGone, readLive, type ShadowWindow } from './shadow-window.ts';
 import { cut, pageLimit } from './sync-modseq.ts';
 import { formatCursor, formatState, type ImapToken, type SyncState } from './token.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
