@@ -12,7 +12,7 @@ import { type Expired, expireSome } from './expire-messages.ts';
 import { ImapStore } from './imap-store.ts';
 import { Mailboxes, mailboxNotFound } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
-import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
+import { markMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
 import { fits, Quotas, quotaExceeded } from './quotas.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
@@ -281,7 +281,7 @@ export class EmbeddedMailstore implements Mailstore {
 
   /** Deletes the mailboxes of deleted accounts, in the caller's transaction. */
   markForPurge(tx: Queries, accountIds: readonly number[]): Promise<void> {
-    return buryMailboxesOf(tx, accountIds);
+    return markMailboxesOf(tx, accountIds);
   }
 
   /** Removes a part of what deleted mailboxes have. @returns false where nothing is left */

@@ -20,21 +20,21 @@ const ROWS_AT_A_TIME = 200;
 /** Octets of their sources: to free a source that lies in its row, SQLite reads all of its pages. */
 const OCTETS_AT_A_TIME = 4 * 1024 * 1024;
 
-const buried = {
+const marked = {
   account_id: sql<number>`-account_id`,
   name: sql<string>`'#' || id`,
 };
 
-/** Deletes one mailbox, in the caller's transaction. */
-export async function buryMailbox(tx: Queries, id: number): Promise<void> {
-  await tx.updateTable('mailboxes').set(buried).where('id', '=', id).execute();
+/** Marks one mailbox as deleted, in the caller's transaction. */
+export async function markMailbox(tx: Queries, id: number): Promise<void> {
+  await tx.updateTable('mailboxes').set(marked).where('id', '=', id).execute();
 }
 
-/** Deletes the mailboxes of deleted accounts, and removes them from the search index. */
-export async function buryMailboxesOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
+/** Marks the mailboxes of deleted accounts as deleted, and removes them from the search index. */
+export async function markMailboxesOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   const rows = await tx
     .updateTable('mailboxes')
-    .set(buried)
+    .set(marked)
     .where('account_id', 'in', accountIds)
     .returning('account_id')
     .execute();

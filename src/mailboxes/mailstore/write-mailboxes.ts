@@ -9,7 +9,7 @@ import {
   mailboxNotFound,
   stateOf,
 } from './mailboxes.ts';
-import { buryMailbox } from './purge-mailboxes.ts';
+import { markMailbox } from './purge-mailboxes.ts';
 import type { ChangedMailbox, MailboxRow, MailUser } from './store.ts';
 import {
   canonicalMailboxName,
@@ -82,7 +82,7 @@ export class MailboxWriter {
     refuseProtected(canonicalMailboxName(name));
     return this.#write(user, async (tx) => {
       const found = await this.#mailboxes.lock(tx, user, name);
-      await buryMailbox(tx, found.id);
+      await markMailbox(tx, found.id);
       return { state: stateOf(found), changes: [changeOf(user, found)] };
     });
   }

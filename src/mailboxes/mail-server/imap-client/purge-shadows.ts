@@ -13,12 +13,12 @@ const dropped = {
   name: sql<string>`'#' || id`,
 };
 
-/** Drops one shadow, in the caller's transaction. */
-export async function buryShadow(tx: Queries, id: number): Promise<void> {
+/** Marks one shadow as deleted, in the caller's transaction. */
+export async function markShadow(tx: Queries, id: number): Promise<void> {
   await tx.updateTable('shadow_mailboxes').set(dropped).where('id', '=', id).execute();
 }
 
-/** Drops the shadows of deleted accounts. */
+/** Marks the shadows of deleted accounts as deleted. */
 export async function markShadowsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx
     .updateTable('shadow_mailboxes')

@@ -8,7 +8,7 @@ import { Refusal } from '../../../platform/errors/errors.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { flagsFromText } from '../../mailstore/mailstore.ts';
-import { buryShadow } from './purge-shadows.ts';
+import { markShadow } from './purge-shadows.ts';
 import type { SyncState } from './token.ts';
 
 export type ShadowRow = Row<'shadow_mailboxes'>;
@@ -58,7 +58,7 @@ export async function dropShadow(
   mailbox: string,
 ): Promise<void> {
   const shadow = await findShadow(database.read, user, mailbox);
-  if (shadow) await database.write((tx) => buryShadow(tx, shadow.id));
+  if (shadow) await database.write((tx) => markShadow(tx, shadow.id));
 }
 
 /** A shadow with its messages by UID. */
