@@ -1,7 +1,7 @@
 /**
  * Logins with a password: the account's own one, which HTTP takes, and for mail programs the app passwords too. An
  * unknown address takes as long as a wrong password, and is refused as soon after too many failures
- * (`login-limits.ts`).
+ * (`login-limits.ts`). A password that was right lately is known (`known-passwords.ts`).
  */
 import type { Logger } from 'pino';
 import type { Database } from '../../platform/database/database.ts';
@@ -10,6 +10,7 @@ import { clientKey, type OpenLimit } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Credentials, type CredentialsReader, readAddress } from './account-rows.ts';
 import { findAppPassword, type MailProtocol } from './app-passwords.ts';
+import { KnownPasswords } from './known-passwords.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
 
@@ -45,10 +46,12 @@ const UNREADABLE_MAX = 64;
 export class PasswordLogins {
   readonly #options: PasswordLoginsOptions;
   readonly #limits: LoginLimits;
+  readonly #known: KnownPasswords;
 
   constructor(options: PasswordLoginsOptions) {
     this.#options = options;
     this.#limits = new LoginLimits(options.database, options.openLimit, options.now);
+    this.#known = new KnownPasswords(options.now);
   }
 
   /**
@@ -116,16 +119,21 @@ export class PasswordLogins {
     const read = readAddress(text);
     const address = read && `${read.localPart}@${read.domain}`;
     const name = address ?? text.slice(0, UNREADABLE_MAX);
+    const client = clientKey(ip);
     const attempt = await this.#limits.admit({ name, accountId: found?.accountId, ip });
-    const matches = await verifyPassword(
-      { hash: found?.passwordHash, password, client: clientKey(ip) },
-      () => attempt.begin(),
-    );
+    const isKnown = found && this.#known.has({ account: found, password, client });
+    if (isKnown) await attempt.begin();
+    const matches =
+      isKnown ||
+      (await verifyPassword({ hash: found?.passwordHash, password, client }, () =>
+        attempt.begin(),
+      ));
     if (!found || !matches) {
       // A text that is not an address is not logged: it may be a password in the wrong field.
       log.warn({ address, ip }, 'login failed: address or password is wrong');
       throw new Refusal('unauthorized', 'address or password is wrong');
     }
+    if (!isKnown) this.#known.add({ account: found, password, client });
     await attempt.succeed().catch((error: unknown) => {
       log.error(
         { err: error, address },
