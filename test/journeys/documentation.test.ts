@@ -73,6 +73,7 @@ const triedBy: Readonly<Record<string, string>> = {
   sql: 'production-guide',
   'haproxy.cfg': 'two-machines',
   mbsyncrc: 'imap-programs',
+  msmtprc: 'submission-programs',
   'receiver.mjs': 'webhook-samples',
   'receiver.py': 'webhook-samples',
   'receiver.php': 'webhook-samples',

@@ -1,13 +1,17 @@
 /** The program `postroom` beside a service that runs, as an operator calls it. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
+import { createServer as createTlsServer } from 'node:tls';
 import { fileURLToPath } from 'node:url';
+import { CERTIFICATE } from '../support/certificate.ts';
 import { runHere } from '../support/commands.ts';
+import { freePort } from '../support/free-port.ts';
 import {
   environment,
   listening,
@@ -275,9 +279,13 @@ test('doctor says who closes the connection, and greets a listener that expects 
     socket.once('data', (header) => socket.end(`220 after ${header}`));
   });
   t.after(() => [relay, smtp].map((server) => server.close()));
+  const tls = { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIFICATE.TLS_KEY) };
+  const imaps = createTlsServer(tls, (socket) => socket.end('* OK ready\r\n'));
+  t.after(() => imaps.close());
   const [relayPort, smtpPort] = [await portOf(relay), await portOf(smtp)];
   const settings = {
     ...env,
+    IMAPS_PORT: String(await portOf(imaps)),
     SMTP_PORT: String(smtpPort),
     SMTP_PROXY_NETWORKS: '127.0.0.0/8',
     SMTP_RELAY_URL: `smtp://127.0.0.1:${relayPort}`,
@@ -287,6 +295,7 @@ test('doctor says who closes the connection, and greets a listener that expects 
   const reached =
     /^ok +SMTP port +127\.0\.0\.1:\d+ says "220 after PROXY UNKNOWN"; other mail servers/m;
   assert.match(output, reached);
+  assert.match(output, /^ok +IMAPS_PORT +127\.0\.0\.1:\d+ says "\* OK ready"$/m);
   assert.match(
     output,
     /^failed +relay +127\.0\.0\.1:\d+ gives no greeting \(it closed the connection\)/m,
@@ -294,10 +303,20 @@ test('doctor says who closes the connection, and greets a listener that expects 
 });
 
 test('doctor says that nothing is started, and warns of a proxy that may not name its clients', async () => {
-  const settings = { ...env, PUBLIC_URL: 'https://mail.example.test' };
+  const ports = {
+    SUBMISSIONS_PORT: String(await freePort()),
+    IMAP_PORT: String(await freePort(1)),
+  };
+  const settings = { ...env, ...ports, PUBLIC_URL: 'https://mail.example.test' };
   const { output } = await command(['doctor'], settings);
   assert.match(output, /^warning +service \(HTTP\) +not started: nothing listens at http/m);
-  assert.match(output, /^warning +SMTP port +not started: nothing listens at 127\.0\.0\.1:\d+$/m);
+  for (const check of ['SMTP port', 'SUBMISSIONS_PORT', 'IMAP_PORT']) {
+    const said = new RegExp(
+      `^warning +${check} +not started: nothing listens at 127\\.0\\.0\\.1:\\d+$`,
+      'm',
+    );
+    assert.match(output, said);
+  }
   assert.match(
     output,
     /^warning +reverse proxy +PUBLIC_URL is https:\S+, and TRUST_PROXY names no/m,

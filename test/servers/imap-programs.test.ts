@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { promisify } from 'node:util';
+import { makeCertificate } from '../support/certificate.ts';
 import { atEnd } from '../support/databases.ts';
 import { readPage } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
@@ -20,22 +21,8 @@ let certificate: string;
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'postroom-programs-'));
   atEnd(() => rm(folder, { recursive: true, force: true }));
-  certificate = join(folder, 'cert.pem');
-  const key = join(folder, 'key.pem');
-  const name = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost'];
-  const made = [
-    'req',
-    '-x509',
-    '-newkey',
-    'rsa:2048',
-    '-nodes',
-    '-keyout',
-    key,
-    '-out',
-    certificate,
-  ];
-  await run('openssl', [...made, ...name]);
-  const tls = { TLS_CERT: certificate, TLS_KEY: key };
+  const tls = await makeCertificate(folder);
+  certificate = tls.TLS_CERT;
   service = await startTestService('sqlite', { IMAPS_PORT: String(await freePort()), ...tls });
 });
 

@@ -24,6 +24,11 @@ const needed = [
   { package: 'redis-server', found: hasRedis },
   { package: 'pgbouncer', found: () => existsSync('/usr/sbin/pgbouncer') },
   { package: 'swaks', found: () => existsSync('/usr/bin/swaks') },
+  { package: 'msmtp', found: () => onPath('msmtp') },
+  {
+    package: 'libnet-ssleay-perl',
+    found: () => globSync('/usr/lib/*/perl5/*/Net/SSLeay.pm').length > 0,
+  },
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
   { package: 'postfix', found: () => existsSync('/usr/sbin/postfix') },
   { package: 'opendkim', found: () => existsSync('/usr/sbin/opendkim') },

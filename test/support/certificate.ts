@@ -1,4 +1,7 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
 const pathOf = (name: string) => fileURLToPath(new URL(`certificate/${name}.pem`, import.meta.url));
 
@@ -10,3 +13,13 @@ export const CERTIFICATE = { TLS_CERT: pathOf('cert'), TLS_KEY: pathOf('key') };
 
 /** Settings with which the service makes its own. */
 export const NO_CERTIFICATE = { TLS_CERT: '', TLS_KEY: '' };
+
+/** Settings with a new certificate for `localhost` in a folder: for programs that compare the name. */
+export async function makeCertificate(folder: string): Promise<typeof CERTIFICATE> {
+  const made = { TLS_CERT: join(folder, 'cert.pem'), TLS_KEY: join(folder, 'key.pem') };
+  const name = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost'];
+  const files = ['-keyout', made.TLS_KEY, '-out', made.TLS_CERT];
+  const request = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', ...files, ...name];
+  await promisify(execFile)('openssl', request);
+  return made;
+}

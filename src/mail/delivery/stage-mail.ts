@@ -197,7 +197,12 @@ export interface InboundEnvelope {
 
 /** The outcome for one recipient. `temporary` and `permanent` carry the refusal to answer with. */
 export type RecipientOutcome =
-  | { readonly recipient: string; readonly result: 'delivered' }
+  | {
+      readonly recipient: string;
+      readonly result: 'delivered';
+      /** The id of the message, where it is not that of the envelope. */
+      readonly id?: string;
+    }
   | {
       readonly recipient: string;
       readonly result: 'temporary' | 'permanent';

@@ -15,12 +15,19 @@ import type { Counted, Usage } from '../../tenants/usage/usage.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
-import type { AfterCommit, Copies, Keeping, PinnedPlace } from './copies.ts';
+import {
+  type AfterCommit,
+  type Copies,
+  type Keeping,
+  NO_COPY,
+  type PinnedPlace,
+} from './copies.ts';
 import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
 import {
   type Accepted,
   acceptedOf,
   findAccepted,
+  freeKey,
   type RequestKey,
   SEND,
   type SendRow,
@@ -46,9 +53,11 @@ export interface WrittenMessage {
   readonly account: SendingAccount;
   readonly staged: StagedMessage;
   readonly messageId: string;
-  /** Envelope sender. */
+  /** Envelope sender; `''` for the null sender. */
   readonly from: string;
   readonly recipients: readonly string[];
+  /** The keyword of its Received field, where a mail program submitted it and keeps its copy itself. */
+  readonly via?: string | undefined;
   /** Whether the same request always gives it the same Message-ID, which no other message has. */
   readonly isRepeatable: boolean;
   /** Identifies the request where the client wants to repeat it safely. */
@@ -85,7 +94,10 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   // One delivery for each destination: the message goes there once, for all its recipients.
   const groups = Map.groupBy(message.recipients, mailDestination);
   const messageId = message.isRepeatable ? message.messageId : undefined;
-  const copy = await copies.keep(user, { use: '\\Sent', texts, body: staged.body, messageId });
+  const copy =
+    message.via === undefined
+      ? await copies.keep(user, { use: '\\Sent', texts, body: staged.body, messageId })
+      : NO_COPY;
   const outcome = await database
     .write((tx) => write(options, tx, message, groups, copy))
     .catch(async (error: unknown) => {
@@ -119,6 +131,7 @@ async function write(
   if (!(await findSendingAccount(tx, accountId, database.engine))) {
     throw new Refusal('account_not_found', `there is no account ${user.address}`);
   }
+  if (key?.since !== undefined) await freeKey(tx, accountId, key);
   const known = key && (await findAccepted(tx, accountId, key));
   if (known) return { known };
   const now = clock();
@@ -149,6 +162,7 @@ async function write(
     from: message.from,
     acceptedAt: now,
     id: row.public_id,
+    ...(message.via !== undefined && { via: message.via }),
   });
   const deliveries = await queueGroups({ queue, trace }, tx, groups, {
     row,
@@ -168,7 +182,8 @@ async function write(
     ...(sendAt !== undefined && { send_at: new Date(sendAt).toISOString() }),
   };
   const { mailbox, uid } = kept.place;
-  await writeEvents(tx, [{ type: 'message.sent', accountId, mailbox, uid, data }], now);
+  const place = message.via === undefined ? { mailbox, uid } : {};
+  await writeEvents(tx, [{ type: 'message.sent', accountId, ...place, data }], now);
   const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
   if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));

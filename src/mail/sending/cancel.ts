@@ -17,6 +17,7 @@ import {
   type Copies,
   findDraft,
   type Keeping,
+  NOWHERE,
   type PinnedPlace,
 } from './copies.ts';
 import {
@@ -110,7 +111,9 @@ async function write(
   await writeDraft(tx, row.id, place);
   const { mailbox, uid, uidvalidity, domain_id: domainId, body_id: bodyId } = row;
   const copy = { mailbox, uid, uidvalidity };
-  afterCommit.push(await copies.remove(tx, user, copy, { domainId, bodyId }));
+  // A mail program that submitted it has kept its own.
+  if (uid !== NOWHERE.uid)
+    afterCommit.push(await copies.remove(tx, user, copy, { domainId, bodyId }));
   await usage.count(tx, [sentUsage(user.accountId, -row.recipients, size)], row.created_at);
   // Where the copy in Sent was deleted, only its deliveries still named the body.
   return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };

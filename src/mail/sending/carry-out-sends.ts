@@ -169,7 +169,9 @@ class SendAttempts {
     const { local } = sent;
     const results = sent.results.filter((result) => !isPutOff(result));
     const statuses = sent.results.map((result) => statusOf(result, job.isLast));
-    const undelivered = job.isReplay || sent.isGone ? [] : endedWithout(job, results);
+    // Nobody is told about mail of the null sender (RFC 5321 section 4.5.5): a read receipt, such as of RFC 8098.
+    const isSilent = job.isReplay || sent.isGone || job.payload.from === '';
+    const undelivered = isSilent ? [] : endedWithout(job, results);
     const dsn = undelivered.length > 0 ? await this.#writeDsn(job, undelivered) : undefined;
     return {
       ...outcomeOf(results, rows, statuses),
@@ -325,10 +327,10 @@ class SendAttempts {
     return { results };
   }
 
-  /** RFC 5321 section 4.4; the address of the app's user is private. */
-  #received({ id, acceptedAt }: SendPayload): string {
+  /** RFC 5321 section 4.4; the address of the app's or program's user is private. */
+  #received({ id, acceptedAt, via = 'HTTP' }: SendPayload): string {
     const { hostname } = this.#options;
-    return `Received: by ${hostname} with HTTP id ${id};\r\n ${formatDate(acceptedAt)}`;
+    return `Received: by ${hostname} with ${via} id ${id};\r\n ${formatDate(acceptedAt)}`;
   }
 
   /** RFC 3464: a report in the account's own INBOX about recipients who did not get the message. */

@@ -84,6 +84,15 @@ export interface EmbeddedCopiesOptions {
   readonly log: { warn(fields: object, message: string): void };
 }
 
+/** The place of a copy that is not kept. */
+export const NOWHERE: PinnedPlace = { mailbox: '', uid: 0, uidvalidity: '' };
+
+/** Mail programs put a copy into Sent themselves: a second one would be in the way. */
+export const NO_COPY: Keeping = {
+  commit: async () => ({ place: NOWHERE, afterCommit: () => {} }),
+  undo: async () => {},
+};
+
 export const NAMES = { '\\Sent': 'Sent', '\\Drafts': 'Drafts' };
 export const FLAGS = { '\\Sent': ['\\Seen'], '\\Drafts': ['\\Draft', '\\Seen'] };
 

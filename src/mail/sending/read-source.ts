@@ -31,12 +31,16 @@ export interface ReadSource {
   readonly recipients: readonly string[];
 }
 
+const OF_EARLIER_HOSTS = new Set(['received', 'return-path']);
+
 /** RFC 5322 section 3.6.4, without its obsolete forms. */
 const MESSAGE_ID = /^<[!-;=?-~]{1,490}@[!-;=?-~]{1,490}>$/;
 
 /**
  * Reads the header of a message, and adds `Message-ID` and `Date` where it has none.
  *
+ * @param submitted the recipients of the envelope, where a mail program submitted it (RFC 6409): those that the header
+ *   names do not count then, relays before us may have written `Received`, and `Return-Path` is left out when it is sent
  * @throws Refusal invalid_request that names the field; message_too_large
  */
 export async function readSource(
@@ -44,11 +48,18 @@ export async function readSource(
   open: (body: StagedBody) => AsyncIterable<Uint8Array>,
   account: SendingAccount,
   own: OwnFields,
+  submitted?: readonly string[],
 ): Promise<ReadSource> {
   const { fields, isWhole } = await readHeader(open(staged.body));
   if (!isWhole) throw new Refusal('message_too_large', 'the header is too long to be sent');
   const seen = new Set<string>();
-  for (const field of fields) checkField(field, seen);
+  for (const field of fields) {
+    const isOfEarlierHost = submitted && OF_EARLIER_HOSTS.has(field.name);
+    if (isTraceField(field.name) && !isOfEarlierHost) {
+      throw invalidField(field.name, 'is written by mail servers; leave it out');
+    }
+    checkField(field, seen);
+  }
   const [from, ...others] = addressesOf(fields, 'from');
   if (from === undefined || others.length > 0 || !isOwnAddress(from, account.address)) {
     throw invalidField('from', `must be ${account.address} alone, or that with a +tag`);
@@ -67,7 +78,7 @@ export async function readSource(
     staged: missing.length > 0 ? prependHeader(Buffer.from(missing.join('')), staged) : staged,
     messageId: messageId ?? own.messageId,
     from,
-    recipients: readRecipients(fields),
+    recipients: submitted ?? readRecipients(fields),
   };
 }
 
@@ -78,8 +89,7 @@ const FIELD_LINES = /^[^\x00-\x08\x0a-\x1f\x7f]*(?:\r?\n[ \t][^\x00-\x08\x0a-\x1
 const LONG_LINE = /[^\r\n]{999}/;
 
 /**
- * Refuses a field that readers could read as another one than we do, under our signature, and fields that only mail
- * servers write.
+ * Refuses a field that readers could read as another one than we do, under our signature.
  *
  * @param seen names of the fields before
  */
@@ -88,7 +98,6 @@ function checkField({ name, text }: HeaderField, seen: Set<string>): void {
     const expected = 'must be followed by lines of header fields alone, without control characters';
     throw invalidField(name === '' ? 'header' : name, expected);
   }
-  if (isTraceField(name)) throw invalidField(name, 'is written by mail servers; leave it out');
   if (isSingleField(name) && seen.has(name)) throw invalidField(name, 'must be there once');
   if (LONG_LINE.test(text)) throw invalidField(name, 'must have lines of at most 998 octets');
   seen.add(name);

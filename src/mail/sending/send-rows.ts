@@ -23,6 +23,8 @@ const send = Type.Object({
   acceptedAt: Type.Integer(),
   /** The id in its Received field. */
   id: Type.String(),
+  /** How it was submitted: the keyword of its Received field (RFC 3848); left out for HTTP. */
+  via: Type.Optional(Type.String()),
 });
 
 export type SendPayload = Static<typeof send>;
@@ -147,6 +149,23 @@ export interface RequestKey {
   readonly key: string;
   /** SHA-256 of the request, in hex. */
   readonly hash: string;
+  /** From when on the key stands for its request; left out: for as long as the send is known. */
+  readonly since?: EpochMs;
+}
+
+/** Frees a key whose request is too old to be meant, or was cancelled. */
+export async function freeKey(
+  tx: Queries,
+  accountId: number,
+  { key, since = 0 }: RequestKey,
+): Promise<void> {
+  await tx
+    .updateTable('sends')
+    .set({ idempotency_key: null, request_hash: null })
+    .where('account_id', '=', accountId)
+    .where('idempotency_key', '=', key)
+    .where((eb) => eb.or([eb('created_at', '<', since), eb('cancelled_at', 'is not', null)]))
+    .execute();
 }
 
 /** Removes the sends of deleted accounts, in the transaction that removes their data. */

@@ -18,9 +18,13 @@ import {
 import type { Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
+import {
+  findSendingAccount,
+  type MailAccess,
+  type SendingAccount,
+} from '../../tenants/accounts/accounts.ts';
 import { findSendingObstacle } from '../../tenants/domains/domains.ts';
-import { type AcceptOptions, accept } from './accept.ts';
+import { type AcceptOptions, accept, type WrittenMessage } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';
 import { findDraft, type PinnedPlace, pinPlace } from './copies.ts';
@@ -35,6 +39,7 @@ import {
   type SendStatus,
   sendNotFound,
 } from './send-rows.ts';
+import { AccountSubmitter, type SubmittedEnvelope, submissionKey } from './submission.ts';
 
 export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
   readonly queue: AcceptOptions['queue'] & CancelOptions['queue'];
@@ -108,7 +113,7 @@ export class Sending {
     const hash = createHash('sha256').update(JSON.stringify(times));
     const staged = await this.#stage(hashed(source, hash));
     const named = key === undefined ? undefined : { key, hash: hash.digest('hex') };
-    let message: Parameters<typeof accept>[1];
+    let message: WrittenMessage;
     try {
       // Checked first: an accepted request gets its answer again, whatever has changed since.
       const known = named && (await findAccepted(database.read, user.accountId, named));
@@ -124,6 +129,45 @@ export class Sending {
       const isRepeatable = named !== undefined && read.messageId === messageId;
       const nothing = { inReplyTo: undefined, draft: undefined };
       message = { user, account, ...read, sendAt, key: named, isRepeatable, ...nothing };
+    } catch (error) {
+      await bodies.discard(staged.body);
+      throw error;
+    }
+    return this.#accept(message);
+  }
+
+  /** Takes mail of an account that logged in by SMTP. */
+  submitter(access: MailAccess): AccountSubmitter {
+    const { database, bodies, now } = this.#options;
+    return new AccountSubmitter(access, {
+      database,
+      now,
+      checkRoom: (octets) => bodies.checkRoom(octets),
+      findSender: () => this.#findSender(database.read, access),
+      submit: (envelope, source) => this.#submit(access, envelope, source),
+    });
+  }
+
+  /** As {@link Sending.sendSource}, with the recipients of the envelope, and without a copy in Sent. */
+  async #submit(
+    user: MailUser,
+    { from, to, via }: SubmittedEnvelope,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<Accepted> {
+    const { database, bodies, now } = this.#options;
+    const hash = createHash('sha256').update(JSON.stringify([from, to.toSorted()]));
+    const staged = await this.#stage(hashed(source, hash));
+    let message: WrittenMessage;
+    try {
+      const account = await this.#findSender(database.read, user);
+      const at = now();
+      const own = { messageId: newMessageId(account), date: new Date(at) };
+      const open = (body: StagedMessage['body']) => bodies.read(body);
+      const read = await readSource(staged, open, account, own, to);
+      const key =
+        read.messageId === own.messageId ? undefined : submissionKey(hash.digest('hex'), at);
+      const nothing = { sendAt: undefined, inReplyTo: undefined, draft: undefined };
+      message = { user, account, ...read, from, via, key, isRepeatable: false, ...nothing };
     } catch (error) {
       await bodies.discard(staged.body);
       throw error;
@@ -163,7 +207,7 @@ export class Sending {
     return stageMessage(bodies, bounded(source, maxMessageBytes)).catch(throwOrRefuse);
   }
 
-  async #accept(message: Parameters<typeof accept>[1]): Promise<Accepted> {
+  async #accept(message: WrittenMessage): Promise<Accepted> {
     try {
       return await accept(this.#options, message);
     } catch (error) {

@@ -15,4 +15,5 @@ export { readReport } from './reports.ts';
 export { Sending } from './send.ts';
 export { type Accepted, deleteSendsOf, pruneSends, SEND, type SendStatus } from './send-rows.ts';
 export { ServerCopies } from './server-copies.ts';
+export { AccountSubmitter } from './submission.ts';
 export { findSuppressed, Suppressions } from './suppressions.ts';

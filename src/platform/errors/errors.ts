@@ -16,7 +16,7 @@ interface Answer {
 
 /** Every code with its answers; codes are part of the public interface and never change meaning. */
 export const answers = {
-  invalid_request: { http: 400, title: 'The request is not valid' },
+  invalid_request: { http: 400, title: 'The request is not valid', smtp: [554, '5.6.0'] },
   search_too_long: { http: 400, title: 'The search is too long' },
   nothing_to_search: { http: 400, title: 'The search has no word' },
   too_many_words: { http: 400, title: 'The search has too many words' },
@@ -25,7 +25,7 @@ export const answers = {
   unauthorized: { http: 401, title: 'Credentials are missing or not valid' },
   account_inactive: { http: 403, title: 'The account is not active', smtp: [450, '4.2.1'] },
   csrf_token_invalid: { http: 403, title: 'The CSRF token is missing or wrong' },
-  send_disabled: { http: 403, title: 'Sending is switched off' },
+  send_disabled: { http: 403, title: 'Sending is switched off', smtp: [550, '5.7.1'] },
   key_restricted: { http: 403, title: 'The API key does not allow this' },
   link_invalid: { http: 403, title: 'The link is not valid any more' },
   route_not_found: { http: 404, title: 'There is no such path' },
@@ -50,7 +50,7 @@ export const answers = {
   uidvalidity_changed: { http: 409, title: 'The mailbox was created again' },
   address_exists: { http: 409, title: 'There is already an account with this address' },
   domain_not_active: { http: 409, title: 'The domain is not active', smtp: [550, '5.1.2'] },
-  domain_not_ready: { http: 409, title: 'The domain cannot send mail yet' },
+  domain_not_ready: { http: 409, title: 'The domain cannot send mail yet', smtp: [451, '4.7.1'] },
   delivery_released: { http: 409, title: 'The delivery is not kept any more' },
   already_sent: { http: 409, title: 'The mail went out already' },
   idempotency_key_in_use: { http: 409, title: 'The request with this key is under way' },
@@ -62,7 +62,7 @@ export const answers = {
   mail_server_refused: { http: 422, title: 'The mail server refuses this' },
   upgrade_required: { http: 426, title: 'The path speaks WebSocket only' },
   rate_limited: { http: 429, title: 'Too many requests' },
-  send_limit: { http: 429, title: 'Too many recipients in a day' },
+  send_limit: { http: 429, title: 'Too many recipients in a day', smtp: [450, '4.7.1'] },
   internal: { http: 500, title: 'Something failed on our side', smtp: [451, '4.3.0'] },
   unavailable: { http: 503, title: 'The service is not available right now', smtp: [451, '4.3.0'] },
 
@@ -81,6 +81,7 @@ export const answers = {
   address_invalid: { http: 400, title: 'The address is not valid', smtp: [553, '5.1.3'] },
   message_too_large: { http: 413, title: 'The message is too large', smtp: [552, '5.3.4'] },
   sender_rejected: { http: 400, title: 'The sender is not who it claims', smtp: [550, '5.7.1'] },
+  recipient_suppressed: { http: 409, title: 'Mail to the address bounced', smtp: [550, '5.1.1'] },
   sender_blocked: { http: 403, title: 'The sender is blocked', smtp: [550, '5.7.1'] },
   spam_rejected: { http: 400, title: 'The message looks like spam', smtp: [550, '5.7.1'] },
   sender_unclear: {

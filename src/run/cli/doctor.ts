@@ -6,6 +6,7 @@ import { constants } from 'node:fs';
 import { access, readFile, stat, statfs } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
@@ -72,6 +73,7 @@ async function examine(
     clock: checkClock,
     'service (HTTP)': () => service,
     'SMTP port': async () => checkSmtp(smtp, await service),
+    ...programChecks(config, service),
     certificate: () => checkCertificate(config),
     'DNS: resolver': () => checkResolver(dns, config.dns.servers),
     [`DNS: ${host}`]: () => checkHost(dns, host),
@@ -207,7 +209,7 @@ async function checkSmtp(
     return warning('SMTP_PORT=0: no mail comes in by SMTP', 'set it to 25 to receive mail');
   const address = new URL(publicUrlOf(host, port)).hostname;
   const preface = ownPreface(address.replace(/^\[|\]$/g, ''), proxyNetworks);
-  const found = await checkBanner(address, port, 'SMTP_HOST and SMTP_PORT', preface);
+  const found = await checkBanner(address, port, 'SMTP_HOST and SMTP_PORT', { preface });
   if (service.result === 'warning' && found.detail.endsWith('(ECONNREFUSED)')) {
     return notStarted(`${address}:${port}`, 'start the service');
   }
@@ -221,22 +223,52 @@ async function checkSmtp(
   );
 }
 
-/**
- * Connects to a mail server, and reads its greeting (RFC 5321 section 3.1).
- *
- * @param preface sent first, if the server expects it
- */
+/** The ports of mail programs that are not switched off. @param service as above */
+function programChecks({ imap, submission }: Config, service: Promise<Verdict>) {
+  const ports = [
+    { setting: 'IMAPS_PORT', of: imap, port: imap.tlsPort, isSecure: true, greeting: '* OK' },
+    { setting: 'IMAP_PORT', of: imap, port: imap.port, isSecure: false, greeting: '* OK' },
+    { setting: 'SUBMISSIONS_PORT', of: submission, port: submission.tlsPort, isSecure: true },
+    { setting: 'SUBMISSION_PORT', of: submission, port: submission.port, isSecure: false },
+  ];
+  const checks = ports.flatMap(({ setting, of, port, ...how }) => {
+    if (port === 0) return [];
+    const { hostname } = new URL(publicUrlOf(of.host, port));
+    const check = async (): Promise<Verdict> => {
+      const preface = ownPreface(hostname.replace(/^\[|\]$/g, ''), of.proxyNetworks);
+      const found = await checkBanner(hostname, port, setting, { preface, ...how });
+      const isAway =
+        (await service).result === 'warning' && found.detail.endsWith('(ECONNREFUSED)');
+      return isAway ? notStarted(`${hostname}:${port}`, 'start the service') : found;
+    };
+    return [[setting, check] as const];
+  });
+  return Object.fromEntries(checks);
+}
+
+interface Banner {
+  /** Sent first, if the server expects it. */
+  readonly preface?: string | undefined;
+  /** Whether TLS comes before the greeting; the certificate has a check of its own. */
+  readonly isSecure?: boolean;
+  /** How it begins. */
+  readonly greeting?: string | undefined;
+}
+
+/** Connects to a mail server, and reads its greeting (RFC 5321 section 3.1). */
 async function checkBanner(
   host: string,
   port: number,
   setting: string,
-  preface = '',
+  { preface, isSecure = false, greeting: expected = '220' }: Banner = {},
 ): Promise<Verdict> {
-  const socket = connect({ host: host.replace(/^\[|\]$/g, ''), port });
+  const plain = connect({ host: host.replace(/^\[|\]$/g, ''), port });
   const place = `${host}:${port}`;
+  plain.write(preface ?? '');
+  const socket = isSecure ? connectTls({ socket: plain, rejectUnauthorized: false }) : plain;
   try {
     const signal = AbortSignal.timeout(CONNECT_MS);
-    socket.setEncoding('latin1').write(preface);
+    socket.setEncoding('latin1');
     const ended = once(socket, 'close', { signal }).then(() => {
       throw new Error('it closed the connection');
     });
@@ -245,7 +277,7 @@ async function checkBanner(
       String(greeting)
         .split('\r\n')[0]
         ?.replace(/[^ -~]/g, '?') ?? '';
-    return line.startsWith('220')
+    return line.startsWith(expected)
       ? ok(`${place} says "${line}"`)
       : failed(`${place} says "${line}"`, `look at ${setting}`);
   } catch (error) {
@@ -255,6 +287,7 @@ async function checkBanner(
     );
   } finally {
     socket.destroy();
+    plain.destroy();
   }
 }
 

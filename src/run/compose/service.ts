@@ -31,7 +31,8 @@ import {
 } from '../config/config.ts';
 import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
-import { type ImapSetting, listenImap } from './listen-imap.ts';
+import { listenImap } from './listen-imap.ts';
+import { listenSubmission } from './listen-submission.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
@@ -255,31 +256,43 @@ async function listen(
     }).catch(explainPort(setting, host, port));
     onStop(() => listener.close(DRAIN_MS));
     secured.push(listener);
-    const bound = listener.address();
-    return { address: bound.host, port: bound.port };
+    return boundTo(listener);
   };
   const smtp = await start('SMTP_PORT');
   const lmtp = await start('LMTP_PORT');
   const imap = await listenImap(config, parts, followed.certificate, logger, (setting, port) =>
     explainPort(setting, config.imap.host, port),
   );
-  for (const listener of imap.values()) onStop(() => listener.close(DRAIN_MS));
+  const submitted = { ...parts, sending: parts.flow.sending };
+  const submission = await listenSubmission(
+    config,
+    submitted,
+    followed.certificate,
+    logger,
+    (setting, port) => explainPort(setting, config.submission.host, port),
+  );
+  const forPrograms = [...imap.values(), ...submission.values()];
+  for (const listener of forPrograms) onStop(() => listener.close(DRAIN_MS));
   followed.follow((certificate) => {
-    for (const listener of [...secured, ...imap.values()]) listener.setTls(certificate);
+    for (const listener of [...secured, ...forPrograms]) listener.setTls(certificate);
   });
-  const bound = (setting: ImapSetting) => {
-    const at = imap.get(setting)?.address();
-    return at && { address: at.host, port: at.port };
-  };
-  const imaps = bound('IMAPS_PORT');
   return {
     http,
     smtp,
     lmtp,
-    imaps,
-    imap: bound('IMAP_PORT'),
+    imaps: boundTo(imap.get('IMAPS_PORT')),
+    imap: boundTo(imap.get('IMAP_PORT')),
+    submissions: boundTo(submission.get('SUBMISSIONS_PORT')),
+    submission: boundTo(submission.get('SUBMISSION_PORT')),
     metrics: await listenMetrics(config, parts, onStop),
   };
+}
+
+function boundTo(
+  listener: { address(): { readonly host: string; readonly port: number } } | undefined,
+): BoundAddress | undefined {
+  const at = listener?.address();
+  return at && { address: at.host, port: at.port };
 }
 
 async function listenMetrics(

@@ -50,6 +50,7 @@ test('.env.example leaves a key blank only if it has no default, or one made of 
     'S3_URL',
     'SMTP_RELAY_URL',
     'SPF_INCLUDE',
+    'SUBMISSION_HOST',
     'TLS_CERT',
     'TLS_KEY',
     'WEBMAIL_COLOR',

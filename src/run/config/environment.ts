@@ -69,12 +69,9 @@ export interface Config {
   };
   readonly lmtp: Listener;
   /** For mail programs; port 0: off. */
-  readonly imap: Listener & {
-    /** Where a connection begins with TLS; `port` is for STARTTLS. */
-    readonly tlsPort: number;
-    /** As for SMTP. */
-    readonly proxyNetworks: readonly string[];
-  };
+  readonly imap: ProgramListener;
+  /** The same, for what they send. */
+  readonly submission: ProgramListener;
   /** Port 0: off. */
   readonly metrics: { readonly host: string; readonly port: number };
   /** How long a stop lets load balancers find another node before the listeners close. */
@@ -172,6 +169,14 @@ export interface Config {
   };
 }
 
+/** Mail programs: two ports of one address. */
+interface ProgramListener extends Listener {
+  /** Where a connection begins with TLS; `port` is for STARTTLS. */
+  readonly tlsPort: number;
+  /** As for SMTP. */
+  readonly proxyNetworks: readonly string[];
+}
+
 /** An IMAP server as the mail store; its login is a master user's. */
 export interface ImapMailstore extends Server, ImapOptions {
   readonly kind: 'imap';
@@ -235,7 +240,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       proxyNetworks: values.SMTP_PROXY_NETWORKS,
     },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
-    imap: imapOf(values),
+    ...programListeners(values),
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT },
     drainSeconds: values.DRAIN_SECONDS,
     trace: { days: values.TRACE_DAYS, subjects: values.TRACE_SUBJECTS },
@@ -275,12 +280,20 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
   };
 }
 
-function imapOf(values: Values): Config['imap'] {
+function programListeners(values: Values): Pick<Config, 'imap' | 'submission'> {
   return {
-    host: values.IMAP_HOST ?? values.SMTP_HOST,
-    tlsPort: values.IMAPS_PORT,
-    port: values.IMAP_PORT,
-    proxyNetworks: values.IMAP_PROXY_NETWORKS,
+    imap: {
+      host: values.IMAP_HOST ?? values.SMTP_HOST,
+      tlsPort: values.IMAPS_PORT,
+      port: values.IMAP_PORT,
+      proxyNetworks: values.IMAP_PROXY_NETWORKS,
+    },
+    submission: {
+      host: values.SUBMISSION_HOST ?? values.SMTP_HOST,
+      tlsPort: values.SUBMISSIONS_PORT,
+      port: values.SUBMISSION_PORT,
+      proxyNetworks: values.SUBMISSION_PROXY_NETWORKS,
+    },
   };
 }
 

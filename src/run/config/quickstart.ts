@@ -22,6 +22,8 @@ export interface BoundAddresses {
   readonly lmtp?: BoundAddress | undefined;
   readonly imaps?: BoundAddress | undefined;
   readonly imap?: BoundAddress | undefined;
+  readonly submissions?: BoundAddress | undefined;
+  readonly submission?: BoundAddress | undefined;
   readonly metrics?: BoundAddress | undefined;
 }
 
@@ -75,12 +77,14 @@ ${programName} demo
 }
 
 function listeners(addresses: BoundAddresses): string[] {
-  const { http, smtp, lmtp, imaps, imap, metrics } = addresses;
+  const { http, smtp, lmtp, imaps, imap, submissions, submission, metrics } = addresses;
   const described = [`HTTP ${urlOf(http)}`];
   if (smtp) described.push(`SMTP ${authorityOf(smtp)}`);
   if (lmtp) described.push(`LMTP ${authorityOf(lmtp)}`);
   if (imaps) described.push(`IMAP with TLS ${authorityOf(imaps)}`);
   if (imap) described.push(`IMAP ${authorityOf(imap)}`);
+  if (submissions) described.push(`submission with TLS ${authorityOf(submissions)}`);
+  if (submission) described.push(`submission ${authorityOf(submission)}`);
   if (metrics) described.push(`metrics ${authorityOf(metrics)}`);
   return described;
 }

@@ -1,12 +1,20 @@
 /** LOGIN and AUTHENTICATE (RFC 9051 section 6.2), STARTTLS, CAPABILITY, ID. */
-import { Buffer } from 'node:buffer';
 import { Refusal } from '../../platform/errors/errors.ts';
+import {
+  type GivenLogin,
+  isMechanism,
+  MECHANISMS,
+  type Mechanism,
+  readLogin,
+  SaslFault,
+  tokenRefusal,
+} from '../../protocols/sasl/sasl.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
 import { type Answer, Bye, type Command, No, type Session } from './session.ts';
 
 const ANYBODY = 'IMAP4rev1 LITERAL- ID ENABLE';
-const LOGINS = 'SASL-IR AUTH=PLAIN AUTH=LOGIN AUTH=OAUTHBEARER AUTH=XOAUTH2';
+const LOGINS = ['SASL-IR', ...MECHANISMS.map((name) => `AUTH=${name}`)].join(' ');
 const LOGGED_IN = [
   'IDLE NAMESPACE CHILDREN UNSELECT UIDPLUS MOVE SPECIAL-USE LIST-EXTENDED LIST-STATUS',
   'STATUS=SIZE ESEARCH CONDSTORE QRESYNC',
@@ -21,8 +29,6 @@ export function capabilities({ channel, isLoggedIn, services }: Session): string
 
 /** Wrong passwords that end a connection. */
 const FAILED_MAX = 5;
-/** A text of AUTHENTICATE, in characters: a token has some 300, and at most 8,192. */
-const TEXT_MAX = 12_288;
 
 const PRIVACY = 'A password may be sent by TLS only: use STARTTLS or the TLS port';
 
@@ -85,71 +91,51 @@ export const authenticate: Command = {
     const mechanism = command.atom('a mechanism').toUpperCase();
     const initial = command.has(' ') ? command.rest() : undefined;
     command.end();
-    if (mechanism === 'PLAIN') return yield* plain(session, initial);
-    if (mechanism === 'LOGIN') return yield* inTwoSteps(session, initial);
-    if (mechanism === 'OAUTHBEARER' || mechanism === 'XOAUTH2') {
-      return yield* bearer(session, mechanism, initial);
-    }
-    throw new No('CANNOT', 'The mechanism is not known: PLAIN, LOGIN, OAUTHBEARER, XOAUTH2');
+    if (isMechanism(mechanism)) return yield* logInBy(session, mechanism, initial);
+    throw new No('CANNOT', `The mechanism is not known: ${MECHANISMS.join(', ')}`);
   },
 };
 
-/** RFC 4616. */
-async function* plain(session: Session, initial: string | undefined): Answer {
-  const text = yield* ask(session, '', initial);
-  const [authorize, address = '', password] = text.split('\0');
-  if (password === undefined) throw new BadCommand('Expected three texts with NUL between them');
-  if (authorize && authorize !== address) {
-    throw new No('AUTHORIZATIONFAILED', 'An account opens its own mailboxes only');
-  }
-  return yield* withPassword(session, address, password);
-}
-
-/** Not a standard: Outlook and some phones. */
-async function* inTwoSteps(session: Session, initial: string | undefined): Answer {
-  const address = yield* ask(session, 'Username:', initial);
-  const password = yield* ask(session, 'Password:', undefined);
-  return yield* withPassword(session, address, password);
-}
-
-/** A mailbox token: OAUTHBEARER (RFC 7628), and XOAUTH2, which came before it. */
-async function* bearer(session: Session, mechanism: string, initial: string | undefined): Answer {
-  const text = yield* ask(session, '', initial);
-  const token = /\x01auth=Bearer ([^\x01]+)\x01/i.exec(text)?.[1];
-  if (token === undefined) throw new BadCommand('Expected auth=Bearer and a token');
-  const { logins } = session.services;
+/** Reads the login of a mechanism, and lets it in. */
+async function* logInBy(session: Session, mechanism: Mechanism, initial?: string): Answer {
+  const given = yield* exchange(session, mechanism, initial);
+  if (given.kind === 'password') return yield* withPassword(session, given.address, given.password);
   try {
-    const user = await logins.withToken(token);
+    const user = await session.services.logins.withToken(given.token);
     session.expiresAt = user.expiresAt;
     return yield* logInWith(session, async () => user);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    // RFC 7628 section 3.2.3: the reason first, and the client answers with an empty text.
-    const status = mechanism === 'XOAUTH2' ? '401' : 'invalid_token';
-    yield* ask(session, JSON.stringify({ status }), undefined);
+    const reason = tokenRefusal(mechanism);
+    if (reason !== undefined) yield* ask(session, reason);
     throw explain(session, error);
   }
 }
 
-/** The client's answer to a challenge, decoded. @throws BadCommand where it is cancelled, or is not base64 */
-async function* ask(
+/** @throws BadCommand where the client cancels, or does not answer as the mechanism demands */
+async function* exchange(
   session: Session,
-  challenge: string,
-  given: string | undefined,
-): AsyncGenerator<string, string> {
-  let text = given;
-  if (text === undefined) {
-    yield `+ ${Buffer.from(challenge).toString('base64')}\r\n`;
-    const line = await session.channel.nextLine();
-    if (line === undefined || line === 'interrupted') throw new Bye('The client left');
-    text = line;
+  mechanism: Mechanism,
+  initial: string | undefined,
+): AsyncGenerator<string, GivenLogin> {
+  const reading = readLogin(mechanism, initial);
+  try {
+    let step = reading.next();
+    while (!step.done) step = reading.next(yield* ask(session, step.value));
+    return step.value;
+  } catch (error) {
+    if (!(error instanceof SaslFault)) throw error;
+    if (error.reason === 'another account') throw new No('AUTHORIZATIONFAILED', error.message);
+    throw new BadCommand(error.message);
   }
-  if (text === '*') throw new BadCommand('The client cancelled');
-  if (text === '=') return '';
-  if (text.length > TEXT_MAX || !/^[A-Za-z0-9+/]*={0,2}$/.test(text)) {
-    throw new BadCommand('Expected base64');
-  }
-  return Buffer.from(text, 'base64').toString();
+}
+
+/** The client's answer to a challenge, both in base64. */
+async function* ask(session: Session, challenge: string): AsyncGenerator<string, string> {
+  yield `+ ${challenge}\r\n`;
+  const line = await session.channel.nextLine();
+  if (line === undefined || line === 'interrupted') throw new Bye('The client left');
+  return line;
 }
 
 export const startTls: Command = {

@@ -7,7 +7,7 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { SpamOutcome } from '../../mail/delivery/delivery.ts';
 import { answerOf, type ErrorCode } from '../../platform/errors/errors.ts';
 
-type MailProtocol = 'smtp' | 'lmtp';
+type MailProtocol = 'smtp' | 'lmtp' | 'submission';
 
 /** The events of a listener for mail. */
 export interface MailTraffic {
@@ -152,7 +152,7 @@ function addSpamMetrics(
 }
 
 const COMMANDS = new Set(
-  'HELO EHLO LHLO MAIL RCPT DATA STARTTLS RSET NOOP HELP VRFY QUIT'.split(' '),
+  'HELO EHLO LHLO AUTH MAIL RCPT DATA STARTTLS RSET NOOP HELP VRFY QUIT'.split(' '),
 );
 
 function addMailTraffic(registry: Registry): MailMetrics['mailTraffic'] {

@@ -47,9 +47,15 @@ const BARE_LF = fault('A line ends with CRLF, not with LF', true);
  * section 2.3.8); memory stays small however long a line is.
  */
 export class CommandLines {
+  readonly #most: number;
   #input: Buffer = NOTHING;
   /** Octets of the current line that were dropped because the line is too long. */
   #skipped = 0;
+
+  /** @param most octets of the longest line, CRLF included */
+  constructor(most = MAX_LINE_OCTETS) {
+    this.#most = most;
+  }
 
   add(bytes: Buffer): void {
     this.#input = this.#input.length === 0 ? bytes : Buffer.concat([this.#input, bytes]);
@@ -73,7 +79,7 @@ export class CommandLines {
     const end = this.#input.indexOf(LF);
     if (end < 0) return this.#keepUnfinished();
     const line = this.#input.subarray(0, end + 1);
-    const isTooLong = this.#skipped > 0 || line.length > MAX_LINE_OCTETS;
+    const isTooLong = this.#skipped > 0 || line.length > this.#most;
     this.#input = this.#input.subarray(end + 1);
     this.#skipped = 0;
     if (line.at(-2) !== CR) return BARE_LF;
@@ -81,7 +87,7 @@ export class CommandLines {
   }
 
   #keepUnfinished(): LineFault | undefined {
-    if (this.#input.length <= MAX_LINE_OCTETS) return undefined;
+    if (this.#input.length <= this.#most) return undefined;
     this.#skipped += this.#input.length - 1;
     // The last byte may be the CR of the line end.
     this.#input = this.#input.subarray(-1);
@@ -100,11 +106,13 @@ function readText(line: Buffer): string | LineFault {
 /* Which commands exist, and when each is allowed. */
 
 /** Commands of RFC 5321 and its extensions that are known but not offered (section 4.2.4). */
-const NOT_OFFERED = /^(?:AUTH|BDAT|BURL|ETRN|EXPN|SAML|SEND|SOML|TURN)$/;
+const NOT_OFFERED = /^(?:BDAT|BURL|ETRN|EXPN|SAML|SEND|SOML|TURN)$/;
 /** Commands without arguments (RFC 5321 section 4.1.1, RFC 3207 section 4). */
 const TAKES_NOTHING = /^(?:DATA|RSET|QUIT|STARTTLS)$/;
 /** Commands that need a greeting first (RFC 5321 section 4.1.4). */
-const OF_TRANSACTIONS = /^(?:MAIL|RCPT|DATA)$/;
+const OF_TRANSACTIONS = /^(?:AUTH|MAIL|RCPT|DATA)$/;
+/** Commands that need a login first, where there are logins: VRFY is none of a stranger's business either. */
+const NEEDS_LOGIN = /^(?:MAIL|RCPT|DATA|VRFY)$/;
 /** What a browser sends when a web page makes it connect to us. */
 const HTTP_REQUEST = /^(?:OPTIONS|GET|HEAD|POST|PUT|PATCH|DELETE|TRACE|CONNECT) .* HTTP\/\d/i;
 
@@ -113,7 +121,11 @@ export interface SessionProgress {
   readonly protocol: 'smtp' | 'lmtp';
   readonly isGreeted: boolean;
   readonly isSecure: boolean;
+  readonly login: LoginState;
 }
+
+/** Of clients that must log in (RFC 4954); `none` where they need not. */
+export type LoginState = 'none' | 'needs TLS' | 'offered' | 'done';
 
 export function isHttp(line: string): boolean {
   return HTTP_REQUEST.test(line);
@@ -128,9 +140,10 @@ export function isHttp(line: string): boolean {
 export function judgeCommand(
   verb: string,
   hasArgument: boolean,
-  { protocol, isGreeted, isSecure }: SessionProgress,
+  { protocol, isGreeted, isSecure, login }: SessionProgress,
 ): Reply | undefined {
-  if (NOT_OFFERED.test(verb)) return reply(502, '5.5.1', 'The command is not offered');
+  if (NOT_OFFERED.test(verb) || (verb === 'AUTH' && login === 'none'))
+    return reply(502, '5.5.1', 'The command is not offered');
   if (TAKES_NOTHING.test(verb) && hasArgument) {
     return reply(501, '5.5.4', `${verb} takes no argument`);
   }
@@ -146,7 +159,20 @@ export function judgeCommand(
     return reply(503, '5.5.1', `Send ${first} first`);
   }
   if (verb === 'STARTTLS' && isSecure) return reply(503, '5.5.1', 'TLS is active already');
+  if (verb === 'AUTH') return judgeLogin(login);
+  const isStranger = login === 'needs TLS' || login === 'offered';
+  if (isStranger && NEEDS_LOGIN.test(verb)) {
+    const first = login === 'offered' ? 'AUTH' : 'STARTTLS, then AUTH';
+    return reply(530, '5.7.0', `Log in first: ${first}`);
+  }
   return undefined;
+}
+
+/** RFC 4954 section 4: once in a connection. */
+function judgeLogin(login: LoginState): Reply | undefined {
+  if (login === 'done') return reply(503, '5.5.1', 'You are logged in already');
+  if (login === 'offered') return undefined;
+  return reply(538, '5.7.11', 'A password may be sent by TLS only: use STARTTLS or the TLS port');
 }
 
 /*
@@ -190,6 +216,8 @@ const MAIL_PARAMETERS: Readonly<Record<string, RegExp>> = {
   // RFC 6531 section 3.4
   SMTPUTF8: /^$/,
 };
+/** Who a trusted client says has submitted the message (RFC 4954 section 5): ignored, since the login says it. */
+const AUTH_VALUE = /^(?:<>|[!-<>-~]{1,500})$/;
 /** "@one,@two:" before the mailbox; must be accepted and is ignored (RFC 5321 appendix C). */
 const SOURCE_ROUTE = /^@[^\s,:@<>]+(?:,@[^\s,:@<>]+)*:/;
 /**
@@ -227,14 +255,17 @@ export function readAddressCommand(line: string, verb: 'FROM' | 'TO'): AddressCo
  * Judges the parameters of MAIL.
  *
  * @param maxMessageBytes octets of the largest message that is accepted
+ * @param takesAuth whether AUTH is offered, and so its parameter
  * @returns their values, or the reply that refuses one
  */
 export function readMailParameters(
   parameters: AddressCommand['parameters'],
   maxMessageBytes: number,
+  takesAuth: boolean,
 ): MailParameters | Reply {
   for (const [keyword, value] of parameters) {
-    const isValid = MAIL_PARAMETERS[keyword];
+    const isAuth = takesAuth && keyword === 'AUTH';
+    const isValid = isAuth ? AUTH_VALUE : MAIL_PARAMETERS[keyword];
     if (!isValid) return unknownParameter(keyword);
     if (!isValid.test(value ?? '')) {
       return reply(501, '5.5.4', `The value of ${keyword} is not valid`);

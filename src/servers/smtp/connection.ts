@@ -4,58 +4,24 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type {
   InboundEnvelope,
   MailReceiver,
   RecipientOutcome,
 } from '../../mail/delivery/delivery.ts';
-import { newMailId, type Trace } from '../../mail/trace/trace.ts';
+import { newMailId } from '../../mail/trace/trace.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
-import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
-import { clientKey, Wire } from '../../platform/net/net.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { Wire } from '../../platform/net/net.ts';
+import type { GivenLogin } from '../../protocols/sasl/sasl.ts';
 import type { Reply } from '../../protocols/smtp-client/smtp-client.ts';
+import { loginReply } from './auth.ts';
+import { type Client, type ConnectionSettings, loginOf, type Submitter } from './clients.ts';
 import { LOCAL_ERROR, refusalReply, reply, tooLarge } from './commands.ts';
-import {
-  type ProtocolEvent,
-  type ProtocolOptions,
-  ServerProtocol,
-  type Transaction,
-} from './protocol.ts';
-
-export interface ConnectionSettings extends ProtocolOptions {
-  readonly delivery: MailReceiver;
-  /** The certificate to use now. */
-  readonly secureContext: () => SecureContext;
-  /** Milliseconds that one message may take to arrive. */
-  readonly messageTimeout: number;
-  /** Milliseconds in which a stranger must not send anything yet; 0 turns this off. */
-  readonly greetingDelay: number;
-  /** Called with the reason when something was refused or deferred. */
-  readonly onRefused?: ((code: ErrorCode) => void) | undefined;
-  /** Where operators find what was refused or deferred. */
-  readonly trace?: Pick<Trace, 'refused'> | undefined;
-  /** Why mail of this sender from a stranger at this address is refused, if it is. */
-  readonly findBlock?: ((client: string, from: string) => Refusal | undefined) | undefined;
-}
-
-/** Who is connected. */
-export interface Client {
-  readonly address: string;
-  /** Whether it is a relay of the operator; all others are strangers. */
-  readonly isTrusted: boolean;
-  /** Counts octets of an unfinished message; false where the client has reached its limit. */
-  stage(octets: number): boolean;
-  /** Subtracts them from the count. */
-  unstage(octets: number): void;
-}
-
-/** The mail that was refused. */
-interface Refused {
-  readonly from: string;
-  readonly to?: readonly string[];
-}
+import { ServerProtocol } from './protocol.ts';
+import type { ProtocolEvent, Transaction } from './protocol-events.ts';
+import { Refusals, type Refused } from './refusals.ts';
 
 /** A message, from `354` to the reply at its end. */
 interface Incoming {
@@ -68,8 +34,6 @@ interface Incoming {
   refusal: Refusal | undefined;
 }
 
-const NOT_ACCEPTED = 'a message could not be accepted: the client got 451 and will try again';
-
 export class Connection {
   readonly #id = randomBytes(8).toString('hex');
   readonly #client: Client;
@@ -77,6 +41,9 @@ export class Connection {
   readonly #logger: Logger;
   readonly #wire: Wire;
   readonly #protocol: ServerProtocol;
+  readonly #refusals: Refusals;
+  /** Set after a login. */
+  #submitter: Submitter | undefined;
   #message: Incoming | undefined;
   /** The id of the message of this transaction and of its refusals: a new one for each MAIL. */
   #mailId = newMailId(Date.now());
@@ -91,12 +58,17 @@ export class Connection {
     this.#settings = settings;
     this.#logger = logger.child({ sessionId: this.#id, remoteAddress: client.address });
     this.#wire = new Wire(socket);
-    this.#protocol = new ServerProtocol(settings);
+    this.#protocol = new ServerProtocol({ ...settings, login: loginOf(settings, client) });
+    this.#refusals = new Refusals(client.address, settings, this.#logger);
   }
 
   /** Whether the client was told that the connection ends. */
   get isOver(): boolean {
     return this.#protocol.isOver;
+  }
+
+  get isLoggedIn(): boolean {
+    return this.#submitter !== undefined;
   }
 
   /** Serves the client; resolves when nothing is under way for it any more. Never rejects. */
@@ -144,8 +116,8 @@ export class Connection {
     const allowed = lifetime + (this.#message?.octets ?? 0);
     const isIdle = now - this.#activeAt >= idleTimeout;
     const isSlow = this.#message !== undefined && now - this.#message.since >= messageTimeout;
-    const isUseless =
-      !this.#client.isTrusted && this.#wire.waitedUntil(now) - this.#waitedBefore >= allowed;
+    const isStranger = !this.#client.isTrusted && !this.isLoggedIn;
+    const isUseless = isStranger && this.#wire.waitedUntil(now) - this.#waitedBefore >= allowed;
     if (isIdle || isSlow) this.#hangUp(reply(421, '4.4.2', 'Timeout - closing connection'));
     else if (isUseless) this.#hangUp(reply(421, '4.4.2', 'Too long without a message'));
   }
@@ -156,7 +128,13 @@ export class Connection {
    * not is turned away. Only strangers get this delay.
    */
   async #greet(): Promise<void> {
-    const { greetingDelay } = this.#settings;
+    const { greetingDelay, isSecure, secureContext } = this.#settings;
+    if (isSecure) {
+      // Its handshake comes before the greeting: whoever does not wait for that cannot speak TLS.
+      this.#wire.startTls(secureContext());
+      this.#protocol.secured('TLS');
+      return this.#protocol.greet();
+    }
     const isPolite =
       greetingDelay === 0 || this.#client.isTrusted || (await this.#wire.pause(greetingDelay));
     if (isPolite) this.#protocol.greet();
@@ -183,12 +161,14 @@ export class Connection {
   }
 
   async #act(event: ProtocolEvent): Promise<void> {
-    const { delivery } = this.#settings;
+    if (event.kind === 'login') return this.#logIn(event.given);
+    if (event.kind === 'starttls') return this.#startTls();
+    const delivery = this.#receiver;
     switch (event.kind) {
       case 'mail': {
         this.#mailId = newMailId(Date.now());
         const { from, size } = event;
-        const check = async () => this.#findBlock(from) ?? delivery.checkRoom(size);
+        const check = async () => (await this.#judgeSender(from)) ?? delivery.checkRoom(size);
         return this.#protocol.answer(await this.#judge(check, { from }));
       }
       case 'recipient': {
@@ -204,8 +184,6 @@ export class Connection {
         if (!refusal && !this.#protocol.isOver) await this.#take(transaction);
         return;
       }
-      case 'starttls':
-        return this.#startTls();
       case 'content':
         throw new Error('a message came without DATA');
     }
@@ -214,7 +192,7 @@ export class Connection {
   /** Asks delivery; returns the reply that refuses the request, if any. */
   async #judge(
     ask: () => Promise<Refusal | undefined>,
-    about: Refused,
+    about: Omit<Refused, 'mailId'>,
   ): Promise<Reply | undefined> {
     try {
       const refusal = await ask();
@@ -222,6 +200,38 @@ export class Connection {
     } catch (error) {
       return this.#refuse(error, about);
     }
+  }
+
+  #refuse(error: unknown, about: Omit<Refused, 'mailId'>): Reply {
+    return this.#refusals.answer(error, { ...about, mailId: this.#mailId });
+  }
+
+  get #receiver(): MailReceiver {
+    const { delivery } = this.#settings;
+    const receiver = 'logIn' in delivery ? this.#submitter : delivery;
+    if (!receiver) throw new Error('a transaction began before a login');
+    return receiver;
+  }
+
+  async #logIn(given: GivenLogin): Promise<void> {
+    const { delivery } = this.#settings;
+    if (!('logIn' in delivery)) throw new Error('a login came where none is offered');
+    try {
+      const submitter = await delivery.logIn(given, this.#client.address);
+      if (!this.#client.logIn(submitter.accountId)) {
+        return this.#protocol.hangUp(reply(421, '4.7.0', 'The account has too many connections'));
+      }
+      this.#submitter = submitter;
+      this.#protocol.answer();
+    } catch (error) {
+      const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
+      if (!refusal) this.#logger.error({ err: error }, 'a login failed: the client got 454');
+      this.#protocol.answer(refusal ? loginReply(refusal) : { ...LOCAL_ERROR, code: 454 });
+    }
+  }
+
+  async #judgeSender(from: string): Promise<Refusal | undefined> {
+    return this.#submitter ? this.#submitter.checkSender(from) : this.#findBlock(from);
   }
 
   /** Mail of the operator's relays is not blocked: they have accepted it already and would have to bounce it. */
@@ -324,7 +334,7 @@ export class Connection {
   ): Promise<(recipient: string) => Reply> {
     const envelope = this.#envelope(transaction);
     try {
-      const outcomes = await this.#settings.delivery.receive(envelope, content);
+      const outcomes = await this.#receiver.receive(envelope, content);
       for (const outcome of outcomes) {
         if (outcome.result === 'delivered') continue;
         this.#refuse(outcome.refusal, { ...transaction, to: [outcome.recipient] });
@@ -341,60 +351,21 @@ export class Connection {
     }
   }
 
-  #envelope({ from, to, hello, isUtf8, tls }: Transaction): InboundEnvelope {
+  #envelope(transaction: Transaction): InboundEnvelope {
+    const { from, to, hello, tls } = transaction;
     const { protocol } = this.#settings;
     return {
       id: this.#mailId,
       from,
       to,
       arrival: {
-        protocol: receivedWith(protocol, { ...hello, isUtf8, isSecure: tls !== undefined }),
+        protocol: receivedWith(protocol, transaction),
         heloName: hello.name,
         remoteAddress: this.#client.address,
         sessionId: this.#id,
         ...(tls !== undefined && { tls }),
       },
     };
-  }
-
-  /** The reply for an error; an unexpected error tells the client nothing. */
-  #refuse(error: unknown, { from, to = [] }: Refused): Reply {
-    const mailId = this.#mailId;
-    const fields = { mailId, from, to };
-    const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
-    const code = refusal?.code ?? 'internal';
-    this.#settings.onRefused?.(code);
-    if (!refusal) {
-      this.#logger.error({ ...fields, err: error }, NOT_ACCEPTED);
-      const detail = `${code}: an unexpected error, see the log`;
-      this.#noteRefusal(LOCAL_ERROR, { from, to, detail });
-      return LOCAL_ERROR;
-    }
-    const refused = refusalReply(refusal);
-    const detail = refusal.message;
-    this.#noteRefusal(refused, { from, to, detail: `${code}: ${detail}` });
-    if (refusal === error || code === 'storage_full') {
-      // A full disk has lines of its own in the log, at its begin and its end.
-      this.#logger.info({ ...fields, code, detail, ...causeOf(refusal) }, 'refused');
-    } else {
-      this.#logger.warn({ ...fields, code, err: error }, NOT_ACCEPTED);
-    }
-    return refused;
-  }
-
-  /** Writes one trace row for each recipient, with the reply to the client. */
-  #noteRefusal(
-    { code, enhanced }: Reply,
-    { from: sender, to, detail }: Refused & { readonly detail: string },
-  ): void {
-    const { address } = this.#client;
-    const status = enhanced === undefined ? `${code}` : `${code} ${enhanced}`;
-    const event = code < 500 ? 'deferred' : 'refused';
-    const refused = { mailId: this.#mailId, event, sender, status, detail, client: address };
-    const recipients = to && to.length > 0 ? to : [undefined];
-    for (const recipient of recipients) {
-      this.#settings.trace?.refused(clientKey(address), { ...refused, recipient });
-    }
   }
 
   #hangUp(said: Reply): void {
@@ -407,24 +378,20 @@ export class Connection {
   }
 }
 
-function causeOf({ cause }: Refusal): { readonly cause?: string } {
-  return cause instanceof Error ? { cause: cause.message } : {};
-}
-
 function outcomeReply(outcome: RecipientOutcome, id: string): Reply {
   return outcome.result === 'delivered'
-    ? reply(250, '2.0.0', `Accepted as ${id}`)
+    ? reply(250, '2.0.0', `Accepted as ${outcome.id ?? id}`)
     : refusalReply(outcome.refusal);
 }
 
 /** "with" of the Received field (RFC 3848, RFC 6531 section 4.3); HELO over TLS has no keyword of its own. */
 function receivedWith(
   protocol: 'smtp' | 'lmtp',
-  by: { readonly isExtended: boolean; readonly isUtf8: boolean; readonly isSecure: boolean },
+  { hello, tls, isUtf8, isLoggedIn }: Transaction,
 ): string {
   const name = protocol.toUpperCase();
-  const secure = by.isSecure ? 'S' : '';
-  if (by.isUtf8) return `UTF8${name}${secure}`;
-  if (protocol === 'lmtp') return `LMTP${secure}`;
-  return by.isExtended ? `ESMTP${secure}` : 'SMTP';
+  const added = `${tls === undefined ? '' : 'S'}${isLoggedIn ? 'A' : ''}`;
+  if (isUtf8) return `UTF8${name}${added}`;
+  if (protocol === 'lmtp') return `LMTP${added}`;
+  return hello.isExtended ? `ESMTP${added}` : 'SMTP';
 }

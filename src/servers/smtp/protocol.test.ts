@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { reply } from './commands.ts';
-import { type ProtocolOptions, ServerProtocol } from './protocol.ts';
+import { ServerProtocol } from './protocol.ts';
+import type { ProtocolOptions } from './protocol-events.ts';
 
 const OPTIONS: ProtocolOptions = {
   hostname: 'mail.test',

@@ -4,7 +4,7 @@
  * One {@link ServerProtocol} is one connection, without its socket and without clocks. Its owner passes in
  * what the client sends ({@link ServerProtocol.receive}), asks for the next event
  * ({@link ServerProtocol.next}), and sends the output to the client ({@link ServerProtocol.takeOutput}). An
- * event that asks something holds back all others until it is answered: `mail`, `recipient` and `data` by
+ * event that asks something holds back all others until it is answered: `login`, `mail`, `recipient` and `data` by
  * {@link ServerProtocol.answer}, the last `content` of a message by {@link ServerProtocol.finish}, `starttls`
  * by {@link ServerProtocol.secured}.
  *
@@ -12,16 +12,19 @@
  * LF in it are neither corrected nor refused, and never end it.
  */
 import { Refusal } from '../../platform/errors/errors.ts';
+import { ANSWER_MAX } from '../../protocols/sasl/sasl.ts';
 import {
   DotTransparency,
   formatReply,
   isInternationalized,
   type Reply,
 } from '../../protocols/smtp-client/smtp-client.ts';
+import { AUTH_OFFER, type AuthAnswer, AuthExchange, FAILED_LOGINS_MAX } from './auth.ts';
 import {
   CommandLines,
   isHttp,
   judgeCommand,
+  type LoginState,
   readAddressCommand,
   readMailParameters,
   refusalReply,
@@ -29,61 +32,7 @@ import {
   unknownParameter,
   worstOf,
 } from './commands.ts';
-
-export interface ProtocolOptions {
-  /** Our host name. */
-  readonly hostname: string;
-  readonly protocol: 'smtp' | 'lmtp';
-  /** Octets of the largest message (RFC 1870). */
-  readonly maxMessageBytes: number;
-  /** Recipients of one message. By SMTP, more refused ones than this without a message end a connection. */
-  readonly recipientsMax: number;
-  /** Wrong commands without a message between them that end a connection. */
-  readonly errorsMax: number;
-  /** Commands without a message between them that end a connection. */
-  readonly commandsMax: number;
-  /** Called with each command in upper case, whatever its reply. */
-  readonly onCommand?: ((verb: string) => void) | undefined;
-}
-
-/** What the client gave as its name (RFC 5321 section 4.1.1.1). */
-export interface Hello {
-  readonly name: string;
-  /** Whether it used EHLO or LHLO. */
-  readonly isExtended: boolean;
-}
-
-/** A mail transaction (RFC 5321 section 3.3) whose message comes next. */
-export interface Transaction {
-  readonly hello: Hello;
-  /** The argument of {@link ServerProtocol.secured}; undefined in plaintext. */
-  readonly tls: string | undefined;
-  readonly from: string;
-  /** The size that SIZE announced (RFC 1870); 0 where it announced none. */
-  readonly size: number;
-  /** Whether the client asked for SMTPUTF8 (RFC 6531). */
-  readonly isUtf8: boolean;
-  /** Accepted recipients in order, each once. */
-  readonly to: readonly string[];
-}
-
-export type ProtocolEvent =
-  /** May the client send a message of this size? 0 where it did not announce one. */
-  | { readonly kind: 'mail'; readonly from: string; readonly size: number }
-  /** May the message go to this recipient? */
-  | {
-      readonly kind: 'recipient';
-      readonly recipient: string;
-      readonly from: string;
-      /** As announced with MAIL, see {@link MailParameters}. */
-      readonly size: number;
-    }
-  /** May the message come now? If so, `content` follows. */
-  | { readonly kind: 'data'; readonly transaction: Transaction }
-  /** The next octets of the message, and whether they are the last. The buffer is not used again. */
-  | { readonly kind: 'content'; readonly bytes: Buffer; readonly isLast: boolean }
-  /** After the output is sent, TLS begins. */
-  | { readonly kind: 'starttls' };
+import type { Hello, ProtocolEvent, ProtocolOptions, Transaction } from './protocol-events.ts';
 
 type OpenTransaction = Pick<Transaction, 'from' | 'size' | 'isUtf8'> & {
   /** One entry for each accepted RCPT, repeats included (RFC 2033 section 4.2). */
@@ -101,7 +50,7 @@ const HELLO_MAX = 300;
 
 export class ServerProtocol {
   readonly #options: ProtocolOptions;
-  readonly #lines = new CommandLines();
+  readonly #lines: CommandLines;
   #output = '';
   /** Continues after the answer to the last event. */
   #onAnswer: ((refusal: Reply | undefined) => void) | undefined;
@@ -114,9 +63,15 @@ export class ServerProtocol {
   #tls: string | undefined;
   #transaction: OpenTransaction | undefined;
   #counts = { ...NO_COUNTS };
+  /** Set while the client answers a challenge. */
+  #auth: AuthExchange | undefined;
+  #isLoggedIn = false;
+  #failedLogins = 0;
 
   constructor(options: ProtocolOptions) {
     this.#options = options;
+    // "AUTH OAUTHBEARER " and CRLF need some octets more than an answer (RFC 4954 section 4).
+    this.#lines = new CommandLines(options.login ? ANSWER_MAX + 32 : undefined);
   }
 
   /** Whether the connection ends after the output is sent: anything more from the client is ignored. */
@@ -151,15 +106,18 @@ export class ServerProtocol {
       if (++this.#counts.commands > this.#options.commandsMax) {
         this.hangUp(reply(421, '4.7.0', 'Too many commands without a message'));
       } else if (typeof line === 'string') {
-        const event = this.#run(line);
+        const event = this.#auth ? this.#stepLogin(this.#auth, line) : this.#run(line);
         if (event) return event;
       } else if (line.isFatal) this.hangUp(line.reply);
-      else this.#refuse(line.reply);
+      else {
+        this.#auth = undefined;
+        this.#refuse(line.reply);
+      }
     }
     return undefined;
   }
 
-  /** Answers `mail`, `recipient` or `data`: accepted, or the reply that refuses it. */
+  /** Answers `login`, `mail`, `recipient` or `data`: accepted, or the reply that refuses it. */
   answer(refusal?: Reply): void {
     const onAnswer = this.#onAnswer;
     if (this.#isOver) return;
@@ -235,6 +193,7 @@ export class ServerProtocol {
       protocol: this.#options.protocol,
       isGreeted: this.#hello !== undefined,
       isSecure: this.#tls !== undefined,
+      login: this.#login,
     });
     if (refusal) return this.#refuse(refusal);
     switch (verb) {
@@ -242,6 +201,8 @@ export class ServerProtocol {
       case 'LHLO':
       case 'HELO':
         return this.#greet(verb, argument);
+      case 'AUTH':
+        return this.#logIn(argument);
       case 'MAIL':
         return this.#mail(line);
       case 'RCPT':
@@ -279,8 +240,42 @@ export class ServerProtocol {
     this.#transaction = undefined;
     const { hostname, maxMessageBytes } = this.#options;
     const tls = this.#tls === undefined ? ['STARTTLS'] : [];
-    const offered = isExtended ? [...EXTENSIONS, ...tls, `SIZE ${maxMessageBytes}`] : [];
+    const auth = this.#login === 'offered' ? [AUTH_OFFER] : [];
+    const size = `SIZE ${maxMessageBytes}`;
+    const offered = isExtended ? [...EXTENSIONS, ...tls, ...auth, size] : [];
     this.#say({ code: 250, text: [hostname, ...offered].join('\n') });
+  }
+
+  get #login(): LoginState {
+    const { login } = this.#options;
+    if (!login) return 'none';
+    if (this.#isLoggedIn) return 'done';
+    return login === 'anywhere' || this.#tls !== undefined ? 'offered' : 'needs TLS';
+  }
+
+  /** AUTH (RFC 4954 section 4). */
+  #logIn(argument: string): ProtocolEvent | undefined {
+    const begun = AuthExchange.begin(argument);
+    return 'code' in begun ? this.#refuse(begun) : this.#stepLogin(begun);
+  }
+
+  #stepLogin(exchange: AuthExchange, line?: string): ProtocolEvent | undefined {
+    const step = exchange.next(line);
+    if (step.kind !== 'login') return this.#sayStep(exchange, step);
+    this.#auth = undefined;
+    return this.#ask({ kind: 'login', given: step.given }, (refusal) => {
+      if (refusal) return this.#sayStep(exchange, exchange.refuse(refusal));
+      this.#isLoggedIn = true;
+      this.#say(reply(235, '2.7.0', 'Logged in'));
+    });
+  }
+
+  #sayStep(exchange: AuthExchange, step: AuthAnswer): undefined {
+    this.#auth = step.kind === 'challenge' ? exchange : undefined;
+    if (step.kind === 'challenge') return this.#say({ code: 334, text: step.text });
+    // Also where nothing was checked: a client that cannot write base64 never logs in.
+    if (++this.#failedLogins < FAILED_LOGINS_MAX) return this.#refuse(step.reply);
+    return this.hangUp(reply(421, '4.7.0', 'Too many failed logins'));
   }
 
   /** MAIL (RFC 5321 section 4.1.1.2). */
@@ -288,7 +283,9 @@ export class ServerProtocol {
     if (this.#transaction) return this.#refuse(reply(503, '5.5.1', 'MAIL was sent already'));
     const command = readAddressCommand(line, 'FROM');
     if ('code' in command) return this.#refuse(command);
-    const parameters = readMailParameters(command.parameters, this.#options.maxMessageBytes);
+    const { maxMessageBytes, login } = this.#options;
+    const takesAuth = login !== undefined;
+    const parameters = readMailParameters(command.parameters, maxMessageBytes, takesAuth);
     if ('code' in parameters) return this.#refuse(parameters);
     const { path: from } = command;
     const { size, isUtf8 } = parameters;
@@ -338,6 +335,7 @@ export class ServerProtocol {
       to: [...new Set(transaction.to)],
       hello,
       tls: this.#tls,
+      isLoggedIn: this.#isLoggedIn,
     };
     return this.#ask({ kind: 'data', transaction: asked }, (refusal) => {
       if (refusal) return this.#refuse(refusal);

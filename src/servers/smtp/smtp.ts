@@ -20,11 +20,16 @@ import {
   type SharedPlaces,
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
+import type { Client, ConnectionSettings, Submission } from './clients.ts';
 import { refusalReply } from './commands.ts';
-import { type Client, Connection, type ConnectionSettings } from './connection.ts';
+import { Connection } from './connection.ts';
+
+export type { Submission, Submitter } from './clients.ts';
 
 export interface SmtpOptions {
-  readonly delivery: MailReceiver;
+  readonly delivery: MailReceiver | Submission;
+  /** Whether connections begin with TLS. */
+  readonly isSecure?: boolean | undefined;
   /** Our host name, for the greeting. */
   readonly hostname: string;
   readonly host: string;
@@ -52,7 +57,7 @@ export interface SmtpOptions {
   readonly isTrusted: NetworkTest;
   /** Load balancers that send the PROXY protocol. */
   readonly isBalancer: NetworkTest;
-  /** Other limits than {@link LIMITS}: only tests set them. */
+  /** Other limits than {@link LIMITS}: those of submission, and of tests. */
   readonly limits?: Partial<SmtpLimits>;
 }
 
@@ -95,6 +100,8 @@ export interface SmtpTraffic {
 
 /** How many times as many connections a trusted client may hold, and the share of all that a stranger may. */
 const TRUSTED_SHARE = 10;
+/** How many connections an account may hold after its login. */
+const OF_ACCOUNT = 20;
 /** How many messages of the largest size may be unfinished at once, of one stranger and of all clients. */
 const UNFINISHED_PER_CLIENT = 4;
 const UNFINISHED_IN_ALL = 40;
@@ -126,6 +133,8 @@ export class SmtpListener {
   readonly #limits: SmtpLimits;
   readonly #logger: Logger;
   readonly #shares: ClientShares;
+  /** Connections after a login, by account: they take no place from strangers, and strangers none from them. */
+  readonly #accounts: ClientShares;
   readonly #staged: ClientShares;
   /** Every connection whose socket is open, also those that were told to end. */
   readonly #connections = new Set<Connection>();
@@ -150,12 +159,13 @@ export class SmtpListener {
     this.#secureContext = contextOf(options.tls);
     this.#logger = options.logger.child({ protocol: options.protocol });
     this.#shares = new ClientShares(options.maxConnections);
+    this.#accounts = new ClientShares(options.maxConnections);
     this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
       this.#accept(socket),
     );
     // To answer 421 needs a connection, too; beyond this limit the kernel resets new ones.
-    this.#server.maxConnections = 2 * options.maxConnections;
+    this.#server.maxConnections = ('logIn' in options.delivery ? 3 : 2) * options.maxConnections;
   }
 
   /** The number of open connections. */
@@ -267,8 +277,18 @@ export class SmtpListener {
       this.#refuse(socket, address);
       return;
     }
-    socket.once('close', () => this.#shares.give(key, 1));
-    const client = this.#clientOf(address, key, isTrusted);
+    let holds = true;
+    const giveBack = () => {
+      if (holds) this.#shares.give(key, 1);
+      holds = false;
+    };
+    socket.once('close', giveBack);
+    const client = this.#clientOf(address, key, isTrusted, (account) => {
+      if (!this.#accounts.take(account, 1, OF_ACCOUNT)) return false;
+      giveBack();
+      socket.once('close', () => this.#accounts.give(account, 1));
+      return true;
+    });
     if (places) void this.#serveInPlace(places, socket, client, most);
     else this.#serve(socket, client);
   }
@@ -306,21 +326,31 @@ export class SmtpListener {
     this.#serve(socket, client);
   }
 
-  #clientOf(address: string, key: string, isTrusted: boolean): Client {
+  #clientOf(
+    address: string,
+    key: string,
+    isTrusted: boolean,
+    countFor: (account: string) => boolean,
+  ): Client {
     const { maxMessageBytes } = this.#options;
+    let owner = key;
     return {
       address,
       isTrusted,
       // A stranger must leave free as much as it uses: however many there are, a small message has room.
       stage: (octets) =>
         this.#staged.take(
-          key,
+          owner,
           octets,
           isTrusted
             ? UNFINISHED_IN_ALL * maxMessageBytes
             : Math.min(UNFINISHED_PER_CLIENT * maxMessageBytes, this.#staged.left - octets),
         ),
-      unstage: (octets) => this.#staged.give(key, octets),
+      unstage: (octets) => this.#staged.give(owner, octets),
+      logIn: (accountId) => {
+        owner = `account ${accountId}`;
+        return countFor(owner);
+      },
     };
   }
 
@@ -344,7 +374,9 @@ export class SmtpListener {
     const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
     // Else one command a second, or one octet of a message, would keep a connection for all of the lifetime.
     const alive = isCrowded ? crowdedLifetime : lifetime;
-    for (const connection of this.#connections) connection.checkTime(now, idle, alive);
+    for (const connection of this.#connections) {
+      connection.checkTime(now, connection.isLoggedIn ? idleTimeout : idle, alive);
+    }
   }
 }
 

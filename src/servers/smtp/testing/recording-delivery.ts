@@ -10,6 +10,7 @@ import type {
   RecipientOutcome,
 } from '../../../mail/delivery/delivery.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import type { Submission, Submitter } from '../smtp.ts';
 
 export interface RecordedMessage {
   readonly envelope: InboundEnvelope;
@@ -107,4 +108,31 @@ export class RecordingDelivery implements MailReceiver {
     }
     return { recipient, result: 'delivered' };
   }
+}
+
+/** Lets in `ada@acme.test` with the password `secret`, or the token `token`; each of its messages has the id `first`. */
+export function submissionTo(delivery: RecordingDelivery): Submission {
+  const submitter: Submitter = {
+    accountId: 1,
+    checkRoom: (octets) => delivery.checkRoom(octets),
+    checkRecipient: async () => undefined,
+    checkSender: async (from) =>
+      /^(?:ada(?:\+\w+)?@acme\.test)?$/.test(from)
+        ? undefined
+        : new Refusal('sender_rejected', 'Not you'),
+    receive: async (envelope, source) => {
+      const outcomes = await delivery.receive(envelope, source);
+      return outcomes.map(({ recipient }) => ({ recipient, result: 'delivered', id: 'first' }));
+    },
+  };
+  return {
+    async logIn(given) {
+      const isRight =
+        given.kind === 'token'
+          ? given.token === 'token'
+          : given.address === 'ada@acme.test' && given.password === 'secret';
+      if (!isRight) throw new Refusal('unauthorized', 'wrong');
+      return submitter;
+    },
+  };
 }

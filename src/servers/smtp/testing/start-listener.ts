@@ -5,7 +5,7 @@ import { type Logger, pino } from 'pino';
 import { CERTIFICATE } from '../../../../test/support/certificate.ts';
 import { isLoopback } from '../../../platform/net/net.ts';
 import { type SmtpLimits, type SmtpListener, type SmtpOptions, startSmtp } from '../smtp.ts';
-import { RecordingDelivery } from './recording-delivery.ts';
+import { RecordingDelivery, submissionTo } from './recording-delivery.ts';
 
 export interface TestListener {
   readonly listener: SmtpListener;
@@ -15,16 +15,21 @@ export interface TestListener {
   readonly log: Record<string, unknown>[];
 }
 
+interface TestOptions {
+  /** Whether clients have to log in: see {@link submissionTo}. */
+  readonly submission?: boolean;
+}
+
 const tls = { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIFICATE.TLS_KEY) };
 
 export async function startListener(
   context: TestContext,
-  options: Partial<SmtpOptions & SmtpLimits> = {},
+  { submission = false, ...options }: Partial<SmtpOptions & SmtpLimits> & TestOptions = {},
 ): Promise<TestListener> {
   const delivery = new RecordingDelivery();
   const log: Record<string, unknown>[] = [];
   const listener = await startSmtp({
-    delivery,
+    delivery: submission ? submissionTo(delivery) : delivery,
     hostname: 'mail.test',
     host: '127.0.0.1',
     port: 0,

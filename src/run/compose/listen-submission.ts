@@ -1,0 +1,82 @@
+/** Opens the listeners for mail that accounts submit by SMTP (RFC 6409, RFC 8314). */
+import type { Logger } from 'pino';
+import type { Sending } from '../../mail/sending/sending.ts';
+import type { Trace } from '../../mail/trace/trace.ts';
+import { testNetworks } from '../../platform/net/net.ts';
+import type { Metrics } from '../../servers/metrics/metrics.ts';
+import {
+  type SmtpListener,
+  type SmtpOptions,
+  type Submission,
+  startSmtp,
+} from '../../servers/smtp/smtp.ts';
+import type { Tokens } from '../../tenants/accounts/accounts.ts';
+import type { Config } from '../config/config.ts';
+
+export interface SubmissionParts {
+  readonly sending: Sending;
+  readonly tokens: Tokens;
+  readonly trace: Trace;
+  readonly metrics: Metrics;
+}
+
+export type SubmissionSetting = 'SUBMISSIONS_PORT' | 'SUBMISSION_PORT';
+
+/** A program may write to more people at once than RFC 5321 section 4.5.3.1.8 asks for; the limit of a day still counts. */
+const RECIPIENTS_MAX = 500;
+/** Milliseconds to wait for a login, in all. */
+const LOGIN_MS = 60_000;
+
+/** Lets an account in, and takes its mail as `POST /mail/send` does. */
+function submissionOf({ sending, tokens }: SubmissionParts): Submission {
+  return {
+    async logIn(given, ip) {
+      const access = await (given.kind === 'token'
+        ? tokens.authenticate(given.token)
+        : tokens.checkMailPassword({ ...given, ip }, 'submission'));
+      return sending.submitter(access);
+    },
+  };
+}
+
+/**
+ * @param explain turns the error of a port into one for the operator
+ * @returns the listeners that are not switched off, by their setting
+ */
+export async function listenSubmission(
+  config: Config,
+  parts: SubmissionParts,
+  tls: SmtpOptions['tls'],
+  logger: Logger,
+  explain: (setting: SubmissionSetting, port: number) => (error: unknown) => never,
+): Promise<Map<SubmissionSetting, SmtpListener>> {
+  const { submission, smtp } = config;
+  const options: Omit<SmtpOptions, 'port' | 'isSecure'> = {
+    delivery: submissionOf(parts),
+    hostname: config.mailHostname,
+    host: submission.host,
+    protocol: 'smtp',
+    trace: parts.trace,
+    traffic: parts.metrics.mailTraffic('submission'),
+    tls,
+    maxMessageBytes: config.limits.maxMessageBytes,
+    maxPerIp: smtp.maxPerIp,
+    maxConnections: smtp.maxConnections,
+    // A program logs in, or is a stranger: nobody is trusted for its address.
+    isTrusted: () => false,
+    isBalancer: testNetworks(submission.proxyNetworks),
+    logger: logger.child({ purpose: 'submission' }),
+    limits: { greetingDelay: 0, recipientsMax: RECIPIENTS_MAX, lifetime: LOGIN_MS },
+  };
+  const listeners = new Map<SubmissionSetting, SmtpListener>();
+  for (const setting of ['SUBMISSIONS_PORT', 'SUBMISSION_PORT'] as const) {
+    const isSecure = setting === 'SUBMISSIONS_PORT';
+    const port = isSecure ? submission.tlsPort : submission.port;
+    if (port === 0) continue;
+    listeners.set(
+      setting,
+      await startSmtp({ ...options, port, isSecure }).catch(explain(setting, port)),
+    );
+  }
+  return listeners;
+}

@@ -1,0 +1,61 @@
+/** Who connects, and what a connection is given to serve them with. */
+import type { SecureContext } from 'node:tls';
+import type { MailReceiver } from '../../mail/delivery/delivery.ts';
+import type { Refusal } from '../../platform/errors/errors.ts';
+import { isLoopback } from '../../platform/net/net.ts';
+import type { GivenLogin } from '../../protocols/sasl/sasl.ts';
+import type { ProtocolOptions } from './protocol-events.ts';
+import type { RefusalsOptions } from './refusals.ts';
+
+export interface ConnectionSettings extends Omit<ProtocolOptions, 'login'>, RefusalsOptions {
+  /** Where mail goes: of strangers, or of each account after its login. */
+  readonly delivery: MailReceiver | Submission;
+  /** Whether a connection begins with TLS (RFC 8314 section 3.3). */
+  readonly isSecure?: boolean | undefined;
+  /** The certificate to use now. */
+  readonly secureContext: () => SecureContext;
+  /** Milliseconds that one message may take to arrive. */
+  readonly messageTimeout: number;
+  /** Milliseconds in which a stranger must not send anything yet; 0 turns this off. */
+  readonly greetingDelay: number;
+  /** Why mail of this sender from a stranger at this address is refused, if it is. */
+  readonly findBlock?: ((client: string, from: string) => Refusal | undefined) | undefined;
+}
+
+/** Takes mail of accounts (RFC 6409). */
+export interface Submission {
+  /**
+   * @param ip address of the client
+   * @throws Refusal unauthorized, account_inactive, rate_limited, unavailable
+   */
+  logIn(given: GivenLogin, ip: string): Promise<Submitter>;
+}
+
+/** Takes mail of one account, which has logged in. */
+export interface Submitter extends MailReceiver {
+  readonly accountId: number;
+  /** Whether the account may send as this reverse-path now; `''` for the null sender. */
+  checkSender(from: string): Promise<Refusal | undefined>;
+}
+
+/** Who is connected. */
+export interface Client {
+  readonly address: string;
+  /** Whether it is a relay of the operator; all others are strangers. */
+  readonly isTrusted: boolean;
+  /** Counts octets of an unfinished message; false where the client has reached its limit. */
+  stage(octets: number): boolean;
+  /** Subtracts them from the count. */
+  unstage(octets: number): void;
+  /** Counts the connection for its account from now on; false where that has too many. */
+  logIn(accountId: number): boolean;
+}
+
+/** Where clients must log in, they may without TLS only from this machine. */
+export function loginOf(
+  { delivery }: ConnectionSettings,
+  { address }: Client,
+): ProtocolOptions['login'] {
+  if (!('logIn' in delivery)) return undefined;
+  return isLoopback(address) ? 'anywhere' : 'by TLS';
+}
