@@ -215,7 +215,8 @@ onEachEngine('submission', (engine) => {
     const client = await dialogue({ ...ada, password: made.body.password });
     assert.match(await deliver(client, ada.address, source(ada)), /^250 /);
     const { id } = made.body.app_password;
-    await service.v2('POST', `${path}/delete`, { user_id: ada.userId, id });
+    const revoked = await service.v2('POST', `${path}/${id}/delete`, { user_id: ada.userId });
+    assert.equal(revoked.status, 200, JSON.stringify(revoked.body));
     assert.match(await client.ask(`MAIL FROM:<${ada.address}>`), /^450 4\.2\.1 /);
     client.destroy();
   });

@@ -99,7 +99,8 @@ export class AccountSubmitter {
     const { accountId, credentialVersion, appPasswordId: id, expiresAt } = this.#access;
     const access = (await findAccess(database.read, [accountId])).get(accountId);
     if (access?.status !== 'active' || access.credentialVersion > credentialVersion) return false;
-    if (id !== undefined && !(await findAppPasswordsThere(database.read, [id])).has(id)) return false;
+    if (id !== undefined && !(await findAppPasswordsThere(database.read, [id])).has(id))
+      return false;
     return now() < expiresAt;
   }
 }
