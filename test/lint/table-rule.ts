@@ -73,7 +73,7 @@ const allowed: readonly { folder: string; tables: readonly string[]; reason: str
 
 /** The folder of each table, from the comments of the schema. */
 function readOwners(): Map<string, string> {
-  const files = ['schema.ts', 'schema-events.ts', 'schema-logins.ts'];
+  const files = ['schema.ts', 'schema-events.ts', 'schema-logins.ts', 'schema-mailboxes.ts'];
   const text = files
     .map((file) => readFileSync(join(source, 'platform/database', file), 'utf8'))
     .join('\n');

@@ -7,6 +7,7 @@ import {
 } from '../../platform/database/database.ts';
 import { prepareEnqueue } from '../search/search.ts';
 import { MailboxAdvance, type NamedAdvance } from './advance-mailbox.ts';
+import { hasKeyword, keepKeywords } from './keywords.ts';
 import { type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Appended, AppendTarget, MessageTexts } from './store.ts';
@@ -107,7 +108,7 @@ export class MessageWriter {
   plain(texts: MessageTexts, target: AppendTarget): PlainMessage | undefined {
     const { user, mailbox } = target;
     const thread = plainThread(user.accountId, texts.thread);
-    if (!thread) return undefined;
+    if (!thread || hasKeyword(target.flags ?? [])) return undefined;
     return {
       ...unplaced(texts, thread, target, this.#now()),
       ...stepsOf(texts, target),
@@ -141,7 +142,9 @@ export class MessageWriter {
         created_modseq: modseq,
         modseq,
       };
-      await this.#insertMessage.all(tx, { ...unplaced(message, columns, target, now), ...placed });
+      const flags = await keepKeywords(tx, mailbox.id, normalizeFlags(target.flags ?? []));
+      const own = unplaced(message, columns, { ...target, flags }, now);
+      await this.#insertMessage.all(tx, { ...own, ...placed });
       appended.push({ user, uid, change: mailboxChange(user, mailbox, modseq) });
     }
     const accounts = new Set(appended.map(({ user }) => user.accountId));

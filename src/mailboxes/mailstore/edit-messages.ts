@@ -1,9 +1,10 @@
 /** Flags, moves, copies and expunges messages: each in one transaction with one MODSEQ for each mailbox. */
 
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
-import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import { MailboxAdvance } from './advance-mailbox.ts';
+import { keepKeywords } from './keywords.ts';
 import { type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
@@ -75,8 +76,11 @@ export class MessageEditor {
     set: MessageSet,
     { add = [], remove = [], replace, unchangedSince }: FlagStore,
   ): Promise<Flagged> {
-    const wanted = { add: normalizeFlags(replace ?? add), remove: normalizeFlags(remove) };
     const mailbox = await this.#lock(tx, user, set);
+    const wanted = {
+      add: await keepKeywords(tx, mailbox.id, normalizeFlags(replace ?? add)),
+      remove: normalizeFlags(remove),
+    };
     const found = await selectMessages(tx, mailbox.id, set.uids, ['uid', 'flags', 'modseq']);
     const messages = found.filter(({ modseq }) => modseq <= (unchangedSince ?? modseq));
     const others = found.filter(({ modseq }) => modseq > (unchangedSince ?? modseq));
@@ -112,15 +116,13 @@ export class MessageEditor {
     };
   }
 
-  async move(
+  /** Into the mailbox itself: the messages get new UIDs, as IMAP allows it (RFC 6851 section 4.4). */
+  move(
     user: MailUser,
     set: MessageSet,
     to: string,
     within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
-    if (canonicalMailboxName(set.mailbox) === canonicalMailboxName(to)) {
-      throw invalidField('to', 'must be another mailbox');
-    }
     return this.#relocate(user, set, to, { moving: true, within });
   }
 
@@ -160,12 +162,14 @@ export class MessageEditor {
     const messages = await selectMessages(tx, source.id, set.uids, allColumns);
     if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
     const counts = countOf(messages);
+    const flags = new Set(messages.flatMap((one) => flagsFromText(one.flags)));
     if (!moving) await this.#quotas.refuseFull(tx, user.accountId, counts.octets);
     const { firstUid, modseq } = await this.#advance.next(tx, {
       mailboxId: target.id,
       uids: messages.length,
       ...counts,
     });
+    await keepKeywords(tx, target.id, [...flags]);
     const uids = new Map(messages.map(({ uid }, index) => [uid, firstUid + index]));
     const own = { mailbox_id: target.id, created_modseq: modseq, modseq, saved_at: this.#now() };
     const rows = messages.map((one) => ({ ...one, ...own, uid: uids.get(one.uid) ?? 0 }));
@@ -176,7 +180,8 @@ export class MessageEditor {
     const state = stateOf({ ...target, highestmodseq: modseq });
     if (!moving) return { state, uids, changes: [change] };
     const removal = await this.#insertTombstones(tx, source.id, messages);
-    return { state, uids, changes: [mailboxChange(user, source, removal), change] };
+    const moved = mailboxChange(user, source, removal);
+    return { state, uids, changes: source.id === target.id ? [moved] : [moved, change] };
   }
 
   async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {

@@ -1,11 +1,12 @@
 /** The mail store in Postroom's own database. */
 
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
-import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
 import { isSurviving } from './advance-mailbox.ts';
+import { ClientAppends } from './append-by-client.ts';
 import { type AppendedMessage, MessageWriter, type PlainMessage } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
@@ -13,11 +14,10 @@ import { ImapStore } from './imap-store.ts';
 import { Mailboxes, mailboxNotFound } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import { markMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
-import { fits, Quotas, quotaExceeded } from './quotas.ts';
+import { Quotas } from './quotas.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
 import { MessageSearch } from './search-messages.ts';
-import { describeMessage, stageMessage } from './stage-message.ts';
 import type {
   AppendedByClient,
   AppendRequest,
@@ -35,6 +35,7 @@ import type {
   Message,
   MessageSet,
   MessageTexts,
+  NewMessage,
   PartContent,
   Relocated,
   SearchRequest,
@@ -42,7 +43,7 @@ import type {
   SyncRequest,
   SyncResult,
 } from './store.ts';
-import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from './syntax.ts';
+import { formatCursor, parseSyncToken, type SyncToken } from './syntax.ts';
 import { MailboxWriter } from './write-mailboxes.ts';
 
 export interface EmbeddedOptions {
@@ -78,6 +79,7 @@ export class EmbeddedMailstore implements Mailstore {
   readonly #reader: MessageReader;
   readonly #changes: ChangeReader;
   readonly #writer: MessageWriter;
+  readonly #appends: ClientAppends;
   readonly #editor: MessageEditor;
   readonly #search: MessageSearch;
   readonly #mailboxWriter: MailboxWriter;
@@ -105,6 +107,8 @@ export class EmbeddedMailstore implements Mailstore {
     const sources = { bodies, ids };
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
     this.#writer = new MessageWriter({ database, mailboxes, ids, now });
+    const writer = this.#writer;
+    this.#appends = new ClientAppends({ database, bodies, mailboxes, quotas, writer });
     this.#editor = new MessageEditor({ database, bodies, mailboxes, quotas, now });
     this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
@@ -176,52 +180,31 @@ export class EmbeddedMailstore implements Mailstore {
 
   /**
    * What a single statement needs to add a message to a mailbox that is there, in place of {@link append}: undefined
-   * where the thread of the message has to be looked up.
+   * where the thread of the message has to be looked up, or it has keywords.
    */
   plain(texts: MessageTexts, target: AppendTarget): PlainMessage | undefined {
     return this.#writer.plain(texts, target);
   }
 
-  async appendMessage(
+  appendMessage(
     user: MailUser,
-    { mailbox, flags = [], internalDate, octets }: AppendRequest,
+    { mailbox, ...message }: AppendRequest,
     source: AsyncIterable<Uint8Array>,
     within?: InTransaction<AppendedByClient>,
   ): Promise<AppendedByClient> {
-    const bodies = this.#bodies;
-    const target = {
-      user,
-      mailbox,
-      flags: normalizeFlags(flags),
-      ...(internalDate !== undefined && { internalDate }),
-    };
-    await this.#mailboxes.find(user, mailbox);
-    // Check before the message is read, whatever its size: the account may have no room at all.
-    const rooms = await this.quotas.rooms(this.#database.read, [user.accountId]);
-    if (rooms.some((room) => !fits(room, 1))) throw quotaExceeded();
-    const noRoom = await bodies.checkRoom(octets);
-    if (noRoom) throw noRoom;
-    const { parsed, body } = await stageMessage(bodies, source);
-    const texts = await describeMessage(bodies, { parsed, body });
-    return this.#database
-      .write(async (tx) => {
-        await this.quotas.refuseFull(tx, user.accountId, texts.size);
-        const bodyId = await bodies.commit(tx, body);
-        const [appended] = await this.append(tx, { ...texts, bodyId }, [target]);
-        // The account was deleted while the message came in: the body is rolled back with the transaction.
-        if (!appended) throw mailboxNotFound(mailbox);
-        const { uid, change } = appended;
-        const { uidvalidity, token } = change;
-        const state = { mailbox: change.mailbox, uidvalidity, token };
-        const made = { uid, state, changes: [change] };
-        await within?.(tx, made);
-        return made;
-      })
-      .catch(async (error: unknown) => {
-        // After any other error the commit may have happened: the sweep decides then.
-        if (error instanceof Refusal) await bodies.discard(body);
-        throw error;
-      });
+    async function* one() {
+      yield { ...message, source };
+    }
+    return this.#appends.append(user, mailbox, one(), within);
+  }
+
+  /** Appends messages as they come, all in one transaction (RFC 3502). @throws Refusal as `appendMessage` does */
+  appendMessages(
+    user: MailUser,
+    mailbox: string,
+    messages: AsyncIterable<NewMessage>,
+  ): Promise<AppendedByClient> {
+    return this.#appends.append(user, mailbox, messages);
   }
 
   search(user: MailUser, request: SearchRequest): Promise<SearchResult> {

@@ -4,13 +4,18 @@
  */
 import type { Database, Row } from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
+import { collectKeywords } from './keywords.ts';
 import { type Mailboxes, mailboxColumns, mailboxNotFound } from './mailboxes.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
-import { canonicalMailboxName } from './syntax.ts';
+import { readSubscriptions, writeSubscription } from './subscriptions.ts';
+import { canonicalMailboxName, flagsFromText } from './syntax.ts';
 
 /** A mailbox as it is now. */
 export type OpenMailbox = MailboxRow &
-  Pick<Row<'mailboxes'>, 'uidnext' | 'messages' | 'unseen' | 'octets' | 'special_use'>;
+  Pick<
+    Row<'mailboxes'>,
+    'uidnext' | 'messages' | 'unseen' | 'octets' | 'special_use' | 'keywords' | 'recent_uid'
+  >;
 
 export const imapColumns = [
   'uid',
@@ -40,6 +45,8 @@ const openColumns = [
   'unseen',
   'octets',
   'special_use',
+  'keywords',
+  'recent_uid',
 ] as const;
 
 export interface ImapStoreOptions {
@@ -66,6 +73,60 @@ export class ImapStore {
     const [row] = await this.#select(user).where('name', '=', canonicalMailboxName(name)).execute();
     if (!row) throw mailboxNotFound(name);
     return row;
+  }
+
+  /** The keywords of an open mailbox. */
+  async keywords({ id, keywords }: OpenMailbox): Promise<string[]> {
+    const text = keywords ?? (await this.#database.write((tx) => collectKeywords(tx, id)));
+    return flagsFromText(text);
+  }
+
+  /** The first message without `\\Seen`; undefined where all have it. */
+  async firstUnseen({ id }: MailboxRow): Promise<number | undefined> {
+    const row = await this.#database.read
+      .selectFrom('messages')
+      .select(({ fn }) => fn.min('uid').as('uid'))
+      .where('mailbox_id', '=', id)
+      .where('flags', 'not like', '%Seen%')
+      .executeTakeFirst();
+    return row?.uid ?? undefined;
+  }
+
+  /** How many messages there are from a UID on. */
+  async countFrom({ id }: MailboxRow, uid: number): Promise<number> {
+    const { count } = await this.#database.read
+      .selectFrom('messages')
+      .select(({ fn }) => fn.countAll<number>().as('count'))
+      .where('mailbox_id', '=', id)
+      .where('uid', '>=', uid)
+      .executeTakeFirstOrThrow();
+    return Number(count);
+  }
+
+  /** Keeps from which UID on messages were told to nobody as recent. */
+  async keepRecent(mailboxId: number, uid: number): Promise<void> {
+    await this.#database.write((tx) =>
+      tx
+        .updateTable('mailboxes')
+        .set({ recent_uid: uid })
+        .where('id', '=', mailboxId)
+        .where('recent_uid', '<', uid)
+        .execute(),
+    );
+  }
+
+  /** What programs said of their subscriptions, by name. */
+  subscriptions(user: MailUser): Promise<ReadonlyMap<string, boolean>> {
+    return readSubscriptions(this.#database, user);
+  }
+
+  /**
+   * @param name need not exist
+   * @param isNew whether a subscription of before stays as it is
+   * @throws Refusal invalid_request
+   */
+  async subscribe(user: MailUser, name: string, isOn: boolean, isNew = false): Promise<void> {
+    await this.#database.write((tx) => writeSubscription(tx, user, name, { isOn, isNew }));
   }
 
   /** All mailboxes of the account, the oldest first. */

@@ -118,7 +118,7 @@ export class Mailboxes {
     const uidvalidity = await this.#reserveUidvalidity(tx, 1);
     return tx
       .insertInto('mailboxes')
-      .values({ account_id: user.accountId, name, special_use: null, uidvalidity })
+      .values({ account_id: user.accountId, name, special_use: null, uidvalidity, keywords: '' })
       .returning(mailboxColumns)
       .executeTakeFirstOrThrow();
   }
@@ -159,6 +159,7 @@ export class Mailboxes {
           name,
           special_use: specialUse,
           uidvalidity: first + index,
+          keywords: '',
         })),
       )
       .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())

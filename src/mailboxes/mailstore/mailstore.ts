@@ -41,6 +41,7 @@ export {
   type MessageSet,
   type MessageTexts,
   messageFields,
+  type NewMessage,
   type PartContent,
   partiesOf,
   type Relocated,

@@ -229,17 +229,23 @@ export interface Relocated extends ChangedMailbox {
 }
 
 /** A message that a client puts into a mailbox. */
-export interface AppendRequest {
+export interface AppendRequest extends Omit<NewMessage, 'source'> {
   readonly mailbox: string;
+}
+
+export interface NewMessage {
   readonly flags?: readonly string[];
   /** By default now. */
   readonly internalDate?: EpochMs;
   /** The most octets that the message may have. */
   readonly octets: number;
+  readonly source: AsyncIterable<Uint8Array>;
 }
 
 export interface AppendedByClient extends ChangedMailbox {
   readonly uid: number;
+  /** Of each message, where there were several. */
+  readonly uids?: readonly number[];
 }
 
 export interface Expunged extends ChangedMailbox {

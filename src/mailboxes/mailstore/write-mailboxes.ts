@@ -11,6 +11,7 @@ import {
 } from './mailboxes.ts';
 import { markMailbox } from './purge-mailboxes.ts';
 import type { ChangedMailbox, MailboxRow, MailUser } from './store.ts';
+import { forgetUnsubscribed } from './subscriptions.ts';
 import {
   canonicalMailboxName,
   defaultMailboxes,
@@ -83,6 +84,7 @@ export class MailboxWriter {
     return this.#write(user, async (tx) => {
       const found = await this.#mailboxes.lock(tx, user, name);
       await markMailbox(tx, found.id);
+      await forgetUnsubscribed(tx, user, found.name);
       return { state: stateOf(found), changes: [changeOf(user, found)] };
     });
   }

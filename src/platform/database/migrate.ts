@@ -16,6 +16,7 @@ import { laterThanThirteenth, thirteenth } from './migrations/0013.ts';
 import { beforeFourteenth, fourteenth, laterThanFourteenth } from './migrations/0014.ts';
 import { fifteenth } from './migrations/0015.ts';
 import { sixteenth } from './migrations/0016.ts';
+import { eighteenth } from './migrations/0018.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -109,6 +110,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0014': fourteenth(engine),
     '0015': fifteenth(engine),
     '0016': sixteenth(engine),
+    '0018': eighteenth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

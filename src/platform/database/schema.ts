@@ -8,6 +8,7 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
 import type { EventTable } from './schema-events.ts';
 import type { AppPasswordTable, RememberedLoginTable, SignInTable } from './schema-logins.ts';
+import type { ImapTextTable, MailboxTable, SubscriptionTable } from './schema-mailboxes.ts';
 
 /** `domains/`: one user's claim on a domain name. */
 interface DomainTable {
@@ -130,29 +131,6 @@ interface AccountTable {
 interface RetiredAddressTable {
   address: string;
   retired_at: number;
-}
-
-/** `mailstore/` */
-interface MailboxTable {
-  id: Generated<number>;
-  /** Negative where the mailbox was deleted and its messages are being removed. */
-  account_id: number;
-  name: string;
-  /** RFC 6154 attribute such as `\Sent`. */
-  special_use: string | null;
-  uidvalidity: number;
-  uidnext: Generated<number>;
-  highestmodseq: Generated<number>;
-  /** The history of the server in which the last change was made (`Database.timeline`); 0: not known. */
-  timeline: Generated<number>;
-  /** The last MODSEQ that was given before that history began. */
-  fork_modseq: Generated<number>;
-  /** Tombstones up to this MODSEQ were removed: older tokens get a reset. */
-  pruned_modseq: Generated<number>;
-  /** Messages in it, those without `\\Seen`, and octets of their sources: updated with each change. */
-  messages: Generated<number>;
-  unseen: Generated<number>;
-  octets: Generated<number>;
 }
 
 /** `mailstore/`: a message in a mailbox. */
@@ -592,6 +570,8 @@ export interface Schema {
   mailboxes: MailboxTable;
   messages: MessageTable;
   tombstones: TombstoneTable;
+  subscriptions: SubscriptionTable;
+  imap_texts: ImapTextTable;
   bodies: BodyTable;
   counters: CounterTable;
   mailserver_events: MailserverEventTable;

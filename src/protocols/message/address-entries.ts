@@ -91,7 +91,9 @@ class EntryReader {
     const local = textOf(address.slice(0, Math.max(at, 0))).replaceAll(' ', '');
     const domain = joined(address.slice(at + 1));
     const route = joined(given.slice(0, Math.max(colon, 0)));
-    if (name !== '' || local !== '' || domain !== '') {
+    // A comment alone is no address.
+    const hasWords = this.#phrase.length > 0 || this.#angle !== undefined;
+    if (hasWords && (name !== '' || local !== '' || domain !== '')) {
       this.#entries.push({ kind: 'mailbox', name, route, local, domain });
     }
     this.#reset();

@@ -30,6 +30,11 @@ function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
   return {
     ...publishChanges(embedded, publish),
     imap: embedded.imap,
+    async appendMessages(user, mailbox, messages) {
+      const appended = await embedded.appendMessages(user, mailbox, messages);
+      for (const one of appended.changes) publish(one);
+      return appended;
+    },
     async setFlags(user, set, change) {
       const flagged = await embedded.setFlags(user, set, change);
       for (const one of flagged.changes) publish(one);

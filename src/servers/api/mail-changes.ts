@@ -1,14 +1,15 @@
 /** Changing messages: flags, move, copy, delete for good, append. */
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type {
-  Mailstore,
-  MailUser,
-  MessageSet,
-  Relocated,
-  SyncRequest,
-  SyncResult,
-  UpdatedMessage,
+import {
+  canonicalMailboxName,
+  type Mailstore,
+  type MailUser,
+  type MessageSet,
+  type Relocated,
+  type SyncRequest,
+  type SyncResult,
+  type UpdatedMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import {
@@ -201,6 +202,9 @@ function relocationRoute(
     async (request) => {
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
+      if (verb === 'move' && canonicalMailboxName(mailbox) === canonicalMailboxName(to)) {
+        throw invalidField('to', 'must be another mailbox');
+      }
       checkSince(mailstore, request.body);
       const describe = ({ state, uids }: Relocated) => ({
         mailbox,

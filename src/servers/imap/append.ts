@@ -1,10 +1,13 @@
-/** APPEND (RFC 9051 section 6.3.12): the message goes to the store as it comes, and is never whole in memory. */
+/** APPEND (RFC 9051 section 6.3.12, RFC 3502): the message goes to the store as it comes, and is never whole in memory. */
+import type { NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { asBuffer } from '../../protocols/message/message.ts';
 import type { CommandParts } from './command-reader.ts';
 import { hintAtCreate } from './copy-move.ts';
 import { BadCommand, Cursor } from './cursor.ts';
 import { readMailbox } from './list.ts';
-import { type Command, No } from './session.ts';
+import { type Command, No, type Session } from './session.ts';
 import { readFlags } from './store.ts';
+import { numberSet } from './write.ts';
 
 interface AppendHead {
   readonly mailbox: string;
@@ -12,6 +15,8 @@ interface AppendHead {
   readonly internalDate: number | undefined;
 }
 
+/** Messages of one command: small ones are in memory until the last one came. */
+const MESSAGES_MAX = 100;
 const DATE =
   /^([ \d]\d)-(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)-(\d{4}) (\d\d:\d\d:\d\d) ([+-]\d{4})$/i;
 
@@ -20,6 +25,10 @@ export function readAppend(command: Cursor): AppendHead {
   command.expect(' ');
   const mailbox = readMailbox(command);
   command.expect(' ');
+  return { mailbox, ...readMessageHead(command) };
+}
+
+function readMessageHead(command: Cursor): Omit<AppendHead, 'mailbox'> {
   let flags: readonly string[] = [];
   if (command.sees('(')) {
     flags = readFlags(command);
@@ -31,7 +40,7 @@ export function readAppend(command: Cursor): AppendHead {
     command.expect(' ');
   }
   command.end();
-  return { mailbox, flags, internalDate };
+  return { flags, internalDate };
 }
 
 function readDate(text: string): number {
@@ -61,25 +70,63 @@ export const append: Command = {
   states: ['authenticated', 'selected'],
   tells: 'everything',
   async *run(session, command) {
-    const { mailbox, flags, internalDate } = readAppend(command);
+    const head = readAppend(command);
     const { mailstore } = session.services;
-    const literal = session.channel.literal;
-    if (!literal) throw new BadCommand('Expected the message as a literal');
-    if (literal.octets > session.services.maxMessageBytes) {
-      throw new No('TOOBIG', `A message has at most ${session.services.maxMessageBytes} octets`);
-    }
+    if (!session.channel.literal) throw new BadCommand('Expected the message as a literal');
+    refuseLarge(session, 0);
     // Before the client sends it: it may be large.
-    await mailstore.imap.open(session.user, mailbox).catch(hintAtCreate);
-    const request = {
-      mailbox,
-      flags,
-      octets: literal.octets,
-      ...(internalDate !== undefined && { internalDate }),
-    };
-    const { state, uid } = await mailstore
-      .appendMessage(session.user, request, session.channel.readLiteral())
+    await mailstore.imap.open(session.user, head.mailbox).catch(hintAtCreate);
+    const { state, uids = [] } = await mailstore
+      .appendMessages(session.user, head.mailbox, readMessages(session, head))
       .catch(hintAtCreate);
     yield '';
-    return `[APPENDUID ${state.uidvalidity} ${uid}] Stored`;
+    return `[APPENDUID ${state.uidvalidity} ${numberSet(uids)}] Stored`;
   },
 };
+
+/** The messages of one APPEND (RFC 3502), each read when the one before it is stored. */
+async function* readMessages(session: Session, first: AppendHead): AsyncGenerator<NewMessage> {
+  const { channel } = session;
+  let { flags, internalDate } = first;
+  let octets = 0;
+  for (let count = 1; ; count++) {
+    octets += channel.literal?.octets ?? 0;
+    refuseLarge(session, octets);
+    if (count > MESSAGES_MAX) throw new No('LIMIT', `At most ${MESSAGES_MAX} messages at once`);
+    yield {
+      flags,
+      ...(internalDate !== undefined && { internalDate }),
+      octets: channel.literal?.octets ?? 0,
+      source: withLineEnds(channel.readLiteral()),
+    };
+    const parts = await channel.nextMessage();
+    if (!parts) return;
+    const command = new Cursor(parts);
+    command.expect(' ');
+    ({ flags, internalDate } = readMessageHead(command));
+  }
+}
+
+/** All messages of one command count together. */
+function refuseLarge({ channel, services }: Session, octets: number): void {
+  if (Math.max(octets, channel.literal?.octets ?? 0) > services.maxMessageBytes) {
+    throw new No('TOOBIG', `A message has at most ${services.maxMessageBytes} octets`);
+  }
+}
+
+/**
+ * Mail has CRLF at the end of each line (RFC 5322 section 2.3); programs that keep mail in files may send LF. All other
+ * octets stay.
+ */
+async function* withLineEnds(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let wasCr = false;
+  for await (const chunk of source) {
+    const octets = asBuffer(chunk);
+    const text = octets.toString('latin1');
+    const bare = /(?<!\r)\n/.test(wasCr ? text.slice(1) : text);
+    const first = wasCr && text.startsWith('\n') ? '\n' : '';
+    const rest = text.slice(first.length);
+    yield bare ? Buffer.from(first + rest.replace(/(?<!\r)\n/g, '\r\n'), 'latin1') : octets;
+    wasCr = text.endsWith('\r');
+  }
+}

@@ -1,9 +1,10 @@
 /** The commands that are known, by name (RFC 9051 section 6). */
 import { append } from './append.ts';
 import { close, copy, expunge, move, uidCopy, uidExpunge, uidMove } from './copy-move.ts';
+import { create, remove, rename, subscribe, unsubscribe } from './edit-mailboxes.ts';
 import { fetch, uidFetch } from './fetch.ts';
 import { idle, logout, noop } from './idle.ts';
-import { create, list, lsub, namespace, remove, rename, subscribe, unsubscribe } from './list.ts';
+import { list, lsub, namespace } from './list.ts';
 import { authenticate, capability, id, login, startTls } from './log-in.ts';
 import { search, uidSearch } from './search.ts';
 import { enable, examine, select, status, unselect } from './select.ts';

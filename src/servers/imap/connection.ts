@@ -9,13 +9,8 @@ import type { Logger } from 'pino';
 import type { Change, Changes } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
-import { isMessageOf } from './append.ts';
-import {
-  type AnnouncedLiteral,
-  type CommandLimits,
-  type CommandParts,
-  CommandReader,
-} from './command-reader.ts';
+import type { CommandLimits, CommandParts } from './command-reader.ts';
+import { Incoming } from './incoming.ts';
 import { capabilities } from './log-in.ts';
 import { type Ended, runCommand } from './run-command.ts';
 import { Bye, type Channel, type ImapServices, Session } from './session.ts';
@@ -33,8 +28,6 @@ export interface ConnectionSettings extends ImapServices {
 /** Before a login: what a stranger may let us hold. */
 const STRANGER: CommandLimits = { line: 64 * 1024, literals: 8, literalOctets: 8 * 4096 };
 const LOGGED_IN: CommandLimits = { line: 1024 * 1024, literals: 1_000, literalOctets: 1024 * 1024 };
-/** LITERAL- (RFC 7888): the most octets of a literal that is not waited for. */
-const UNASKED_MAX = 4_096;
 /** Text that is joined before it is sent, in characters. */
 const JOINED = 64 * 1024;
 /** Milliseconds between two looks at what changed. */
@@ -53,13 +46,10 @@ export class Connection implements Channel {
   readonly #logger: Logger;
   readonly #wire: Wire;
   readonly #session: Session;
-  readonly #reader = new CommandReader(STRANGER);
+  readonly #incoming: Incoming;
   #mayLogIn: boolean;
   #isSecure = false;
   #mustStartTls = false;
-  literal: AnnouncedLiteral | undefined;
-  /** Octets of it that did not come yet; undefined before the client was asked for it. */
-  #literalLeft: number | undefined;
   #activeAt = performance.now();
   #isWriting = false;
   /** What is to be sent. */
@@ -82,9 +72,23 @@ export class Connection implements Channel {
     const id = randomBytes(8).toString('hex');
     this.#logger = logger.child({ sessionId: id, remoteAddress: client.address });
     this.#wire = new Wire(socket);
+    this.#incoming = new Incoming({
+      wire: this.#wire,
+      limits: STRANGER,
+      maxMessageBytes: settings.maxMessageBytes,
+      flush: () => this.#flush(),
+      onBytes: () => {
+        this.#activeAt = performance.now();
+      },
+      isLoggedIn: () => this.#session.isLoggedIn,
+    });
     this.#mayLogIn = client.isLocal || client.isSecure;
     this.#session = new Session(settings, this);
     if (client.isSecure) this.#secure();
+  }
+
+  get literal(): { readonly octets: number } | undefined {
+    return this.#incoming.literal;
   }
 
   get signal(): AbortSignal {
@@ -107,7 +111,7 @@ export class Connection implements Channel {
         `* OK [CAPABILITY ${capabilities(this.#session)}] ${hostname} ready\r\n`,
       );
       while (!this.#session.isOver && this.#ending === undefined) {
-        const parts = await this.#next();
+        const parts = await this.#incoming.next();
         if (parts === undefined) break;
         if (parts !== 'interrupted') await this.#run(parts);
       }
@@ -120,6 +124,7 @@ export class Connection implements Channel {
     }
     this.#leave();
     const text = this.#ending;
+    await this.#session.closeMailbox();
     this.#wire.end(
       text === undefined ? '' : `* BYE ${text.startsWith('[') ? text : line(text)}\r\n`,
     );
@@ -180,7 +185,7 @@ export class Connection implements Channel {
 
   startTls(): void {
     // What a client sends before it knows that TLS begins could be somebody else's (RFC 3207 section 6).
-    if (this.#reader.waiting > 0) throw new Bye('Nothing may follow STARTTLS');
+    if (this.#incoming.waiting > 0) throw new Bye('Nothing may follow STARTTLS');
     this.#mustStartTls = true;
   }
 
@@ -188,7 +193,7 @@ export class Connection implements Channel {
     const release = this.#settings.admit(user);
     if (!release) return false;
     this.#release = release;
-    this.#reader.limits = LOGGED_IN;
+    this.#incoming.limits = LOGGED_IN;
     this.#unsubscribe = this.#settings.changes.subscribe(user.accountId, (change) =>
       this.#onChange(change),
     );
@@ -197,86 +202,19 @@ export class Connection implements Channel {
 
   async nextLine(): Promise<string | 'interrupted' | undefined> {
     await this.#flush();
-    const parts = await this.#next();
+    const parts = await this.#incoming.next();
     if (parts === undefined || parts === 'interrupted') {
       return this.#ending === undefined ? parts : undefined;
     }
     return parts.length === 1 && typeof parts[0] === 'string' ? parts[0] : '*';
   }
 
-  async *readLiteral(): AsyncGenerator<Uint8Array> {
-    if (!this.literal) return;
-    await this.#flush();
-    if (this.literal.waits) await this.#wire.write('+ Send the message\r\n');
-    this.#literalLeft = this.literal.octets;
-    while (this.#literalLeft > 0) {
-      const taken = this.#reader.take(this.#literalLeft);
-      this.#literalLeft -= taken.length;
-      if (taken.length > 0) yield taken;
-      else await this.#fill();
-    }
+  readLiteral(): AsyncIterable<Uint8Array> {
+    return this.#incoming.readLiteral();
   }
 
-  /** Reads what is left of a message, so that it is not taken for commands, and the end of its line. */
-  async #endLiteral({ octets, waits }: AnnouncedLiteral): Promise<void> {
-    // A client that waits sends nothing where the command was refused.
-    if (waits && this.#literalLeft === undefined) return;
-    this.#literalLeft ??= octets;
-    if (octets > this.#settings.maxMessageBytes) throw new Bye('[TOOBIG] The message is too large');
-    while (this.#literalLeft > 0) {
-      this.#literalLeft -= this.#reader.take(this.#literalLeft).length;
-      if (this.#literalLeft > 0) await this.#fill();
-    }
-    let rest = await this.#next();
-    while (rest === 'interrupted' && this.#ending === undefined) rest = await this.#next();
-    // More than one message in a command is not offered.
-    if (typeof rest === 'object' && (rest.length !== 1 || rest[0] !== '')) {
-      throw new Bye('Expected the end of APPEND after its message');
-    }
-  }
-
-  /** Reads what the client sends next into the reader. @throws Bye where it left */
-  async #fill(): Promise<void> {
-    const bytes = await this.#wire.read();
-    if (bytes === undefined) throw new Bye('The client left');
-    this.#activeAt = performance.now();
-    if (bytes.length > 0) this.#reader.push(bytes);
-  }
-
-  /** The next command, whole but for the message of an APPEND. */
-  async #next(): Promise<CommandParts | 'interrupted' | undefined> {
-    for (;;) {
-      const reading = this.#reader.next();
-      if (reading?.kind === 'command') return reading.parts;
-      if (reading?.kind === 'too long') throw new Bye('[TOOBIG] The command is too long');
-      if (reading?.kind === 'literal') {
-        const parts = await this.#takeLiteral(reading.literal);
-        if (parts) return parts;
-        continue;
-      }
-      const bytes = await this.#wire.read();
-      if (bytes === undefined) return undefined;
-      if (bytes.length === 0) return 'interrupted';
-      this.#activeAt = performance.now();
-      this.#reader.push(bytes);
-    }
-  }
-
-  /** @returns the command, where the literal is a message or cannot be taken */
-  async #takeLiteral(literal: AnnouncedLiteral): Promise<CommandParts | undefined> {
-    if (this.#session.isLoggedIn && isMessageOf(literal.parts)) {
-      this.#reader.drop();
-      this.literal = literal;
-      this.#literalLeft = undefined;
-      return literal.parts;
-    }
-    const isUnasked = !literal.waits && literal.octets > UNASKED_MAX;
-    if (isUnasked || !this.#reader.hasRoomFor(literal)) {
-      throw new Bye('[TOOBIG] The literal is too large');
-    }
-    this.#reader.keep(literal);
-    if (literal.waits) await this.#wire.write('+ Go on\r\n');
-    return undefined;
+  nextMessage(): Promise<CommandParts | undefined> {
+    return this.#incoming.nextMessage();
   }
 
   async #run(parts: CommandParts): Promise<void> {
@@ -288,9 +226,7 @@ export class Connection implements Channel {
       this.#logger.error({ err: error, command: name }, 'a command failed: the client was told NO');
     });
     await this.#send(answers);
-    const { literal } = this;
-    if (literal) await this.#endLiteral(literal);
-    this.literal = undefined;
+    await this.#incoming.finish();
     if (this.#mustStartTls) this.#secure();
   }
 

@@ -123,7 +123,7 @@ export const close: Command = {
   async *run(session, command) {
     command.end();
     if (!session.selected.isReadOnly) await removeDeleted(session, undefined);
-    session.view = undefined;
+    await session.closeMailbox();
     yield '';
     return 'Closed';
   },

@@ -32,7 +32,7 @@ function fetching(isByUid: boolean): Command {
       command.expect(' ');
       const request = readFetch(command, isByUid);
       const uids = session.selected.resolve(set, isByUid);
-      if (request.items.some(({ kind }) => kind === 'MODSEQ')) session.condstore = true;
+      if (request.items.some(({ kind }) => kind === 'MODSEQ')) yield session.enableCondstore();
       if (request.vanished) yield await tellVanished(session, set, request);
       return yield* fetchAll(session, uids, request, isByUid);
     },
@@ -127,10 +127,12 @@ async function* writeMessage(
   const all: readonly FetchItem[] =
     hasNewFlags && !isFlagged ? [...items, { kind: 'FLAGS' }] : items;
   const source = new Source(session, row);
-  let text = `* ${number} FETCH (`;
+  const { selected: view } = session;
+  const told = { ...row, flags: view.flagsOf(row.uid, row.flags) };
+  let text = `${view.announce(row.flags)}* ${number} FETCH (`;
   for (const [index, item] of all.entries()) {
     if (index > 0) text += ' ';
-    if (item.kind !== 'section') text += await writeItem(item.kind, row, source);
+    if (item.kind !== 'section') text += await writeItem(item.kind, told, source);
     else {
       for (const part of await writeSection(item.section, row, source)) {
         if (typeof part === 'string') text += part;

@@ -17,6 +17,7 @@ import {
 } from '../../platform/net/net.ts';
 import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
 import { Connection, type ConnectionSettings } from './connection.ts';
+import { RecentMessages } from './recent.ts';
 
 export type { Ended } from './run-command.ts';
 export type { ImapLogins, ImapMailstore } from './session.ts';
@@ -62,11 +63,15 @@ const LOOK_AGAIN_MS = 60_000;
 /** Accounts in one query. */
 const ACCOUNTS_AT_A_TIME = 1_000;
 
-/** Who holds how many connections: nobody who is not logged in takes a place from those who are. */
+/**
+ * What the connections of a process share: who holds how many of them, so that nobody who is not logged in takes a place
+ * from those who are, and which messages are recent.
+ */
 export class ImapPlaces {
   readonly strangers = new ClientShares(STRANGERS);
   readonly clients = new ClientShares(CONNECTIONS);
   readonly accounts = new ClientShares(CONNECTIONS);
+  readonly recents = new RecentMessages();
 }
 
 /** Starts a listener. @throws the error of the socket, e.g. `EADDRINUSE` */
@@ -207,6 +212,7 @@ export class ImapListener {
     socket.once('close', known);
     const settings: ConnectionSettings = {
       ...this.#options,
+      recents: places.recents,
       secureContext: () => this.#secureContext,
       admit: ({ accountId }) => {
         if (!places.clients.take(key, 1, OF_CLIENT)) return undefined;

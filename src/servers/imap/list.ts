@@ -1,9 +1,8 @@
-/** LIST with its extensions (RFC 9051 section 6.3.9, RFC 5819), LSUB, NAMESPACE, and what changes the list. */
-
+/** LIST with its extensions (RFC 9051 section 6.3.9, RFC 5258, RFC 5819), LSUB, NAMESPACE. */
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { decodeMailboxName } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
-import { type Answer, type Command, No, type Session } from './session.ts';
+import type { Answer, Command, Session } from './session.ts';
 import { readStatusItems, type StatusItem, writeStatus } from './status.ts';
 import { mailbox as writeMailbox } from './write.ts';
 
@@ -18,13 +17,11 @@ export function readMailbox(command: Cursor): string {
 }
 
 interface Listing {
-  readonly reference: string;
   readonly patterns: readonly string[];
-  /** Only mailboxes with a special use. */
-  readonly onlySpecial: boolean;
+  /** Of which mailboxes: with all of these properties. */
+  readonly selects: ReadonlySet<string>;
+  readonly returnsSubscribed: boolean;
   readonly status: readonly StatusItem[];
-  /** Attributes that were asked for: only these are not told anyway. */
-  readonly subscribed: boolean;
 }
 
 const SELECTIONS = new Set(['SUBSCRIBED', 'REMOTE', 'RECURSIVEMATCH', 'SPECIAL-USE']);
@@ -33,17 +30,22 @@ function readListing(command: Cursor): Listing {
   command.expect(' ');
   const options = command.sees('(') ? command.list(() => readOption(command), true) : undefined;
   if (options) command.expect(' ');
+  const selects = new Set(options);
+  // It says of what below a mailbox to tell (RFC 5258 section 3.1).
+  if (selects.has('RECURSIVEMATCH') && !selects.has('SUBSCRIBED') && !selects.has('SPECIAL-USE')) {
+    throw new BadCommand('RECURSIVEMATCH needs another selection option');
+  }
   const reference = readMailbox(command);
   command.expect(' ');
   const read = () => decodeMailboxName(readUtf8(command.listMailbox()));
   const patterns = command.sees('(') ? command.list(read) : [read()];
   if (patterns.length > PATTERNS_MAX) throw new BadCommand(`At most ${PATTERNS_MAX} patterns`);
   let status: readonly StatusItem[] = [];
-  let subscribed = options?.includes('SUBSCRIBED') ?? false;
+  let returnsSubscribed = false;
   if (command.has(' RETURN ')) {
     command.list(() => {
       const option = command.atom('an option').toUpperCase();
-      if (option === 'SUBSCRIBED') subscribed = true;
+      if (option === 'SUBSCRIBED') returnsSubscribed = true;
       else if (option === 'STATUS') {
         command.expect(' ');
         status = readStatusItems(command);
@@ -53,8 +55,12 @@ function readListing(command: Cursor): Listing {
     }, true);
   }
   command.end();
-  const onlySpecial = options?.includes('SPECIAL-USE') ?? false;
-  return { reference, patterns, onlySpecial, status, subscribed };
+  return { patterns: fullPatterns(reference, patterns), selects, returnsSubscribed, status };
+}
+
+/** INBOX is matched in any case (RFC 9051 section 5.1). */
+function fullPatterns(reference: string, patterns: readonly string[]): string[] {
+  return patterns.map((pattern) => (reference + pattern).replace(/^inbox(?=$|[/%*])/i, 'INBOX'));
 }
 
 function readOption(command: Cursor): string {
@@ -86,58 +92,92 @@ export function matches(pattern: string, name: string): boolean {
   return reached.has(name.length);
 }
 
-async function* listMailboxes(session: Session, name: 'LIST' | 'LSUB', asked: Listing): Answer {
-  // To ask for the separator: an empty pattern.
-  if (asked.patterns.length === 1 && asked.patterns[0] === '') {
-    yield `* ${name} (\\Noselect) "${SEPARATOR}" ""\r\n`;
-    return 'That is all';
-  }
-  const { services, user } = session;
-  const mailboxes = await services.mailstore.imap.list(user);
-  const all = withParents(mailboxes);
-  // INBOX is matched in any case (section 5.1).
-  const patterns = asked.patterns
-    .map((pattern) => asked.reference + pattern)
-    .map((pattern) => pattern.replace(/^inbox(?=$|[/%*])/i, 'INBOX'));
-  for (const [full, mailbox] of all) {
-    if (!patterns.some((pattern) => matches(pattern, full))) continue;
-    if (asked.onlySpecial && !mailbox?.special_use) continue;
-    const prefix = full + SEPARATOR;
-    const hasChildren = mailboxes.some((other) => other.name.startsWith(prefix));
-    const attributes = [
-      hasChildren ? '\\HasChildren' : '\\HasNoChildren',
-      ...(mailbox ? [] : ['\\Noselect']),
-      ...(mailbox?.special_use ? [mailbox.special_use] : []),
-      ...(asked.subscribed && mailbox ? ['\\Subscribed'] : []),
-    ];
-    yield `* ${name} (${attributes.join(' ')}) "${SEPARATOR}" ${writeMailbox(full)}\r\n`;
-    if (mailbox && asked.status.length > 0) yield writeStatus(mailbox, asked.status);
-  }
-  return 'That is all';
+/** A name in the list. */
+interface Entry {
+  /** Undefined where there is none of this name: others are below it, or it is subscribed only. */
+  readonly mailbox: OpenMailbox | undefined;
+  readonly isSubscribed: boolean;
 }
 
-/** Mailboxes by name, in order; a parent that does not exist is listed, too, since others are below it. */
-function withParents(mailboxes: readonly OpenMailbox[]): [string, OpenMailbox | undefined][] {
-  const all = new Map<string, OpenMailbox | undefined>();
-  for (const { name } of mailboxes) {
+/** All names in order: mailboxes, subscribed names without one, and what they are below. */
+async function readNames({ services, user }: Session): Promise<[string, Entry][]> {
+  const { imap } = services.mailstore;
+  const [mailboxes, subscriptions] = await Promise.all([imap.list(user), imap.subscriptions(user)]);
+  const all = new Map<string, Entry>();
+  for (const [name, isSubscribed] of subscriptions) {
+    if (isSubscribed) all.set(name, { mailbox: undefined, isSubscribed });
+  }
+  for (const mailbox of mailboxes) {
+    all.set(mailbox.name, { mailbox, isSubscribed: subscriptions.get(mailbox.name) ?? true });
+  }
+  for (const name of [...all.keys()]) {
     const levels = name.split(SEPARATOR);
     for (let depth = 1; depth < levels.length; depth++) {
-      all.set(levels.slice(0, depth).join(SEPARATOR), undefined);
+      const above = levels.slice(0, depth).join(SEPARATOR);
+      if (!all.has(above)) all.set(above, { mailbox: undefined, isSubscribed: false });
     }
   }
-  for (const mailbox of mailboxes) all.set(mailbox.name, mailbox);
   return [...all].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+/** Those that are below a name, of a list in order. */
+function below(names: readonly [string, Entry][], name: string): [string, Entry][] {
+  return names.filter(([other]) => other.startsWith(name + SEPARATOR));
+}
+
+/** To ask for the separator: an empty pattern. */
+function writeSeparator(name: 'LIST' | 'LSUB'): string {
+  return `* ${name} (\\Noselect) "${SEPARATOR}" ""\r\n`;
+}
+
+async function* listMailboxes(session: Session, asked: Listing): Answer {
+  const { patterns, selects, status } = asked;
+  if (patterns.length === 1 && patterns[0] === '') {
+    yield writeSeparator('LIST');
+    return 'That is all';
+  }
+  const names = await readNames(session);
+  const isMatch = (name: string) => patterns.some((pattern) => matches(pattern, name));
+  const isSelected = ({ mailbox, isSubscribed }: Entry) =>
+    (!selects.has('SUBSCRIBED') || isSubscribed) &&
+    (!selects.has('SPECIAL-USE') || Boolean(mailbox?.special_use));
+  for (const [name, entry] of names) {
+    if (!isMatch(name)) continue;
+    const children = below(names, name);
+    const { mailbox, isSubscribed } = entry;
+    // What is below, and not told by itself (RFC 5258 section 3.5).
+    const hasInfo =
+      selects.has('RECURSIVEMATCH') &&
+      selects.has('SUBSCRIBED') &&
+      children.some(([other, child]) => isSelected(child) && !isMatch(other));
+    const isListed = isSelected(entry) && (mailbox || isSubscribed || children.length > 0);
+    if (!isListed && !hasInfo) continue;
+    // Without a selection, a name without a mailbox is listed for those below it.
+    const hasMailboxBelow = children.some(([, child]) => child.mailbox);
+    if (!mailbox && !selects.has('SUBSCRIBED') && !hasMailboxBelow) continue;
+    const tellsSubscribed = selects.has('SUBSCRIBED') || asked.returnsSubscribed;
+    const attributes = [
+      hasMailboxBelow ? '\\HasChildren' : '\\HasNoChildren',
+      ...(mailbox ? [] : [selects.has('SUBSCRIBED') ? '\\NonExistent' : '\\Noselect']),
+      ...(mailbox?.special_use ? [mailbox.special_use] : []),
+      ...(tellsSubscribed && isSubscribed ? ['\\Subscribed'] : []),
+    ];
+    const info = hasInfo ? ' ("CHILDINFO" ("SUBSCRIBED"))' : '';
+    yield `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${writeMailbox(name)}${info}\r\n`;
+    if (mailbox && status.length > 0) yield await writeStatus(session, mailbox, status);
+  }
+  return 'That is all';
 }
 
 export const list: Command = {
   states: LOGGED_IN,
   tells: 'no removals',
   async *run(session, command) {
-    return yield* listMailboxes(session, 'LIST', readListing(command));
+    return yield* listMailboxes(session, readListing(command));
   },
 };
 
-/** Every mailbox is subscribed. */
+/** Subscribed names (RFC 3501 section 6.3.9). */
 export const lsub: Command = {
   states: LOGGED_IN,
   tells: 'no removals',
@@ -145,36 +185,25 @@ export const lsub: Command = {
     command.expect(' ');
     const reference = readMailbox(command);
     command.expect(' ');
-    const pattern = decodeMailboxName(readUtf8(command.listMailbox()));
+    const read = decodeMailboxName(readUtf8(command.listMailbox()));
     command.end();
-    const asked = { reference, patterns: [pattern], onlySpecial: false, subscribed: false };
-    return yield* listMailboxes(session, 'LSUB', { ...asked, status: [] });
+    const [pattern = ''] = fullPatterns(reference, [read]);
+    if (pattern === '') {
+      yield writeSeparator('LSUB');
+      return 'That is all';
+    }
+    const names = await readNames(session);
+    for (const [name, { isSubscribed }] of names) {
+      if (!matches(pattern, name)) continue;
+      const isAbove = below(names, name).some(([, child]) => child.isSubscribed);
+      // With `%` also what a subscribed name is below.
+      if (!isSubscribed && !(isAbove && pattern.includes('%'))) continue;
+      const attributes = isSubscribed ? '' : '\\Noselect';
+      yield `* LSUB (${attributes}) "${SEPARATOR}" ${writeMailbox(name)}\r\n`;
+    }
+    return 'That is all';
   },
 };
-
-/**
- * Every mailbox is subscribed, so that programs which list only those show what an app has made.
- *
- * @param isOn false is refused, since nothing could keep it
- */
-function subscribing(isOn: boolean): Command {
-  return {
-    states: LOGGED_IN,
-    tells: 'no removals',
-    async *run(session, command) {
-      command.expect(' ');
-      const name = readMailbox(command);
-      command.end();
-      const mailbox = await session.services.mailstore.imap.open(session.user, name);
-      yield '';
-      if (isOn) return `${writeMailbox(mailbox.name)} is subscribed`;
-      throw new No('CANNOT', 'Every mailbox is subscribed');
-    },
-  };
-}
-
-export const subscribe = subscribing(true);
-export const unsubscribe = subscribing(false);
 
 /** RFC 2342. */
 export const namespace: Command = {
@@ -184,47 +213,5 @@ export const namespace: Command = {
     command.end();
     yield `* NAMESPACE (("" "${SEPARATOR}")) NIL NIL\r\n`;
     return 'That is all';
-  },
-};
-
-export const create: Command = {
-  states: LOGGED_IN,
-  tells: 'no removals',
-  async *run(session, command) {
-    command.expect(' ');
-    // A separator at the end says that there will be others below it (section 6.3.4).
-    const name = readMailbox(command).replace(/\/$/, '');
-    command.end();
-    await session.services.mailstore.createMailbox(session.user, name);
-    yield '';
-    return 'The mailbox is made';
-  },
-};
-
-export const remove: Command = {
-  states: LOGGED_IN,
-  tells: 'no removals',
-  async *run(session, command) {
-    command.expect(' ');
-    const name = readMailbox(command);
-    command.end();
-    await session.services.mailstore.deleteMailbox(session.user, name);
-    yield '';
-    return 'The mailbox is deleted';
-  },
-};
-
-export const rename: Command = {
-  states: LOGGED_IN,
-  tells: 'no removals',
-  async *run(session, command) {
-    command.expect(' ');
-    const name = readMailbox(command);
-    command.expect(' ');
-    const to = readMailbox(command);
-    command.end();
-    await session.services.mailstore.renameMailbox(session.user, name, to);
-    yield '';
-    return 'The mailbox is renamed';
   },
 };

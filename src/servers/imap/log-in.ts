@@ -17,7 +17,7 @@ const ANYBODY = 'IMAP4rev1 LITERAL- ID ENABLE';
 const LOGINS = ['SASL-IR', ...MECHANISMS.map((name) => `AUTH=${name}`)].join(' ');
 const LOGGED_IN = [
   'IDLE NAMESPACE CHILDREN UNSELECT UIDPLUS MOVE SPECIAL-USE LIST-EXTENDED LIST-STATUS',
-  'STATUS=SIZE ESEARCH CONDSTORE QRESYNC',
+  'STATUS=SIZE ESEARCH SEARCHRES CONDSTORE QRESYNC MULTIAPPEND',
 ].join(' ');
 
 /** What the session may use now; clients keep whichever they saw first after a login. */

@@ -3,7 +3,7 @@ import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
 import { No } from './session.ts';
 
 export type SearchKey =
-  | { readonly kind: 'all' }
+  | { readonly kind: 'all' | 'recent' }
   | { readonly kind: 'set'; readonly set: string; readonly isUids: boolean }
   | { readonly kind: 'flag'; readonly flag: string; readonly isSet: boolean }
   /** In the decoded subject or names and addresses. */
@@ -20,7 +20,7 @@ export type SearchKey =
   | { readonly kind: 'and'; readonly keys: readonly SearchKey[] };
 
 export type EnvelopeField = 'from' | 'to' | 'cc' | 'bcc' | 'subject';
-export type Return = 'MIN' | 'MAX' | 'ALL' | 'COUNT';
+export type Return = 'MIN' | 'MAX' | 'ALL' | 'COUNT' | 'SAVE';
 
 export interface SearchCommand {
   /** Undefined for an answer as in IMAP4rev1. */
@@ -45,7 +45,7 @@ export function readSearch(command: Cursor): SearchCommand {
   let returns: Set<Return> | undefined;
   if (command.has(' RETURN ')) {
     const read = command.list(() => command.atom('an option').toUpperCase(), true);
-    const known = ['MIN', 'MAX', 'ALL', 'COUNT'] as const;
+    const known = ['MIN', 'MAX', 'ALL', 'COUNT', 'SAVE'] as const;
     returns = new Set(known.filter((one) => read.includes(one)));
     if (returns.size < new Set(read).size) throw new BadCommand('The return option is not known');
     if (read.length === 0) returns.add('ALL');
@@ -106,9 +106,13 @@ class KeyReader {
   #flagKey(name: string): SearchKey | undefined {
     const flag = FLAGS[name.replace(/^UN/, '')];
     if (flag) return { kind: 'flag', flag, isSet: !name.startsWith('UN') };
-    if (name === 'ALL' || name === 'OLD') return { kind: 'all' };
-    // Nothing is told as recent.
-    if (name === 'RECENT' || name === 'NEW') return { kind: 'not', key: { kind: 'all' } };
+    if (name === 'ALL') return { kind: 'all' };
+    if (name === 'RECENT') return { kind: 'recent' };
+    if (name === 'OLD') return { kind: 'not', key: { kind: 'recent' } };
+    if (name === 'NEW') {
+      const unseen: SearchKey = { kind: 'flag', flag: FLAGS.SEEN ?? '', isSet: false };
+      return { kind: 'and', keys: [{ kind: 'recent' }, unseen] };
+    }
     if (name !== 'KEYWORD' && name !== 'UNKEYWORD') return undefined;
     this.#command.expect(' ');
     return { kind: 'flag', flag: this.#command.atom('a keyword'), isSet: name === 'KEYWORD' };

@@ -191,7 +191,15 @@ describe('sets of messages', () => {
     fork_modseq: 0,
   };
   const counters = { uidnext: 100, messages: 3, unseen: 0, octets: 0, special_use: null };
-  const view = () => new View({ ...mailbox, ...counters }, [3, 7, 20], '1', false);
+  const own = { keywords: '', recent_uid: 1 };
+  const viewOf = (uids: number[]) =>
+    new View({
+      mailbox: { ...mailbox, ...counters, ...own },
+      uids,
+      token: '1',
+      isReadOnly: false,
+    });
+  const view = () => viewOf([3, 7, 20]);
 
   test('of UIDs name what is there, of numbers only what the session sees', () => {
     assert.deepEqual(view().resolve('1:*', true), [3, 7, 20]);
@@ -205,7 +213,7 @@ describe('sets of messages', () => {
   });
 
   test('an empty mailbox has no last message', () => {
-    const empty = new View({ ...mailbox, ...counters }, [], '1', false);
+    const empty = viewOf([]);
     assert.deepEqual(empty.resolve('1:*', true), []);
     assert.throws(() => empty.resolve('*', false), BadCommand);
   });

@@ -37,12 +37,19 @@ function searching(isByUid: boolean): Command {
     async *run(session, command) {
       const { returns, key } = readSearch(command);
       const hasModseq = names(key, 'modseq');
-      if (hasModseq) session.condstore = true;
-      const found = await inTurn(session, key);
+      if (hasModseq) yield session.enableCondstore();
       const view = session.selected;
+      const isSaved = returns?.has('SAVE') ?? false;
+      // A search that is refused leaves nothing (RFC 5182 section 2.1).
+      const before = view.saved;
+      if (isSaved) view.saved = [];
+      const found = await inTurn(session, key, before);
+      if (isSaved) view.saved = saved(found, returns);
       const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
-      const modseq = hasModseq ? Math.max(0, ...found.map((row) => row.modseq)) : 0;
-      if (returns) yield writeExtended(session, numbers, returns, isByUid, modseq);
+      const told = found.filter((_, at) => countsForModseq(at, found.length, returns));
+      const modseq = hasModseq ? told.reduce((most, row) => Math.max(most, row.modseq), 0) : 0;
+      if (isSaved && returns?.size === 1) yield '';
+      else if (returns) yield writeExtended(session, numbers, returns, isByUid, modseq);
       else {
         const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
         yield `* SEARCH${numbers.map((number) => ` ${number}`).join('')}${more}\r\n`;
@@ -55,12 +62,33 @@ function searching(isByUid: boolean): Command {
 /** Searches that read sources, in all and of one account: they take the processor from everybody else. */
 const reading = new Turns(2);
 
-function inTurn(session: Session, key: SearchKey): Promise<Row[]> {
-  const run = () => new Search(session, key).run();
+function inTurn(session: Session, key: SearchKey, before: readonly number[]): Promise<Row[]> {
+  const run = () => new Search(session, key, before).run();
   const readsSources = ['text', 'header', 'sent'] as const;
   if (!readsSources.some((kind) => names(key, kind))) return run();
   const party = { name: `account ${session.user.accountId}`, most: 1 };
   return reading.run([party], run, session.channel.signal);
+}
+
+/** The messages that `$` means from now on (RFC 5182 section 2.4). */
+function saved(found: readonly Row[], returns: ReadonlySet<Return> | undefined): number[] {
+  const isWhole = returns?.has('ALL') || returns?.has('COUNT');
+  const onlyEnds = !isWhole && (returns?.has('MIN') || returns?.has('MAX'));
+  const some = onlyEnds
+    ? found.filter((_, at) => countsForModseq(at, found.length, returns))
+    : found;
+  return some.map(({ uid }) => uid);
+}
+
+/** Where only the first or the last is asked for, the MODSEQ is theirs (RFC 7162 section 3.1.10). */
+function countsForModseq(
+  at: number,
+  count: number,
+  returns: ReadonlySet<Return> | undefined,
+): boolean {
+  if (!returns || returns.has('ALL') || returns.has('COUNT')) return true;
+  if (!returns.has('MIN') && !returns.has('MAX')) return true;
+  return (returns.has('MIN') && at === 0) || (returns.has('MAX') && at === count - 1);
 }
 
 /** ESEARCH (RFC 4731): it names the command that it answers. */
@@ -91,19 +119,24 @@ function names(key: SearchKey, kind: SearchKey['kind']): boolean {
 class Search {
   readonly #session: Session;
   readonly #key: SearchKey;
+  /** What `$` means in the key. */
+  readonly #saved: readonly number[];
   readonly #sets = new Map<SearchKey, ReadonlySet<number>>();
   readonly #until = performance.now() + TIME_MAX;
   #octets = 0;
 
-  constructor(session: Session, key: SearchKey) {
+  constructor(session: Session, key: SearchKey, saved: readonly number[]) {
     this.#session = session;
     this.#key = key;
+    this.#saved = saved;
     this.#resolve(key);
   }
 
   #resolve(key: SearchKey): void {
     if (key.kind === 'set') {
-      this.#sets.set(key, new Set(this.#session.selected.resolve(key.set, key.isUids)));
+      const { selected } = this.#session;
+      const uids = key.set === '$' ? this.#saved : selected.resolve(key.set, key.isUids, true);
+      this.#sets.set(key, new Set(uids));
     }
     if (key.kind === 'not') this.#resolve(key.key);
     if (key.kind === 'and' || key.kind === 'or') for (const one of key.keys) this.#resolve(one);
@@ -140,6 +173,8 @@ class Search {
     switch (key.kind) {
       case 'all':
         return true;
+      case 'recent':
+        return this.#session.selected.recent?.has(row.uid) ?? false;
       case 'set':
         return this.#sets.get(key)?.has(row.uid) ?? false;
       case 'flag':

@@ -1,5 +1,4 @@
 /** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), STATUS, CLOSE, UNSELECT. */
-import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { readMailbox } from './list.ts';
@@ -8,7 +7,8 @@ import { readStatusItems, writeStatus } from './status.ts';
 import { View } from './view.ts';
 
 const LOGGED_IN = ['authenticated', 'selected'] as const;
-const FLAGS = '\\Answered \\Flagged \\Deleted \\Seen \\Draft';
+/** Messages of a mailbox up to which the first unread one is looked for: nobody has to tell it (RFC 3501 section 6.3.1). */
+const UNSEEN_MAX = 20_000;
 
 /** What a client knows of the mailbox (RFC 7162 section 3.2.5). */
 interface Resync {
@@ -31,7 +31,7 @@ function opening(isReadOnly: boolean): Command {
       command.end();
       // A mailbox that was selected is closed, also where the next one cannot be opened.
       if (session.view && (session.condstore || session.qresync)) yield '* OK [CLOSED] Closed\r\n';
-      session.view = undefined;
+      await session.closeMailbox();
       return yield* open(session, name, isReadOnly, resync);
     },
   };
@@ -79,16 +79,20 @@ async function* open(
 ): Answer {
   // The state of the list of messages; what comes after it is told after the command.
   const { uids, token, mailbox } = await readState(session, name);
-  const view = new View(mailbox, uids, token, isReadOnly);
-  yield `* ${uids.length} EXISTS\r\n* 0 RECENT\r\n* FLAGS (${FLAGS})\r\n`;
-  const permanent = isReadOnly ? '' : `${FLAGS} \\*`;
-  yield `* OK [PERMANENTFLAGS (${permanent})] Flags that are kept\r\n`;
+  const { imap } = session.services.mailstore;
+  const keywords = await imap.keywords(mailbox);
+  const hasUnseen = mailbox.unseen > 0 && uids.length <= UNSEEN_MAX;
+  const unseen = hasUnseen ? await imap.firstUnseen(mailbox) : undefined;
+  const recent = session.services.recents.open(mailbox, isReadOnly);
+  const view = new View({ mailbox, uids, token, isReadOnly, keywords, recent });
+  session.openMailbox(view);
+  yield view.tellKeywords() + view.tellSize();
+  const first = unseen === undefined ? 0 : view.numberOf(unseen);
+  if (first > 0) yield `* OK [UNSEEN ${first}] The first unread message\r\n`;
   yield `* OK [UIDVALIDITY ${mailbox.uidvalidity}] UIDs are valid\r\n`;
   yield `* OK [UIDNEXT ${Math.max(mailbox.uidnext, view.lastUid + 1)}] The next UID\r\n`;
   yield `* OK [HIGHESTMODSEQ ${token}] Changes have numbers\r\n`;
   if (resync?.uidvalidity === mailbox.uidvalidity) yield* tellSince(session, view, resync);
-  session.view = view;
-  session.isBehind = true;
   return `[${isReadOnly ? 'READ-ONLY' : 'READ-WRITE'}] The mailbox is open`;
 }
 
@@ -149,9 +153,9 @@ export const status: Command = {
     command.expect(' ');
     const items = readStatusItems(command);
     command.end();
-    if (items.includes('HIGHESTMODSEQ')) session.condstore = true;
-    const mailbox: OpenMailbox = await session.services.mailstore.imap.open(session.user, name);
-    yield writeStatus(mailbox, items);
+    if (items.includes('HIGHESTMODSEQ')) yield session.enableCondstore();
+    const mailbox = await session.services.mailstore.imap.open(session.user, name);
+    yield await writeStatus(session, mailbox, items);
     return 'That is all';
   },
 };
@@ -161,7 +165,7 @@ export const unselect: Command = {
   tells: 'nothing',
   async *run(session, command) {
     command.end();
-    session.view = undefined;
+    await session.closeMailbox();
     yield '';
     return 'Closed';
   },
@@ -175,7 +179,7 @@ export const enable: Command = {
     const enabled: string[] = [];
     while (command.has(' ')) {
       const name = command.atom('a capability').toUpperCase();
-      if (name === 'CONDSTORE' || name === 'QRESYNC') session.condstore = true;
+      if (name === 'CONDSTORE' || name === 'QRESYNC') yield session.enableCondstore();
       if (name === 'QRESYNC') session.qresync = true;
       // Who has QRESYNC has CONDSTORE too, and some clients look for both (RFC 7162 section 3.2.3).
       if (name === 'QRESYNC') enabled.push('QRESYNC', 'CONDSTORE');

@@ -1,7 +1,6 @@
 /** The state of one connection (RFC 9051 section 3), and what commands have in common. */
 import type {
   AppendedByClient,
-  AppendRequest,
   ChangedMailbox,
   Expunged,
   Flagged,
@@ -10,12 +9,15 @@ import type {
   MailboxSummary,
   MailUser,
   MessageSet,
+  NewMessage,
   Relocated,
   SyncRequest,
   SyncResult,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import type { CommandParts } from './command-reader.ts';
 import type { Cursor } from './cursor.ts';
+import type { RecentMessages } from './recent.ts';
 import type { View } from './view.ts';
 import type { Output } from './write.ts';
 
@@ -27,10 +29,10 @@ export interface ImapMailstore {
   createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
   renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox>;
   deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
-  appendMessage(
+  appendMessages(
     user: MailUser,
-    request: AppendRequest,
-    source: AsyncIterable<Uint8Array>,
+    mailbox: string,
+    messages: AsyncIterable<NewMessage>,
   ): Promise<AppendedByClient>;
   setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged>;
   move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
@@ -64,13 +66,17 @@ export interface Channel {
   nextLine(): Promise<string | 'interrupted' | undefined>;
   /** The message at the end of an APPEND, which is read as the command asks for it. */
   readonly literal: { readonly octets: number } | undefined;
-  /** Its octets; the client is told to send it first. @throws Bye where the client leaves, or more follows */
+  /** Its octets; the client is told to send it first. @throws Bye where the client leaves */
   readLiteral(): AsyncIterable<Uint8Array>;
+  /** What stands before one more message, after the last one was read; undefined at the end of the command. */
+  nextMessage(): Promise<CommandParts | undefined>;
 }
 
 export interface ImapServices {
   readonly mailstore: ImapMailstore;
   readonly logins: ImapLogins;
+  /** Of all listeners of the process. */
+  readonly recents: RecentMessages;
   /** Octets of the largest message. */
   readonly maxMessageBytes: number;
 }
@@ -81,7 +87,7 @@ export class Session {
   #user: MailAccess | undefined;
   /** By a token, which ends. */
   expiresAt = Number.POSITIVE_INFINITY;
-  view: View | undefined;
+  #view: View | undefined;
   /** RFC 7162: the client wants MODSEQ with flags; it wants VANISHED. */
   condstore = false;
   qresync = false;
@@ -102,7 +108,7 @@ export class Session {
 
   get state(): State {
     if (!this.#user) return 'not authenticated';
-    return this.view ? 'selected' : 'authenticated';
+    return this.#view ? 'selected' : 'authenticated';
   }
 
   get isLoggedIn(): boolean {
@@ -119,10 +125,39 @@ export class Session {
     this.#user = user;
   }
 
+  get view(): View | undefined {
+    return this.#view;
+  }
+
   /** The selected mailbox. */
   get selected(): View {
-    if (!this.view) throw new Error('a command ran without a selected mailbox');
-    return this.view;
+    if (!this.#view) throw new Error('a command ran without a selected mailbox');
+    return this.#view;
+  }
+
+  openMailbox(view: View): void {
+    this.#view = view;
+    this.isBehind = true;
+  }
+
+  /** Closes the selected mailbox, if there is one. */
+  async closeMailbox(): Promise<void> {
+    const { recents, mailstore } = this.services;
+    const recent = this.#view?.recent;
+    this.#view = undefined;
+    if (recent) await recents.close(recent, mailstore.imap);
+  }
+
+  /**
+   * The client has used CONDSTORE (RFC 7162 section 3.1): it gets MODSEQs from now on.
+   *
+   * @returns the line that tells it of the first one
+   */
+  enableCondstore(): string {
+    if (this.condstore) return '';
+    this.condstore = true;
+    const { view } = this;
+    return view ? `* OK [HIGHESTMODSEQ ${view.highestModseq}] Changes have numbers\r\n` : '';
   }
 
   /** The messages of the selected mailbox that a change names. */

@@ -25,7 +25,7 @@ function storing(isByUid: boolean): Command {
       command.expect(' ');
       const request = readStore(command);
       refuseReadOnly(session);
-      if (request.change.unchangedSince !== undefined) session.condstore = true;
+      if (request.change.unchangedSince !== undefined) yield session.enableCondstore();
       const uids = session.selected.resolve(set, isByUid);
       return yield* storeAll(session, uids, request, isByUid);
     },
@@ -83,14 +83,15 @@ async function* storeAll(
     for (const { uid, flags, modseq } of flagged.updated) {
       session.told.set(uid, modseq);
       const number = view.numberOf(uid);
+      const text = flags.join(' ');
       // With CONDSTORE also a silent STORE tells the new MODSEQ (RFC 7162 section 3.1.3).
       const items = [
         ...(isByUid || session.condstore ? [`UID ${uid}`] : []),
-        ...(isSilent ? [] : [`FLAGS (${flags.join(' ')})`]),
+        ...(isSilent ? [] : [`FLAGS (${view.flagsOf(uid, text)})`]),
         ...(session.condstore ? [`MODSEQ (${modseq})`] : []),
       ];
       if (number === 0 || (isSilent && !session.condstore)) continue;
-      yield `* ${number} FETCH (${items.join(' ')})\r\n`;
+      yield `${view.announce(text)}* ${number} FETCH (${items.join(' ')})\r\n`;
     }
   }
   if (modified.length > 0) {

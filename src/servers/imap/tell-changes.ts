@@ -45,11 +45,12 @@ export async function* tellChanges(
     view.token = page.token;
     hasMore = page.hasMore === true;
   }
+  // Before the removals: these are the sequence numbers of before.
+  yield flags.join('');
   if (withRemovals) yield* tellRemovals(session, view);
   else if (view.untold.size === 0) view.highestModseq = Number(view.token);
   told.clear();
-  if (hasNew) yield `* ${view.size} EXISTS\r\n* 0 RECENT\r\n`;
-  yield flags.join('');
+  if (hasNew) yield view.tellSize();
 }
 
 function refuseRenamed(error: unknown): never {
@@ -73,8 +74,11 @@ function writeFlags(
   session: Session,
   { uid, modseq, flags }: { uid: number; modseq?: string | undefined; flags: readonly string[] },
 ): string {
-  const number = session.selected.numberOf(uid);
+  const view = session.selected;
+  const number = view.numberOf(uid);
   if (number === 0) return '';
+  const text = flags.join(' ');
   const more = session.condstore && modseq !== undefined ? ` MODSEQ (${modseq})` : '';
-  return `* ${number} FETCH (UID ${uid} FLAGS (${flags.join(' ')})${more})\r\n`;
+  const told = view.flagsOf(uid, text);
+  return `${view.announce(text)}* ${number} FETCH (UID ${uid} FLAGS (${told})${more})\r\n`;
 }

@@ -4,10 +4,27 @@
  */
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { BadCommand } from './cursor.ts';
+import type { Claims } from './recent.ts';
+
+const FLAGS = '\\Answered \\Flagged \\Deleted \\Seen \\Draft';
+/** Texts of flags whose keywords were announced. */
+const TEXTS_MAX = 1_000;
+
+export interface ViewOptions {
+  readonly mailbox: OpenMailbox;
+  readonly uids: number[];
+  /** The state of these UIDs. */
+  readonly token: string;
+  readonly isReadOnly: boolean;
+  readonly keywords?: readonly string[];
+  /** Undefined where nothing is shown as recent: in IMAP4rev2. */
+  readonly recent?: Claims | undefined;
+}
 
 export class View {
   readonly mailbox: OpenMailbox;
   readonly isReadOnly: boolean;
+  readonly recent: Claims | undefined;
   /** UIDs by sequence number, ascending. */
   #uids: number[];
   /** The state of which all additions and flags were told; a sync goes on from here. */
@@ -18,13 +35,19 @@ export class View {
   highestModseq: number;
   /** `$`: the result of the last search that was saved (RFC 5182). */
   saved: readonly number[] = [];
+  /** As they were announced, by their names in small letters. */
+  readonly #keywords: Map<string, string>;
+  readonly #announced = new Set<string>();
 
-  constructor(mailbox: OpenMailbox, uids: number[], token: string, isReadOnly: boolean) {
+  constructor({ mailbox, uids, token, isReadOnly, keywords = [], recent }: ViewOptions) {
     this.mailbox = mailbox;
     this.#uids = uids;
     this.token = token;
     this.highestModseq = Number(token);
     this.isReadOnly = isReadOnly;
+    this.recent = recent;
+    this.#keywords = new Map(keywords.map((one) => [one.toLowerCase(), one]));
+    recent?.take(this.lastUid);
   }
 
   get size(): number {
@@ -49,6 +72,43 @@ export class View {
     this.#uids.push(uid);
   }
 
+  /** The session is told how many messages there are. */
+  tellSize(): string {
+    this.recent?.take(this.lastUid);
+    if (!this.recent) return `* ${this.size} EXISTS\r\n`;
+    const recent = this.recent.ranges.reduce(
+      (sum, { from, to }) => sum + this.#indexFrom(to + 1) - this.#indexFrom(from),
+      0,
+    );
+    return `* ${this.size} EXISTS\r\n* ${recent} RECENT\r\n`;
+  }
+
+  /** The flags of a message as they are told. @param flags as they are stored */
+  flagsOf(uid: number, flags: string): string {
+    if (!this.recent?.has(uid)) return flags;
+    return flags === '' ? '\\Recent' : `${flags} \\Recent`;
+  }
+
+  /** The lines that tell of keywords which the client does not know yet; `''` where it knows all of these. */
+  announce(flags: string): string {
+    if (flags === '' || this.#announced.has(flags)) return '';
+    if (this.#announced.size >= TEXTS_MAX) this.#announced.clear();
+    this.#announced.add(flags);
+    const before = this.#keywords.size;
+    for (const flag of flags.split(' ')) {
+      const key = flag.toLowerCase();
+      if (!flag.startsWith('\\') && !this.#keywords.has(key)) this.#keywords.set(key, flag);
+    }
+    return this.#keywords.size > before ? this.tellKeywords() : '';
+  }
+
+  /** FLAGS and PERMANENTFLAGS (RFC 9051 section 7.3.5). */
+  tellKeywords(): string {
+    const all = [FLAGS, ...this.#keywords.values()].join(' ');
+    const permanent = this.isReadOnly ? '' : `${all} \\*`;
+    return `* FLAGS (${all})\r\n* OK [PERMANENTFLAGS (${permanent})] Flags that are kept\r\n`;
+  }
+
   /** Removes messages. @returns the sequence numbers in the order in which they are told: each counts without those before */
   remove(uids: ReadonlySet<number>): number[] {
     const numbers = this.#uids.flatMap((uid, index) => (uids.has(uid) ? [index + 1] : []));
@@ -60,14 +120,15 @@ export class View {
    * The UIDs of a set, ascending, each once. In a set of UIDs those that are not there mean nothing.
    *
    * @param text as {@link Cursor.sequenceSet} reads it
+   * @param isLenient whether sequence numbers that no message has mean nothing, too: in a search
    * @throws BadCommand where it is malformed, or has a sequence number that no message has
    */
-  resolve(text: string, isUids: boolean): number[] {
+  resolve(text: string, isUids: boolean, isLenient = false): number[] {
     if (text === '$') return this.saved.filter((uid) => this.numberOf(uid) > 0);
     const found: number[] = [];
     let isSorted = true;
     for (const piece of text.split(',')) {
-      const [from, to] = this.#rangeOf(piece, isUids);
+      const [from, to] = this.#rangeOf(piece, isUids, isLenient);
       const first = this.#uids[from];
       if (first !== undefined && first <= (found.at(-1) ?? 0)) isSorted = false;
       for (let index = from; index < to; index++) found.push(this.#uids[index] ?? 0);
@@ -76,7 +137,7 @@ export class View {
   }
 
   /** Indexes from the first to one after the last. */
-  #rangeOf(piece: string, isUids: boolean): [from: number, to: number] {
+  #rangeOf(piece: string, isUids: boolean, isLenient: boolean): [from: number, to: number] {
     const match = /^(\d{1,10}|\*)(?::(\d{1,10}|\*))?$/.exec(piece);
     if (!match || match[1] === '0' || match[2] === '0')
       throw new BadCommand('Not a set of messages');
@@ -86,6 +147,7 @@ export class View {
     );
     const [low, high] = [Math.min(a ?? 0, b ?? 0), Math.max(a ?? 0, b ?? 0)];
     if (isUids) return [this.#indexFrom(low), this.#indexFrom(high + 1)];
+    if (isLenient) return [Math.max(0, low - 1), Math.min(high, this.size)];
     if (low === 0 || high > this.size) throw new BadCommand('No message has this sequence number');
     return [low - 1, high];
   }

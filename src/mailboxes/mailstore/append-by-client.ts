@@ -1,0 +1,115 @@
+/** Stores messages that a client puts into a mailbox: all of them, or none. */
+import type { Database, InTransaction } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { Bodies, StagedBody } from '../bodies/bodies.ts';
+import type { MessageWriter } from './append-messages.ts';
+import { type Mailboxes, mailboxNotFound } from './mailboxes.ts';
+import { fits, type Quotas, quotaExceeded } from './quotas.ts';
+import { describeMessage, stageMessage } from './stage-message.ts';
+import type {
+  AppendedByClient,
+  AppendTarget,
+  MailUser,
+  MessageTexts,
+  NewMessage,
+} from './store.ts';
+import { normalizeFlags } from './syntax.ts';
+
+export interface ClientAppendsOptions {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly mailboxes: Mailboxes;
+  readonly quotas: Quotas;
+  readonly writer: MessageWriter;
+}
+
+interface Staged {
+  readonly body: StagedBody;
+  readonly texts: MessageTexts;
+  readonly target: AppendTarget;
+}
+
+export class ClientAppends {
+  readonly #options: ClientAppendsOptions;
+
+  constructor(options: ClientAppendsOptions) {
+    this.#options = options;
+  }
+
+  /** @throws Refusal as `Mailstore.appendMessage` does; any error of a source */
+  async append(
+    user: MailUser,
+    mailbox: string,
+    messages: AsyncIterable<NewMessage>,
+    within?: InTransaction<AppendedByClient>,
+  ): Promise<AppendedByClient> {
+    const { database, mailboxes, quotas } = this.#options;
+    await mailboxes.find(user, mailbox);
+    // Check before a message is read, whatever its size: the account may have no room at all.
+    const rooms = await quotas.rooms(database.read, [user.accountId]);
+    if (rooms.some((room) => !fits(room, 1))) throw quotaExceeded();
+    const staged: Staged[] = [];
+    try {
+      for await (const message of messages) staged.push(await this.#stage(user, mailbox, message));
+    } catch (error) {
+      await this.#discard(staged);
+      throw error;
+    }
+    return this.#commit(user, mailbox, staged, within).catch(async (error: unknown) => {
+      // After any other error the commit may have happened: the sweep decides then.
+      if (error instanceof Refusal) await this.#discard(staged);
+      throw error;
+    });
+  }
+
+  async #stage(
+    user: MailUser,
+    mailbox: string,
+    { flags = [], internalDate, octets, source }: NewMessage,
+  ): Promise<Staged> {
+    const { bodies } = this.#options;
+    const target = {
+      user,
+      mailbox,
+      flags: normalizeFlags(flags),
+      ...(internalDate !== undefined && { internalDate }),
+    };
+    const noRoom = await bodies.checkRoom(octets);
+    if (noRoom) throw noRoom;
+    const { parsed, body } = await stageMessage(bodies, source);
+    return { body, target, texts: await describeMessage(bodies, { parsed, body }) };
+  }
+
+  #commit(
+    user: MailUser,
+    mailbox: string,
+    staged: readonly Staged[],
+    within?: InTransaction<AppendedByClient>,
+  ): Promise<AppendedByClient> {
+    const { database, bodies, quotas, writer } = this.#options;
+    const octets = staged.reduce((sum, { texts }) => sum + texts.size, 0);
+    return database.write(async (tx) => {
+      await quotas.refuseFull(tx, user.accountId, octets);
+      const uids: number[] = [];
+      let made: AppendedByClient | undefined;
+      for (const { body, texts, target } of staged) {
+        const bodyId = await bodies.commit(tx, body);
+        const [appended] = await writer.append(tx, { ...texts, bodyId }, [target]);
+        // The account was deleted while the message came in: the body is rolled back with the transaction.
+        if (!appended) throw mailboxNotFound(mailbox);
+        const { uid, change } = appended;
+        uids.push(uid);
+        const { uidvalidity, token } = change;
+        const state = { mailbox: change.mailbox, uidvalidity, token };
+        made = { uid, uids, state, changes: [change] };
+      }
+      if (!made) throw new Error('no message was to be appended');
+      await within?.(tx, made);
+      return made;
+    });
+  }
+
+  async #discard(staged: readonly Staged[]): Promise<void> {
+    for (const { body } of staged) await this.#options.bodies.discard(body);
+  }
+}

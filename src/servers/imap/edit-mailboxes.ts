@@ -1,0 +1,79 @@
+/** CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE (RFC 9051 section 6.3). */
+import { Refusal } from '../../platform/errors/errors.ts';
+import { readMailbox } from './list.ts';
+import type { Command } from './session.ts';
+
+const LOGGED_IN = ['authenticated', 'selected'] as const;
+
+/** A name that has no mailbox may be subscribed, too. */
+function subscribing(isOn: boolean): Command {
+  return {
+    states: LOGGED_IN,
+    tells: 'no removals',
+    async *run(session, command) {
+      command.expect(' ');
+      const name = readMailbox(command);
+      command.end();
+      const { imap } = session.services.mailstore;
+      // Only names of mailboxes that were there once: no text of a client is kept.
+      if (isOn && !(await imap.subscriptions(session.user)).has(name)) {
+        await imap.open(session.user, name);
+      }
+      await imap.subscribe(session.user, name, isOn);
+      yield '';
+      return isOn ? 'Subscribed' : 'Not subscribed';
+    },
+  };
+}
+
+export const subscribe = subscribing(true);
+export const unsubscribe = subscribing(false);
+
+export const create: Command = {
+  states: LOGGED_IN,
+  tells: 'no removals',
+  async *run(session, command) {
+    command.expect(' ');
+    // A separator at the end says that there will be others below it (section 6.3.4).
+    const name = readMailbox(command).replace(/\/$/, '');
+    command.end();
+    const { mailstore } = session.services;
+    const { state } = await mailstore.createMailbox(session.user, name);
+    // Programs subscribe what they make, each when it wants to.
+    await mailstore.imap
+      .subscribe(session.user, state.mailbox, false, true)
+      .catch((error: unknown) => {
+        if (!(error instanceof Refusal)) throw error;
+      });
+    yield '';
+    return 'The mailbox is made';
+  },
+};
+
+export const remove: Command = {
+  states: LOGGED_IN,
+  tells: 'no removals',
+  async *run(session, command) {
+    command.expect(' ');
+    const name = readMailbox(command);
+    command.end();
+    await session.services.mailstore.deleteMailbox(session.user, name);
+    yield '';
+    return 'The mailbox is deleted';
+  },
+};
+
+export const rename: Command = {
+  states: LOGGED_IN,
+  tells: 'no removals',
+  async *run(session, command) {
+    command.expect(' ');
+    const name = readMailbox(command);
+    command.expect(' ');
+    const to = readMailbox(command);
+    command.end();
+    await session.services.mailstore.renameMailbox(session.user, name, to);
+    yield '';
+    return 'The mailbox is renamed';
+  },
+};

@@ -1,0 +1,162 @@
+/** What a client sends: commands, one after another, and the messages of APPEND as they come (RFC 9051 section 4.3). */
+import type { Wire } from '../../platform/net/net.ts';
+import { isMessageOf } from './append.ts';
+import {
+  type AnnouncedLiteral,
+  type CommandLimits,
+  type CommandParts,
+  CommandReader,
+} from './command-reader.ts';
+import { BadCommand } from './cursor.ts';
+import { Bye } from './session.ts';
+
+/** LITERAL- (RFC 7888): the most octets of a literal that is not waited for. */
+const UNASKED_MAX = 4_096;
+
+export interface IncomingOptions {
+  readonly wire: Wire;
+  readonly limits: CommandLimits;
+  /** Octets of the largest message. */
+  readonly maxMessageBytes: number;
+  /** Sends what was not sent yet: the client may wait for it before it goes on. */
+  readonly flush: () => Promise<void>;
+  readonly onBytes: () => void;
+  /** Whether messages are taken. */
+  readonly isLoggedIn: () => boolean;
+}
+
+export class Incoming {
+  readonly #options: IncomingOptions;
+  readonly #reader: CommandReader;
+  #literal: AnnouncedLiteral | undefined;
+  /** Octets of it that did not come yet; undefined before the client was asked for it. */
+  #left: number | undefined;
+
+  constructor(options: IncomingOptions) {
+    this.#options = options;
+    this.#reader = new CommandReader(options.limits);
+  }
+
+  set limits(limits: CommandLimits) {
+    this.#reader.limits = limits;
+  }
+
+  /** Octets that came and were not used yet. */
+  get waiting(): number {
+    return this.#reader.waiting;
+  }
+
+  /** The message that comes next in the APPEND that runs. */
+  get literal(): AnnouncedLiteral | undefined {
+    return this.#literal;
+  }
+
+  /** The next command, whole but for the messages of an APPEND. @throws Bye where it is too large */
+  async next(): Promise<CommandParts | 'interrupted' | undefined> {
+    for (;;) {
+      const reading = this.#reader.next();
+      if (reading?.kind === 'command') return reading.parts;
+      if (reading?.kind === 'too long') throw new Bye('[TOOBIG] The command is too long');
+      if (reading?.kind === 'literal') {
+        const parts = await this.#takeLiteral(reading.literal);
+        if (parts) return parts;
+        continue;
+      }
+      const bytes = await this.#options.wire.read();
+      if (bytes === undefined) return undefined;
+      if (bytes.length === 0) return 'interrupted';
+      this.#options.onBytes();
+      this.#reader.push(bytes);
+    }
+  }
+
+  /** @returns the command, where the literal is a message */
+  async #takeLiteral(literal: AnnouncedLiteral): Promise<CommandParts | undefined> {
+    if (this.#options.isLoggedIn() && isMessageOf(literal.parts)) {
+      this.#begin(literal);
+      return literal.parts;
+    }
+    const isUnasked = !literal.waits && literal.octets > UNASKED_MAX;
+    if (isUnasked || !this.#reader.hasRoomFor(literal)) {
+      throw new Bye('[TOOBIG] The literal is too large');
+    }
+    this.#reader.keep(literal);
+    if (literal.waits) await this.#options.wire.write('+ Go on\r\n');
+    return undefined;
+  }
+
+  #begin(literal: AnnouncedLiteral): void {
+    this.#reader.drop();
+    this.#literal = literal;
+    this.#left = undefined;
+  }
+
+  /** Octets of the message; the client is told to send it first. @throws Bye where the client leaves */
+  async *readLiteral(): AsyncGenerator<Uint8Array> {
+    if (!this.#literal) return;
+    await this.#options.flush();
+    if (this.#literal.waits) await this.#options.wire.write('+ Send the message\r\n');
+    this.#left = this.#literal.octets;
+    while (this.#left > 0) {
+      const taken = this.#reader.take(this.#left);
+      this.#left -= taken.length;
+      if (taken.length > 0) yield taken;
+      else await this.#fill();
+    }
+  }
+
+  /**
+   * What follows a message that was read to its end.
+   *
+   * @returns what stands before one more message (RFC 3502), which is {@link Incoming.literal} then; undefined where the
+   *   command ends
+   * @throws BadCommand where something else follows
+   */
+  async nextMessage(): Promise<CommandParts | undefined> {
+    this.#literal = undefined;
+    for (;;) {
+      const reading = this.#reader.next();
+      if (reading?.kind === 'literal') {
+        this.#begin(reading.literal);
+        return reading.literal.parts;
+      }
+      if (reading?.kind === 'too long') throw new Bye('[TOOBIG] The command is too long');
+      if (reading?.kind === 'command') {
+        if (reading.parts.length === 1 && reading.parts[0] === '') return undefined;
+        throw new BadCommand('Expected the end of APPEND after its message');
+      }
+      await this.#fill();
+    }
+  }
+
+  /** Reads what is left of an APPEND that was refused, so that it is not taken for commands. */
+  async finish(): Promise<void> {
+    while (this.#literal) {
+      const { octets, waits } = this.#literal;
+      // A client that waits sends nothing where the command was refused.
+      if (waits && this.#left === undefined) {
+        this.#literal = undefined;
+        return;
+      }
+      this.#left ??= octets;
+      if (octets > this.#options.maxMessageBytes) {
+        throw new Bye('[TOOBIG] The message is too large');
+      }
+      while (this.#left > 0) {
+        this.#left -= this.#reader.take(this.#left).length;
+        if (this.#left > 0) await this.#fill();
+      }
+      await this.nextMessage().catch((error: unknown) => {
+        throw error instanceof BadCommand ? new Bye(error.message) : error;
+      });
+    }
+  }
+
+  /** @throws Bye where the client left, or the connection ends */
+  async #fill(): Promise<void> {
+    const bytes = await this.#options.wire.read();
+    if (bytes === undefined) throw new Bye('The client left');
+    this.#options.onBytes();
+    if (bytes.length > 0) this.#reader.push(bytes);
+  }
+}
