@@ -95,7 +95,10 @@ onEachEngine('IMAP', (engine) => {
     assert.equal(await watching.next(), '* 3 EXISTS');
     assert.equal(await watching.next(), '* 3 RECENT');
     const moved = await other.ok('UID MOVE 2 Trash');
-    assert.match(moved.join('\n'), /^\* OK \[COPYUID \d+ 2 1\] Moved\n\* 1 FETCH .*\n\* 2 EXPUNGE\n\* 2 EXISTS/);
+    assert.match(
+      moved.join('\n'),
+      /^\* OK \[COPYUID \d+ 2 1\] Moved\n\* 1 FETCH .*\n\* 2 EXPUNGE\n\* 2 EXISTS/,
+    );
     assert.equal(await watching.next(), '* VANISHED 2');
     // iOS sends DONE and the next command in one packet.
     watching.send('DONE\r\ns UID SEARCH ALL\r\n');
