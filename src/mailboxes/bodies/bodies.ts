@@ -271,6 +271,18 @@ export class Bodies {
     return body?.content || body?.file ? body : undefined;
   }
 
+  /** The same for many, by id. Octets that lie in rows come with them: as many bodies as fit into memory. */
+  async findMany(ids: readonly number[]): Promise<Map<number, StoredBody>> {
+    if (ids.length === 0) return new Map();
+    const rows = await this.#database.read
+      .selectFrom('bodies')
+      .select(['id', 'size', 'content', 'file'])
+      .where('id', 'in', ids)
+      .execute();
+    const found = rows.filter(({ content, file }) => content || file);
+    return new Map(found.map(({ id, ...body }) => [id, body]));
+  }
+
   /** The same for a body that must be there. @throws Error where it is gone */
   async get(id: number): Promise<StoredBody> {
     const body = await this.find(id);

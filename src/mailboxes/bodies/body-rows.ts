@@ -85,6 +85,7 @@ export async function emptyRows(
   if (emptied.length === 0) return [];
   const nothing = { content: null, file: null };
   await tx.updateTable('bodies').set(nothing).where('id', 'in', emptied).execute();
+  await tx.deleteFrom('imap_texts').where('body_id', 'in', emptied).execute();
   return rows.flatMap(({ file }) => (file === null ? [] : [file]));
 }
 

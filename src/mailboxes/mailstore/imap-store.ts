@@ -2,6 +2,8 @@
  * What the IMAP server reads of our own mail store beside the operations that all stores have: mailboxes with their
  * counters, and rows of many messages at once.
  */
+import { setImmediate as turn } from 'node:timers/promises';
+import { sql } from 'kysely';
 import type { Database, Row } from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { collectKeywords } from './keywords.ts';
@@ -35,8 +37,13 @@ export type ImapColumn = (typeof imapColumns)[number];
 /** A message, with the columns that were asked for. */
 export type ImapRow<Column extends ImapColumn> = Pick<Row<'messages'>, Column | 'uid'>;
 
+/** Answers of a body, ready to be sent. */
+export type ImapTexts = Omit<Row<'imap_texts'>, 'body_id'>;
+
 /** UIDs in one statement. */
 const UIDS_AT_A_TIME = 500;
+/** Rows of an index that are read at once. */
+const FLAGS_AT_A_TIME = 5_000;
 
 const openColumns = [
   ...mailboxColumns,
@@ -179,6 +186,61 @@ export class ImapStore {
     const isRow = last - first + 1 === uids.length;
     const rows = await (isRow ? query : query.where('uid', 'in', uids)).execute();
     return rows as unknown as ImapRow<Column>[];
+  }
+
+  /** UID, MODSEQ and flags of every message, ascending: from an index, so for a part of the mailbox it is no faster. */
+  async flags({ id }: MailboxRow): Promise<ImapRow<'modseq' | 'flags'>[]> {
+    const found: ImapRow<'modseq' | 'flags'>[] = [];
+    let after = { modseq: 0, uid: 0 };
+    for (;;) {
+      const rows = await this.#database.read
+        .selectFrom('messages')
+        .select(['uid', 'modseq', 'flags'])
+        .where('mailbox_id', '=', id)
+        .where(sql<boolean>`(modseq, uid) > (${after.modseq}, ${after.uid})`)
+        .orderBy('modseq')
+        .orderBy('uid')
+        .limit(FLAGS_AT_A_TIME)
+        .execute();
+      for (const row of rows) found.push(row);
+      const last = rows.at(-1);
+      if (!last || rows.length < FLAGS_AT_A_TIME) break;
+      after = last;
+      await turn();
+    }
+    return found.sort((a, b) => a.uid - b.uid);
+  }
+
+  /** What is kept of bodies for answers, by their ids. */
+  async texts(bodyIds: readonly number[]): Promise<Map<number, ImapTexts>> {
+    const rows = await this.#database.read
+      .selectFrom('imap_texts')
+      .selectAll()
+      .where('body_id', 'in', bodyIds)
+      .execute();
+    return new Map(rows.map(({ body_id, ...texts }) => [body_id, texts]));
+  }
+
+  /** Keeps more of them; bodies that are gone are left out. */
+  async keepTexts(made: ReadonlyMap<number, ImapTexts>): Promise<void> {
+    await this.#database.write(async (tx) => {
+      const ids = [...made.keys()];
+      const query = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
+      const isShared = this.#database.engine === 'postgres';
+      const rows = await query.$if(isShared, (held) => held.forKeyShare()).execute();
+      const values = rows.flatMap(({ id }) => {
+        const texts = made.get(id);
+        return texts ? [{ body_id: id, ...texts }] : [];
+      });
+      if (values.length === 0) return;
+      const insert = tx.insertInto('imap_texts').values(values);
+      await insert.onConflict((conflict) => conflict.doNothing()).execute();
+    });
+  }
+
+  /** Where many sources are, as {@link ImapStore.body} says it. */
+  bodies(ids: readonly number[]): Promise<Map<number, StoredBody>> {
+    return this.#bodies.findMany(ids);
   }
 
   /** Where a source is; undefined where it was removed. What is in a row comes with its octets. */

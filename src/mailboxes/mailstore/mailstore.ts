@@ -12,7 +12,13 @@ import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 export { type Advanced, advanceByName } from './advance-mailbox.ts';
 export { messageColumns, type PlainMessage } from './append-messages.ts';
 export { EmbeddedMailstore } from './embedded.ts';
-export { type ImapColumn, type ImapRow, ImapStore, type OpenMailbox } from './imap-store.ts';
+export {
+  type ImapColumn,
+  type ImapRow,
+  ImapStore,
+  type ImapTexts,
+  type OpenMailbox,
+} from './imap-store.ts';
 export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';

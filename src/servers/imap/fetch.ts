@@ -1,22 +1,20 @@
 /** FETCH and UID FETCH (RFC 9051 section 6.4.5): rows are read in pieces, so that no mailbox is in memory. */
 import { setImmediate as turn } from 'node:timers/promises';
-import type { ImapRow, OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
-import { HeaderReader, type MessagePart } from '../../protocols/message/message.ts';
-import { writeStructure } from './body-structure.ts';
-import { writeEnvelope } from './envelope.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
-import { cut, findSection, type Section, selectFields } from './sections.ts';
 import { vanished } from './select.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
-import { dateTime, type Output } from './write.ts';
+import { Source } from './source.ts';
+import { textsOf } from './texts.ts';
+import { type Message, writeMessage } from './write-message.ts';
 
-/** Messages whose rows are read at once: with their structures, of which one may have half a megabyte, and without. */
-const WITH_TEXTS = 32;
+/**
+ * Messages whose rows are read at once: with their structures and small sources, of which one may have half a megabyte;
+ * with texts; and without.
+ */
+const WITH_SOURCE = 32;
+const WITH_TEXTS = 200;
 const WITHOUT = 500;
-
-type Columns = 'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure';
-type Message = ImapRow<Columns>;
 
 export const fetch = fetching(false);
 export const uidFetch = fetching(true);
@@ -62,26 +60,37 @@ async function* fetchAll(
 ): Answer {
   const view = session.selected;
   const { imap } = session.services.mailstore;
-  const needsTexts = request.items.some(needsText);
   const marksSeen =
     !view.isReadOnly && request.items.some((item) => item.kind === 'section' && item.marksSeen);
-  const size = needsTexts ? WITH_TEXTS : WITHOUT;
+  const needs = needsOf(request.items);
+  const size = needs.source ? WITH_SOURCE : needs.texts ? WITH_TEXTS : WITHOUT;
   const columns = ['modseq', 'flags', 'size', 'internal_date', 'body_id'] as const;
+  const all = needs.onlyFlags && uids.length > WITHOUT ? await readFlags(session) : undefined;
   let missing = 0;
   for (let at = 0; at < uids.length; at += size) {
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
     await turn();
-    const read = needsTexts
-      ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
-      : (await imap.rows(view.mailbox, piece, columns)).map((row) => ({ ...row, structure: '' }));
+    const read: Message[] = all
+      ? piece.flatMap((uid) => all.get(uid) ?? [])
+      : needs.source
+        ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
+        : (await imap.rows(view.mailbox, piece, columns)).map((row) => ({ ...row, structure: '' }));
     missing += piece.length - read.length;
     const since = request.changedSince ?? 0;
     const wanted = read.filter(({ modseq }) => modseq > since);
     const seen = marksSeen ? await markSeen(session, wanted) : new Map<number, Flagged>();
+    const texts = needs.texts ? await textsOf(session, wanted) : undefined;
+    const bodies = needs.source
+      ? await imap.bodies(wanted.map(({ body_id }) => body_id))
+      : undefined;
     for (const row of wanted) {
       const flagged = seen.get(row.uid);
-      yield* writeMessage(session, { ...row, ...flagged }, request.items, flagged !== undefined);
+      yield* writeMessage(session, { ...row, ...flagged }, request.items, {
+        source: new Source(session, row, bodies?.get(row.body_id)),
+        texts: texts?.get(row.body_id),
+        hasNewFlags: flagged !== undefined,
+      });
     }
   }
   // Those that somebody removed: told when that is allowed (RFC 5530).
@@ -111,137 +120,21 @@ async function markSeen(session: Session, rows: readonly Message[]): Promise<Map
   );
 }
 
-function needsText(item: FetchItem): boolean {
-  return !['UID', 'FLAGS', 'INTERNALDATE', 'RFC822.SIZE', 'MODSEQ'].includes(item.kind);
+/** What has to be read beside the columns that cost little. */
+function needsOf(items: readonly FetchItem[]) {
+  const has = (kinds: readonly FetchItem['kind'][]) =>
+    items.some(({ kind }) => kinds.includes(kind));
+  return {
+    source: has(['BODY', 'section']),
+    texts: has(['ENVELOPE', 'BODYSTRUCTURE']),
+    onlyFlags: items.every(({ kind }) => ['UID', 'FLAGS', 'MODSEQ'].includes(kind)),
+  };
 }
 
-async function* writeMessage(
-  session: Session,
-  row: Message,
-  items: readonly FetchItem[],
-  hasNewFlags: boolean,
-): AsyncGenerator<Output> {
-  const number = session.selected.numberOf(row.uid);
-  if (number === 0) return;
-  const isFlagged = items.some(({ kind }) => kind === 'FLAGS');
-  const all: readonly FetchItem[] =
-    hasNewFlags && !isFlagged ? [...items, { kind: 'FLAGS' }] : items;
-  const source = new Source(session, row);
-  const { selected: view } = session;
-  const told = { ...row, flags: view.flagsOf(row.uid, row.flags) };
-  let text = `${view.announce(row.flags)}* ${number} FETCH (`;
-  for (const [index, item] of all.entries()) {
-    if (index > 0) text += ' ';
-    if (item.kind !== 'section') text += await writeItem(item.kind, told, source);
-    else {
-      for (const part of await writeSection(item.section, row, source)) {
-        if (typeof part === 'string') text += part;
-        else {
-          yield text;
-          text = '';
-          yield part;
-        }
-      }
-    }
-  }
-  yield `${text})\r\n`;
-}
-
-async function writeItem(
-  kind: Exclude<FetchItem['kind'], 'section'>,
-  row: Message,
-  source: Source,
-): Promise<string> {
-  switch (kind) {
-    case 'UID':
-      return `UID ${row.uid}`;
-    case 'FLAGS':
-      return `FLAGS (${row.flags})`;
-    case 'INTERNALDATE':
-      return `INTERNALDATE ${dateTime(row.internal_date)}`;
-    case 'RFC822.SIZE':
-      return `RFC822.SIZE ${row.size}`;
-    case 'MODSEQ':
-      return `MODSEQ (${row.modseq})`;
-    case 'ENVELOPE':
-      return `ENVELOPE ${writeEnvelope(await source.fields())}`;
-    default: {
-      const read = (start: number, end: number) => source.read(start, end);
-      return `${kind} ${await writeStructure(source.root, read, kind === 'BODYSTRUCTURE')}`;
-    }
-  }
-}
-
-async function writeSection(section: Section, row: Message, source: Source): Promise<Output[]> {
-  const range = findSection(source.root, row.size, section);
-  if (!range) return [`${section.label} NIL`];
-  if (section.names.length > 0) {
-    const text = selectFields(await source.read(range.start, range.end), section);
-    const { start, end } = cut({ start: 0, end: text.length }, section.partial);
-    return [`${section.label} {${end - start}}\r\n${text.slice(start, end)}`];
-  }
-  const { start, end } = cut(range, section.partial);
-  const octets = end - start;
-  const head = `${section.label} {${octets}}\r\n`;
-  if (octets === 0) return [head];
-  return [
-    head,
-    (await source.inRow(start, end)) ?? { octets, open: () => source.open(start, end) },
-  ];
-}
-
-/** The source of a message, which is read when an item needs it. */
-class Source {
-  readonly #session: Session;
-  readonly #row: Message;
-  #root: MessagePart | undefined;
-  #body: Promise<Awaited<ReturnType<Session['services']['mailstore']['imap']['body']>>> | undefined;
-
-  constructor(session: Session, row: Message) {
-    this.#session = session;
-    this.#row = row;
-  }
-
-  get root(): MessagePart {
-    this.#root ??= JSON.parse(this.#row.structure) as MessagePart;
-    return this.#root;
-  }
-
-  async fields() {
-    const reader = new HeaderReader();
-    const { headerStart, bodyStart } = this.root;
-    if (reader.write(await this.read(headerStart, bodyStart)) === undefined) reader.end();
-    return reader.header.fields;
-  }
-
-  async read(start: number, end: number): Promise<Buffer> {
-    const found = await this.inRow(start, end);
-    if (found) return found;
-    const pieces: Uint8Array[] = [];
-    for await (const piece of this.open(start, end)) pieces.push(Uint8Array.from(piece));
-    return Buffer.concat(pieces);
-  }
-
-  /** Octets that came with the row of the body; undefined where they are in a file. */
-  async inRow(start: number, end: number): Promise<Buffer | undefined> {
-    const { content } = await this.#find();
-    if (!content || end > content.length) return undefined;
-    return Buffer.from(content.buffer, content.byteOffset + start, end - start);
-  }
-
-  async *open(start: number, end: number): AsyncGenerator<Uint8Array> {
-    const { user, selected } = this.#session;
-    const { uid, body_id } = this.#row;
-    const mailbox: OpenMailbox = selected.mailbox;
-    const about = { accountId: user.accountId, mailboxId: mailbox.id, uid, bodyId: body_id };
-    const { imap } = this.#session.services.mailstore;
-    yield* imap.source(await this.#find(), { start, end }, about);
-  }
-
-  async #find() {
-    this.#body ??= this.#session.services.mailstore.imap.body(this.#row.body_id);
-    const body = await this.#body;
-    if (!body) throw new No('EXPUNGEISSUED', `Message ${this.#row.uid} is gone`);
-    return body;
-  }
+/** Flags of the whole mailbox, by UID: the rows of many messages are not read for them. */
+async function readFlags(session: Session): Promise<ReadonlyMap<number, Message>> {
+  const { imap } = session.services.mailstore;
+  const rows = await imap.flags(session.selected.mailbox);
+  const nothing = { size: 0, internal_date: 0, body_id: 0, structure: '' };
+  return new Map(rows.map((row) => [row.uid, { ...nothing, ...row }]));
 }

@@ -1,0 +1,80 @@
+/**
+ * What is told of a message again and again: its ENVELOPE, its BODYSTRUCTURE, and the fields that programs search in. Each
+ * is made from the source when it is asked for the first time, and kept for the body, so for all its recipients.
+ */
+import { setImmediate as turn } from 'node:timers/promises';
+import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  decodeRawHeader,
+  decodeWords,
+  fieldValue,
+  type HeaderField,
+} from '../../protocols/message/message.ts';
+import { writeStructure } from './body-structure.ts';
+import { writeEnvelope } from './envelope.ts';
+import type { Session } from './session.ts';
+import { Source, type SourceRow } from './source.ts';
+
+/** Messages whose texts are made at once: with their structures and the begin of their sources. */
+const AT_A_TIME = 32;
+/** Characters of the texts of a message that are kept; longer ones are made each time. */
+const KEPT_MAX = 64 * 1024;
+/** Characters of one field in which a search looks. */
+const FIELD_MAX = 8_000;
+
+/** Fields of which `search` has the text, in this order. */
+export const SEARCHED = ['from', 'to', 'cc', 'bcc', 'subject'] as const;
+
+/**
+ * The texts of messages, by the ids of their bodies.
+ *
+ * @param rows of the selected mailbox; a message without a source is left out
+ */
+export async function textsOf(
+  session: Session,
+  rows: readonly ImapRow<'body_id'>[],
+): Promise<ReadonlyMap<number, ImapTexts>> {
+  if (rows.length === 0) return new Map();
+  const { imap } = session.services.mailstore;
+  const texts = await imap.texts([...new Set(rows.map(({ body_id }) => body_id))]);
+  const missing = rows.filter(({ body_id }) => !texts.has(body_id));
+  for (let at = 0; at < missing.length; at += AT_A_TIME) {
+    await turn();
+    const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
+    const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
+    const made = await makeTexts(session, some);
+    const kept = [...made].filter(([, one]) => sizeOf(one) <= KEPT_MAX);
+    // Where the database cannot write now, they are made again.
+    if (kept.length > 0) await imap.keepTexts(new Map(kept)).catch(() => {});
+    for (const [id, one] of made) texts.set(id, one);
+  }
+  return texts;
+}
+
+function sizeOf({ envelope, structure, search }: ImapTexts): number {
+  return envelope.length + structure.length + search.length;
+}
+
+async function makeTexts(session: Session, rows: readonly SourceRow[]) {
+  const bodies = await session.services.mailstore.imap.bodies(rows.map(({ body_id }) => body_id));
+  const made = new Map<number, ImapTexts>();
+  for (const row of rows) {
+    const body = bodies.get(row.body_id);
+    if (!body || made.has(row.body_id)) continue;
+    const source = new Source(session, row, body);
+    const fields = await source.fields();
+    const read = (start: number, end: number) => source.read(start, end);
+    made.set(row.body_id, {
+      envelope: writeEnvelope(fields),
+      structure: await writeStructure(source.root, read, true),
+      search: JSON.stringify(SEARCHED.map((name) => searchText(fields, name))),
+    });
+  }
+  return made;
+}
+
+function searchText(fields: readonly HeaderField[], name: string): string {
+  const values = fields.filter((field) => field.name === name).map(fieldValue);
+  const text = values.map((value) => decodeWords(decodeRawHeader(value))).join('\n');
+  return text.toLowerCase().slice(0, FIELD_MAX);
+}

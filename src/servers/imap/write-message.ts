@@ -1,0 +1,105 @@
+/** What FETCH tells of one message (RFC 9051 section 7.5.2). */
+import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import { writeStructure } from './body-structure.ts';
+import type { FetchItem } from './parse-fetch.ts';
+import { cut, findSection, type Section, selectFields } from './sections.ts';
+import { No, type Session } from './session.ts';
+import type { Source } from './source.ts';
+import { dateTime, type Output } from './write.ts';
+
+export type Message = ImapRow<
+  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure'
+>;
+
+/** What was read of a message before it is written. */
+export interface Prepared {
+  readonly source: Source;
+  /** Undefined where nothing of it is asked for, or the source is gone. */
+  readonly texts: ImapTexts | undefined;
+  readonly hasNewFlags: boolean;
+}
+
+/**
+ * @param prepared what was read of the message already
+ * @param hasNewFlags whether this command changed its flags, which are told then
+ */
+export async function* writeMessage(
+  session: Session,
+  row: Message,
+  items: readonly FetchItem[],
+  { source, texts, hasNewFlags }: Prepared,
+): AsyncGenerator<Output> {
+  const number = session.selected.numberOf(row.uid);
+  if (number === 0) return;
+  const isFlagged = items.some(({ kind }) => kind === 'FLAGS');
+  const all: readonly FetchItem[] =
+    hasNewFlags && !isFlagged ? [...items, { kind: 'FLAGS' }] : items;
+  const { selected: view } = session;
+  const told = { ...row, flags: view.flagsOf(row.uid, row.flags) };
+  let text = `${view.announce(row.flags)}* ${number} FETCH (`;
+  for (const [index, item] of all.entries()) {
+    if (index > 0) text += ' ';
+    if (item.kind !== 'section') text += await writeItem(item.kind, told, source, texts);
+    else {
+      for (const part of await writeSection(item.section, row, source)) {
+        if (typeof part === 'string') text += part;
+        else {
+          yield text;
+          text = '';
+          yield part;
+        }
+      }
+    }
+  }
+  yield `${text})\r\n`;
+}
+
+async function writeItem(
+  kind: Exclude<FetchItem['kind'], 'section'>,
+  row: Message,
+  source: Source,
+  texts: ImapTexts | undefined,
+): Promise<string> {
+  switch (kind) {
+    case 'UID':
+      return `UID ${row.uid}`;
+    case 'FLAGS':
+      return `FLAGS (${row.flags})`;
+    case 'INTERNALDATE':
+      return `INTERNALDATE ${dateTime(row.internal_date)}`;
+    case 'RFC822.SIZE':
+      return `RFC822.SIZE ${row.size}`;
+    case 'MODSEQ':
+      return `MODSEQ (${row.modseq})`;
+    case 'ENVELOPE':
+      return `ENVELOPE ${(texts ?? gone(row)).envelope}`;
+    case 'BODYSTRUCTURE':
+      return `BODYSTRUCTURE ${(texts ?? gone(row)).structure}`;
+    default: {
+      const read = (start: number, end: number) => source.read(start, end);
+      return `BODY ${await writeStructure(source.root, read, false)}`;
+    }
+  }
+}
+
+async function writeSection(section: Section, row: Message, source: Source): Promise<Output[]> {
+  const range = findSection(source.root, row.size, section);
+  if (!range) return [`${section.label} NIL`];
+  if (section.names.length > 0) {
+    const text = selectFields(await source.read(range.start, range.end), section);
+    const { start, end } = cut({ start: 0, end: text.length }, section.partial);
+    return [`${section.label} {${end - start}}\r\n${text.slice(start, end)}`];
+  }
+  const { start, end } = cut(range, section.partial);
+  const octets = end - start;
+  const head = `${section.label} {${octets}}\r\n`;
+  if (octets === 0) return [head];
+  return [
+    head,
+    (await source.inRow(start, end)) ?? { octets, open: () => source.open(start, end) },
+  ];
+}
+
+function gone({ uid }: Message): never {
+  throw new No('EXPUNGEISSUED', `Message ${uid} is gone`);
+}
