@@ -9,6 +9,8 @@ import {
   decodeWords,
   fieldValue,
   type HeaderField,
+  rawValue,
+  readAddressEntries,
 } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
 import { writeEnvelope } from './envelope.ts';
@@ -74,7 +76,13 @@ async function makeTexts(session: Session, rows: readonly SourceRow[]) {
 }
 
 function searchText(fields: readonly HeaderField[], name: string): string {
-  const values = fields.filter((field) => field.name === name).map(fieldValue);
-  const text = values.map((value) => decodeWords(decodeRawHeader(value))).join('\n');
-  return text.toLowerCase().slice(0, FIELD_MAX);
+  const found = fields.filter((field) => field.name === name);
+  const texts = found.map((field) => decodeWords(decodeRawHeader(fieldValue(field))));
+  // Addresses also without the comments and spaces that may stand in them.
+  const addresses = found
+    .filter(() => name !== 'subject')
+    .flatMap((field) => readAddressEntries(rawValue(field)))
+    .flatMap((entry) => (entry.kind === 'mailbox' ? [`<${entry.local}@${entry.domain}>`] : []))
+    .filter((address) => !texts.some((text) => text.includes(address)));
+  return [...texts, ...addresses].join('\n').toLowerCase().slice(0, FIELD_MAX);
 }
