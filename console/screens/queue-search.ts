@@ -10,7 +10,7 @@ export const qualifiers: readonly Qualifier[] = [
     name: 'kind',
     hint: 'What is done',
     example: 'webhook',
-    values: ['webhook', 'forward', 'send', 'bounce', 'mailbox', 'copy'],
+    values: ['webhook', 'forward', 'send', 'bounce', 'mailbox', 'copy', 'event'],
   },
   {
     name: 'is',

@@ -25,6 +25,7 @@ import { createMetrics } from '../../src/servers/metrics/metrics.ts';
 import { startSmtp } from '../../src/servers/smtp/smtp.ts';
 import { Accounts } from '../../src/tenants/accounts/accounts.ts';
 import { Domains } from '../../src/tenants/domains/domains.ts';
+import { Events } from '../../src/tenants/events/events.ts';
 import { Usage } from '../../src/tenants/usage/usage.ts';
 import { imapSide } from './look-through.ts';
 
@@ -99,6 +100,7 @@ const { delivery, attempts } = buildMailFlow({
   mailServer,
   queue,
   usage: new Usage({ database }),
+  events: new Events(database),
   trace: new Trace({ database, keptDays: 30, node: 'test', log: logger, now: Date.now }),
   metrics,
   publicUrl: () => 'http://localhost',

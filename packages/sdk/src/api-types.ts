@@ -11,7 +11,7 @@ export interface Problem {
   /** What was wrong this time. */
   detail: string;
   /** Stable, for programs. */
-  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'app_password_not_found' | 'key_not_found' | 'block_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'cursor_expired' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'recipient_suppressed' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
+  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'app_password_not_found' | 'key_not_found' | 'block_not_found' | 'event_hook_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'cursor_expired' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'recipient_suppressed' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
   /** The fields that are wrong, by their names in the request. */
   errors?: {
     field: string;
@@ -389,8 +389,8 @@ export interface Delivery {
   id: number;
   /** The id that the receiver gets. */
   webhook_id: string;
-  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. */
-  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. `event`: an event for the event hook of a user; it has no domain. */
+  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
   /** Origin of the webhook, domain of the mail, or address of the mailbox. */
   destination: string;
   /** A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why. */
@@ -457,6 +457,56 @@ export interface DeleteSuppressionBody {
 
 export interface DeleteSuppressionAnswer {
   ok: boolean;
+  deleted: string;
+}
+
+/** Where the events of a user are posted. */
+export interface EventHook {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** http or https. */
+  url: string;
+  /** Only these types; all when left out. */
+  types?: ('message.received' | 'message.sent' | 'send.delivered' | 'send.deferred' | 'send.bounced' | 'domain.active' | 'domain.failing' | 'domain.pending' | 'domain.deleted' | 'account.created' | 'account.suspended' | 'account.resumed' | 'account.deleted' | 'delivery.failed')[];
+  /** Absent for keys that only read. */
+  secret?: string;
+  /** The old `secret`, for 24 hours after a change: both sign. */
+  secret_previous?: string;
+  created_at: string;
+  /** Events that wait for their next attempt; 1,000 stands for as many or more. */
+  waiting: number;
+  last_error?: DeliveryError;
+  /** When events were found to be pruned before they could be posted. */
+  missed_at?: string;
+}
+
+export interface GetEventHookAnswer {
+  hook: EventHook;
+}
+
+export interface SetEventHookBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+  /** http or https. */
+  url: string;
+  /** Only these types; all when left out. */
+  types?: ('message.received' | 'message.sent' | 'send.delivered' | 'send.deferred' | 'send.bounced' | 'domain.active' | 'domain.failing' | 'domain.pending' | 'domain.deleted' | 'account.created' | 'account.suspended' | 'account.resumed' | 'account.deleted' | 'delivery.failed')[];
+  /** Signs what is posted, by Standard Webhooks; `whsec_<base64>` is decoded. When left out, the one before stays, or one is made. */
+  secret?: string;
+}
+
+export interface SetEventHookAnswer {
+  hook: EventHook;
+}
+
+export interface DeleteEventHookBody {
+  /** The user of your product who owns everything in this call. */
+  user_id: string;
+}
+
+export interface DeleteEventHookAnswer {
+  ok: boolean;
+  /** http or https. */
   deleted: string;
 }
 
@@ -1238,8 +1288,8 @@ export interface ReadTraceAnswer {
 export interface QueueGroup {
   destination: string;
   domain: string;
-  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. */
-  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. `event`: an event for the event hook of a user; it has no domain. */
+  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
   /** 10,000 stands for as many or more. */
   counts: {
     /** Deliveries that wait for their next attempt. */
@@ -1275,8 +1325,8 @@ export interface OpenDelivery {
   /** Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it. */
   url?: string;
   domain: string;
-  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. */
-  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. `event`: an event for the event hook of a user; it has no domain. */
+  kind: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
   /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
   status: 'queued' | 'held' | 'failed';
   /** operator, or suspension of its domain; absent if it cannot be attempted */
@@ -1405,7 +1455,7 @@ export interface RetryQueueBody {
   destination?: string;
   domain?: string;
   /** As in the list of deliveries of a domain. */
-  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
   /** `waiting` is `queued` and `held` together. */
   status?: 'waiting' | 'queued' | 'held' | 'failed';
   /** Replaced by `status`; goes away after 0.4. */
@@ -1476,7 +1526,7 @@ export interface HoldQueueBody {
   destination?: string;
   domain?: string;
   /** As in the list of deliveries of a domain. */
-  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
   /** `waiting` is `queued` and `held` together. */
   status?: 'waiting' | 'queued' | 'held' | 'failed';
   /** Replaced by `status`; goes away after 0.4. */
@@ -1547,7 +1597,7 @@ export interface ReleaseQueueBody {
   destination?: string;
   domain?: string;
   /** As in the list of deliveries of a domain. */
-  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
   /** `waiting` is `queued` and `held` together. */
   status?: 'waiting' | 'queued' | 'held' | 'failed';
   /** Replaced by `status`; goes away after 0.4. */
@@ -1618,7 +1668,7 @@ export interface DropQueueBody {
   destination?: string;
   domain?: string;
   /** As in the list of deliveries of a domain. */
-  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+  kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
   /** `waiting` is `queued` and `held` together. */
   status?: 'waiting' | 'queued' | 'held' | 'failed';
   /** Replaced by `status`; goes away after 0.4. */
@@ -2811,6 +2861,30 @@ export interface Operations {
     body: DeleteSuppressionBody;
     answer: DeleteSuppressionAnswer;
   };
+  /** Show where events are posted */
+  getEventHook: {
+    path: Record<never, never>;
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    body: undefined;
+    answer: GetEventHookAnswer;
+  };
+  /** Post events to a URL */
+  setEventHook: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: SetEventHookBody;
+    answer: SetEventHookAnswer;
+  };
+  /** Post no more events */
+  deleteEventHook: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: DeleteEventHookBody;
+    answer: DeleteEventHookAnswer;
+  };
   /** List the domains of all users */
   listAllDomains: {
     path: Record<never, never>;
@@ -3124,7 +3198,7 @@ export interface Operations {
       destination?: string;
       domain?: string;
       /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
       /** `queued` waits for its next attempt; `held` waits until it is released or tried again; `failed` has ended. */
       status?: 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
@@ -3145,7 +3219,7 @@ export interface Operations {
       destination?: string;
       domain?: string;
       /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
       /** `waiting` is `queued` and `held` together. */
       status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
@@ -3178,7 +3252,7 @@ export interface Operations {
       destination?: string;
       domain?: string;
       /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
       /** `waiting` is `queued` and `held` together. */
       status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
@@ -3211,7 +3285,7 @@ export interface Operations {
       destination?: string;
       domain?: string;
       /** As in the list of deliveries of a domain. */
-      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy';
+      kind?: 'webhook' | 'forward' | 'bounce' | 'send' | 'mailbox' | 'copy' | 'event';
       /** `waiting` is `queued` and `held` together. */
       status?: 'waiting' | 'queued' | 'held' | 'failed';
       /** Replaced by `status`; goes away after 0.4. */
@@ -3538,6 +3612,9 @@ export type OperationId =
   | 'retryDelivery'
   | 'listSuppressions'
   | 'deleteSuppression'
+  | 'getEventHook'
+  | 'setEventHook'
+  | 'deleteEventHook'
   | 'listAllDomains'
   | 'getAnyDomain'
   | 'listAllAccounts'
@@ -3605,6 +3682,9 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   retryDelivery: 'POST /v2/domains/{domain}/deliveries/{id}/retry key',
   listSuppressions: 'GET /v2/domains/{domain}/suppressions',
   deleteSuppression: 'POST /v2/domains/{domain}/suppressions/delete key',
+  getEventHook: 'GET /v2/event-hooks',
+  setEventHook: 'PUT /v2/event-hooks',
+  deleteEventHook: 'POST /v2/event-hooks/delete key',
   listAllDomains: 'GET /v2/operator/domains',
   getAnyDomain: 'GET /v2/operator/domains/{domain}',
   listAllAccounts: 'GET /v2/operator/accounts',

@@ -52,6 +52,37 @@ onEachEngine('orders of operators', (engine) => {
     assert.equal(receiver.attempts.length, 3);
   });
 
+  test('tell the owner of what was dropped, but of no kind that does so itself', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue } = bench.start();
+    await queue.idle();
+    const at = { notBefore: bench.clock.now() + 1_000, recipients: ['a@dropped.test'] };
+    const [id] = await bench.enqueue(queue, bench.delivery('dropped.test', at));
+    const drop = { action: 'drop', isDryRun: false, heldBy: 'operator' } as const;
+    await queue.bulk({ ...drop, filter: { destination: 'dropped.test' } }, 'x');
+    const other = bench.start({ tellsEnds: true }).queue;
+    await other.idle();
+    await bench.enqueue(other, bench.delivery('silent.test', at));
+    await other.bulk({ ...drop, filter: { destination: 'silent.test' } }, 'x');
+    const rows = await bench.database.read.selectFrom('events').selectAll().execute();
+    assert.deepEqual(
+      rows.map(({ type, user_id, data }) => [type, user_id, JSON.parse(data)]),
+      [
+        [
+          'delivery.failed',
+          'user',
+          {
+            delivery_id: id,
+            kind: KIND,
+            destination: 'dropped.test',
+            detail: 'dropped by the operator of the service',
+            recipient: 'a@dropped.test',
+          },
+        ],
+      ],
+    );
+  });
+
   test('many retried deliveries reach a receiver that still fails one at a time', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();

@@ -69,7 +69,7 @@ export interface BulkStep extends Step<BulkPlace> {
 /** A row that was changed, as the trace and workers need it. */
 export type ChangedRow = Pick<
   Row<'deliveries'>,
-  'id' | 'kind' | 'sender' | 'destination' | 'public_id' | 'mail_id' | 'recipient'
+  'id' | 'kind' | 'domain_id' | 'sender' | 'destination' | 'public_id' | 'mail_id' | 'recipient'
 >;
 
 /** The states that each action changes, where the filter names none. */
@@ -351,7 +351,8 @@ export async function changeRows(
       }),
   };
   return changing[action]()
-    .returning(['id', 'kind', 'sender', 'destination', 'public_id', 'mail_id', 'recipient'])
+    .returning(['id', 'kind', 'domain_id', 'sender', 'destination'])
+    .returning(['public_id', 'mail_id', 'recipient'])
     .execute();
 }
 

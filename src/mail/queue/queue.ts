@@ -28,6 +28,7 @@ import { randomUUID } from 'node:crypto';
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
 import type { Done, EpochMs } from '../../platform/time/time.ts';
+import { writeEvents } from '../../tenants/events/events.ts';
 import type { Trace } from '../trace/trace.ts';
 import {
   type BulkRequest,
@@ -39,6 +40,7 @@ import {
 } from './bulk.ts';
 import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
+import { failedEvent } from './failed-event.ts';
 import { setLate } from './late.ts';
 import { QueueLists } from './lists.ts';
 import {
@@ -54,6 +56,7 @@ import {
   requeueRow,
 } from './operator-rows.ts';
 import { type Owner, senderOf } from './parties.ts';
+import { findPublicIds, redirectRows, withdrawRows } from './waiting-rows.ts';
 import {
   type AttemptReport,
   type Clock,
@@ -95,6 +98,7 @@ export {
   type Attempted,
   type AttemptReport,
   type Clock,
+  type QueueLog,
   type SharedAttempt,
   systemClock,
   type WorkOptions,
@@ -116,6 +120,9 @@ export interface QueueOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
 }
 
+/** Why a delivery has failed that an operator dropped, for its owner. */
+const DROPPED = 'dropped by the operator of the service';
+
 /** What tells the queue whose delivery is due, and when. */
 type Woken = Pick<NewDelivery, 'kind' | 'destination' | keyof Owner | keyof Times>;
 
@@ -127,7 +134,10 @@ export class Queue {
   readonly #options: QueueOptions;
   readonly #owner: string;
   /** By kind. */
-  readonly #kinds = new Map<string, Pick<WorkOptions, 'onDropped' | 'recipientsOf' | 'delays'>>();
+  readonly #kinds = new Map<
+    string,
+    Pick<WorkOptions, 'onDropped' | 'recipientsOf' | 'delays' | 'tellsEnds'>
+  >();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
 
   constructor(options: QueueOptions) {
@@ -193,6 +203,25 @@ export class Queue {
       .returning('id')
       .executeTakeFirst();
     return row !== undefined;
+  }
+
+  /** Gives what waits for a party another receiver, in this transaction; after its commit {@link Queue.wake}. */
+  redirect(
+    tx: Queries,
+    domainId: number,
+    to: { readonly destination: string; readonly url: string },
+  ): Promise<void> {
+    return redirectRows(tx, domainId, to);
+  }
+
+  /** Removes what waits for a party, in this transaction. @returns the bodies that it named */
+  withdrawAll(tx: Queries, domainId: number): Promise<number[]> {
+    return withdrawRows(tx, domainId);
+  }
+
+  /** Those of some public ids that were queued. */
+  findQueued(tx: Queries, publicIds: readonly string[]): Promise<Set<string>> {
+    return findPublicIds(tx, publicIds);
   }
 
   /** Starts to attempt the deliveries of one kind, those of earlier runs first. */
@@ -283,7 +312,7 @@ export class Queue {
         const rows = await changeRows(tx, this.#database.engine, ids, asked);
         if (rows.length === 0) return { rows, entry: noted };
         await this.#trace(tx, { action, rows, by });
-        if (action === 'drop') await this.#tellDropped(tx, rows);
+        if (action === 'drop') await this.#tellDropped(tx, rows, asked.now);
         const done = { matched, changed: changed + rows.length };
         return { rows, entry: await note(tx, done, noted) };
       });
@@ -298,12 +327,17 @@ export class Queue {
     if (trace) await traceOrder(tx, trace, (kind) => this.#kinds.get(kind)?.recipientsOf, ordered);
   }
 
-  async #tellDropped(tx: Queries, rows: readonly ChangedRow[]): Promise<void> {
+  async #tellDropped(tx: Queries, rows: readonly ChangedRow[], at: EpochMs): Promise<void> {
     for (const [kind, some] of Map.groupBy(rows, (row) => row.kind)) {
-      await this.#kinds.get(kind)?.onDropped?.(
-        tx,
-        some.map(({ id }) => id),
-      );
+      const { onDropped, tellsEnds } = this.#kinds.get(kind) ?? {};
+      const ids = some.map(({ id }) => id);
+      await onDropped?.(tx, ids);
+      if (tellsEnds) continue;
+      const events = some.map(({ id, domain_id: domainId, destination, mail_id, recipient }) => {
+        const about = { mailId: mail_id ?? undefined, recipient: recipient ?? undefined };
+        return failedEvent(kind, { id, domainId, destination, ...about }, DROPPED);
+      });
+      await writeEvents(tx, events, at);
     }
   }
 

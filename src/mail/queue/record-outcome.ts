@@ -1,6 +1,6 @@
 /** Records the outcome of an attempt, together with its consequences. */
 import type { Queries } from '../../platform/database/database.ts';
-import { type NewEvent, writeEvents } from '../../tenants/events/events.ts';
+import { writeEvents } from '../../tenants/events/events.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import {
   type AttemptOutcome,
@@ -9,6 +9,7 @@ import {
   type JobFacts,
   type Settled,
 } from './delivery.ts';
+import { failedEvent } from './failed-event.ts';
 import { releaseLeases } from './lease-rows.ts';
 import {
   nextDelayMs,
@@ -93,7 +94,7 @@ export class OutcomeRecorder {
       );
       if (status === 'held') return {};
       if (status === 'failed' && !tellsEnds)
-        await writeEvents(tx, [failedEvent(kind, job, row)], now);
+        await writeEvents(tx, [failedEvent(kind, job, row.error && describeError(row.error))], now);
       return { afterCommit: await follow?.(tx, { outcome, status }) };
     });
     if (!written) {
@@ -211,16 +212,6 @@ export class OutcomeRecorder {
       return undefined;
     }
   }
-}
-
-/** The event of a delivery that ended without success. */
-function failedEvent(kind: string, job: JobFacts, { error }: RowOutcome): NewEvent {
-  const { domainId, id, destination, mailId, recipient } = job;
-  const detail = error && describeError(error);
-  const data = { delivery_id: id, kind, destination, mail_id: mailId, detail };
-  // Several recipients are one text, which may be long.
-  const isOne = recipient !== undefined && !recipient.includes(',');
-  return { type: 'delivery.failed', domainId, data: { ...data, ...(isOne && { recipient }) } };
 }
 
 const TRACED: Partial<Record<AttemptOutcome['result'], string>> = {

@@ -1,6 +1,7 @@
 /**
  * Webhooks: what a route's URL gets of a message, and one attempt to send it (Standard Webhooks 1.0.0). The queue
- * decides when and how often, `delivery` decides what follows a failed last attempt. Stores nothing.
+ * decides when and how often, `delivery` decides what follows a failed last attempt. Stores nothing. The events of users
+ * are posted by the same rules, to a URL of their own (`event-hooks.ts`).
  *
  * A body is built once, when the message is accepted ({@link buildWebhookBody}). Every attempt sends it, byte for byte,
  * under the same `webhook-id`. Only the timestamp and its signature differ.
@@ -10,12 +11,21 @@ import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
 export {
+  EVENT,
+  EventHooks,
+  type HookSettings,
+  type HookState,
+  QUEUED_MAX,
+} from './event-hooks.ts';
+export { carryOutEvents, EventQueuer, type QueueEventsOptions } from './queue-events.ts';
+export {
   createWebhookSender,
   type WebhookSender,
   type WebhookSenderOptions,
   webhookDestination,
 } from './send-webhook.ts';
 export { buildWebhookBody, type WebhookMessage } from './webhook-body.ts';
+export { webhookDelays } from './webhook-delays.ts';
 
 /** How long a link is valid, in seconds. */
 const GOOD_FOR_S = 7 * 24 * 3600;
@@ -73,19 +83,3 @@ export function verifyLink(secret: SigningKeys, link: SignedLink, now: EpochMs):
   });
   return isOurs && Number(link.expires) * 1000 > now;
 }
-
-/**
- * Seconds between one attempt and the next: ten attempts in three days and four hours, on the schedule that Standard
- * Webhooks recommends.
- */
-export const webhookDelays: readonly number[] = [
-  5,
-  5 * 60,
-  30 * 60,
-  2 * 3600,
-  5 * 3600,
-  10 * 3600,
-  14 * 3600,
-  20 * 3600,
-  24 * 3600,
-];

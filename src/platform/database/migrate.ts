@@ -17,6 +17,7 @@ import { beforeFourteenth, fourteenth, laterThanFourteenth } from './migrations/
 import { fifteenth } from './migrations/0015.ts';
 import { sixteenth } from './migrations/0016.ts';
 import { eighteenth } from './migrations/0018.ts';
+import { nineteenth } from './migrations/0019.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -111,6 +112,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0015': fifteenth(engine),
     '0016': sixteenth(engine),
     '0018': eighteenth(engine),
+    '0019': nineteenth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -18,3 +18,21 @@ export interface EventTable {
   data: string;
   created_at: number;
 }
+
+/** `events/`: where the events of a user are posted as they happen. */
+export interface EventHookTable {
+  id: Generated<number>;
+  user_id: string;
+  url: string;
+  /** Types of events, separated by commas; null: all. */
+  types: string | null;
+  secret: string;
+  /** The secret before a change, and until when it also signs. */
+  secret_previous: string | null;
+  secret_until: number | null;
+  /** The last event that was queued, or passed over. */
+  cursor: string;
+  /** When events were found to be gone before they were queued. */
+  missed_at: number | null;
+  created_at: number;
+}

@@ -6,7 +6,7 @@
  * structured values are JSON text, so that one set of queries serves SQLite and PostgreSQL.
  */
 import type { Generated, Insertable, Selectable } from 'kysely';
-import type { EventTable } from './schema-events.ts';
+import type { EventHookTable, EventTable } from './schema-events.ts';
 import type { AppPasswordTable, RememberedLoginTable, SignInTable } from './schema-logins.ts';
 import type { ImapTextTable, MailboxTable, SubscriptionTable } from './schema-mailboxes.ts';
 
@@ -591,6 +591,7 @@ export interface Schema {
   nodes: NodeTable;
   leases: LeaseTable;
   events: EventTable;
+  event_hooks: EventHookTable;
   audit: AuditTable;
   blocks: BlockTable;
   api_keys: ApiKeyTable;

@@ -39,6 +39,7 @@ export const answers = {
   app_password_not_found: { http: 404, title: 'The account has no such app password' },
   key_not_found: { http: 404, title: 'There is no such API key' },
   block_not_found: { http: 404, title: 'There is no such block' },
+  event_hook_not_found: { http: 404, title: 'The user has no event hook' },
   suppression_not_found: { http: 404, title: 'The address is not suppressed' },
   part_not_found: { http: 404, title: 'The message has no such part' },
   method_not_allowed: { http: 405, title: 'The path does not take this method' },

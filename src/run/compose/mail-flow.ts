@@ -23,7 +23,12 @@ import {
   ServerCopies,
 } from '../../mail/sending/sending.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
-import { createWebhookSender } from '../../mail/webhooks/webhooks.ts';
+import {
+  createWebhookSender,
+  EventHooks,
+  EventQueuer,
+  type QueueEventsOptions,
+} from '../../mail/webhooks/webhooks.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type {
@@ -45,6 +50,7 @@ import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
+import type { Events } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Config } from '../config/config.ts';
 import type { Keys } from './node-facts.ts';
@@ -67,6 +73,7 @@ export interface MailFlowOptions {
   /** Counts mail for billing. */
   readonly usage: Usage;
   readonly trace: Trace;
+  readonly events: Events;
   readonly metrics: Metrics;
   /** The start of links to us, known once the port is. */
   readonly publicUrl: () => string;
@@ -82,6 +89,11 @@ export interface MailFlow {
   /** For `carryOutSends`, then as well. */
   readonly sendAttempts: CarryOutSendsOptions;
   readonly sending: Sending;
+  /** For `carryOutEvents`, then as well. */
+  readonly eventAttempts: QueueEventsOptions;
+  /** Runs on one node at a time. */
+  readonly eventQueuer: EventQueuer;
+  readonly eventHooks: EventHooks;
   /** Closes connections for outgoing mail, after the queue has stopped. */
   close(): Promise<void>;
   /** Closes the DNS of the sender checks, after all listeners are closed. */
@@ -134,6 +146,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const sender = buildSender(options, dns, filter);
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns), now });
   const attempts = { ...shared, storage, webhooks, sender, hostname };
+  const ofEvents = buildEventHooks({ ...shared, webhooks, events: options.events });
   const copies = mailServer
     ? new ServerCopies({ ...shared, mailstore: options.mailstore })
     : new EmbeddedCopies(shared);
@@ -157,7 +170,16 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     dns.close();
     mailServer?.close();
   };
-  return { delivery, attempts, sendAttempts, sending, close, closeSenderChecks };
+  const sides = { attempts, sendAttempts, ...ofEvents };
+  return { delivery, sending, ...sides, close, closeSenderChecks };
+}
+
+function buildEventHooks(
+  attempts: QueueEventsOptions & Pick<MailFlowOptions, 'bodies' | 'events'>,
+) {
+  const queuer = new EventQueuer(attempts);
+  const hooks = new EventHooks({ ...attempts, onSet: queuer.look });
+  return { eventAttempts: attempts, eventQueuer: queuer, eventHooks: hooks };
 }
 
 function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {

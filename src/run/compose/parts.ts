@@ -9,6 +9,7 @@ import { Blocks } from '../../mail/blocks/blocks.ts';
 import { Queue, systemClock } from '../../mail/queue/queue.ts';
 import { deleteSendsOf, type Sending, Suppressions } from '../../mail/sending/sending.ts';
 import { Trace } from '../../mail/trace/trace.ts';
+import type { EventHooks } from '../../mail/webhooks/webhooks.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
@@ -34,6 +35,7 @@ import {
   type Api,
   createApi,
   deliveryRoutes,
+  eventHookRoutes,
   mailSendRoutes,
   mailserverEventRoutes,
   rawMessageRoute,
@@ -136,6 +138,7 @@ interface Served extends Owners {
   readonly bodies: Bodies;
   readonly queue: Queue;
   readonly sending: Sending;
+  readonly eventHooks: EventHooks;
   readonly traffic: Traffic;
   readonly blocks: Blocks;
   readonly namedKeys: NamedKeys;
@@ -340,6 +343,7 @@ function buildApi(common: Common, served: Served): Api {
     userRoutes: [
       deliveryRoutes(served.domains, served.queue),
       suppressionRoutes(served.domains, new Suppressions(database, now)),
+      eventHookRoutes(served.eventHooks),
     ],
     operatorRoutes: operator.routes,
     routes: [

@@ -7,6 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { carryOut } from '../../mail/delivery/delivery.ts';
 import { carryOutSends } from '../../mail/sending/sending.ts';
+import { carryOutEvents } from '../../mail/webhooks/webhooks.ts';
 import { Bodies, openBodyStore, StoreUnavailable } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
@@ -164,6 +165,8 @@ async function open(
   });
   carryOut(parts.flow.attempts);
   if (config.sending.enabled) carryOutSends(parts.flow.sendAttempts);
+  carryOutEvents(parts.flow.eventAttempts);
+  nodes.lead('event_hooks', (signal) => parts.flow.eventQueuer.run(signal));
   onStop(async () => {
     await parts.queue.stop(DRAIN_MS);
     await parts.flow.close();

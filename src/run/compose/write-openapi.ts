@@ -11,6 +11,7 @@ import { limitInMemory } from '../../platform/net/net.ts';
 import {
   createApi,
   deliveryRoutes,
+  eventHookRoutes,
   mailSendRoutes,
   mailserverEventRoutes,
   rawMessageRoute,
@@ -54,6 +55,7 @@ function uncalled<T extends object>(name: string): T {
 const userRoutesElsewhere = [
   deliveryRoutes(uncalled('domains'), uncalled('queue')),
   suppressionRoutes(uncalled('domains'), uncalled('suppressions')),
+  eventHookRoutes(uncalled('eventHooks')),
 ];
 
 const counted = {

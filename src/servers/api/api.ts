@@ -64,6 +64,7 @@ export {
   writeRecord,
 } from './domain-bodies.ts';
 export { AccountBody, writeAccount } from './email-accounts.ts';
+export { eventHookRoutes } from './event-hooks.ts';
 export { HostCookie } from './host-cookie.ts';
 export { mailSendRoutes } from './mail-send.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';

@@ -41,9 +41,9 @@ export const LastError = Type.Object(
 /** What a delivery is. Each of them has a worker of its own, so no type of the queue names them all. */
 export const DeliveryKind = Type.Unsafe<string>({
   type: 'string',
-  enum: ['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy'],
+  enum: ['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy', 'event'],
   description:
-    '`send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there.',
+    '`send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. `event`: an event for the event hook of a user; it has no domain.',
   examples: ['webhook'],
 });
 

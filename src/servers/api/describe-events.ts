@@ -4,6 +4,7 @@
  * are checked against them (`test/journeys/documentation.test.ts`).
  */
 import { type TSchema, Type } from 'typebox';
+import { EventBody } from './events.ts';
 
 const textOrNull = (options: object) =>
   Type.Unsafe<string | null>({ type: ['string', 'null'], ...options });
@@ -103,6 +104,12 @@ const header = (name: string, description: string, required = true) => ({
   schema: { type: 'string' },
 });
 
+const responses = {
+  '2XX': { description: 'Accepted.' },
+  410: { description: 'Gone: no further attempt is made.' },
+  default: { description: 'Tried again later; 429 and 503 may say when by Retry-After.' },
+};
+
 /** The member `webhooks` of the description. */
 export const webhooks = {
   'message.received': {
@@ -125,11 +132,26 @@ export const webhooks = {
         required: true,
         content: { 'application/json': { schema: plain(messageReceived) } },
       },
-      responses: {
-        '2XX': { description: 'Accepted.' },
-        410: { description: 'Gone: no further attempt is made.' },
-        default: { description: 'Tried again later; 429 and 503 may say when by Retry-After.' },
+      responses,
+    },
+  },
+  event: {
+    post: {
+      operationId: 'eventHappened',
+      tags: ['Webhooks'],
+      summary: 'Something happened to a user',
+      description:
+        'Sent to the URL of an event hook: an event of `GET /v2/events`, signed and repeated as other webhooks are.',
+      parameters: [
+        header('webhook-id', 'The `cursor` of the event: process each once.'),
+        header('webhook-timestamp', 'Seconds since 1970, of this attempt.'),
+        header('webhook-signature', '`v1,` and HMAC-SHA256 over id, timestamp and body.'),
+      ],
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: plain(EventBody) } },
       },
+      responses,
     },
   },
 };

@@ -6,6 +6,7 @@ import { Type } from 'typebox';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { SharedPlaces } from '../../platform/net/net.ts';
 import {
+  describeEvent,
   type Event,
   type EventFeed,
   type EventPage,
@@ -16,7 +17,7 @@ import {
   type Follower,
 } from '../../tenants/events/events.ts';
 import { beginStream } from './answer-errors.ts';
-import { isoTime, UserId } from './schemas.ts';
+import { UserId } from './schemas.ts';
 import { credentials, ownerOf, type RouteGroup } from './server.ts';
 
 export interface EventRoutesOptions {
@@ -44,7 +45,7 @@ const GATHER_MS = 20;
 const AT_A_TIME = 100;
 const HINT = 'mailbox.changed';
 
-const EventBody = Type.Object(
+export const EventBody = Type.Object(
   {
     cursor: Type.String({
       description: 'The place of the event: pass it as `after`. No other event has it.',
@@ -172,7 +173,7 @@ export function eventRoutes(
             // The server stops, and would wait for an idle connection.
             if (signal.aborted) reply.header('connection', 'close');
             return reply.send({
-              items: page.events.map(writeEvent),
+              items: page.events.map(describeEvent),
               cursor: page.cursor,
               has_more: page.hasMore,
             });
@@ -340,13 +341,9 @@ async function isStillAllowed(
   }
 }
 
-function writeEvent({ cursor, type, at, data }: Event) {
-  return { cursor, type, timestamp: isoTime(at), data };
-}
-
 function writeBlock(event: Event): string {
   const { cursor, type } = event;
-  return `id: ${cursor}\nevent: ${type}\ndata: ${JSON.stringify(writeEvent(event))}\n\n`;
+  return `id: ${cursor}\nevent: ${type}\ndata: ${JSON.stringify(describeEvent(event))}\n\n`;
 }
 
 function writeHint({ accountId, address, mailbox, uidvalidity, token }: FollowedMailbox): string {

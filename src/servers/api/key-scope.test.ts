@@ -77,6 +77,7 @@ const TABLES = [
   'domains',
   'dns_records',
   'routes',
+  'event_hooks',
   'deleted_domains',
   'accounts',
   'deliveries',
@@ -130,6 +131,7 @@ onEachEngine('the scopes of API keys', (engine) => {
     owner: { readonly user_id: string; readonly organization_id: string },
   ): Promise<Things> {
     const { user_id: userId, organization_id: organizationId } = owner;
+    await setHook(userId);
     const { dns } = await api.domains.create({ userId, domain, organizationId });
     for (const { id } of dns) {
       await api.domains.markDnsRecord(userId, domain, { id, status: 'verified' });
@@ -258,6 +260,10 @@ onEachEngine('the scopes of API keys', (engine) => {
     ]);
   }
 
+  const isOfHook = ({ operationId }: Route) => operationId.endsWith('EventHook');
+  const setHook = (userId: string) =>
+    api.call('PUT', '/v2/event-hooks', { user_id: userId, url: 'https://hooks.test/' });
+
   const codeOf = ({ status, body }: Answer) => [status, body.code];
   const restricted = [403, 'key_restricted'];
 
@@ -304,6 +310,8 @@ onEachEngine('the scopes of API keys', (engine) => {
         [{ field: 'user_id', message: 'must be the one that the API key is bound to' }],
         operationId,
       );
+      // It names nothing but the user.
+      if (isOfHook(route)) continue;
       // The other one's things by the own name: exactly as if there were none.
       const answer = await callWith(key, route, { ...bobs, user_id: 'ann' });
       const absent = await callWith(key, route, nothing('ann'));
@@ -321,6 +329,8 @@ onEachEngine('the scopes of API keys', (engine) => {
     for (const route of routes.filter(({ isOperators }) => !isOperators)) {
       const answer = await callWith(key, route, own);
       if (route.operationId === 'createDomain') assert.equal(answer.status, 409);
+      // It would tell of the user's other organizations.
+      else if (isOfHook(route)) assert.deepEqual(codeOf(answer), restricted);
       else assert.ok(answer.status < 300, `${route.operationId}: ${JSON.stringify(answer.body)}`);
     }
   });
@@ -369,6 +379,7 @@ onEachEngine('the scopes of API keys', (engine) => {
 
   test('a key that only reads changes nothing, and reads what its scope has', async () => {
     const own = { ...annsOther };
+    await setHook('ann');
     for (const scope of [
       { scope: 'operator' as const },
       { scope: 'product' as const },
@@ -386,7 +397,7 @@ onEachEngine('the scopes of API keys', (engine) => {
         } else if (route.path === SESSION) {
           // Signing out ends the caller's own session, and nothing else.
           assert.equal(answer.status, method === 'DELETE' ? 200 : 401);
-        } else if (method !== 'GET') {
+        } else if (method !== 'GET' || (isOfHook(route) && 'organizationId' in scope)) {
           assert.deepEqual(codeOf(answer), restricted, operationId);
         } else if (operationId === 'readTrace' || operationId === 'readMessage') {
           // The thing is no message.
@@ -412,10 +423,15 @@ onEachEngine('the scopes of API keys', (engine) => {
       const set = await api.call('PUT', '/v2/domains/secret.test/route', body);
       assert.equal(set.status, 200);
     }
+    const hook = { user_id: 'ann', url: 'https://hooks.test/', secret: 'the secret of the hook' };
+    assert.equal((await api.call('PUT', '/v2/event-hooks', hook)).body.hook.secret, hook.secret);
     const key = await makeKey({ isReadOnly: true });
     for (const one of routes.filter(({ method }) => method === 'GET')) {
       const { body } = await callWith(key, one, own);
-      assert.doesNotMatch(JSON.stringify(body), /secret of the receiver|the next secret/);
+      assert.doesNotMatch(
+        JSON.stringify(body),
+        /secret of the receiver|the next secret|secret of the hook/,
+      );
     }
     const whole = await api.call('GET', '/v2/domains/secret.test/info?user_id=ann');
     assert.match(JSON.stringify(whole.body), /secret of the receiver.*|the next secret/);

@@ -49,7 +49,7 @@ export const filterFields = {
   ),
   domain: Type.Optional(Type.String({ minLength: 1, maxLength: 255, examples: ['acme.test'] })),
   kind: Type.Optional(
-    Type.Enum(['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy'], {
+    Type.Enum(['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy', 'event'], {
       type: 'string',
       description: 'As in the list of deliveries of a domain.',
     }),

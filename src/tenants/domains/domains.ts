@@ -95,7 +95,13 @@ export {
   type OperatedDomain,
 } from './operator-claims.ts';
 export { type Owner, toOwner, type Whose } from './owner.ts';
-export type { Route, RouteSettings } from './routes.ts';
+export {
+  checkWebhookSecret,
+  checkWebhookUrl,
+  PREVIOUS_SIGNS_MS,
+  type Route,
+  type RouteSettings,
+} from './routes.ts';
 export { countUnableToSend, findSendingObstacle } from './sending.ts';
 export { checkReason, setSuspended } from './suspensions.ts';
 export { Verification } from './verification/verification.ts';

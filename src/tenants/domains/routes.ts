@@ -45,23 +45,25 @@ type PreviousSecret = Pick<Row<'routes'>, 'webhook_secret_previous' | 'webhook_s
 type RouteColumns = Omit<Row<'routes'>, 'domain_id' | keyof PreviousSecret>;
 
 /** How long the previous secret still signs after a change. */
-const PREVIOUS_SIGNS_MS = 24 * 3_600_000;
+export const PREVIOUS_SIGNS_MS = 24 * 3_600_000;
 
-function checkWebhookUrl(text: string): string {
-  checkText('webhook_url', text, WEBHOOK_URL_MAX);
+/** @throws Refusal invalid_request, of the field that is named */
+export function checkWebhookUrl(text: string, field = 'webhook_url'): string {
+  checkText(field, text, WEBHOOK_URL_MAX);
   // The URL parser drops tabs and line ends and repairs missing slashes. The stored URL is shown unchanged, so it must
   // need no repair.
   const url =
     /^https?:\/\/[^\s\p{Cc}/\\?#][^\s\p{Cc}]*$/iu.test(text) && URL.canParse(text) && new URL(text);
-  if (!url) throw invalidField('webhook_url', 'must be an http or https URL');
+  if (!url) throw invalidField(field, 'must be an http or https URL');
   if (url.username !== '' || url.password !== '') {
-    throw invalidField('webhook_url', 'must not hold credentials');
+    throw invalidField(field, 'must not hold credentials');
   }
   return text;
 }
 
-function checkWebhookSecret(text: string): string {
-  checkText('webhook_secret', text, WEBHOOK_SECRET_MAX);
+/** @throws Refusal invalid_request, of the field that is named */
+export function checkWebhookSecret(text: string, field = 'webhook_secret'): string {
+  checkText(field, text, WEBHOOK_SECRET_MAX);
   if (!text.startsWith(STANDARD_SECRET_PREFIX)) return text;
   const encoded = text.slice(STANDARD_SECRET_PREFIX.length);
   const key = Buffer.from(encoded, 'base64');
@@ -69,7 +71,7 @@ function checkWebhookSecret(text: string): string {
   // Node skips characters that are not base64: only if the text comes back unchanged was all of it base64.
   if (key.toString('base64') !== encoded || key.length < min || key.length > max) {
     throw invalidField(
-      'webhook_secret',
+      field,
       `must be whsec_ and the padded base64 of ${min} to ${max} bytes, or not begin with whsec_`,
     );
   }

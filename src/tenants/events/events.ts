@@ -7,11 +7,22 @@
  * `user_id` (`Database.notices`, and `changes/` to other nodes). That is only a hint: a reader always reads the rows
  * after its own place (`read-events.ts`).
  *
+ * A user may have one URL to which his events are posted, too: a row of `event_hooks` (`mail/webhooks/event-hooks.ts`).
+ *
  * An event belongs to the owner of its account or domain, whom the statement that writes it looks up itself.
  */
 export { type EventData, type EventType, eventTypes, type NewEvent } from './event-types.ts';
 export { type AccountOwner, EventFeed, type FollowedMailbox, type Follower } from './feed.ts';
 export {
+  type EventHook,
+  findHook,
+  listHooks,
+  moveHook,
+  removeHook,
+  saveHook,
+} from './hook-rows.ts';
+export {
+  describeEvent,
   type Event,
   type EventPage,
   type EventScope,

@@ -35,6 +35,11 @@ export interface Event {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
+/** An event as the API and hooks tell it. */
+export function describeEvent({ cursor, type, at, data }: Event) {
+  return { cursor, type, timestamp: new Date(at).toISOString(), data };
+}
+
 export interface EventPage {
   readonly events: readonly Event[];
   /** From where the next page is read. */

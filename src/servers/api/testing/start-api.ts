@@ -9,6 +9,7 @@ import { Blocks } from '../../../mail/blocks/blocks.ts';
 import { Queue } from '../../../mail/queue/queue.ts';
 import { Suppressions } from '../../../mail/sending/sending.ts';
 import { Trace } from '../../../mail/trace/trace.ts';
+import { EventHooks } from '../../../mail/webhooks/webhooks.ts';
 import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
 import { InProcessChanges } from '../../../mailboxes/changes/changes.ts';
 import { MailserverEvents } from '../../../mailboxes/event-hook/event-hook.ts';
@@ -37,6 +38,7 @@ import {
   type ApiOptions,
   createApi,
   deliveryRoutes,
+  eventHookRoutes,
   mailserverEventRoutes,
   suppressionRoutes,
 } from '../api.ts';
@@ -226,9 +228,14 @@ function openKeys(database: Database, logger: Logger, now: () => EpochMs): Named
 }
 
 /** Groups that are no part of the API's own folder. */
-function domainGroups({ database, domains, queue, now }: Parameters<typeof openOperator>[0]) {
-  const suppressions = new Suppressions(database, now);
-  return [deliveryRoutes(domains, queue), suppressionRoutes(domains, suppressions)];
+function userGroups(parts: Parameters<typeof openOperator>[0] & { readonly bodies: Bodies }) {
+  const { database, domains, queue, now } = parts;
+  const events = new Events(database);
+  return [
+    deliveryRoutes(domains, queue),
+    suppressionRoutes(domains, new Suppressions(database, now)),
+    eventHookRoutes(new EventHooks({ ...parts, events, onSet: () => {} })),
+  ];
 }
 
 function openQueue({ database, logger: log, now }: QueueParts): Queue {
@@ -300,7 +307,7 @@ export async function startApi(
     contents: operator.contents,
     ...plainOptions,
     ...options,
-    userRoutes: [...domainGroups(owners), ...(options.userRoutes ?? [])],
+    userRoutes: [...userGroups(owners), ...(options.userRoutes ?? [])],
     operatorRoutes: operator.routes,
     routes: [mailserverEventRoutes(mailserverEvents), ...(options.routes ?? [])],
   });

@@ -1,0 +1,135 @@
+/** `/v2/event-hooks`: the URL to which the events of a user are posted. */
+import { Type } from 'typebox';
+import { type EventHooks, type HookState, QUEUED_MAX } from '../../mail/webhooks/webhooks.ts';
+import { eventTypes } from '../../tenants/events/events.ts';
+import { LastError } from './deliveries.ts';
+import { answerWithin } from './repeat-safely.ts';
+import { isoTime, UserId, UserQuery } from './schemas.ts';
+import { actorOf, credentials, ownerOf, type RouteGroup } from './server.ts';
+
+const Url = Type.String({
+  description: 'http or https.',
+  examples: ['https://app.example.com/hooks/events'],
+});
+const Secret = Type.Optional(
+  Type.String({
+    description:
+      'Signs what is posted, by Standard Webhooks; `whsec_<base64>` is decoded. When left out, the one before stays, or one is made.',
+    examples: ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'],
+  }),
+);
+const Types = Type.Optional(
+  Type.Array(Type.Enum([...eventTypes], { type: 'string' }), {
+    description: 'Only these types; all when left out.',
+    examples: [['message.received', 'send.bounced']],
+  }),
+);
+
+const HookBody = Type.Object(
+  {
+    user_id: UserId,
+    url: Url,
+    types: Types,
+    secret: Type.Optional(
+      Type.String({ description: 'Absent for keys that only read.', examples: ['whsec_…'] }),
+    ),
+    secret_previous: Type.Optional(
+      Type.String({ description: 'The old `secret`, for 24 hours after a change: both sign.' }),
+    ),
+    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    waiting: Type.Integer({
+      description: `Events that wait for their next attempt; ${QUEUED_MAX.toLocaleString('en')} stands for as many or more.`,
+      examples: [0],
+    }),
+    last_error: Type.Optional(LastError),
+    missed_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'When events were found to be pruned before they could be posted.',
+      }),
+    ),
+  },
+  { title: 'EventHook', description: 'Where the events of a user are posted.' },
+);
+
+/** Who has the secret can write to the receiver: a key that only reads does not get it. */
+function writeHook(hook: HookState, isReadOnly = false): Type.Static<typeof HookBody> {
+  const { previous, types, lastError, missedAt } = hook;
+  return {
+    user_id: hook.userId,
+    url: hook.url,
+    ...(types && { types: [...types] }),
+    ...(!isReadOnly && { secret: hook.secret }),
+    ...(!isReadOnly &&
+      previous &&
+      Date.now() < previous.until && { secret_previous: previous.secret }),
+    created_at: isoTime(hook.createdAt),
+    waiting: hook.waiting,
+    ...(lastError && { last_error: lastError }),
+    ...(missedAt !== undefined && { missed_at: isoTime(missedAt) }),
+  };
+}
+
+const common = { tags: ['Events'], security: credentials.apiKey };
+const answer = { 200: Type.Object({ hook: HookBody }) };
+
+export function eventHookRoutes(hooks: EventHooks): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/event-hooks',
+      {
+        config: { refusals: ['event_hook_not_found'] },
+        schema: {
+          ...common,
+          summary: 'Show where events are posted',
+          description: 'Also how many wait, and why the oldest of them was not taken.',
+          operationId: 'getEventHook',
+          querystring: UserQuery,
+          response: answer,
+        },
+      },
+      async (request) => {
+        const hook = await hooks.find(ownerOf(request));
+        return { hook: writeHook(hook, request.caller?.isReadOnly) };
+      },
+    );
+    app.put(
+      '/v2/event-hooks',
+      {
+        schema: {
+          ...common,
+          summary: 'Post events to a URL',
+          description:
+            'What `GET /v2/events` tells of the user from now on is posted to the URL, each event as JSON of its own, signed and repeated as webhooks are: at least once, in any order. `webhook-id` is the cursor of the event. A user has one such URL; another one also gets what waits for the one before.',
+          operationId: 'setEventHook',
+          body: Type.Object({ user_id: UserId, url: Url, types: Types, secret: Secret }),
+          response: answer,
+        },
+      },
+      async (request) => {
+        const { user_id: _, ...settings } = request.body;
+        const hook = await hooks.set(ownerOf(request), settings, actorOf(request));
+        return { hook: writeHook(hook) };
+      },
+    );
+    app.post(
+      '/v2/event-hooks/delete',
+      {
+        config: { refusals: ['event_hook_not_found'] },
+        schema: {
+          ...common,
+          summary: 'Post no more events',
+          description: 'What waits is removed; an attempt that is under way may still arrive.',
+          operationId: 'deleteEventHook',
+          body: Type.Object({ user_id: UserId }),
+          response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Url }) },
+        },
+      },
+      async (request) => {
+        const describe = (deleted: string) => ({ ok: true, deleted });
+        const within = answerWithin(request, 200, describe);
+        return describe(await hooks.remove(ownerOf(request), actorOf(request), within));
+      },
+    );
+  };
+}
