@@ -323,6 +323,30 @@ export interface KeyItem {
   readonly last_used_at?: string;
 }
 
+/** A password of a mail program. */
+export interface AppPasswordItem {
+  readonly id: number;
+  readonly name: string;
+  readonly created_at: string;
+  readonly last_used_at?: string;
+  readonly last_used_by?: 'imap' | 'submission';
+}
+
+/** What a mail program has open. */
+export interface ImapSessionItem {
+  readonly id: string;
+  readonly account_id: number;
+  readonly client: string;
+  readonly secure: boolean;
+  readonly program?: string;
+  readonly app_password_id?: number;
+  readonly mailbox?: string;
+  readonly since: string;
+  readonly last_command: string;
+  readonly last_command_at: string;
+  readonly bytes_out: number;
+}
+
 export interface MadeKey {
   readonly key: KeyItem;
   /** Only in this answer. */

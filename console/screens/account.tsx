@@ -1,4 +1,4 @@
-/** One account: what it sends and gets, where to, why its mail waits, who signed in, and what can be done to it. */
+/** One account: what it sends and gets, where to, why its mail waits, its mail programs, who signed in, and what can be done to it. */
 import { defineComponent } from 'vue';
 import { RouterLink, useRoute } from 'vue-router';
 import { read } from '../api/client.ts';
@@ -16,6 +16,7 @@ import {
 } from '../ui/format.ts';
 import { ActionMenu } from '../ui/menu.tsx';
 import { actionsOf, suspend } from './account-actions.tsx';
+import { Programs } from './account-programs.tsx';
 import { Stored } from './accounts.tsx';
 import { mailWithin } from './links.ts';
 
@@ -66,6 +67,7 @@ function Parts({ account }: { account: AccountPage }) {
       </div>
       <Waiting account={account} />
       <Receivers account={account} />
+      <Programs account={account} />
       <SignIns account={account} />
     </>
   );

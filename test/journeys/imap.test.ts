@@ -214,6 +214,37 @@ onEachEngine('IMAP', (engine) => {
     again.close();
   });
 
+  test('operators see the sessions of an account, and end one', async () => {
+    const ann = await accountWithMail(['one']);
+    const phone = await ImapLines.connect(port);
+    await phone.ok('ID ("name" "K-9 \\"Mail\\"" "version" "6.8" "os" NIL)');
+    await phone.ok(`LOGIN ${ann.address} "${ann.password}"`);
+    const laptop = await open(ann);
+    await laptop.ok('SELECT INBOX');
+    const path = '/v2/operator/imap-sessions';
+    const { body } = await service.v2('GET', `${path}?account_id=${ann.id}`);
+    assert.equal(body.complete, true);
+    const [second, first] = body.items;
+    assert.deepEqual([first.program, first.last_command], ['K-9 "Mail" 6.8', 'LOGIN']);
+    assert.deepEqual([second.mailbox, second.last_command], ['INBOX', 'SELECT']);
+    assert.deepEqual(
+      [second.address, second.client, second.secure, second.program],
+      [ann.address, '127.0.0.1', false, undefined],
+    );
+    assert.ok(second.bytes_in > 20 && second.bytes_out > second.bytes_in);
+    assert.equal(body.items.length, 2);
+    const ended = await service.v2('POST', `${path}/${first.id}/end`, {});
+    assert.deepEqual([ended.status, ended.body.id], [200, first.id]);
+    assert.match(await phone.next(), /^\* BYE The session was ended by the operator/);
+    await laptop.ok('NOOP');
+    const again = await service.v2('POST', `${path}/${first.id}/end`, {});
+    assert.deepEqual([again.status, again.body.code], [404, 'session_not_found']);
+    const audit = await service.v2('GET', '/v2/operator/audit?limit=1');
+    assert.equal(audit.body.items[0].action, 'imap_session.end');
+    assert.match(audit.body.items[0].target, new RegExp(`^${ann.address} from 127.0.0.1`));
+    laptop.close();
+  });
+
   test('a message that is refused is not read as commands', async () => {
     const ann = await accountWithMail([]);
     const client = await open(ann);

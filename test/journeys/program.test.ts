@@ -12,6 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { CERTIFICATE } from '../support/certificate.ts';
 import { runHere } from '../support/commands.ts';
 import { freePort } from '../support/free-port.ts';
+import { ImapLines } from '../support/imap-lines.ts';
 import {
   environment,
   listening,
@@ -24,7 +25,12 @@ import {
 
 const PROGRAM = fileURLToPath(new URL('../../postroom', import.meta.url));
 
-const env = { ...(await environment('program')), DNS_SERVERS: '127.0.0.1:9' };
+const imapPort = await freePort();
+const env = {
+  ...(await environment('program')),
+  DNS_SERVERS: '127.0.0.1:9',
+  IMAP_PORT: String(imapPort),
+};
 
 function postroom(args: readonly string[], settings: Record<string, string> = env): Process {
   return run([PROGRAM, ...args], settings, 'pipe');
@@ -81,6 +87,30 @@ async function subjects(url: string, token: string): Promise<string> {
     .join();
 }
 
+/** What mail programs have open, and what lets them in: by the commands of an operator. */
+async function seeMailPrograms(url: string, key: string, account: string): Promise<void> {
+  const appPassword = await fetch(`${url}/v2/email-accounts/${account}/app-passwords`, {
+    method: 'POST',
+    headers: { 'x-api-key': key, 'content-type': 'application/json' },
+    body: JSON.stringify({ user_id: 'demo', name: 'Phone' }),
+  });
+  // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+  const { app_password: phone, password } = (await appPassword.json()) as any;
+  const ended = await ImapLines.connect(imapPort);
+  await ended.ok(`LOGIN ada@acme.test ${password}`);
+  const { items: sessions } = await result('imap-sessions', 'list', '--account-id', account);
+  assert.deepEqual([sessions.length, sessions[0].app_password_id], [1, phone.id]);
+  assert.equal((await result('imap-sessions', 'end', sessions[0].id)).id, sessions[0].id);
+  assert.match(await ended.next(), /^\* BYE /);
+  const revoked = await ImapLines.connect(imapPort);
+  await revoked.ok(`LOGIN ada@acme.test ${password}`);
+  const passwords = await command(['app-passwords', 'list', 'ada@acme.test']);
+  assert.match(passwords.output, new RegExp(`^${phone.id} +Phone +\\S+ +\\S+ +imap$`, 'm'));
+  await result('app-passwords', 'revoke', account, String(phone.id));
+  assert.match(await revoked.next(), /^\* BYE /);
+  assert.equal((await command(['app-passwords', 'list', account])).output, 'None.\n');
+}
+
 test('demo beside a service that runs makes its mailbox again, with another mail', async () => {
   const service = start(env);
   await listening(service);
@@ -91,6 +121,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
     exported.output,
     /^export URL='http:\S+' KEY='pr_\S+' TOKEN='\S+' ADDRESS='ada@acme\.test' PASSWORD='\S+'\n$/,
   );
+  const [key = ''] = /(?<=KEY=')[^']+/.exec(exported.output) ?? [];
   // What only the operator's API knows.
   const { items } = await result('accounts', 'list', '--domain', 'acme.test');
   assert.deepEqual([items.length, items[0].address], [1, 'ada@acme.test']);
@@ -120,6 +151,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   );
   assert.equal(await quota('none'), 'ada@acme.test has no quota.\n');
   assert.equal(await quota('default'), 'ada@acme.test has the default quota, QUOTA_BYTES.\n');
+  await seeMailPrograms(url, key, String(ada));
   const unknown = await command(['accounts', 'quota', '999', '1GB']);
   assert.deepEqual([unknown.code, unknown.output], [1, 'there is no account 999\n']);
   const unfit = await command(['usage', '--by', 'moon']);
@@ -162,7 +194,6 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const resumed = await result('domains', 'resume', 'acme.test');
   assert.equal(resumed.suspended, false);
   // Another user's claim on the same name; the list below shows that the first one is still there.
-  const [key = ''] = /(?<=KEY=')[^']+/.exec(exported.output) ?? [];
   const claimed = await fetch(`${url}/v2/domain`, {
     method: 'POST',
     headers: { 'x-api-key': key, 'content-type': 'application/json' },

@@ -20,6 +20,7 @@ import type { SharedTiming } from '../../src/run/compose/shared.ts';
 import { readConfig } from '../../src/run/config/config.ts';
 import { atEnd, openTestDatabase } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
+import { ImapLines } from '../support/imap-lines.ts';
 import {
   startTestService,
   type TestAccount,
@@ -49,9 +50,12 @@ async function startNodes(environment: Record<string, string> = {}, timing: Shar
   atEnd(async () => link.stop());
   const stores = { REDIS_URL: `redis://127.0.0.1:${link.port}`, S3_URL: await makeBucket() };
   const env = { ...stores, ...environment };
-  const a = await startTestService('postgres', env, undefined, timing);
-  const shared = { ...env, DATABASE_URL: a.databaseLocation };
-  const b = await startTestService('postgres', shared, undefined, timing);
+  const start = async (own: Record<string, string>) => {
+    const ports = { IMAP_PORT: String(await freePort()) };
+    return startTestService('postgres', { ...env, ...ports, ...own }, undefined, timing);
+  };
+  const a = await start({});
+  const b = await start({ DATABASE_URL: a.databaseLocation });
   return { redis, a, b };
 }
 
@@ -135,6 +139,45 @@ suite('what happens on one node', () => {
     const told = await untilTold(socket, isChange);
     assert.deepEqual([told.mailbox, told.token], ['Sent', '99']);
     socket.close();
+  });
+
+  test('mail programs of all nodes are seen on each; sessions and app passwords end from another', async () => {
+    const { redis, a, b } = await startNodes({}, PATIENCE);
+    const ann = await a.makeAccount('ann');
+    const path = `/v2/email-accounts/${ann.id}/app-passwords`;
+    const made = await a.v2('POST', path, { user_id: ann.userId, name: 'Phone' });
+    const logIn = async (node: TestService, password: string) => {
+      const client = await ImapLines.connect(node.addresses.imap?.port ?? 0);
+      await client.ok(`LOGIN ${ann.address} "${password}"`);
+      return client;
+    };
+    const phone = await logIn(a, made.body.password);
+    const laptop = await logIn(a, ann.password);
+    const tablet = await logIn(b, made.body.password);
+    const list = async (node: TestService) => {
+      const { body } = await node.v2('GET', `/v2/operator/imap-sessions?account_id=${ann.id}`);
+      return body;
+    };
+    const [byA, byB] = [await list(a), await list(b)];
+    assert.deepEqual([byA.complete, byA.items.length], [true, 3]);
+    assert.deepEqual(
+      byB.items.map(({ id }: { id: string }) => id),
+      byA.items.map(({ id }: { id: string }) => id),
+    );
+    const own = byB.items.find((one: { app_password_id?: number }) => !one.app_password_id);
+    assert.equal((await b.v2('POST', `/v2/operator/imap-sessions/${own.id}/end`, {})).status, 200);
+    assert.match(await laptop.next(), /^\* BYE The session was ended/);
+    const { id } = made.body.app_password;
+    await b.v2('POST', `${path}/${id}/delete`, { user_id: ann.userId });
+    for (const client of [phone, tablet]) {
+      assert.match(await client.next(), /^\* BYE The app password was revoked/);
+    }
+    const kept = await logIn(b, ann.password);
+    await redis.stop();
+    const alone = await list(a);
+    assert.deepEqual([alone.complete, alone.items], [false, []]);
+    assert.equal((await list(b)).items.length, 1);
+    kept.close();
   });
 
   test('a suspended, deleted or reset account loses its sockets on every node', async () => {

@@ -11,7 +11,7 @@ export interface Problem {
   /** What was wrong this time. */
   detail: string;
   /** Stable, for programs. */
-  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'app_password_not_found' | 'key_not_found' | 'block_not_found' | 'event_hook_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'cursor_expired' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'recipient_suppressed' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
+  code: 'invalid_request' | 'search_too_long' | 'nothing_to_search' | 'too_many_words' | 'too_many_prefixes' | 'prefix_too_short' | 'unauthorized' | 'account_inactive' | 'csrf_token_invalid' | 'send_disabled' | 'key_restricted' | 'link_invalid' | 'route_not_found' | 'domain_not_found' | 'account_not_found' | 'dns_record_not_found' | 'mailbox_not_found' | 'message_not_found' | 'delivery_not_found' | 'send_not_found' | 'app_password_not_found' | 'key_not_found' | 'session_not_found' | 'block_not_found' | 'event_hook_not_found' | 'suppression_not_found' | 'part_not_found' | 'method_not_allowed' | 'not_acceptable' | 'domain_exists' | 'mailbox_exists' | 'mailbox_has_children' | 'mailbox_protected' | 'uidvalidity_changed' | 'address_exists' | 'domain_not_active' | 'domain_not_ready' | 'delivery_released' | 'already_sent' | 'idempotency_key_in_use' | 'idempotency_key_reused' | 'cursor_expired' | 'body_too_large' | 'unsupported_media_type' | 'range_not_satisfiable' | 'mail_server_refused' | 'upgrade_required' | 'rate_limited' | 'send_limit' | 'internal' | 'unavailable' | 'body_unavailable' | 'not_set_up' | 'domain_suspended' | 'relay_denied' | 'address_invalid' | 'message_too_large' | 'sender_rejected' | 'recipient_suppressed' | 'sender_blocked' | 'spam_rejected' | 'sender_unclear' | 'spam_deferred' | 'srs_invalid' | 'mailbox_refused' | 'mailbox_full' | 'message_looping' | 'quota_exceeded' | 'storage_full' | 'too_many_connections' | 'too_many_recipients';
   /** The fields that are wrong, by their names in the request. */
   errors?: {
     field: string;
@@ -1830,6 +1830,47 @@ export interface RevokeKeyBody {
   id: number;
 }
 
+/** A session of a mail program. */
+export interface ImapSession {
+  id: string;
+  /** Given by the server. */
+  account_id: number;
+  /** Of the account. */
+  address: string;
+  /** IP address of the client. */
+  client: string;
+  /** Whether it is by TLS. */
+  secure: boolean;
+  /** What the client says that it is; absent where it says nothing. */
+  program?: string;
+  /** The app password that opened it. */
+  app_password_id?: number;
+  /** The mailbox that is selected. */
+  mailbox?: string;
+  /** The login. */
+  since: string;
+  /** It may still run; `other` where it does not exist. */
+  last_command: string;
+  /** When that began. */
+  last_command_at: string;
+  /** What the client sent. */
+  bytes_in: number;
+  /** What it got. */
+  bytes_out: number;
+  /** Host of its node. */
+  node: string;
+}
+
+export interface ListImapSessionsAnswer {
+  items: ImapSession[];
+  /** Whether all nodes have answered. */
+  complete: boolean;
+  /** The limit that was used. */
+  limit: number;
+  /** For the next page; absent on the last one. */
+  cursor?: string;
+}
+
 export interface LoginBody {
   address: string;
   password: string;
@@ -3386,6 +3427,29 @@ export interface Operations {
     body: RevokeKeyBody;
     answer: ApiKey;
   };
+  /** List the sessions of mail programs */
+  listImapSessions: {
+    path: Record<never, never>;
+    query: {
+      /** Given by the server. */
+      account_id?: number;
+      /** The most items of a page; 50 when left out. */
+      limit?: number;
+      /** The cursor of the page before, unchanged. */
+      cursor?: string;
+    };
+    body: undefined;
+    answer: ListImapSessionsAnswer;
+  };
+  /** End the session of a mail program */
+  endImapSession: {
+    path: {
+      id: string;
+    };
+    query: Record<never, never>;
+    body: undefined;
+    answer: ImapSession;
+  };
   /** Log in to a mailbox */
   login: {
     path: Record<never, never>;
@@ -3653,6 +3717,8 @@ export type OperationId =
   | 'listKeys'
   | 'createKey'
   | 'revokeKey'
+  | 'listImapSessions'
+  | 'endImapSession'
 ;
 
 /** Method and path of each of them; with `key` where it takes an Idempotency-Key. */
@@ -3723,4 +3789,6 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   listKeys: 'GET /v2/operator/keys',
   createKey: 'POST /v2/operator/keys',
   revokeKey: 'POST /v2/operator/keys/revoke',
+  listImapSessions: 'GET /v2/operator/imap-sessions',
+  endImapSession: 'POST /v2/operator/imap-sessions/{id}/end',
 };

@@ -38,6 +38,7 @@ export const answers = {
   send_not_found: { http: 404, title: 'There is no such sent message' },
   app_password_not_found: { http: 404, title: 'The account has no such app password' },
   key_not_found: { http: 404, title: 'There is no such API key' },
+  session_not_found: { http: 404, title: 'There is no such session' },
   block_not_found: { http: 404, title: 'There is no such block' },
   event_hook_not_found: { http: 404, title: 'The user has no event hook' },
   suppression_not_found: { http: 404, title: 'The address is not suppressed' },

@@ -82,14 +82,15 @@ function showAccount(): Command {
     .argument('<account-id or address>')
     .action(async (name: string, { url, json }: Common) => {
       const client = await connect(url);
-      const id = /^\d+$/.test(name) ? name : await findId(client, name);
+      const id = await findAccountId(client, name);
       const account = await client.call<ShownAccount>('GET', `/v2/operator/accounts/${id}`);
       report(json, { ok: true, ...account }, describeAccount(account));
     });
 }
 
-/** The account of an address; several users may have one where they claim the same domain. */
-async function findId(client: ServiceClient, address: string): Promise<string> {
+/** The account of an id or an address; several users may have one where they claim the same domain. */
+export async function findAccountId(client: ServiceClient, address: string): Promise<string> {
+  if (/^\d+$/.test(address)) return address;
   const query = new URLSearchParams({ q: address.toLowerCase(), limit: '200' });
   const path = `/v2/operator/accounts?${query}`;
   const { items } = await client.call<{

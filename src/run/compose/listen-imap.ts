@@ -10,6 +10,7 @@ import {
   type ImapMailstore,
   type ImapOptions,
   ImapPlaces,
+  type OpenSessions,
   startImap,
 } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
@@ -22,6 +23,7 @@ export interface ImapParts {
   readonly changes: Changes;
   readonly database: Database;
   readonly metrics: Metrics;
+  readonly imapSessions: OpenSessions;
 }
 
 /** The embedded store, whose changes are published. */
@@ -56,7 +58,7 @@ export async function listenImap(
   logger: Logger,
   explain: (setting: ImapSetting, port: number) => (error: unknown) => never,
 ): Promise<Map<ImapSetting, ImapListener>> {
-  const { tokens, changes, metrics, database } = parts;
+  const { tokens, changes, metrics, database, imapSessions } = parts;
   const { imap } = config;
   const shared = {
     mailstore: publishedStore(parts),
@@ -69,12 +71,15 @@ export async function listenImap(
     accessOf: (ids: readonly number[]) => findAccess(database.read, ids),
     appPasswordsThere: (ids: readonly number[]) => findAppPasswordsThere(database.read, ids),
     onCommand: ({ name, outcome }: Ended) => metrics.countImapCommand(name, outcome),
+    onOctets: metrics.countImapOctets,
+    onRefused: metrics.countImapRefusal,
     hostname: config.mailHostname,
     maxMessageBytes: config.limits.maxMessageBytes,
     host: imap.host,
     tls,
     isBalancer: testNetworks(imap.proxyNetworks),
     places: new ImapPlaces(),
+    sessions: imapSessions,
     logger: logger.child({ protocol: 'imap' }),
   };
   const listeners = new Map<ImapSetting, ImapListener>();
@@ -91,8 +96,10 @@ export async function listenImap(
     listeners.set(setting, listener);
   }
   if (listeners.size > 0) {
-    const counts = () => Array.from(listeners.values(), (listener) => listener.connections());
-    metrics.watchImap(() => counts().reduce((sum, count) => sum + count, 0));
+    metrics.watchImap(() => ({
+      connections: [...listeners.values()].reduce((sum, one) => sum + one.connections(), 0),
+      sessions: imapSessions.count(),
+    }));
   }
   return listeners;
 }

@@ -3,10 +3,12 @@ import type { Logger } from 'pino';
 import type { Blocks } from '../../mail/blocks/blocks.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { OpenLimit } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { ApiOptions, RouteGroup } from '../../servers/api/api.ts';
+import { type NodeWire, type OpenSessions, SessionsOfNodes } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
 import {
   attentionRoutes,
@@ -15,6 +17,7 @@ import {
   ConsoleSessions,
   consoleCookie,
   DomainContents,
+  imapSessionRoutes,
   keyRoutes,
   logLevelRoute,
   messageRoutes,
@@ -47,12 +50,16 @@ interface OperatorParts {
   readonly domains: Domains;
   readonly traffic: Traffic;
   readonly accounts: Accounts;
-  readonly nodes: Pick<Nodes, 'list' | 'changeLogLevel'>;
+  readonly nodes: Pick<Nodes, 'id' | 'list' | 'changeLogLevel'>;
   readonly queue: Queue;
   readonly blocks: Blocks;
   readonly bodies: Pick<Bodies, 'lastBackupAt'>;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'readGauge'>;
+  readonly changes: Changes;
+  readonly imapSessions: OpenSessions;
+  /** Where nodes ask each other; undefined for a single one. */
+  readonly wire: NodeWire | undefined;
 }
 
 interface OperatorAccess {
@@ -100,6 +107,15 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       queueRoutes(parts),
       blockRoutes(parts.blocks),
       keyRoutes(parts.keys, parts.now),
+      imapSessionRoutes({ ...parts, sessions: sessionsOfNodes(parts) }),
     ],
   };
+}
+
+function sessionsOfNodes({ imapSessions: here, nodes, wire }: OperatorParts): SessionsOfNodes {
+  const listNodes = async () => {
+    const all = await nodes.list();
+    return all.flatMap(({ id, isRunning }) => (isRunning ? [id] : []));
+  };
+  return new SessionsOfNodes({ here, node: nodes.id, listNodes, wire });
 }

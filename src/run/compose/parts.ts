@@ -41,6 +41,7 @@ import {
   rawMessageRoute,
   suppressionRoutes,
 } from '../../servers/api/api.ts';
+import { type NodeWire, OpenSessions } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
 import { asksForWebSocket, Realtime, type SharedState } from '../../servers/realtime/realtime.ts';
 import {
@@ -93,6 +94,7 @@ export interface Parts {
   readonly blocks: Blocks;
   readonly namedKeys: NamedKeys;
   readonly feed: EventFeed;
+  readonly imapSessions: OpenSessions;
   /** Where several nodes count held places; undefined on a single node. */
   readonly places: SharedPlaces | undefined;
 }
@@ -145,6 +147,8 @@ interface Served extends Owners {
   readonly events: Events;
   readonly feed: EventFeed;
   readonly places: SharedPlaces | undefined;
+  readonly imapSessions: OpenSessions;
+  readonly wire: NodeWire | undefined;
   readonly progress: StartProgress;
   readonly publicUrl: () => string;
 }
@@ -202,7 +206,7 @@ export function buildParts(given: Given): Parts {
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
   const stored = { ...recorded, bodies, embedded, mailstore, mailServer };
-  const followed = followEvents(database, changes, shared?.places);
+  const followed = buildFollowed(database, changes, shared);
   const stores = { ...stored, ...followed, metrics, publicUrl, blocks, namedKeys };
   const flow = buildMailFlow({ ...common, ...owners, ...stores });
   const api = buildApi(common, { ...owners, ...stores, ...flow, mailstore, imap, progress });
@@ -274,12 +278,18 @@ function buildChanges(search: Search, changes: Changes): Changes {
   };
 }
 
+/** What happens and what is open, for those who watch it on any node. */
+function buildFollowed(database: Database, changes: Changes, shared: Shared | undefined) {
+  const { places, wire } = shared ?? {};
+  return { ...followEvents(database, changes), imapSessions: new OpenSessions(), places, wire };
+}
+
 /** What a transaction tells is whose events it has written. */
-function followEvents(database: Database, changes: Changes, places: SharedPlaces | undefined) {
+function followEvents(database: Database, changes: Changes) {
   database.notices.listen((userId) => changes.publish({ kind: 'events', userId }));
   const events = new Events(database);
   const findOwnerOf = (accountId: number) => findOwner(database.read, accountId);
-  return { events, feed: new EventFeed({ events, changes, findOwner: findOwnerOf }), places };
+  return { events, feed: new EventFeed({ events, changes, findOwner: findOwnerOf }) };
 }
 
 function buildOwners(common: Common, onDeleted: () => void): Owners {

@@ -9,6 +9,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { OpenLimit, SharedPlaces } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { Outage, Repeat } from '../../platform/time/time.ts';
+import type { NodeWire } from '../../servers/imap/imap.ts';
 import type { MailboxTip, SharedState } from '../../servers/realtime/realtime.ts';
 import { findAccess } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
@@ -37,6 +38,8 @@ export interface Shared {
   readonly changes: SharedChanges;
   readonly openLimit: OpenLimit;
   readonly places: SharedPlaces;
+  /** Where nodes ask each other what each of them has open. */
+  readonly wire: NodeWire;
   /** Since the start. */
   readonly counts: Readonly<ChangeCounts>;
   /** Whether Redis answers. */
@@ -96,6 +99,8 @@ export async function openShared({
     },
   });
   redis.subscribe(channel, (text) => changes.receive(text));
+  let onText = (_text: string) => {};
+  redis.subscribe(`${prefix}questions`, (text) => onText(text));
   redis.onAnswering(() => void changes.flush());
   const state = new CountingState(logger);
   const places = new RedisPlaces({ redis, prefix, node, state });
@@ -115,6 +120,12 @@ export async function openShared({
     changes,
     openLimit: sharedLimits(redis, prefix, state),
     places,
+    wire: {
+      send: (text) => redis.ask((client) => client.publish(`${prefix}questions`, text)),
+      listen: (listener) => {
+        onText = listener;
+      },
+    },
     counts,
     isUp: () => redis.answers,
     pollWith: (look) =>

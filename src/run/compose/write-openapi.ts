@@ -23,6 +23,7 @@ import {
   auditRoutes,
   blockRoutes,
   type DomainContents,
+  imapSessionRoutes,
   keyRoutes,
   logLevelRoute,
   messageRoutes,
@@ -93,6 +94,7 @@ const operatorRoutes = [
   queueRoutes(searched),
   blockRoutes(uncalled('blocks')),
   keyRoutes(uncalled('keys'), () => 0),
+  imapSessionRoutes(uncalled('imapSessions')),
 ];
 
 /** Its other groups, described only. */

@@ -103,7 +103,7 @@ function addCreate(app: Api, appPasswords: OwnedAppPasswords): void {
         ...common,
         summary: 'Make an app password',
         description:
-          'For one mail program of the account: it opens IMAP, and nothing else. The password is shown once.',
+          'For one mail program of the account: it opens IMAP and submission, and nothing else. The password is shown once.',
         operationId: 'createAppPassword',
         params: Type.Object({ id: RecordId }),
         body: Type.Object({ user_id: UserId, name: Name }),

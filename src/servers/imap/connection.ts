@@ -12,6 +12,7 @@ import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.
 import type { CommandLimits, CommandParts } from './command-reader.ts';
 import { Incoming } from './incoming.ts';
 import { capabilities } from './log-in.ts';
+import type { OpenSession } from './open-sessions.ts';
 import { type Ended, runCommand } from './run-command.ts';
 import { Bye, type Channel, type ImapServices, Session } from './session.ts';
 import { line, type Output } from './write.ts';
@@ -23,6 +24,8 @@ export interface ConnectionSettings extends ImapServices {
   /** Takes a place for one more connection of the account; undefined where it has none left. */
   readonly admit: (user: MailAccess) => (() => void) | undefined;
   readonly onCommand?: ((ended: Ended) => void) | undefined;
+  /** Called with octets that came from the client, and with those that it got. */
+  readonly onOctets?: ((direction: 'received' | 'sent', octets: number) => void) | undefined;
 }
 
 /** Before a login: what a stranger may let us hold. */
@@ -36,12 +39,15 @@ const TELL_EVERY = 100;
 /** Why a session that was open may not go on. */
 const LOST = 'The account was suspended or deleted, or its password was changed';
 const REVOKED = 'The app password was revoked';
+const ENDED = 'The session was ended by the operator of the server';
 
 /** How long a client may be silent, and not read what was sent, in milliseconds. */
 export const timeouts = { stranger: 60_000, idle: 30 * 60_000 + 37_000, blocked: 5 * 60_000 };
 
 export class Connection implements Channel {
   readonly address: string;
+  /** Random, for log lines and operators. */
+  readonly #id = randomBytes(8).toString('hex');
   readonly #settings: ConnectionSettings;
   readonly #logger: Logger;
   readonly #wire: Wire;
@@ -51,6 +57,8 @@ export class Connection implements Channel {
   #isSecure = false;
   #mustStartTls = false;
   #activeAt = performance.now();
+  #received = 0;
+  #sent = 0;
   #isWriting = false;
   /** What is to be sent. */
   #text = '';
@@ -69,16 +77,17 @@ export class Connection implements Channel {
   ) {
     this.address = client.address;
     this.#settings = settings;
-    const id = randomBytes(8).toString('hex');
-    this.#logger = logger.child({ sessionId: id, remoteAddress: client.address });
+    this.#logger = logger.child({ sessionId: this.#id, remoteAddress: client.address });
     this.#wire = new Wire(socket);
     this.#incoming = new Incoming({
       wire: this.#wire,
       limits: STRANGER,
       maxMessageBytes: settings.maxMessageBytes,
       flush: () => this.#flush(),
-      onBytes: () => {
+      onBytes: (amount) => {
         this.#activeAt = performance.now();
+        this.#received += amount;
+        settings.onOctets?.('received', amount);
       },
       isLoggedIn: () => this.#session.isLoggedIn,
     });
@@ -153,6 +162,28 @@ export class Connection implements Channel {
   /** The account that is open; undefined before a login. */
   get accountId(): number | undefined {
     return this.#session.isLoggedIn ? this.#session.user.accountId : undefined;
+  }
+
+  /** What operators see of it; undefined before a login, and once it ends. */
+  describe(): Omit<OpenSession, 'host'> | undefined {
+    const { isLoggedIn, openedAt, program, view, command, commandAt } = this.#session;
+    if (!isLoggedIn || this.#ending !== undefined || this.#session.isOver) return undefined;
+    const { accountId, address, appPasswordId } = this.#session.user;
+    return {
+      id: this.#id,
+      accountId,
+      address,
+      client: this.address,
+      since: openedAt,
+      isSecure: this.#isSecure,
+      ...(program !== undefined && { program }),
+      ...(appPasswordId !== undefined && { appPasswordId }),
+      ...(view && { mailbox: view.mailbox.name }),
+      command,
+      commandAt,
+      received: this.#received,
+      sent: this.#sent,
+    };
   }
 
   /** The app password that opened it; undefined where something else did, and before a login. */
@@ -261,6 +292,8 @@ export class Connection implements Channel {
     // What else the command would read is for nobody.
     if (this.#wire.isClosed) throw new Bye('The client left');
     this.#activeAt = performance.now();
+    this.#sent += octets.length;
+    this.#settings.onOctets?.('sent', octets.length);
   }
 
   #secure(): void {
@@ -272,8 +305,10 @@ export class Connection implements Channel {
 
   #onChange(change: Change): void {
     if (change.kind === 'access') this.#loseAccess(LOST);
-    if (change.kind === 'mail_sessions' && change.id === String(this.appPasswordId)) {
-      this.#loseAccess(REVOKED);
+    if (change.kind === 'mail_sessions') {
+      const [own, reason] =
+        change.by === 'session' ? [this.#id, ENDED] : [String(this.appPasswordId), REVOKED];
+      if (change.id === own) this.#loseAccess(reason);
     }
     if (change.kind !== 'mailbox') return;
     this.#session.isBehind = true;

@@ -17,15 +17,23 @@ import {
 } from '../../platform/net/net.ts';
 import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
 import { Connection, type ConnectionSettings } from './connection.ts';
+import type { OpenSessions } from './open-sessions.ts';
 import { RecentMessages } from './recent.ts';
 
+export {
+  type NodeWire,
+  type OpenSession,
+  OpenSessions,
+  type SessionKey,
+  SessionsOfNodes,
+} from './open-sessions.ts';
 export type { Ended } from './run-command.ts';
 export type { ImapLogins, ImapMailstore } from './session.ts';
 
 export interface ImapOptions
   extends Pick<
     ConnectionSettings,
-    'mailstore' | 'logins' | 'maxMessageBytes' | 'hostname' | 'changes' | 'onCommand'
+    'mailstore' | 'logins' | 'maxMessageBytes' | 'hostname' | 'changes' | 'onCommand' | 'onOctets'
   > {
   readonly host: string;
   /** 0 for any free port. */
@@ -44,8 +52,14 @@ export interface ImapOptions
   readonly lookAgainMs?: number;
   /** Of all listeners of the process. */
   readonly places: ImapPlaces;
+  /** Of all listeners of the process, for operators. */
+  readonly sessions: OpenSessions;
+  /** Called where a connection is refused: before its login, or since its client or its account has too many. */
+  readonly onRefused?: (reason: Refused) => void;
   readonly logger: Logger;
 }
+
+export type Refused = 'before_login' | 'of_client' | 'of_account';
 
 /** Connections of strangers in all, and of one client. */
 const STRANGERS = 1_000;
@@ -196,9 +210,10 @@ export class ImapListener {
   }
 
   #admit(socket: Socket, address: string): void {
-    const { places, isSecure, logger } = this.#options;
+    const { places, sessions, isSecure, logger, onRefused } = this.#options;
     const key = clientKey(address);
     if (!places.strangers.take(key, 1, STRANGERS_OF_CLIENT)) {
+      onRefused?.('before_login');
       logger.info({ remoteAddress: address }, 'an IMAP connection was refused: too many are open');
       socket.end(isSecure ? '' : '* BYE [LIMIT] Too many connections\r\n');
       socket.destroySoon();
@@ -215,10 +230,14 @@ export class ImapListener {
       recents: places.recents,
       secureContext: () => this.#secureContext,
       admit: ({ accountId }) => {
-        if (!places.clients.take(key, 1, OF_CLIENT)) return undefined;
+        if (!places.clients.take(key, 1, OF_CLIENT)) {
+          onRefused?.('of_client');
+          return undefined;
+        }
         const account = String(accountId);
         if (!places.accounts.take(account, 1, OF_ACCOUNT)) {
           places.clients.give(key, 1);
+          onRefused?.('of_account');
           return undefined;
         }
         known();
@@ -231,7 +250,11 @@ export class ImapListener {
     const client = { address, isLocal: isLoopback(address), isSecure };
     const connection = new Connection(socket, client, settings, logger);
     this.#connections.add(connection);
-    socket.once('close', () => this.#connections.delete(connection));
+    sessions.add(connection);
+    socket.once('close', () => {
+      this.#connections.delete(connection);
+      sessions.remove(connection);
+    });
     const running = connection.run();
     this.#running.add(running);
     void running.then(() => this.#running.delete(running));

@@ -20,7 +20,8 @@ export interface IncomingOptions {
   readonly maxMessageBytes: number;
   /** Sends what was not sent yet: the client may wait for it before it goes on. */
   readonly flush: () => Promise<void>;
-  readonly onBytes: () => void;
+  /** Called with how many came. */
+  readonly onBytes: (amount: number) => void;
   /** Whether messages are taken. */
   readonly isLoggedIn: () => boolean;
 }
@@ -65,7 +66,7 @@ export class Incoming {
       const bytes = await this.#options.wire.read();
       if (bytes === undefined) return undefined;
       if (bytes.length === 0) return 'interrupted';
-      this.#options.onBytes();
+      this.#options.onBytes(bytes.length);
       this.#reader.push(bytes);
     }
   }
@@ -156,7 +157,7 @@ export class Incoming {
   async #fill(): Promise<void> {
     const bytes = await this.#options.wire.read();
     if (bytes === undefined) throw new Bye('The client left');
-    this.#options.onBytes();
+    this.#options.onBytes(bytes.length);
     if (bytes.length > 0) this.#reader.push(bytes);
   }
 }

@@ -159,21 +159,36 @@ export const capability: Command = {
   },
 };
 
-/** RFC 2971. What the client says of itself changes nothing. */
+/** RFC 2971. What the client says of itself changes nothing: operators see it. */
 export const id: Command = {
   states: ['not authenticated', 'authenticated', 'selected'],
   tells: 'nothing',
   async *run(session, command) {
     command.expect(' ');
-    readParameters(command);
+    const said = readParameters(command);
     command.end();
+    session.program = programOf(said) ?? session.program;
     // The version only for those who have an account.
     yield `* ID ("name" "Postroom")\r\n`;
     return session.isLoggedIn ? 'Pleased to meet you' : 'Hello';
   },
 };
 
-function readParameters(command: Cursor): void {
-  if (command.has('NIL')) return;
-  command.list(() => (command.has('NIL') ? '' : command.string('a string')), true);
+/** Names and values in turn; `NIL` is empty. */
+function readParameters(command: Cursor): string[] {
+  if (command.has('NIL')) return [];
+  return command.list(() => (command.has('NIL') ? '' : readUtf8(command.string('a string'))), true);
+}
+
+/** Characters of a program's name. */
+const PROGRAM_MAX = 100;
+
+/** Name and version, as they may be shown: without control characters, and those that turn others round. */
+function programOf(said: readonly string[]): string | undefined {
+  const textOf = (name: string) => {
+    const at = said.findIndex((one, index) => index % 2 === 0 && one.toLowerCase() === name);
+    return at < 0 ? '' : (said[at + 1] ?? '');
+  };
+  const shown = `${textOf('name')} ${textOf('version')}`.replaceAll(/\p{C}/gu, '').trim();
+  return shown.slice(0, PROGRAM_MAX).toWellFormed() || undefined;
 }

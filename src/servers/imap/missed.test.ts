@@ -6,7 +6,7 @@ import pino from 'pino';
 import { CERTIFICATE } from '../../../test/support/certificate.ts';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
-import { ImapPlaces, startImap } from './imap.ts';
+import { ImapPlaces, OpenSessions, startImap } from './imap.ts';
 import type { ImapMailstore } from './session.ts';
 
 test('who lost the access without an event is told BYE at the next look, and nobody else', async () => {
@@ -44,6 +44,7 @@ test('who lost the access without an event is told BYE at the next look, and nob
     tls: { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIFICATE.TLS_KEY) },
     isBalancer: () => false,
     places: new ImapPlaces(),
+    sessions: new OpenSessions(),
     logger: pino({ level: 'silent' }),
   });
   const open = async (id: number) => {

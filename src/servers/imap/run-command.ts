@@ -23,11 +23,11 @@ const CODES: Partial<Record<ErrorCode, string>> = {
   body_unavailable: 'SERVERBUG',
 };
 
-/** How a command ended, for metrics. */
+/** How a command ended, for metrics; `failed` is a NO that nobody expected. */
 export interface Ended {
   /** In upper case; `other` where it is not known. */
   readonly name: string;
-  readonly outcome: 'ok' | 'no' | 'bad' | 'bye';
+  readonly outcome: 'ok' | 'no' | 'bad' | 'bye' | 'failed';
   /** What was not expected, for the log. */
   readonly error?: unknown;
 }
@@ -48,6 +48,8 @@ export async function* runCommand(
   try {
     session.tag = readTag(cursor);
     name = readName(cursor);
+    session.command = name;
+    session.commandAt = Date.now();
     const command = commands[name];
     if (!command) throw new BadCommand('The command is not known');
     if (!command.states.includes(session.state)) {
@@ -105,7 +107,7 @@ async function* fail(
     yield `${tag} NO ${error.code ? `[${error.code}] ` : ''}${line(error.message)}\r\n`;
   } else {
     const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
-    onEnd({ name, outcome: 'no', ...(!refusal && { error }) });
+    onEnd(refusal ? { name, outcome: 'no' } : { name, outcome: 'failed', error });
     const code = refusal ? CODES[refusal.code] : 'SERVERBUG';
     const text = refusal?.message ?? 'Something failed on our side';
     yield `${tag} NO ${code ? `[${code}] ` : ''}${line(text)}\r\n`;

@@ -14,6 +14,7 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../../mailboxes/mailstore/mailstore.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { CommandParts } from './command-reader.ts';
 import type { Cursor } from './cursor.ts';
@@ -100,6 +101,12 @@ export class Session {
   failedLogins = 0;
   /** Of the command that runs. */
   tag = '';
+  /** The last one, in upper case; `other` where it is not known. */
+  command = 'other';
+  commandAt: EpochMs = 0;
+  openedAt: EpochMs = 0;
+  /** What the client says that it is. */
+  program: string | undefined;
 
   constructor(services: ImapServices, channel: Channel) {
     this.services = services;
@@ -123,6 +130,7 @@ export class Session {
 
   logIn(user: MailAccess): void {
     this.#user = user;
+    this.openedAt = Date.now();
   }
 
   get view(): View | undefined {

@@ -9,6 +9,7 @@ export { blockRoutes } from './block-routes.ts';
 export { operatorChangeRoutes } from './change-routes.ts';
 export { DomainContents } from './domain-contents.ts';
 export { domainRoutes as operatorDomainRoutes } from './domain-list.ts';
+export { imapSessionRoutes } from './imap-session-routes.ts';
 export { keyRoutes } from './key-routes.ts';
 export { messageRoutes } from './message-routes.ts';
 export { overviewRoutes } from './overview-routes.ts';

@@ -4,6 +4,8 @@ import { randomUUID } from 'node:crypto';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
+import { freePort } from '../../support/free-port.ts';
+import { ImapLines } from '../../support/imap-lines.ts';
 import { startTestService, type TestAccount, type TestService } from '../../support/service.ts';
 import { findViolations } from './accessibility.ts';
 import { type Look, lookAtConsole, PHONE, rowsInSight } from './console-page.ts';
@@ -56,7 +58,10 @@ function fill(database: DatabaseSync, { id, address }: TestAccount, amount: numb
 }
 
 before(async () => {
-  service = await startTestService('sqlite', { QUOTA_BYTES: '2000' });
+  service = await startTestService('sqlite', {
+    QUOTA_BYTES: '2000',
+    IMAP_PORT: String(await freePort()),
+  });
   const quiet: TestAccount[] = [];
   for (let made = 0; made < 10; made++) quiet.push(await service.makeAccount(`quiet${made}`));
   colleague = await service.makeAccount('colleague');
@@ -124,6 +129,44 @@ test('an account shows what it sends, where to, and why its mail waits', async (
     await page.getByRole('heading', { level: 1, name: 'dead.test' }).waitFor();
     await page.goto(`${service.url}/console/accounts/999999`);
     await page.getByRole('alert').filter({ hasText: 'there is no account 999999' }).waitFor();
+  });
+});
+
+test('the mail programs of an account are shown; a session is ended, an app password is revoked', async () => {
+  const made = await service.v2('POST', `/v2/email-accounts/${colleague.id}/app-passwords`, {
+    user_id: colleague.userId,
+    name: 'Phone',
+  });
+  const connect = async (program: string, password: string) => {
+    const client = await ImapLines.connect(service.addresses.imap?.port ?? 0);
+    await client.ok(`ID ("name" "${program}")`);
+    await client.ok(`LOGIN ${colleague.address} "${password}"`);
+    return client;
+  };
+  const phone = await connect('K-9 Mail', made.body.password);
+  const laptop = await connect('<b>mbsync</b>', colleague.password);
+  await laptop.ok('SELECT INBOX');
+  await signedIn(`/accounts/${colleague.id}`, async (page) => {
+    const sessions = page.getByRole('table', { name: 'Mail programs now' });
+    const session = (name: string) => sessions.getByRole('row').filter({ hasText: name });
+    await session('<b>mbsync</b>').filter({ hasText: 'in INBOX, without TLS' }).waitFor();
+    await session('K-9 Mail').filter({ hasText: 'by Phone' }).waitFor();
+    await row(page, 'Phone').getByRole('button', { name: 'Revoke Phone' }).waitFor();
+    assert.deepEqual(await findViolations(page), []);
+    await session('mbsync').getByRole('button', { name: 'End' }).click();
+    const asked = page.getByRole('dialog', { name: 'End the session of <b>mbsync</b> from 127' });
+    await asked.getByRole('button', { name: 'End' }).click();
+    await session('mbsync').waitFor({ state: 'detached' });
+    assert.match(await laptop.next(), /^\* BYE The session was ended by the operator/);
+
+    const passwords = page.getByRole('table', { name: 'App passwords' });
+    await passwords.getByRole('button', { name: 'Revoke Phone' }).click();
+    const dialog = page.getByRole('dialog', { name: `Revoke Phone of ${colleague.address}?` });
+    assert.deepEqual(await findViolations(page), []);
+    await dialog.getByRole('button', { name: 'Revoke' }).click();
+    await page.getByText('It has none').waitFor();
+    await page.getByText('No mail program is connected').waitFor();
+    assert.match(await phone.next(), /^\* BYE The app password was revoked/);
   });
 });
 

@@ -32,6 +32,7 @@ import { shareDkimKey } from '../../../tenants/domains/testing/dkim-key.ts';
 import { EventFeed, Events } from '../../../tenants/events/events.ts';
 import { NamedKeys } from '../../../tenants/keys/keys.ts';
 import { Traffic } from '../../../tenants/usage/usage.ts';
+import { OpenSessions } from '../../imap/imap.ts';
 import type { GaugeValue } from '../../metrics/metrics.ts';
 import {
   type Api,
@@ -176,7 +177,7 @@ const plainOperator = {
       maxMessageBytes: 1_048_576,
     },
   },
-  nodes: { list: async () => [], changeLogLevel: async () => {} },
+  nodes: { id: 'test', list: async () => [], changeLogLevel: async () => {} },
 };
 
 async function activate(domains: Domains, userId: string, domain: string): Promise<void> {
@@ -200,6 +201,7 @@ function openOperator(
     | 'keys'
     | 'publicUrl'
     | 'bodies'
+    | 'changes'
   >,
 ) {
   const { database, logger, now } = owners;
@@ -209,6 +211,8 @@ function openOperator(
     traffic: new Traffic({ database, now, log: logger, totals: async () => ({}) }),
     blocks: new Blocks({ database, logger, now }),
     metrics: { readGauge },
+    imapSessions: new OpenSessions(),
+    wire: undefined,
   });
 }
 
@@ -287,7 +291,7 @@ export async function startApi(
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
   const keys = openKeys(database, logger, now);
   const queue = openQueue({ database, logger, now });
-  const parts = { database, queue, domains, accounts, logger, now };
+  const parts = { database, queue, domains, accounts, logger, now, changes };
   const owners = { ...parts, apiKeys, keys, publicUrl, bodies };
   const operator = openOperator(owners);
   const app = createApi({

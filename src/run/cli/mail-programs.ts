@@ -1,0 +1,94 @@
+/** `postroom app-passwords` and `postroom imap-sessions`: how mail programs get in, and what they have open. */
+import { Command } from 'commander';
+import { findAccountId } from './accounts.ts';
+import { report, table } from './command.ts';
+import { connect, describeItem, type Item, listCommand, onService } from './lists.ts';
+import type { ServiceClient } from './service-client.ts';
+
+interface Common extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+}
+
+const ACCOUNT = '<account-id or address>';
+
+export function appPasswordsCommand(): Command {
+  return new Command('app-passwords')
+    .description('passwords of the mail programs of an account')
+    .addCommand(listAppPasswords())
+    .addCommand(revokeAppPassword());
+}
+
+/** Where the app passwords of an account are, and the user that the API asks for. */
+async function findAppPasswords(client: ServiceClient, name: string) {
+  const id = await findAccountId(client, name);
+  const { user_id } = await client.call<{ user_id: string }>('GET', `/v2/operator/accounts/${id}`);
+  return { path: `/v2/email-accounts/${id}/app-passwords`, user_id };
+}
+
+function listAppPasswords(): Command {
+  return onService(new Command('list'))
+    .description('app passwords of an account, and when each was used')
+    .argument(ACCOUNT)
+    .action(async (name: string, { url, json }: Common) => {
+      const client = await connect(url);
+      const { path, user_id } = await findAppPasswords(client, name);
+      const query = new URLSearchParams({ user_id });
+      const { items } = await client.call<{ items: readonly Item[] }>('GET', `${path}?${query}`);
+      const columns = ['id', 'name', 'created_at', 'last_used_at', 'last_used_by'];
+      const rows = items.map((item) => columns.map((column) => textOf(item[column])));
+      report(json, { ok: true, items }, rows.length === 0 ? 'None.' : table(columns, rows));
+    });
+}
+
+function textOf(value: unknown): string | undefined {
+  return value === undefined ? undefined : String(value);
+}
+
+function revokeAppPassword(): Command {
+  return onService(new Command('revoke'))
+    .description('revokes an app password: its sessions end, and it opens nothing any more')
+    .argument(ACCOUNT)
+    .argument('<app-password-id>')
+    .action(async (name: string, id: string, { url, json }: Common) => {
+      const client = await connect(url);
+      const { path, user_id } = await findAppPasswords(client, name);
+      const revoked = `${path}/${encodeURIComponent(id)}/delete`;
+      const { deleted } = await client.call<{ deleted: Item }>('POST', revoked, { user_id });
+      report(json, { ok: true, deleted }, describeItem(deleted));
+    });
+}
+
+export function imapSessionsCommand(): Command {
+  const list = listCommand({
+    name: 'list',
+    path: 'imap-sessions',
+    description: 'open sessions of mail programs on all nodes, the newest login first',
+    filters: { account_id: 'of one account' },
+    columns: [
+      'id',
+      'address',
+      'client',
+      'program',
+      'since',
+      'mailbox',
+      'last_command',
+      'last_command_at',
+      'bytes_out',
+      'node',
+    ],
+  });
+  const end = onService(new Command('end'))
+    .description('ends a session at once; its program may log in again')
+    .argument('<session-id>')
+    .action(async (id: string, { url, json }: Common) => {
+      const client = await connect(url);
+      const path = `/v2/operator/imap-sessions/${encodeURIComponent(id)}/end`;
+      const ended = await client.call<Item>('POST', path, {});
+      report(json, { ok: true, ...ended }, describeItem(ended));
+    });
+  return new Command('imap-sessions')
+    .description('what mail programs have open')
+    .addCommand(list)
+    .addCommand(end);
+}

@@ -1,0 +1,149 @@
+/** `/v2/operator/imap-sessions`: what mail programs have open, on all nodes. */
+import { Type } from 'typebox';
+import type { Changes } from '../../mailboxes/changes/changes.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { recordAudit } from '../../tenants/audit/audit.ts';
+import { type Api, actorOf, credentials, isoTime, RecordId, type RouteGroup } from '../api/api.ts';
+import type { OpenSession, SessionKey, SessionsOfNodes } from '../imap/imap.ts';
+import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
+
+const SessionId = Type.String({ minLength: 1, maxLength: 64, examples: ['5f2c9a01b7de4410'] });
+const Instant = (description: string) =>
+  Type.String({ format: 'date-time', description, examples: ['2026-01-31T12:00:00.000Z'] });
+
+const SessionBody = Type.Object(
+  {
+    id: SessionId,
+    account_id: RecordId,
+    address: Type.String({ description: 'Of the account.', examples: ['ada@acme.test'] }),
+    client: Type.String({ description: 'IP address of the client.', examples: ['192.0.2.1'] }),
+    secure: Type.Boolean({ description: 'Whether it is by TLS.' }),
+    program: Type.Optional(
+      Type.String({
+        description: 'What the client says that it is; absent where it says nothing.',
+        examples: ['Thunderbird 140.1'],
+      }),
+    ),
+    app_password_id: Type.Optional(
+      Type.Integer({ description: 'The app password that opened it.', examples: [1] }),
+    ),
+    mailbox: Type.Optional(
+      Type.String({ description: 'The mailbox that is selected.', examples: ['INBOX'] }),
+    ),
+    since: Instant('The login.'),
+    last_command: Type.String({
+      description: 'It may still run; `other` where it does not exist.',
+      examples: ['IDLE'],
+    }),
+    last_command_at: Instant('When that began.'),
+    bytes_in: Type.Integer({ description: 'What the client sent.', examples: [1840] }),
+    bytes_out: Type.Integer({ description: 'What it got.', examples: [48211] }),
+    node: Type.String({ description: 'Host of its node.', examples: ['mail-1'] }),
+  },
+  { title: 'ImapSession', description: 'A session of a mail program.' },
+);
+
+function writeSession(session: OpenSession): Type.Static<typeof SessionBody> {
+  const { program, appPasswordId, mailbox } = session;
+  return {
+    id: session.id,
+    account_id: session.accountId,
+    address: session.address,
+    client: session.client,
+    secure: session.isSecure,
+    ...(program !== undefined && { program }),
+    ...(appPasswordId !== undefined && { app_password_id: appPasswordId }),
+    ...(mailbox !== undefined && { mailbox }),
+    since: isoTime(session.since),
+    last_command: session.command,
+    last_command_at: isoTime(session.commandAt),
+    bytes_in: session.received,
+    bytes_out: session.sent,
+    node: session.host,
+  };
+}
+
+interface ImapSessionParts {
+  readonly database: Pick<Database, 'write'>;
+  readonly sessions: Pick<SessionsOfNodes, 'list'>;
+  readonly changes: Pick<Changes, 'publish'>;
+  readonly now: () => EpochMs;
+}
+
+const common = { tags: ['Operator'], security: credentials.operator };
+
+export function imapSessionRoutes(parts: ImapSessionParts): RouteGroup {
+  return (app) => {
+    addList(app, parts);
+    addEnd(app, parts);
+  };
+}
+
+function isSessionKey(values: ListKey): values is SessionKey {
+  return values.length === 2 && Number.isFinite(values[0]) && typeof values[1] === 'string';
+}
+
+function addList(app: Api, parts: ImapSessionParts): void {
+  app.get(
+    '/v2/operator/imap-sessions',
+    {
+      schema: {
+        ...common,
+        summary: 'List the sessions of mail programs',
+        description:
+          'All that are open by IMAP now, the newest login first. Every node is asked: what one does not answer within a second is not in the list.',
+        operationId: 'listImapSessions',
+        querystring: Type.Object({
+          account_id: Type.Optional(RecordId),
+          ...listFields,
+        }),
+        response: {
+          200: Type.Object({
+            items: Type.Array(SessionBody),
+            complete: Type.Boolean({ description: 'Whether all nodes have answered.' }),
+            ...listEcho,
+          }),
+        },
+      },
+    },
+    async ({ query }) => {
+      const page = readPage(query, isSessionKey);
+      const asked = { accountId: query.account_id, after: page.after, limit: page.limit + 1 };
+      const { sessions: found, isComplete } = await parts.sessions.list(asked);
+      const answer = answerPage(found, page, ({ since, id }) => [since, id], writeSession);
+      return { ...answer, complete: isComplete };
+    },
+  );
+}
+
+function addEnd(app: Api, parts: ImapSessionParts): void {
+  app.post(
+    '/v2/operator/imap-sessions/:id/end',
+    {
+      config: { refusals: ['session_not_found'] },
+      schema: {
+        ...common,
+        summary: 'End the session of a mail program',
+        description:
+          'At once, on whichever node it is. The program may log in again: revoke its app password, or suspend the account, to prevent that.',
+        operationId: 'endImapSession',
+        params: Type.Object({ id: SessionId }),
+        response: { 200: SessionBody },
+      },
+    },
+    async (request) => {
+      const { database, sessions, changes, now } = parts;
+      const { id } = request.params;
+      const [session] = (await sessions.list({ id, limit: 1 })).sessions;
+      if (!session) throw new Refusal('session_not_found', `there is no open session ${id}`);
+      const { accountId, address, client } = session;
+      const target = `${address} from ${client} (${id})`;
+      const entry = { action: 'imap_session.end', target, at: now() };
+      await database.write((tx) => recordAudit(tx, actorOf(request), entry));
+      changes.publish({ kind: 'mail_sessions', accountId, by: 'session', id });
+      return writeSession(session);
+    },
+  );
+}
