@@ -1,6 +1,7 @@
 /** The SDK as products install it: packed, installed into an empty folder, compiled, bundled, and run as its README says. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
@@ -9,6 +10,7 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import { readPage } from '../support/doc-pages.ts';
+import { freePort } from '../support/free-port.ts';
 import { ROOT, run } from '../support/process.ts';
 import { API_KEY, startTestService, type TestService } from '../support/service.ts';
 
@@ -31,7 +33,7 @@ const inFolder = { cwd: folder, encoding: 'utf8' } as const;
 let service: TestService;
 let tarball: string;
 let samples: string[];
-/** Those of the guide "Build an app". */
+/** Those of the guides "Build an app" and "Follow everything in your backend". */
 let guide: string[];
 /** All of them, as they are imported. */
 let entryPoints: string[];
@@ -57,12 +59,14 @@ before(async () => {
   samples = [...readme.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => code);
   assert.ok(samples.length >= 5, `${samples.length} samples`);
   await Promise.all(samples.map((code, i) => writeFile(join(folder, `sample-${i}.ts`), code)));
-  guide = readPage('docs/guides/inbox-client.md')
-    .blocks.filter(({ language }) => language === 'ts')
-    .map(({ text }) => text);
-  assert.ok(guide.length >= 2);
+  guide = ['docs/guides/inbox-client.md', 'docs/guides/events.md'].flatMap((path) =>
+    readPage(path)
+      .blocks.filter(({ language }) => language === 'ts')
+      .map(({ text }) => text),
+  );
+  assert.ok(guide.length >= 4);
   await Promise.all(guide.map((code, i) => writeFile(join(folder, `guide-${i}.ts`), code)));
-  service = await startTestService('sqlite');
+  service = await startTestService('sqlite', { OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' });
 });
 
 test('it holds what is published, and nothing else', async () => {
@@ -170,9 +174,10 @@ test('the samples of lists, mailboxes, errors, all other operations and tests ru
   const outputs = [];
   for (const file of runnable) outputs.push(await runSample(file));
   assert.match(outputs[0] ?? '', /^ada@acme\.com\n1 0\n$/);
-  assert.match(outputs[1] ?? '', /^(?:cached|syncing|live) 0 \[\]$/m);
-  assert.match(outputs[2] ?? '', /^claim it first\n$/);
-  assert.equal(outputs[4], '503\n200\n');
+  assert.match(outputs[1] ?? '', /^account\.created ada@acme\.com\n$/);
+  assert.match(outputs[2] ?? '', /^(?:cached|syncing|live) 0 \[\]$/m);
+  assert.match(outputs[3] ?? '', /^claim it first\n$/);
+  assert.equal(outputs[5], '503\n200\n');
 });
 
 test('the app of the guide reads, changes, and takes back', async () => {
@@ -189,6 +194,56 @@ test('the app of the guide reads, changes, and takes back', async () => {
   const output = await runSample('guide-0.ts');
   assert.match(output, /^\w+ 1 \[ 'Hi' \]\n(?:.*\n)*Hello, Ada\.$/m);
   assert.doesNotMatch(output, /^(?:move|flag|send) /m);
+});
+
+test('the backend of the guide follows events, and goes on where it was killed', async () => {
+  const follow = guide.findIndex((code) => code.includes('user.events('));
+  const environment = { POSTROOM_URL: service.url, POSTROOM_API_KEY: API_KEY };
+  const user = { user_id: 'demo', display_name: 'A', domain: 'events.test' };
+  const claim = { user_id: 'demo', domain: 'events.test' };
+  const { body } = await service.v2('POST', '/v2/domain', claim);
+  for (const { id } of body.domain.dns) {
+    const mark = { user_id: 'demo', id, status: 'verified' };
+    await service.v2('POST', '/v2/domains/events.test/dns/mark', mark);
+  }
+  /** Runs it until its last line is the one expected, and returns its lines. */
+  const followUntil = async (line: string): Promise<string[]> => {
+    const program = run(
+      [process.execPath, join(folder, `guide-${follow}.ts`)],
+      environment,
+      'pipe',
+    );
+    while (!program.output().endsWith(`${line}\n`)) {
+      assert.equal(program.child.exitCode, null, program.output());
+      await once(program.child.stdout ?? program.child, 'data');
+    }
+    program.child.kill('SIGKILL');
+    return (await program.ended()).output.trim().split('\n');
+  };
+  assert.deepEqual(await followUntil('domain.active events.test'), ['domain.active events.test']);
+  await service.v2('POST', '/v2/email-accounts/create', { ...user, local_part: 'ada' });
+  const last = 'account.created ada@events.test';
+  assert.deepEqual(await followUntil(last), [last]);
+});
+
+test('the receiver of the guide gets what is posted to it', async () => {
+  const at = guide.findIndex((code) => code.includes('verifyEvent('));
+  const port = await freePort();
+  const file = join(folder, 'receiver.ts');
+  await writeFile(file, (guide[at] ?? '').replace('9000', String(port)));
+  const hook = { user_id: 'demo', url: `http://127.0.0.1:${port}/`, secret: 'a secret of both' };
+  await service.v2('PUT', '/v2/event-hooks', hook);
+  const program = run([process.execPath, file], { HOOK_SECRET: hook.secret }, 'pipe');
+  const user = { user_id: 'demo', display_name: 'B', domain: 'events.test', local_part: 'bob' };
+  const wait = async (line: string) => {
+    while (!program.output().includes(line)) {
+      assert.equal(program.child.exitCode, null, program.output());
+      await once(program.child.stdout ?? program.child, 'data');
+    }
+  };
+  await wait('receiver listens');
+  await service.v2('POST', '/v2/email-accounts/create', user);
+  await wait('account.created bob@events.test');
 });
 
 async function runSample(file: string): Promise<string> {

@@ -25,6 +25,8 @@ export class ApiError extends Error {
   readonly requestId: string | undefined;
   /** Seconds after which the server takes the next one, where it said so. */
   readonly retryAfter: number | undefined;
+  /** Of `cursor_expired`: from where events can be read on. */
+  readonly oldest: string | undefined;
   /** How often the request was sent. */
   readonly attempts: number;
 
@@ -38,6 +40,7 @@ export class ApiError extends Error {
     this.errors = Array.isArray(problem?.errors) ? problem.errors : [];
     this.requestId = problem?.request_id ?? response.headers.get('x-request-id') ?? undefined;
     this.retryAfter = readRetryAfter(response.headers);
+    this.oldest = problem?.oldest;
     this.attempts = attempts;
   }
 }

@@ -2,6 +2,7 @@
 export type * from './api-types.ts';
 export { Call } from './call.ts';
 export { ApiError, ConnectionError, type ErrorCode, type FieldError } from './errors.ts';
+export type { EventDataOf, EventOptions, EventType, UserEvent } from './events.ts';
 export type { AnswerOf, ItemOf, ListId, OperationClient, ParametersOf } from './operations.ts';
 export { type Page, Pages } from './pages.ts';
 export { Postroom, type PostroomOptions } from './postroom.ts';
@@ -10,6 +11,7 @@ export {
   Accounts,
   Deliveries,
   Domains,
+  EventHookOfUser,
   Suppressions,
   UserScope,
   type WaitOptions,

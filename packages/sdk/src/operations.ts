@@ -2,7 +2,7 @@
 import { type OperationId, type Operations, ROUTES } from './api-types.ts';
 import { Call } from './call.ts';
 import { type Page, Pages } from './pages.ts';
-import type { CallOptions, Transport } from './transport.ts';
+import type { ApiRequest, CallOptions, Transport } from './transport.ts';
 
 type PartOf<Id extends OperationId, Part extends 'path' | 'query' | 'body'> =
   Record<never, never> extends Operations[Id][Part]
@@ -61,17 +61,24 @@ export class OperationClient {
     parameters: ParametersOf<Id>,
     options: CallOptions = {},
   ): Call<AnswerOf<Id>> {
-    const [method = '', template = '', key] = ROUTES[id].split(' ');
-    // Each parameter is checked by its own type; what is left is a bag of them.
-    const { path = {}, query = {}, body } = parameters as LooseParameters;
-    const request = {
-      method,
-      path: `${fillPath(template, path)}${writeQuery(query)}`,
-      body,
-      takesKey: key === 'key',
-      repeatable: method === 'GET' || method === 'PUT' || REPEATABLE.has(id),
-    };
-    return new Call(this.#transport.send<AnswerOf<Id>>(request, { ...this.#defaults, ...options }));
+    const sent = this.#transport.send<AnswerOf<Id>>(requestOf(id, parameters), {
+      ...this.#defaults,
+      ...options,
+    });
+    return new Call(sent);
+  }
+
+  /**
+   * Calls an operation once, for an answer that is read as it comes.
+   *
+   * @throws ApiError where the server refused
+   */
+  async open<Id extends OperationId>(
+    id: Id,
+    parameters: ParametersOf<Id>,
+    options: CallOptions = {},
+  ): Promise<Response> {
+    return this.#transport.open(requestOf(id, parameters), options);
   }
 
   /** A list by its id in the API's description: iterate all of it, or await one page. */
@@ -95,6 +102,19 @@ export class OperationClient {
       },
     });
   }
+}
+
+function requestOf<Id extends OperationId>(id: Id, parameters: ParametersOf<Id>): ApiRequest {
+  const [method = '', template = '', key] = ROUTES[id].split(' ');
+  // Each parameter is checked by its own type; what is left is a bag of them.
+  const { path = {}, query = {}, body } = parameters as LooseParameters;
+  return {
+    method,
+    path: `${fillPath(template, path)}${writeQuery(query)}`,
+    body,
+    takesKey: key === 'key',
+    repeatable: method === 'GET' || method === 'PUT' || REPEATABLE.has(id),
+  };
 }
 
 interface LooseParameters {

@@ -93,6 +93,20 @@ export class Transport {
     }
   }
 
+  /**
+   * Sends a request once, for an answer that is read as it comes.
+   *
+   * @throws ApiError where the server refused
+   */
+  async open(request: ApiRequest, options: CallOptions): Promise<Response> {
+    const { fetch: send = fetch, baseUrl } = this.#options;
+    const { signal = null } = options;
+    const init = { ...this.#prepare(request, options), signal };
+    const response = await send(`${baseUrl}${request.path}`, init);
+    if (!response.ok) throw new ApiError(response, await response.text(), 1);
+    return response;
+  }
+
   #prepare({ method, body, takesKey }: ApiRequest, options: CallOptions): RequestInit {
     const headers: Record<string, string> = { ...this.#options.headers };
     const isBlob = body instanceof Blob;
@@ -144,7 +158,7 @@ function waitAfter(response: Response, repeatable: boolean, attempt: number): nu
 }
 
 /** Full jitter: many clients that failed together do not come back together. */
-function backoff(attempt: number): number {
+export function backoff(attempt: number): number {
   return Math.random() * Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** attempt);
 }
 

@@ -2,6 +2,7 @@
 import type { DomainDetails, OperationId, Operations } from './api-types.ts';
 import type { Call } from './call.ts';
 import { ApiError, ConnectionError } from './errors.ts';
+import { type EventOptions, type EventType, followEvents, type UserEvent } from './events.ts';
 import type { AnswerOf, ItemOf, ListId, OperationClient } from './operations.ts';
 import type { Page, Pages } from './pages.ts';
 import { type CallOptions, pause } from './transport.ts';
@@ -17,6 +18,8 @@ export class UserScope {
   readonly accounts: Accounts;
   readonly deliveries: Deliveries;
   readonly suppressions: Suppressions;
+  readonly eventHook: EventHookOfUser;
+  readonly #postroom: OperationClient;
 
   constructor(postroom: OperationClient, userId: string) {
     this.userId = userId;
@@ -24,6 +27,20 @@ export class UserScope {
     this.accounts = new Accounts(postroom, userId);
     this.deliveries = new Deliveries(postroom, userId);
     this.suppressions = new Suppressions(postroom, userId);
+    this.eventHook = new EventHookOfUser(postroom, userId);
+    this.#postroom = postroom;
+  }
+
+  /**
+   * What happens to the user, in order, each event once: iterate it without end. It connects again by itself, and goes on
+   * after the last event.
+   *
+   * @throws ApiError where the server refuses; `cursor_expired` where events may be missing, with `oldest` to go on from
+   */
+  events<Type extends EventType = EventType>(
+    options: EventOptions<Type> = {},
+  ): AsyncGenerator<UserEvent<Type>, void, undefined> {
+    return followEvents(this.#postroom, { user_id: this.userId }, options);
   }
 }
 
@@ -203,5 +220,21 @@ export class Suppressions extends Group {
   ): Call<AnswerOf<'deleteSuppression'>> {
     const parameters = { path: { domain }, body: { ...body, ...this.user } };
     return this.postroom.call('deleteSuppression', parameters, options);
+  }
+}
+
+/** The URL to which the user's events are posted. */
+export class EventHookOfUser extends Group {
+  get(options?: CallOptions): Call<AnswerOf<'getEventHook'>> {
+    return this.postroom.call('getEventHook', { query: this.user }, options);
+  }
+
+  /** Its secret is in the answer; it stays where none is given. */
+  set(body: BodyOf<'setEventHook'>, options?: CallOptions): Call<AnswerOf<'setEventHook'>> {
+    return this.postroom.call('setEventHook', { body: { ...body, ...this.user } }, options);
+  }
+
+  delete(options?: CallOptions): Call<AnswerOf<'deleteEventHook'>> {
+    return this.postroom.call('deleteEventHook', { body: this.user }, options);
   }
 }

@@ -2,6 +2,7 @@
  * Checks webhooks of Postroom (Standard Webhooks 1.0.0). It needs WebCrypto alone: Node, Deno, Bun, workers, browsers.
  */
 import type { MessageReceived } from './api-types.ts';
+import type { EventType, UserEvent } from './events.ts';
 
 /** What a webhook can be. */
 export type WebhookEvent = MessageReceived & {
@@ -78,6 +79,16 @@ export async function verifyWebhook(
   );
 }
 
+/** What an event hook posts. Its `id` is the event's `cursor`: process each once. */
+export type PostedEvent = UserEvent<Exclude<EventType, 'mailbox.changed'>> & {
+  readonly id: string;
+};
+
+/** As `verifyWebhook`, for what an event hook posts. */
+export function verifyEvent(...given: Parameters<typeof verifyWebhook>): Promise<PostedEvent> {
+  return verifyWebhook(...given) as Promise<object> as Promise<PostedEvent>;
+}
+
 function toBytes(body: unknown): Uint8Array<ArrayBuffer> {
   if (typeof body === 'string') return new TextEncoder().encode(body);
   if (body instanceof ArrayBuffer) return new Uint8Array(body);
@@ -98,7 +109,7 @@ function importKey(secret: string): Promise<CryptoKey> {
   const bytes = secret.startsWith(PREFIX)
     ? fromBase64(secret.slice(PREFIX.length))
     : new TextEncoder().encode(secret);
-  if (!bytes) throw new TypeError('a secret that begins with whsec_ must be Base64 after it');
+  if (!bytes) throw new TypeError('a secret must be Base64 after whsec_');
   return crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, [
     'verify',
   ]);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { signRequest } from '../../../src/mail/webhooks/send-webhook.ts';
-import { SignatureError, verifyWebhook } from '../src/webhooks.ts';
+import { SignatureError, verifyEvent, verifyWebhook } from '../src/webhooks.ts';
 
 const NOW = 1_770_000_000_000;
 const SECRETS = {
@@ -86,4 +86,13 @@ test('a body that was parsed, and an absent secret, are mistakes of the program'
     /TypeError: the body was already parsed/,
   );
   await assert.rejects(verifyWebhook(body, headers, [undefined, ''], { now: NOW }), TypeError);
+});
+
+test('what an event hook posts is checked in the same way', async () => {
+  const told = { cursor: 'c1', type: 'domain.deleted', timestamp: '', data: { domain: 'a.test' } };
+  const posted = JSON.stringify(told);
+  const headers = sign([SECRETS.plain], posted);
+  const found = await verifyEvent(posted, headers, SECRETS.plain, { now: NOW });
+  assert.deepEqual(found, { ...told, id: headers['webhook-id'] });
+  await assert.rejects(verifyEvent(body, headers, SECRETS.plain, { now: NOW }), isProblem('wrong'));
 });

@@ -1,0 +1,161 @@
+/** What happens to a user, as it happens: one stream of events, which is read on where it broke off. */
+import type { EventData } from './api-types.ts';
+import { ApiError } from './errors.ts';
+import type { OperationClient } from './operations.ts';
+import { backoff, type CallOptions, pause } from './transport.ts';
+
+/** Members that are always there, and those that may be left out. */
+type Told<Always extends keyof EventData, Maybe extends keyof EventData = never> = {
+  readonly [Name in Always]-?: NonNullable<EventData[Name]>;
+} & { readonly [Name in Maybe]?: NonNullable<EventData[Name]> };
+
+type OfSend = Told<'account_id' | 'send_id', 'recipient' | 'detail'>;
+type OfDomain = Told<'domain' | 'detail'>;
+type OfAccount = Told<'account_id' | 'address'>;
+
+/** What events tell, by their types. */
+export interface EventDataOf {
+  'message.received': Told<
+    'account_id' | 'address' | 'mailbox' | 'mail_id' | 'subject' | 'size',
+    'uid' | 'from' | 'message_id'
+  >;
+  'message.sent': Told<
+    'account_id' | 'address' | 'mailbox' | 'send_id' | 'message_id' | 'subject' | 'recipients',
+    'uid' | 'send_at'
+  >;
+  'send.delivered': OfSend;
+  'send.deferred': OfSend;
+  'send.bounced': OfSend;
+  'domain.active': OfDomain;
+  'domain.failing': OfDomain;
+  'domain.pending': OfDomain;
+  'domain.deleted': Told<'domain'>;
+  'account.created': OfAccount;
+  'account.suspended': OfAccount;
+  'account.resumed': OfAccount;
+  'account.deleted': OfAccount;
+  'delivery.failed': Told<
+    'delivery_id' | 'kind' | 'destination',
+    'mail_id' | 'recipient' | 'detail'
+  >;
+  /** A hint: it has no cursor, and one that is missed is not repeated. */
+  'mailbox.changed': {
+    readonly account_id: number;
+    readonly address: string;
+    readonly mailbox: string;
+    readonly uidvalidity: string;
+    readonly token: string;
+  };
+}
+
+export type EventType = keyof EventDataOf;
+
+/** Something that happened to a user; by its `type`, what it tells in `data`. */
+export type UserEvent<Type extends EventType = EventType> = {
+  [Name in Type]: {
+    readonly type: Name;
+    /** Store it with what you make of the event: `after` of the next start. */
+    readonly cursor: Name extends 'mailbox.changed' ? undefined : string;
+    readonly timestamp: string;
+    readonly data: EventDataOf[Name];
+  };
+}[Type];
+
+export interface EventOptions<Type extends EventType = EventType>
+  extends Pick<CallOptions, 'signal' | 'headers'> {
+  /** Only events after this cursor; `0` for all that are kept. When left out, what happens from now on. */
+  readonly after?: string | undefined;
+  /** Only these; all when left out. */
+  readonly types?: readonly Type[] | undefined;
+}
+
+/** Characters; an event of the server has below 1 KB. */
+const BLOCK_MAX = 1024 * 1024;
+/** An answer has to begin within this time. */
+const FIRST_BYTE_MS = 15_000;
+/** A stream of which nothing comes for so long is dead: the server sends a comment every 15 s. */
+const SILENT_MS = 45_000;
+
+/** Follows events, over all interruptions. @throws ApiError, and the signal's reason */
+export async function* followEvents<Type extends EventType>(
+  postroom: OperationClient,
+  user: { readonly user_id: string },
+  { after, types, signal, headers }: EventOptions<Type>,
+): AsyncGenerator<UserEvent<Type>, void, undefined> {
+  let cursor = after;
+  for (let failures = 0; ; failures++) {
+    let wait: number | undefined;
+    try {
+      const query = {
+        ...user,
+        ...(cursor && { after: cursor }),
+        ...(types && { types: types.join() }),
+      };
+      for await (const { id, data } of readStream(postroom, query, { signal, headers })) {
+        // Parsed first: a place moves only past what was read.
+        const event = data ? (JSON.parse(data) as UserEvent<Type>) : undefined;
+        cursor = id ?? cursor;
+        failures = 0;
+        if (event) yield event;
+      }
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof ApiError) {
+        const { status, retryAfter } = error;
+        if (status < 500 && status !== 408 && status !== 429) throw error;
+        wait = retryAfter && retryAfter * 1000;
+      }
+    }
+    await pause(Math.max(wait ?? 0, backoff(failures)), signal);
+  }
+}
+
+interface Block {
+  readonly id?: string;
+  readonly data?: string;
+}
+
+/** The blocks of one connection (WHATWG HTML section 9.2.6); of one that was cut, only the whole ones. */
+async function* readStream(
+  postroom: OperationClient,
+  query: { readonly user_id: string; readonly after?: string; readonly types?: string },
+  { signal, headers }: Pick<CallOptions, 'signal' | 'headers'>,
+): AsyncGenerator<Block, void, undefined> {
+  const ending = new AbortController();
+  const end = () => ending.abort(signal?.reason);
+  signal?.addEventListener('abort', end);
+  const inTime = async <T>(ms: number, work: Promise<T>): Promise<T> => {
+    const timer = setTimeout(() => ending.abort(new Error('the stream is silent')), ms);
+    return work.finally(() => clearTimeout(timer));
+  };
+  try {
+    signal?.throwIfAborted();
+    const asked = { ...headers, accept: 'text/event-stream' };
+    const opening = postroom.open(
+      'listEvents',
+      { query },
+      { signal: ending.signal, headers: asked },
+    );
+    const { body } = await inTime(FIRST_BYTE_MS, opening);
+    const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ''; ; ) {
+      const { value } = (await inTime(SILENT_MS, reader?.read() ?? ended())) ?? {};
+      if (value === undefined) return;
+      const blocks = `${text}${value}`.split(/\r?\n\r?\n/);
+      text = blocks.pop() ?? '';
+      if (text.length > BLOCK_MAX) throw new Error('an event without an end');
+      for (const block of blocks) yield readBlock(block);
+    }
+  } finally {
+    signal?.removeEventListener('abort', end);
+    ending.abort();
+  }
+}
+
+const ended = async (): Promise<{ value: string | undefined }> => ({ value: undefined });
+
+function readBlock(block: string): Block {
+  const field = (name: string) => new RegExp(`^${name}: ?(.*)`, 'm').exec(block)?.[1];
+  const [id, data] = [field('id'), field('data')];
+  return { ...(id && { id }), ...(data !== undefined && { data }) };
+}
