@@ -32,7 +32,7 @@ onEachEngine('submission', (engine) => {
     service = await startTestService(engine, {
       SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}`,
       SUBMISSIONS_PORT: String(await freePort()),
-      SUBMISSION_PORT: String(await freePort(1)),
+      SUBMISSION_PORT: String(await freePort()),
       SEND_RECIPIENTS_PER_DAY: '8',
     });
   });

@@ -11,7 +11,12 @@ import { makeCertificate } from '../support/certificate.ts';
 import { atEnd } from '../support/databases.ts';
 import { readPage } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
-import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import {
+  API_KEY,
+  startTestService,
+  type TestAccount,
+  type TestService,
+} from '../support/service.ts';
 
 let service: TestService;
 let folder: string;
@@ -26,7 +31,8 @@ before(async () => {
   certificate = tls.TLS_CERT;
   service = await startTestService('sqlite', {
     SUBMISSIONS_PORT: String(await freePort()),
-    SUBMISSION_PORT: String(await freePort(1)),
+    SUBMISSION_PORT: String(await freePort()),
+    IMAPS_PORT: String(await freePort()),
     ...tls,
   });
   ada = await service.makeAccount('ada');
@@ -34,6 +40,7 @@ before(async () => {
 });
 
 const tlsPort = () => String(service.addresses.submissions?.port);
+const imapsPort = () => String(service.addresses.imaps?.port);
 const startTlsPort = () => String(service.addresses.submission?.port);
 
 interface Run {
@@ -146,4 +153,33 @@ test("Python's smtplib submits", async () => {
   const { output } = await run('python3', ['-c', PROGRAM, ...args]);
   assert.equal(output, '235\n{}\n');
   assert.match(await arrived('smtplib'), /\r\n\r\n\.dot\r\n$/);
+});
+
+const READ_SETTINGS = `
+import plistlib, sys, urllib.request
+from xml.etree import ElementTree
+url, query, key = sys.argv[1:4]
+config = ElementTree.fromstring(urllib.request.urlopen(url + "/mail/config-v1.1.xml").read())
+print([server.findtext("port") for server in config.iter("outgoingServer")])
+outlook = ElementTree.fromstring(urllib.request.urlopen(url + "/autodiscover/autodiscover.xml").read())
+print([one.text for one in outlook.iter() if one.tag.endswith("}Port")])
+request = urllib.request.Request(url + query, headers={"x-api-key": key})
+profile = plistlib.loads(urllib.request.urlopen(request).read())
+account = profile["PayloadContent"][0]
+print(account["OutgoingMailServerPortNumber"], account["EmailAddress"], account["EmailAccountName"])
+`;
+
+test('the settings are XML and a property list to other readers', async () => {
+  const path = `/v2/email-accounts/${ada.id}`;
+  const name = 'Ada <&"\u00e9> Lovelace';
+  const renamed = await service.v2('PUT', path, { user_id: ada.userId, display_name: name });
+  assert.equal(renamed.status, 200, JSON.stringify(renamed.body));
+  const args = [service.url, `${path}/mobileconfig?user_id=${ada.userId}`, API_KEY];
+  const { output } = await run('python3', ['-c', READ_SETTINGS, ...args]);
+  const lines = [
+    `['${tlsPort()}', '${startTlsPort()}']`,
+    `['${imapsPort()}', '${tlsPort()}']`,
+    `${tlsPort()} ${ada.address} ${name}`,
+  ];
+  assert.equal(output, `${lines.join('\n')}\n`);
 });

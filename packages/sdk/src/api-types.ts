@@ -510,6 +510,33 @@ export interface DeleteEventHookAnswer {
   deleted: string;
 }
 
+/** A server that mail programs connect to. */
+export interface ProgramServer {
+  host: string;
+  port: number;
+  /** Whether a connection begins with TLS, or with STARTTLS. */
+  security: 'tls' | 'starttls';
+}
+
+/** A record that helps mail programs; mail needs none. */
+export interface SrvRecord {
+  record_type: 'SRV';
+  /** Relative to the domain. */
+  host: string;
+  /** Priority, weight, port and target (RFC 2782); the target `.` says that there is no such service. */
+  value: string;
+}
+
+export interface GetClientSettingsAnswer {
+  /** Domain name; capitals and IDN are fine. */
+  domain: string;
+  imap: ProgramServer[];
+  smtp: ProgramServer[];
+  /** What the user name is. */
+  username: string;
+  srv: SrvRecord[];
+}
+
 /** A domain of any user, as operators see it. */
 export interface OperatedDomain {
   /** Given by the server. */
@@ -2926,6 +2953,32 @@ export interface Operations {
     body: DeleteEventHookBody;
     answer: DeleteEventHookAnswer;
   };
+  /** Read the settings of mail programs */
+  getClientSettings: {
+    path: {
+      /** Domain name; capitals and IDN are fine. */
+      domain: string;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    body: undefined;
+    answer: GetClientSettingsAnswer;
+  };
+  /** Get the profile of an account for Apple devices */
+  getMobileconfig: {
+    path: {
+      /** Given by the server. */
+      id: number;
+    };
+    query: {
+      /** The user of your product who owns everything in this call. */
+      user_id: string;
+    };
+    body: undefined;
+    answer: Uint8Array;
+  };
   /** List the domains of all users */
   listAllDomains: {
     path: Record<never, never>;
@@ -3679,6 +3732,8 @@ export type OperationId =
   | 'getEventHook'
   | 'setEventHook'
   | 'deleteEventHook'
+  | 'getClientSettings'
+  | 'getMobileconfig'
   | 'listAllDomains'
   | 'getAnyDomain'
   | 'listAllAccounts'
@@ -3751,6 +3806,8 @@ export const ROUTES: Readonly<Record<OperationId, string>> = {
   getEventHook: 'GET /v2/event-hooks',
   setEventHook: 'PUT /v2/event-hooks',
   deleteEventHook: 'POST /v2/event-hooks/delete key',
+  getClientSettings: 'GET /v2/domains/{domain}/client-settings',
+  getMobileconfig: 'GET /v2/email-accounts/{id}/mobileconfig',
   listAllDomains: 'GET /v2/operator/domains',
   getAnyDomain: 'GET /v2/operator/domains/{domain}',
   listAllAccounts: 'GET /v2/operator/accounts',

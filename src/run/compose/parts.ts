@@ -33,12 +33,14 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import {
   type Api,
+  clientSettingsRoutes,
   createApi,
   deliveryRoutes,
   eventHookRoutes,
   mailSendRoutes,
   mailserverEventRoutes,
   rawMessageRoute,
+  settingsFileRoutes,
   suppressionRoutes,
 } from '../../servers/api/api.ts';
 import { type NodeWire, OpenSessions } from '../../servers/imap/imap.ts';
@@ -57,7 +59,7 @@ import { EventFeed, Events } from '../../tenants/events/events.ts';
 import { NamedKeys } from '../../tenants/keys/keys.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
-import { diskReadiness } from './disk-readiness.ts';
+import { clientSettings } from './client-settings.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
@@ -65,6 +67,7 @@ import { metricSources } from './metric-sources.ts';
 import { type Keys, keysInForce } from './node-facts.ts';
 import { buildOperator } from './operator.ts';
 import type { PurgedStore } from './purge.ts';
+import { readinessChecks } from './readiness.ts';
 import { type Shared, sharedState } from './shared.ts';
 
 export interface Parts {
@@ -330,6 +333,7 @@ function buildApi(common: Common, served: Served): Api {
     apiKeys: API_KEYS,
     keys: served.namedKeys,
   });
+  const settings = clientSettings(config, served.publicUrl);
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests({ database, now, secret: keys.tokens }),
@@ -354,9 +358,11 @@ function buildApi(common: Common, served: Served): Api {
       deliveryRoutes(served.domains, served.queue),
       suppressionRoutes(served.domains, new Suppressions(database, now)),
       eventHookRoutes(served.eventHooks),
+      clientSettingsRoutes(served.domains, served.accounts, settings),
     ],
     operatorRoutes: operator.routes,
     routes: [
+      settingsFileRoutes(settings),
       mailSendRoutes(served.sending, limits.maxMessageBytes),
       rawMessageRoute({ ...served, linkSecret: keys.links, now }),
       mailserverEventRoutes(
@@ -369,13 +375,7 @@ function buildApi(common: Common, served: Served): Api {
         }),
       ),
     ],
-    readiness: {
-      database: () => answers(database),
-      listeners: async () => served.progress.listening,
-      bodies: () => served.bodies.readiness(),
-      disk: diskReadiness(served.bodies, common.nodes),
-      'mail server': async () => served.imap?.answers() ?? true,
-    },
+    readiness: readinessChecks(common, served),
   });
 }
 
@@ -398,10 +398,4 @@ function buildRealtime({ changes, logger, now }: Common, parts: RealtimeParts): 
     now,
     logger,
   });
-}
-
-/** Whether the database answers a query and none has found damage; throws where it does not answer. */
-async function answers(database: Database): Promise<boolean> {
-  await database.read.selectFrom('settings').select('name').limit(1).execute();
-  return !database.isDamaged;
 }

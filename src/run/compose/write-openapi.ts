@@ -9,6 +9,7 @@ import type { Queue } from '../../mail/queue/queue.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
 import {
+  clientSettingsRoutes,
   createApi,
   deliveryRoutes,
   eventHookRoutes,
@@ -57,6 +58,11 @@ const userRoutesElsewhere = [
   deliveryRoutes(uncalled('domains'), uncalled('queue')),
   suppressionRoutes(uncalled('domains'), uncalled('suppressions')),
   eventHookRoutes(uncalled('eventHooks')),
+  clientSettingsRoutes(uncalled('domains'), uncalled('accounts'), {
+    hostname: '',
+    ports: { imaps: 0, imap: 0, submissions: 0, submission: 0 },
+    publicUrl: () => '',
+  }),
 ];
 
 const counted = {

@@ -54,6 +54,11 @@ export {
   type FindSession,
   OPERATOR_SCOPE,
 } from './authenticate.ts';
+export {
+  type ClientSettings,
+  clientSettingsRoutes,
+  settingsFileRoutes,
+} from './client-settings.ts';
 export { DeliveryKind, deliveryRoutes, LastError } from './deliveries.ts';
 export { writeDescription } from './describe-api.ts';
 export {

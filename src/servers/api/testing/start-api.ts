@@ -37,6 +37,7 @@ import type { GaugeValue } from '../../metrics/metrics.ts';
 import {
   type Api,
   type ApiOptions,
+  clientSettingsRoutes,
   createApi,
   deliveryRoutes,
   eventHookRoutes,
@@ -233,12 +234,14 @@ function openKeys(database: Database, logger: Logger, now: () => EpochMs): Named
 
 /** Groups that are no part of the API's own folder. */
 function userGroups(parts: Parameters<typeof openOperator>[0] & { readonly bodies: Bodies }) {
-  const { database, domains, queue, now } = parts;
+  const { database, domains, accounts, queue, now, publicUrl } = parts;
   const events = new Events(database);
+  const ports = { imaps: 993, imap: 0, submissions: 465, submission: 0 };
   return [
     deliveryRoutes(domains, queue),
     suppressionRoutes(domains, new Suppressions(database, now)),
     eventHookRoutes(new EventHooks({ ...parts, events, onSet: () => {} })),
+    clientSettingsRoutes(domains, accounts, { hostname: 'mail.localhost', ports, publicUrl }),
   ];
 }
 
