@@ -284,15 +284,12 @@ function buildChanges(search: Search, changes: Changes): Changes {
 /** What happens and what is open, for those who watch it on any node. */
 function buildFollowed(database: Database, changes: Changes, shared: Shared | undefined) {
   const { places, wire } = shared ?? {};
-  return { ...followEvents(database, changes), imapSessions: new OpenSessions(), places, wire };
-}
-
-/** What a transaction tells is whose events it has written. */
-function followEvents(database: Database, changes: Changes) {
+  // What a transaction tells is whose events it has written.
   database.notices.listen((userId) => changes.publish({ kind: 'events', userId }));
   const events = new Events(database);
   const findOwnerOf = (accountId: number) => findOwner(database.read, accountId);
-  return { events, feed: new EventFeed({ events, changes, findOwner: findOwnerOf }) };
+  const feed = new EventFeed({ events, changes, findOwner: findOwnerOf });
+  return { events, feed, imapSessions: new OpenSessions(), places, wire };
 }
 
 function buildOwners(common: Common, onDeleted: () => void): Owners {
