@@ -109,6 +109,47 @@ onEachEngine('IMAP', (engine) => {
     other.close();
   });
 
+  test('messages are found and cut by what else is known of them', async () => {
+    const ann = await accountWithMail(['one', 'two', 'three']);
+    const client = await open(ann);
+    const selected = (await client.ok('SELECT INBOX')).join('\n');
+    assert.match(selected, /\* 3 RECENT\n\* OK \[UNSEEN 1\]/);
+    assert.match(selected, /\[MAILBOXID \(m\d+\)\]/);
+    const [told = ''] = await client.ok('FETCH 2 (SAVEDATE EMAILID THREADID PREVIEW)');
+    assert.match(told, /SAVEDATE "\d\d-\w{3}-\d{4} [\d:]{8} \+0000" .* PREVIEW "two"\)$/);
+    const [, email, thread] = /EMAILID \((\S+)\) THREADID \((\S+)\)/.exec(told) ?? [];
+    assert.deepEqual(await client.ok(`SEARCH EMAILID ${email} THREADID ${thread}`), ['* SEARCH 2']);
+    assert.deepEqual(await client.ok('SEARCH YOUNGER 3600 SAVEDSINCE 1-Jan-2020'), [
+      '* SEARCH 1 2 3',
+    ]);
+    assert.deepEqual(await client.ok('SEARCH OR OLDER 3600 SAVEDBEFORE 1-Jan-2020'), ['* SEARCH']);
+    assert.deepEqual(await client.ok('SEARCH RETURN (SAVE) SUBJECT t'), []);
+    assert.deepEqual(await client.ok('FETCH $ UID'), ['* 2 FETCH (UID 2)', '* 3 FETCH (UID 3)']);
+    assert.deepEqual(await client.ok('UID SEARCH RETURN (PARTIAL -1:-2) ALL'), [
+      '* ESEARCH (TAG "a10") UID PARTIAL (-1:-2 2:3)',
+    ]);
+    assert.deepEqual(await client.ok('UID FETCH 1:* UID (PARTIAL 2:2)'), ['* 2 FETCH (UID 2)']);
+    // Several messages at once, and lines that end in LF alone.
+    const two = 'APPEND Archive ($New) {12+}\r\nSubject: a\n\n {13+}\r\nSubject: b\n\nX\r\n';
+    const appended = (await client.command(two.trimEnd())).at(-1) ?? '';
+    assert.match(appended, /^OK \[APPENDUID \d+ 1:2\] /);
+    const archive = (await client.ok('SELECT Archive')).join('\n');
+    assert.match(archive, /^\* FLAGS \(.* \$New\)\n/);
+    assert.deepEqual(await client.ok('FETCH 2 RFC822.SIZE'), ['* 2 FETCH (RFC822.SIZE 16)']);
+    assert.deepEqual(await client.ok('MOVE 1 Archive').then((lines) => lines.slice(1)), [
+      '* 1 EXPUNGE',
+      '* 2 EXISTS',
+      '* 2 RECENT',
+    ]);
+    await client.ok('CREATE Lists/a');
+    await client.ok('SUBSCRIBE Lists/a');
+    await client.ok('DELETE Lists/a');
+    assert.deepEqual(await client.ok('LIST (SUBSCRIBED) "" Lists/*'), [
+      '* LIST (\\HasNoChildren \\NonExistent \\Subscribed) "/" "Lists/a"',
+    ]);
+    client.close();
+  });
+
   test('removals wait until sequence numbers may change, and a later sync tells them', async () => {
     const ann = await accountWithMail(['one', 'two', 'three']);
     const client = await open(ann);

@@ -7,10 +7,12 @@ import { sql } from 'kysely';
 import type { Database, Row } from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { collectKeywords } from './keywords.ts';
-import { type Mailboxes, mailboxColumns, mailboxNotFound } from './mailboxes.ts';
+import { type Mailboxes, mailboxColumns, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
+import type { OpaqueIds } from './opaque-ids.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
 import { readSubscriptions, writeSubscription } from './subscriptions.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
+import { formatThreadId } from './threads.ts';
 
 /** A mailbox as it is now. */
 export type OpenMailbox = MailboxRow &
@@ -60,14 +62,17 @@ export interface ImapStoreOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   readonly mailboxes: Mailboxes;
+  readonly ids: OpaqueIds;
 }
 
 export class ImapStore {
   readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
+  readonly #ids: OpaqueIds;
 
-  constructor({ database, bodies, mailboxes }: ImapStoreOptions) {
+  constructor({ database, bodies, mailboxes, ids }: ImapStoreOptions) {
+    this.#ids = ids;
     this.#database = database;
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
@@ -81,6 +86,13 @@ export class ImapStore {
     if (!row) throw mailboxNotFound(name);
     return row;
   }
+
+  /** What clients know a mailbox, a message and its conversation by (RFC 8474), the same as by HTTP. */
+  readonly objectIds = {
+    mailbox: ({ uidvalidity }: Pick<MailboxRow, 'uidvalidity'>) => mailboxIdOf(uidvalidity),
+    email: (bodyId: number) => this.#ids.nameBody(bodyId),
+    thread: (threadId: number) => formatThreadId(threadId),
+  };
 
   /** The keywords of an open mailbox. */
   async keywords({ id, keywords }: OpenMailbox): Promise<string[]> {

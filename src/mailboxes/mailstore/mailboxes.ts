@@ -65,8 +65,7 @@ export class Mailboxes {
     }
     return rows.map((row) => ({
       ...stateOf(row),
-      // Each UIDVALIDITY value is given once, and says nothing about other accounts.
-      mailboxId: `m${row.uidvalidity}`,
+      mailboxId: mailboxIdOf(row.uidvalidity),
       ...(row.special_use !== null && { specialUse: row.special_use }),
       messages: row.messages,
       unseen: row.unseen,
@@ -195,6 +194,11 @@ export class Mailboxes {
       .executeTakeFirstOrThrow();
     return value - count;
   }
+}
+
+/** Names a mailbox: each UIDVALIDITY value is given once, and says nothing about other accounts. */
+export function mailboxIdOf(uidvalidity: number): string {
+  return `m${uidvalidity}`;
 }
 
 /** The state of a mailbox as every change returns it: clients continue to sync from it. */

@@ -46,7 +46,8 @@ export const create: Command = {
         if (!(error instanceof Refusal)) throw error;
       });
     yield '';
-    return 'The mailbox is made';
+    const id = mailstore.imap.objectIds.mailbox({ uidvalidity: Number(state.uidvalidity) });
+    return `[MAILBOXID (${id})] The mailbox is made`;
   },
 };
 

@@ -2,6 +2,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
+import { cutPartial } from './partial.ts';
 import { vanished } from './select.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
 import { Source } from './source.ts';
@@ -29,7 +30,8 @@ function fetching(isByUid: boolean): Command {
       const set = command.sequenceSet();
       command.expect(' ');
       const request = readFetch(command, isByUid);
-      const uids = session.selected.resolve(set, isByUid);
+      const named = session.selected.resolve(set, isByUid);
+      const uids = request.partial ? cutPartial(named, request.partial) : named;
       if (request.items.some(({ kind }) => kind === 'MODSEQ')) yield session.enableCondstore();
       if (request.vanished) yield await tellVanished(session, set, request);
       return yield* fetchAll(session, uids, request, isByUid);
@@ -64,7 +66,9 @@ async function* fetchAll(
     !view.isReadOnly && request.items.some((item) => item.kind === 'section' && item.marksSeen);
   const needs = needsOf(request.items);
   const size = needs.source ? WITH_SOURCE : needs.texts ? WITH_TEXTS : WITHOUT;
-  const columns = ['modseq', 'flags', 'size', 'internal_date', 'body_id'] as const;
+  const columns = [
+    ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
+  ];
   const all = needs.onlyFlags && uids.length > WITHOUT ? await readFlags(session) : undefined;
   let missing = 0;
   for (let at = 0; at < uids.length; at += size) {
@@ -81,6 +85,8 @@ async function* fetchAll(
     const wanted = read.filter(({ modseq }) => modseq > since);
     const seen = marksSeen ? await markSeen(session, wanted) : new Map<number, Flagged>();
     const texts = needs.texts ? await textsOf(session, wanted) : undefined;
+    const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
+    const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview]));
     const bodies = needs.source
       ? await imap.bodies(wanted.map(({ body_id }) => body_id))
       : undefined;
@@ -89,6 +95,7 @@ async function* fetchAll(
       yield* writeMessage(session, { ...row, ...flagged }, request.items, {
         source: new Source(session, row, bodies?.get(row.body_id)),
         texts: texts?.get(row.body_id),
+        preview: previewOf.get(row.uid) ?? undefined,
         hasNewFlags: flagged !== undefined,
       });
     }
@@ -127,6 +134,7 @@ function needsOf(items: readonly FetchItem[]) {
   return {
     source: has(['BODY', 'section']),
     texts: has(['ENVELOPE', 'BODYSTRUCTURE']),
+    previews: has(['PREVIEW']),
     onlyFlags: items.every(({ kind }) => ['UID', 'FLAGS', 'MODSEQ'].includes(kind)),
   };
 }
@@ -135,6 +143,9 @@ function needsOf(items: readonly FetchItem[]) {
 async function readFlags(session: Session): Promise<ReadonlyMap<number, Message>> {
   const { imap } = session.services.mailstore;
   const rows = await imap.flags(session.selected.mailbox);
-  const nothing = { size: 0, internal_date: 0, body_id: 0, structure: '' };
+  const nothing = {
+    ...{ size: 0, internal_date: 0, body_id: 0, structure: '' },
+    ...{ saved_at: null, thread_id: null },
+  };
   return new Map(rows.map((row) => [row.uid, { ...nothing, ...row }]));
 }

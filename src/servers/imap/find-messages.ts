@@ -15,7 +15,9 @@ import { No, type Session } from './session.ts';
 import { SEARCHED, textsOf } from './texts.ts';
 
 /** A message that was found. */
-export type Row = ImapRow<'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure'>;
+export type Row = ImapRow<
+  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure' | 'saved_at' | 'thread_id'
+>;
 
 /** Rows that are read at once: without texts, and with them, of which one row may have half a megabyte. */
 const ROWS_AT_A_TIME = 500;
@@ -67,7 +69,17 @@ export class Search {
   /** Messages in the view that match, ascending. */
   async run(): Promise<Row[]> {
     const { selected: view, services } = this.#session;
-    const columns = ['modseq', 'flags', 'size', 'internal_date', 'body_id'] as const;
+    const columns = [
+      ...([
+        'modseq',
+        'flags',
+        'size',
+        'internal_date',
+        'body_id',
+        'saved_at',
+        'thread_id',
+      ] as const),
+    ];
     const withTexts = (['sent', 'header', 'text'] as const).some((kind) => names(this.#key, kind));
     const withFields = names(this.#key, 'envelope');
     const all = onlyFlags(this.#key)
@@ -100,7 +112,10 @@ export class Search {
   async #inIndex(all: readonly ImapRow<'modseq' | 'flags'>[]): Promise<Row[]> {
     const { selected: view } = this.#session;
     const found: Row[] = [];
-    const nothing = { size: 0, internal_date: 0, body_id: 0, structure: '' };
+    const nothing = {
+      ...{ size: 0, internal_date: 0, body_id: 0, structure: '' },
+      ...{ saved_at: null, thread_id: null },
+    };
     for (const one of all) {
       const row = { ...nothing, ...one };
       const isSeen = view.numberOf(row.uid) > 0;
@@ -124,6 +139,12 @@ export class Search {
         return row.size >= key.from && row.size <= key.to;
       case 'arrived':
         return row.internal_date >= key.from && row.internal_date < key.before;
+      case 'saved':
+        return row.saved_at !== null && row.saved_at >= key.from && row.saved_at < key.before;
+      case 'emailid':
+        return this.#session.services.mailstore.imap.objectIds.email(row.body_id) === key.id;
+      case 'threadid':
+        return row.thread_id !== null && this.#threadId(row.thread_id) === key.id;
       case 'modseq':
         return row.modseq >= key.from;
       case 'envelope':
@@ -146,6 +167,10 @@ export class Search {
         for (const one of key.keys) if (await this.#matches(one, message)) return true;
         return false;
     }
+  }
+
+  #threadId(id: number): string {
+    return this.#session.services.mailstore.imap.objectIds.thread(id);
   }
 
   /** Octets of a source, which count. @throws No where this search has read too much */

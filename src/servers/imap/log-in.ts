@@ -18,6 +18,7 @@ const LOGINS = ['SASL-IR', ...MECHANISMS.map((name) => `AUTH=${name}`)].join(' '
 const LOGGED_IN = [
   'IDLE NAMESPACE CHILDREN UNSELECT UIDPLUS MOVE SPECIAL-USE LIST-EXTENDED LIST-STATUS',
   'STATUS=SIZE ESEARCH SEARCHRES CONDSTORE QRESYNC MULTIAPPEND',
+  'SAVEDATE OBJECTID PREVIEW WITHIN PARTIAL',
 ].join(' ');
 
 /** What the session may use now; clients keep whichever they saw first after a login. */

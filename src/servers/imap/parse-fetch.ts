@@ -1,5 +1,6 @@
 /** What FETCH asks for (RFC 9051 section 6.4.5, RFC 7162 section 3.1.4). */
 import { BadCommand, type Cursor } from './cursor.ts';
+import { type PartialRange, readPartialRange } from './partial.ts';
 import { readSection, type Section } from './sections.ts';
 
 export type FetchItem =
@@ -12,7 +13,11 @@ export type FetchItem =
         | 'ENVELOPE'
         | 'BODY'
         | 'BODYSTRUCTURE'
-        | 'MODSEQ';
+        | 'MODSEQ'
+        | 'SAVEDATE'
+        | 'EMAILID'
+        | 'THREADID'
+        | 'PREVIEW';
     }
   | { readonly kind: 'section'; readonly section: Section; readonly marksSeen: boolean };
 
@@ -22,6 +27,8 @@ export interface FetchRequest {
   readonly changedSince: number | undefined;
   /** Removed messages are told, too. */
   readonly vanished: boolean;
+  /** Only these of the messages that are named (RFC 9394). */
+  readonly partial: PartialRange | undefined;
 }
 
 const ITEMS_MAX = 50;
@@ -31,7 +38,8 @@ const MACROS = {
   FAST,
   FULL: [...FAST, 'ENVELOPE', 'BODY'],
 } as const;
-const PLAIN = ['UID', 'ENVELOPE', 'BODYSTRUCTURE', 'MODSEQ', ...FAST] as const;
+const OBJECTS = ['SAVEDATE', 'EMAILID', 'THREADID'] as const;
+const PLAIN = ['UID', 'ENVELOPE', 'BODYSTRUCTURE', 'MODSEQ', ...FAST, ...OBJECTS] as const;
 /** Names of before BODY[]. */
 const OLD = {
   RFC822: { what: '', marksSeen: true },
@@ -44,10 +52,12 @@ export function readFetch(command: Cursor, isByUid: boolean): FetchRequest {
   const items = readItems(command);
   let changedSince: number | undefined;
   let vanished = false;
+  let partial: PartialRange | undefined;
   if (command.has(' (')) {
     do {
       if (command.has('CHANGEDSINCE ')) changedSince = command.number('a MODSEQ');
       else if (command.has('VANISHED')) vanished = true;
+      else if (isByUid && command.has('PARTIAL ')) partial = readPartialRange(command);
       else throw new BadCommand('The modifier is not known');
     } while (command.has(' '));
     command.expect(')');
@@ -60,7 +70,7 @@ export function readFetch(command: Cursor, isByUid: boolean): FetchRequest {
   const has = (kind: FetchItem['kind']) => items.some((item) => item.kind === kind);
   if (isByUid && !has('UID')) added.push({ kind: 'UID' });
   if (changedSince !== undefined && !has('MODSEQ')) added.push({ kind: 'MODSEQ' });
-  return { items: [...added, ...items], changedSince, vanished };
+  return { items: [...added, ...items], changedSince, vanished, partial };
 }
 
 function readItems(command: Cursor): FetchItem[] {
@@ -88,6 +98,11 @@ function readItem(command: Cursor): FetchItem {
     const { what, marksSeen } = OLD[name as keyof typeof OLD];
     const section = { part: '', what, names: [], partial: undefined, label: name };
     return { kind: 'section', section, marksSeen };
+  }
+  if (name === 'PREVIEW') {
+    // Previews are kept: to be lazy makes no difference (RFC 8970 section 3.2).
+    command.has(' (LAZY)');
+    return { kind: name };
   }
   const kind = PLAIN.find((one) => one === name);
   if (!kind) throw new BadCommand('The item of FETCH is not known');

@@ -1,5 +1,6 @@
 /** SEARCH (RFC 9051 section 6.4.4, RFC 4731, RFC 7162): text to a tree of criteria. */
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
+import { type PartialRange, readPartialRange } from './partial.ts';
 import { No } from './session.ts';
 
 export type SearchKey =
@@ -13,18 +14,21 @@ export type SearchKey =
   | { readonly kind: 'text'; readonly text: string; readonly isBody: boolean }
   | { readonly kind: 'size'; readonly from: number; readonly to: number }
   /** Days from the first to the one before the last, as milliseconds since 1970. */
-  | { readonly kind: 'arrived' | 'sent'; readonly from: number; readonly before: number }
+  | { readonly kind: 'arrived' | 'sent' | 'saved'; readonly from: number; readonly before: number }
   | { readonly kind: 'modseq'; readonly from: number }
+  /** RFC 8474. */
+  | { readonly kind: 'emailid' | 'threadid'; readonly id: string }
   | { readonly kind: 'not'; readonly key: SearchKey }
   | { readonly kind: 'or'; readonly keys: readonly SearchKey[] }
   | { readonly kind: 'and'; readonly keys: readonly SearchKey[] };
 
 export type EnvelopeField = 'from' | 'to' | 'cc' | 'bcc' | 'subject';
-export type Return = 'MIN' | 'MAX' | 'ALL' | 'COUNT' | 'SAVE';
+export type Return = 'MIN' | 'MAX' | 'ALL' | 'COUNT' | 'SAVE' | 'PARTIAL';
 
 export interface SearchCommand {
   /** Undefined for an answer as in IMAP4rev1. */
   readonly returns: ReadonlySet<Return> | undefined;
+  readonly partial: PartialRange | undefined;
   readonly key: SearchKey;
 }
 
@@ -43,12 +47,22 @@ const FLAGS: Readonly<Record<string, string>> = {
 
 export function readSearch(command: Cursor): SearchCommand {
   let returns: Set<Return> | undefined;
+  let partial: PartialRange | undefined;
   if (command.has(' RETURN ')) {
-    const read = command.list(() => command.atom('an option').toUpperCase(), true);
-    const known = ['MIN', 'MAX', 'ALL', 'COUNT', 'SAVE'] as const;
+    const read = command.list(() => {
+      const option = command.atom('an option').toUpperCase();
+      if (option === 'PARTIAL') {
+        command.expect(' ');
+        partial = readPartialRange(command);
+      }
+      return option;
+    }, true);
+    const known = ['MIN', 'MAX', 'ALL', 'COUNT', 'SAVE', 'PARTIAL'] as const;
     returns = new Set(known.filter((one) => read.includes(one)));
     if (returns.size < new Set(read).size) throw new BadCommand('The return option is not known');
     if (read.length === 0) returns.add('ALL');
+    // RFC 9394 section 3.1.
+    if (partial && returns.has('ALL')) throw new BadCommand('Expected either ALL or PARTIAL');
   }
   if (command.has(' CHARSET ')) {
     const charset = command.astring('a charset').toUpperCase();
@@ -60,7 +74,7 @@ export function readSearch(command: Cursor): SearchCommand {
   command.expect(' ');
   const key = reader.all();
   command.end();
-  return { returns, key };
+  return { returns, partial, key };
 }
 
 class KeyReader {
@@ -135,17 +149,20 @@ class KeyReader {
   }
 
   #valueKey(name: string): SearchKey | undefined {
-    const sent = name.startsWith('SENT') ? 'sent' : 'arrived';
+    const sent = name.startsWith('SENT') ? 'sent' : name.startsWith('SAVED') ? 'saved' : 'arrived';
     switch (name) {
       case 'ON':
+      case 'SAVEDON':
       case 'SENTON': {
         const from = this.#day();
         return { kind: sent, from, before: from + DAY };
       }
       case 'SINCE':
+      case 'SAVEDSINCE':
       case 'SENTSINCE':
         return { kind: sent, from: this.#day(), before: EVER };
       case 'BEFORE':
+      case 'SAVEDBEFORE':
       case 'SENTBEFORE':
         return { kind: sent, from: 0, before: this.#day() };
       case 'LARGER':
@@ -155,6 +172,20 @@ class KeyReader {
       case 'UID':
         this.#command.expect(' ');
         return { kind: 'set', set: this.#command.sequenceSet(), isUids: true };
+      case 'SAVEDATESUPPORTED':
+        return { kind: 'all' };
+      // RFC 5032: seconds before now.
+      case 'YOUNGER':
+        return { kind: 'arrived', from: this.#ago(), before: EVER };
+      case 'OLDER':
+        return { kind: 'arrived', from: 0, before: this.#ago() + 1 };
+      case 'EMAILID':
+      case 'THREADID':
+        this.#command.expect(' ');
+        return {
+          kind: name === 'EMAILID' ? 'emailid' : 'threadid',
+          id: this.#command.astring('an id'),
+        };
       case 'MODSEQ':
         return this.#modseq();
       case 'NOT':
@@ -175,6 +206,10 @@ class KeyReader {
   #number(): number {
     this.#command.expect(' ');
     return this.#command.number('a number');
+  }
+
+  #ago(): number {
+    return Date.now() - this.#number() * 1_000;
   }
 
   /** RFC 7162 section 3.1.5: the name of a flag and who set it may come first; both mean nothing here. */

@@ -2,6 +2,7 @@
 import { Turns } from '../../platform/net/net.ts';
 import { names, type Row, Search } from './find-messages.ts';
 import { type Return, readSearch, type SearchKey } from './parse-search.ts';
+import { cutPartial } from './partial.ts';
 import type { Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
 
@@ -13,7 +14,7 @@ function searching(isByUid: boolean): Command {
     states: ['selected'],
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
-      const { returns, key } = readSearch(command);
+      const { returns, partial, key } = readSearch(command);
       const hasModseq = names(key, 'modseq');
       if (hasModseq) yield session.enableCondstore();
       const view = session.selected;
@@ -27,8 +28,10 @@ function searching(isByUid: boolean): Command {
       const told = found.filter((_, at) => countsForModseq(at, found.length, returns));
       const modseq = hasModseq ? told.reduce((most, row) => Math.max(most, row.modseq), 0) : 0;
       if (isSaved && returns?.size === 1) yield '';
-      else if (returns) yield writeExtended(session, numbers, returns, isByUid, modseq);
-      else {
+      else if (returns) {
+        const page = partial && { text: partial.text, numbers: cutPartial(numbers, partial) };
+        yield writeExtended(session, { numbers, returns, page, isByUid, modseq });
+      } else {
         const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
         yield `* SEARCH${numbers.map((number) => ` ${number}`).join('')}${more}\r\n`;
       }
@@ -69,13 +72,18 @@ function countsForModseq(
   return (returns.has('MIN') && at === 0) || (returns.has('MAX') && at === count - 1);
 }
 
+interface Found {
+  readonly numbers: readonly number[];
+  readonly returns: ReadonlySet<Return>;
+  readonly page: { readonly text: string; readonly numbers: readonly number[] } | undefined;
+  readonly isByUid: boolean;
+  readonly modseq: number;
+}
+
 /** ESEARCH (RFC 4731): it names the command that it answers. */
 function writeExtended(
   session: Session,
-  numbers: readonly number[],
-  returns: ReadonlySet<Return>,
-  isByUid: boolean,
-  modseq: number,
+  { numbers, returns, page, isByUid, modseq }: Found,
 ): string {
   const items = [
     ...(isByUid ? ['UID'] : []),
@@ -83,6 +91,7 @@ function writeExtended(
     ...(returns.has('MAX') && numbers.length > 0 ? [`MAX ${numbers.at(-1)}`] : []),
     ...(returns.has('ALL') && numbers.length > 0 ? [`ALL ${numberSet(numbers)}`] : []),
     ...(returns.has('COUNT') ? [`COUNT ${numbers.length}`] : []),
+    ...(page ? [`PARTIAL (${page.text} ${numberSet(page.numbers) || 'NIL'})`] : []),
     ...(modseq > 0 ? [`MODSEQ ${modseq}`] : []),
   ];
   return `* ESEARCH (TAG "${session.tag}")${items.map((item) => ` ${item}`).join('')}\r\n`;

@@ -92,6 +92,7 @@ async function* open(
   yield `* OK [UIDVALIDITY ${mailbox.uidvalidity}] UIDs are valid\r\n`;
   yield `* OK [UIDNEXT ${Math.max(mailbox.uidnext, view.lastUid + 1)}] The next UID\r\n`;
   yield `* OK [HIGHESTMODSEQ ${token}] Changes have numbers\r\n`;
+  yield `* OK [MAILBOXID (${imap.objectIds.mailbox(mailbox)})] Stays when it is renamed\r\n`;
   if (resync?.uidvalidity === mailbox.uidvalidity) yield* tellSince(session, view, resync);
   return `[${isReadOnly ? 'READ-ONLY' : 'READ-WRITE'}] The mailbox is open`;
 }

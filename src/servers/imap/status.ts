@@ -13,13 +13,16 @@ const ITEMS = {
   HIGHESTMODSEQ: ({ highestmodseq }) => highestmodseq,
 } satisfies Record<string, (mailbox: OpenMailbox) => number>;
 
-export type StatusItem = keyof typeof ITEMS | 'RECENT';
+/** Those that are more than a number of the row. */
+const OTHERS = ['RECENT', 'MAILBOXID'] as const;
+
+export type StatusItem = keyof typeof ITEMS | (typeof OTHERS)[number];
 
 export function readStatusItems(command: Cursor): StatusItem[] {
   return command.list(() => {
     const item = command.atom('an item').toUpperCase();
-    if (item !== 'RECENT' && !Object.hasOwn(ITEMS, item))
-      throw new BadCommand('The item of STATUS is not known');
+    const isKnown = OTHERS.some((one) => one === item) || Object.hasOwn(ITEMS, item);
+    if (!isKnown) throw new BadCommand('The item of STATUS is not known');
     return item as StatusItem;
   });
 }
@@ -32,8 +35,10 @@ export async function writeStatus(
   const { recents, mailstore } = services;
   const from = recents.from(mailbox);
   const recent = items.includes('RECENT') ? await mailstore.imap.countFrom(mailbox, from) : 0;
-  const values = items.map(
-    (item) => `${item} ${item === 'RECENT' ? recent : ITEMS[item](mailbox)}`,
-  );
+  const values = items.map((item) => {
+    if (item === 'RECENT') return `${item} ${recent}`;
+    if (item === 'MAILBOXID') return `${item} (${mailstore.imap.objectIds.mailbox(mailbox)})`;
+    return `${item} ${ITEMS[item](mailbox)}`;
+  });
   return `* STATUS ${writeMailbox(mailbox.name)} (${values.join(' ')})\r\n`;
 }

@@ -1,14 +1,14 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
-import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ImapRow, ImapStore, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
 import { writeStructure } from './body-structure.ts';
 import type { FetchItem } from './parse-fetch.ts';
 import { cut, findSection, type Section, selectFields } from './sections.ts';
 import { No, type Session } from './session.ts';
 import type { Source } from './source.ts';
-import { dateTime, type Output } from './write.ts';
+import { dateTime, type Output, utf8String } from './write.ts';
 
 export type Message = ImapRow<
-  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure'
+  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure' | 'saved_at' | 'thread_id'
 >;
 
 /** What was read of a message before it is written. */
@@ -16,6 +16,8 @@ export interface Prepared {
   readonly source: Source;
   /** Undefined where nothing of it is asked for, or the source is gone. */
   readonly texts: ImapTexts | undefined;
+  /** The first words, where they were asked for and are known. */
+  readonly preview: string | undefined;
   readonly hasNewFlags: boolean;
 }
 
@@ -27,19 +29,21 @@ export async function* writeMessage(
   session: Session,
   row: Message,
   items: readonly FetchItem[],
-  { source, texts, hasNewFlags }: Prepared,
+  prepared: Prepared,
 ): AsyncGenerator<Output> {
+  const { source, hasNewFlags } = prepared;
   const number = session.selected.numberOf(row.uid);
   if (number === 0) return;
   const isFlagged = items.some(({ kind }) => kind === 'FLAGS');
   const all: readonly FetchItem[] =
     hasNewFlags && !isFlagged ? [...items, { kind: 'FLAGS' }] : items;
   const { selected: view } = session;
+  const { objectIds } = session.services.mailstore.imap;
   const told = { ...row, flags: view.flagsOf(row.uid, row.flags) };
   let text = `${view.announce(row.flags)}* ${number} FETCH (`;
   for (const [index, item] of all.entries()) {
     if (index > 0) text += ' ';
-    if (item.kind !== 'section') text += await writeItem(item.kind, told, source, texts);
+    if (item.kind !== 'section') text += await writeItem(item.kind, told, prepared, objectIds);
     else {
       for (const part of await writeSection(item.section, row, source)) {
         if (typeof part === 'string') text += part;
@@ -57,8 +61,8 @@ export async function* writeMessage(
 async function writeItem(
   kind: Exclude<FetchItem['kind'], 'section'>,
   row: Message,
-  source: Source,
-  texts: ImapTexts | undefined,
+  { source, texts, preview }: Prepared,
+  objectIds: ImapStore['objectIds'],
 ): Promise<string> {
   switch (kind) {
     case 'UID':
@@ -71,6 +75,14 @@ async function writeItem(
       return `RFC822.SIZE ${row.size}`;
     case 'MODSEQ':
       return `MODSEQ (${row.modseq})`;
+    case 'SAVEDATE':
+      return `SAVEDATE ${row.saved_at === null ? 'NIL' : dateTime(row.saved_at)}`;
+    case 'EMAILID':
+      return `EMAILID (${objectIds.email(row.body_id)})`;
+    case 'THREADID':
+      return `THREADID ${row.thread_id === null ? 'NIL' : `(${objectIds.thread(row.thread_id)})`}`;
+    case 'PREVIEW':
+      return `PREVIEW ${preview === undefined ? 'NIL' : utf8String(cutPreview(preview))}`;
     case 'ENVELOPE':
       return `ENVELOPE ${(texts ?? gone(row)).envelope}`;
     case 'BODYSTRUCTURE':
@@ -98,6 +110,11 @@ async function writeSection(section: Section, row: Message, source: Source): Pro
     head,
     (await source.inRow(start, end)) ?? { octets, open: () => source.open(start, end) },
   ];
+}
+
+/** Of at most 256 characters (RFC 8970 section 4). */
+function cutPreview(text: string): string {
+  return [...text.slice(0, 512)].slice(0, 256).join('').toWellFormed();
 }
 
 function gone({ uid }: Message): never {
