@@ -9,8 +9,8 @@ import type { Logger } from 'pino';
 import type { Change, Changes } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
-import type { CommandLimits, CommandParts } from './command-reader.ts';
-import { Incoming } from './incoming.ts';
+import type { CommandParts } from './command-reader.ts';
+import { Incoming, LOGGED_IN } from './incoming.ts';
 import { capabilities } from './log-in.ts';
 import type { OpenSession } from './open-sessions.ts';
 import { type Ended, runCommand } from './run-command.ts';
@@ -28,9 +28,6 @@ export interface ConnectionSettings extends ImapServices {
   readonly onOctets?: ((direction: 'received' | 'sent', octets: number) => void) | undefined;
 }
 
-/** Before a login: what a stranger may let us hold. */
-const STRANGER: CommandLimits = { line: 64 * 1024, literals: 8, literalOctets: 8 * 4096 };
-const LOGGED_IN: CommandLimits = { line: 1024 * 1024, literals: 1_000, literalOctets: 1024 * 1024 };
 /** Text that is joined before it is sent, in characters. */
 const JOINED = 64 * 1024;
 /** Milliseconds between two looks at what changed. */
@@ -81,7 +78,6 @@ export class Connection implements Channel {
     this.#wire = new Wire(socket);
     this.#incoming = new Incoming({
       wire: this.#wire,
-      limits: STRANGER,
       maxMessageBytes: settings.maxMessageBytes,
       flush: () => this.#flush(),
       onBytes: (amount) => {

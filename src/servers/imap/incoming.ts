@@ -10,12 +10,18 @@ import {
 import { BadCommand } from './cursor.ts';
 import { Bye } from './session.ts';
 
+/** Before a login: what a stranger may let us hold. */
+const STRANGER: CommandLimits = { line: 64 * 1024, literals: 8, literalOctets: 8 * 4096 };
+export const LOGGED_IN: CommandLimits = {
+  line: 1024 * 1024,
+  literals: 1_000,
+  literalOctets: 1024 * 1024,
+};
 /** LITERAL- (RFC 7888): the most octets of a literal that is not waited for. */
 const UNASKED_MAX = 4_096;
 
 export interface IncomingOptions {
   readonly wire: Wire;
-  readonly limits: CommandLimits;
   /** Octets of the largest message. */
   readonly maxMessageBytes: number;
   /** Sends what was not sent yet: the client may wait for it before it goes on. */
@@ -28,14 +34,13 @@ export interface IncomingOptions {
 
 export class Incoming {
   readonly #options: IncomingOptions;
-  readonly #reader: CommandReader;
+  readonly #reader = new CommandReader(STRANGER);
   #literal: AnnouncedLiteral | undefined;
   /** Octets of it that did not come yet; undefined before the client was asked for it. */
   #left: number | undefined;
 
   constructor(options: IncomingOptions) {
     this.#options = options;
-    this.#reader = new CommandReader(options.limits);
   }
 
   set limits(limits: CommandLimits) {
