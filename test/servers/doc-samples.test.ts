@@ -99,23 +99,24 @@ const readings = pages.flatMap((page) => {
   return languages.map((language) => ({ page, language, own: inLanguage(blocks, language) }));
 });
 
-for (const { page, language, own } of readings) {
-  if (!own.some((block) => ['run', 'program'].includes(roleOf(block)))) continue;
-  test(`the samples of ${page.path} do what the page says (${language})`, async () => {
-    const ports = new Map<string, string>();
-    while (ports.size < PORTS.length || new Set(ports.values()).size < PORTS.length) {
-      for (const port of PORTS) ports.set(port, String(await freePort()));
-    }
-    const local = (text: string) =>
-      text.replace(/\b\d{4}\b/g, (number) => ports.get(number) ?? number);
-    const folder = await makeFolder(page.path);
-    const env: Record<string, string> = { PORT: local('8080'), SMTP_PORT: local('2525') };
-    for (const [key, value] of Object.entries(started[page.path] ?? {})) env[key] = local(value);
-    const service = await startService(folder, env);
+const hasSamples = (blocks: readonly CodeBlock[]) =>
+  blocks.some((block) => ['run', 'program'].includes(roleOf(block)));
+const isFirst = (page: Page) => ['README.md', 'docs/quickstart.md'].includes(page.path);
 
-    const isFirst = ['README.md', 'docs/quickstart.md'].includes(page.path);
-    const blocks = isFirst ? own : [...quickstart, ...files, ...own];
-    const findings = await runSamples(
+/** A service that runs samples, each time on other ports. */
+async function startReading(name: string, settings: Record<string, string>) {
+  const ports = new Map<string, string>();
+  while (ports.size < PORTS.length || new Set(ports.values()).size < PORTS.length) {
+    for (const port of PORTS) ports.set(port, String(await freePort()));
+  }
+  const local = (text: string) =>
+    text.replace(/\b\d{4}\b/g, (number) => ports.get(number) ?? number);
+  const folder = await makeFolder(name);
+  const env: Record<string, string> = { PORT: local('8080'), SMTP_PORT: local('2525') };
+  for (const [key, value] of Object.entries(settings)) env[key] = local(value);
+  const service = await startService(folder, env);
+  const run = (blocks: readonly CodeBlock[]) =>
+    runSamples(
       blocks.map((block) => ({ ...block, text: local(block.text) })),
       {
         folder,
@@ -128,8 +129,43 @@ for (const { page, language, own } of readings) {
         },
       },
     );
+  return { service, run };
+}
+
+for (const { page, language, own } of readings) {
+  if (!hasSamples(own)) continue;
+  test(`the samples of ${page.path} do what the page says (${language})`, async () => {
+    const { service, run } = await startReading(page.path, started[page.path] ?? {});
+    const findings = await run(isFirst(page) ? own : [...quickstart, ...files, ...own]);
     await stopService(service);
     const said = findings.map(({ block, message }) => `line ${block.line}: ${message}`);
     assert.deepEqual(said, []);
   });
 }
+
+test('the samples of the pages do their work in any order, after each other', async (t) => {
+  const some = readings.filter(
+    ({ page, language, own }) =>
+      language === 'curl' && hasSamples(own) && !isFirst(page) && !started[page.path],
+  );
+  const order = some
+    .map((reading) => ({ reading, at: Math.random() }))
+    .toSorted((one, other) => one.at - other.at);
+  t.diagnostic(order.map(({ reading }) => reading.page.path).join(' '));
+  // All in one minute, which no reader is.
+  const { service, run } = await startReading('any order', { RATE_LIMIT_PER_MINUTE: '6000' });
+  const findings = await run([
+    ...quickstart,
+    ...files,
+    ...order.flatMap(({ reading }) => reading.own),
+  ]);
+  await stopService(service);
+  // UIDs and tokens go on from what the pages before made; what fails or lacks something does not work.
+  const failed = findings.filter(({ message }) =>
+    /^(?:ended|said)|is not (?:there|JSON)/.test(message),
+  );
+  assert.deepEqual(
+    failed.map(({ block, message }) => `line ${block.line} (${block.text}): ${message}`),
+    [],
+  );
+});
