@@ -128,7 +128,6 @@ export class MailServerBench {
       queue: this.queue,
       bodies: this.store.bodies,
       domains: this.domains,
-      accounts: this.accounts,
       database: this.store.database,
       storage: this.#storage(hasMailServer),
       webhooks,

@@ -106,7 +106,6 @@ onEachEngine('what was queued', (engine) => {
       queue,
       bodies,
       domains,
-      accounts,
       storage,
       webhooks,
       sender,

@@ -8,7 +8,7 @@ import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { describeStored } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { Accounts } from '../../tenants/accounts/accounts.ts';
+import { findAccountsThere } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import {
@@ -53,7 +53,6 @@ export interface CarryOutOptions {
   readonly queue: Queue;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey' | 'webhookSecrets'>;
-  readonly accounts: Pick<Accounts, 'stillThere'>;
   /** Where mail for accounts is stored. */
   readonly storage: MailboxStorage;
   readonly webhooks: WebhookSender;
@@ -176,7 +175,7 @@ class DeliveryAttempts {
   async #findDeparted({ mode, users }: WebhookPayload): Promise<string[]> {
     if (mode !== 'webhook' || users.length === 0) return [];
     const ids = users.map(({ accountId }) => accountId);
-    const present = await this.#options.accounts.stillThere(ids);
+    const present = await findAccountsThere(this.#options.database.read, ids);
     return users.flatMap(({ accountId, address }) => (present.has(accountId) ? [] : address));
   }
 

@@ -1,11 +1,6 @@
 /** Accounts as they are stored, and how they are found by address. */
 import { sql } from 'kysely';
 import {
-  canonicalMailboxName,
-  type MailboxRow,
-  mailboxColumns,
-} from '../../mailboxes/mailstore/mailstore.ts';
-import {
   type Database,
   PreparedQuery,
   type Queries,
@@ -13,9 +8,9 @@ import {
 } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { parseAddress } from '../../protocols/message/message.ts';
 import type { AccountOwner, EventType, NewEvent } from '../events/events.ts';
 import { domainIsThere } from './delete-accounts.ts';
+import { readAddress } from './local-parts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
 
@@ -35,28 +30,6 @@ export interface Account {
   readonly createdAt: EpochMs;
   /** Octets that its mailboxes may hold, 0 for no limit; null: the operator's default. */
   readonly quotaBytes: number | null;
-}
-
-/** The data that decides whether a login or token is accepted. */
-export interface Credentials {
-  readonly accountId: number;
-  readonly userId: string;
-  readonly address: string;
-  readonly status: AccountStatus;
-  readonly passwordHash: string;
-  readonly credentialVersion: number;
-  readonly createdAt: number;
-  readonly tokensFrom: number;
-  /** Since when the claim on the domain is active: before that the name may have belonged to another user. */
-  readonly activeSince: number;
-  /** The mailbox that was asked for; undefined where the account has none of that name. */
-  readonly mailbox?: MailboxRow | undefined;
-}
-
-/** An address in the form of account lookups. */
-export interface MailAddress {
-  readonly localPart: string;
-  readonly domain: string;
 }
 
 /** Existing accounts, each with the id of its user's oldest. */
@@ -106,113 +79,6 @@ export function toAccount(row: AccountRow): Account {
 const accessStatus = sql<AccountStatus>`case when exists (
     select 1 from domains where domains.id = accounts.domain_id and domains.suspended_at is not null
   ) then 'suspended' else accounts.status end`.as('status');
-
-/** Joins the domain: an account exists, and is open, only as its domain does and is. */
-function selectCredentials(queries: Queries) {
-  return queries
-    .selectFrom('accounts')
-    .innerJoin('domains', 'domains.id', 'accounts.domain_id')
-    .select([
-      'accounts.id as accountId',
-      'accounts.user_id as userId',
-      'domain_name',
-      'local_part',
-      sql<AccountStatus>`case when domains.suspended_at is null then accounts.status else 'suspended' end`.as(
-        'status',
-      ),
-      'password_hash as passwordHash',
-      'credential_version as credentialVersion',
-      'accounts.created_at as createdAt',
-      'tokens_from as tokensFrom',
-      'domains.verified_at as verifiedAt',
-    ]);
-}
-
-type CredentialsRow = Awaited<
-  ReturnType<ReturnType<typeof selectCredentials>['executeTakeFirstOrThrow']>
->;
-/** With a mailbox of the account, whose columns are all null where it has none of that name. */
-type JoinedRow = CredentialsRow & (MailboxRow | { readonly id: null });
-
-/** Joins a mailbox: a sync then asks once. */
-function withMailbox(credentials: ReturnType<typeof selectCredentials>, name: string) {
-  return credentials
-    .leftJoin('mailboxes', (join) =>
-      join.onRef('mailboxes.account_id', '=', 'accounts.id').on('mailboxes.name', '=', name),
-    )
-    .select(mailboxColumns.map((column) => `mailboxes.${column}` as const))
-    .$castTo<JoinedRow>();
-}
-
-function toCredentials(row: CredentialsRow | JoinedRow | undefined): Credentials | undefined {
-  if (!row) return undefined;
-  const { local_part, domain_name, verifiedAt, ...rest } = row;
-  return {
-    ...rest,
-    address: `${local_part}@${domain_name}`,
-    activeSince: verifiedAt ?? 0,
-    ...('id' in row && row.id !== null && { mailbox: row }),
-  };
-}
-
-interface ById {
-  readonly id: number;
-  readonly mailbox: string;
-}
-
-type ByAddress = MailAddress & Pick<ById, 'mailbox'>;
-
-/**
- * Reads credentials. Its queries are compiled once: every call with a token runs one of them, and building a query
- * takes ten times as long as running it.
- */
-export class CredentialsReader {
-  readonly #queries: Queries;
-  readonly #byId: PreparedQuery<ById, CredentialsRow>;
-  readonly #byAddress: PreparedQuery<ByAddress, CredentialsRow>;
-  readonly #byIdJoined: PreparedQuery<ById, JoinedRow>;
-  readonly #byAddressJoined: PreparedQuery<ByAddress, JoinedRow>;
-
-  constructor({ read }: Pick<Database, 'read'>) {
-    this.#queries = read;
-    const byId = ({ id }: ById) => selectCredentials(read).where('accounts.id', '=', id);
-    const byAddress = ({ domain, localPart }: ByAddress) =>
-      selectCredentials(read)
-        // A parameter would not do: only with the literal the index of active claims is used.
-        .where('domains.status', '=', sql.lit('active'))
-        .where('domains.name', '=', domain)
-        .where('local_part', '=', localPart);
-    this.#byId = new PreparedQuery(byId);
-    this.#byAddress = new PreparedQuery(byAddress);
-    this.#byIdJoined = new PreparedQuery((value) => withMailbox(byId(value), value.mailbox));
-    this.#byAddressJoined = new PreparedQuery((value) =>
-      withMailbox(byAddress(value), value.mailbox),
-    );
-  }
-
-  /**
-   * The credentials of an account, or undefined where it does not exist.
-   *
-   * @param mailbox name of a mailbox that is to be read with them
-   */
-  async ofAccount(id: number, mailbox?: string): Promise<Credentials | undefined> {
-    const query = mailbox === undefined ? this.#byId : this.#byIdJoined;
-    const name = canonicalMailboxName(mailbox ?? '');
-    return toCredentials(await query.first(this.#queries, { id, mailbox: name }));
-  }
-
-  /**
-   * The credentials of an address whose claim is active, or undefined.
-   *
-   * @param address as {@link readAddress} returns it
-   * @param mailbox name of a mailbox that is to be read with them
-   */
-  async ofAddress(address: MailAddress, mailbox?: string): Promise<Credentials | undefined> {
-    const query = mailbox === undefined ? this.#byAddress : this.#byAddressJoined;
-    const name = canonicalMailboxName(mailbox ?? '');
-    return toCredentials(await query.first(this.#queries, { ...address, mailbox: name }));
-  }
-}
 
 /** Addresses that can differ only by case, and so need no further parsing: nearly all. */
 const PLAIN = /^[\w!#$%&'*+/=?^`{|}~.-]{1,64}@[a-z\d.-]{1,253}$/i;
@@ -409,61 +275,6 @@ export async function findSomeActive(
   }));
 }
 
-/* The part of an address before the `@`: which ones are allowed, and how they are compared. */
-
-/** RFC 5321 section 4.5.3.1.1. */
-const LOCAL_PART_MAX = 64;
-/** RFC 5321 section 4.5.3.1.3: a path has 256 octets, angle brackets included. */
-const ADDRESS_MAX = 254;
-
-/** Dot-string of RFC 5321 section 4.1.2 in ASCII only: our addresses need no SMTPUTF8. */
-const DOT_STRING = /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$/;
-
-/** Local parts that are reserved for rewritten senders of forwarded mail. */
-const REWRITTEN = /^srs[01]/;
-
-/**
- * Reads the local part of a new account.
- *
- * @returns it in lower case: RFC 5321 section 2.4 lets the host of a mailbox ignore case, and no person distinguishes
- *   `Ann@` and `ann@`
- * @throws Refusal invalid_request for `local_part`
- */
-export function checkLocalPart(text: string, domain: string): string {
-  if (text.length > LOCAL_PART_MAX || text === '') {
-    throw invalidField('local_part', `must have 1 to ${LOCAL_PART_MAX} characters`);
-  }
-  if (!DOT_STRING.test(text)) {
-    throw invalidField(
-      'local_part',
-      'must be letters, digits and the signs of RFC 5321, with single dots between them',
-    );
-  }
-  if (text.includes('+')) {
-    throw invalidField('local_part', 'must not hold "+": mail to name+tag is delivered to name');
-  }
-  const localPart = text.toLowerCase();
-  if (REWRITTEN.test(localPart)) {
-    throw invalidField('local_part', 'must not begin with SRS0 or SRS1, which forwarding uses');
-  }
-  if (`${localPart}@${domain}`.length > ADDRESS_MAX) {
-    throw invalidField('local_part', `must not make the address longer than ${ADDRESS_MAX}`);
-  }
-  return localPart;
-}
-
-/** The local part under which mail for `text` is stored: lower case, without a `+tag`. */
-export function mailLocalPart(text: string): string {
-  const plus = text.indexOf('+');
-  return (plus < 0 ? text : text.slice(0, plus)).toLowerCase();
-}
-
-/** Reads an address; undefined where the text is none. */
-export function readAddress(text: string): MailAddress | undefined {
-  const address = parseAddress(text);
-  return address && { localPart: address.local.toLowerCase(), domain: address.domain };
-}
-
 /** Whose an account is; undefined where it does not exist. */
 export async function findOwner(
   queries: Queries,
@@ -491,4 +302,38 @@ export function eventOf(type: EventType, { id: accountId, address }: Account): N
 /** The event of a new status. */
 export function statusEvent(account: Account): NewEvent {
   return eventOf(account.status === 'suspended' ? 'account.suspended' : 'account.resumed', account);
+}
+
+/** Which of these accounts exist, suspended or not. */
+export async function findAccountsThere(
+  queries: Queries,
+  ids: readonly number[],
+): Promise<Set<number>> {
+  if (ids.length === 0) return new Set();
+  const rows = await queries
+    .selectFrom('accounts')
+    .select('id')
+    .where('id', 'in', ids)
+    .where(domainIsThere('accounts'))
+    .execute();
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Accounts that one query of {@link accountIdsOf} reads. */
+const IDS_AT_A_TIME = 1_000;
+
+/** The ids of a domain's accounts, also of one that was deleted. */
+export async function* accountIdsOf(queries: Queries, domainId: number): AsyncGenerator<number> {
+  for (let after: number | undefined = 0; after !== undefined; ) {
+    const rows: { id: number }[] = await queries
+      .selectFrom('accounts')
+      .select('id')
+      .where('domain_id', '=', domainId)
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(IDS_AT_A_TIME)
+      .execute();
+    for (const { id } of rows) yield id;
+    after = rows.at(-1)?.id;
+  }
 }

@@ -8,16 +8,17 @@ import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import { listAudit } from '../audit/audit.ts';
 import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
-import { CredentialsReader } from './account-rows.ts';
 import {
   Accounts,
   AnsweredRequests,
   findAccountStates,
+  findAccountsThere,
   findRecipient,
   forgetAnswers,
   hashOf,
   scopeOf,
 } from './accounts.ts';
+import { CredentialsReader } from './credentials.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -374,7 +375,7 @@ onEachEngine('accounts', (engine) => {
     assert.equal(await accounts.findForMail(ann.address), undefined);
     assert.equal(await findRecipient(database.read, { local: 'ann', domain }), undefined);
     assert.equal(await accounts.oldestOfDomain(domainId), undefined);
-    assert.equal((await accounts.stillThere([ann.id])).size, 0);
+    assert.equal((await findAccountsThere(database.read, [ann.id])).size, 0);
     assert.equal((await findAccountStates(database.read, [ann.id])).size, 0);
     const credentials = new CredentialsReader(database);
     assert.equal(await credentials.ofAccount(ann.id), undefined);

@@ -6,7 +6,8 @@ import {
   selectActive,
   toActive,
 } from '../domains/domains.ts';
-import { type Account, mailLocalPart } from './account-rows.ts';
+import type { Account } from './account-rows.ts';
+import { mailLocalPart } from './local-parts.ts';
 
 /** An account that mail is for. */
 export type Recipient = Pick<Account, 'id' | 'address' | 'status' | 'quotaBytes'>;

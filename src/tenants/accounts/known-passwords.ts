@@ -8,7 +8,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { Credentials } from './account-rows.ts';
+import type { Credentials } from './credentials.ts';
 
 const KNOWN_MS = 10 * 60 * 1000;
 /** Some 200 bytes each. Only right passwords get in, after their argon2: whoever fills it slows down others by that. */

@@ -8,9 +8,10 @@ import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey, type OpenLimit } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type Credentials, type CredentialsReader, readAddress } from './account-rows.ts';
 import { findAppPassword, type MailProtocol } from './app-passwords.ts';
+import type { Credentials, CredentialsReader } from './credentials.ts';
 import { KnownPasswords } from './known-passwords.ts';
+import { readAddress } from './local-parts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
 

@@ -12,7 +12,7 @@ import type { Logger } from 'pino';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
-import type { Credentials } from './account-rows.ts';
+import type { Credentials } from './credentials.ts';
 
 /** A login that was not used for this long ends. */
 export const REMEMBERED_SECONDS = 30 * 24 * 60 * 60;

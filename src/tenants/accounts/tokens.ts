@@ -14,14 +14,10 @@ import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { OpenLimit } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import {
-  type Credentials,
-  CredentialsReader,
-  type MailAddress,
-  readAddress,
-} from './account-rows.ts';
 import type { MailProtocol } from './app-passwords.ts';
+import { type Credentials, CredentialsReader } from './credentials.ts';
 import { afterLastToken } from './delete-accounts.ts';
+import { type MailAddress, readAddress } from './local-parts.ts';
 import { type GivenPassword, PasswordLogins } from './password-logins.ts';
 import { RememberedLogins, refuseRemembered } from './remembered-logins.ts';
 import {

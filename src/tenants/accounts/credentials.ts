@@ -1,0 +1,133 @@
+/** What decides whether a login or a token is accepted. */
+import { sql } from 'kysely';
+import {
+  canonicalMailboxName,
+  type MailboxRow,
+  mailboxColumns,
+} from '../../mailboxes/mailstore/mailstore.ts';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import type { AccountStatus } from './account-rows.ts';
+import type { MailAddress } from './local-parts.ts';
+
+/** The data that decides whether a login or token is accepted. */
+export interface Credentials {
+  readonly accountId: number;
+  readonly userId: string;
+  readonly address: string;
+  readonly status: AccountStatus;
+  readonly passwordHash: string;
+  readonly credentialVersion: number;
+  readonly createdAt: number;
+  readonly tokensFrom: number;
+  /** Since when the claim on the domain is active: before that the name may have belonged to another user. */
+  readonly activeSince: number;
+  /** The mailbox that was asked for; undefined where the account has none of that name. */
+  readonly mailbox?: MailboxRow | undefined;
+}
+
+/** Joins the domain: an account exists, and is open, only as its domain does and is. */
+function selectCredentials(queries: Queries) {
+  return queries
+    .selectFrom('accounts')
+    .innerJoin('domains', 'domains.id', 'accounts.domain_id')
+    .select([
+      'accounts.id as accountId',
+      'accounts.user_id as userId',
+      'domain_name',
+      'local_part',
+      sql<AccountStatus>`case when domains.suspended_at is null then accounts.status else 'suspended' end`.as(
+        'status',
+      ),
+      'password_hash as passwordHash',
+      'credential_version as credentialVersion',
+      'accounts.created_at as createdAt',
+      'tokens_from as tokensFrom',
+      'domains.verified_at as verifiedAt',
+    ]);
+}
+
+type CredentialsRow = Awaited<
+  ReturnType<ReturnType<typeof selectCredentials>['executeTakeFirstOrThrow']>
+>;
+/** With a mailbox of the account, whose columns are all null where it has none of that name. */
+type JoinedRow = CredentialsRow & (MailboxRow | { readonly id: null });
+
+/** Joins a mailbox: a sync then asks once. */
+function withMailbox(credentials: ReturnType<typeof selectCredentials>, name: string) {
+  return credentials
+    .leftJoin('mailboxes', (join) =>
+      join.onRef('mailboxes.account_id', '=', 'accounts.id').on('mailboxes.name', '=', name),
+    )
+    .select(mailboxColumns.map((column) => `mailboxes.${column}` as const))
+    .$castTo<JoinedRow>();
+}
+
+function toCredentials(row: CredentialsRow | JoinedRow | undefined): Credentials | undefined {
+  if (!row) return undefined;
+  const { local_part, domain_name, verifiedAt, ...rest } = row;
+  return {
+    ...rest,
+    address: `${local_part}@${domain_name}`,
+    activeSince: verifiedAt ?? 0,
+    ...('id' in row && row.id !== null && { mailbox: row }),
+  };
+}
+
+interface ById {
+  readonly id: number;
+  readonly mailbox: string;
+}
+
+type ByAddress = MailAddress & Pick<ById, 'mailbox'>;
+
+/**
+ * Reads credentials. Its queries are compiled once: every call with a token runs one of them, and building a query
+ * takes ten times as long as running it.
+ */
+export class CredentialsReader {
+  readonly #queries: Queries;
+  readonly #byId: PreparedQuery<ById, CredentialsRow>;
+  readonly #byAddress: PreparedQuery<ByAddress, CredentialsRow>;
+  readonly #byIdJoined: PreparedQuery<ById, JoinedRow>;
+  readonly #byAddressJoined: PreparedQuery<ByAddress, JoinedRow>;
+
+  constructor({ read }: Pick<Database, 'read'>) {
+    this.#queries = read;
+    const byId = ({ id }: ById) => selectCredentials(read).where('accounts.id', '=', id);
+    const byAddress = ({ domain, localPart }: ByAddress) =>
+      selectCredentials(read)
+        // A parameter would not do: only with the literal the index of active claims is used.
+        .where('domains.status', '=', sql.lit('active'))
+        .where('domains.name', '=', domain)
+        .where('local_part', '=', localPart);
+    this.#byId = new PreparedQuery(byId);
+    this.#byAddress = new PreparedQuery(byAddress);
+    this.#byIdJoined = new PreparedQuery((value) => withMailbox(byId(value), value.mailbox));
+    this.#byAddressJoined = new PreparedQuery((value) =>
+      withMailbox(byAddress(value), value.mailbox),
+    );
+  }
+
+  /**
+   * The credentials of an account, or undefined where it does not exist.
+   *
+   * @param mailbox name of a mailbox that is to be read with them
+   */
+  async ofAccount(id: number, mailbox?: string): Promise<Credentials | undefined> {
+    const query = mailbox === undefined ? this.#byId : this.#byIdJoined;
+    const name = canonicalMailboxName(mailbox ?? '');
+    return toCredentials(await query.first(this.#queries, { id, mailbox: name }));
+  }
+
+  /**
+   * The credentials of an address whose claim is active, or undefined.
+   *
+   * @param address as {@link readAddress} returns it
+   * @param mailbox name of a mailbox that is to be read with them
+   */
+  async ofAddress(address: MailAddress, mailbox?: string): Promise<Credentials | undefined> {
+    const query = mailbox === undefined ? this.#byAddress : this.#byAddressJoined;
+    const name = canonicalMailboxName(mailbox ?? '');
+    return toCredentials(await query.first(this.#queries, { ...address, mailbox: name }));
+  }
+}
