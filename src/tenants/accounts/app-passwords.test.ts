@@ -77,6 +77,9 @@ onEachEngine('app passwords', (engine) => {
     await tokens.checkMailPassword({ address: ada.address, password, ip }, 'submission');
     const lastUse = { at: now, by: 'submission' };
     assert.deepEqual((await appPasswords.list(userId, ada.id))[0]?.lastUsed, lastUse);
+    for (const longer of [`${password}a`, `${password}${' '.repeat(20)}a`]) {
+      await assert.rejects(open(ada, longer), refusal('unauthorized'));
+    }
     await assert.rejects(open(grace, password), refusal('unauthorized'));
     // The account's own password still opens it, and HTTP takes no other.
     assert.equal((await open(ada, PASSWORD)).appPasswordId, undefined);

@@ -211,11 +211,9 @@ export async function findAppPassword(
   given: string,
   now: EpochMs,
 ): Promise<GivenAppPassword | undefined> {
-  const secret = given
-    .slice(0, 2 * LENGTH)
-    .replaceAll(/[\s-]/g, '')
-    .toLowerCase();
   // Any other text costs no query.
+  if (given.length > 2 * LENGTH) return undefined;
+  const secret = given.replaceAll(/[\s-]/g, '').toLowerCase();
   if (!FORM.test(secret)) return undefined;
   const row = await bySecret.first(database.read, { accountId, hash: hashOf(secret) });
   if (!row) return undefined;
