@@ -230,6 +230,15 @@ before(async () => {
   await must(client.v2('POST', '/v2/operator/blocks', { kind: 'domain', value: 'spam.test' }));
   await must(client.v2('POST', '/v2/operator/keys', { name: 'moves', scope: 'product' }));
   await must(
+    client.v2('POST', `/v2/email-accounts/${ada.id}/app-passwords`, {
+      user_id: ada.userId,
+      name: 'Phone',
+    }),
+  );
+  // Of a user to whom nothing happens: nothing is posted.
+  const eventHook = { user_id: 'quiet', url: `http://127.0.0.1:${hookPort}/events` };
+  await must(client.v2('PUT', '/v2/event-hooks', eventHook));
+  await must(
     client.v2('POST', '/v2/operator/accounts/quota', {
       account_id: bob.id,
       quota_bytes: 9_000_000_000,
@@ -256,6 +265,8 @@ function fillRest(file: string): void {
     insert into deleted_domains (id, deleted_at) values (1000, 0);
     insert into mailserver_events (event_id, received_at) values ('"\\''\u{1F4EC}', -1);
     insert into remembered_logins values ('a', ${ada.accountId}, 1, 2, 3);
+    insert into subscriptions values (${ada.accountId}, 'Ž', 1);
+    insert into imap_texts select min(id), '(NIL)', '("text" "plain")', 'ž' from bodies;
     insert into search_queue (account_id, body_id, gone) values (1, 2, 1);
     insert into shadow_mailboxes (account_id, name, uidvalidity, uidnext, messages, unseen, modseq, oldest_modseq)
       values (1, 'Ž', '18446744073709551615', 2, 3, 4, 5, 6);
