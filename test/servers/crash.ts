@@ -1,6 +1,6 @@
 /**
  * Kills the process again and again while mail comes in by all four routes, and then looks for every
- * message that was answered 250 where its route says it is. A process of its own for each engine:
+ * message that was answered 250 where its route says it is, and for every event at the product's backend. A process of its own for each engine:
  * `crash.test.ts`, `crash-postgres.test.ts`.
  */
 import assert from 'node:assert/strict';
@@ -19,6 +19,7 @@ import { Webhook } from 'standardwebhooks';
 import { freePort } from '../support/free-port.ts';
 import { bareEnvironment } from '../support/process.ts';
 import { clientOf } from '../support/service.ts';
+import { EventBackend } from './event-backend.ts';
 import { Follower, KnownInbox } from './follower.ts';
 import { until } from './mail-load.ts';
 
@@ -33,6 +34,8 @@ const USUAL_ROUND_MS = 5_000;
 /** One kill in so many comes before the process listens, or right after, without any mail. */
 const EARLY_KILLS = 8;
 const EARLY_MAX_MS = 1_500;
+/** In one of so many rounds the product's backend, which follows the events, is killed as well. */
+const BACKEND_KILLS = 3;
 
 /** A process that is told to end does so within this time. */
 const ENDS_WITHIN_MS = 15_000;
@@ -404,6 +407,14 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
   });
   const first = start();
   await first.listening;
+  const backend = new EventBackend({
+    url: `http://127.0.0.1:${environment.PORT}`,
+    apiKey: KEY,
+    userId: USER,
+    file: join(folder, 'cursors'),
+  });
+  t.after(() => backend.stop());
+  await backend.start();
   for (const mode of modes) await makeDomain(mode);
   const login = { address: addressOf('store'), password: PASSWORD };
   const { token } = await call('POST', '/mail/token', login);
@@ -425,6 +436,8 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
     } else {
       await running.listening;
       step = `the mail of round ${round}`;
+      // It is killed, too, while the node goes on.
+      if (round % BACKEND_KILLS === 0) backend.restart();
       await sendUntilKilled(running);
     }
   }
@@ -504,6 +517,12 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
         [],
       );
     }
+  });
+  await t.test('a backend that was killed, too, has every event, in order and once', async () => {
+    const count = await backend.check();
+    t.diagnostic(`${count} events`);
+    assert.ok(count > ofMode('store').size, `${count} events`);
+    backend.stop();
   });
   await t.test('an app that was there all the time has what the mailbox has', async () => {
     const mailbox = new KnownInbox();
