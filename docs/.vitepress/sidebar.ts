@@ -66,6 +66,16 @@ export const sidebar: SidebarGroup[] = [
   },
   reference,
   {
+    text: 'SDK reference',
+    // One page for each entry point; `npm run sdk:build` writes them.
+    items: ['backend', 'webhooks', 'mail', 'indexeddb', 'sqlite', 'file', 'testing'].map(
+      (page) => ({
+        text: page === 'backend' ? '@postroom/sdk' : `@postroom/sdk/${page}`,
+        link: `/reference/sdk/${page}`,
+      }),
+    ),
+  },
+  {
     text: 'Reference',
     items: [
       { text: 'HTTP conventions', link: '/reference/http' },

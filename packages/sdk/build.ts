@@ -1,8 +1,12 @@
-/** `npm run sdk:build`: compiles the SDK into `packages/sdk/dist`, as it is published, and describes it in `llms.txt`. */
+/**
+ * `npm run sdk:build`: compiles the SDK into `packages/sdk/dist`, as it is published, and describes it in `llms.txt` and in
+ * the pages of `docs/reference/sdk/`.
+ */
 import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { readEntryPoints, writePage } from './describe-types.ts';
+import { writeReference } from './write-reference.ts';
 
 const folder = fileURLToPath(new URL('./', import.meta.url));
 const compiler = fileURLToPath(new URL('../../node_modules/.bin/tsc', import.meta.url));
@@ -14,4 +18,6 @@ for (const file of globSync(`${folder}dist/**/*.d.ts`)) {
   const text = readFileSync(file, 'utf8');
   writeFileSync(file, text.replaceAll(/(from '\.[^']*)\.ts'/g, "$1.js'"));
 }
-writeFileSync(`${folder}llms.txt`, readEntryPoints(folder).map(writePage).join('\n'));
+const entryPoints = readEntryPoints(folder);
+writeFileSync(`${folder}llms.txt`, entryPoints.map(writePage).join('\n'));
+writeReference(fileURLToPath(new URL('../../docs/reference/sdk', import.meta.url)), entryPoints);

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFileSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -36,6 +36,7 @@ export class EventBackend {
   /** Requests that were not signed, or had two forms of one event. */
   readonly #wrong: string[] = [];
   readonly #receiver;
+  readonly #secret = 'a secret of both sides';
   #process: ChildProcess | undefined;
 
   constructor(options: BackendOptions) {
@@ -43,23 +44,23 @@ export class EventBackend {
     const { url: baseUrl, apiKey, userId, file } = options;
     this.#user = new Postroom({ baseUrl, apiKey }).user(userId);
     appendFileSync(file, '');
-    this.#receiver = createServer(async (request, response) => {
-      // What a killed node had not sent to its end counts for nothing.
-      const body = await buffer(request).catch(() => undefined);
-      if (!body) return;
-      try {
-        const { id } = await verifyEvent(body, request.headers, this.#secret);
-        const known = this.#posted.get(id) ?? String(body);
-        if (known !== String(body)) this.#wrong.push(`two forms of ${id}`);
-        this.#posted.set(id, known);
-      } catch (error) {
-        this.#wrong.push(String(error));
-      }
-      response.writeHead(204).end();
-    });
+    this.#receiver = createServer((request, response) => void this.#take(request, response));
   }
 
-  readonly #secret = 'a secret of both sides';
+  async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    // What a killed node had not sent to its end counts for nothing.
+    const body = await buffer(request).catch(() => undefined);
+    if (!body) return;
+    try {
+      const { id } = await verifyEvent(body, request.headers, this.#secret);
+      const known = this.#posted.get(id) ?? String(body);
+      if (known !== String(body)) this.#wrong.push(`two forms of ${id}`);
+      this.#posted.set(id, known);
+    } catch (error) {
+      this.#wrong.push(String(error));
+    }
+    response.writeHead(204).end();
+  }
 
   /** Sets the hook, and starts to follow; all events of the user come after that. */
   async start(): Promise<void> {

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
+import { sidebar } from '../../docs/.vitepress/sidebar.ts';
 import { readPage } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
 import { ROOT, run } from '../support/process.ts';
@@ -32,6 +33,8 @@ const inFolder = { cwd: folder, encoding: 'utf8' } as const;
 
 let service: TestService;
 let tarball: string;
+/** The pages of the entry points as they are in the repository, by name. */
+let reference: Map<string, string>;
 let samples: string[];
 /** Those of the guides "Build an app" and "Follow everything in your backend". */
 let guide: string[];
@@ -40,6 +43,7 @@ let entryPoints: string[];
 
 before(async () => {
   await mkdir(folder);
+  reference = await readReference();
   await execute('npm', ['run', '-s', 'sdk:build'], { cwd: repository });
   const pack = ['pack', './packages/sdk', '--silent', '--pack-destination', folder];
   const file = (await execute('npm', pack, { cwd: repository, encoding: 'utf8' })).stdout.trim();
@@ -137,6 +141,25 @@ test('its llms.txt names every export of each entry point', async () => {
     for (const name of names) assert.match(page, new RegExp(`^## ${name}$`, 'm'));
   }
 });
+
+test('the pages of the reference are those that the build writes, one for each entry point', async () => {
+  assert.deepEqual(await readReference(), reference, 'run npm run sdk:build');
+  const titles = [...reference.values()].map((page) => page.split('\n')[0]);
+  assert.deepEqual(titles.toSorted(), entryPoints.map((name) => `# ${name}`).toSorted());
+  const listed = sidebar.flatMap(({ items }) => items).map(({ link }) => link);
+  for (const name of reference.keys()) {
+    assert.ok(listed.includes(`/reference/sdk/${name.replace('.md', '')}`), name);
+  }
+});
+
+async function readReference(): Promise<Map<string, string>> {
+  const pages = join(repository, 'docs/reference/sdk');
+  const names = await readdir(pages);
+  const texts = names.map(async (name) => {
+    return [name, await readFile(join(pages, name), 'utf8')] as const;
+  });
+  return new Map(await Promise.all(texts));
+}
 
 test('no entry point needs the types of Node', async () => {
   const compiler = join(repository, 'node_modules/typescript/bin/tsc');

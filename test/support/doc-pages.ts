@@ -34,8 +34,8 @@ export interface Page {
   readonly links: readonly string[];
 }
 
-/** What the build of the site writes beside its sources: the API reference. */
-const written = /^reference\/api(?:\.md$|\/)/;
+/** What programs write: the references of the API and of the SDK. */
+const written = /^reference\/(?:api(?:\.md$|\/)|sdk\/)/;
 
 /** Every page of `docs/` that is a source, in the order of their paths. */
 export function readPages(): Page[] {

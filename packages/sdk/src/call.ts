@@ -1,6 +1,7 @@
 /** What a method returns: its answer as a promise, with the response beside it for those who ask. */
 import type { ApiAnswer } from './transport.ts';
 
+/** The answer of a call as a promise; `withResponse` has its status and headers, too. */
 export class Call<T> implements Promise<T> {
   readonly [Symbol.toStringTag]: string = 'Call';
   readonly #answer: Promise<ApiAnswer<T>>;

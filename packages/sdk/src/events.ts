@@ -48,6 +48,7 @@ export interface EventDataOf {
   };
 }
 
+/** What can happen. */
 export type EventType = keyof EventDataOf;
 
 /** Something that happened to a user; by its `type`, what it tells in `data`. */
@@ -61,6 +62,7 @@ export type UserEvent<Type extends EventType = EventType> = {
   };
 }[Type];
 
+/** Which events are followed, and from where. */
 export interface EventOptions<Type extends EventType = EventType>
   extends Pick<CallOptions, 'signal' | 'headers'> {
   /** Only events after this cursor; `0` for all that are kept. When left out, what happens from now on. */

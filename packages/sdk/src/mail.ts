@@ -23,6 +23,7 @@ export type {
 } from './mail/store.ts';
 export { StaleEpochError } from './mail/store.ts';
 
+/** Whose mailboxes are opened, and where their copy is kept. */
 export interface MailOptions {
   /** Address of the server: `https://mail.example`. */
   readonly baseUrl: string;

@@ -16,6 +16,7 @@ export type ParametersOf<Id extends OperationId> = PartOf<Id, 'path'> &
   PartOf<Id, 'query'> &
   PartOf<Id, 'body'>;
 
+/** What an operation answers. */
 export type AnswerOf<Id extends OperationId> = Operations[Id]['answer'];
 
 /** Operations that answer a page of a list. */
@@ -23,6 +24,7 @@ export type ListId = {
   [Id in OperationId]: AnswerOf<Id> extends { items: unknown[] } ? Id : never;
 }[OperationId];
 
+/** An item of a list. */
 export type ItemOf<Id extends ListId> =
   AnswerOf<Id> extends { items: (infer Item)[] } ? Item : never;
 
@@ -40,6 +42,7 @@ const REPEATABLE: ReadonlySet<string> = new Set<OperationId>([
   'revokeKey',
 ]);
 
+/** Calls operations of the API by their ids. */
 export class OperationClient {
   readonly #transport: Transport;
   readonly #defaults: CallOptions;

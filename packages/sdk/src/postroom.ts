@@ -4,6 +4,7 @@ import { OperationClient } from './operations.ts';
 import { Transport } from './transport.ts';
 import { UserScope } from './user.ts';
 
+/** How a client is made. */
 export interface PostroomOptions {
   /** Address of the server: `https://mail.example`. The environment's POSTROOM_URL when left out. */
   readonly baseUrl?: string | undefined;
@@ -21,6 +22,7 @@ export interface PostroomOptions {
   readonly maxRetries?: number | undefined;
 }
 
+/** The client of a backend: it holds the API key. Begin with `user`. */
 export class Postroom extends OperationClient {
   /** @throws TypeError without an address or a key, and in a browser */
   constructor(options: PostroomOptions = {}) {

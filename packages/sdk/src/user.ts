@@ -12,6 +12,7 @@ type BodyOf<Id extends OperationId> = Omit<NonNullable<Operations[Id]['body']>, 
 type QueryOf<Id extends OperationId> = Omit<Operations[Id]['query'], 'user_id'>;
 type ListOf<Id extends ListId> = Pages<ItemOf<Id>, AnswerOf<Id> & Page<ItemOf<Id>>>;
 
+/** All that belongs to one user of your product. */
 export class UserScope {
   readonly userId: string;
   readonly domains: Domains;
@@ -55,6 +56,7 @@ class Group {
   }
 }
 
+/** How long a wait takes, and who hears of it. */
 export interface WaitOptions extends CallOptions {
   /** Of the whole wait; an hour when left out. */
   readonly timeoutMs?: number | undefined;
@@ -67,6 +69,7 @@ const FIRST_CHECK_MS = 5000;
 const CHECK_MS = 30_000;
 const HOUR_MS = 3_600_000;
 
+/** The domains of a user, with their DNS records and routes. */
 export class Domains extends Group {
   /** Claims a domain. What to publish in DNS is in the answer. */
   create(body: BodyOf<'createDomain'>, options?: CallOptions): Call<AnswerOf<'createDomain'>> {
@@ -143,6 +146,7 @@ function describeMissing(domain: string, found: DomainDetails | undefined): stri
   return [`${domain} is not active:`, ...missing].join('\n');
 }
 
+/** The mailbox accounts of a user. */
 export class Accounts extends Group {
   /** Makes an account. Its password is in the answer, and nowhere else. */
   create(body: BodyOf<'createAccount'>, options?: CallOptions): Call<AnswerOf<'createAccount'>> {
@@ -186,6 +190,7 @@ export class Accounts extends Group {
   }
 }
 
+/** What is on its way from a domain to places outside, and what became of it. */
 export class Deliveries extends Group {
   list(
     domain: string,
@@ -202,6 +207,7 @@ export class Deliveries extends Group {
   }
 }
 
+/** The addresses that bounced, to which a domain writes no more. */
 export class Suppressions extends Group {
   list(
     domain: string,

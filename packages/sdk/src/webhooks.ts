@@ -10,6 +10,7 @@ export type WebhookEvent = MessageReceived & {
   readonly id: string;
 };
 
+/** Why a webhook was refused. */
 export type SignatureProblem = 'missing' | 'old' | 'wrong';
 
 /** A request that did not come from this server, or was changed on its way. Answer it with 401. */

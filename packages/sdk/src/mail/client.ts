@@ -54,6 +54,7 @@ export interface MailMessage {
   readonly pending: boolean;
 }
 
+/** A mailbox as a list shows it. */
 export interface MailboxInfo {
   readonly name: string;
   readonly mailboxId: string | undefined;
@@ -66,6 +67,7 @@ export interface MailboxInfo {
   readonly complete: boolean;
 }
 
+/** Which messages of a mailbox are watched. */
 export interface WatchOptions {
   /** The newest so many; 50 when left out. */
   readonly limit?: number;
@@ -95,6 +97,7 @@ export interface Operation {
   undo(): Promise<void>;
 }
 
+/** Mail that is being sent. */
 export interface SendOperation extends Operation {
   /** The id of the send once the server has it. */
   readonly sendId: Promise<string>;
@@ -113,6 +116,7 @@ export type OutgoingMail = Omit<
   readonly attachments?: readonly OutgoingAttachment[];
 };
 
+/** A file that goes with mail. */
 export interface OutgoingAttachment {
   readonly filename?: string;
   readonly contentType?: string;
@@ -123,6 +127,7 @@ export interface OutgoingAttachment {
   readonly inline?: boolean;
 }
 
+/** When mail goes out. */
 export interface SendOptions {
   /** The server waits so long before it sends: `cancel()` works until then; 0 when left out. */
   readonly undoSeconds?: number;
@@ -139,6 +144,7 @@ export interface ReadMessage {
   readonly auth: Content['auth'];
 }
 
+/** One mailbox: its list, its messages, and what the user does with them. */
 export interface MailboxHandle {
   readonly name: string;
   /** Calls back at once with what is stored, then after each change; returns what ends it. */
@@ -162,6 +168,7 @@ export interface MailboxHandle {
   sync(): Promise<void>;
 }
 
+/** Flags that are added and removed; others stay. */
 export interface FlagChange {
   readonly add?: readonly string[];
   readonly remove?: readonly string[];
@@ -173,6 +180,7 @@ export interface ThreadView {
   readonly messages: readonly MailMessage[];
 }
 
+/** What the client tells its listeners. */
 export interface MailEvents {
   /** State, mailboxes, or what is stored changed. */
   state: { readonly state: MailState; readonly stateReason: string | undefined };
@@ -187,6 +195,7 @@ export interface MailEvents {
   traffic: TrafficEvent;
 }
 
+/** A request or a message of the WebSocket, for those who look on. */
 export interface TrafficEvent {
   readonly direction: 'sent' | 'received';
   readonly channel: 'http' | 'websocket';
@@ -197,6 +206,7 @@ export interface TrafficEvent {
   readonly at: number;
 }
 
+/** All mailboxes of one account. */
 export interface MailClient {
   readonly address: string | undefined;
   readonly state: MailState;
@@ -236,6 +246,7 @@ export interface MailClient {
   signOut(): Promise<void>;
 }
 
+/** What a search found. */
 export interface SearchResult {
   readonly matches: readonly (SearchMatch & { readonly id: MessageId })[];
   readonly cursor: string | undefined;

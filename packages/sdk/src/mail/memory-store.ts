@@ -16,6 +16,7 @@ export function memoryStore(): MemoryStore {
   return new MemoryStore();
 }
 
+/** The copy in the memory of the program. */
 export class MemoryStore implements Store {
   readonly #tables = Object.fromEntries(
     Object.entries(TABLES).map(([name, { key, indexes }]) => [name, new Table(key, indexes)]),

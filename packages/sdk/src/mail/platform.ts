@@ -14,6 +14,7 @@ export interface Channel {
   close(): void;
 }
 
+/** What the client uses of its surroundings: time, randomness, the network; tests pass their own. */
 export interface Platform {
   /** Milliseconds since 1970. */
   now(): number;

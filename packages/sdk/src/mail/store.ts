@@ -23,7 +23,9 @@ export const TABLES = {
   blobs: { key: ['account', 'blob'], indexes: {} },
 } as const;
 
+/** The tables of a copy. */
 export type TableName = keyof typeof TABLES;
+/** What names a row. */
 export type Key = readonly (string | number)[];
 /** Plain data: what `structuredClone` and JSON both keep; bytes only in `blobs`, as Uint8Array. */
 export type Row = { readonly [member: string]: unknown };
@@ -42,6 +44,7 @@ export interface RangeQuery {
   readonly limit?: number;
 }
 
+/** A row that is written or removed. */
 export type Change =
   | { readonly put: TableName; readonly row: Row }
   | { readonly remove: TableName; readonly key: Key };
@@ -51,6 +54,7 @@ export class StaleEpochError extends Error {
   override readonly name = 'StaleEpochError';
 }
 
+/** Where the copy is kept. Yours may be one, too. */
 export interface Store {
   get(table: TableName, key: Key): Promise<Row | undefined>;
   range(query: RangeQuery): Promise<Row[]>;
@@ -72,6 +76,7 @@ export interface Store {
   onLost?: (reason: Error) => void;
 }
 
+/** What has to hold for a transaction. */
 export interface TransactOptions {
   readonly account: string;
   readonly epoch?: number;

@@ -16,6 +16,7 @@ import {
   type TransactOptions,
 } from '../mail/store.ts';
 
+/** Where in the browser the copy is. */
 export interface IndexedDbOptions {
   /** Of the database; `postroom` when left out. */
   readonly name?: string;

@@ -2,6 +2,7 @@
 import { FakeMailboxes, type NewAccount, type Surroundings } from './mailboxes.ts';
 import { FakeSends } from './sends.ts';
 
+/** An account of the fake server. */
 export class FakeAccount extends FakeMailboxes {
   readonly sends: FakeSends;
 

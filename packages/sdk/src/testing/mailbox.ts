@@ -43,6 +43,7 @@ const PAGE_WITH_FIELDS = 1000;
 const TOKEN = /^(\d{1,20})(?:\.(\d{1,20})\.(\d{1,10})(n)?)?$/;
 const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen'];
 
+/** A mailbox of a fake account. */
 export class FakeMailbox {
   name: string;
   readonly specialUse: string | undefined;

@@ -15,12 +15,14 @@ export interface Surroundings {
   deliver(address: string, source: Uint8Array): void;
 }
 
+/** An account that is made. */
 export interface NewAccount {
   readonly address: string;
   readonly displayName?: string;
   readonly password?: string;
 }
 
+/** A message that comes in. */
 export interface DeliverOptions {
   readonly flags?: readonly string[];
   /** Milliseconds since 1970; now when left out. */
@@ -38,6 +40,7 @@ const DEFAULTS = ['INBOX', 'Sent', 'Drafts', 'Junk', 'Trash', 'Archive'];
 
 const canonical = (name: string) => (/^inbox$/i.test(name) ? 'INBOX' : name);
 
+/** The mailboxes of a fake account. */
 export class FakeMailboxes {
   readonly address: string;
   readonly displayName: string;

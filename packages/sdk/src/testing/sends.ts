@@ -19,6 +19,7 @@ type By = { readonly id: string } | { readonly key: string };
 type Place = NonNullable<SendMessageBody['draft']>;
 type GivenAttachment = NonNullable<SendMessageBody['attachments']>[number];
 
+/** What a fake account has sent. */
 export class FakeSends {
   readonly #account: FakeMailboxes;
   readonly #around: Surroundings;

@@ -18,6 +18,7 @@ export type Fault =
   /** It is carried out, and its answer comes so many milliseconds later; never where Infinity. */
   | { readonly delayMs: number };
 
+/** How the fake server answers. */
 export interface FakeServerOptions {
   /** One of its own when left out. */
   readonly clock?: VirtualClock;

@@ -19,6 +19,7 @@ export interface NewMail {
   readonly date?: number;
 }
 
+/** A file of a message that comes in. */
 export interface NewAttachment {
   readonly filename?: string;
   readonly contentType?: string;
