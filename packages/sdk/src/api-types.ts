@@ -3679,11 +3679,12 @@ export interface Operations {
     body: undefined;
     answer: Send;
   };
-  /** Find a message by its key */
+  /** Find a message by its key or Message-ID */
   findSend: {
     path: Record<never, never>;
     query: {
-      key: string;
+      key?: string;
+      messageId?: string;
     };
     body: undefined;
     answer: Send;

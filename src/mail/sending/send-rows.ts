@@ -71,21 +71,32 @@ export function acceptedOf(row: SendRow): Accepted {
   return { id, messageId, mailbox, uid, uidvalidity, status: 'queued' };
 }
 
-/** A send of the account by its public id, or undefined. */
+/** How a client names a send: by its public id, its `Idempotency-Key`, or its Message-ID. */
+export type SendName =
+  | { readonly id: string }
+  | { readonly key: string }
+  | { readonly messageId: string };
+
+/** A send of the account, or undefined; the newest where several have the same Message-ID. */
 export function findSend(
   queries: Queries,
   accountId: number,
-  by: { readonly id: string } | { readonly key: string },
+  by: SendName,
 ): Promise<SendRow | undefined> {
   const query = queries.selectFrom('sends').selectAll().where('account_id', '=', accountId);
-  return (
-    'id' in by ? query.where('public_id', '=', by.id) : query.where('idempotency_key', '=', by.key)
-  ).executeTakeFirst();
+  if ('id' in by) return query.where('public_id', '=', by.id).executeTakeFirst();
+  if ('key' in by) return query.where('idempotency_key', '=', by.key).executeTakeFirst();
+  const named = query.where('message_id', '=', by.messageId).orderBy('id', 'desc');
+  return named.limit(1).executeTakeFirst();
 }
 
-export function sendNotFound(by: { readonly id: string } | { readonly key: string }): Refusal {
-  const what = 'id' in by ? `id "${by.id}"` : `Idempotency-Key "${by.key}"`;
-  return new Refusal('send_not_found', `the account sent no message with the ${what}`);
+export function sendNotFound(by: SendName): Refusal {
+  return new Refusal('send_not_found', `the account sent no message with the ${written(by)}`);
+}
+
+function written(by: SendName): string {
+  if ('id' in by) return `id "${by.id}"`;
+  return 'key' in by ? `Idempotency-Key "${by.key}"` : `Message-ID "${by.messageId}"`;
 }
 
 /** The answer to the same request before. @throws Refusal idempotency_key_reused */

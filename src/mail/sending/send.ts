@@ -36,6 +36,7 @@ import {
   findSend,
   type RequestKey,
   readStatus,
+  type SendName,
   type SendStatus,
   sendNotFound,
 } from './send-rows.ts';
@@ -176,10 +177,7 @@ export class Sending {
   }
 
   /** The status of a message. @throws Refusal send_not_found */
-  async find(
-    user: MailUser,
-    by: { readonly id: string } | { readonly key: string },
-  ): Promise<SendStatus> {
+  async find(user: MailUser, by: SendName): Promise<SendStatus> {
     const { read } = this.#options.database;
     const row = await findSend(read, user.accountId, by);
     if (!row) throw sendNotFound(by);

@@ -22,6 +22,8 @@ const SEND_BODY_MAX = 16 * 1024 * 1024;
 /** More than the limit of recipients, so that too many are refused with the name of their field. */
 const RECIPIENTS_READ = 1_000;
 const ATTACHMENTS_MAX = 100;
+/** Characters of a Message-ID: no line of a header is longer (RFC 5322 section 2.1.1). */
+const MESSAGE_ID_MAX = 998;
 
 const correspondent = Type.Object(
   {
@@ -337,12 +339,22 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
     {
       schema: {
         tags: ['Mail'],
-        summary: 'Find a message by its key',
+        summary: 'Find a message by its key or Message-ID',
         operationId: 'findSend',
-        description: 'The message that was sent with this `Idempotency-Key`.',
+        description:
+          'The message that was sent with this `Idempotency-Key`; or the newest with this Message-ID, also one that a mail program submitted. One of the two is needed.',
         security: credentials.bearer,
         querystring: Type.Object({
-          key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
+          key: Type.Optional(
+            Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
+          ),
+          messageId: Type.Optional(
+            Type.String({
+              minLength: 1,
+              maxLength: MESSAGE_ID_MAX,
+              examples: ['<7b1f@acme.test>'],
+            }),
+          ),
         }),
         response: { 200: statusAnswer },
       },
@@ -350,7 +362,14 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
     },
     async (request) => {
       const user = await tools.authenticateMail(request);
-      return sending.find(user, { key: request.query.key });
+      const { key, messageId } = request.query;
+      if (key === undefined && messageId === undefined) {
+        throw invalidField('key', 'or messageId is required');
+      }
+      if (key !== undefined && messageId !== undefined) {
+        throw invalidField('messageId', 'must not stand beside key');
+      }
+      return sending.find(user, key === undefined ? { messageId: messageId ?? '' } : { key });
     },
   );
 }
