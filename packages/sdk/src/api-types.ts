@@ -3679,12 +3679,20 @@ export interface Operations {
     body: undefined;
     answer: Send;
   };
-  /** Find a message by its key or Message-ID */
+  /** Find a message by its key */
   findSend: {
     path: Record<never, never>;
     query: {
-      key?: string;
-      messageId?: string;
+      key: string;
+    };
+    body: undefined;
+    answer: Send;
+  };
+  /** Find a message by its Message-ID */
+  findSendByMessageId: {
+    path: Record<never, never>;
+    query: {
+      messageId: string;
     };
     body: undefined;
     answer: Send;

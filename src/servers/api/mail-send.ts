@@ -334,42 +334,52 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
       return sending.find(user, { id: request.params.id });
     },
   );
+  const find = {
+    tags: ['Mail'],
+    security: credentials.bearer,
+    response: { 200: statusAnswer },
+  };
   app.get(
     '/mail/sends',
     {
       schema: {
-        tags: ['Mail'],
-        summary: 'Find a message by its key or Message-ID',
+        ...find,
+        summary: 'Find a message by its key',
         operationId: 'findSend',
-        description:
-          'The message that was sent with this `Idempotency-Key`; or the newest with this Message-ID, also one that a mail program submitted. One of the two is needed.',
-        security: credentials.bearer,
+        description: 'The message that was sent with this `Idempotency-Key`.',
         querystring: Type.Object({
-          key: Type.Optional(
-            Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
-          ),
-          messageId: Type.Optional(
-            Type.String({
-              minLength: 1,
-              maxLength: MESSAGE_ID_MAX,
-              examples: ['<7b1f@acme.test>'],
-            }),
-          ),
+          key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
         }),
-        response: { 200: statusAnswer },
       },
       config: { refusals: ['account_inactive', 'send_not_found'] },
     },
     async (request) => {
       const user = await tools.authenticateMail(request);
-      const { key, messageId } = request.query;
-      if (key === undefined && messageId === undefined) {
-        throw invalidField('key', 'or messageId is required');
-      }
-      if (key !== undefined && messageId !== undefined) {
-        throw invalidField('messageId', 'must not stand beside key');
-      }
-      return sending.find(user, key === undefined ? { messageId: messageId ?? '' } : { key });
+      return sending.find(user, { key: request.query.key });
+    },
+  );
+  app.get(
+    '/mail/sends/by-message-id',
+    {
+      schema: {
+        ...find,
+        summary: 'Find a message by its Message-ID',
+        operationId: 'findSendByMessageId',
+        description:
+          'The newest message with this Message-ID, also one that a mail program submitted.',
+        querystring: Type.Object({
+          messageId: Type.String({
+            minLength: 1,
+            maxLength: MESSAGE_ID_MAX,
+            examples: ['<7b1f@acme.test>'],
+          }),
+        }),
+      },
+      config: { refusals: ['account_inactive', 'send_not_found'] },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      return sending.find(user, { messageId: request.query.messageId });
     },
   );
 }
