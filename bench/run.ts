@@ -13,6 +13,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { attachment } from './attachment.ts';
 import { firstSync } from './first-sync.ts';
+import { imap } from './imap.ts';
 import { imapSync } from './imap-sync.ts';
 import { mailActions } from './mail-actions.ts';
 import { mailserverEvents } from './mailserver-events.ts';
@@ -39,6 +40,7 @@ const benchmarks = [
   mailActions,
   attachment,
   firstSync,
+  imap,
   imapSync,
   smtpIngest,
   search,

@@ -4,7 +4,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Database, Row } from '../../platform/database/database.ts';
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { collectKeywords } from './keywords.ts';
 import { type Mailboxes, mailboxColumns, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
@@ -148,17 +148,42 @@ export class ImapStore {
     await this.#database.write((tx) => writeSubscription(tx, user, name, { isOn, isNew }));
   }
 
+  /** A mailbox and the UIDs of its messages, ascending, of one state. @throws Refusal mailbox_not_found */
+  async select(user: MailUser, name: string): Promise<{ mailbox: OpenMailbox; uids: number[] }> {
+    await this.#mailboxes.find(user, name);
+    const found = await this.#database.snapshot(async (tx) => {
+      const mailbox = await this.#select(user, tx)
+        .where('name', '=', canonicalMailboxName(name))
+        .executeTakeFirst();
+      if (!mailbox) return undefined;
+      const uids: number[] = [];
+      for (let last: number | undefined = 0; last !== undefined; ) {
+        const rows = await tx
+          .selectFrom('messages')
+          .select('uid')
+          .where('mailbox_id', '=', mailbox.id)
+          .where('uid', '>', last)
+          .orderBy('uid')
+          .limit(FLAGS_AT_A_TIME)
+          .execute();
+        for (const { uid } of rows) uids.push(uid);
+        last = rows.length === FLAGS_AT_A_TIME ? uids.at(-1) : undefined;
+        if (last !== undefined) await turn();
+      }
+      return { mailbox, uids };
+    });
+    if (!found) throw mailboxNotFound(name);
+    return found;
+  }
+
   /** All mailboxes of the account, the oldest first. */
   async list(user: MailUser): Promise<OpenMailbox[]> {
     await this.#mailboxes.find(user, 'INBOX');
     return this.#select(user).orderBy('id').execute();
   }
 
-  #select({ accountId }: MailUser) {
-    return this.#database.read
-      .selectFrom('mailboxes')
-      .select(openColumns)
-      .where('account_id', '=', accountId);
+  #select({ accountId }: MailUser, queries: Queries = this.#database.read) {
+    return queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
   }
 
   /** UIDs of all messages with a flag. @param flag as it is stored, `\Deleted` */

@@ -4,39 +4,22 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import type { Change, Changes } from '../../mailboxes/changes/changes.ts';
+import type { Change } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { CommandParts } from './command-reader.ts';
+import { type ConnectionSettings, ENDED, LOST, REVOKED } from './connection-settings.ts';
 import { Incoming, LOGGED_IN } from './incoming.ts';
 import { capabilities } from './log-in.ts';
 import type { OpenSession } from './open-sessions.ts';
-import { type Ended, runCommand } from './run-command.ts';
-import { Bye, type Channel, type ImapServices, Session } from './session.ts';
+import { Outgoing } from './outgoing.ts';
+import { runCommand } from './run-command.ts';
+import { Bye, type Channel, Session } from './session.ts';
 import { line, type Output } from './write.ts';
 
-export interface ConnectionSettings extends ImapServices {
-  readonly hostname: string;
-  readonly changes: Pick<Changes, 'subscribe'>;
-  readonly secureContext: () => SecureContext;
-  /** Takes a place for one more connection of the account; undefined where it has none left. */
-  readonly admit: (user: MailAccess) => (() => void) | undefined;
-  readonly onCommand?: ((ended: Ended) => void) | undefined;
-  /** Called with octets that came from the client, and with those that it got. */
-  readonly onOctets?: ((direction: 'received' | 'sent', octets: number) => void) | undefined;
-}
-
-/** Text that is joined before it is sent, in characters. */
-const JOINED = 64 * 1024;
 /** Milliseconds between two looks at what changed. */
 const TELL_EVERY = 100;
-
-/** Why a session that was open may not go on. */
-const LOST = 'The account was suspended or deleted, or its password was changed';
-const REVOKED = 'The app password was revoked';
-const ENDED = 'The session was ended by the operator of the server';
 
 /** How long a client may be silent, and not read what was sent, in milliseconds. */
 export const timeouts = { stranger: 60_000, idle: 30 * 60_000 + 37_000, blocked: 5 * 60_000 };
@@ -57,8 +40,7 @@ export class Connection implements Channel {
   #received = 0;
   #sent = 0;
   #isWriting = false;
-  /** What is to be sent. */
-  #text = '';
+  readonly #outgoing = new Outgoing((octets) => this.#write(octets));
   #release: (() => void) | undefined;
   #unsubscribe: (() => void) | undefined;
   #toldAt = 0;
@@ -79,7 +61,7 @@ export class Connection implements Channel {
     this.#incoming = new Incoming({
       wire: this.#wire,
       maxMessageBytes: settings.maxMessageBytes,
-      flush: () => this.#flush(),
+      flush: () => this.#outgoing.flush(),
       onBytes: (amount) => {
         this.#activeAt = performance.now();
         this.#received += amount;
@@ -228,7 +210,7 @@ export class Connection implements Channel {
   }
 
   async nextLine(): Promise<string | 'interrupted' | undefined> {
-    await this.#flush();
+    await this.#outgoing.flush();
     const parts = await this.#incoming.next();
     if (parts === undefined || parts === 'interrupted') {
       return this.#ending === undefined ? parts : undefined;
@@ -259,26 +241,8 @@ export class Connection implements Channel {
 
   /** Writes answers; the next one is made when the client has read enough of those before. */
   async #send(answers: AsyncGenerator<Output>): Promise<void> {
-    for await (const part of answers) {
-      if (typeof part === 'string') {
-        this.#text += part;
-        if (this.#text.length >= JOINED) await this.#flush();
-      } else if (part instanceof Uint8Array) {
-        await this.#flush();
-        if (part.length > 0) await this.#write(part);
-      } else {
-        await this.#flush();
-        for await (const piece of part.open()) await this.#write(piece);
-      }
-    }
-    await this.#flush();
-  }
-
-  /** Sends what was joined: at the end of a command, and before it waits for the client. */
-  async #flush(): Promise<void> {
-    const text = this.#text;
-    this.#text = '';
-    if (text !== '') await this.#write(text);
+    for await (const part of answers) await this.#outgoing.add(part);
+    await this.#outgoing.flush();
   }
 
   async #write(octets: string | Uint8Array): Promise<void> {

@@ -16,6 +16,8 @@ import { type Message, writeMessage } from './write-message.ts';
 const WITH_SOURCE = 32;
 const WITH_TEXTS = 200;
 const WITHOUT = 500;
+/** Characters that are passed on together. */
+const JOINED = 32 * 1024;
 
 export const fetch = fetching(false);
 export const uidFetch = fetching(true);
@@ -71,6 +73,7 @@ async function* fetchAll(
   ];
   const all = needs.onlyFlags && uids.length > WITHOUT ? await readFlags(session) : undefined;
   let missing = 0;
+  let joined = '';
   for (let at = 0; at < uids.length; at += size) {
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
@@ -92,13 +95,21 @@ async function* fetchAll(
       : undefined;
     for (const row of wanted) {
       const flagged = seen.get(row.uid);
-      yield* writeMessage(session, { ...row, ...flagged }, request.items, {
+      const told = writeMessage(session, { ...row, ...flagged }, request.items, {
         source: new Source(session, row, bodies?.get(row.body_id)),
         texts: texts?.get(row.body_id),
         preview: previewOf.get(row.uid) ?? undefined,
         hasNewFlags: flagged !== undefined,
       });
+      if (typeof told === 'string') joined += told;
+      else for (const part of await told) yield part;
+      // Each part of an answer passes several generators: so not one for each message.
+      if (joined.length < JOINED) continue;
+      yield joined;
+      joined = '';
     }
+    yield joined;
+    joined = '';
   }
   // Those that somebody removed: told when that is allowed (RFC 5530).
   if (missing > 0 && !isByUid) throw new No('EXPUNGEISSUED', 'Some of the messages are gone');

@@ -16,7 +16,8 @@ import {
   readProxyHeader,
 } from '../../platform/net/net.ts';
 import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
-import { Connection, type ConnectionSettings } from './connection.ts';
+import { Connection } from './connection.ts';
+import type { ConnectionSettings } from './connection-settings.ts';
 import type { OpenSessions } from './open-sessions.ts';
 import { RecentMessages } from './recent.ts';
 

@@ -1,10 +1,5 @@
 /** Sections of a message (RFC 9051 section 6.4.5): `BODY[1.2.HEADER.FIELDS (SUBJECT)]<0.100>`. */
-import {
-  findPart,
-  HeaderReader,
-  type MessagePart,
-  parsePartNumber,
-} from '../../protocols/message/message.ts';
+import { findPart, type MessagePart, parsePartNumber } from '../../protocols/message/message.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 
 type What = '' | 'HEADER' | 'TEXT' | 'MIME' | 'HEADER.FIELDS' | 'HEADER.FIELDS.NOT';
@@ -92,13 +87,27 @@ function rangeOf(message: { start: number; body: number; end: number }, what: Wh
   return { start: message.start, end: message.body };
 }
 
-/** The fields of a header that a section names, with the empty line at the end. */
+/** The fields of a header that a section names, as they are in the source, with the empty line at the end. */
 export function selectFields(header: Buffer, { what, names }: Section): string {
-  const reader = new HeaderReader();
-  if (reader.write(header) === undefined) reader.end();
+  const text = header.toString('latin1');
   const isWanted = what === 'HEADER.FIELDS';
-  const fields = reader.header.fields.filter(({ name }) => names.includes(name) === isWanted);
-  return `${fields.map(({ text }) => `${text}\r\n`).join('')}\r\n`;
+  let selected = '';
+  let isIn = false;
+  for (let at = 0; at < text.length; ) {
+    const lf = text.indexOf('\n', at);
+    const end = lf < 0 ? text.length : lf + 1;
+    const first = text[at];
+    // The empty line is the end of the header.
+    if (first === '\n' || text.startsWith('\r\n', at)) break;
+    if (first !== ' ' && first !== '\t') {
+      const colon = text.indexOf(':', at);
+      const name = text.slice(at, colon < 0 || colon > end ? at : colon);
+      isIn = names.includes(name.trimEnd().toLowerCase()) === isWanted;
+    }
+    if (isIn) selected += lf < 0 ? `${text.slice(at)}\r\n` : text.slice(at, end);
+    at = end;
+  }
+  return `${selected}\r\n`;
 }
 
 /** The part of a range that was asked for. */

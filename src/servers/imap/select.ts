@@ -78,8 +78,9 @@ async function* open(
   resync: Resync | undefined,
 ): Answer {
   // The state of the list of messages; what comes after it is told after the command.
-  const { uids, token, mailbox } = await readState(session, name);
   const { imap } = session.services.mailstore;
+  const { uids, mailbox } = await imap.select(session.user, name);
+  const token = String(mailbox.highestmodseq);
   const keywords = await imap.keywords(mailbox);
   const hasUnseen = mailbox.unseen > 0 && uids.length <= UNSEEN_MAX;
   const unseen = hasUnseen ? await imap.firstUnseen(mailbox) : undefined;
@@ -95,16 +96,6 @@ async function* open(
   yield `* OK [MAILBOXID (${imap.objectIds.mailbox(mailbox)})] Stays when it is renamed\r\n`;
   if (resync?.uidvalidity === mailbox.uidvalidity) yield* tellSince(session, view, resync);
   return `[${isReadOnly ? 'READ-ONLY' : 'READ-WRITE'}] The mailbox is open`;
-}
-
-async function readState(session: Session, name: string) {
-  const { mailstore } = session.services;
-  const mailbox = await mailstore.imap.open(session.user, name);
-  const { token, uidvalidity, changes } = await mailstore.sync(session.user, {
-    mailbox: mailbox.name,
-  });
-  const uids = changes.added.map(({ uid }) => uid);
-  return { uids, token, mailbox: { ...mailbox, uidvalidity: Number(uidvalidity) } };
 }
 
 /** What changed since the client was here last (RFC 7162 section 3.2.5.1). */

@@ -39,17 +39,19 @@ export async function textsOf(
   if (rows.length === 0) return new Map();
   const { imap } = session.services.mailstore;
   const texts = await imap.texts([...new Set(rows.map(({ body_id }) => body_id))]);
+  const kept = new Map<number, ImapTexts>();
   const missing = rows.filter(({ body_id }) => !texts.has(body_id));
   for (let at = 0; at < missing.length; at += AT_A_TIME) {
     await turn();
     const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
     const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
-    const made = await makeTexts(session, some);
-    const kept = [...made].filter(([, one]) => sizeOf(one) <= KEPT_MAX);
-    // Where the database cannot write now, they are made again.
-    if (kept.length > 0) await imap.keepTexts(new Map(kept)).catch(() => {});
-    for (const [id, one] of made) texts.set(id, one);
+    for (const [id, one] of await makeTexts(session, some)) {
+      texts.set(id, one);
+      if (sizeOf(one) <= KEPT_MAX) kept.set(id, one);
+    }
   }
+  // Where the database cannot write now, they are made again.
+  if (kept.size > 0) await imap.keepTexts(kept).catch(() => {});
   return texts;
 }
 

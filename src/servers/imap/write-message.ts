@@ -25,45 +25,59 @@ export interface Prepared {
  * @param prepared what was read of the message already
  * @param hasNewFlags whether this command changed its flags, which are told then
  */
-export async function* writeMessage(
+export function writeMessage(
   session: Session,
   row: Message,
   items: readonly FetchItem[],
   prepared: Prepared,
-): AsyncGenerator<Output> {
-  const { source, hasNewFlags } = prepared;
-  const number = session.selected.numberOf(row.uid);
-  if (number === 0) return;
-  const isFlagged = items.some(({ kind }) => kind === 'FLAGS');
-  const all: readonly FetchItem[] =
-    hasNewFlags && !isFlagged ? [...items, { kind: 'FLAGS' }] : items;
+): string | Promise<Output[]> {
   const { selected: view } = session;
   const { objectIds } = session.services.mailstore.imap;
+  const number = view.numberOf(row.uid);
+  if (number === 0) return '';
+  const isFlagged = items.some(({ kind }) => kind === 'FLAGS');
+  const all: readonly FetchItem[] =
+    prepared.hasNewFlags && !isFlagged ? [...items, { kind: 'FLAGS' }] : items;
   const told = { ...row, flags: view.flagsOf(row.uid, row.flags) };
-  let text = `${view.announce(row.flags)}* ${number} FETCH (`;
+  const head = `${view.announce(row.flags)}* ${number} FETCH (`;
+  let text = head;
   for (const [index, item] of all.entries()) {
-    if (index > 0) text += ' ';
-    if (item.kind !== 'section') text += await writeItem(item.kind, told, prepared, objectIds);
-    else {
-      for (const part of await writeSection(item.section, row, source)) {
-        if (typeof part === 'string') text += part;
-        else {
-          yield text;
-          text = '';
-          yield part;
-        }
-      }
+    if (item.kind === 'section' || item.kind === 'BODY') {
+      return writeParts(head, all, told, prepared, objectIds);
     }
+    if (index > 0) text += ' ';
+    text += writeItem(item.kind, told, prepared, objectIds);
   }
-  yield `${text})\r\n`;
+  return `${text})\r\n`;
 }
 
-async function writeItem(
-  kind: Exclude<FetchItem['kind'], 'section'>,
+/** The same with what has to be read from the source. */
+async function writeParts(
+  head: string,
+  items: readonly FetchItem[],
   row: Message,
-  { source, texts, preview }: Prepared,
+  prepared: Prepared,
   objectIds: ImapStore['objectIds'],
-): Promise<string> {
+): Promise<Output[]> {
+  const { source } = prepared;
+  const parts: Output[] = [head];
+  for (const [index, item] of items.entries()) {
+    if (index > 0) parts.push(' ');
+    if (item.kind === 'section') parts.push(...(await writeSection(item.section, row, source)));
+    else if (item.kind === 'BODY') {
+      const read = (start: number, end: number) => source.read(start, end);
+      parts.push(`BODY ${await writeStructure(source.root, read, false)}`);
+    } else parts.push(writeItem(item.kind, row, prepared, objectIds));
+  }
+  return [...parts, ')\r\n'];
+}
+
+function writeItem(
+  kind: Exclude<FetchItem['kind'], 'section' | 'BODY'>,
+  row: Message,
+  { texts, preview }: Prepared,
+  objectIds: ImapStore['objectIds'],
+): string {
   switch (kind) {
     case 'UID':
       return `UID ${row.uid}`;
@@ -85,12 +99,8 @@ async function writeItem(
       return `PREVIEW ${preview === undefined ? 'NIL' : utf8String(cutPreview(preview))}`;
     case 'ENVELOPE':
       return `ENVELOPE ${(texts ?? gone(row)).envelope}`;
-    case 'BODYSTRUCTURE':
+    default:
       return `BODYSTRUCTURE ${(texts ?? gone(row)).structure}`;
-    default: {
-      const read = (start: number, end: number) => source.read(start, end);
-      return `BODY ${await writeStructure(source.root, read, false)}`;
-    }
   }
 }
 

@@ -1,0 +1,47 @@
+/** Joins answers before they are sent, so that many short ones cost one write. */
+import { Buffer } from 'node:buffer';
+import type { Output } from './write.ts';
+
+/** Octets that are joined. */
+const JOINED = 64 * 1024;
+
+export class Outgoing {
+  readonly #write: (octets: string | Uint8Array) => Promise<void>;
+  #text = '';
+  #pieces: Uint8Array[] = [];
+  #octets = 0;
+
+  /** @param write resolves when the client has read enough of what was written before */
+  constructor(write: (octets: string | Uint8Array) => Promise<void>) {
+    this.#write = write;
+  }
+
+  async add(part: Output): Promise<void> {
+    if (typeof part === 'string') {
+      this.#text += part;
+      if (this.#octets + this.#text.length >= JOINED) await this.flush();
+    } else if (part instanceof Uint8Array) {
+      if (this.#text !== '') this.#pieces.push(Buffer.from(this.#text, 'latin1'));
+      this.#octets += this.#text.length + part.length;
+      this.#text = '';
+      this.#pieces.push(part);
+      if (this.#octets >= JOINED) await this.flush();
+    } else {
+      await this.flush();
+      for await (const piece of part.open()) await this.#write(piece);
+    }
+  }
+
+  async flush(): Promise<void> {
+    const [text, pieces] = [this.#text, this.#pieces];
+    this.#text = '';
+    this.#pieces = [];
+    this.#octets = 0;
+    if (pieces.length === 0) {
+      if (text !== '') await this.#write(text);
+      return;
+    }
+    if (text !== '') pieces.push(Buffer.from(text, 'latin1'));
+    await this.#write(Buffer.concat(pieces));
+  }
+}
