@@ -4,7 +4,7 @@ import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { vanished } from './select.ts';
-import { type Answer, type Command, No, type Session } from './session.ts';
+import { type Answer, type Command, GONE, type Session } from './session.ts';
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { type Message, writeMessage } from './write-message.ts';
@@ -95,6 +95,10 @@ async function* fetchAll(
       : undefined;
     for (const row of wanted) {
       const flagged = seen.get(row.uid);
+      const isGone = texts?.has(row.body_id) === false || bodies?.has(row.body_id) === false;
+      // Its source went after its row was read.
+      if (isGone) missing++;
+      if (isGone) continue;
       const told = writeMessage(session, { ...row, ...flagged }, request.items, {
         source: new Source(session, row, bodies?.get(row.body_id)),
         texts: texts?.get(row.body_id),
@@ -111,9 +115,8 @@ async function* fetchAll(
     yield joined;
     joined = '';
   }
-  // Those that somebody removed: told when that is allowed (RFC 5530).
-  if (missing > 0 && !isByUid) throw new No('EXPUNGEISSUED', 'Some of the messages are gone');
-  return 'That is all';
+  // Those that somebody removed (RFC 5530). Not NO: programs would take the others for not fetched.
+  return missing > 0 && !isByUid ? GONE : 'That is all';
 }
 
 interface Flagged {

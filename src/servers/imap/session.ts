@@ -178,6 +178,9 @@ export class Session {
 /** What a command answers; it returns the text of its OK, with a code in front where it has one. */
 export type Answer = AsyncGenerator<Output, string>;
 
+/** Some of the messages that a command names by their numbers were removed by others (RFC 5530). */
+export const GONE = '[EXPUNGEISSUED] Some of the messages are gone';
+
 export interface Command {
   /** In which it may be given. */
   readonly states: readonly State[];

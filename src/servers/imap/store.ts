@@ -1,7 +1,7 @@
 /** STORE and UID STORE (RFC 9051 section 6.4.6, RFC 7162 section 3.1.3). */
 import type { FlagStore } from '../../mailboxes/mailstore/mailstore.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
-import { type Answer, type Command, No, type Session } from './session.ts';
+import { type Answer, type Command, GONE, No, type Session } from './session.ts';
 import { numberSet } from './write.ts';
 
 interface StoreRequest {
@@ -98,7 +98,5 @@ async function* storeAll(
     const numbers = isByUid ? modified : modified.map((uid) => view.numberOf(uid));
     return `[MODIFIED ${numberSet(numbers)}] Some had changed`;
   }
-  if (found < uids.length && !isByUid)
-    throw new No('EXPUNGEISSUED', 'Some of the messages are gone');
-  return 'The flags are changed';
+  return found < uids.length && !isByUid ? GONE : 'The flags are changed';
 }
