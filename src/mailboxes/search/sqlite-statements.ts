@@ -6,7 +6,7 @@
  * `documents` says which message a row belongs to. `state` has the last processed position of the queue, written in
  * the transaction of the changes themselves.
  */
-import type { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { FindRequest, Hit } from './documents.ts';
 import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
@@ -72,11 +72,21 @@ export function addDocument(
   db.prepare('insert into terms (rowid, t) values (?, ?)').run(Number(added.id), terms.join(' '));
 }
 
+/**
+ * FTS5 notes a removal in a table of its own, under an id above 2^53 where it is the first of a segment. Node reads the
+ * last id that was inserted, and without big integers throws.
+ */
+function prepareRemoval(db: DatabaseSync): StatementSync {
+  const remove = db.prepare('delete from terms where rowid = ?');
+  remove.setReadBigInts(true);
+  return remove;
+}
+
 export function removeDocument(db: DatabaseSync, accountId: number, bodyId: number): void {
   const gone = db
     .prepare('delete from documents where account_id = ? and body_id = ? returning id')
     .get(accountId, bodyId);
-  if (gone) db.prepare('delete from terms where rowid = ?').run(Number(gone.id));
+  if (gone) prepareRemoval(db).run(Number(gone.id));
 }
 
 /** @returns how many documents were removed; fewer than `most` when none is left */
@@ -86,7 +96,7 @@ export function forgetAccount(db: DatabaseSync, accountId: number, most: number)
       'delete from documents where id in (select id from documents where account_id = ? limit ?) returning id',
     )
     .all(accountId, most);
-  const remove = db.prepare('delete from terms where rowid = ?');
+  const remove = prepareRemoval(db);
   for (const { id } of gone) remove.run(Number(id));
   return gone.length;
 }
