@@ -74,9 +74,10 @@ const allowed: readonly { folder: string; tables: readonly string[]; reason: str
 
 /** The folder of each table, from the comments of the schema. */
 function readOwners(): Map<string, string> {
-  const files = ['schema.ts', 'schema-events.ts', 'schema-logins.ts', 'schema-mailboxes.ts'];
-  const text = files
-    .map((file) => readFileSync(join(source, 'platform/database', file), 'utf8'))
+  const folder = join(source, 'platform/database');
+  const text = readdirSync(folder)
+    .filter((file) => /^schema(?:-\w+)?\.ts$/.test(file))
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
     .join('\n');
   const folders = new Map<string, string>();
   for (const [, folder = '', type = ''] of text.matchAll(
