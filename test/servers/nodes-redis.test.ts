@@ -338,8 +338,8 @@ suite('limits over all nodes', () => {
     await countAttempts(nodes, ann);
   });
 
-  test('places of a killed node are free again after its lease', async () => {
-    const { CountingState, Redis, RedisPlaces } = await import('../../src/platform/redis/redis.ts');
+  test('slots of a killed node are free again after its lease', async () => {
+    const { CountingState, Redis, RedisSlots } = await import('../../src/platform/redis/redis.ts');
     const log = { info: () => {}, warn: () => {} };
     const server = {
       host: '127.0.0.1',
@@ -354,7 +354,7 @@ suite('limits over all nodes', () => {
       await own.start();
       atEnd(() => own.stop());
       const state = new CountingState(log);
-      return new RedisPlaces({ redis: own, prefix: 'test:', node, state, leaseMs: 5_000 });
+      return new RedisSlots({ redis: own, prefix: 'test:', node, state, leaseMs: 5_000 });
     };
     const [killed, other, third] = [await open('killed'), await open('other'), await open('third')];
     assert.equal(await killed.take('ann', 3, 3), 3);
@@ -432,7 +432,7 @@ async function countAttempts({ a: one, b: other }: Nodes, ann: TestAccount): Pro
   );
   await Promise.all(sends);
   await eventually(async () => held.size >= most);
-  // Each node looks every second whether there are places again.
+  // Each node looks every second whether there are slots again.
   await pause(2_500);
   assert.equal(held.size, most);
   isSlow = false;

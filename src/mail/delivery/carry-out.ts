@@ -24,10 +24,10 @@ import {
   type AttemptOutcome,
   type DeliveryError,
   type Job,
-  type Place,
   Postponed,
   type Queue,
   type Settled,
+  type Slot,
 } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
@@ -211,10 +211,10 @@ class DeliveryAttempts {
   async attemptForward(
     job: Job<ForwardPayload>,
     signal: AbortSignal,
-    place: Place,
+    slot: Slot,
   ): Promise<Attempted<Prepared>> {
     const { payload } = job;
-    const sent = await this.#forward(job, signal, place).catch((error: unknown) => {
+    const sent = await this.#forward(job, signal, slot).catch((error: unknown) => {
       // After five days the sender gets a bounce, also where the reason is a local error.
       if (!job.isLast || error instanceof Postponed) throw error;
       this.#options.log.error(
@@ -235,11 +235,7 @@ class DeliveryAttempts {
     return { ...outcome, prepared: { dsn } };
   }
 
-  async #forward(
-    job: Job<ForwardPayload>,
-    signal: AbortSignal,
-    place: Place,
-  ): Promise<SendOutcome> {
+  async #forward(job: Job<ForwardPayload>, signal: AbortSignal, slot: Slot): Promise<SendOutcome> {
     const { payload } = job;
     const body = await this.#options.bodies.get(job.bodyId);
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
@@ -258,7 +254,7 @@ class DeliveryAttempts {
       size: prepared.size,
       eightBit: prepared.eightBit,
       smtpUtf8: payload.smtpUtf8 && prepared.eightBitHeader,
-      place,
+      slot,
       open: prepared.open,
     };
     return this.#options.sender.sendMessage(message, signal);
@@ -292,7 +288,7 @@ class DeliveryAttempts {
   async attemptBounce(
     job: Job<BouncePayload>,
     signal: AbortSignal,
-    place: Place,
+    slot: Slot,
   ): Promise<AttemptOutcome> {
     const { to, domain, smtpUtf8 } = job.payload;
     const body = await this.#options.bodies.get(job.bodyId);
@@ -304,7 +300,7 @@ class DeliveryAttempts {
       now: this.#now(),
     });
     const { size, eightBit, eightBitHeader, open } = prepared;
-    const envelope = { from: '', to, place, smtpUtf8: smtpUtf8 && eightBitHeader };
+    const envelope = { from: '', to, slot, smtpUtf8: smtpUtf8 && eightBitHeader };
     const message = { ...envelope, size, eightBit, open };
     return toAttempted(await this.#options.sender.sendMessage(message, signal));
   }

@@ -29,7 +29,7 @@ export {
   type SendOutcome,
   toAttempted,
 } from './outcome.ts';
-export type { SendPlace } from './patience.ts';
+export type { SendSlot } from './patience.ts';
 export {
   isLooping,
   type PreparedMessage,

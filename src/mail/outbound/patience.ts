@@ -1,18 +1,18 @@
 /**
  * How long we wait for hosts that say nothing. RFC 5321 section 4.5.3.2 asks for 5 minutes until the greeting. Somebody
- * with many domains whose hosts accept and say nothing would fill all places for as long. So a host that never answered
- * gets 30 s while others wait for a place, and the whole time while nobody does.
+ * with many domains whose hosts accept and say nothing would fill all slots for as long. So a host that never answered
+ * gets 30 s while others wait for a slot, and the whole time while nobody does.
  */
 import { LRUCache } from 'lru-cache';
 import { SmtpFailure } from '../../protocols/smtp-client/smtp-client.ts';
 
-/** The place of an attempt among all that are under way. */
-export interface SendPlace {
-  /** Whether somebody waits for a place. */
+/** The slot of an attempt among all that are under way. */
+export interface SendSlot {
+  /** Whether somebody waits for a slot. */
   readonly isWanted: boolean;
   /** Called before a connection with its address; what it throws ends the attempt before that. */
   enter(address: string): void;
-  /** Calls `end` where somebody waits for a place. @returns to be called when that is over */
+  /** Calls `end` where somebody waits for a slot. @returns to be called when that is over */
   whenWanted(end: () => void): () => void;
 }
 
@@ -40,14 +40,14 @@ export class Patience {
   }
 
   /** @returns undefined where the host has all the time that the protocol gives it */
-  begin(address: string, place: SendPlace | undefined, stop: AbortSignal): Wait | undefined {
-    if (!place || this.#answering.has(address)) return undefined;
+  begin(address: string, slot: SendSlot | undefined, stop: AbortSignal): Wait | undefined {
+    if (!slot || this.#answering.has(address)) return undefined;
     const ended = new AbortController();
     let isSilent = false;
     let leave = () => {};
     const timer = setTimeout(() => {
       isSilent = true;
-      leave = place.whenWanted(() => ended.abort(SILENT));
+      leave = slot.whenWanted(() => ended.abort(SILENT));
     }, this.#ms);
     const end = () => {
       clearTimeout(timer);

@@ -38,7 +38,7 @@ export interface OwnListener extends Endpoint {
 
 /** Milliseconds (RFC 5321 section 4.5.3.2). */
 export interface SendTimeouts extends ConnectionTimeouts {
-  /** Until the greeting of a host that never answered, while others wait for a place. */
+  /** Until the greeting of a host that never answered, while others wait for a slot. */
   readonly silence: number;
   /** For one message and all hosts together; limits a far end that keeps sending a byte at a time. */
   readonly whole: number;
@@ -78,21 +78,21 @@ const OWN_SESSIONS = 32;
 const TRIES_MAX = 10;
 /** Hosts that may defer a transaction before the attempt ends; enough to notice greylisting. */
 const REFUSALS_MAX = 2;
-/** Hosts that may say nothing before the attempt ends, while others wait for a place. */
+/** Hosts that may say nothing before the attempt ends, while others wait for a slot. */
 const SILENT_MAX = 2;
 
 /** Sends messages for the whole service. */
 export class MessageSender {
   readonly #options: MessageSenderOptions;
   readonly #timeouts: SendTimeouts;
-  readonly #places: LimitFunction;
+  readonly #slots: LimitFunction;
   readonly #ownPlaces = pLimit(OWN_SESSIONS);
   readonly #patience: Patience;
 
   constructor(options: MessageSenderOptions) {
     this.#options = options;
     this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
-    this.#places = pLimit(options.maxSessions ?? SESSIONS);
+    this.#slots = pLimit(options.maxSessions ?? SESSIONS);
     this.#patience = new Patience(this.#timeouts.silence);
   }
 
@@ -140,7 +140,7 @@ export class MessageSender {
     const deadline = AbortSignal.timeout(this.#timeouts.whole);
     const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
     try {
-      return await runInTurn(this.#places, signal, () => this.#route(message, domain, signal));
+      return await runInTurn(this.#slots, signal, () => this.#route(message, domain, signal));
     } catch (error) {
       if (!signal.aborted || error !== signal.reason) throw error;
       const ended = failure(
@@ -208,8 +208,8 @@ export class MessageSender {
       for (const one of failures) progress.note(one);
       for (const target of targets) {
         if (signal.aborted || ++tries > TRIES_MAX) return progress.outcomes();
-        message.place?.enter(target.host);
-        const wait = this.#patience.begin(target.host, message.place, signal);
+        message.slot?.enter(target.host);
+        const wait = this.#patience.begin(target.host, message.slot, signal);
         const rest = { ...message, to: progress.open };
         const { results } = await this.#tryExchanger(target, host, rest, { signal, wait }).finally(
           () => {
@@ -219,7 +219,7 @@ export class MessageSender {
         if (!progress.add(results)) return progress.outcomes();
         const isRefused = results.some(({ tryNext, about }) => tryNext && about === 'message');
         if (isRefused && ++refusals === REFUSALS_MAX) return progress.outcomes();
-        if (silent >= SILENT_MAX && message.place?.isWanted) return progress.outcomes();
+        if (silent >= SILENT_MAX && message.slot?.isWanted) return progress.outcomes();
       }
     }
     return progress.outcomes();

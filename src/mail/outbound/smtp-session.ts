@@ -15,7 +15,7 @@ import {
   type RecipientResult as TransactionResult,
 } from '../../protocols/smtp-client/smtp-client.ts';
 import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
-import type { SendPlace, Wait } from './patience.ts';
+import type { SendSlot, Wait } from './patience.ts';
 
 /** A message with its envelope. */
 export interface OutgoingMessage {
@@ -35,8 +35,8 @@ export interface OutgoingMessage {
    * addresses need it is found out here.
    */
   readonly smtpUtf8: boolean;
-  /** What the attempt holds; left out where it takes the place of no other. */
-  readonly place?: SendPlace | undefined;
+  /** What the attempt holds; left out where it takes the slot of no other. */
+  readonly slot?: SendSlot | undefined;
   /** Reads the message from its start; may be called several times. Lines end in CRLF. */
   readonly open: () => AsyncIterable<Uint8Array>;
 }

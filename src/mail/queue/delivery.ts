@@ -11,9 +11,9 @@ export interface NewDelivery {
   readonly kind: string;
   /** The claim that the mail belongs to; deleting it drops the delivery. */
   readonly domainId: number;
-  /** The user whose claim it is, or empty: his share of the places (`lanes.ts`). */
+  /** The user whose claim it is, or empty: his share of the slots (`lanes.ts`). */
   readonly userId: string;
-  /** The account whose mail it is, where it is not the domain's: its share of the places (`lanes.ts`). */
+  /** The account whose mail it is, where it is not the domain's: its share of the slots (`lanes.ts`). */
   readonly accountId?: number;
   /** What counts as one receiver: an origin, a mail domain. Operators see it: no secrets. */
   readonly destination: string;

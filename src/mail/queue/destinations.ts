@@ -29,7 +29,7 @@ export class Destinations {
     let one = this.#known.get(name);
     if (!one) {
       const host = this.#hostOf.get(name);
-      one = { name, underWay: 0, lanes: 0, host, full: new Set(), putOff: undefined };
+      one = { name, underWay: 0, lanes: 0, host, full: new Set(), waitingForSlot: undefined };
       this.#known.set(name, one);
     }
     one.lanes++;
@@ -53,10 +53,10 @@ export class Destinations {
     return (name === undefined ? undefined : this.#hosts.get(name)) ?? NOBODY;
   }
 
-  /** @param places how many more are under way at the host */
-  occupyHost(name: string | undefined, places: number): void {
+  /** @param slots how many more are under way at the host */
+  occupyHost(name: string | undefined, slots: number): void {
     if (name === undefined) return;
-    const underWay = this.hostOf(name).underWay + places;
+    const underWay = this.hostOf(name).underWay + slots;
     if (underWay > 0) this.#hosts.set(name, { underWay });
     else this.#hosts.delete(name);
   }
@@ -69,8 +69,8 @@ export class Destinations {
   }
 
   /** How many attempts more may be under way at it now. */
-  capacity({ name, underWay, putOff }: Destination): number {
-    if (putOff) return 0;
+  capacity({ name, underWay, waitingForSlot }: Destination): number {
+    if (waitingForSlot) return 0;
     const failing = (this.#failures.peek(name) ?? 0) >= FAILURES_IN_A_ROW;
     return (failing ? 1 : this.#most) - underWay;
   }

@@ -6,7 +6,7 @@ import { DueHeap } from './due-heap.ts';
 import { Lanes } from './lanes.ts';
 import type { Batch, Lane } from './parties.ts';
 import { senderOf, userOf } from './parties.ts';
-import type { Place, WorkOptions } from './queue.ts';
+import type { Slot, WorkOptions } from './queue.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import { type Attempt, delivered, openQueueBench, refused } from './testing/open-queue.ts';
 
@@ -19,18 +19,18 @@ const expect = (lanes: Lanes, due: number, ...all: Lane[]) =>
 const manyFor = (sender: string, count: number) =>
   Array.from({ length: count }, (_, n) => lane(`${sender}-${n}`, sender));
 
-/** Fills every free place with a leased row, as if there were always more. */
+/** Fills every free slot with a leased row, as if there were always more. */
 function takeAll(lanes: Lanes, now = 0, by: keyof Lane = 'destination'): Map<string, number> {
   const taken = new Map<string, number>();
   for (;;) {
     const batch = lanes.next(now);
     if (!batch) return taken;
-    taken.set(batch[by], (taken.get(batch[by]) ?? 0) + batch.places);
-    lanes.leased(batch, batch.places, now, now);
+    taken.set(batch[by], (taken.get(batch[by]) ?? 0) + batch.slots);
+    lanes.leased(batch, batch.slots, now, now);
   }
 }
 
-test('one destination gets no more than its own places', () => {
+test('one destination gets no more than its own slots', () => {
   const lanes = open();
   expect(lanes, 0, lane('dead'));
   assert.deepEqual(takeAll(lanes), new Map([['dead', 32]]));
@@ -38,7 +38,7 @@ test('one destination gets no more than its own places', () => {
   assert.deepEqual(takeAll(lanes), new Map([['dead', 1]]));
 });
 
-test('in a pool of ten, a user with many accounts leaves a place for others', () => {
+test('in a pool of ten, a user with many accounts leaves a slot for others', () => {
   const lanes = open(10);
   for (let account = 1; account <= 20; account++) {
     const sender = senderOf({ userId: 'many', domainId: account, accountId: account });
@@ -66,7 +66,7 @@ test('after five failures in a row it is one at a time, until a success', () => 
   assert.deepEqual(takeAll(lanes), new Map([['dead', 32]]));
 });
 
-test('senders with mail for one destination share its places, and each goes on when one is free', () => {
+test('senders with mail for one destination share its slots, and each goes on when one is free', () => {
   const lanes = open(512, 4);
   const [one, other] = [lane('slow', '1/1'), lane('slow', '1/2')];
   expect(lanes, 0, one, other);
@@ -93,21 +93,21 @@ test('failures are remembered while a destination has nothing due', () => {
   assert.deepEqual(takeAll(lanes), new Map([['dead', 1]]));
 });
 
-test('those that have something due share the places', () => {
+test('those that have something due share the slots', () => {
   const lanes = open(100);
   expect(lanes, 0, ...manyFor('1/1', 50));
   const taken = takeAll(lanes);
   assert.equal(taken.size, 50);
-  for (const places of taken.values()) assert.ok(places >= 1 && places <= 4, `${places}`);
+  for (const slots of taken.values()) assert.ok(slots >= 1 && slots <= 4, `${slots}`);
 });
 
-test('a sender alone may have all places but the last eighth', () => {
+test('a sender alone may have all slots but the last eighth', () => {
   const lanes = open(224, 16);
   expect(lanes, 0, ...manyFor('1/1', 400));
   assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['1/1', 196]]));
 });
 
-test('who comes later gets places at once, also in the same domain, and free ones before the first', () => {
+test('who comes later gets slots at once, also in the same domain, and free ones before the first', () => {
   const lanes = open(224, 16);
   expect(lanes, 0, ...manyFor('1/1', 400));
   takeAll(lanes);
@@ -128,7 +128,7 @@ test('who comes later gets places at once, also in the same domain, and free one
   assert.deepEqual(others, { '1/2': 7, '2/3': 36, '3/4': 39 });
 });
 
-test('one user with many domains leaves places for another, who has free ones before him', () => {
+test('one user with many domains leaves slots for another, who has free ones before him', () => {
   const lanes = open(224, 16);
   for (let n = 0; n < 20; n++) expect(lanes, 0, ...manyFor(`${n}/${n}/eve`, 40));
   const ofEve = [...takeAll(lanes, 0, 'sender').keys()];
@@ -139,9 +139,9 @@ test('one user with many domains leaves places for another, who has free ones be
   for (let n = 0; n < 3; n++) {
     for (const sender of ofEve) lanes.settled(lane(`${sender}-${n}`, sender), 'temporary', 0);
   }
-  const [[first, places] = ['', 0]] = takeAll(lanes, 0, 'sender');
+  const [[first, slots] = ['', 0]] = takeAll(lanes, 0, 'sender');
   assert.equal(first, '20/20/bob');
-  assert.ok(bob + places >= 28, `then ${places}`);
+  assert.ok(bob + slots >= 28, `then ${slots}`);
 });
 
 test('of a user with many domains and seven others none has more than an eighth', () => {
@@ -151,8 +151,8 @@ test('of a user with many domains and seven others none has more than an eighth'
   const taken = Map.groupBy(takeAll(lanes, 0, 'sender'), ([sender]) => sender.split('/').at(-1));
   assert.equal(taken.size, 8);
   for (const [user, all] of taken) {
-    const places = all.reduce((sum, [, some]) => sum + some, 0);
-    assert.ok(places >= 14 && places <= 28, `${user} has ${places}`);
+    const slots = all.reduce((sum, [, some]) => sum + some, 0);
+    assert.ok(slots >= 14 && slots <= 28, `${user} has ${slots}`);
   }
 });
 
@@ -174,7 +174,7 @@ test('where one user has all domains, they are as fair to one another', () => {
   assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['2/1000/all', 10]]));
 });
 
-test('who waits for more than the share of his user has a right to places of that user alone', () => {
+test('who waits for more than the share of his user has a right to slots of that user alone', () => {
   const lanes = open(224, 16);
   expect(lanes, 0, lane('slow', '100//bob'));
   for (let n = 0; n < 20; n++) expect(lanes, 0, ...manyFor(`${n}//eve`, 40));
@@ -204,12 +204,12 @@ test('of eight senders none has more than an eighth', () => {
   for (const sender of senders) expect(lanes, 0, ...manyFor(sender, 50));
   const taken = takeAll(lanes, 0, 'sender');
   for (const sender of senders) {
-    const places = taken.get(sender) ?? 0;
-    assert.ok(places >= 14 && places <= 28, `${sender} has ${places}`);
+    const slots = taken.get(sender) ?? 0;
+    assert.ok(slots >= 14 && slots <= 28, `${sender} has ${slots}`);
   }
 });
 
-test('many accounts of one domain together leave places for another domain', () => {
+test('many accounts of one domain together leave slots for another domain', () => {
   const lanes = open(224, 16);
   for (let n = 0; n < 100; n++) expect(lanes, 0, ...manyFor(`1/${n}`, 10));
   const taken = [...takeAll(lanes, 0, 'sender').values()].reduce((one, other) => one + other);
@@ -218,7 +218,7 @@ test('many accounts of one domain together leave places for another domain', () 
   assert.deepEqual(takeAll(lanes, 0, 'sender'), new Map([['2', 7]]));
 });
 
-test('slow destinations together leave places for one with nothing under way', () => {
+test('slow destinations together leave slots for one with nothing under way', () => {
   const lanes = open(64);
   for (let n = 0; n < 10; n++) expect(lanes, 0, lane(`slow${n}`, `${n}/${n}`));
   takeAll(lanes);
@@ -226,13 +226,13 @@ test('slow destinations together leave places for one with nothing under way', (
   assert.equal(lanes.next(0)?.destination, 'new');
 });
 
-test('many domains at one host leave places for others, as soon as the host is known', () => {
+test('many domains at one host leave slots for others, as soon as the host is known', () => {
   const lanes = open(224, 16);
   for (let n = 0; n < 8; n++) expect(lanes, 0, ...manyFor(`${n}`, 40));
   // Nobody else waits, so all of them may be at the host.
   const begun: Batch[] = [];
   for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
-    lanes.leased(batch, batch.places, undefined, 0);
+    lanes.leased(batch, batch.slots, undefined, 0);
     begun.push(batch);
   }
   assert.equal(begun.length, 200);
@@ -247,26 +247,26 @@ test('many domains at one host leave places for others, as soon as the host is k
   for (let n = 10; n < 18; n++) expect(lanes, 0, ...manyFor(`${n}`, 40));
   const again = new Map<string | undefined, number>();
   for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
-    lanes.leased(batch, batch.places, undefined, 0);
-    again.set(batch.host, (again.get(batch.host) ?? 0) + batch.places);
+    lanes.leased(batch, batch.slots, undefined, 0);
+    again.set(batch.host, (again.get(batch.host) ?? 0) + batch.slots);
   }
   assert.ok((again.get('192.0.2.1') ?? 0) <= 28, `${again.get('192.0.2.1')} at one host`);
   assert.ok((again.get(undefined) ?? 0) >= 196, `${again.get(undefined)} at others`);
 });
 
-test('alone one host may have nearly all places', () => {
+test('alone one host may have nearly all slots', () => {
   const lanes = open(224, 16);
   expect(lanes, 0, ...manyFor('1/1', 196));
   const begun: Batch[] = [];
   for (let batch = lanes.next(0); batch; batch = lanes.next(0)) {
-    lanes.leased(batch, batch.places, undefined, 0);
+    lanes.leased(batch, batch.slots, undefined, 0);
     begun.push(batch);
   }
   assert.ok(begun.every((batch) => lanes.enter(batch, '192.0.2.1', batch.host)));
   assert.equal(begun.length, 196);
 });
 
-test('who waits for more than his share has no right to places of those below theirs', () => {
+test('who waits for more than his share has no right to slots of those below theirs', () => {
   const lanes = open(224, 16);
   expect(lanes, 0, ...manyFor('1/1', 400));
   expect(lanes, 0, lane('slow', '2/2'));
@@ -321,7 +321,7 @@ test('many accounts of one domain leave room for the lanes of another sender', (
   for (let n = 0; n < 28; n++) assert.ok(lanes.expect(lane(`far-${n}`, '2/1'), 0, 0), `${n}`);
 });
 
-test('a lane that cannot have places lets another sender go on at its destination', () => {
+test('a lane that cannot have slots lets another sender go on at its destination', () => {
   const lanes = open(224, 16);
   const take = () => {
     const senders: string[] = [];
@@ -345,14 +345,14 @@ test('a lane that cannot have places lets another sender go on at its destinatio
   assert.deepEqual(take(), ['2/2']);
 });
 
-test('of many lanes of a destination whose places other nodes hold, one asks at a time', () => {
+test('of many lanes of a destination whose slots other nodes hold, one asks at a time', () => {
   const lanes = open();
   const all = Array.from({ length: 100 }, (_, n) => lane('elsewhere', `${n}/1`));
   expect(lanes, 0, ...all);
   const ask = (now: number) => {
     let asked = 0;
     for (let batch = lanes.next(now); batch; batch = lanes.next(now)) {
-      lanes.putOff(batch, now + 1_000, now);
+      lanes.waitForSlot(batch, now + 1_000, now);
       asked++;
     }
     return asked;
@@ -366,10 +366,10 @@ test('of many lanes of a destination whose places other nodes hold, one asks at 
   lanes.leased(batch, 1, undefined, 4_000);
   const next = lanes.next(4_000);
   assert.ok(next);
-  lanes.putOff(next, 5_000, 4_000);
+  lanes.waitForSlot(next, 5_000, 4_000);
   assert.equal(lanes.next(4_000), undefined);
   lanes.settled(batch, 'delivered', 4_100);
-  assert.ok(lanes.next(4_100), 'the place that is free here is used at once');
+  assert.ok(lanes.next(4_100), 'the slot that is free here is used at once');
 });
 
 test('what has ended is forgotten', () => {
@@ -412,7 +412,7 @@ onEachEngine('queue fairness', (engine) => {
     await bench.enqueue(queue, bench.delivery('alive'));
     assert.equal((await receiver.nth(32)).job.destination, 'alive');
     receiver.attempts[32]?.answer(delivered);
-    // Four failures in a row: each place is filled again.
+    // Four failures in a row: each slot is filled again.
     for (let n = 0; n < 4; n++) {
       receiver.attempts[n]?.answer(refused);
       assert.equal((await receiver.nth(33 + n)).job.destination, 'dead');
@@ -432,7 +432,7 @@ onEachEngine('queue fairness', (engine) => {
       (await receiver.nth(48)).job.destination,
     ];
     assert.deepEqual(two.sort(), ['alive', 'other']);
-    // It answers again: all places are used again.
+    // It answers again: all slots are used again.
     receiver.attempts[46]?.answer(delivered);
     await receiver.nth(48 + 32);
     await turns(20);
@@ -460,7 +460,7 @@ onEachEngine('queue fairness', (engine) => {
     await queue.idle();
   });
 
-  test('many slow destinations together leave a place for a new one', async () => {
+  test('many slow destinations together leave a slot for a new one', async () => {
     const bench = await openQueueBench(engine);
     for (let n = 0; n < 10; n++) await bench.fill(`slow${n}`, 40);
     const { queue, receiver } = bench.start({ concurrency: 64 });
@@ -505,18 +505,18 @@ onEachEngine('queue fairness', (engine) => {
   test('an attempt at a host that holds its share is put back, and does not count', async () => {
     const bench = await openQueueBench(engine);
     for (let n = 0; n < 10; n++) await bench.fill((at) => `d${n}-${at}`, 4, n);
-    const places: Place[] = [];
+    const slots: Slot[] = [];
     const ends: (() => void)[] = [];
     const options: Partial<WorkOptions<string>> = {
       concurrency: 16,
-      attempt: (_job, _signal, place) => {
-        places.push(place);
-        place.enter('192.0.2.1');
+      attempt: (_job, _signal, slot) => {
+        slots.push(slot);
+        slot.enter('192.0.2.1');
         return new Promise((resolve) => ends.push(() => resolve({ ...delivered })));
       },
     };
     const { queue } = bench.start(options);
-    await until(() => places.length > ends.length);
+    await until(() => slots.length > ends.length);
     const read = () =>
       bench.database.read
         .selectFrom('deliveries')
@@ -540,7 +540,7 @@ onEachEngine('queue fairness', (engine) => {
     assert.ok(rows.every(({ status, attempts }) => status === 'delivered' && attempts === 1));
   });
 
-  test('who waits for a place ends an attempt that may wait for nothing', async () => {
+  test('who waits for a slot ends an attempt that may wait for nothing', async () => {
     const bench = await openQueueBench(engine);
     await bench.fill((n) => `slow${n}`, 40, 1);
     let ended = 0;
@@ -548,14 +548,14 @@ onEachEngine('queue fairness', (engine) => {
     const patient: (() => void)[] = [];
     const { queue } = bench.start({
       concurrency: 16,
-      attempt: ({ destination }, _signal, place) => {
+      attempt: ({ destination }, _signal, slot) => {
         attempted.push(destination);
         return new Promise((resolve) => {
           const end = () => {
             ended++;
             resolve(refused);
           };
-          patient.push(() => void place.whenWanted(end));
+          patient.push(() => void slot.whenWanted(end));
         });
       },
     });

@@ -3,11 +3,11 @@
  * forwards) has for one destination. Memory holds no deliveries, only the state of lanes that have some. So the database is
  * asked for rows of one lane at a time, and never reads through those of a dead destination or of a large sender.
  *
- * - Lanes take turns, by user and sender, and each gets its part of the free places.
- * - Users, domains, senders, destinations and hosts have a share of an eighth of all places. Where one of a lane's five
- *   holds its share, the lane gets a place only while nobody below his share waits, and never the last ones: the last
- *   eighth of the places is for other senders and destinations, half of that for other domains and hosts, and a quarter
- *   for other users. Of these last places nobody holds more than are free, so that the next one finds some.
+ * - Lanes take turns, by user and sender, and each gets its part of the free slots.
+ * - Users, domains, senders, destinations and hosts have a share of an eighth of all slots. Where one of a lane's five
+ *   holds its share, the lane gets a slot only while nobody below his share waits, and never the last ones: the last
+ *   eighth of the slots is for other senders and destinations, half of that for other domains and hosts, and a quarter
+ *   for other users. Of these last slots nobody holds more than are free, so that the next one finds some.
  * - Users who hold their share come in the order of what they have under way. Among the lanes of each, the shares of his
  *   domains and senders decide, as if he were alone: where one user has all domains, they are as fair to one another.
  * - The host is where the mail of several destinations goes, such as the address of an MX. An attempt tells it
@@ -16,7 +16,7 @@
  *   success.
  *
  * Memory is limited: lanes that are due later than the horizon are not kept, and of one sender no more than 500, his
- * share of the places while there are 10,000 in all, or one while there are 100,000; the worker's look at the table finds
+ * share of the slots while there are 10,000 in all, or one while there are 100,000; the worker's look at the table finds
  * the others.
  */
 import { Destinations, type Result } from './destinations.ts';
@@ -37,7 +37,7 @@ import {
 const KNOWN_MANY = 10_000;
 const KNOWN_MAX = 100_000;
 const KNOWN_OF_SENDER = 500;
-/** The part of all places that each may have while others wait. */
+/** The part of all slots that each may have while others wait. */
 const SHARE = 1 / 8;
 
 interface LanesOptions {
@@ -50,9 +50,9 @@ interface LanesOptions {
 
 export class Lanes {
   readonly #options: LanesOptions;
-  /** Places that each may have while others wait. */
+  /** Slots that each may have while others wait. */
   readonly #share: number;
-  /** Places for those who are below their share. */
+  /** Slots for those who are below their share. */
   readonly #reserved: number;
   readonly #senders = new Senders();
   readonly #destinations: Destinations;
@@ -73,7 +73,7 @@ export class Lanes {
     this.#share = Math.max(this.#reserved, 1);
   }
 
-  /** Who found no place when {@link next} was last called. */
+  /** Who found no slot when {@link next} was last called. */
   get waiting(): Waiting {
     return this.#waiting;
   }
@@ -83,13 +83,13 @@ export class Lanes {
     return this.#later.earliest;
   }
 
-  /** Whether a sender, or his user, holds his share of the places, or more. */
+  /** Whether a sender, or his user, holds his share of the slots, or more. */
   hasShare(name: string, of: 'sender' | 'user'): boolean {
     const sender = this.#senders.get(name);
     return sender !== undefined && !this.#isWithin(of === 'user' ? sender.user : sender);
   }
 
-  /** Whether somebody waits who has a right to a place of this lane: below a share that its sender or user holds. */
+  /** Whether somebody waits who has a right to a slot of this lane: below a share that its sender or user holds. */
   isWanted({ sender }: Lane): boolean {
     if (this.#waiting === 'beyond') return this.hasShare(sender, 'sender');
     if (this.#waiting === 'within user') return this.hasShare(sender, 'user');
@@ -116,19 +116,19 @@ export class Lanes {
     }
     if (due >= lane.due) return true;
     lane.due = due;
-    this.#place(lane, now);
+    this.#put(lane, now);
     return true;
   }
 
   /**
-   * Reserves places for the lane whose turn it is; undefined where none can have any.
+   * Reserves slots for the lane whose turn it is; undefined where none can have any.
    *
-   * @param isTight whether memory is short: then only one place, for a destination with nothing under way
+   * @param isTight whether memory is short: then only one slot, for a destination with nothing under way
    */
   next(now: number, isTight = false): Batch | undefined {
     while (this.#later.earliest <= now) {
       const lane = this.#later.pop();
-      if (lane && isKnown(lane)) this.#place(lane, now);
+      if (lane && isKnown(lane)) this.#put(lane, now);
     }
     this.#waiting = 'nobody';
     let beyond: Found | undefined;
@@ -149,7 +149,7 @@ export class Lanes {
     return this.#underWay >= this.#options.concurrency;
   }
 
-  /** The next lane of a user that can have places. */
+  /** The next lane of a user that can have slots. */
   #findOf(user: User, isTight: boolean): Found | undefined {
     let beyond: Found | undefined;
     this.#isRefused = false;
@@ -158,7 +158,7 @@ export class Lanes {
       if (found?.isWithin) return found;
       if (found && !(beyond && beyond.lane.from.underWay <= found.lane.from.underWay))
         beyond = found;
-      // Nobody can have a place, and that somebody with a right to one waits is known.
+      // Nobody can have a slot, and that somebody with a right to one waits is known.
       if (this.#isFull && this.#isRefused) break;
     }
     return this.#isRefused ? undefined : beyond;
@@ -168,7 +168,7 @@ export class Lanes {
    * An attempt is about to connect to a host.
    *
    * @param before the host where it counted until now
-   * @returns false where the host holds its share while others wait, or there are no places left for it
+   * @returns false where the host holds its share while others wait, or there are no slots left for it
    */
   enter({ destination }: Lane, host: string, before: string | undefined): boolean {
     if (host === before) return true;
@@ -185,31 +185,31 @@ export class Lanes {
   /**
    * The lease of a batch ended.
    *
-   * @param leased the number of leased rows; the other places are free again
+   * @param leased the number of leased rows; the other slots are free again
    * @param due when the next row of the lane is due, if known
    */
   leased(batch: Batch, leased: number, due: number | undefined, now: number): void {
     const lane = this.#stateOf(batch);
     lane.leasing = false;
-    this.#occupy(lane, leased - batch.places);
-    this.#destinations.occupyHost(batch.host, leased - batch.places);
+    this.#occupy(lane, leased - batch.slots);
+    this.#destinations.occupyHost(batch.host, leased - batch.slots);
     // If it is not known: `expect` has noted rows that came in meanwhile.
     if (due !== undefined && due <= now + this.#options.horizon && due < lane.due) lane.due = due;
-    this.#place(lane, now);
+    this.#put(lane, now);
   }
 
   /**
-   * Other nodes hold all places of the destination of a batch: its lanes wait until then, or until an attempt at it ends
-   * here, and ask for places one after the other.
+   * Other nodes hold all slots of the destination of a batch: its lanes wait until then, or until an attempt at it ends
+   * here, and ask for slots one after the other.
    */
-  putOff(batch: Batch, until: number, now: number): void {
+  waitForSlot(batch: Batch, until: number, now: number): void {
     const lane = this.#stateOf(batch);
-    lane.to.putOff = { lane, until };
+    lane.to.waitingForSlot = { lane, until };
     this.leased(batch, 0, until, now);
   }
 
   /**
-   * An attempt ended; its place is free.
+   * An attempt ended; its slot is free.
    *
    * @param host where it counted last
    */
@@ -218,13 +218,13 @@ export class Lanes {
     this.#destinations.settled(of.destination, result);
     const lane = this.#stateOf(of);
     this.#occupy(lane, -1);
-    const { putOff } = lane.to;
-    if (putOff) {
-      lane.to.putOff = undefined;
-      putOff.lane.due = Math.min(putOff.lane.due, now);
-      this.#place(putOff.lane, now);
+    const { waitingForSlot } = lane.to;
+    if (waitingForSlot) {
+      lane.to.waitingForSlot = undefined;
+      waitingForSlot.lane.due = Math.min(waitingForSlot.lane.due, now);
+      this.#put(waitingForSlot.lane, now);
     }
-    this.#place(lane, now);
+    this.#put(lane, now);
   }
 
   get #mostOfSender(): number {
@@ -232,7 +232,7 @@ export class Lanes {
     return this.#known < KNOWN_MAX ? this.#share : 1;
   }
 
-  /** The next lane of a sender that can have places. */
+  /** The next lane of a sender that can have slots. */
   #findReady(sender: Sender, isTight: boolean): Found | undefined {
     const { domain, user, ready } = sender;
     const free = this.#options.concurrency - this.#underWay;
@@ -242,9 +242,9 @@ export class Lanes {
     const forUsers = free - Math.ceil(this.#reserved / 4);
     const isSenderWithin = this.#isWithin(sender) && this.#isWithin(domain);
     const ofSender = Math.min(
-      this.#placesOf(sender, free, spare),
-      this.#placesOf(domain, free, forOthers),
-      this.#placesOf(user, free, forUsers),
+      this.#slotsOf(sender, free, spare),
+      this.#slotsOf(domain, free, forOthers),
+      this.#slotsOf(user, free, forUsers),
     );
     if (ofSender <= 0) return this.#refuse(user, isSenderWithin);
     const share = spare / this.#turns.size / user.turns.size / ready.size;
@@ -262,18 +262,18 @@ export class Lanes {
       const most = isTight ? 1 : Math.min(capacity, turn);
       const host = this.#destinations.hostOf(to.host);
       const isWithin = isSenderWithin && this.#isWithin(to) && this.#isWithin(host);
-      const places = Math.min(
+      const slots = Math.min(
         most,
         ofSender,
-        this.#placesOf(to, free, spare),
-        this.#placesOf(host, free, forOthers),
+        this.#slotsOf(to, free, spare),
+        this.#slotsOf(host, free, forOthers),
       );
-      if (places <= 0) {
+      if (slots <= 0) {
         this.#refuse(user, isWithin);
         continue;
       }
-      if (isWithin || !isSenderWithin) return { lane, places, isWithin };
-      beyond ??= { lane, places, isWithin };
+      if (isWithin || !isSenderWithin) return { lane, slots, isWithin };
+      beyond ??= { lane, slots, isWithin };
     }
     return beyond;
   }
@@ -290,17 +290,17 @@ export class Lanes {
   }
 
   /**
-   * How many places one of a lane's five leaves to it.
+   * How many slots one of a lane's five leaves to it.
    *
    * @param left what is left where he holds his share
    */
-  #placesOf(party: Party, free: number, left: number): number {
+  #slotsOf(party: Party, free: number, left: number): number {
     if (!this.#isWithin(party)) return left;
     const toShare = this.#share - party.underWay;
     return Math.min(toShare, Math.max(left, free - party.underWay));
   }
 
-  #reserve({ lane, places }: Found): Batch {
+  #reserve({ lane, slots }: Found): Batch {
     const { from, to } = lane;
     const { user } = from;
     this.#unready(lane);
@@ -309,9 +309,9 @@ export class Lanes {
     if (this.#turns.delete(user)) this.#turns.add(user);
     lane.leasing = true;
     lane.due = Number.POSITIVE_INFINITY;
-    this.#occupy(lane, places);
-    this.#destinations.occupyHost(to.host, places);
-    return { sender: from.name, destination: to.name, places, host: to.host };
+    this.#occupy(lane, slots);
+    this.#destinations.occupyHost(to.host, slots);
+    return { sender: from.name, destination: to.name, slots, host: to.host };
   }
 
   #addLane(sender: string, destination: string): LaneState {
@@ -336,17 +336,17 @@ export class Lanes {
     return lane;
   }
 
-  #occupy(lane: LaneState, places: number): void {
+  #occupy(lane: LaneState, slots: number): void {
     const { from, to } = lane;
-    for (const party of [lane, from, from.domain, from.user, to]) party.underWay += places;
-    this.#underWay += places;
+    for (const party of [lane, from, from.domain, from.user, to]) party.underWay += slots;
+    this.#underWay += slots;
   }
 
   /** Moves a lane to the collection it now belongs to, and lets lanes go on that waited for its destination. */
-  #place(lane: LaneState, now: number): void {
+  #put(lane: LaneState, now: number): void {
     const { to } = lane;
     to.full.delete(lane);
-    if (to.putOff && to.putOff.until <= now) to.putOff = undefined;
+    if (to.waitingForSlot && to.waitingForSlot.until <= now) to.waitingForSlot = undefined;
     if (!lane.leasing && lane.due <= now) {
       this.#ready(lane);
     } else {
@@ -360,7 +360,7 @@ export class Lanes {
     }
     const capacity = to.full.size > 0 ? this.#destinations.capacity(to) : 0;
     if (capacity <= 0) return;
-    // Counted apart: those of senders above their share may not get the places.
+    // Counted apart: those of senders above their share may not get the slots.
     const left = { within: capacity, 'within user': capacity, beyond: capacity };
     for (const waiting of to.full) {
       const { domain, user } = waiting.from;
@@ -392,8 +392,8 @@ export class Lanes {
   #tidy(): void {
     if (this.#later.size <= 4 * this.#known + 1_000) return;
     this.#later.keep((lane, due) => {
-      const { putOff } = lane.to;
-      const endsWait = putOff?.lane === lane && putOff.until === due;
+      const { waitingForSlot } = lane.to;
+      const endsWait = waitingForSlot?.lane === lane && waitingForSlot.until === due;
       return (lane.due === due || endsWait) && isKnown(lane);
     });
   }

@@ -1,4 +1,4 @@
-/** Whose mail waits, and where it goes: all who have a share of the places (`lanes.ts`). */
+/** Whose mail waits, and where it goes: all who have a share of the slots (`lanes.ts`). */
 
 /** Whose mail it is. */
 export interface Owner {
@@ -27,9 +27,9 @@ export function accountOf(sender: string): number {
   return Number(SENDER.exec(sender)?.groups?.account ?? 0);
 }
 
-/** Who has a share of the places. */
+/** Who has a share of the slots. */
 export interface Party {
-  /** Attempts under way, including the places of leases that are not done. */
+  /** Attempts under way, including the slots of leases that are not done. */
   underWay: number;
 }
 
@@ -62,8 +62,8 @@ export interface Destination extends Party {
   host: string | undefined;
   /** Lanes with due rows that wait until an attempt at this destination ends. */
   readonly full: Set<LaneState>;
-  /** Other nodes hold its places: none of its lanes asks for any until this one is due. */
-  putOff: { readonly lane: LaneState; readonly until: number } | undefined;
+  /** Other nodes hold its slots: none of its lanes asks for any until this one is due. */
+  waitingForSlot: { readonly lane: LaneState; readonly until: number } | undefined;
 }
 
 export interface LaneState extends Party {
@@ -81,23 +81,23 @@ export interface Lane {
   readonly destination: string;
 }
 
-/** Places that are reserved for rows of a lane, to be leased now. */
+/** Slots that are reserved for rows of a lane, to be leased now. */
 export interface Batch extends Lane {
-  readonly places: number;
+  readonly slots: number;
   /** Where they count, too. */
   readonly host: string | undefined;
 }
 
 /**
- * Who waits for a place: somebody below all shares, or at best one who is below all but that of his user, or only others,
+ * Who waits for a slot: somebody below all shares, or at best one who is below all but that of his user, or only others,
  * or nobody.
  */
 export type Waiting = 'within' | 'within user' | 'beyond' | 'nobody';
 
-/** A lane that can have places. */
+/** A lane that can have slots. */
 export interface Found {
   readonly lane: LaneState;
-  readonly places: number;
+  readonly slots: number;
   /** Whether all but the user are below their shares. */
   readonly isWithin: boolean;
 }

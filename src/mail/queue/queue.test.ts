@@ -62,7 +62,7 @@ onEachEngine('queue', (engine) => {
     const bench = await openQueueBench(engine);
     let byOthers = 32;
     let held = 0;
-    bench.places = {
+    bench.slots = {
       take: async (_key, wanted, most) => {
         const taken = Math.max(0, Math.min(wanted, most - byOthers - held));
         held += taken;
@@ -90,10 +90,10 @@ onEachEngine('queue', (engine) => {
     assert.deepEqual([receiver.attempts.length, held], [40, 0]);
   });
 
-  test('of the places that nodes share, one takes as many as deliveries are due, and one more', async () => {
+  test('of the slots that nodes share, one takes as many as deliveries are due, and one more', async () => {
     const bench = await openQueueBench(engine);
     const taken: number[] = [];
-    bench.places = {
+    bench.slots = {
       take: async (_key, wanted) => {
         taken.push(wanted);
         return wanted;

@@ -26,7 +26,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
-import type { SharedPlaces } from '../../platform/net/net.ts';
+import type { SharedSlots } from '../../platform/net/net.ts';
 import type { Done, EpochMs } from '../../platform/time/time.ts';
 import { writeEvents } from '../../tenants/events/events.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -84,8 +84,8 @@ export type { FailingReceiver } from './needs-attention.ts';
 export { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
 export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
 export { senderOf } from './parties.ts';
-export { Place, Postponed } from './place.ts';
 export type { QueueReceiver, QueueSummary } from './receivers.ts';
+export { Postponed, Slot } from './slot.ts';
 export type { KnownDelivery, Undelivered } from './undelivered.ts';
 export {
   type WaitingReason,
@@ -113,7 +113,7 @@ export interface QueueOptions {
   readonly onAttempt?: (report: AttemptReport) => void;
   readonly clock?: Clock;
   /** Where attempts at a destination are counted over several nodes; left out for a single node. */
-  readonly places?: SharedPlaces | undefined;
+  readonly slots?: SharedSlots | undefined;
   /** From 0 to 1; for the jitter. */
   readonly random?: () => number;
   /** Where operators find what became of each message. */
@@ -234,7 +234,7 @@ export class Queue {
       owner: this.#owner,
       log: this.#options.log,
       onAttempt: this.#options.onAttempt ?? (() => {}),
-      places: this.#options.places,
+      slots: this.#options.slots,
       trace: this.#options.trace,
     });
     this.#workers.set(options.kind, worker);

@@ -1,9 +1,9 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
 import type { Database, Queries } from '../../platform/database/database.ts';
-import type { SharedPlaces } from '../../platform/net/net.ts';
+import type { SharedSlots } from '../../platform/net/net.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { AttemptOutcome, Job, PayloadFormat, Settled } from './delivery.ts';
-import type { Place } from './place.ts';
+import type { Slot } from './slot.ts';
 
 /**
  * @typeParam Payload the data of a delivery of this kind
@@ -33,9 +33,9 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
    * delivery: a last attempt that throws is repeated, and after five more the delivery is held.
    *
    * @param signal aborted when the process stops and waits no longer
-   * @param place what it holds while it runs
+   * @param slot what it holds while it runs
    */
-  attempt(job: Job<Payload>, signal: AbortSignal, place: Place): Promise<Attempted<Prepared>>;
+  attempt(job: Job<Payload>, signal: AbortSignal, slot: Slot): Promise<Attempted<Prepared>>;
   /**
    * The consequences of an attempt, in the transaction that writes its outcome: it only makes queries on `tx`. It may
    * run again where that transaction fails. It does not run for a delivery that was deleted meanwhile, nor for one
@@ -124,7 +124,7 @@ export interface WorkerSurroundings {
   readonly log: QueueLog;
   readonly onAttempt: (report: AttemptReport) => void;
   /** Where attempts at a destination are counted over several nodes; undefined for a single node. */
-  readonly places: SharedPlaces | undefined;
+  readonly slots: SharedSlots | undefined;
   readonly trace: Pick<Trace, 'write'> | undefined;
 }
 

@@ -6,9 +6,9 @@ import { Lanes } from './lanes.ts';
 import { watchLate } from './late.ts';
 import { endLeases, leaseRows, releaseLeases, renewLeases } from './lease-rows.ts';
 import type { Batch, Lane } from './parties.ts';
-import { type Patient, Place, Postponed } from './place.ts';
 import { QueuePoller } from './queue-poller.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
+import { type Patient, Postponed, Slot } from './slot.ts';
 import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import { countDue, jobFacts, type LeasedRow } from './worker-rows.ts';
 
@@ -20,8 +20,8 @@ const LEASE_MS = 20_000;
 const RENEW_MS = 6_000;
 /** The wait after an error of the database. */
 const DATABASE_RETRY_MS = 1_000;
-/** The wait before a destination is tried again whose places are all held by other nodes. */
-const PLACES_RETRY_MS = 1_000;
+/** The wait before a destination is tried again whose slots are all held by other nodes. */
+const SLOTS_RETRY_MS = 1_000;
 /** How long an attempt may take to return after it was aborted. */
 const ABORT_GRACE_MS = 1_000;
 
@@ -157,7 +157,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#poller.look();
   }
 
-  /** Places that become free in one turn of the event loop are filled by a single lease. */
+  /** Slots that become free in one turn of the event loop are filled by a single lease. */
   #pumpSoon(): void {
     if (this.#pumping || this.#stopped) return;
     this.#pumping = true;
@@ -189,7 +189,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#poller.goOn();
   }
 
-  /** Ends an attempt that may wait for nothing, where somebody waits for its place. Its end brings us here again. */
+  /** Ends an attempt that may wait for nothing, where somebody waits for its slot. Its end brings us here again. */
   #endPatient(): void {
     const wanted = [...this.#patient].filter(([, lane]) => this.#lanes.isWanted(lane));
     const ofShare = (of: 'sender' | 'user') =>
@@ -207,9 +207,9 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     let limit = 0;
     let begun = 0;
     try {
-      limit = await this.#takePlaces(batch);
+      limit = await this.#takeSlots(batch);
       if (limit === 0) {
-        this.#lanes.putOff(batch, clock.now() + PLACES_RETRY_MS, clock.now());
+        this.#lanes.waitForSlot(batch, clock.now() + SLOTS_RETRY_MS, clock.now());
         return;
       }
       const now = clock.now();
@@ -236,28 +236,28 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       const now = clock.now();
       this.#lanes.leased(batch, 0, now + DATABASE_RETRY_MS, now);
     } finally {
-      if (limit > begun) this.#around.places?.give(this.#placeOf(destination), limit - begun);
+      if (limit > begun) this.#around.slots?.give(this.#slotOf(destination), limit - begun);
       this.#leases--;
       this.#pumpSoon();
     }
   }
 
   /**
-   * Takes places for the rows that are due, and one more, which shows that there are no others. Whoever took all of them
-   * while it looks would keep other nodes from their attempts, and for the whole lease of the places if it is killed.
+   * Takes slots for the rows that are due, and one more, which shows that there are no others. Whoever took all of them
+   * while it looks would keep other nodes from their attempts, and for the whole lease of the slots if it is killed.
    */
-  async #takePlaces({ sender, destination, places }: Batch): Promise<number> {
-    const { database, clock, places: shared } = this.#around;
+  async #takeSlots({ sender, destination, slots }: Batch): Promise<number> {
+    const { database, clock, slots: shared } = this.#around;
     // A single node needs no shared count.
-    if (!shared) return places;
+    if (!shared) return slots;
     const { kind } = this.#options;
     const now = clock.now();
-    const due = await countDue(database.read, { kind, sender, destination, now, limit: places });
-    return shared.take(this.#placeOf(destination), Math.min(due + 1, places), this.#most);
+    const due = await countDue(database.read, { kind, sender, destination, now, limit: slots });
+    return shared.take(this.#slotOf(destination), Math.min(due + 1, slots), this.#most);
   }
 
   /** The name under which attempts at a destination are counted over all nodes. */
-  #placeOf(destination: string): string {
+  #slotOf(destination: string): string {
     return `${this.#options.kind}:${destination}`;
   }
 
@@ -272,7 +272,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const { clock } = this.#around;
     const { sender, destination } = batch;
     const lane = { sender, destination };
-    const place = new Place({
+    const slot = new Slot({
       lanes: this.#lanes,
       batch,
       patient: this.#patient,
@@ -281,8 +281,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const { signal } = this.#abort;
     const startedAt = clock.monotonic();
     const job = jobFacts(row, this.#options.delays);
-    const ended = await this.#attempt(job, row.payload, place);
-    this.#around.places?.give(this.#placeOf(row.destination), 1);
+    const ended = await this.#attempt(job, row.payload, slot);
+    this.#around.slots?.give(this.#slotOf(row.destination), 1);
     const { outcome, shared } = ended;
     const isTaken = shared?.tried?.some((one) => one.outcome.result === 'delivered');
     // An aborted attempt says nothing about the receiver, unless it has the message for some recipients.
@@ -294,7 +294,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const now = clock.now();
     // A receiver that takes the message for some is alive.
     const result = isTaken ? 'delivered' : outcome.result;
-    this.#lanes.settled(lane, outcome === PUT_BACK ? 'postponed' : result, now, place.host);
+    this.#lanes.settled(lane, outcome === PUT_BACK ? 'postponed' : result, now, slot.host);
     if (due !== undefined) this.#expect(lane, due, now);
     this.#pumpSoon();
   }
@@ -307,12 +307,12 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       : this.#recorder.record(job, ended, signal);
   }
 
-  async #attempt(facts: JobFacts, json: string, place: Place): Promise<Omit<Ended, 'attemptMs'>> {
+  async #attempt(facts: JobFacts, json: string, slot: Slot): Promise<Omit<Ended, 'attemptMs'>> {
     const { log } = this.#around;
     const { kind, payloads, onOutcome } = this.#options;
     try {
       const job = { ...facts, payload: payloads.read(json) };
-      const outcome = await this.#options.attempt(job, this.#abort.signal, place);
+      const outcome = await this.#options.attempt(job, this.#abort.signal, slot);
       const { prepared } = outcome;
       const follow: Ended['follow'] = async (tx, settled) =>
         onOutcome?.(tx, job, settled, prepared);

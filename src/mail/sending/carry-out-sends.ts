@@ -34,10 +34,10 @@ import {
 import {
   type Attempted,
   type Job,
-  type Place,
   Postponed,
   type Queue,
   type Settled,
+  type Slot,
 } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
@@ -146,7 +146,7 @@ class SendAttempts {
   async attempt(
     job: Job<SendPayload>,
     signal: AbortSignal,
-    place: Place,
+    slot: Slot,
   ): Promise<Attempted<Prepared>> {
     const rows = await readDeliveryRecipients(this.#options.database.read, {
       sendId: job.payload.sendId,
@@ -155,7 +155,7 @@ class SendAttempts {
     const recipients = findDue(job, rows);
     // Mail of a deleted account is dropped.
     if (recipients.length === 0) return { result: 'permanent', error: GONE };
-    const sent = await this.#sendAll(job, recipients, signal, place).catch(
+    const sent = await this.#sendAll(job, recipients, signal, slot).catch(
       (error: unknown): Sent => {
         // After five days the sender gets a bounce, also where the reason is a local error.
         if (!job.isLast || error instanceof Postponed) throw error;
@@ -250,7 +250,7 @@ class SendAttempts {
     job: Job<SendPayload>,
     recipients: readonly string[],
     signal: AbortSignal,
-    place: Place,
+    slot: Slot,
   ): Promise<Sent> {
     const { database, bodies, domains } = this.#options;
     const { account, domain } = job.payload;
@@ -274,7 +274,7 @@ class SendAttempts {
     // One delivery is for one domain. Whether it is hosted here may have changed since.
     return (await domains.findActive(mailDestination(first)))
       ? this.#deliverHere(job, recipients, message)
-      : this.#sendOut(job, recipients, { ...message, place }, signal);
+      : this.#sendOut(job, recipients, { ...message, slot }, signal);
   }
 
   async #deliverHere(
@@ -302,9 +302,9 @@ class SendAttempts {
       eightBit,
       eightBitHeader: smtpUtf8,
       open,
-      place,
+      slot,
     }: PreparedMessage & {
-      readonly place: Place;
+      readonly slot: Slot;
     },
     signal: AbortSignal,
   ): Promise<Sent> {
@@ -313,7 +313,7 @@ class SendAttempts {
     const writable = recipients.filter((address) => !suppressed.has(address));
     // The last attempt is for all, so that one report names those who do not get it.
     const to = attempt < ALONE_FROM || isLast ? writable : writable.slice(0, 1);
-    const envelope = { from, to, size, eightBit, smtpUtf8, open, place };
+    const envelope = { from, to, size, eightBit, smtpUtf8, open, slot };
     const outcomes = to.length > 0 ? await sender.sendToAll(envelope, signal) : [];
     const sent = new Map(to.map((address, at) => [address, outcomes[at]]));
     const [first = PUT_OFF] = outcomes;

@@ -66,7 +66,7 @@ suite('a limit in memory', () => {
 const never = new AbortController().signal;
 const reason = new Error('given up');
 
-/** Tasks on one place that record their start; the first one ends when the test says so. */
+/** Tasks on one slot that record their start; the first one ends when the test says so. */
 function hold() {
   const limit = pLimit(1);
   const begun: string[] = [];
@@ -83,7 +83,7 @@ function hold() {
   return { begun, first, end: held.resolve, run };
 }
 
-test('work waits for its place, in order, and passes it on when it fails', async () => {
+test('work waits for its slot, in order, and passes it on when it fails', async () => {
   const { begun, first, end, run } = hold();
   const failing = runInTurn(pLimit(1), never, async () => {
     throw new Error('failed');
@@ -109,13 +109,13 @@ test('an aborted wait ends at once, and its work never runs', async () => {
   assert.deepEqual(begun, ['first', 'third']);
 });
 
-test('a place that is given up just when it is given goes to the next', async () => {
+test('a slot that is given up just when it is given goes to the next', async () => {
   const { begun, first, end, run } = hold();
   const giving = new AbortController();
   const second = run('second', giving.signal);
   const third = run('third');
   end();
-  // After the place was passed on, and before its new owner runs.
+  // After the slot was passed on, and before its new owner runs.
   queueMicrotask(() => giving.abort(reason));
   await assert.rejects(second, reason);
   await Promise.all([first, third]);

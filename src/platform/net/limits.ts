@@ -106,24 +106,24 @@ export const limitInMemory: OpenLimit = (options) => {
 };
 
 /**
- * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account. The holder
- * also counts its own places: this counts those of all nodes together.
+ * Slots that are held for a while, counted over all nodes: connections of a client, sockets of an account. The holder
+ * also counts its own slots: this counts those of all nodes together.
  */
-export interface SharedPlaces {
+export interface SharedSlots {
   /**
-   * Takes places, as many as there are.
+   * Takes slots, as many as there are.
    *
    * @param wanted at least 1
    * @param most how many all nodes together may hold under the key
    * @returns how many were taken, 0 to `wanted`
    */
   take(key: string, wanted: number, most: number): Promise<number>;
-  /** Gives places back. */
+  /** Gives slots back. */
   give(key: string, amount: number): void;
 }
 
 /**
- * Waits for a place of a limit, and works in it.
+ * Waits for a slot of a limit, and works in it.
  *
  * @param signal ends the wait: then the work never runs; running work has to check the signal itself
  * @throws the signal's reason where it ended the wait; any error of the work
@@ -139,7 +139,7 @@ export function runInTurn<Value>(
     signal.addEventListener('abort', leave, { once: true });
     void limit(async () => {
       signal.removeEventListener('abort', leave);
-      // An aborted caller has its error already; the place goes to the next in line.
+      // An aborted caller has its error already; the slot goes to the next in line.
       if (!signal.aborted) await work().then(resolve, reject);
     });
   });

@@ -44,7 +44,7 @@ export {
   limitInMemory,
   type OpenLimit,
   runInTurn,
-  type SharedPlaces,
+  type SharedSlots,
   type Usage,
 } from './limits.ts';
 export { readProxyHeader } from './proxy-header.ts';

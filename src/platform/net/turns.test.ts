@@ -43,7 +43,7 @@ void suite('turns', () => {
     await last;
   });
 
-  void test('leave a place for others where one party has all of its tasks under way', async () => {
+  void test('leave a slot for others where one party has all of its tasks under way', async () => {
     const { turns, begun, run, hold, end } = openTurns(3);
     const held = [hold('a', 1), hold('b', 2), hold('c', 3)];
     await run('d', 11);

@@ -41,7 +41,7 @@ export class Turns {
     this.#parties.set(party.name, own);
     own.tasks++;
     try {
-      // A task that waits for its party takes no place from others.
+      // A task that waits for its party takes no slot from others.
       return await runInTurn(own.limit, signal, () => this.run(others, task, signal));
     } finally {
       if (--own.tasks === 0) this.#parties.delete(party.name);

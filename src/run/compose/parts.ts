@@ -27,7 +27,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { createSearch, type Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { limitInMemory, type OpenLimit, type SharedPlaces } from '../../platform/net/net.ts';
+import { limitInMemory, type OpenLimit, type SharedSlots } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
@@ -98,8 +98,8 @@ export interface Parts {
   readonly namedKeys: NamedKeys;
   readonly feed: EventFeed;
   readonly imapSessions: OpenSessions;
-  /** Where several nodes count held places; undefined on a single node. */
-  readonly places: SharedPlaces | undefined;
+  /** Where several nodes count held slots; undefined on a single node. */
+  readonly slots: SharedSlots | undefined;
 }
 
 /** How far the start has come, for `/readyz`. */
@@ -149,7 +149,7 @@ interface Served extends Owners {
   readonly namedKeys: NamedKeys;
   readonly events: Events;
   readonly feed: EventFeed;
-  readonly places: SharedPlaces | undefined;
+  readonly slots: SharedSlots | undefined;
   readonly imapSessions: OpenSessions;
   readonly wire: NodeWire | undefined;
   readonly progress: StartProgress;
@@ -248,7 +248,7 @@ function buildQueue(given: Given, trace: Trace): Queue {
     owner: nodes.id,
     clock: { ...systemClock, now },
     onAttempt: (report) => metrics.countAttempt(report),
-    places: shared?.places,
+    slots: shared?.slots,
   });
 }
 
@@ -283,13 +283,13 @@ function buildChanges(search: Search, changes: Changes): Changes {
 
 /** What happens and what is open, for those who watch it on any node. */
 function buildFollowed(database: Database, changes: Changes, shared: Shared | undefined) {
-  const { places, wire } = shared ?? {};
+  const { slots, wire } = shared ?? {};
   // What a transaction tells is whose events it has written.
   database.notices.listen((userId) => changes.publish({ kind: 'events', userId }));
   const events = new Events(database);
   const findOwnerOf = (accountId: number) => findOwner(database.read, accountId);
   const feed = new EventFeed({ events, changes, findOwner: findOwnerOf });
-  return { events, feed, imapSessions: new OpenSessions(), places, wire };
+  return { events, feed, imapSessions: new OpenSessions(), slots, wire };
 }
 
 function buildOwners(common: Common, onDeleted: () => void): Owners {
@@ -391,7 +391,7 @@ function buildRealtime({ changes, logger, now }: Common, parts: RealtimeParts): 
     listMailboxes: (user) => mailstore.listMailboxes(user),
     changes,
     admit: (request) => api.admitUpgrade(request),
-    shared: shared && { state, places: shared.places },
+    shared: shared && { state, slots: shared.slots },
     now,
     logger,
   });

@@ -252,7 +252,7 @@ async function listen(
       maxMessageBytes: config.limits.maxMessageBytes,
       maxPerIp: config.smtp.maxPerIp,
       maxConnections: config.smtp.maxConnections,
-      places: parts.places,
+      slots: parts.slots,
       isTrusted: testNetworks(config.smtp.trustedNetworks),
       isBalancer: testNetworks(protocol === 'smtp' ? config.smtp.proxyNetworks : []),
       logger,

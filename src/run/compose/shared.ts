@@ -1,4 +1,4 @@
-/** What several nodes share over Redis: changes, limits, held places. */
+/** What several nodes share over Redis: changes, limits, held slots. */
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
 import { databaseStoreId } from '../../mailboxes/bodies/bodies.ts';
@@ -6,7 +6,7 @@ import { SharedChanges } from '../../mailboxes/changes/changes.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { EmbeddedMailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
-import type { OpenLimit, SharedPlaces } from '../../platform/net/net.ts';
+import type { OpenLimit, SharedSlots } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { Outage, Repeat } from '../../platform/time/time.ts';
 import type { NodeWire } from '../../servers/imap/imap.ts';
@@ -37,7 +37,7 @@ export type ChangeCounts = Record<'sent' | 'received' | 'refused', number>;
 export interface Shared {
   readonly changes: SharedChanges;
   readonly openLimit: OpenLimit;
-  readonly places: SharedPlaces;
+  readonly slots: SharedSlots;
   /** Where nodes ask each other what each of them has open. */
   readonly wire: NodeWire;
   /** Since the start. */
@@ -77,7 +77,7 @@ export async function openShared({
 }: SharedOptions): Promise<Shared | undefined> {
   if (!server) return undefined;
   // Loaded here: a single node starts without the client.
-  const { CountingState, Redis, RedisPlaces, RedisRefuses, SeenNodes, sharedLimits } = await import(
+  const { CountingState, Redis, RedisSlots, RedisRefuses, SeenNodes, sharedLimits } = await import(
     '../../platform/redis/redis.ts'
   );
   const prefix = `postroom:${await databaseStoreId(database)}:`;
@@ -103,7 +103,7 @@ export async function openShared({
   redis.subscribe(`${prefix}questions`, (text) => onText(text));
   redis.onAnswering(() => void changes.flush());
   const state = new CountingState(logger);
-  const places = new RedisPlaces({ redis, prefix, node, state });
+  const slots = new RedisSlots({ redis, prefix, node, state });
   const listOthers = async () =>
     (await nodes.list()).filter(({ id, isRunning }) => isRunning && id !== node);
   const keptMs = LOOKS_KEPT * lookEveryMs;
@@ -115,11 +115,11 @@ export async function openShared({
     const line = `REDIS_URL: expected a Redis that Postroom can log in to, got "${error.message}"`;
     throw new ConfigError([line], { cause: error });
   });
-  places.start();
+  slots.start();
   return {
     changes,
     openLimit: sharedLimits(redis, prefix, state),
-    places,
+    slots,
     wire: {
       send: (text) => redis.ask((client) => client.publish(`${prefix}questions`, text)),
       listen: (listener) => {
@@ -135,7 +135,7 @@ export async function openShared({
       }),
     async stop() {
       await poller.stop();
-      await Promise.all([places.stop(), changes.flush()]);
+      await Promise.all([slots.stop(), changes.flush()]);
       await redis.stop();
     },
   };

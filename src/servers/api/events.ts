@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import type { SharedPlaces } from '../../platform/net/net.ts';
+import type { SharedSlots } from '../../platform/net/net.ts';
 import {
   describeEvent,
   type Event,
@@ -24,7 +24,7 @@ export interface EventRoutesOptions {
   readonly events: Events;
   readonly feed: EventFeed;
   /** What several nodes share; left out for a single one. */
-  readonly places?: Pick<SharedPlaces, 'take' | 'give'> | undefined;
+  readonly slots?: Pick<SharedSlots, 'take' | 'give'> | undefined;
 }
 
 /** The most streams and waiting requests of one user. */
@@ -252,7 +252,7 @@ function readTypes(text: string | undefined): Pick<EventScope, 'types'> & { take
 
 /** Follows before anything is read: what happens meanwhile wakes it. @throws Refusal too_many_connections */
 async function follow(
-  { feed, places }: EventRoutesOptions,
+  { feed, slots }: EventRoutesOptions,
   scope: EventScope,
   takesHints: boolean,
 ): Promise<Follower> {
@@ -264,10 +264,10 @@ async function follow(
       { retryAfter: 10 },
     );
   if (feed.count(userId) >= STREAMS_MAX) throw tooMany();
-  if (!places) return feed.follow(scope, takesHints);
+  if (!slots) return feed.follow(scope, takesHints);
   const key = `events:${userId}`;
-  if ((await places.take(key, 1, STREAMS_MAX)) === 0) throw tooMany();
-  return feed.follow(scope, takesHints, () => places.give(key, 1));
+  if ((await slots.take(key, 1, STREAMS_MAX)) === 0) throw tooMany();
+  return feed.follow(scope, takesHints, () => slots.give(key, 1));
 }
 
 /** The next page, as soon as it has an event or the time is over. */

@@ -36,7 +36,7 @@ onEachEngine('realtime', (engine) => {
           accessOf: (ids) => findAccess(database.read, ids),
           tipsOf: (users) => mailstore.tipsOf(users.map(({ accountId }) => accountId)),
         },
-        places: { take: async (_key, wanted) => wanted, give: () => {} },
+        slots: { take: async (_key, wanted) => wanted, give: () => {} },
       },
       authenticate: (token) => tokens.authenticate(token),
       listMailboxes: (user) => mailstore.listMailboxes(user),

@@ -19,7 +19,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { SharedPlaces } from '../../platform/net/net.ts';
+import type { SharedSlots } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import {
@@ -54,7 +54,7 @@ export interface RealtimeOptions {
   listMailboxes(user: MailAccess): Promise<readonly MailboxTip[]>;
   readonly changes: Pick<Changes, 'subscribe'>;
   /** What several nodes share; left out for a single one. */
-  readonly shared?: { readonly state: SharedState; readonly places: SharedPlaces } | undefined;
+  readonly shared?: { readonly state: SharedState; readonly slots: SharedSlots } | undefined;
   /** Counts the request in its client's rate limit. */
   admit(request: IncomingMessage): UpgradeAdmission | Promise<UpgradeAdmission>;
   /** Others than {@link LIMITS}. */
@@ -229,14 +229,14 @@ export class Realtime {
   }
 
   /**
-   * Takes one of the places for the account's connections on all nodes.
+   * Takes one of the slots for the account's connections on all nodes.
    *
    * @param giveBack called when the socket closes before it is a WebSocket
    * @throws Refusal too_many_connections
    */
   async #takePlace(user: MailAccess, socket: Duplex, giveBack: () => void): Promise<void> {
-    const places = this.#options.shared?.places;
-    const taken = await places?.take(placeOf(user), 1, PER_ACCOUNT);
+    const slots = this.#options.shared?.slots;
+    const taken = await slots?.take(slotOf(user), 1, PER_ACCOUNT);
     if (taken === 0) throw this.#tooMany();
     // For a socket that closed meanwhile there will be no other event.
     if (socket.destroyed) giveBack();
@@ -246,7 +246,7 @@ export class Realtime {
   }
 
   #givePlace(user: MailAccess): void {
-    this.#options.shared?.places.give(placeOf(user), 1);
+    this.#options.shared?.slots.give(slotOf(user), 1);
   }
 
   #connect(user: MailAccess, client: ClientSocket, stream: Duplex): Connection {
@@ -326,7 +326,7 @@ export class Realtime {
 }
 
 /** The name under which the connections of an account are counted. */
-function placeOf({ accountId }: MailAccess): string {
+function slotOf({ accountId }: MailAccess): string {
   return `sockets:${accountId}`;
 }
 

@@ -17,7 +17,7 @@ import {
   clientKey,
   type NetworkTest,
   readProxyHeader,
-  type SharedPlaces,
+  type SharedSlots,
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
 import type { Client, ConnectionSettings, Submission } from './clients.ts';
@@ -52,7 +52,7 @@ export interface SmtpOptions {
   /** Concurrent connections of all clients. */
   readonly maxConnections: number;
   /** Where connections of a client are counted over several nodes; left out for a single node. */
-  readonly places?: SharedPlaces | undefined;
+  readonly slots?: SharedSlots | undefined;
   /** Relays of the operator, which are no strangers. */
   readonly isTrusted: NetworkTest;
   /** Load balancers that send the PROXY protocol. */
@@ -133,7 +133,7 @@ export class SmtpListener {
   readonly #limits: SmtpLimits;
   readonly #logger: Logger;
   readonly #shares: ClientShares;
-  /** Connections after a login, by account: they take no place from strangers, and strangers none from them. */
+  /** Connections after a login, by account: they take no slot from strangers, and strangers none from them. */
   readonly #accounts: ClientShares;
   readonly #staged: ClientShares;
   /** Every connection whose socket is open, also those that were told to end. */
@@ -270,7 +270,7 @@ export class SmtpListener {
 
   #admit(socket: Socket, address: string): void {
     const key = clientKey(address);
-    const { maxPerIp, places } = this.#options;
+    const { maxPerIp, slots } = this.#options;
     const isTrusted = this.#options.isTrusted(address);
     const most = isTrusted ? TRUSTED_SHARE * maxPerIp : maxPerIp;
     if (!this.#shares.take(key, 1, most)) {
@@ -289,7 +289,7 @@ export class SmtpListener {
       socket.once('close', () => this.#accounts.give(account, 1));
       return true;
     });
-    if (places) void this.#serveInPlace(places, socket, client, most);
+    if (slots) void this.#serveInSlot(slots, socket, client, most);
     else this.#serve(socket, client);
   }
 
@@ -305,24 +305,24 @@ export class SmtpListener {
   }
 
   /** Serves a client that is within its limit of connections over all nodes. */
-  async #serveInPlace(
-    places: SharedPlaces,
+  async #serveInSlot(
+    slots: SharedSlots,
     socket: Socket,
     client: Client,
     most: number,
   ): Promise<void> {
-    const place = `${this.#options.protocol}:${clientKey(client.address)}`;
-    if ((await places.take(place, 1, most)) === 0) {
+    const slot = `${this.#options.protocol}:${clientKey(client.address)}`;
+    if ((await slots.take(slot, 1, most)) === 0) {
       this.#refuse(socket, client.address);
       return;
     }
     // The client left meanwhile, or the listener stops.
     if (socket.destroyed || !this.#server.listening) {
-      places.give(place, 1);
+      slots.give(slot, 1);
       socket.destroy();
       return;
     }
-    socket.once('close', () => places.give(place, 1));
+    socket.once('close', () => slots.give(slot, 1));
     this.#serve(socket, client);
   }
 

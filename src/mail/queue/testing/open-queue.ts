@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import { openTestDatabase } from '../../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
 import type { Database, Engine, Queries, Row } from '../../../platform/database/database.ts';
-import type { SharedPlaces } from '../../../platform/net/net.ts';
+import type { SharedSlots } from '../../../platform/net/net.ts';
 import { senderOf } from '../parties.ts';
 import {
   type AttemptOutcome,
@@ -89,8 +89,8 @@ export class QueueBench {
   readonly bodies: Bodies;
   readonly domainId: number;
   readonly bodyId: number;
-  /** The places that several nodes share. */
-  places: SharedPlaces | undefined;
+  /** The slots that several nodes share. */
+  slots: SharedSlots | undefined;
   trace: QueueOptions['trace'];
   readonly logged: { fields: Record<string, unknown>; message: string }[] = [];
 
@@ -108,7 +108,7 @@ export class QueueBench {
     return new Queue({
       database: mortal(database, life),
       clock: this.clock,
-      places: this.places,
+      slots: this.slots,
       trace: this.trace,
       random: () => 0,
       log: { warn: note, error: note },

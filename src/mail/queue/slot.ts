@@ -1,8 +1,8 @@
-/** The place that an attempt holds among those of its worker. */
+/** The slot that an attempt holds among those of its worker. */
 import type { Lanes } from './lanes.ts';
 import type { Batch, Lane } from './parties.ts';
 
-/** Thrown by {@link Place.enter}: the attempt ends before it has begun, and does not count. */
+/** Thrown by {@link Slot.enter}: the attempt ends before it has begun, and does not count. */
 export class Postponed extends Error {
   override readonly name = 'Postponed';
 }
@@ -10,7 +10,7 @@ export class Postponed extends Error {
 /** What ends attempts that may wait for nothing, the longest waiting first. */
 export type Patient = Map<() => void, Lane>;
 
-interface PlaceOptions {
+interface SlotOptions {
   readonly lanes: Lanes;
   readonly batch: Batch;
   readonly patient: Patient;
@@ -18,18 +18,18 @@ interface PlaceOptions {
   onPatient(): void;
 }
 
-export class Place {
-  readonly #options: PlaceOptions;
+export class Slot {
+  readonly #options: SlotOptions;
   #hasEntered = false;
   /** Where the attempt counts, too. */
   host: string | undefined;
 
-  constructor(options: PlaceOptions) {
+  constructor(options: SlotOptions) {
     this.#options = options;
     this.host = options.batch.host;
   }
 
-  /** Whether somebody waits for a place who has a right to this one. */
+  /** Whether somebody waits for a slot who has a right to this one. */
   get isWanted(): boolean {
     const { lanes, batch } = this.#options;
     return lanes.isWanted(batch);
@@ -50,7 +50,7 @@ export class Place {
   /**
    * The attempt waits for something that may never come.
    *
-   * @param end ends it; called where somebody waits for a place
+   * @param end ends it; called where somebody waits for a slot
    * @returns to be called when it has come
    */
   whenWanted(end: () => void): () => void {

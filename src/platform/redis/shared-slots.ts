@@ -1,12 +1,12 @@
 /**
- * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account, attempts at
+ * Slots that are held for a while, counted over all nodes: connections of a client, sockets of an account, attempts at
  * a receiver.
  *
- * Each key is a hash: how many places each node holds, and until when, by the clock of Redis. A node renews its places
- * three times in each lease. So nothing leaks: places of a killed node, or places that were released while Redis did
+ * Each key is a hash: how many slots each node holds, and until when, by the clock of Redis. A node renews its slots
+ * three times in each lease. So nothing leaks: slots of a killed node, or slots that were released while Redis did
  * not answer, end after {@link LEASE_MS}.
  */
-import type { SharedPlaces } from '../net/net.ts';
+import type { SharedSlots } from '../net/net.ts';
 import { Repeat } from '../time/time.ts';
 import type { Redis } from './connection.ts';
 import type { CountingState } from './shared-limits.ts';
@@ -18,7 +18,7 @@ const RENEWALS = 3;
 const KEYS_AT_A_TIME = 100;
 
 /**
- * KEYS[1]; node, places that it already holds, wanted, most, lease in ms. Returns how many were granted. Counts of
+ * KEYS[1]; node, slots that it already holds, wanted, most, lease in ms. Returns how many were granted. Counts of
  * other nodes whose lease has ended are removed.
  */
 const TAKE = `
@@ -53,7 +53,7 @@ for i, key in ipairs(KEYS) do
   end
 end`;
 
-interface RedisPlacesOptions {
+interface RedisSlotsOptions {
   readonly redis: Redis;
   /** Of all keys of this store. */
   readonly prefix: string;
@@ -64,17 +64,17 @@ interface RedisPlacesOptions {
   readonly leaseMs?: number;
 }
 
-export class RedisPlaces implements SharedPlaces {
-  readonly #options: RedisPlacesOptions;
+export class RedisSlots implements SharedSlots {
+  readonly #options: RedisSlotsOptions;
   readonly #leaseMs: number;
-  /** The places that this node holds. */
+  /** The slots that this node holds. */
   readonly #held = new Map<string, number>();
-  /** Keys with released places that Redis does not know of yet. */
+  /** Keys with released slots that Redis does not know of yet. */
   readonly #given = new Set<string>();
   #isTelling = false;
   readonly #renewals: Repeat;
 
-  constructor(options: RedisPlacesOptions) {
+  constructor(options: RedisSlotsOptions) {
     this.#options = options;
     this.#leaseMs = options.leaseMs ?? LEASE_MS;
     const task = () => this.#hold([...this.#held.keys()]);
@@ -115,7 +115,7 @@ export class RedisPlaces implements SharedPlaces {
     this.#options.redis.onConnected(() => void this.#renewals.run());
   }
 
-  /** Releases all places. */
+  /** Releases all slots. */
   async stop(): Promise<void> {
     await this.#renewals.stop();
     const keys = [...this.#held.keys()];
