@@ -326,11 +326,11 @@ suite('a far end that breaks off', () => {
   }
 
   /**
-   * A place for which others wait, or nobody.
+   * A slot for which others wait, or nobody.
    *
    * @param isReached ends when the host has the connection, where it is not ended before that
    */
-  const placeOf = (isWanted: boolean, entered: string[] = [], isReached = async () => {}) => ({
+  const slotOf = (isWanted: boolean, entered: string[] = [], isReached = async () => {}) => ({
     isWanted,
     enter: (address: string) => void entered.push(address),
     whenWanted: (end: () => void) => {
@@ -355,7 +355,7 @@ suite('a far end that breaks off', () => {
       await setImmediate();
       await setImmediate();
     };
-    const message = { ...outgoing(MESSAGE), place: placeOf(true, entered, isReached) };
+    const message = { ...outgoing(MESSAGE), slot: slotOf(true, entered, isReached) };
     const times = { timeouts: { silence: 100 } };
     const outcome = await senderTo(port, { ...times, dns }).sendMessage(message);
     assert.deepEqual(codes(outcome), ['temporary', undefined, '4.4.2']);
@@ -365,7 +365,7 @@ suite('a far end that breaks off', () => {
 
   test('never greets, and nobody waits: it has the time of RFC 5321', async () => {
     const port = await startScript(replies(deaf));
-    const message = { ...outgoing(MESSAGE), place: placeOf(false) };
+    const message = { ...outgoing(MESSAGE), slot: slotOf(false) };
     const outcome = await senderTo(port, impatient).sendMessage(message);
     assert.match(textOf(outcome), /did not answer in time/);
   });
@@ -376,7 +376,7 @@ suite('a far end that breaks off', () => {
       replies(count++ === 0 ? polite : { ...polite, ...deaf })(socket),
     );
     const sender = senderTo(port, impatient);
-    const message = (isWanted: boolean) => ({ ...outgoing(MESSAGE), place: placeOf(isWanted) });
+    const message = (isWanted: boolean) => ({ ...outgoing(MESSAGE), slot: slotOf(isWanted) });
     assert.equal((await sender.sendMessage(message(false))).result, 'delivered');
     assert.match(textOf(await sender.sendMessage(message(true))), /did not answer in time/);
   });
@@ -385,18 +385,18 @@ suite('a far end that breaks off', () => {
     const port = await startScript((socket) => {
       setTimeout(() => replies(polite)(socket), 50);
     });
-    const message = { ...outgoing(MESSAGE), place: placeOf(true) };
+    const message = { ...outgoing(MESSAGE), slot: slotOf(true) };
     assert.equal((await senderTo(port).sendMessage(message)).result, 'delivered');
   });
 
-  test('is full: what its place throws ends the attempt before a connection', async () => {
+  test('is full: what its slot throws ends the attempt before a connection', async () => {
     let connections = 0;
     const port = await startScript(() => connections++);
     const full = new Error('full');
     const enter = () => {
       throw full;
     };
-    const message = { ...outgoing(MESSAGE), place: { ...placeOf(true), enter } };
+    const message = { ...outgoing(MESSAGE), slot: { ...slotOf(true), enter } };
     await assert.rejects(senderTo(port).sendMessage(message), full);
     assert.equal(connections, 0);
   });

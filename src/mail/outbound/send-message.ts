@@ -86,7 +86,7 @@ export class MessageSender {
   readonly #options: MessageSenderOptions;
   readonly #timeouts: SendTimeouts;
   readonly #slots: LimitFunction;
-  readonly #ownPlaces = pLimit(OWN_SESSIONS);
+  readonly #ownSlots = pLimit(OWN_SESSIONS);
   readonly #patience: Patience;
 
   constructor(options: MessageSenderOptions) {
@@ -161,7 +161,7 @@ export class MessageSender {
     if (ownListener && (await inTime(signal, ownListener.hosts(domain)))) {
       // By SMTP like any other mail, so that loops between domains hosted here are found as well.
       const options = this.#session(this.#options.hostname, 'none', signal);
-      const { results } = await runInTurn(this.#ownPlaces, signal, () =>
+      const { results } = await runInTurn(this.#ownSlots, signal, () =>
         runSession(ownListener, message, options),
       );
       return results.map(({ outcome }) => outcome);
