@@ -158,16 +158,9 @@ export class ImapStore {
       if (!mailbox) return undefined;
       const uids: number[] = [];
       for (let last: number | undefined = 0; last !== undefined; ) {
-        const rows = await tx
-          .selectFrom('messages')
-          .select('uid')
-          .where('mailbox_id', '=', mailbox.id)
-          .where('uid', '>', last)
-          .orderBy('uid')
-          .limit(FLAGS_AT_A_TIME)
-          .execute();
-        for (const { uid } of rows) uids.push(uid);
-        last = rows.length === FLAGS_AT_A_TIME ? uids.at(-1) : undefined;
+        const some = await readUids(tx, mailbox.id, last);
+        for (const uid of some) uids.push(uid);
+        last = some.length === FLAGS_AT_A_TIME ? uids.at(-1) : undefined;
         if (last !== undefined) await turn();
       }
       return { mailbox, uids };
@@ -289,4 +282,14 @@ export class ImapStore {
   source(body: StoredBody, range?: ByteRange, about: object = {}): AsyncIterable<Uint8Array> {
     return this.#bodies.read(body, range, false, about);
   }
+}
+
+/** The next UIDs of a mailbox, ascending: as one text, since rows of their own take three times as long. */
+async function readUids(tx: Queries, mailboxId: number, after: number): Promise<number[]> {
+  const { rows } = await sql<{ uids: string | null }>`
+    select string_agg(cast(uid as text), ',' order by uid) as uids
+    from (select uid from messages where mailbox_id = ${mailboxId} and uid > ${after}
+      order by uid limit ${sql.lit(FLAGS_AT_A_TIME)}) as page`.execute(tx);
+  const text = rows[0]?.uids;
+  return text ? text.split(',').map(Number) : [];
 }
