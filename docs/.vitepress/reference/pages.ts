@@ -158,7 +158,7 @@ ${post.description ?? ''}
 
 ${writeFields(parameterRows(post.parameters ?? []), link, true)}
 
-The body is a ${typeLink(post, link)}. [Receive webhooks](/guides/webhooks) shows how to check the signature.
+The body is ${typeLink(post, link)}. [Receive webhooks](/guides/webhooks) shows how to check the signature.
 `,
     );
     const objects = shapes.length > 0 ? `## Objects {#objects}\n\n${shapes.join('\n\n')}` : '';
@@ -189,10 +189,10 @@ function shapesOf(description: Description, tag: string): string[] {
   return [...names].filter((name) => !shown.has(name));
 }
 
-/** The shape of an operation's body, as a link. */
+/** The shape of an operation's body, as a link with its article. Links of Markdown get the path of the site by themselves. */
 function typeLink({ requestBody }: Operation, link: (name: string) => string): string {
   const name = refName(requestBody?.content['application/json']?.schema ?? {}) ?? '';
-  return `[${name}](${link(name)})`;
+  return `${/^[AEIOU]/.test(name) ? 'an' : 'a'} [${name}](${link(name).replace(/^\/docs(?=\/)/, '')})`;
 }
 
 function shapeLink(description: Description, tag: string | undefined): (name: string) => string {
