@@ -243,10 +243,13 @@ test('the backend of the guide follows events, and goes on where it was killed',
     program.child.kill('SIGKILL');
     return (await program.ended()).output.trim().split('\n');
   };
-  assert.deepEqual(await followUntil('domain.active events.test'), ['domain.active events.test']);
+  const first = 'domain.active events.test';
+  assert.deepEqual(await followUntil(first), [first]);
   await service.v2('POST', '/v2/email-accounts/create', { ...user, local_part: 'ada' });
   const last = 'account.created ada@events.test';
-  assert.deepEqual(await followUntil(last), [last]);
+  const lines = await followUntil(last);
+  // It may have been killed before it kept the cursor of what it had done: at least once.
+  assert.deepEqual(lines[0] === first ? lines.slice(1) : lines, [last]);
 });
 
 test('the receiver of the guide gets what is posted to it', async () => {
