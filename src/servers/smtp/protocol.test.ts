@@ -182,3 +182,18 @@ test('characters that toUpperCase turns into letters of a command do not form on
   }
   assert.equal(owner.all, '500 5.5.2 The command is not known\r\n'.repeat(4));
 });
+
+test('a login from elsewhere is offered and taken after STARTTLS alone', () => {
+  const owner = new Owner({ login: 'by TLS' });
+  owner.receive('EHLO a\r\n');
+  assert.doesNotMatch(owner.all, /AUTH PLAIN/);
+  owner.receive('AUTH PLAIN AGFkYUBhY21lLnRlc3QAc2VjcmV0\r\n');
+  assert.match(owner.all, /538 5\.7\.11 /);
+  owner.receive('MAIL FROM:<ada@acme.test>\r\n');
+  assert.match(owner.all, /530 5\.7\.0 /);
+  assert.doesNotMatch(owner.all, /"kind":"login"/);
+  owner.receive('STARTTLS\r\n');
+  owner.receive('EHLO a\r\nAUTH PLAIN AGFkYUBhY21lLnRlc3QAc2VjcmV0\r\n');
+  assert.match(owner.all, /"kind":"login"/);
+  assert.match(owner.all, /235 2\.7\.0 /);
+});
