@@ -94,8 +94,10 @@ async function seeMailPrograms(url: string, key: string, account: string): Promi
     headers: { 'x-api-key': key, 'content-type': 'application/json' },
     body: JSON.stringify({ user_id: 'demo', name: 'Phone' }),
   });
-  // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
-  const { app_password: phone, password } = (await appPassword.json()) as any;
+  const { app_password: phone, password } = (await appPassword.json()) as {
+    readonly app_password: { readonly id: number };
+    readonly password: string;
+  };
   const ended = await ImapLines.connect(imapPort);
   await ended.ok(`LOGIN ada@acme.test ${password}`);
   const { items: sessions } = await result('imap-sessions', 'list', '--account-id', account);
