@@ -1,5 +1,6 @@
 /** APPEND (RFC 9051 section 6.3.12, RFC 3502): the message goes to the store as it comes, and is never whole in memory. */
-import type { NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { type NewMessage, partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
+import { Turns } from '../../platform/net/net.ts';
 import { asBuffer } from '../../protocols/message/message.ts';
 import type { CommandParts } from './command-reader.ts';
 import { hintAtCreate } from './copy-move.ts';
@@ -17,6 +18,9 @@ interface AppendHead {
 
 /** Messages of one command: small ones are in memory until the last one came. */
 const MESSAGES_MAX = 100;
+/** Commands that hold messages at once, in all; one account and one user have a part. Who waits is not asked for his octets. */
+const appending = new Turns(200);
+const SHARES = { account: 4, tenant: 20 };
 const DATE =
   /^([ \d]\d)-(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)-(\d{4}) (\d\d:\d\d:\d\d) ([+-]\d{4})$/i;
 
@@ -76,8 +80,10 @@ export const append: Command = {
     refuseLarge(session, 0);
     // Before the client sends it: it may be large.
     await mailstore.imap.open(session.user, head.mailbox).catch(hintAtCreate);
-    const { state, uids = [] } = await mailstore
-      .appendMessages(session.user, head.mailbox, readMessages(session, head))
+    const store = () =>
+      mailstore.appendMessages(session.user, head.mailbox, readMessages(session, head));
+    const { state, uids = [] } = await appending
+      .run(partiesOf(session.user, SHARES), store, session.channel.signal)
       .catch(hintAtCreate);
     yield '';
     return `[APPENDUID ${state.uidvalidity} ${numberSet(uids)}] Stored`;
