@@ -115,7 +115,7 @@ async function startReading(name: string, settings: Record<string, string>) {
   const env: Record<string, string> = { PORT: local('8080'), SMTP_PORT: local('2525') };
   for (const [key, value] of Object.entries(settings)) env[key] = local(value);
   const service = await startService(folder, env);
-  const run = (blocks: readonly CodeBlock[]) =>
+  const run = (blocks: readonly CodeBlock[], timeout?: number) =>
     runSamples(
       blocks.map((block) => ({ ...block, text: local(block.text) })),
       {
@@ -127,6 +127,7 @@ async function startReading(name: string, settings: Record<string, string>) {
           HOME: folder,
           LANG: 'C.UTF-8',
         },
+        ...(timeout !== undefined && { timeout }),
       },
     );
   return { service, run };
@@ -143,7 +144,12 @@ for (const { page, language, own } of readings) {
   });
 }
 
-test('the samples of the pages do their work in any order, after each other', async (t) => {
+/** Milliseconds that the samples of all pages may take, one after the other, on a busy machine. */
+const ALL_MS = 900_000;
+
+test('the samples of the pages do their work in any order, after each other', {
+  timeout: ALL_MS + 60_000,
+}, async (t) => {
   const some = readings.filter(
     ({ page, language, own }) =>
       language === 'curl' && hasSamples(own) && !isFirst(page) && !started[page.path],
@@ -154,11 +160,8 @@ test('the samples of the pages do their work in any order, after each other', as
   t.diagnostic(order.map(({ reading }) => reading.page.path).join(' '));
   // All in one minute, which no reader is.
   const { service, run } = await startReading('any order', { RATE_LIMIT_PER_MINUTE: '6000' });
-  const findings = await run([
-    ...quickstart,
-    ...files,
-    ...order.flatMap(({ reading }) => reading.own),
-  ]);
+  const blocks = [...quickstart, ...files, ...order.flatMap(({ reading }) => reading.own)];
+  const findings = await run(blocks, ALL_MS);
   await stopService(service);
   // UIDs and tokens go on from what the pages before made; what fails or lacks something does not work.
   const failed = findings.filter(({ message }) =>

@@ -16,6 +16,8 @@ import { type AppAccount, type AppClient, Follower, KnownInbox } from './followe
 const SENDERS = 2;
 /** Between two syncs of the app, and two looks of a test, in milliseconds. */
 const PAUSE_MS = 20;
+/** After which a server that says nothing fails the test, and does not hold up its end. */
+const NO_ANSWER_MS = 60_000;
 /** Within which every app has what the mailbox has. */
 const IN_STEP_MS = 60_000;
 
@@ -191,6 +193,7 @@ export class MailLoad {
       maxMessages: Number.POSITIVE_INFINITY,
       // A message that got no answer is not sent again.
       maxRequeues: 0,
+      socketTimeout: NO_ANSWER_MS,
       ...(localAddress !== undefined && { localAddress }),
     });
     let sent = 0;
@@ -252,7 +255,9 @@ function isDeferred(error: unknown): boolean {
 
 /** A node that ends says 421 (RFC 5321 section 3.8), or nothing any more. */
 function isEnd(error: unknown): boolean {
-  const code = error instanceof Error && 'responseCode' in error ? error.responseCode : undefined;
+  if (!(error instanceof Error)) return true;
+  if ('code' in error && error.code === 'ETIMEDOUT') return false;
+  const code = 'responseCode' in error ? error.responseCode : undefined;
   return code === undefined || code === 421;
 }
 

@@ -124,7 +124,12 @@ async function makeAccount(door: Door): Promise<Account> {
 }
 
 async function send(door: Door, to: string, subject: string, text = subject): Promise<void> {
-  const transport = createTransport({ host: '127.0.0.1', port: door.smtpPort, ignoreTLS: true });
+  const transport = createTransport({
+    host: '127.0.0.1',
+    port: door.smtpPort,
+    ignoreTLS: true,
+    socketTimeout: 60_000,
+  });
   try {
     await transport.sendMail({ from: 'bob@far.test', to, subject, text });
   } finally {

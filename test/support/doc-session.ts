@@ -81,7 +81,7 @@ export interface Finding {
 /** Runs the blocks of a page and says what did not come as the page says; empty if all did. */
 export async function runSamples(
   blocks: readonly CodeBlock[],
-  { folder, env, timeout = 120_000 }: SessionOptions,
+  { folder, env, timeout = 150_000 }: SessionOptions,
 ): Promise<Finding[]> {
   const notes = join(folder, '.samples');
   await mkdir(notes, { recursive: true });
@@ -115,11 +115,15 @@ export async function runSamples(
     detached: true,
     stdio: 'ignore',
   });
-  const timer = setTimeout(() => end(shell.pid), timeout);
-  await once(shell, 'exit');
-  clearTimeout(timer);
+  const late = AbortSignal.timeout(timeout);
+  late.addEventListener('abort', () => end(shell.pid));
+  const [code] = await once(shell, 'exit');
   end(shell.pid);
-  return judge(plan, notes);
+  const findings = await judge(plan, notes);
+  // Samples after this one have no output: only the first says why.
+  return code === null && late.aborted && findings[0]
+    ? [{ block: findings[0].block, message: `ended with nothing after ${timeout} ms` }]
+    : findings;
 }
 
 /** Waits for so many lines of a file, a minute at most: programs may take long to start on a busy machine. */
@@ -186,9 +190,9 @@ function compare(block: CodeBlock, output: string): string | undefined {
   if (block.language === 'json') {
     // Of several calls, the page shows what the last answered.
     const actual = readJson(output) ?? readJson(lines.at(-1) ?? '');
-    return actual === undefined
-      ? `is not JSON: ${output}`
-      : compareJson(JSON.parse(block.text), actual.value);
+    if (actual === undefined) return `is not JSON: ${output}`;
+    const difference = compareJson(JSON.parse(block.text), actual.value);
+    return difference && `${difference} in ${output}`;
   }
   const expected = valuesOf(block);
   if (expected.length !== lines.length) return `has ${lines.length} lines: ${output}`;
