@@ -286,6 +286,41 @@ onEachEngine('IMAP', (engine) => {
     laptop.close();
   });
 
+  test('the quota is told, and who sets it', async () => {
+    const ann = await accountWithMail(['one', 'two']);
+    const client = await open(ann);
+    // Without one there is no root.
+    assert.deepEqual(await client.ok('GETQUOTAROOT INBOX'), ['* QUOTAROOT "INBOX"']);
+    assert.match((await client.command('GETQUOTA account')).join(), /^NO \[NONEXISTENT\]/);
+    const set = { id: ann.id, quota_bytes: 5_000 };
+    const { status } = await service.v2('POST', '/v2/operator/accounts/quota', set);
+    assert.equal(status, 200);
+    const [, told = ''] = await client.ok('GETQUOTAROOT Nowhere');
+    const [, used] = /^\* QUOTA "account" \(STORAGE (\d+) 5\)$/.exec(told) ?? [];
+    const [size = ''] = await client.ok('STATUS INBOX (SIZE)');
+    const octets = Number(/SIZE (\d+)/.exec(size)?.[1]);
+    assert.equal(Number(used), Math.ceil(octets / 1024));
+    assert.deepEqual(await client.ok('GETQUOTA account'), [told]);
+    assert.match((await client.command('SETQUOTA account (STORAGE 9)')).join(), /^NO \[NOPERM\]/);
+    await client.ok('SELECT INBOX');
+    await client.ok('STORE 2 +FLAGS.SILENT (\\Deleted $XDeleted)');
+    const second = await client.ok('FETCH 2 RFC822.SIZE');
+    const [, deleted] = /RFC822.SIZE (\d+)/.exec(second.join()) ?? [];
+    assert.deepEqual(await client.ok('STATUS INBOX (DELETED DELETED-STORAGE)'), [
+      `* STATUS "INBOX" (DELETED 1 DELETED-STORAGE ${deleted})`,
+    ]);
+    await client.ok('STORE 2 -FLAGS.SILENT \\Deleted');
+    assert.deepEqual(await client.ok('STATUS INBOX (DELETED DELETED-STORAGE)'), [
+      '* STATUS "INBOX" (DELETED 0 DELETED-STORAGE 0)',
+    ]);
+    // Each account has its one mailbox for each use.
+    const refused = await client.command('CREATE "Sent Items" (USE (\\Sent))');
+    assert.match(refused.join(), /^NO \[USEATTR\]/);
+    await client.ok('CREATE Plain (USE ())');
+    assert.match((await client.command('CREATE Other (USE')).join(), /^BAD /);
+    client.close();
+  });
+
   test('a message that is refused is not read as commands', async () => {
     const ann = await accountWithMail([]);
     const client = await open(ann);

@@ -102,7 +102,7 @@ export class EmbeddedMailstore implements Mailstore {
     const ids = new OpaqueIds(idSecret);
     const mailboxes = new Mailboxes(database, now);
     this.#mailboxes = mailboxes;
-    this.imap = new ImapStore({ database, bodies, mailboxes, ids });
+    this.imap = new ImapStore({ database, bodies, mailboxes, ids, quotas });
     this.#reader = new MessageReader({ database, bodies, ids, mailboxes });
     const sources = { bodies, ids };
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });

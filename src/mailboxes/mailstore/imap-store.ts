@@ -9,6 +9,7 @@ import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { collectKeywords } from './keywords.ts';
 import { type Mailboxes, mailboxColumns, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import type { Quotas, Room } from './quotas.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
 import { readSubscriptions, writeSubscription } from './subscriptions.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
@@ -63,6 +64,7 @@ export interface ImapStoreOptions {
   readonly bodies: Bodies;
   readonly mailboxes: Mailboxes;
   readonly ids: OpaqueIds;
+  readonly quotas: Quotas;
 }
 
 export class ImapStore {
@@ -70,8 +72,10 @@ export class ImapStore {
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
   readonly #ids: OpaqueIds;
+  readonly #quotas: Quotas;
 
-  constructor({ database, bodies, mailboxes, ids }: ImapStoreOptions) {
+  constructor({ database, bodies, mailboxes, ids, quotas }: ImapStoreOptions) {
+    this.#quotas = quotas;
     this.#ids = ids;
     this.#database = database;
     this.#bodies = bodies;
@@ -177,6 +181,26 @@ export class ImapStore {
 
   #select({ accountId }: MailUser, queries: Queries = this.#database.read) {
     return queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
+  }
+
+  /** What the account uses, and may use; undefined where it has no quota. */
+  async room({ accountId }: MailUser): Promise<Room | undefined> {
+    const [room] = await this.#quotas.rooms(this.#database.read, [accountId]);
+    return room;
+  }
+
+  /** Messages with `\\Deleted`, and the octets of their sources. */
+  async deleted({
+    id,
+  }: MailboxRow): Promise<{ readonly messages: number; readonly octets: number }> {
+    const found = await this.#database.read
+      .selectFrom('messages')
+      .select(({ fn }) => [fn.countAll().as('messages'), fn.sum('size').as('octets')])
+      .where('mailbox_id', '=', id)
+      // Only a flag of the system has a backslash, which PostgreSQL would take for an escape.
+      .where(sql<boolean>`flags like ${'%\\Deleted%'} escape '~'`)
+      .executeTakeFirstOrThrow();
+    return { messages: Number(found.messages), octets: Number(found.octets ?? 0) };
   }
 
   /** UIDs of all messages with a flag. @param flag as it is stored, `\Deleted` */

@@ -6,6 +6,7 @@ import { fetch, uidFetch } from './fetch.ts';
 import { idle, logout, noop } from './idle.ts';
 import { list, lsub, namespace } from './list.ts';
 import { authenticate, capability, id, login, startTls } from './log-in.ts';
+import { getQuota, getQuotaRoot, setQuota } from './quota.ts';
 import { search, uidSearch } from './search.ts';
 import { enable, examine, select, status, unselect } from './select.ts';
 import type { Command } from './session.ts';
@@ -32,6 +33,9 @@ export const commands: Readonly<Record<string, Command>> = {
   NAMESPACE: namespace,
   STATUS: status,
   APPEND: append,
+  GETQUOTA: getQuota,
+  GETQUOTAROOT: getQuotaRoot,
+  SETQUOTA: setQuota,
   IDLE: idle,
   CHECK: { ...noop, states: ['selected'] },
   CLOSE: close,

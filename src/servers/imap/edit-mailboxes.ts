@@ -1,7 +1,8 @@
 /** CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE (RFC 9051 section 6.3). */
 import { Refusal } from '../../platform/errors/errors.ts';
+import type { Cursor } from './cursor.ts';
 import { readMailbox } from './list.ts';
-import type { Command } from './session.ts';
+import { type Command, No } from './session.ts';
 
 const LOGGED_IN = ['authenticated', 'selected'] as const;
 
@@ -36,7 +37,10 @@ export const create: Command = {
     command.expect(' ');
     // A separator at the end says that there will be others below it (section 6.3.4).
     const name = readMailbox(command).replace(/\/$/, '');
+    const uses = readUses(command);
     command.end();
+    // One mailbox for each use, and each account has them. \All and \Flagged would be views, which there are none of.
+    if (uses.length > 0) throw new No('USEATTR', 'The account cannot have one more for this use');
     const { mailstore } = session.services;
     const { state } = await mailstore.createMailbox(session.user, name);
     // Programs subscribe what they make, each when it wants to.
@@ -50,6 +54,18 @@ export const create: Command = {
     return `[MAILBOXID (${id})] The mailbox is made`;
   },
 };
+
+/** The uses that a new mailbox shall have (RFC 6154 section 3). */
+function readUses(command: Cursor): string[] {
+  if (!command.has(' (')) return [];
+  command.expect('USE ');
+  const uses = command.list(() => {
+    command.expect('\\');
+    return command.atom('a use');
+  }, true);
+  command.expect(')');
+  return uses;
+}
 
 export const remove: Command = {
   states: LOGGED_IN,

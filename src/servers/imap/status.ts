@@ -1,4 +1,4 @@
-/** STATUS (RFC 9051 section 6.3.11). */
+/** STATUS (RFC 9051 section 6.3.11, RFC 9208 section 4.1.4). */
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import type { Session } from './session.ts';
@@ -14,7 +14,7 @@ const ITEMS = {
 } satisfies Record<string, (mailbox: OpenMailbox) => number>;
 
 /** Those that are more than a number of the row. */
-const OTHERS = ['RECENT', 'MAILBOXID'] as const;
+const OTHERS = ['RECENT', 'MAILBOXID', 'DELETED', 'DELETED-STORAGE'] as const;
 
 export type StatusItem = keyof typeof ITEMS | (typeof OTHERS)[number];
 
@@ -35,8 +35,13 @@ export async function writeStatus(
   const { recents, mailstore } = services;
   const from = recents.from(mailbox);
   const recent = items.includes('RECENT') ? await mailstore.imap.countFrom(mailbox, from) : 0;
+  const asksDeleted = items.some((item) => item.startsWith('DELETED'));
+  const nothing = { messages: 0, octets: 0 };
+  const deleted = asksDeleted ? await mailstore.imap.deleted(mailbox) : nothing;
   const values = items.map((item) => {
     if (item === 'RECENT') return `${item} ${recent}`;
+    if (item === 'DELETED') return `${item} ${deleted.messages}`;
+    if (item === 'DELETED-STORAGE') return `${item} ${deleted.octets}`;
     if (item === 'MAILBOXID') return `${item} (${mailstore.imap.objectIds.mailbox(mailbox)})`;
     return `${item} ${ITEMS[item](mailbox)}`;
   });
