@@ -6,7 +6,7 @@ import { loadList } from '../api/load.ts';
 import type { DomainItem, Page } from '../api/types.ts';
 import { Card, Heading, When } from '../ui/basics.tsx';
 import { type Column, isPhone } from '../ui/data-table.tsx';
-import { formatBytes, formatKnown, formatName, formatNumber, formatShare } from '../ui/format.ts';
+import { formatBytes, formatKnown, formatNumber, formatShare } from '../ui/format.ts';
 import { type Chosen, ListTable } from '../ui/list-table.tsx';
 import type { Qualifier, Search } from '../ui/search.ts';
 import { SearchBox, useSearch } from '../ui/search-box.tsx';
@@ -92,19 +92,7 @@ const columns: readonly Column<DomainItem>[] = [
       bounced === 0 ? '0' : formatShare(bounced, sent),
   },
   { head: 'Waiting', isNumber: true, cell: waitingCell },
-  { head: 'Mail goes to', priority: 4, cell: ({ forward_mode: mode }) => formatName(mode) },
-  {
-    head: 'Accounts',
-    priority: 4,
-    isNumber: true,
-    cell: ({ accounts }) => formatNumber(accounts),
-  },
-  {
-    head: 'Stored',
-    priority: 4,
-    isNumber: true,
-    cell: ({ bytes }) => formatKnown(bytes, formatBytes),
-  },
+  { head: 'Accounts', priority: 4, isNumber: true, cell: accountsCell },
   { head: 'Next check', priority: 4, cell: ({ next_check_at: at }) => <When at={at} /> },
 ];
 
@@ -175,6 +163,16 @@ function waitingCell({ domain, waiting }: DomainItem) {
     <RouterLink to={{ path: '/queue', query: { q: `domain:${domain}` } }}>
       {() => `${formatNumber(waiting)}${isPhone.value ? ' wait' : ''}`}
     </RouterLink>
+  );
+}
+
+/** How many accounts it has, and below that how much they store. */
+function accountsCell({ accounts, bytes }: DomainItem) {
+  return (
+    <>
+      {formatNumber(accounts)}
+      <span class="below">{formatKnown(bytes, formatBytes)}</span>
+    </>
   );
 }
 

@@ -1,6 +1,6 @@
 /**
  * Deliveries that were not delivered, in the order of the index `deliveries_by_receiver`: by receiver, domain, kind,
- * state and id. They are read from the index alone, and from any place in it at the same cost.
+ * state and id. They are read from the index alone, and from any position in it at the same cost.
  */
 import { sql } from 'kysely';
 import type { Queries, Row } from '../../platform/database/database.ts';
@@ -99,7 +99,7 @@ export interface Receiver {
   readonly domainId?: number | undefined;
 }
 
-type Place = Pick<OpenKey, 'destination' | 'domain_id' | 'kind'> & { readonly status: string };
+type Position = Pick<OpenKey, 'destination' | 'domain_id' | 'kind'> & { readonly status: string };
 
 interface KeyRequest {
   /** By default all of them. */
@@ -120,7 +120,7 @@ export async function readKeys(queries: Queries, request: KeyRequest): Promise<O
   return [...rest, ...(await behindQuery(queries, { ...request, limit: left }, after).execute())];
 }
 
-/** The place after all keys that differ from this one only by their id. */
+/** The position after all keys that differ from this one only by their id. */
 export function pastStateOf(key: OpenKey, order: 'asc' | 'desc'): OpenKey {
   return { ...key, id: order === 'asc' ? Number.MAX_SAFE_INTEGER : 0 };
 }
@@ -136,7 +136,7 @@ export function restQuery(queries: Queries, request: KeyRequest, after: OpenKey)
 }
 
 /** Those after the key that differ from it by more than the id. */
-export function behindQuery(queries: Queries, request: KeyRequest, after: Place | undefined) {
+export function behindQuery(queries: Queries, request: KeyRequest, after: Position | undefined) {
   const query = keyQuery(queries, request);
   if (!after) return query;
   // A column with a fixed value is left out: SQLite would seek only by it, and read all the others.
@@ -144,13 +144,13 @@ export function behindQuery(queries: Queries, request: KeyRequest, after: Place 
   const given = [destination, domainId].filter((one) => one !== undefined).length;
   const free = names.slice(given);
   const columns = sql.join(free.map((name) => sql.ref(name)));
-  const place = { ...after, status: edgeOf(after.status, request.order) };
-  const values = sql.join(free.map((name) => place[name]));
+  const position = { ...after, status: edgeOf(after.status, request.order) };
+  const values = sql.join(free.map((name) => position[name]));
   return query.where(sql<boolean>`(${columns}) ${operators[request.order]} (${values})`);
 }
 
 /**
- * A place between the states of a key and of the next one. SQLite seeks by several columns with "less or equal", and
+ * A position between the states of a key and of the next one. SQLite seeks by several columns with "less or equal", and
  * would read all deliveries that have the same names as the key.
  */
 function edgeOf(status: string, order: 'asc' | 'desc'): string {

@@ -12,7 +12,7 @@ import type { Envelope } from '../../protocols/message/message.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import {
   type Hit,
-  type HitPlace,
+  type HitPosition,
   type QueryTerm,
   readQuery,
   type Search,
@@ -43,7 +43,7 @@ const LOOKED_AT_A_TURN = 3_000;
 const LOOKED_AT_MAX = 100_000;
 
 /** Where a message stands in the order of the answer: newest first. */
-interface Place {
+interface Position {
   readonly date: number;
   /** Of the hit in the index; 0 where there are no words. */
   readonly hit: number;
@@ -51,7 +51,7 @@ interface Place {
   readonly uid: number;
 }
 
-interface Candidate extends Place {
+interface Candidate extends Position {
   readonly flags: string;
   readonly size: number;
   /** Null in rows of before 0.3.0. */
@@ -68,7 +68,7 @@ export interface MessageSearchOptions {
 
 /**
  * Searches at once. One may take seconds of the index's thread, or of a connection to PostgreSQL: a user has two thirds
- * of the places, an account a third, and what else the service does needs the other connections.
+ * of the slots, an account a third, and what else the service does needs the other connections.
  */
 const AT_ONCE = 6;
 const OF_ONE = { account: 2, tenant: 4 };
@@ -120,7 +120,7 @@ export class MessageSearch {
     const matches: SearchMatch[] = [];
     let page: Candidate[] = [];
     let lookedAt = 0;
-    let last: Place | undefined;
+    let last: Position | undefined;
     for await (const candidate of candidates) {
       lookedAt += 1;
       // SQLite answers on the event loop: other requests get a turn in between.
@@ -160,10 +160,10 @@ export class MessageSearch {
   ): AsyncGenerator<Candidate> {
     const { search } = this.#options;
     const { accountId } = user;
-    let place: HitPlace | undefined = startOf(after, filter);
+    let position: HitPosition | undefined = startOf(after, filter);
     let limit = CHUNK;
     while (search) {
-      const hits = await search.find({ accountId, terms, after: place, limit });
+      const hits = await search.find({ accountId, terms, after: position, limit });
       for (let at = 0; at < hits.length; at += CHUNK) {
         const some = hits.slice(at, at + CHUNK);
         for (const one of await this.#locate(some, ids)) {
@@ -172,7 +172,7 @@ export class MessageSearch {
         }
       }
       if (hits.length < limit) return;
-      place = hits.at(-1);
+      position = hits.at(-1);
       limit = Math.min(limit * MORE_HITS, LOOKED_AT_MAX);
     }
   }
@@ -226,7 +226,7 @@ export class MessageSearch {
 
   async *#mailboxByDate(
     mailboxId: number,
-    after: Place | undefined,
+    after: Position | undefined,
     filter: SearchFilter,
   ): AsyncGenerator<Candidate> {
     const { since, before, larger, smaller, hasAttachment: wanted } = filter;
@@ -325,22 +325,22 @@ type FoundRow = Pick<
 interface Walk {
   /** Mailboxes that are searched. */
   readonly ids: readonly number[];
-  readonly after: Place | undefined;
+  readonly after: Position | undefined;
   readonly filter: SearchFilter;
 }
 
 /** Where the index is read from: the hit in which the last page ended is read once more. */
-function startOf(after: Place | undefined, { before }: SearchFilter): HitPlace | undefined {
+function startOf(after: Position | undefined, { before }: SearchFilter): HitPosition | undefined {
   if (after) return { date: after.date, id: after.hit + 1 };
   return before === undefined ? undefined : { date: before, id: 0 };
 }
 
-function newestFirst(a: Place, b: Place): number {
+function newestFirst(a: Position, b: Position): number {
   return b.date - a.date || b.hit - a.hit || b.mailboxId - a.mailboxId || b.uid - a.uid;
 }
 
-function isBehind(place: Place, after: Place | undefined): boolean {
-  return !after || newestFirst(after, place) < 0;
+function isBehind(position: Position, after: Position | undefined): boolean {
+  return !after || newestFirst(after, position) < 0;
 }
 
 function passes({ size, ...row }: Candidate, filter: SearchFilter): boolean {
@@ -357,11 +357,11 @@ function passes({ size, ...row }: Candidate, filter: SearchFilter): boolean {
   );
 }
 
-function writeCursor({ date, hit, mailboxId, uid }: Place): string {
+function writeCursor({ date, hit, mailboxId, uid }: Position): string {
   return [date, hit, mailboxId, uid].map((part) => part.toString(36)).join('-');
 }
 
-function readCursor(ids: OpaqueIds, sealed: string): Place {
+function readCursor(ids: OpaqueIds, sealed: string): Position {
   const parts = ids.open(sealed)?.split(/(?<=[\da-z])-/) ?? [];
   const [date, hit, mailboxId, uid] = parts.map((part) => Number.parseInt(part, 36));
   if (date === undefined || hit === undefined || mailboxId === undefined || uid === undefined) {

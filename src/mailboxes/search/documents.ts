@@ -51,14 +51,14 @@ export interface Hit {
 }
 
 /** Where a page ended; hits come newest first, and of one date the latest id first. */
-export type HitPlace = Pick<Hit, 'date' | 'id'>;
+export type HitPosition = Pick<Hit, 'date' | 'id'>;
 
 export interface FindRequest {
   readonly accountId: number;
   /** All must be in the message; at least one. */
   readonly terms: readonly QueryTerm[];
   /** Only hits after this one. */
-  readonly after?: HitPlace | undefined;
+  readonly after?: HitPosition | undefined;
   readonly limit: number;
 }
 

@@ -16,7 +16,7 @@ import { laterThanThirteenth, thirteenth } from './migrations/0013.ts';
 import { beforeFourteenth, fourteenth, laterThanFourteenth } from './migrations/0014.ts';
 import { fifteenth } from './migrations/0015.ts';
 import { sixteenth } from './migrations/0016.ts';
-import { eighteenth } from './migrations/0018.ts';
+import { beforeEighteenth, eighteenth } from './migrations/0018.ts';
 import { nineteenth } from './migrations/0019.ts';
 import {
   alterBetweenOthers,
@@ -64,6 +64,7 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0011': beforeEleventh,
   '0012': beforeTwelfth,
   '0014': beforeFourteenth,
+  '0018': beforeEighteenth,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
@@ -111,7 +112,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0014': fourteenth(engine),
     '0015': fifteenth(engine),
     '0016': sixteenth(engine),
-    '0018': eighteenth(engine),
+    '0018': eighteenth(engine, isBegun),
     '0019': nineteenth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);

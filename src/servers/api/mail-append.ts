@@ -11,7 +11,7 @@ import { type Api, credentials, type RouteGroup } from './server.ts';
 /** Messages that are read at once: of one account, of all accounts of one user, and in all. */
 const SHARES = { account: 4, user: 30, all: 40 };
 
-/** Seconds after which the next one may find a place. */
+/** Seconds after which the next one may find a slot. */
 const RETRY_AFTER = 2;
 
 const flag = Type.String({ maxLength: 4_096, examples: ['\\Seen'] });

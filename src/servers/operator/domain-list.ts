@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import {
   type ClaimOrder,
-  type ClaimPlace,
+  type ClaimPosition,
   listAllClaims,
   type OperatedDomain,
 } from '../../tenants/domains/domains.ts';
@@ -89,7 +89,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
       async ({ query }) => {
         const prefix = query.q?.toLowerCase();
         const order: ClaimOrder = query.sort ?? (prefix === undefined ? 'newest' : 'name');
-        const page = readPlace(query, order);
+        const page = readPosition(query, order);
         const rows = await listAllClaims(parts.database, {
           status: query.status,
           userId: query.user_id,
@@ -100,7 +100,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
           recordsFailed: query.records_failed,
           order,
           limit: page.limit + 1,
-          after: placeOf(page.after),
+          after: positionOf(page.after),
         });
         const written = await writeDomains(parts, rows.slice(0, page.limit));
         return {
@@ -122,7 +122,10 @@ const readFlag = (text: 'true' | 'false' | undefined) =>
   text === undefined ? undefined : text === 'true';
 
 /** The key of a cursor, by the order of its list. */
-type PlaceKey = readonly [number] | readonly [string, number] | readonly [number, string, number];
+type PositionKey =
+  | readonly [number]
+  | readonly [string, number]
+  | readonly [number, string, number];
 
 /** Whether it is troubled as a number, its name and its id. */
 function isTroubleKey(values: ListKey): values is readonly [number, string, number] {
@@ -130,20 +133,20 @@ function isTroubleKey(values: ListKey): values is readonly [number, string, numb
   return (rank === 0 || rank === 1) && isTextKey(rest);
 }
 
-function readPlace(
+function readPosition(
   query: { readonly limit?: number; readonly cursor?: string },
   order: ClaimOrder,
-): ListPage<PlaceKey> {
+): ListPage<PositionKey> {
   if (order === 'trouble') return readPage(query, isTroubleKey);
   return order === 'newest' ? readPage(query, isIdKey) : readPage(query, isTextKey);
 }
 
-function keyOf({ id, name, isTroubled }: OperatedDomain, order: ClaimOrder): PlaceKey {
+function keyOf({ id, name, isTroubled }: OperatedDomain, order: ClaimOrder): PositionKey {
   if (order === 'trouble') return [isTroubled ? 1 : 0, name, id];
   return order === 'newest' ? [id] : [name, id];
 }
 
-function placeOf(key: PlaceKey | undefined): ClaimPlace | undefined {
+function positionOf(key: PositionKey | undefined): ClaimPosition | undefined {
   if (key === undefined) return undefined;
   if (key.length === 1) return { id: key[0] };
   if (key.length === 2) return { name: key[0], id: key[1] };

@@ -13,13 +13,13 @@ import {
   type Found,
   isAfter,
   type MessageParts,
-  type Place,
+  type Position,
   type Way,
   waysOf,
 } from './message-ways.ts';
 
 export type { MessageFilter } from './message-filter.ts';
-export type { MessageParts, Place } from './message-ways.ts';
+export type { MessageParts, Position } from './message-ways.ts';
 
 const ROWS_MAX = 5_000;
 const ROWS_AT_A_TIME = 1_000;
@@ -31,12 +31,12 @@ const MESSAGES_AT_A_TIME = { least: 25, most: 51 };
 export async function findMessages(
   parts: MessageParts,
   filter: MessageFilter,
-  { after, limit }: { readonly after: readonly Place[] | undefined; readonly limit: number },
-): Promise<{ readonly items: Message[]; readonly next: readonly Place[] | undefined }> {
+  { after, limit }: { readonly after: readonly Position[] | undefined; readonly limit: number },
+): Promise<{ readonly items: Message[]; readonly next: readonly Position[] | undefined }> {
   const ways = waysOf(parts, filter);
   const walk = new Walk(ways, after, isPicky(filter) ? ROWS_AT_A_TIME : limit + 1);
   const items: Message[] = [];
-  let next: readonly Place[] | undefined;
+  let next: readonly Position[] | undefined;
   let examined = 0;
   while (examined < MESSAGES_MAX) {
     const { least, most } = MESSAGES_AT_A_TIME;
@@ -48,15 +48,15 @@ export async function findMessages(
       parts,
       some.map(({ mailId }) => mailId),
     );
-    for (const { mailId, way, place, places } of some) {
+    for (const { mailId, way, position, positions } of some) {
       const message = messages.get(mailId);
-      if (!message || !isListedAt(ways, way, place, message) || !fits(message, filter)) continue;
+      if (!message || !isListedAt(ways, way, position, message) || !fits(message, filter)) continue;
       if (items.length === limit) return { items: items.toSorted(byTime), next };
       items.push(message);
-      next = places;
+      next = positions;
     }
   }
-  return { items: items.toSorted(byTime), next: walk.isEnd ? undefined : walk.places };
+  return { items: items.toSorted(byTime), next: walk.isEnd ? undefined : walk.positions };
 }
 
 /** Where a page is in the order of something that happened later, as of bounces, at least the page is sorted. */
@@ -86,28 +86,38 @@ interface Candidate {
   readonly mailId: string;
   /** Its number. */
   readonly way: number;
-  readonly place: Place;
+  readonly position: Position;
   /** Where each way continues after it. */
-  readonly places: readonly Place[];
+  readonly positions: readonly Position[];
 }
 
 /** Before all rows. */
-const START: Place = { at: Number.MAX_SAFE_INTEGER, id: Number.MAX_SAFE_INTEGER };
+const START: Position = { at: Number.MAX_SAFE_INTEGER, id: Number.MAX_SAFE_INTEGER };
 
 /** Reads several ways beside each other, the newest row first. */
 class Walk {
-  readonly #ways: readonly { way: Way; rows: Found[]; last: Place | undefined; isEnd: boolean }[];
+  readonly #ways: readonly {
+    way: Way;
+    rows: Found[];
+    last: Position | undefined;
+    isEnd: boolean;
+  }[];
   readonly #seen = new Set<string>();
   readonly #atATime: number;
-  places: Place[];
+  positions: Position[];
   #read = 0;
 
-  constructor(ways: readonly Way[], after: readonly Place[] | undefined, atATime: number) {
+  constructor(ways: readonly Way[], after: readonly Position[] | undefined, atATime: number) {
     this.#atATime = atATime;
-    this.places = ways.map((_, index) => after?.[index] ?? START);
+    this.positions = ways.map((_, index) => after?.[index] ?? START);
     this.#ways = ways.map((way, index) => {
-      const place = after?.[index];
-      return { way, rows: [], isEnd: false, last: place?.id === START.id ? undefined : place };
+      const position = after?.[index];
+      return {
+        way,
+        rows: [],
+        isEnd: false,
+        last: position?.id === START.id ? undefined : position,
+      };
     });
   }
 
@@ -124,13 +134,13 @@ class Walk {
       const { rows = [], isEnd = true, last } = this.#ways[number] ?? {};
       const row = rows.shift();
       if (!row) break;
-      const place = { at: row.at, id: row.id };
+      const position = { at: row.at, id: row.id };
       // Behind the last row that may match are those that do not.
-      this.places[number] = rows.length === 0 && !isEnd && last ? last : place;
+      this.positions[number] = rows.length === 0 && !isEnd && last ? last : position;
       const key = `${number} ${row.mailId}`;
       if (this.#seen.has(key)) continue;
       this.#seen.add(key);
-      taken.push({ mailId: row.mailId, way: number, place, places: [...this.places] });
+      taken.push({ mailId: row.mailId, way: number, position, positions: [...this.positions] });
     }
     return taken;
   }
@@ -145,17 +155,22 @@ class Walk {
         state.rows = [...step.rows];
         state.isEnd = step.isEnd;
         state.last = step.last ?? state.last;
-        if (state.rows.length === 0 && state.last) this.places[number] = state.last;
+        if (state.rows.length === 0 && state.last) this.positions[number] = state.last;
       }
     }
     return this.#ways.some(({ rows }) => rows.length > 0);
   }
 }
 
-function isListedAt(ways: readonly Way[], number: number, place: Place, message: Message): boolean {
-  const first = ways.findIndex((way) => way.placeOf(message) !== undefined);
-  const newest = ways[number]?.placeOf(message);
-  if (first === number && place.id === newest?.id) return true;
+function isListedAt(
+  ways: readonly Way[],
+  number: number,
+  position: Position,
+  message: Message,
+): boolean {
+  const first = ways.findIndex((way) => way.positionOf(message) !== undefined);
+  const newest = ways[number]?.positionOf(message);
+  if (first === number && position.id === newest?.id) return true;
   // Of a message with so many rows, one that is not read any more counts as its newest.
-  return message.isCut && (newest === undefined ? first === -1 : isAfter(place, newest));
+  return message.isCut && (newest === undefined ? first === -1 : isAfter(position, newest));
 }

@@ -13,7 +13,7 @@ import {
   findMessages,
   type MessageFilter,
   type MessageParts,
-  type Place,
+  type Position,
   readMessages,
 } from './find-messages.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
@@ -104,17 +104,17 @@ function statusesOf(given: string, field: string): MessageStatus[] {
 }
 
 /** Where each way continues: times and ids in turn. */
-function isPlaces(values: ListKey): values is readonly number[] {
+function isPositions(values: ListKey): values is readonly number[] {
   const isEven = values.length > 0 && values.length % 2 === 0;
   return isEven && values.every((one) => Number.isSafeInteger(one));
 }
 
-function readPlaces(values: readonly number[]): Place[] {
-  const places: Place[] = [];
+function readPositions(values: readonly number[]): Position[] {
+  const positions: Position[] = [];
   for (let at = 0; at < values.length; at += 2) {
-    places.push({ at: values[at] ?? 0, id: values[at + 1] ?? 0 });
+    positions.push({ at: values[at] ?? 0, id: values[at + 1] ?? 0 });
   }
-  return places;
+  return positions;
 }
 
 export interface MessageRouteParts extends MessageParts {
@@ -193,7 +193,7 @@ async function suppressedOf(
 
 async function listPage(parts: MessageRouteParts, query: Type.Static<typeof MessageQuery>) {
   const { read } = parts.database;
-  const page = readPage(query, isPlaces);
+  const page = readPage(query, isPositions);
   const { account, since, until } = query;
   if (account !== undefined && (await findAccountsAt(read, account)).length === 0) {
     throw new Refusal('account_not_found', `there is no account ${account}`);
@@ -208,7 +208,7 @@ async function listPage(parts: MessageRouteParts, query: Type.Static<typeof Mess
     until: until === undefined ? undefined : readInstant('until', until),
     not: notOf(query),
   };
-  const after = page.after && readPlaces(page.after);
+  const after = page.after && readPositions(page.after);
   const { items, next } = await findMessages(parts, filter, { after, limit: page.limit });
   return {
     items: items.map(writeMessage),

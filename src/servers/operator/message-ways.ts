@@ -25,18 +25,18 @@ export interface Found {
 }
 
 /** Where a way continues. */
-export type Place = Pick<Found, 'at' | 'id'>;
+export type Position = Pick<Found, 'at' | 'id'>;
 
 export interface Way {
-  /** Rows in their order, after a place: those that may match, where the read ended, and whether there are more. */
-  read(after: Place | undefined, limit: number): Promise<Step>;
+  /** Rows in their order, after a position: those that may match, where the read ended, and whether there are more. */
+  read(after: Position | undefined, limit: number): Promise<Step>;
   /** The newest place of a message on this way; undefined where it is not on it. */
-  placeOf(message: Message): Place | undefined;
+  positionOf(message: Message): Position | undefined;
 }
 
 interface Step {
   readonly rows: readonly Found[];
-  readonly last: Place | undefined;
+  readonly last: Position | undefined;
   readonly isEnd: boolean;
   readonly read: number;
 }
@@ -112,7 +112,7 @@ function traceWay({ database }: MessageParts, filter: MessageFilter, way: TraceW
         .map(({ at, id, mail_id }) => ({ at, id, mailId: mail_id }));
       return { rows: found, last: rows.at(-1), isEnd: rows.length < limit, read: rows.length };
     },
-    placeOf: ({ events }) => newestOf(events.filter(isMeant)),
+    positionOf: ({ events }) => newestOf(events.filter(isMeant)),
   };
 }
 
@@ -122,9 +122,9 @@ const SLACK_MS = 300_000;
 function queueWay(
   { queue, now }: MessageParts,
   { statuses = [], reason = '', since, until }: MessageFilter,
-  place: { readonly state: OpenState; readonly domainId: number | undefined },
+  position: { readonly state: OpenState; readonly domainId: number | undefined },
 ): Way {
-  const { state, domainId } = place;
+  const { state, domainId } = position;
   const span = {
     since: since === undefined ? undefined : since - SLACK_MS,
     until: until === undefined ? undefined : until + SLACK_MS,
@@ -136,7 +136,7 @@ function queueWay(
   return {
     async read(after, limit) {
       const hasErrors = reason !== '';
-      const rows = await queue.lists.undelivered({ ...place, ...span, after, limit, hasErrors });
+      const rows = await queue.lists.undelivered({ ...position, ...span, after, limit, hasErrors });
       const found = rows.flatMap((row) => {
         const { createdAt: at, id, mailId } = row;
         const isFound = mailId !== undefined && isMeant(row);
@@ -151,7 +151,7 @@ function queueWay(
         read: rows.length,
       };
     },
-    placeOf: ({ deliveries }) =>
+    positionOf: ({ deliveries }) =>
       newestOf(
         [...deliveries.values()]
           .filter((one) => one.status === state && one.domainId === (domainId ?? one.domainId))
@@ -168,8 +168,8 @@ interface Waiting {
   readonly lastError?: DeliveryError | undefined;
 }
 
-function newestOf(places: readonly Place[]): Place | undefined {
-  const [first, ...others] = places;
+function newestOf(positions: readonly Position[]): Position | undefined {
+  const [first, ...others] = positions;
   return others.reduce((newest, one) => (newest && isAfter(one, newest) ? one : newest), first);
 }
 
@@ -180,6 +180,6 @@ function mayBe(status: MessageStatus, attempts: number, dueAt: EpochMs, now: Epo
   return status === 'deferred';
 }
 
-export function isAfter(place: Place, other: Place): boolean {
-  return place.at > other.at || (place.at === other.at && place.id > other.id);
+export function isAfter(position: Position, other: Position): boolean {
+  return position.at > other.at || (position.at === other.at && position.id > other.id);
 }

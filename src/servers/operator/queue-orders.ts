@@ -61,7 +61,7 @@ export function orderBulk(
 /** The most deliveries that one call names. */
 const IDS_MAX = 500;
 
-/** A place, as answers name it. */
+/** A position, as answers name it. */
 const NEXT_EXAMPLE =
   'WzE3Njk4NjA4MDAwMDAsImh0dHBzOi8vcmVjZWl2ZXIuZXhhbXBsZSIsMSwid2ViaG9vayIsInBlbmRpbmciLDdd';
 
@@ -164,7 +164,7 @@ function isOrderKey(values: ListKey): values is OrderKey {
   return Number.isSafeInteger(given) && isOpenKey(key);
 }
 
-function readPlace(next: string | undefined) {
+function readPosition(next: string | undefined) {
   if (next === undefined) return {};
   const { after = [0] } = readPage({ cursor: next }, isOrderKey);
   const [now, ...key] = after;
@@ -200,9 +200,9 @@ export function orderRoute(
       ) {
         throw invalidField('destination', 'or another filter must be given, or ids');
       }
-      const place = readPlace(next);
-      const filter = { ...(await filterOf(database.read, asked, place.now ?? now())), ids };
-      const order = { action, filter, isDryRun, limit, heldBy: 'operator', ...place } as const;
+      const position = readPosition(next);
+      const filter = { ...(await filterOf(database.read, asked, position.now ?? now())), ids };
+      const order = { action, filter, isDryRun, limit, heldBy: 'operator', ...position } as const;
       const target = JSON.stringify({ ...asked, ids });
       return writeStep(parts, await orderBulk(parts, actorOf(request), order, target));
     },

@@ -87,7 +87,7 @@ export {
 export {
   type ClaimFilter,
   type ClaimOrder,
-  type ClaimPlace,
+  type ClaimPosition,
   countLapsedClaims,
   countPendingClaims,
   findAnyClaim,

@@ -54,7 +54,7 @@ export interface ClaimFilter {
 export type ClaimOrder = 'newest' | 'name' | 'trouble';
 
 /** The place of a claim in an order. */
-export interface ClaimPlace {
+export interface ClaimPosition {
   readonly id: number;
   /** Where the order is by name. */
   readonly name?: string | undefined;
@@ -66,7 +66,7 @@ interface ClaimRequest extends ClaimFilter {
   readonly order: ClaimOrder;
   readonly limit: number;
   /** Of the last claim of the page before. */
-  readonly after?: ClaimPlace | undefined;
+  readonly after?: ClaimPosition | undefined;
 }
 
 const columns = [
@@ -148,16 +148,18 @@ function selectPage(queries: Queries, engine: Database['engine'], request: PartR
     const newest = query.orderBy('domains.id', 'desc');
     return after ? newest.where('domains.id', '<', after.id) : newest;
   }
-  // The place is of another rank where the page before ended with the last troubled one.
-  const place = isTroubled === after?.isTroubled ? after : undefined;
-  const from = place?.name ?? namePrefix;
+  // The position is of another rank where the page before ended with the last troubled one.
+  const position = isTroubled === after?.isTroubled ? after : undefined;
+  const from = position?.name ?? namePrefix;
   return (
     query
       .$if(from !== undefined, (some) => some.where(name, '>=', from ?? ''))
       // Names are ASCII: the prefix followed by DEL comes after every name that begins with it.
       .$if(namePrefix !== undefined, (some) => some.where(name, '<', `${namePrefix}\u007f`))
-      .$if(place !== undefined, (some) =>
-        some.where(sql<boolean>`(${name}, domains.id) > (${place?.name ?? ''}, ${place?.id ?? 0})`),
+      .$if(position !== undefined, (some) =>
+        some.where(
+          sql<boolean>`(${name}, domains.id) > (${position?.name ?? ''}, ${position?.id ?? 0})`,
+        ),
       )
       .orderBy(name)
       .orderBy('domains.id')

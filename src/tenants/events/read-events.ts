@@ -1,5 +1,5 @@
 /**
- * Reads events in the order of commits, from a place on.
+ * Reads events in the order of commits, from a position on.
  *
  * On SQLite there is one writer, so ids are in that order. On PostgreSQL an id is given when a row is inserted, and the
  * transactions commit in any order: a reader that goes by ids alone would pass over a row whose transaction commits late.
@@ -28,7 +28,7 @@ export interface EventScope {
 }
 
 export interface Event {
-  /** Its place in the stream; no other event has it. */
+  /** Its position in the stream; no other event has it. */
   readonly cursor: string;
   readonly type: EventType;
   readonly at: EpochMs;
@@ -49,7 +49,7 @@ export interface EventPage {
   readonly isHeld: boolean;
 }
 
-interface Place {
+interface Position {
   readonly id: number;
   readonly xid: number;
   readonly created_at: number;
@@ -57,20 +57,20 @@ interface Place {
 
 /** Before all events. */
 export const OLDEST_CURSOR = '0';
-const START: Place = { id: 0, xid: -1, created_at: 0 };
+const START: Position = { id: 0, xid: -1, created_at: 0 };
 
 const CURSOR = /^([0-9a-z]{1,10})-([0-9a-z]{1,12})-([0-9a-z]{1,10})$/;
 
-const writeCursor = ({ id, xid, created_at }: Place) =>
+const writeCursor = ({ id, xid, created_at }: Position) =>
   id === 0 ? OLDEST_CURSOR : [id, xid, created_at].map((part) => part.toString(36)).join('-');
 
-function readCursor(field: string, text: string): Place {
+function readCursor(field: string, text: string): Position {
   if (text === OLDEST_CURSOR) return START;
   const [, ...parts] = CURSOR.exec(text) ?? [];
   const [id = 0, xid = 0, created_at = 0] = parts.map((part) => Number.parseInt(part, 36));
-  const place = { id, xid, created_at };
+  const position = { id, xid, created_at };
   // One that is written in another way was not made here.
-  if (writeCursor(place) === text && id > 0) return place;
+  if (writeCursor(position) === text && id > 0) return position;
   throw invalidField(field, 'must be the cursor of an event or of an answer, or 0 for the oldest');
 }
 
@@ -121,7 +121,7 @@ export class Events {
   }
 
   /**
-   * Reads the events after a place.
+   * Reads the events after a position.
    *
    * @param field the name of the parameter that has the cursor
    * @param limit the most events of the page
@@ -132,19 +132,19 @@ export class Events {
     after: { field: string; cursor: string },
     limit: number,
   ): Promise<EventPage> {
-    const place = readCursor(after.field, after.cursor);
+    const position = readCursor(after.field, after.cursor);
     await this.#prepare();
     // Read first: all events of the user up to here are on the page, or before it.
     const newest = await this.#newest();
     // Of no type where only hints are asked for, which are not kept.
-    const rows = scope.types?.length === 0 ? [] : await this.#rows(scope, place, limit + 1);
+    const rows = scope.types?.length === 0 ? [] : await this.#rows(scope, position, limit + 1);
     // Asked last: what is pruned meanwhile would be missing on the page.
-    if (place !== START && !(await this.#isThere(place))) throw expired();
+    if (position !== START && !(await this.#isThere(position))) throw expired();
     const settled = rows.findIndex(({ isSettled }) => !isSettled);
     const readable = settled < 0 ? rows : rows.slice(0, settled);
     const page = readable.slice(0, limit);
     const hasMore = readable.length > limit;
-    const last = page.at(-1) ?? place;
+    const last = page.at(-1) ?? position;
     return {
       events: page.map(toEvent),
       cursor: writeCursor(!hasMore && isBefore(last, newest) ? newest : last),
@@ -176,7 +176,7 @@ export class Events {
     return { users: rows.map((row) => row.user_id), last };
   }
 
-  async #newest(): Promise<Place> {
+  async #newest(): Promise<Position> {
     const row = await this.#database.read
       .selectFrom('events')
       .select(['id', 'xid', 'created_at'])
@@ -187,7 +187,7 @@ export class Events {
     return row ?? START;
   }
 
-  async #isThere({ id, xid, created_at }: Place): Promise<boolean> {
+  async #isThere({ id, xid, created_at }: Position): Promise<boolean> {
     const row = await this.#database.read
       .selectFrom('events')
       .select(['xid', 'created_at'])
@@ -196,7 +196,7 @@ export class Events {
     return row?.xid === xid && row.created_at === created_at;
   }
 
-  #rows({ userId, organizationId, types }: EventScope, { xid, id }: Place, limit: number) {
+  #rows({ userId, organizationId, types }: EventScope, { xid, id }: Position, limit: number) {
     return this.#database.read
       .selectFrom('events')
       .select(['id', 'xid', 'type', 'account_id', 'mailbox', 'uid', 'data', 'created_at'])
@@ -234,7 +234,7 @@ export class Events {
   }
 }
 
-function isBefore(one: Place, other: Place): boolean {
+function isBefore(one: Position, other: Position): boolean {
   return one.xid < other.xid || (one.xid === other.xid && one.id < other.id);
 }
 

@@ -128,6 +128,13 @@ for (const [device, options, colorScheme, look] of [
           '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
         );
         assert.ok(width <= seen, `${path} is ${width} wide on a screen of ${seen}`);
+        const names = await page
+          .locator('td.wide')
+          .evaluateAll((all) => all.map((one) => one.clientWidth));
+        assert.ok(
+          names.every((name) => name >= 200),
+          `${path} shows names in ${names} px`,
+        );
       }
     };
     await signedIn('', check, { ...options, colorScheme });
