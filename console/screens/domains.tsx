@@ -76,7 +76,7 @@ const columns: readonly Column<DomainItem>[] = [
   { head: 'Domain', isWide: true, cell: (row) => <DomainLink {...row} /> },
   { head: 'Receives', priority: 1, cell: (row) => <Receives domain={row} /> },
   { head: 'Can send', priority: 1, cell: (row) => <CanSend domain={row} /> },
-  { head: 'DNS', cell: (row) => <DnsWords domain={row} /> },
+  { head: 'DNS', cell: dnsCell },
   {
     head: 'In 24 h',
     priority: 3,
@@ -88,12 +88,10 @@ const columns: readonly Column<DomainItem>[] = [
     head: 'Bounced 24 h',
     priority: 3,
     isNumber: true,
-    cell: ({ bounced_24h: bounced, sent_24h: sent }) =>
-      bounced === 0 ? '0' : formatShare(bounced, sent),
+    cell: bouncedCell,
   },
   { head: 'Waiting', isNumber: true, cell: waitingCell },
   { head: 'Accounts', priority: 4, isNumber: true, cell: accountsCell },
-  { head: 'Next check', priority: 4, cell: ({ next_check_at: at }) => <When at={at} /> },
 ];
 
 export const Domains = defineComponent(() => {
@@ -163,6 +161,30 @@ function waitingCell({ domain, waiting }: DomainItem) {
     <RouterLink to={{ path: '/queue', query: { q: `domain:${domain}` } }}>
       {() => `${formatNumber(waiting)}${isPhone.value ? ' wait' : ''}`}
     </RouterLink>
+  );
+}
+
+/** The records, and below them when they are looked at again. */
+function dnsCell(row: DomainItem) {
+  return (
+    <>
+      <DnsWords domain={row} />
+      {!isPhone.value && (
+        <span class="below">
+          next check <When at={row.next_check_at} />
+        </span>
+      )}
+    </>
+  );
+}
+
+function bouncedCell({ bounced_24h: bounced, sent_24h: sent }: DomainItem) {
+  if (bounced === 0) return '0';
+  return (
+    <>
+      {formatNumber(bounced)}
+      <span class="below">{formatShare(bounced, sent)}</span>
+    </>
   );
 }
 
