@@ -211,6 +211,20 @@ onEachEngine('submission', (engine) => {
     client.destroy();
   });
 
+  test('a message that is under way while its account is suspended is not taken', async () => {
+    const ada = await service.makeAccount('ada');
+    const client = await dialogue(ada);
+    assert.match(await client.ask(`MAIL FROM:<${ada.address}>`), /^250 /);
+    assert.match(await client.ask('RCPT TO:<bob@far.test>'), /^250 /);
+    assert.match(await client.ask('DATA'), /^354 /);
+    const path = `/v2/email-accounts/${ada.id}`;
+    const suspend = { user_id: ada.userId, status: 'suspended' };
+    const suspended = await service.v2('PUT', path, suspend);
+    assert.equal(suspended.status, 200, JSON.stringify(suspended.body));
+    assert.match(await client.ask(`${source(ada)}.`), /^450 4\.2\.1 /);
+    client.destroy();
+  });
+
   test('an app password opens it, until it is revoked', async () => {
     const ada = await service.makeAccount('ada');
     const path = `/v2/email-accounts/${ada.id}/app-passwords`;

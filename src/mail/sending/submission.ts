@@ -38,11 +38,15 @@ export interface SubmitterOptions {
 /** What `delivery/` is for mail from outside: here for one account. */
 export class AccountSubmitter {
   readonly accountId: number;
+  readonly userId: string;
   readonly #access: MailAccess;
   readonly #options: SubmitterOptions;
+  /** As it was found for the sender of this message. */
+  #sender: SendingAccount | undefined;
 
   constructor(access: MailAccess, options: SubmitterOptions) {
     this.accountId = access.accountId;
+    this.userId = access.userId;
     this.#access = access;
     this.#options = options;
   }
@@ -54,11 +58,9 @@ export class AccountSubmitter {
   /** Whether the account may send as this reverse-path: its address, that with a +tag, or `''`. Else the refusal. */
   async checkSender(from: string): Promise<Refusal | undefined> {
     const { address } = this.#access;
-    if (!(await this.#isOpen())) {
-      const why = 'was suspended or deleted, or its password or token is valid no more';
-      return new Refusal('account_inactive', `The account ${why}: log in again`);
-    }
-    await this.#options.findSender();
+    const closed = await this.#findClosed();
+    if (closed) return closed;
+    this.#sender = await this.#options.findSender();
     if (from === '' || isOwnAddress(from, address)) return undefined;
     return new Refusal('sender_rejected', `You may send as ${address} alone, or that with a +tag`);
   }
@@ -68,7 +70,7 @@ export class AccountSubmitter {
     if (!isSendable(recipient)) {
       return new Refusal('address_invalid', `Mail cannot be sent to ${recipient}`);
     }
-    const { domainId, domain } = await this.#options.findSender();
+    const { domainId, domain } = this.#sender ?? (await this.#options.findSender());
     const listed = await findSuppressed(this.#options.database.read, domainId, [recipient]);
     const found = listed.get(recipient);
     if (!found) return undefined;
@@ -86,11 +88,25 @@ export class AccountSubmitter {
     source: AsyncIterable<Uint8Array>,
   ) {
     try {
-      const { id } = await this.#options.submit({ from, to, via: arrival.protocol }, source);
+      const envelope = { from, to, via: arrival.protocol };
+      const { id } = await this.#options.submit(envelope, this.#untilClosed(source));
       return to.map((recipient) => ({ recipient, result: 'delivered' as const, id }));
     } catch (error) {
       throw error instanceof Refusal ? ofMessage(error) : error;
     }
+  }
+
+  /** The message; at its end it is refused where the account may send no more: it may have taken long to come. */
+  async *#untilClosed(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    yield* source;
+    const closed = await this.#findClosed();
+    if (closed) throw closed;
+  }
+
+  async #findClosed(): Promise<Refusal | undefined> {
+    if (await this.#isOpen()) return undefined;
+    const why = 'was suspended or deleted, or its password or token is valid no more';
+    return new Refusal('account_inactive', `The account ${why}: log in again`);
   }
 
   /** A login lasts as long as a connection: what happened to its account since then counts. */

@@ -34,6 +34,8 @@ export interface Submission {
 /** Takes mail of one account, which has logged in. */
 export interface Submitter extends MailReceiver {
   readonly accountId: number;
+  /** Whose account it is. */
+  readonly userId: string;
   /** Whether the account may send as this reverse-path now; `''` for the null sender. */
   checkSender(from: string): Promise<Refusal | undefined>;
 }
@@ -47,8 +49,8 @@ export interface Client {
   stage(octets: number): boolean;
   /** Subtracts them from the count. */
   unstage(octets: number): void;
-  /** Counts the connection for its account from now on; false where that has too many. */
-  logIn(accountId: number): boolean;
+  /** Counts the connection for its account and user from now on; false where one has too many, or the client left. */
+  logIn(account: Pick<Submitter, 'accountId' | 'userId'>): boolean;
 }
 
 /** Where clients must log in, they may without TLS only from this machine. */

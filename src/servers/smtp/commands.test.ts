@@ -21,6 +21,13 @@ test('reads paths and parameters', () => {
   );
 });
 
+test('a line full of spaces costs no more than another of its length', () => {
+  const lines = new CommandLines(2_000_000);
+  const line = `NOOP${' '.repeat(1_000_000)}x`;
+  lines.add(Buffer.from(`${line}\t \r\n`));
+  assert.equal(lines.next(), line);
+});
+
 test('a path has at most 256 octets (RFC 5321 section 4.5.3.1.3)', () => {
   const longest = `${'l'.repeat(254 - '@remote.test'.length)}@remote.test`;
   assert.ok('path' in readAddressCommand(`RCPT TO:<${longest}>`, 'TO'));

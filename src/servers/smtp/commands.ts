@@ -8,6 +8,8 @@ import type { Reply } from '../../protocols/smtp-client/smtp-client.ts';
 
 const CR = 0x0d;
 const LF = 0x0a;
+const TAB = 0x09;
+const SPACE = 0x20;
 const NOTHING = Buffer.alloc(0);
 
 /**
@@ -21,7 +23,6 @@ const MAX_SKIPPED_OCTETS = 64 * 1024;
 /** Anything but printable ASCII; nearly every line has only that. */
 const UNUSUAL = /[^ -~]/;
 const CONTROL = /[\0-\x1f\x7f]/;
-const TRAILING_SPACE = /[ \t]+$/;
 
 /** Why a line is refused before its command is read. */
 export interface LineFault {
@@ -97,10 +98,17 @@ export class CommandLines {
 
 /** No command may have NUL, a bare CR or other controls (RFC 5321 section 4.1.2). */
 function readText(line: Buffer): string | LineFault {
-  const octets = line.toString('latin1').replace(TRAILING_SPACE, '');
+  const octets = withoutTrailingSpace(line).toString('latin1');
   if (!UNUSUAL.test(octets)) return octets;
   if (CONTROL.test(octets) || !isUtf8(line)) return BAD_CHARACTERS;
-  return line.toString().replace(TRAILING_SPACE, '');
+  return withoutTrailingSpace(line).toString();
+}
+
+/** By a loop: a pattern would begin again at each space of a line that is full of them. */
+function withoutTrailingSpace(line: Buffer): Buffer {
+  let end = line.length;
+  while (line[end - 1] === SPACE || line[end - 1] === TAB) end--;
+  return line.subarray(0, end);
 }
 
 /* Which commands exist, and when each is allowed. */

@@ -218,8 +218,10 @@ export class Connection {
     if (!('logIn' in delivery)) throw new Error('a login came where none is offered');
     try {
       const submitter = await delivery.logIn(given, this.#client.address);
-      if (!this.#client.logIn(submitter.accountId)) {
-        return this.#protocol.hangUp(reply(421, '4.7.0', 'The account has too many connections'));
+      if (!this.#client.logIn(submitter)) {
+        return this.#protocol.hangUp(
+          reply(421, '4.7.0', 'The account or its user has too many connections'),
+        );
       }
       this.#submitter = submitter;
       this.#protocol.answer();

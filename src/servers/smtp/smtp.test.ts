@@ -13,7 +13,7 @@ import type { InboundEnvelope } from '../../mail/delivery/delivery.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SmtpLimits, SmtpOptions } from './smtp.ts';
 import { DialogueClient } from './testing/dialogue.ts';
-import { RecordingDelivery } from './testing/recording-delivery.ts';
+import { RecordingDelivery, submissionTo } from './testing/recording-delivery.ts';
 import { startListener, type TestListener } from './testing/start-listener.ts';
 
 /** Connects and says EHLO. */
@@ -808,4 +808,56 @@ test('stopping waits for delivery when the client is gone', async (context) => {
   open();
   await closed;
   assert.equal(target.delivery.messages.length, 1);
+});
+
+/** The base64 of `\0ada@acme.test\0secret`, as all clients of the next tests log in. */
+const LOGIN = `AUTH PLAIN ${Buffer.from('\0ada@acme.test\0secret').toString('base64')}`;
+
+test('a client that leaves while it logs in takes no slot of its account', async (t) => {
+  const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+  let begun = 0;
+  const submission = submissionTo(new RecordingDelivery());
+  const target = await startListener(t, {
+    delivery: {
+      async logIn(given, ip) {
+        begun++;
+        await gate;
+        return submission.logIn(given, ip);
+      },
+    },
+  });
+  const { listener } = target;
+  for (let at = 0; at < 25; at++) {
+    const client = await greet(target);
+    client.send(`${LOGIN}\r\n`);
+    await until(() => begun > at);
+    client.destroy();
+  }
+  await until(() => listener.connections() === 0);
+  open();
+  const client = await greet(target);
+  assert.match(await client.ask(LOGIN), /^235 /);
+  client.destroy();
+});
+
+test('the accounts of one user leave connections for those of others', async (t) => {
+  const submission = submissionTo(new RecordingDelivery());
+  let [accountId, userId] = [1, 'u'];
+  const target = await startListener(t, {
+    maxConnections: 100,
+    delivery: {
+      logIn: async (given, ip) => ({ ...(await submission.logIn(given, ip)), accountId, userId }),
+    },
+  });
+  const clients: DialogueClient[] = [];
+  const logIn = async () => {
+    const client = await greet(target);
+    clients.push(client);
+    return client.ask(LOGIN);
+  };
+  for (; accountId <= 20; accountId++) assert.match(await logIn(), /^235 /);
+  assert.match(await logIn(), /^421 4\.7\.0 /);
+  userId = 'another';
+  assert.match(await logIn(), /^235 /);
+  for (const client of clients) client.destroy();
 });

@@ -114,6 +114,7 @@ export class RecordingDelivery implements MailReceiver {
 export function submissionTo(delivery: RecordingDelivery): Submission {
   const submitter: Submitter = {
     accountId: 1,
+    userId: 'u',
     checkRoom: (octets) => delivery.checkRoom(octets),
     checkRecipient: async () => undefined,
     checkSender: async (from) =>
