@@ -9,6 +9,7 @@
 import { performance } from 'node:perf_hooks';
 import { sql } from 'kysely';
 import { listGroups, listOpen } from '../src/mail/queue/groups.ts';
+import { findFailingReceivers, findHeld } from '../src/mail/queue/needs-attention.ts';
 import { listReceivers, summarize } from '../src/mail/queue/receivers.ts';
 import type { Database, NewRow } from '../src/platform/database/database.ts';
 import { openTestDatabase } from '../test/support/databases.ts';
@@ -118,6 +119,10 @@ for (const [shape, destination] of Object.entries(shapes)) {
   );
   await measure('summary of a receiver', () => summarize(database, one));
   await measure('summary of all', () => summarize(database, {}));
+  const now = Date.now();
+  const limits = { receivers: 50, waiting: 10, since: now - 1_800_000 };
+  await measure('attention: failing receivers', () => findFailingReceivers(database, limits));
+  await measure('attention: held for long', () => findHeld(database, now - 1_800_000));
   await measure('groups', () => listGroups(read, {}, page));
   await measure('deliveries', () => listOpen(database, {}, page));
   await measure('deliveries of a receiver', () => listOpen(database, one, page));
