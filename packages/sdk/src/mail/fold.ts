@@ -159,7 +159,10 @@ class Folding {
       return;
     }
     if (isSettled(operation, place) || !facts) return;
-    this.#local.set(id, { place, id, base: undefined, facts, hidden: false, pending });
+    const entry = { place, id, base: undefined, facts, hidden: false, pending };
+    this.#local.set(id, entry);
+    // Later changes name it by its UID, also before the copy has it.
+    if (uid !== undefined) this.#real.set(`${place}/${uid}`, entry);
   }
 
   #entry(id: MessageId, place: Place): Entry | undefined {

@@ -3,13 +3,19 @@
  * has, and each change of the user was carried out once or taken back.
  */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
 import fc from 'fast-check';
 import type { MailMessage, MessageId, Operation, SendOperation } from '../../src/mail/client.ts';
 import type { Socket } from '../../src/mail/platform.ts';
+import type { BodyRow } from '../../src/mail/rows.ts';
 import { memoryStore, openMail, type Store } from '../../src/mail.ts';
+import { fileStore } from '../../src/stores/file.ts';
+import { sqliteStore } from '../../src/stores/sqlite.ts';
 import { FakeServer, type Fault } from '../../src/testing/testing.ts';
-import { type Tab, World } from './world.ts';
+import { BODY_BUDGET, type Tab, World } from './world.ts';
 
 /** More of them: SDK_RUNS=2000 node --test packages/sdk/test/mail/engine.test.ts */
 const RUNS = Number(process.env.SDK_RUNS ?? 40);
@@ -159,6 +165,7 @@ class Life {
     await world.open();
     for (const one of steps) {
       await this.#take(one);
+      world.invariants.note();
       assert.deepEqual(world.faults, []);
     }
     await this.#rest();
@@ -290,17 +297,22 @@ class Life {
     );
     if (!operation) return;
     this.#done.push({ operation, tab });
-    await this.#isSeen(tab, one, message);
+    let isRefused = false;
+    operation.applied.catch(() => {
+      isRefused = true;
+    });
+    await this.#isSeen(tab, one, message, () => isRefused);
   }
 
-  /** A change is seen as soon as its promise is fulfilled. */
+  /** A change is seen as soon as its promise is fulfilled, until the server refuses it. */
   async #isSeen(
     tab: Tab,
     one: Extract<Step, { do: 'flag' | 'move' | 'copy' | 'delete' }>,
     { id }: MailMessage,
+    isRefused: () => boolean,
   ): Promise<void> {
     const after = await this.#settled(tab.client.mailbox(one.box).list());
-    if (!after) return;
+    if (!after || isRefused()) return;
     const now = after.messages.find((message) => message.id === id);
     const isThere = (wanted: MessageId) => after.messages.some((message) => message.id === wanted);
     if (one.do === 'flag' && now)
@@ -366,6 +378,10 @@ class Life {
       }
     }
     this.#checkSends();
+    assert.ok(world.invariants.compared > 0, 'no copy was compared with the server');
+    const texts = (await world.store.range({ table: 'bodies', prefix: [] })) as BodyRow[];
+    const weight = texts.reduce((sum, text) => sum + text.weight, 0);
+    assert.ok(weight <= BODY_BUDGET, `${weight} octets of texts`);
     await this.#leavesNothing();
   }
 
@@ -408,18 +424,33 @@ class Life {
   }
 }
 
-for (const withLocks of [true, false]) {
-  test(`whatever happens, all tabs come to show what the server has; ${withLocks ? 'with' : 'without'} locks`, async () => {
+const folder = mkdtempSync(join(tmpdir(), 'postroom-engine-'));
+after(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newName = () => join(folder, String(++files));
+
+for (const [kind, open, withLocks, runs] of [
+  ['memory', async () => memoryStore(), true, RUNS],
+  ['memory', async () => memoryStore(), false, RUNS],
+  ['SQLite', async () => sqliteStore(newName()), true, RUNS / 4],
+  ['a file', async () => fileStore(newName()), false, RUNS / 4],
+] as const) {
+  test(`whatever happens, all tabs come to show what the server has; in ${kind}, ${withLocks ? 'with' : 'without'} locks`, async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(step, { maxLength: 40, size: 'max' }),
         fc.nat(),
         async (steps, seed) => {
-          const life = new Life(new World({ seed: seed + 1, withLocks }));
+          const store = await open();
+          const life = new Life(new World({ seed: seed + 1, withLocks, store }));
           await life.live(steps);
+          await store.close();
         },
       ),
-      { numRuns: RUNS, ...(process.env.SDK_SEED && { seed: Number(process.env.SDK_SEED) }) },
+      {
+        numRuns: Math.ceil(runs),
+        ...(process.env.SDK_SEED && { seed: Number(process.env.SDK_SEED) }),
+      },
     );
   });
 }

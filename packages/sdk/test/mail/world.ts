@@ -3,6 +3,10 @@ import type { MailClient } from '../../src/mail/client.ts';
 import type { Channel, Platform, Socket } from '../../src/mail/platform.ts';
 import { memoryStore, openMail, type Store } from '../../src/mail.ts';
 import { FakeServer } from '../../src/testing/testing.ts';
+import { Invariants } from './invariants.ts';
+
+/** Octets: a few texts. */
+export const BODY_BUDGET = 5_000;
 
 const never = <T>() => new Promise<T>(() => undefined);
 
@@ -89,6 +93,7 @@ export class World {
   crash: { tab: Tab; when: 'before' | 'after' } | undefined;
   /** What went wrong in a rule that must always hold. */
   readonly faults: string[] = [];
+  readonly invariants: Invariants;
   readonly #hub = new Hub();
   readonly #locks = new Locks();
   readonly #options: WorldOptions;
@@ -103,6 +108,7 @@ export class World {
     this.server = new FakeServer({ ...(rateLimitPerMinute && { rateLimitPerMinute }) });
     this.account = this.server.addAccount({ address: 'ada@acme.test', password: 'secret' });
     this.store = options.store ?? memoryStore();
+    this.invariants = new Invariants(this.store, this.account);
   }
 
   get living(): Tab[] {
@@ -122,6 +128,7 @@ export class World {
       address: 'ada@acme.test',
       auth: async () => this.#token(tab),
       store: this.#storeOf(tab),
+      bodyBudget: BODY_BUDGET,
       platform: this.#platformOf(tab),
     });
     await this.pass(0, opened);
@@ -201,14 +208,20 @@ export class World {
     if (url.endsWith('/mail/sync') && typeof body === 'string') {
       body = JSON.stringify({ ...(JSON.parse(body) as object), limit: 2 });
     }
+    this.invariants.note();
     const answer = await this.server.fetch(url, { ...init, ...(body !== undefined && { body }) });
+    this.invariants.note();
     const after = Number(answer.headers.get('retry-after') ?? 0);
     if (answer.status === 429 && !tab.isDead) {
       const until = this.server.clock.now() + after * 1000;
-      // From when the tabs can know of it: the answer is still to be read.
+      const pause = (one: Tab) =>
+        this.#pauses.set(one, Math.max(this.#pauses.get(one) ?? 0, until));
+      // From when the tabs can know of it: the answer is still to be read, and one that is frozen hears and tells nothing.
       setImmediate(() => {
-        for (const one of this.living)
-          this.#pauses.set(one, Math.max(this.#pauses.get(one) ?? 0, until));
+        for (const one of tab.frozen ? [tab] : this.living) {
+          if (one.frozen) void one.frozen.then(() => setImmediate(() => pause(one)));
+          else pause(one);
+        }
       });
     }
     await tab.frozen;
@@ -227,12 +240,22 @@ export class World {
         return never<void>();
       }
       await carryOut();
+      this.faults.push(...(await this.invariants.check()));
       return tab.isDead ? never<void>() : undefined;
+    };
+    // Asked for together: no other write is between them.
+    const transact: Store['transact'] = async (options, changes) => {
+      const leader = store.get('accounts', [options.account]);
+      const written = store.transact(options, changes);
+      const { epoch } = { ...(await leader) };
+      await written;
+      if (options.epoch !== undefined && options.epoch !== epoch)
+        this.faults.push('a write of an earlier leader');
     };
     return {
       get: (table, key) => (tab.isDead ? never() : store.get(table, key)),
       range: (query) => (tab.isDead ? never() : store.range(query)),
-      transact: (options, changes) => write(() => store.transact(options, changes)),
+      transact: (options, changes) => write(() => transact(options, changes)),
       update: (table, key, decide) => write(() => store.update(table, key, decide)),
       close: async () => undefined,
     };
