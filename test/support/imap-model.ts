@@ -25,7 +25,7 @@ interface Entry {
 }
 
 /** Commands during which sequence numbers must stay (RFC 9051 section 7.5.1). */
-const KEEPS_NUMBERS = /^(?:FETCH|STORE|SEARCH) /;
+const KEEPS_NUMBERS = /^(?:FETCH|STORE|SEARCH|SORT|THREAD) /;
 
 export class StrictClient {
   readonly #lines: ImapLines;

@@ -10,6 +10,7 @@ import { getQuota, getQuotaRoot, setQuota } from './quota.ts';
 import { search, uidSearch } from './search.ts';
 import { enable, examine, select, status, unselect } from './select.ts';
 import type { Command } from './session.ts';
+import { sort, uidSort } from './sort.ts';
 import { store, uidStore } from './store.ts';
 
 export const commands: Readonly<Record<string, Command>> = {
@@ -42,12 +43,14 @@ export const commands: Readonly<Record<string, Command>> = {
   UNSELECT: unselect,
   EXPUNGE: expunge,
   SEARCH: search,
+  SORT: sort,
   FETCH: fetch,
   STORE: store,
   COPY: copy,
   MOVE: move,
   'UID EXPUNGE': uidExpunge,
   'UID SEARCH': uidSearch,
+  'UID SORT': uidSort,
   'UID FETCH': uidFetch,
   'UID STORE': uidStore,
   'UID COPY': uidCopy,

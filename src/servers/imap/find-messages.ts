@@ -12,7 +12,7 @@ import {
 } from '../../protocols/message/message.ts';
 import type { EnvelopeField, SearchKey } from './parse-search.ts';
 import { No, type Session } from './session.ts';
-import { SEARCHED, textsOf } from './texts.ts';
+import { readSearchTexts, type SearchTexts, textsOf } from './texts.ts';
 
 /** A message that was found. */
 export type Row = ImapRow<
@@ -207,7 +207,7 @@ class Candidate {
   readonly row: Row;
   readonly #search: Search;
   readonly #known: ImapTexts | undefined;
-  #searched: readonly string[] | undefined;
+  #searched: SearchTexts | undefined;
   #fields: Promise<readonly { name: string; value: string }[]> | undefined;
   #texts: Promise<string> | undefined;
 
@@ -223,8 +223,8 @@ class Candidate {
   }
 
   envelopeText(field: EnvelopeField): string {
-    this.#searched ??= JSON.parse(this.#known?.search ?? '[]') as string[];
-    return this.#searched[SEARCHED.indexOf(field)] ?? '';
+    if (this.#known) this.#searched ??= readSearchTexts(this.#known);
+    return this.#searched?.[field] ?? '';
   }
 
   /** By the day as it was written, in the sender's zone (RFC 9051 section 6.4.4). */

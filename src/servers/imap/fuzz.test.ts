@@ -116,6 +116,8 @@ const words = [
     'NOT',
     'SINCE',
     'ALL',
+    '(REVERSE DATE)',
+    'UTF-8',
   ],
   ...[
     '1-Feb-1994',

@@ -20,6 +20,7 @@ const LOGGED_IN = [
   'QUOTA QUOTA=RES-STORAGE',
   'STATUS=SIZE ESEARCH SEARCHRES CONDSTORE QRESYNC MULTIAPPEND',
   'SAVEDATE OBJECTID PREVIEW WITHIN PARTIAL',
+  'SORT SORT=DISPLAY ESORT',
 ].join(' ');
 
 /** What the session may use now; clients keep whichever they saw first after a login. */

@@ -46,35 +46,47 @@ const FLAGS: Readonly<Record<string, string>> = {
 };
 
 export function readSearch(command: Cursor): SearchCommand {
-  let returns: Set<Return> | undefined;
+  const returned = readReturn(command);
+  if (command.has(' CHARSET ')) readCharset(command);
+  return { ...returned, key: readKeys(command) };
+}
+
+/** `RETURN` with its options, where it is there (RFC 4731, RFC 5267 section 3). */
+export function readReturn(command: Cursor): Pick<SearchCommand, 'returns' | 'partial'> {
+  if (!command.has(' RETURN ')) return { returns: undefined, partial: undefined };
   let partial: PartialRange | undefined;
-  if (command.has(' RETURN ')) {
-    const read = command.list(() => {
-      const option = command.atom('an option').toUpperCase();
-      if (option === 'PARTIAL') {
-        command.expect(' ');
-        partial = readPartialRange(command);
-      }
-      return option;
-    }, true);
-    const known = ['MIN', 'MAX', 'ALL', 'COUNT', 'SAVE', 'PARTIAL'] as const;
-    returns = new Set(known.filter((one) => read.includes(one)));
-    if (returns.size < new Set(read).size) throw new BadCommand('The return option is not known');
-    if (read.length === 0) returns.add('ALL');
-    // RFC 9394 section 3.1.
-    if (partial && returns.has('ALL')) throw new BadCommand('Expected either ALL or PARTIAL');
-  }
-  if (command.has(' CHARSET ')) {
-    const charset = command.astring('a charset').toUpperCase();
-    if (charset !== 'UTF-8' && charset !== 'US-ASCII') {
-      throw new No('BADCHARSET (US-ASCII UTF-8)', 'The charset is not known');
+  const read = command.list(() => {
+    const option = command.atom('an option').toUpperCase();
+    if (option === 'PARTIAL') {
+      command.expect(' ');
+      partial = readPartialRange(command);
     }
+    return option;
+  }, true);
+  const known = ['MIN', 'MAX', 'ALL', 'COUNT', 'SAVE', 'PARTIAL'] as const;
+  const returns = new Set<Return>(known.filter((one) => read.includes(one)));
+  if (returns.size < new Set(read).size) throw new BadCommand('The return option is not known');
+  if (read.length === 0) returns.add('ALL');
+  // RFC 9394 section 3.1.
+  if (partial && returns.has('ALL')) throw new BadCommand('Expected either ALL or PARTIAL');
+  return { returns, partial };
+}
+
+/** @throws No where it is another one than UTF-8 or a part of that */
+export function readCharset(command: Cursor): void {
+  const charset = command.astring('a charset').toUpperCase();
+  if (charset !== 'UTF-8' && charset !== 'US-ASCII') {
+    throw new No('BADCHARSET (US-ASCII UTF-8)', 'The charset is not known');
   }
+}
+
+/** The criteria, which end the command. */
+export function readKeys(command: Cursor): SearchKey {
   const reader = new KeyReader(command);
   command.expect(' ');
   const key = reader.all();
   command.end();
-  return { returns, partial, key };
+  return key;
 }
 
 class KeyReader {

@@ -1,9 +1,9 @@
 /** SEARCH and UID SEARCH (RFC 9051 section 6.4.4), with their answers. */
 import { Turns } from '../../platform/net/net.ts';
 import { names, type Row, Search } from './find-messages.ts';
-import { type Return, readSearch, type SearchKey } from './parse-search.ts';
+import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
 import { cutPartial } from './partial.ts';
-import type { Command, Session } from './session.ts';
+import type { Answer, Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
 
 export const search = searching(false);
@@ -13,52 +13,80 @@ function searching(isByUid: boolean): Command {
   return {
     states: ['selected'],
     tells: isByUid ? 'everything' : 'no removals',
-    async *run(session, command) {
-      const { returns, partial, key } = readSearch(command);
-      const hasModseq = names(key, 'modseq');
-      if (hasModseq) yield session.enableCondstore();
-      const view = session.selected;
-      const isSaved = returns?.has('SAVE') ?? false;
-      // A search that is refused leaves nothing (RFC 5182 section 2.1).
-      const before = view.saved;
-      if (isSaved) view.saved = [];
-      const found = await inTurn(session, key, before);
-      if (isSaved) view.saved = saved(found, returns);
-      const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
-      const told = found.filter((_, at) => countsForModseq(at, found.length, returns));
-      const modseq = hasModseq ? told.reduce((most, row) => Math.max(most, row.modseq), 0) : 0;
-      if (isSaved && returns?.size === 1) yield '';
-      else if (returns) {
-        const page = partial && { text: partial.text, numbers: cutPartial(numbers, partial) };
-        yield writeExtended(session, { numbers, returns, page, isByUid, modseq });
-      } else {
-        const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
-        yield `* SEARCH${numbers.map((number) => ` ${number}`).join('')}${more}\r\n`;
-      }
-      return 'That is all';
+    run: (session, command) => {
+      const asked = readSearch(command);
+      return answerSearch(session, asked, { name: 'SEARCH', isByUid, find });
     },
   };
 }
 
-/** Searches that read sources, in all and of one account: they take the processor from everybody else. */
-const reading = new Turns(2);
+/** A message that was found; its MODSEQ is 0 where none was asked for. */
+export type Match = Pick<Row, 'uid' | 'modseq'>;
+/** @param saved what `$` means in the key */
+export type Find = (
+  session: Session,
+  key: SearchKey,
+  saved: readonly number[],
+) => Promise<readonly Match[]>;
 
-function inTurn(session: Session, key: SearchKey, before: readonly number[]): Promise<Row[]> {
+interface Searching {
+  readonly name: 'SEARCH' | 'SORT';
+  readonly isByUid: boolean;
+  readonly find: Find;
+}
+
+/** Finds messages and tells of them, in the order in which they were found. */
+export async function* answerSearch(
+  session: Session,
+  { returns, partial, key }: SearchCommand,
+  { name, isByUid, find }: Searching,
+): Answer {
+  const hasModseq = names(key, 'modseq');
+  if (hasModseq) yield session.enableCondstore();
+  const view = session.selected;
+  const isSaved = returns?.has('SAVE') ?? false;
+  // A search that is refused leaves nothing (RFC 5182 section 2.1).
+  const before = view.saved;
+  if (isSaved) view.saved = [];
+  const found = await find(session, key, before);
+  if (isSaved) view.saved = saved(found, returns);
+  const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
+  const told = found.filter((_, at) => countsForModseq(at, found.length, returns));
+  const modseq = hasModseq ? told.reduce((most, row) => Math.max(most, row.modseq), 0) : 0;
+  if (isSaved && returns?.size === 1) yield '';
+  else if (returns) {
+    const page = partial && { text: partial.text, numbers: cutPartial(numbers, partial) };
+    yield writeExtended(session, { numbers, returns, page, isByUid, modseq });
+  } else {
+    const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
+    yield `* ${name}${numbers.map((number) => ` ${number}`).join('')}${more}\r\n`;
+  }
+  return 'That is all';
+}
+
+const find: Find = (session, key, before) => {
   const run = () => new Search(session, key, before).run();
   const readsSources = ['text', 'header', 'sent', 'envelope'] as const;
   if (!readsSources.some((kind) => names(key, kind))) return run();
+  return inTurn(session, run);
+};
+
+/** What takes the processor from everybody else: searches in sources, and orders; in all and of one account. */
+const working = new Turns(2);
+
+export function inTurn<T>(session: Session, run: () => Promise<T>): Promise<T> {
   const party = { name: `account ${session.user.accountId}`, most: 1 };
-  return reading.run([party], run, session.channel.signal);
+  return working.run([party], run, session.channel.signal);
 }
 
 /** The messages that `$` means from now on (RFC 5182 section 2.4). */
-function saved(found: readonly Row[], returns: ReadonlySet<Return> | undefined): number[] {
+function saved(found: readonly Match[], returns: ReadonlySet<Return> | undefined): number[] {
   const isWhole = returns?.has('ALL') || returns?.has('COUNT');
   const onlyEnds = !isWhole && (returns?.has('MIN') || returns?.has('MAX'));
   const some = onlyEnds
     ? found.filter((_, at) => countsForModseq(at, found.length, returns))
     : found;
-  return some.map(({ uid }) => uid);
+  return some.map(({ uid }) => uid).sort((a, b) => a - b);
 }
 
 /** Where only the first or the last is asked for, the MODSEQ is theirs (RFC 7162 section 3.1.10). */

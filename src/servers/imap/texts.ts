@@ -11,9 +11,11 @@ import {
   type HeaderField,
   rawValue,
   readAddressEntries,
+  readReferences,
 } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
 import { writeEnvelope } from './envelope.ts';
+import type { EnvelopeField } from './parse-search.ts';
 import type { Session } from './session.ts';
 import { Source, type SourceRow } from './source.ts';
 
@@ -21,11 +23,30 @@ import { Source, type SourceRow } from './source.ts';
 const AT_A_TIME = 32;
 /** Characters of the texts of a message that are kept; longer ones are made each time. */
 const KEPT_MAX = 64 * 1024;
+/** Characters of a name or an address by which messages are put in order. */
+const SHOWN_MAX = 128;
 /** Characters of one field in which a search looks. */
 const FIELD_MAX = 8_000;
 
-/** Fields of which `search` has the text, in this order. */
-export const SEARCHED = ['from', 'to', 'cc', 'bcc', 'subject'] as const;
+/** What `search` of a body has, as JSON. */
+export interface SearchTexts extends Readonly<Record<EnvelopeField, string>> {
+  /** Ids of earlier messages, as {@link readReferences} has them. */
+  readonly references: readonly string[];
+  readonly first: Readonly<Record<'from' | 'to' | 'cc', FirstAddress>>;
+}
+
+/** Of a field, by which messages are put in order; `''` where it has none. */
+export interface FirstAddress {
+  /** Its mailbox (RFC 5256 section 3). */
+  readonly mailbox: string;
+  /** What programs show of it (RFC 5957 section 3). */
+  readonly shown: string;
+}
+
+/** @param texts as {@link textsOf} gives them */
+export function readSearchTexts({ search }: ImapTexts): SearchTexts {
+  return JSON.parse(search) as SearchTexts;
+}
 
 /**
  * The texts of messages, by the ids of their bodies.
@@ -40,7 +61,8 @@ export async function textsOf(
   const { imap } = session.services.mailstore;
   const texts = await imap.texts([...new Set(rows.map(({ body_id }) => body_id))]);
   const kept = new Map<number, ImapTexts>();
-  const missing = rows.filter(({ body_id }) => !texts.has(body_id));
+  // Once it was a list, without what messages are put in order by.
+  const missing = rows.filter(({ body_id }) => !texts.get(body_id)?.search.startsWith('{'));
   for (let at = 0; at < missing.length; at += AT_A_TIME) {
     await turn();
     const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
@@ -71,10 +93,33 @@ async function makeTexts(session: Session, rows: readonly SourceRow[]) {
     made.set(row.body_id, {
       envelope: writeEnvelope(fields),
       structure: await writeStructure(source.root, read, true),
-      search: JSON.stringify(SEARCHED.map((name) => searchText(fields, name))),
+      search: JSON.stringify(searchTexts(fields)),
     });
   }
   return made;
+}
+
+function searchTexts(fields: readonly HeaderField[]): SearchTexts {
+  const text = (name: string) => searchText(fields, name);
+  const first = (name: string) => firstAddress(fields, name);
+  return {
+    ...{ from: text('from'), to: text('to'), cc: text('cc'), bcc: text('bcc') },
+    subject: text('subject'),
+    references: readReferences(fields),
+    first: { from: first('from'), to: first('to'), cc: first('cc') },
+  };
+}
+
+function firstAddress(fields: readonly HeaderField[], name: string): FirstAddress {
+  const field = fields.find((one) => one.name === name);
+  const [entry] = field ? readAddressEntries(rawValue(field)) : [];
+  if (!entry || entry.kind === 'group end') return { mailbox: '', shown: '' };
+  const title = decodeWords(decodeRawHeader(entry.name)).trim().slice(0, SHOWN_MAX);
+  // A group has a name, and no address.
+  if (entry.kind === 'group') return { mailbox: title, shown: title };
+  const mailbox = entry.local.slice(0, SHOWN_MAX);
+  const address = entry.domain === '' ? mailbox : `${mailbox}@${entry.domain}`;
+  return { mailbox, shown: title || address.slice(0, SHOWN_MAX) };
 }
 
 function searchText(fields: readonly HeaderField[], name: string): string {

@@ -1,0 +1,115 @@
+/** What messages are put in order by (RFC 5256 section 3, RFC 5957), read once and kept in as little memory as it takes. */
+import { setImmediate as turn } from 'node:timers/promises';
+import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Envelope } from '../../protocols/message/message.ts';
+import { readBaseSubject } from './base-subject.ts';
+import { No, type Session } from './session.ts';
+import { readSearchTexts, type SearchTexts, textsOf } from './texts.ts';
+
+export const SORT_KEYS = [
+  ...['ARRIVAL', 'CC', 'DATE', 'FROM', 'SIZE', 'SUBJECT', 'TO'],
+  ...['DISPLAYFROM', 'DISPLAYTO'],
+] as const;
+export type SortKey = (typeof SORT_KEYS)[number];
+
+/** Messages that are put in order at once: their keys are in memory. */
+const MESSAGES_MAX = 500_000;
+const ROWS_AT_A_TIME = 500;
+/** With the texts of each, of which some may have to be made. */
+const WITH_TEXTS = 200;
+/** Characters of a text that count. */
+const KEY_MAX = 128;
+
+/** The values of one key, message by message. */
+export type Values = Float64Array | string[];
+
+export type OrderedRow = ImapRow<'size' | 'internal_date' | 'body_id' | 'envelope'>;
+
+/**
+ * Rows of messages, some at a time; those that are gone are left out.
+ *
+ * @throws No where they are too many
+ */
+export async function* readInPieces(
+  session: Session,
+  uids: readonly number[],
+  { withEnvelopes, atATime }: { withEnvelopes: boolean; atATime: number },
+): AsyncGenerator<OrderedRow[]> {
+  if (uids.length > MESSAGES_MAX) {
+    throw new No('LIMIT', `At most ${MESSAGES_MAX} messages are put in order`);
+  }
+  const { imap } = session.services.mailstore;
+  const { mailbox } = session.selected;
+  const columns = [...(['size', 'internal_date', 'body_id'] as const)];
+  for (let at = 0; at < uids.length; at += atATime) {
+    // Other connections have their turn; who left wants no answer.
+    await turn();
+    session.channel.signal.throwIfAborted();
+    const piece = uids.slice(at, at + atATime);
+    yield withEnvelopes
+      ? await imap.rows(mailbox, piece, [...columns, 'envelope'])
+      : (await imap.rows(mailbox, piece, columns)).map((row) => ({ ...row, envelope: '{}' }));
+  }
+}
+
+interface Message {
+  readonly row: OrderedRow;
+  readonly envelope: Partial<Envelope>;
+  readonly first: SearchTexts['first'] | undefined;
+}
+
+const readValue: Readonly<Record<SortKey, (message: Message) => string | number>> = {
+  ARRIVAL: ({ row }) => row.internal_date,
+  DATE: ({ row, envelope }) => sentAt(envelope, row),
+  SIZE: ({ row }) => row.size,
+  SUBJECT: ({ envelope }) => textKey(readBaseSubject(envelope.subject ?? '').text),
+  FROM: ({ first }) => textKey(first?.from.mailbox ?? ''),
+  TO: ({ first }) => textKey(first?.to.mailbox ?? ''),
+  CC: ({ first }) => textKey(first?.cc.mailbox ?? ''),
+  DISPLAYFROM: ({ first }) => textKey(first?.from.shown ?? ''),
+  DISPLAYTO: ({ first }) => textKey(first?.to.shown ?? ''),
+};
+
+/** @returns the messages that are there, and the values of each key in the same order */
+export async function readSortKeys(
+  session: Session,
+  uids: readonly number[],
+  keys: readonly SortKey[],
+): Promise<{ uids: number[]; values: Values[] }> {
+  const isNumber = (key: SortKey) => ['ARRIVAL', 'DATE', 'SIZE'].includes(key);
+  const withTexts = keys.some((key) => !isNumber(key) && key !== 'SUBJECT');
+  const values: Values[] = keys.map((key) => (isNumber(key) ? new Float64Array(uids.length) : []));
+  const there: number[] = [];
+  const pieces = readInPieces(session, uids, {
+    withEnvelopes: keys.includes('DATE') || keys.includes('SUBJECT'),
+    atATime: withTexts ? WITH_TEXTS : ROWS_AT_A_TIME,
+  });
+  for await (const rows of pieces) {
+    const texts = withTexts ? await textsOf(session, rows) : undefined;
+    for (const row of rows) {
+      const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
+      const known = texts?.get(row.body_id);
+      if (texts && !known) continue;
+      const message = { row, envelope, first: known && readSearchTexts(known).first };
+      for (const [index, key] of keys.entries()) {
+        const column = values[index];
+        if (column) column[there.length] = readValue[key](message);
+      }
+      there.push(row.uid);
+    }
+  }
+  return { uids: there, values };
+}
+
+/** RFC 5256 section 2.2: the time of arrival where the Date field cannot be read. */
+export function sentAt(
+  { date }: Partial<Envelope>,
+  { internal_date }: Pick<OrderedRow, 'internal_date'>,
+): number {
+  return date === undefined ? internal_date : Date.parse(date);
+}
+
+/** Without regard to case, as `i;unicode-casemap` (RFC 5051) compares. */
+export function textKey(text: string): string {
+  return text.slice(0, KEY_MAX).normalize('NFKD').toUpperCase().slice(0, KEY_MAX);
+}
