@@ -1,4 +1,4 @@
-/** A program that lets the server put messages in order: SORT (RFC 5256, RFC 5957, RFC 5267). */
+/** A program that lets the server put messages in order: SORT and THREAD (RFC 5256, RFC 5957, RFC 5267). */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../support/databases.ts';
@@ -6,7 +6,7 @@ import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 
-onEachEngine('IMAP SORT', (engine) => {
+onEachEngine('IMAP SORT and THREAD', (engine) => {
   let service: TestService;
   let port: number;
   before(async () => {
@@ -84,6 +84,30 @@ onEachEngine('IMAP SORT', (engine) => {
     assert.match(await answer('SORT (DATE) ALL'), /^NO \[BADCHARSET /);
     assert.match(await answer('SORT (DATE) KOI8-R ALL'), /^NO \[BADCHARSET /);
     assert.match(await answer('SORT RETURN (CONTEXT) (DATE) UTF-8 ALL'), /^BAD /);
+    client.close();
+  });
+
+  test('messages come in threads, by what they answer or by their subjects', async () => {
+    const client = await openWith([
+      'Message-ID: <a@x.test>\nSubject: one\nDate: Mon, 3 Feb 2020 01:00:00 +0000',
+      'Message-ID: <b@x.test>\nReferences: <a@x.test>\nSubject: other\nDate: Mon, 3 Feb 2020 03:00:00 +0000',
+      'Message-ID: <c@x.test>\nIn-Reply-To: <a@x.test> <b@x.test>\nDate: Mon, 3 Feb 2020 02:00:00 +0000',
+      'Subject: Re: ONE\nDate: Mon, 3 Feb 2020 04:00:00 +0000',
+      'References: <nobody@x.test>\nDate: Mon, 3 Feb 2020 05:00:00 +0000',
+    ]);
+    assert.deepEqual(await client.ok('THREAD REFERENCES UTF-8 ALL'), ['* THREAD (1 (3)(2)(4))(5)']);
+    assert.deepEqual(await client.ok('THREAD ORDEREDSUBJECT UTF-8 ALL'), [
+      '* THREAD (1 4)(3 5)(2)',
+    ]);
+    await client.ok('STORE 1 +FLAGS (\\Deleted)');
+    await client.ok('EXPUNGE');
+    // Of the first message nothing is left but its answers, and 1 to 4 are UIDs 2 to 5.
+    assert.deepEqual(await client.ok('THREAD REFERENCES UTF-8 ALL'), ['* THREAD ((2)(1))(3)(4)']);
+    assert.deepEqual(await client.ok('UID THREAD REFERENCES UTF-8 UID 2:3'), ['* THREAD ((3)(2))']);
+    assert.deepEqual(await client.ok('THREAD REFERENCES UTF-8 SUBJECT nothing'), ['* THREAD']);
+    const answer = async (command: string) => (await client.command(command)).at(-1) ?? '';
+    assert.match(await answer('THREAD REFS UTF-8 ALL'), /^BAD The algorithm is not known/);
+    assert.match(await answer('THREAD REFERENCES X ALL'), /^NO \[BADCHARSET /);
     client.close();
   });
 });

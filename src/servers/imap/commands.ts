@@ -12,6 +12,7 @@ import { enable, examine, select, status, unselect } from './select.ts';
 import type { Command } from './session.ts';
 import { sort, uidSort } from './sort.ts';
 import { store, uidStore } from './store.ts';
+import { thread, uidThread } from './thread.ts';
 
 export const commands: Readonly<Record<string, Command>> = {
   CAPABILITY: capability,
@@ -44,6 +45,7 @@ export const commands: Readonly<Record<string, Command>> = {
   EXPUNGE: expunge,
   SEARCH: search,
   SORT: sort,
+  THREAD: thread,
   FETCH: fetch,
   STORE: store,
   COPY: copy,
@@ -51,6 +53,7 @@ export const commands: Readonly<Record<string, Command>> = {
   'UID EXPUNGE': uidExpunge,
   'UID SEARCH': uidSearch,
   'UID SORT': uidSort,
+  'UID THREAD': uidThread,
   'UID FETCH': uidFetch,
   'UID STORE': uidStore,
   'UID COPY': uidCopy,

@@ -118,6 +118,8 @@ const words = [
     'ALL',
     '(REVERSE DATE)',
     'UTF-8',
+    'REFERENCES',
+    'ORDEREDSUBJECT',
   ],
   ...[
     '1-Feb-1994',

@@ -33,13 +33,14 @@ export type OrderedRow = ImapRow<'size' | 'internal_date' | 'body_id' | 'envelop
 export async function* readInPieces(
   session: Session,
   uids: readonly number[],
-  { withEnvelopes, atATime }: { withEnvelopes: boolean; atATime: number },
+  { withEnvelopes, needsTexts }: { withEnvelopes: boolean; needsTexts: boolean },
 ): AsyncGenerator<OrderedRow[]> {
   if (uids.length > MESSAGES_MAX) {
     throw new No('LIMIT', `At most ${MESSAGES_MAX} messages are put in order`);
   }
   const { imap } = session.services.mailstore;
   const { mailbox } = session.selected;
+  const atATime = needsTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
   const columns = [...(['size', 'internal_date', 'body_id'] as const)];
   for (let at = 0; at < uids.length; at += atATime) {
     // Other connections have their turn; who left wants no answer.
@@ -77,15 +78,15 @@ export async function readSortKeys(
   keys: readonly SortKey[],
 ): Promise<{ uids: number[]; values: Values[] }> {
   const isNumber = (key: SortKey) => ['ARRIVAL', 'DATE', 'SIZE'].includes(key);
-  const withTexts = keys.some((key) => !isNumber(key) && key !== 'SUBJECT');
+  const needsTexts = keys.some((key) => !isNumber(key) && key !== 'SUBJECT');
   const values: Values[] = keys.map((key) => (isNumber(key) ? new Float64Array(uids.length) : []));
   const there: number[] = [];
   const pieces = readInPieces(session, uids, {
     withEnvelopes: keys.includes('DATE') || keys.includes('SUBJECT'),
-    atATime: withTexts ? WITH_TEXTS : ROWS_AT_A_TIME,
+    needsTexts,
   });
   for await (const rows of pieces) {
-    const texts = withTexts ? await textsOf(session, rows) : undefined;
+    const texts = needsTexts ? await textsOf(session, rows) : undefined;
     for (const row of rows) {
       const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
       const known = texts?.get(row.body_id);

@@ -1,19 +1,16 @@
 /** SORT and UID SORT (RFC 5256), with the answers of SEARCH (RFC 5267 section 3). */
-import { setImmediate as turn } from 'node:timers/promises';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { Search } from './find-messages.ts';
 import { readCharset, readKeys, readReturn, type SearchKey } from './parse-search.ts';
 import { answerSearch, type Find, inTurn, type Match } from './search.ts';
 import type { Command, Session } from './session.ts';
+import { sortInTurns } from './sort-in-turns.ts';
 import { readSortKeys, SORT_KEYS, type SortKey } from './sort-keys.ts';
 
 interface Criterion {
   readonly key: SortKey;
   readonly isReverse: boolean;
 }
-
-/** Messages that are put in order without a pause. */
-const AT_ONCE = 4_096;
 
 export const sort = sorting(false);
 export const uidSort = sorting(true);
@@ -90,35 +87,4 @@ async function order(
     const uid = uids[index] ?? 0;
     return { uid, modseq: modseqs.get(uid) ?? 0 };
   });
-}
-
-/** The indexes below `length` in order: sorted in pieces, which are merged, so that others have their turn between them. */
-export async function sortInTurns(
-  length: number,
-  compare: (a: number, b: number) => number,
-): Promise<Uint32Array> {
-  let sorted = Uint32Array.from({ length }, (_, index) => index);
-  let merged = new Uint32Array(length);
-  for (let at = 0; at < length; at += AT_ONCE) {
-    await turn();
-    sorted.subarray(at, at + AT_ONCE).sort(compare);
-  }
-  for (let size = AT_ONCE; size < length; size *= 2) {
-    for (let at = 0; at < length; at += 2 * size) {
-      const [left, right] = [
-        sorted.subarray(at, at + size),
-        sorted.subarray(at + size, at + 2 * size),
-      ];
-      for (let l = 0, r = 0; l + r < left.length + right.length; ) {
-        if ((l + r) % AT_ONCE === 0) await turn();
-        const [a, b] = [left[l], right[r]];
-        const isLeft = b === undefined || (a !== undefined && compare(a, b) <= 0);
-        merged[at + l + r] = (isLeft ? a : b) ?? 0;
-        if (isLeft) l++;
-        else r++;
-      }
-    }
-    [sorted, merged] = [merged, sorted];
-  }
-  return sorted;
 }

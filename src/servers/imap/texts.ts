@@ -30,7 +30,7 @@ const FIELD_MAX = 8_000;
 
 /** What `search` of a body has, as JSON. */
 export interface SearchTexts extends Readonly<Record<EnvelopeField, string>> {
-  /** Ids of earlier messages, as {@link readReferences} has them. */
+  /** Ids of earlier messages without angle brackets; the last one is of the message that it answers. */
   readonly references: readonly string[];
   readonly first: Readonly<Record<'from' | 'to' | 'cc', FirstAddress>>;
 }
@@ -102,10 +102,12 @@ async function makeTexts(session: Session, rows: readonly SourceRow[]) {
 function searchTexts(fields: readonly HeaderField[]): SearchTexts {
   const text = (name: string) => searchText(fields, name);
   const first = (name: string) => firstAddress(fields, name);
+  const named = readReferences(fields.filter(({ name }) => name === 'references'));
   return {
     ...{ from: text('from'), to: text('to'), cc: text('cc'), bcc: text('bcc') },
     subject: text('subject'),
-    references: readReferences(fields),
+    // Of In-Reply-To, which may name others too, the first one counts (RFC 5256 section 4).
+    references: named.length > 0 ? named : readReferences(fields).slice(0, 1),
     first: { from: first('from'), to: first('to'), cc: first('cc') },
   };
 }

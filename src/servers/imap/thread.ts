@@ -1,0 +1,85 @@
+/** THREAD and UID THREAD by subjects and by References (RFC 5256). */
+import type { Envelope } from '../../protocols/message/message.ts';
+import { readMessageIds } from '../../protocols/message/message.ts';
+import { readBaseSubject } from './base-subject.ts';
+import { BadCommand } from './cursor.ts';
+import { names } from './find-messages.ts';
+import { readCharset, readKeys, type SearchKey } from './parse-search.ts';
+import { inTurn } from './search.ts';
+import type { Command, Session } from './session.ts';
+import { findMatches } from './sort.ts';
+import { readInPieces, sentAt, textKey } from './sort-keys.ts';
+import { readSearchTexts, textsOf } from './texts.ts';
+import { type Forest, Threads, writeForest } from './threads.ts';
+
+const ALGORITHMS = ['ORDEREDSUBJECT', 'REFERENCES'] as const;
+type Algorithm = (typeof ALGORITHMS)[number];
+
+/** Characters that are passed on together. */
+const JOINED = 32 * 1024;
+
+export const thread = threading(false);
+export const uidThread = threading(true);
+
+function threading(isByUid: boolean): Command {
+  return {
+    states: ['selected'],
+    tells: isByUid ? 'everything' : 'no removals',
+    async *run(session, command) {
+      command.expect(' ');
+      const name = command.atom('an algorithm').toUpperCase();
+      const algorithm = ALGORITHMS.find((one) => one === name);
+      if (!algorithm) throw new BadCommand('The algorithm is not known');
+      command.expect(' ');
+      readCharset(command);
+      const key = readKeys(command);
+      if (names(key, 'modseq')) yield session.enableCondstore();
+      const { forest, uids } = await inTurn(session, () => findThreads(session, algorithm, key));
+      const nameOf = (message: number) => {
+        const uid = uids[message] ?? 0;
+        return isByUid ? uid : session.selected.numberOf(uid);
+      };
+      let joined = '* THREAD';
+      let isFirst = true;
+      for (const piece of writeForest(forest, nameOf)) {
+        joined += isFirst ? ` ${piece}` : piece;
+        isFirst = false;
+        if (joined.length < JOINED) continue;
+        yield joined;
+        joined = '';
+      }
+      yield `${joined}\r\n`;
+      return 'That is all';
+    },
+  };
+}
+
+async function findThreads(
+  session: Session,
+  algorithm: Algorithm,
+  key: SearchKey,
+): Promise<{ forest: Forest; uids: readonly number[] }> {
+  const found = await findMatches(session, key, session.selected.saved);
+  const threads = new Threads();
+  const uids: number[] = [];
+  const needsTexts = algorithm === 'REFERENCES';
+  const asked = found.map(({ uid }) => uid);
+  for await (const rows of readInPieces(session, asked, { withEnvelopes: true, needsTexts })) {
+    const texts = needsTexts ? await textsOf(session, rows) : undefined;
+    for (const row of rows) {
+      const known = texts?.get(row.body_id);
+      if (texts && !known) continue;
+      const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
+      const { text, isReply } = readBaseSubject(envelope.subject ?? '');
+      threads.add({
+        id: readMessageIds(envelope.messageId ?? '')[0],
+        references: known ? readSearchTexts(known).references : [],
+        sentAt: sentAt(envelope, row),
+        subject: { text: textKey(text), isReply },
+      });
+      uids.push(row.uid);
+    }
+  }
+  const forest = needsTexts ? await threads.byReferences() : await threads.bySubject();
+  return { forest, uids };
+}
