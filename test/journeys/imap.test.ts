@@ -286,6 +286,54 @@ onEachEngine('IMAP', (engine) => {
     laptop.close();
   });
 
+  test('parts are fetched without their encoding, and what has NUL is stored as text', async () => {
+    const ann = await accountWithMail([]);
+    const client = await open(ann);
+    const png = Buffer.from([0x89, 0x50, 0, 10, 65, 13, 10]);
+    const part = (encoding: string, body: string) =>
+      `--b\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: ${encoding}\r\n\r\n${body}\r\n`;
+    const head = 'Subject: s\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n';
+    const encoded = png.toString('base64');
+    const source = `${head}${part('base64', encoded)}${part('x-other', 'AA')}--b--\r\n`;
+    await client.ok(`APPEND INBOX {${source.length}+}\r\n${source}`);
+    const binary = `${head}${part('binary', png.toString('latin1'))}--b--\r\n`;
+    await client.ok(`APPEND INBOX ~{${binary.length}+}\r\n${binary}`);
+    await client.ok('SELECT INBOX');
+    assert.deepEqual(await client.ok('FETCH 1:2 (BINARY.SIZE[1] BINARY.SIZE[])'), [
+      `* 1 FETCH (BINARY.SIZE[1] 7 BINARY.SIZE[] ${source.length})`,
+      `* 2 FETCH (BINARY.SIZE[1] 7 BINARY.SIZE[] ${binary.length + encoded.length - 7})`,
+    ]);
+    const decoded = (await client.ok('FETCH 1:2 BINARY.PEEK[1]')).join('\n');
+    const content = png.toString('latin1').replace('\r\n', '\n');
+    assert.equal(
+      decoded,
+      `* 1 FETCH (BINARY[1] ~{7}\n${content})\n* 2 FETCH (BINARY[1] ~{7}\n${content})`,
+    );
+    assert.deepEqual(await client.ok('FETCH 1 (BINARY[1]<1.1> FLAGS BINARY[9])'), [
+      '* 1 FETCH (BINARY[1]<1> ~{1}',
+      'P FLAGS (\\Seen \\Recent) BINARY[9] NIL)',
+    ]);
+    // The others are told all the same.
+    const some = await client.command('FETCH 1:2 BINARY.SIZE[2]');
+    assert.deepEqual(some[0], '* 2 FETCH (BINARY.SIZE[2] 0)');
+    assert.match(some.at(-1) ?? '', /^NO \[UNKNOWN-CTE\]/);
+    for (const bad of ['BINARY[1.TEXT]', 'BINARY[HEADER]', 'BINARY.SIZE[1]<0.1>', 'BINARY']) {
+      assert.match((await client.command(`FETCH 1 ${bad}`)).join(), /^BAD /, bad);
+    }
+    client.close();
+    const program = flow(ann);
+    await program.connect();
+    await program.mailboxOpen('INBOX');
+    const { content: image } = await program.download('2', '1');
+    assert.deepEqual(Buffer.concat((await image?.toArray()) ?? []), png);
+    const [fetched] = await program.fetchAll('1', { bodyParts: ['1'] }, { binary: true });
+    assert.deepEqual(fetched?.bodyParts?.get('1'), png);
+    const [stored] = await program.fetchAll('2', { source: true });
+    const encodedPart = `Content-Transfer-Encoding: base64\r\nContent-Type: image/png\r\n\r\n${encoded}\r\n`;
+    assert.equal(stored?.source?.toString(), `${head}--b\r\n${encodedPart}--b--\r\n`);
+    await program.logout();
+  });
+
   test('the quota is told, and who sets it', async () => {
     const ann = await accountWithMail(['one', 'two']);
     const client = await open(ann);

@@ -1,7 +1,8 @@
 /** Stores messages that a client puts into a mailbox: all of them, or none. */
 import type { Database, InTransaction } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { Bodies, StagedBody } from '../bodies/bodies.ts';
+import { encodeBinary } from '../../protocols/message/message.ts';
+import type { Bodies, ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MessageWriter } from './append-messages.ts';
 import { type Mailboxes, mailboxNotFound } from './mailboxes.ts';
 import { fits, type Quotas, quotaExceeded } from './quotas.ts';
@@ -12,6 +13,7 @@ import type {
   MailUser,
   MessageTexts,
   NewMessage,
+  StagedMessage,
 } from './store.ts';
 import { normalizeFlags } from './syntax.ts';
 
@@ -65,7 +67,7 @@ export class ClientAppends {
   async #stage(
     user: MailUser,
     mailbox: string,
-    { flags = [], internalDate, octets, source }: NewMessage,
+    { flags = [], internalDate, octets, isBinary = false, source }: NewMessage,
   ): Promise<Staged> {
     const { bodies } = this.#options;
     const target = {
@@ -76,8 +78,27 @@ export class ClientAppends {
     };
     const noRoom = await bodies.checkRoom(octets);
     if (noRoom) throw noRoom;
-    const { parsed, body } = await stageMessage(bodies, source);
+    let hasNul = false;
+    async function* watched() {
+      for await (const chunk of source) {
+        hasNul ||= chunk.includes(0);
+        yield chunk;
+      }
+    }
+    const staged = await stageMessage(bodies, isBinary ? watched() : source);
+    const { parsed, body } = hasNul ? await this.#encode(staged) : staged;
     return { body, target, texts: await describeMessage(bodies, { parsed, body }) };
+  }
+
+  /** Text in place of NUL; a message that has none in its parts stays as it is. */
+  async #encode({ parsed, body }: StagedMessage): Promise<StagedMessage> {
+    const { bodies } = this.#options;
+    const open = (range: ByteRange) => bodies.read(body, range);
+    try {
+      return await stageMessage(bodies, encodeBinary(parsed.structure, parsed.size, open));
+    } finally {
+      await bodies.discard(body);
+    }
   }
 
   #commit(

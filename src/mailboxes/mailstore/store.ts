@@ -239,6 +239,8 @@ export interface NewMessage {
   readonly internalDate?: EpochMs;
   /** The most octets that the message may have. */
   readonly octets: number;
+  /** Whether it may have NUL, and is stored as {@link encodeBinary} writes it. */
+  readonly isBinary?: boolean;
   readonly source: AsyncIterable<Uint8Array>;
 }
 

@@ -41,6 +41,7 @@ export {
   type TagList,
   trimSpace,
 } from './dkim.ts';
+export { encodeBinary } from './encode-binary.ts';
 export {
   type Authors,
   type Envelope,
@@ -75,5 +76,5 @@ export {
   toBodyStructure,
 } from './structure.ts';
 export { asBuffer, decodeRawHeader, decodeText, decodeWords, LineEnds, oneLine } from './text.ts';
-export { createDecoder, decodePart, isEncoded } from './transfer-encoding.ts';
+export { createDecoder, decodePart, isDecodable, isEncoded } from './transfer-encoding.ts';
 export { hasHidden } from './visible-text.ts';

@@ -3,6 +3,7 @@
  * bytes have a content, and the chunks make no difference.
  */
 import { Buffer } from 'node:buffer';
+import { isIdentity } from './part-content.ts';
 import { asBuffer } from './text.ts';
 
 /** Removes one transfer encoding; accepts chunks of any size and keeps almost nothing of them. */
@@ -230,6 +231,11 @@ export class TransferMeter {
 /** Whether decoding changes anything; if not, the content is passed through. */
 export function isEncoded(encoding: string): boolean {
   return encoding === 'base64' || encoding === 'quoted-printable';
+}
+
+/** Whether the content can be had without its encoding: encodings of other names are passed through. */
+export function isDecodable(encoding: string): boolean {
+  return isEncoded(encoding) || isIdentity(encoding);
 }
 
 /** Octets of the decoded content: from `start` up to but not including `end`. */

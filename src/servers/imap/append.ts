@@ -96,14 +96,18 @@ async function* readMessages(session: Session, first: AppendHead): AsyncGenerato
   let { flags, internalDate } = first;
   let octets = 0;
   for (let count = 1; ; count++) {
-    octets += channel.literal?.octets ?? 0;
+    const { literal } = channel;
+    octets += literal?.octets ?? 0;
     refuseLarge(session, octets);
     if (count > MESSAGES_MAX) throw new No('LIMIT', `At most ${MESSAGES_MAX} messages at once`);
     yield {
       flags,
       ...(internalDate !== undefined && { internalDate }),
-      octets: channel.literal?.octets ?? 0,
-      source: withLineEnds(channel.readLiteral()),
+      octets: literal?.octets ?? 0,
+      // What is sent as binary has line ends of its own.
+      ...(literal?.isBinary
+        ? { isBinary: true, source: channel.readLiteral() }
+        : { source: withLineEnds(channel.readLiteral()) }),
     };
     const parts = await channel.nextMessage();
     if (!parts) return;

@@ -23,6 +23,8 @@ export interface AnnouncedLiteral {
   readonly octets: number;
   /** Whether the client waits for a continuation before it sends it. */
   readonly waits: boolean;
+  /** It may have NUL (RFC 3516). */
+  readonly isBinary: boolean;
 }
 
 export type Reading =
@@ -35,7 +37,7 @@ const LF = 0x0a;
 const CR = 0x0d;
 const NONE = Buffer.alloc(0);
 /** `{` number, `+` for one that is not waited for, `}` at the end of a line; `~` for one that may have NUL (RFC 3516). */
-const LITERAL = /~?\{(\d{1,10})(\+?)\}$/;
+const LITERAL = /(~?)\{(\d{1,10})(\+?)\}$/;
 
 export class CommandReader {
   limits: CommandLimits;
@@ -86,8 +88,9 @@ export class CommandReader {
       return { kind: 'command', parts };
     }
     this.#parts.push(line.slice(0, match.index));
-    const literal = { parts: this.#parts, octets: Number(match[1]), waits: match[2] === '' };
-    return { kind: 'literal', literal };
+    const [, tilde, octets, plus] = match;
+    const literal = { octets: Number(octets), waits: plus === '', isBinary: tilde === '~' };
+    return { kind: 'literal', literal: { parts: this.#parts, ...literal } };
   }
 
   /** Whether the limits allow to keep this literal in memory. */

@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import type { Change } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
-import type { CommandParts } from './command-reader.ts';
+import type { AnnouncedLiteral, CommandParts } from './command-reader.ts';
 import { type ConnectionSettings, ENDED, LOST, REVOKED } from './connection-settings.ts';
 import { Incoming, LOGGED_IN } from './incoming.ts';
 import { capabilities } from './log-in.ts';
@@ -74,7 +74,7 @@ export class Connection implements Channel {
     if (client.isSecure) this.#secure();
   }
 
-  get literal(): { readonly octets: number } | undefined {
+  get literal(): AnnouncedLiteral | undefined {
     return this.#incoming.literal;
   }
 

@@ -1,10 +1,11 @@
 /** FETCH and UID FETCH (RFC 9051 section 6.4.5): rows are read in pieces, so that no mailbox is in memory. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
+import { isUnknown } from './binary.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { vanished } from './select.ts';
-import { type Answer, type Command, GONE, type Session } from './session.ts';
+import { type Answer, type Command, GONE, No, type Session } from './session.ts';
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { type Message, writeMessage } from './write-message.ts';
@@ -65,13 +66,15 @@ async function* fetchAll(
   const view = session.selected;
   const { imap } = session.services.mailstore;
   const marksSeen =
-    !view.isReadOnly && request.items.some((item) => item.kind === 'section' && item.marksSeen);
+    !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
   const size = needs.source ? WITH_SOURCE : needs.texts ? WITH_TEXTS : WITHOUT;
   const columns = [
     ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
   ];
   const all = needs.onlyFlags && uids.length > WITHOUT ? await readFlags(session) : undefined;
+  const binaries = request.items.filter((item) => 'part' in item);
+  let undecoded = 0;
   let missing = 0;
   let joined = '';
   for (let at = 0; at < uids.length; at += size) {
@@ -99,8 +102,15 @@ async function* fetchAll(
       // Its source went after its row was read.
       if (isGone) missing++;
       if (isGone) continue;
+      const source = new Source(session, row, bodies?.get(row.body_id));
+      if (binaries.some((item) => isUnknown(item, source.root))) {
+        undecoded++;
+        // The flags that this command has set are told later.
+        session.told.delete(row.uid);
+        continue;
+      }
       const told = writeMessage(session, { ...row, ...flagged }, request.items, {
-        source: new Source(session, row, bodies?.get(row.body_id)),
+        source,
         texts: texts?.get(row.body_id),
         preview: previewOf.get(row.uid) ?? undefined,
         hasNewFlags: flagged !== undefined,
@@ -115,6 +125,8 @@ async function* fetchAll(
     yield joined;
     joined = '';
   }
+  // After all others, which the client can use.
+  if (undecoded > 0) throw new No('UNKNOWN-CTE', 'The encoding of some parts is not known');
   // Those that somebody removed (RFC 5530). Not NO: programs would take the others for not fetched.
   return missing > 0 && !isByUid ? GONE : 'That is all';
 }
@@ -146,7 +158,7 @@ function needsOf(items: readonly FetchItem[]) {
   const has = (kinds: readonly FetchItem['kind'][]) =>
     items.some(({ kind }) => kinds.includes(kind));
   return {
-    source: has(['BODY', 'section']),
+    source: has(['BODY', 'section', 'binary', 'binary size']),
     texts: has(['ENVELOPE', 'BODYSTRUCTURE']),
     previews: has(['PREVIEW']),
     onlyFlags: items.every(({ kind }) => ['UID', 'FLAGS', 'MODSEQ'].includes(kind)),

@@ -1,4 +1,5 @@
 /** What FETCH asks for (RFC 9051 section 6.4.5, RFC 7162 section 3.1.4). */
+import { BINARY, type BinaryItem, readBinary } from './binary.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { type PartialRange, readPartialRange } from './partial.ts';
 import { readSection, type Section } from './sections.ts';
@@ -19,7 +20,8 @@ export type FetchItem =
         | 'THREADID'
         | 'PREVIEW';
     }
-  | { readonly kind: 'section'; readonly section: Section; readonly marksSeen: boolean };
+  | { readonly kind: 'section'; readonly section: Section; readonly marksSeen: boolean }
+  | BinaryItem;
 
 export interface FetchRequest {
   readonly items: readonly FetchItem[];
@@ -83,7 +85,8 @@ function readItems(command: Cursor): FetchItem[] {
   const items = command.list(() => readItem(command));
   if (items.length > ITEMS_MAX) throw new BadCommand(`At most ${ITEMS_MAX} items`);
   // The same twice, BODY[] a thousand times for example, would be sent twice.
-  const keyOf = (item: FetchItem) => (item.kind === 'section' ? item.section.label : item.kind);
+  const keyOf = (item: FetchItem) =>
+    item.kind === 'section' ? item.section.label : 'label' in item ? item.label : item.kind;
   return [...new Map(items.map((item) => [keyOf(item), item])).values()];
 }
 
@@ -93,6 +96,11 @@ function readItem(command: Cursor): FetchItem {
   const name = command.atom('an item').toUpperCase();
   const body = BODY.exec(name);
   if (body) return readBody(command, name, body[1] === undefined);
+  const binary = BINARY.exec(name);
+  if (binary) {
+    command.back(name.length - binary[0].length);
+    return readBinary(command, binary[1]);
+  }
   if (name === 'BODY' || name === 'BODYSTRUCTURE') return { kind: name };
   if (Object.hasOwn(OLD, name)) {
     const { what, marksSeen } = OLD[name as keyof typeof OLD];

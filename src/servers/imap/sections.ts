@@ -4,14 +4,19 @@ import { BadCommand, type Cursor } from './cursor.ts';
 
 type What = '' | 'HEADER' | 'TEXT' | 'MIME' | 'HEADER.FIELDS' | 'HEADER.FIELDS.NOT';
 
+/** From this octet on, as many. */
+export interface Piece {
+  readonly start: number;
+  readonly octets: number;
+}
+
 export interface Section {
   /** `''` for the message. */
   readonly part: string;
   readonly what: What;
   /** In lower case. */
   readonly names: readonly string[];
-  /** From this octet on, as many. */
-  readonly partial: { readonly start: number; readonly octets: number } | undefined;
+  readonly partial: Piece | undefined;
   /** How the answer names it. */
   readonly label: string;
 }
@@ -46,7 +51,7 @@ export function readSection(command: Cursor, item: string): Section {
   return { part, what, names, partial, label };
 }
 
-function readPartial(command: Cursor): Section['partial'] {
+export function readPartial(command: Cursor): Piece | undefined {
   if (!command.has('<')) return undefined;
   const start = command.number('an octet');
   command.expect('.');
@@ -111,7 +116,7 @@ export function selectFields(header: Buffer, { what, names }: Section): string {
 }
 
 /** The part of a range that was asked for. */
-export function cut({ start, end }: Range, partial: Section['partial']): Range {
+export function cut({ start, end }: Range, partial: Piece | undefined): Range {
   if (!partial) return { start, end };
   const from = Math.min(end, start + partial.start);
   return { start: from, end: Math.min(end, from + partial.octets) };

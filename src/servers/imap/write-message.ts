@@ -1,5 +1,6 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
 import type { ImapRow, ImapStore, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import { writeBinary } from './binary.ts';
 import { writeStructure } from './body-structure.ts';
 import type { FetchItem } from './parse-fetch.ts';
 import { cut, findSection, type Section, selectFields } from './sections.ts';
@@ -42,7 +43,7 @@ export function writeMessage(
   const head = `${view.announce(row.flags)}* ${number} FETCH (`;
   let text = head;
   for (const [index, item] of all.entries()) {
-    if (item.kind === 'section' || item.kind === 'BODY') {
+    if (item.kind === 'section' || item.kind === 'BODY' || 'part' in item) {
       return writeParts(head, all, told, prepared, objectIds);
     }
     if (index > 0) text += ' ';
@@ -64,6 +65,7 @@ async function writeParts(
   for (const [index, item] of items.entries()) {
     if (index > 0) parts.push(' ');
     if (item.kind === 'section') parts.push(...(await writeSection(item.section, row, source)));
+    else if ('part' in item) parts.push(...writeBinary(item, row.size, source));
     else if (item.kind === 'BODY') {
       const read = (start: number, end: number) => source.read(start, end);
       parts.push(`BODY ${await writeStructure(source.root, read, false)}`);
@@ -73,7 +75,7 @@ async function writeParts(
 }
 
 function writeItem(
-  kind: Exclude<FetchItem['kind'], 'section' | 'BODY'>,
+  kind: Exclude<FetchItem['kind'], 'section' | 'BODY' | 'binary' | 'binary size'>,
   row: Message,
   { texts, preview }: Prepared,
   objectIds: ImapStore['objectIds'],
