@@ -16,7 +16,7 @@ import type {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
-import type { AnnouncedLiteral, CommandParts } from './command-reader.ts';
+import type { CommandParts } from './command-reader.ts';
 import type { Cursor } from './cursor.ts';
 import type { RecentMessages } from './recent.ts';
 import type { View } from './view.ts';
@@ -66,7 +66,7 @@ export interface Channel {
   /** The next line; undefined where the client left, `interrupted` where {@link Session.isBehind} was set meanwhile. */
   nextLine(): Promise<string | 'interrupted' | undefined>;
   /** The message at the end of an APPEND, which is read as the command asks for it. */
-  readonly literal: AnnouncedLiteral | undefined;
+  readonly literal: { readonly octets: number; readonly isBinary?: boolean } | undefined;
   /** Its octets; the client is told to send it first. @throws Bye where the client leaves */
   readLiteral(): AsyncIterable<Uint8Array>;
   /** What stands before one more message, after the last one was read; undefined at the end of the command. */
