@@ -36,6 +36,7 @@ export class StrictClient {
   readonly #known = new Map<number, Flags>();
   readonly #notes: Note[];
   #tags = 0;
+  #isRev2 = false;
 
   private constructor(lines: ImapLines, recents: Map<number, StrictClient>, notes: Note[]) {
     this.#lines = lines;
@@ -69,7 +70,8 @@ export class StrictClient {
 
   /** Opens the mailbox and reads all of it. */
   async select(isResync: boolean): Promise<void> {
-    await this.run([`ENABLE ${isResync ? 'QRESYNC' : 'CONDSTORE'}`]);
+    if (isResync) await this.#enableAll();
+    else await this.run(['ENABLE CONDSTORE']);
     await this.run(['SELECT INBOX']);
     await this.complete();
   }
@@ -78,7 +80,7 @@ export class StrictClient {
   async resync(pick: number): Promise<void> {
     const note = this.#notes[pick % Math.max(1, this.#notes.length)];
     if (!note) return this.select(true);
-    await this.run(['ENABLE QRESYNC']);
+    await this.#enableAll();
     this.#known.clear();
     for (const [uid, flags] of note.messages) this.#known.set(uid, flags);
     await this.run([`SELECT INBOX (QRESYNC (${note.uidvalidity} ${note.modseq}))`]);
@@ -89,6 +91,11 @@ export class StrictClient {
     for (const [uid, flags] of this.#known) resynced.set(uid, flags);
     for (const uid of [...resynced.keys()]) if (!this.#known.has(uid)) resynced.delete(uid);
     assert.deepEqual(byUid(resynced), byUid(whole), `resync from ${note.modseq}`);
+  }
+
+  async #enableAll(): Promise<void> {
+    this.#isRev2 = true;
+    await this.run(['ENABLE QRESYNC IMAP4rev2']);
   }
 
   /** Asks for what it does not know of its messages. */
@@ -165,8 +172,9 @@ export class StrictClient {
     } else if (what === 'FETCH') this.#fetch(number, line);
     const [, earlier, uids] = /^\* VANISHED (\(EARLIER\) )?(\S+)$/.exec(line) ?? [];
     if (uids !== undefined) this.#vanish(uids, earlier !== undefined, command);
-    if (line.startsWith('* SEARCH')) {
-      for (const found of line.split(' ').slice(2)) {
+    if (this.#isRev2) assert.doesNotMatch(line, /RECENT|^\* SEARCH/i);
+    if (/^\* E?SEARCH/.test(line)) {
+      for (const [found] of line.replace(/\(TAG .*?\)/, '').matchAll(/\d+/g)) {
         assert.ok(command.startsWith('UID') || Number(found) <= this.size, line);
       }
     }

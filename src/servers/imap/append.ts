@@ -43,6 +43,8 @@ function readMessageHead(command: Cursor): Omit<AppendHead, 'mailbox'> {
     internalDate = readDate(command.string('a date'));
     command.expect(' ');
   }
+  // RFC 6855 section 4: headers in UTF-8, which are taken anyway.
+  command.has('UTF8 (');
   command.end();
   return { flags, internalDate };
 }

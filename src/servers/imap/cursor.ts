@@ -19,12 +19,15 @@ const SEQUENCE_SET = /[\d:*,$]+/y;
 
 export class Cursor {
   readonly #parts: CommandParts;
+  /** Whether names are in UTF-8 (RFC 9051 section 5.1); else in modified UTF-7. */
+  readonly isUtf8: boolean;
   /** Index of the text that is read. */
   #part = 0;
   #at = 0;
 
-  constructor(parts: CommandParts) {
+  constructor(parts: CommandParts, isUtf8 = false) {
     this.#parts = parts;
+    this.isUtf8 = isUtf8;
   }
 
   get #text(): string {

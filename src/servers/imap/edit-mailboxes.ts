@@ -1,8 +1,8 @@
 /** CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE (RFC 9051 section 6.3). */
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Cursor } from './cursor.ts';
-import { readMailbox } from './list.ts';
-import { type Command, No } from './session.ts';
+import { readMailbox, tellMailbox } from './list.ts';
+import { type Command, No, type Session } from './session.ts';
 
 const LOGGED_IN = ['authenticated', 'selected'] as const;
 
@@ -49,11 +49,16 @@ export const create: Command = {
       .catch((error: unknown) => {
         if (!(error instanceof Refusal)) throw error;
       });
-    yield '';
+    yield await tellOldName(session, state.mailbox, name, name);
     const id = mailstore.imap.objectIds.mailbox({ uidvalidity: Number(state.uidvalidity) });
     return `[MAILBOXID (${id})] The mailbox is made`;
   },
 };
+
+/** In IMAP4rev2, where a name is stored in another form than it was given (RFC 9051 sections 6.3.4 and 6.3.6). */
+async function tellOldName(session: Session, name: string, given: string, old: string) {
+  return session.isRev2 && name !== given ? tellMailbox(session, name, old) : '';
+}
 
 /** The uses that a new mailbox shall have (RFC 6154 section 3). */
 function readUses(command: Cursor): string[] {
@@ -89,8 +94,8 @@ export const rename: Command = {
     command.expect(' ');
     const to = readMailbox(command);
     command.end();
-    await session.services.mailstore.renameMailbox(session.user, name, to);
-    yield '';
+    const { state } = await session.services.mailstore.renameMailbox(session.user, name, to);
+    yield await tellOldName(session, state.mailbox, to, name);
     return 'The mailbox is renamed';
   },
 };

@@ -135,6 +135,7 @@ const words = [
     'NIL',
     '\r\n',
   ],
+  ...['BINARY[', 'BINARY.SIZE[', 'UTF8 (', 'IMAP4rev2', '(USE (', 'account'],
 ];
 const name = fc.constantFrom(...Object.keys(commands), 'XYZ');
 const word = fc.oneof(
@@ -160,12 +161,14 @@ function readAll(octets: Buffer): CommandParts[] {
 }
 
 test('every command of any stream has one answer, and no answer has a line of the client', async () => {
-  const stream = fc.tuple(fc.array(line, { maxLength: 4 }), fc.boolean());
+  const stream = fc.tuple(fc.array(line, { maxLength: 4 }), fc.boolean(), fc.boolean());
   await fc.assert(
-    fc.asyncProperty(stream, async ([lines, isSelected]) => {
+    fc.asyncProperty(stream, async ([lines, isSelected, isRev2]) => {
       for (const parts of readAll(Buffer.from(lines.join('')))) {
         const session = makeSession();
         session.logIn(USER);
+        session.isRev2 = isRev2;
+        session.isUtf8 = isRev2;
         if (isSelected) select(session);
         let text = '';
         const errors: unknown[] = [];

@@ -38,6 +38,8 @@ export class Incoming {
   #literal: AnnouncedLiteral | undefined;
   /** Octets of it that did not come yet; undefined before the client was asked for it. */
   #left: number | undefined;
+  /** What closes the parenthesis in which it stands. */
+  #closing = '';
 
   constructor(options: IncomingOptions) {
     this.#options = options;
@@ -93,6 +95,8 @@ export class Incoming {
 
   #begin(literal: AnnouncedLiteral): void {
     this.#reader.drop();
+    const before = literal.parts.at(-1);
+    this.#closing = typeof before === 'string' && before.endsWith('(') ? ')' : '';
     this.#literal = literal;
     this.#left = undefined;
   }
@@ -122,13 +126,17 @@ export class Incoming {
     this.#literal = undefined;
     for (;;) {
       const reading = this.#reader.next();
-      if (reading?.kind === 'literal') {
-        this.#begin(reading.literal);
-        return reading.literal.parts;
-      }
       if (reading?.kind === 'too long') throw new Bye('[TOOBIG] The command is too long');
-      if (reading?.kind === 'command') {
-        if (reading.parts.length === 1 && reading.parts[0] === '') return undefined;
+      if (reading) {
+        const closing = this.#closing;
+        if (reading.kind === 'literal') this.#begin(reading.literal);
+        const { parts } = reading.kind === 'literal' ? reading.literal : reading;
+        const [first = '', ...others] = parts;
+        if (typeof first === 'string' && first.startsWith(closing)) {
+          const rest = first.slice(closing.length);
+          if (this.#literal) return [rest, ...others];
+          if (rest === '' && others.length === 0) return undefined;
+        }
         throw new BadCommand('Expected the end of APPEND after its message');
       }
       await this.#fill();

@@ -13,7 +13,16 @@ const SEPARATOR = '/';
 
 /** Reads a name of a mailbox. */
 export function readMailbox(command: Cursor): string {
-  return decodeMailboxName(readUtf8(command.astring('a mailbox')));
+  return readName(command, command.astring('a mailbox'));
+}
+
+function readPattern(command: Cursor): string {
+  return readName(command, command.listMailbox()).normalize('NFC');
+}
+
+function readName({ isUtf8 }: Cursor, octets: string): string {
+  const text = readUtf8(octets);
+  return isUtf8 ? text : decodeMailboxName(text);
 }
 
 interface Listing {
@@ -37,8 +46,9 @@ function readListing(command: Cursor): Listing {
   }
   const reference = readMailbox(command);
   command.expect(' ');
-  const read = () => decodeMailboxName(readUtf8(command.listMailbox()));
-  const patterns = command.sees('(') ? command.list(read) : [read()];
+  const patterns = command.sees('(')
+    ? command.list(() => readPattern(command))
+    : [readPattern(command)];
   if (patterns.length > PATTERNS_MAX) throw new BadCommand(`At most ${PATTERNS_MAX} patterns`);
   let status: readonly StatusItem[] = [];
   let returnsSubscribed = false;
@@ -163,10 +173,27 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
       ...(tellsSubscribed && isSubscribed ? ['\\Subscribed'] : []),
     ];
     const info = hasInfo ? ' ("CHILDINFO" ("SUBSCRIBED"))' : '';
-    yield `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${writeMailbox(name)}${info}\r\n`;
+    yield `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${writeMailbox(name, session.isUtf8)}${info}\r\n`;
     if (mailbox && status.length > 0) yield await writeStatus(session, mailbox, status);
   }
   return 'That is all';
+}
+
+/**
+ * The name of a mailbox, as IMAP4rev2 tells it where a client has named one (RFC 9051 section 6.3.9.7).
+ *
+ * @param asked the name that the client knows; it is told where it is another one
+ */
+export async function tellMailbox(session: Session, name: string, asked: string): Promise<string> {
+  const all = await session.services.mailstore.imap.list(session.user);
+  const use = all.find((one) => one.name === name)?.special_use;
+  const hasChildren = all.some((one) => one.name.startsWith(name + SEPARATOR));
+  const attributes = [hasChildren ? '\\HasChildren' : '\\HasNoChildren', ...(use ? [use] : [])];
+  const [written, old] = [name, asked].map((one) => writeMailbox(one, session.isUtf8));
+  // INBOX has one name, in any case.
+  const isOther = asked !== name && asked.toUpperCase() !== 'INBOX';
+  const info = isOther ? ` ("OLDNAME" (${old}))` : '';
+  return `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${written}${info}\r\n`;
 }
 
 export const list: Command = {
@@ -185,7 +212,7 @@ export const lsub: Command = {
     command.expect(' ');
     const reference = readMailbox(command);
     command.expect(' ');
-    const read = decodeMailboxName(readUtf8(command.listMailbox()));
+    const read = readPattern(command);
     command.end();
     const [pattern = ''] = fullPatterns(reference, [read]);
     if (pattern === '') {
@@ -199,7 +226,7 @@ export const lsub: Command = {
       // With `%` also what a subscribed name is below.
       if (!isSubscribed && !(isAbove && pattern.includes('%'))) continue;
       const attributes = isSubscribed ? '' : '\\Noselect';
-      yield `* LSUB (${attributes}) "${SEPARATOR}" ${writeMailbox(name)}\r\n`;
+      yield `* LSUB (${attributes}) "${SEPARATOR}" ${writeMailbox(name, session.isUtf8)}\r\n`;
     }
     return 'That is all';
   },

@@ -13,13 +13,13 @@ import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
 import { type Answer, Bye, type Command, No, type Session } from './session.ts';
 
-const ANYBODY = 'IMAP4rev1 LITERAL- ID ENABLE';
+const ANYBODY = 'IMAP4rev1 IMAP4rev2 LITERAL- ID ENABLE';
 const LOGINS = ['SASL-IR', ...MECHANISMS.map((name) => `AUTH=${name}`)].join(' ');
 const LOGGED_IN = [
   'IDLE NAMESPACE CHILDREN UNSELECT UIDPLUS MOVE SPECIAL-USE CREATE-SPECIAL-USE LIST-EXTENDED LIST-STATUS',
   'QUOTA QUOTA=RES-STORAGE',
   'STATUS=SIZE ESEARCH SEARCHRES CONDSTORE QRESYNC MULTIAPPEND',
-  'BINARY SAVEDATE OBJECTID PREVIEW WITHIN PARTIAL',
+  'BINARY UTF8=ACCEPT SAVEDATE OBJECTID PREVIEW WITHIN PARTIAL',
   'SORT SORT=DISPLAY ESORT THREAD=ORDEREDSUBJECT THREAD=REFERENCES',
 ].join(' ');
 

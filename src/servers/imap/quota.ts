@@ -27,7 +27,7 @@ export const getQuota = quotaCommand(async function* (session, command) {
 /** The mailbox need not exist (section 4.1.2). */
 export const getQuotaRoot = quotaCommand(async function* (session, command) {
   command.expect(' ');
-  const name = writeMailbox(readMailbox(command));
+  const name = writeMailbox(readMailbox(command), session.isUtf8);
   command.end();
   const told = await writeQuota(session);
   yield told === undefined ? `* QUOTAROOT ${name}\r\n` : `* QUOTAROOT ${name} "${ROOT}"\r\n${told}`;

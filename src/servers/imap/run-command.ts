@@ -42,7 +42,7 @@ export async function* runCommand(
   parts: CommandParts,
   onEnd: (ended: Ended) => void,
 ): AsyncGenerator<Output> {
-  const cursor = new Cursor(parts);
+  const cursor = new Cursor(parts, session.isUtf8);
   let name = 'other';
   session.tag = '';
   try {

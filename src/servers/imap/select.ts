@@ -1,7 +1,7 @@
 /** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), STATUS, CLOSE, UNSELECT. */
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
-import { readMailbox } from './list.ts';
+import { readMailbox, tellMailbox } from './list.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { readStatusItems, writeStatus } from './status.ts';
 import { View } from './view.ts';
@@ -30,7 +30,8 @@ function opening(isReadOnly: boolean): Command {
       const resync = command.has(' ') ? readParameters(session, command) : undefined;
       command.end();
       // A mailbox that was selected is closed, also where the next one cannot be opened.
-      if (session.view && (session.condstore || session.qresync)) yield '* OK [CLOSED] Closed\r\n';
+      const hasClosed = session.condstore || session.qresync || session.isRev2;
+      if (session.view && hasClosed) yield '* OK [CLOSED] Closed\r\n';
       await session.closeMailbox();
       return yield* open(session, name, isReadOnly, resync);
     },
@@ -82,9 +83,11 @@ async function* open(
   const { uids, mailbox } = await imap.select(session.user, name);
   const token = String(mailbox.highestmodseq);
   const keywords = await imap.keywords(mailbox);
-  const hasUnseen = mailbox.unseen > 0 && uids.length <= UNSEEN_MAX;
+  // IMAP4rev2 has neither \Recent nor UNSEEN, but LIST (RFC 9051 section 6.3.2).
+  const { isRev2 } = session;
+  const hasUnseen = !isRev2 && mailbox.unseen > 0 && uids.length <= UNSEEN_MAX;
   const unseen = hasUnseen ? await imap.firstUnseen(mailbox) : undefined;
-  const recent = session.services.recents.open(mailbox, isReadOnly);
+  const recent = isRev2 ? undefined : session.services.recents.open(mailbox, isReadOnly);
   const view = new View({ mailbox, uids, token, isReadOnly, keywords, recent });
   session.openMailbox(view);
   yield view.tellKeywords() + view.tellSize();
@@ -94,6 +97,7 @@ async function* open(
   yield `* OK [UIDNEXT ${Math.max(mailbox.uidnext, view.lastUid + 1)}] The next UID\r\n`;
   yield `* OK [HIGHESTMODSEQ ${token}] Changes have numbers\r\n`;
   yield `* OK [MAILBOXID (${imap.objectIds.mailbox(mailbox)})] Stays when it is renamed\r\n`;
+  if (isRev2) yield await tellMailbox(session, mailbox.name, name);
   if (resync?.uidvalidity === mailbox.uidvalidity) yield* tellSince(session, view, resync);
   return `[${isReadOnly ? 'READ-ONLY' : 'READ-WRITE'}] The mailbox is open`;
 }
@@ -173,6 +177,12 @@ export const enable: Command = {
       const name = command.atom('a capability').toUpperCase();
       if (name === 'CONDSTORE' || name === 'QRESYNC') yield session.enableCondstore();
       if (name === 'QRESYNC') session.qresync = true;
+      // Not while a mailbox is open, of which the client was told otherwise (RFC 5161 section 3.1).
+      if ((name === 'IMAP4REV2' || name === 'UTF8=ACCEPT') && !session.view) {
+        session.isUtf8 = true;
+        session.isRev2 ||= name === 'IMAP4REV2';
+        enabled.push(name === 'IMAP4REV2' ? 'IMAP4rev2' : name);
+      }
       // Who has QRESYNC has CONDSTORE too, and some clients look for both (RFC 7162 section 3.2.3).
       if (name === 'QRESYNC') enabled.push('QRESYNC', 'CONDSTORE');
       else if (name === 'CONDSTORE') enabled.push(name);

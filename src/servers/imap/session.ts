@@ -92,6 +92,9 @@ export class Session {
   /** RFC 7162: the client wants MODSEQ with flags; it wants VANISHED. */
   condstore = false;
   qresync = false;
+  /** RFC 9051; names of mailboxes in UTF-8 (RFC 6855), which IMAP4rev2 has, too. */
+  isRev2 = false;
+  isUtf8 = false;
   /** Something changed in the account since the last look. */
   isBehind = false;
   /** Flags that answers of the command that runs have told: UID to MODSEQ. */

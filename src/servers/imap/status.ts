@@ -28,7 +28,7 @@ export function readStatusItems(command: Cursor): StatusItem[] {
 }
 
 export async function writeStatus(
-  { services }: Session,
+  { services, isUtf8 }: Session,
   mailbox: OpenMailbox,
   items: readonly StatusItem[],
 ): Promise<string> {
@@ -45,5 +45,5 @@ export async function writeStatus(
     if (item === 'MAILBOXID') return `${item} (${mailstore.imap.objectIds.mailbox(mailbox)})`;
     return `${item} ${ITEMS[item](mailbox)}`;
   });
-  return `* STATUS ${writeMailbox(mailbox.name)} (${values.join(' ')})\r\n`;
+  return `* STATUS ${writeMailbox(mailbox.name, isUtf8)} (${values.join(' ')})\r\n`;
 }

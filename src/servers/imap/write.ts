@@ -15,9 +15,13 @@ const QUOTABLE = /^[ -~]{0,1000}$/;
 
 /** @param text one character an octet; NUL, which no string may have, becomes a space */
 export function string(text: string): string {
-  if (QUOTABLE.test(text)) return `"${text.replace(/["\\]/g, '\\$&')}"`;
+  if (QUOTABLE.test(text)) return quote(text);
   const octets = text.replaceAll('\0', ' ');
   return `{${octets.length}}\r\n${octets}`;
+}
+
+function quote(text: string): string {
+  return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
 
 export function nstring(text: string | undefined): string {
@@ -29,9 +33,14 @@ export function utf8String(text: string): string {
   return string(Buffer.from(text).toString('latin1'));
 }
 
-/** The name of a mailbox in modified UTF-7. */
-export function mailbox(name: string): string {
-  return string(encodeMailboxName(name));
+/** Without what ends a line. */
+const QUOTABLE_UTF8 = /^[^\0-\x1f\x7f]{0,1000}$/;
+
+/** The name of a mailbox: in modified UTF-7, or in UTF-8, which some programs do not read from a literal. */
+export function mailbox(name: string, isUtf8: boolean): string {
+  if (!isUtf8) return string(encodeMailboxName(name));
+  const octets = Buffer.from(name).toString('latin1');
+  return QUOTABLE_UTF8.test(octets) ? quote(octets) : string(octets);
 }
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun'].concat([
