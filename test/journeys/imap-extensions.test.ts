@@ -86,6 +86,22 @@ onEachEngine('IMAP with extensions', (engine) => {
     old.close();
   });
 
+  test('an operator takes extensions off', async () => {
+    const ports = { IMAP_PORT: String(await freePort(2)), IMAP_DISABLE: 'imap4rev2,QRESYNC' };
+    const other = await startTestService(engine, ports);
+    const ann = await other.makeAccount();
+    const client = await ImapLines.connect(other.addresses.imap?.port ?? 0);
+    const [before = ''] = await client.ok('CAPABILITY');
+    assert.match(before, /^\* CAPABILITY IMAP4rev1 LITERAL- /);
+    await client.ok(`LOGIN ${ann.address} "${ann.password}"`);
+    assert.match((await client.ok('CAPABILITY')).join(), / CONDSTORE (?!QRESYNC)/);
+    const enabled = await client.ok('ENABLE IMAP4rev2 QRESYNC CONDSTORE');
+    assert.deepEqual(enabled, ['* ENABLED CONDSTORE']);
+    client.close();
+    const wrong = { ...ports, IMAP_DISABLE: 'IMAP4rev1' };
+    await assert.rejects(startTestService(engine, wrong), /IMAP_DISABLE: .*IMAP4REV1/);
+  });
+
   test('UTF8=ACCEPT takes messages with headers in UTF-8, one after another', async () => {
     const ann = await accountWithMail([]);
     const client = await open(ann);

@@ -10,6 +10,7 @@ import {
   type ImapMailstore,
   type ImapOptions,
   ImapPlaces,
+  isExtension,
   type OpenSessions,
   startImap,
 } from '../../servers/imap/imap.ts';
@@ -60,6 +61,12 @@ export async function listenImap(
 ): Promise<Map<ImapSetting, ImapListener>> {
   const { tokens, changes, metrics, database, imapSessions } = parts;
   const { imap } = config;
+  const unknown = imap.disabled.filter((name) => !isExtension(name));
+  if (unknown.length > 0) {
+    throw new ConfigError([
+      `IMAP_DISABLE: expected extensions that are announced after a login, found ${unknown.join()}`,
+    ]);
+  }
   const shared = {
     mailstore: publishedStore(parts),
     logins: {
@@ -77,6 +84,7 @@ export async function listenImap(
     maxMessageBytes: config.limits.maxMessageBytes,
     host: imap.host,
     tls,
+    disabled: new Set(imap.disabled),
     isBalancer: testNetworks(imap.proxyNetworks),
     places: new ImapPlaces(),
     sessions: imapSessions,

@@ -69,7 +69,10 @@ export interface Config {
   };
   readonly lmtp: Listener;
   /** For mail programs; port 0: off. */
-  readonly imap: ProgramListener;
+  readonly imap: ProgramListener & {
+    /** Extensions that are not offered, in upper case. */
+    readonly disabled: readonly string[];
+  };
   /** The same, for what they send. */
   readonly submission: ProgramListener;
   /** Port 0: off. */
@@ -287,6 +290,7 @@ function programListeners(values: Values): Pick<Config, 'imap' | 'submission'> {
       tlsPort: values.IMAPS_PORT,
       port: values.IMAP_PORT,
       proxyNetworks: values.IMAP_PROXY_NETWORKS,
+      disabled: values.IMAP_DISABLE,
     },
     submission: {
       host: values.SUBMISSION_HOST ?? values.SMTP_HOST,

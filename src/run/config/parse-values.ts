@@ -179,6 +179,10 @@ export const network: Parse<string> = (text) => {
   return fit(`${parsed.toString()}/${length}`);
 };
 
+/** The name of an extension of IMAP (RFC 9051 section 9), in upper case; whether there is such a one, the listener knows. */
+export const extension: Parse<string> = (text) =>
+  /^[!-~]{1,64}$/.test(text) ? fit(text.toUpperCase()) : unfit('extensions such as QRESYNC');
+
 /** A resolver, in the form that `dns.Resolver.setServers` accepts. */
 export const resolver: Parse<string> = (text) => {
   const refused = unfit('resolvers such as 1.1.1.1, 1.1.1.1:53 or [2606:4700::1111]:53');

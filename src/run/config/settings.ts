@@ -18,6 +18,7 @@ import {
 import {
   apiKeys,
   color,
+  extension,
   filePath,
   fullHostname,
   host,
@@ -73,6 +74,7 @@ const settings = {
   IMAPS_PORT: setting(port(0), '0'),
   IMAP_PORT: setting(port(0), '0'),
   IMAP_PROXY_NETWORKS: setting(listOf(network, 'none'), 'none'),
+  IMAP_DISABLE: setting(listOf(extension, 'none'), 'none'),
   SUBMISSION_HOST: optional(host),
   SUBMISSIONS_PORT: setting(port(0), '0'),
   SUBMISSION_PORT: setting(port(0), '0'),

@@ -79,3 +79,13 @@ test('a structure has the fields of each kind of part', async () => {
       ' "MIXED" ("BOUNDARY" "b") NIL NIL NIL)',
   );
 });
+
+test('a message in UTF-8 has the structure of a message', async () => {
+  const text = 'Content-Type: message/global\n\nSubject: Grüße\n\nText\n';
+  const subject = '{5}\r\nGr\xfc\xdfe';
+  assert.equal(
+    await structureOf(text),
+    `("MESSAGE" "GLOBAL" NIL NIL NIL "7BIT" 24 (NIL ${subject} ${'NIL '.repeat(7)}NIL) ` +
+      '("TEXT" "PLAIN" ("CHARSET" "us-ascii") NIL NIL "7BIT" 6 1 NIL NIL NIL NIL) 3 NIL NIL NIL NIL)',
+  );
+});

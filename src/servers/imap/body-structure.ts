@@ -42,7 +42,8 @@ export async function writeStructure(
 /** What texts and nested messages have after their size. */
 async function writeContent(part: MessagePart, read: ReadOctets, isExtended: boolean) {
   const [nested] = part.childNodes ?? [];
-  if (part.type === 'message/rfc822' && nested) {
+  // Also of message/global (RFC 6532 section 3.7).
+  if (part.type.startsWith('message/') && nested) {
     const envelope = writeEnvelope(await readFields(nested, read));
     const structure = await writeStructure(nested, read, isExtended);
     return ` ${envelope} ${structure} ${await countLines(part, read)}`;

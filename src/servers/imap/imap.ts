@@ -21,6 +21,7 @@ import type { ConnectionSettings } from './connection-settings.ts';
 import type { OpenSessions } from './open-sessions.ts';
 import { RecentMessages } from './recent.ts';
 
+export { isExtension } from './log-in.ts';
 export {
   type NodeWire,
   type OpenSession,
@@ -34,7 +35,14 @@ export type { ImapLogins, ImapMailstore } from './session.ts';
 export interface ImapOptions
   extends Pick<
     ConnectionSettings,
-    'mailstore' | 'logins' | 'maxMessageBytes' | 'hostname' | 'changes' | 'onCommand' | 'onOctets'
+    | 'mailstore'
+    | 'logins'
+    | 'maxMessageBytes'
+    | 'disabled'
+    | 'hostname'
+    | 'changes'
+    | 'onCommand'
+    | 'onOctets'
   > {
   readonly host: string;
   /** 0 for any free port. */

@@ -23,11 +23,21 @@ const LOGGED_IN = [
   'SORT SORT=DISPLAY ESORT THREAD=ORDEREDSUBJECT THREAD=REFERENCES',
 ].join(' ');
 
+const EXTENSIONS = new Set(['IMAP4REV2', ...LOGGED_IN.toUpperCase().split(' ')]);
+
+/** Whether an operator may take it off. @param name in upper case */
+export function isExtension(name: string): boolean {
+  return EXTENSIONS.has(name);
+}
+
 /** What the session may use now; clients keep whichever they saw first after a login. */
 export function capabilities({ channel, isLoggedIn, services }: Session): string {
-  if (isLoggedIn) return `${ANYBODY} ${LOGGED_IN} APPENDLIMIT=${services.maxMessageBytes}`;
+  const { disabled, maxMessageBytes } = services;
   const tls = channel.isSecure ? '' : ' STARTTLS';
-  return channel.mayLogIn ? `${ANYBODY}${tls} ${LOGINS}` : `${ANYBODY}${tls} LOGINDISABLED`;
+  const before = channel.mayLogIn ? `${tls} ${LOGINS}` : `${tls} LOGINDISABLED`;
+  const after = ` ${LOGGED_IN} APPENDLIMIT=${maxMessageBytes}`;
+  const names = `${ANYBODY}${isLoggedIn ? after : before}`.split(' ');
+  return names.filter((name) => !disabled?.has(name.toUpperCase())).join(' ');
 }
 
 /** Wrong passwords that end a connection. */

@@ -81,7 +81,7 @@ export function findSection(root: MessagePart, size: number, section: Section): 
   if (!found) return undefined;
   if (what === '') return { start: found.bodyStart, end: found.bodyEnd };
   if (what === 'MIME') return { start: found.headerStart, end: found.bodyStart };
-  const [nested] = found.type === 'message/rfc822' ? (found.childNodes ?? []) : [];
+  const [nested] = found.type.startsWith('message/') ? (found.childNodes ?? []) : [];
   if (!nested) return undefined;
   return rangeOf({ start: nested.headerStart, body: nested.bodyStart, end: found.bodyEnd }, what);
 }

@@ -175,6 +175,7 @@ export const enable: Command = {
     const enabled: string[] = [];
     while (command.has(' ')) {
       const name = command.atom('a capability').toUpperCase();
+      if (session.services.disabled?.has(name)) continue;
       if (name === 'CONDSTORE' || name === 'QRESYNC') yield session.enableCondstore();
       if (name === 'QRESYNC') session.qresync = true;
       // Not while a mailbox is open, of which the client was told otherwise (RFC 5161 section 3.1).

@@ -80,6 +80,8 @@ export interface ImapServices {
   readonly recents: RecentMessages;
   /** Octets of the largest message. */
   readonly maxMessageBytes: number;
+  /** Extensions that are neither announced nor enabled, in upper case: {@link isExtension} has their names. */
+  readonly disabled?: ReadonlySet<string>;
 }
 
 export class Session {
