@@ -169,6 +169,11 @@ onEachEngine('IMAP with extensions', (engine) => {
       '* 1 FETCH (BINARY[1]<1> ~{1}',
       'P FLAGS (\\Seen \\Recent) BINARY[9] NIL)',
     ]);
+    assert.deepEqual(await client.ok(`FETCH 1 BINARY.PEEK[]<${source.length - 6}.9>`), [
+      `* 1 FETCH (BINARY[]<${source.length - 6}> ~{6}`,
+      '-b--',
+      ')',
+    ]);
     // The others are told all the same.
     const some = await client.command('FETCH 1:2 BINARY.SIZE[2]');
     assert.deepEqual(some[0], '* 2 FETCH (BINARY.SIZE[2] 0)');
@@ -205,6 +210,11 @@ onEachEngine('IMAP with extensions', (engine) => {
     const octets = Number(/SIZE (\d+)/.exec(size)?.[1]);
     assert.equal(Number(used), Math.ceil(octets / 1024));
     assert.deepEqual(await client.ok('GETQUOTA account'), [told]);
+    const program = flow(ann);
+    await program.connect();
+    const seen = await program.getQuota('INBOX');
+    assert.deepEqual(seen && [seen.quotaRoot, seen.storage?.limit], ['account', 5 * 1024]);
+    await program.logout();
     assert.match((await client.command('SETQUOTA account (STORAGE 9)')).join(), /^NO \[NOPERM\]/);
     await client.ok('SELECT INBOX');
     await client.ok('STORE 2 +FLAGS.SILENT (\\Deleted $XDeleted)');

@@ -1,6 +1,5 @@
 /** FETCH BINARY (RFC 3516, RFC 9051 section 6.4.5): parts without their transfer encoding. */
 import {
-  decodePart,
   findPart,
   isDecodable,
   type MessagePart,
@@ -51,12 +50,10 @@ export function writeBinary(item: BinaryItem, size: number, source: Source): Out
   const found = part === '' ? whole : findPart(source.root, part);
   if (kind === 'binary size') return [`${label} ${found?.decodedSize ?? 0}`];
   if (!found) return [`${label} NIL`];
-  const { bodyStart, bodyEnd, decodedSize, encoding } = found;
-  const range = cut({ start: 0, end: decodedSize }, item.partial);
+  const range = cut({ start: 0, end: found.decodedSize }, item.partial);
   const octets = range.end - range.start;
   // As literal8 in any case: whether there is a NUL would be known too late.
   const head = `${label} ~{${octets}}\r\n`;
   if (octets === 0) return [head];
-  const open = () => decodePart(encoding, source.open(bodyStart, bodyEnd), range);
-  return [head, { octets, open }];
+  return [head, { octets, open: () => source.decoded(found, range) }];
 }

@@ -1,10 +1,19 @@
 /** The source of a message: where its parts are, and the octets of them. */
-import type { ImapRow, ImapStore } from '../../mailboxes/mailstore/mailstore.ts';
-import { HeaderReader, type MessagePart } from '../../protocols/message/message.ts';
+import { type ImapRow, type ImapStore, partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
+import { Turns } from '../../platform/net/net.ts';
+import {
+  decodePart,
+  HeaderReader,
+  isEncoded,
+  type MessagePart,
+} from '../../protocols/message/message.ts';
 import { No, type Session } from './session.ts';
 
 type StoredBody = NonNullable<Awaited<ReturnType<ImapStore['body']>>>;
 export type SourceRow = ImapRow<'body_id' | 'structure'>;
+
+/** Readers that skip the begin of an encoded part, in all: they take the processor from everybody else for few octets. */
+const skipping = new Turns(2);
 
 /** The source of a message, which is read when an item needs it. */
 export class Source {
@@ -54,6 +63,28 @@ export class Source {
     const about = { accountId: user.accountId, mailboxId: mailbox.id, uid, bodyId: body_id };
     const { imap } = this.#session.services.mailstore;
     yield* imap.source(await this.#find(), { start, end }, about);
+  }
+
+  /** Octets of a part without its encoding. @param range in what is decoded */
+  async *decoded(
+    { bodyStart, bodyEnd, encoding }: Pick<MessagePart, 'bodyStart' | 'bodyEnd' | 'encoding'>,
+    range: { readonly start: number; readonly end: number },
+  ): AsyncGenerator<Uint8Array> {
+    if (!isEncoded(encoding)) {
+      yield* this.open(bodyStart + range.start, bodyStart + range.end);
+      return;
+    }
+    const decoded = decodePart(encoding, this.open(bodyStart, bodyEnd), range);
+    if (range.start === 0) return yield* decoded;
+    try {
+      const { user, channel } = this.#session;
+      const parties = partiesOf(user, { account: 1, tenant: 1 });
+      const first = await skipping.run(parties, () => decoded.next(), channel.signal);
+      if (!first.done) yield first.value;
+      yield* decoded;
+    } finally {
+      await decoded.return();
+    }
   }
 
   async #find() {
