@@ -3,6 +3,7 @@
  * what a command may hold in memory are here, and are checked before anything is kept.
  */
 import { Buffer } from 'node:buffer';
+import { GrowingBuffer } from '../../mailboxes/bodies/bodies.ts';
 
 /** A command: text of one character an octet, and between two texts a literal. */
 export type CommandParts = readonly (string | Buffer)[];
@@ -36,19 +37,22 @@ export type Reading =
 const LF = 0x0a;
 const CR = 0x0d;
 const NONE = Buffer.alloc(0);
+const TOO_LONG = { kind: 'too long' } as const;
 /** `{` number, `+` for one that is not waited for, `}` at the end of a line; `~` for one that may have NUL (RFC 3516). */
 const LITERAL = /(~?)\{(\d{1,10})(\+?)\}$/;
 
 export class CommandReader {
   limits: CommandLimits;
   #bytes: Buffer = NONE;
-  /** Up to here there is no end of a line. */
-  #searched = 0;
+  /** Where octets came before the end of a line: these and all after them, and nothing is in `#bytes`. */
+  readonly #started = new GrowingBuffer();
+  /** Whether a line may end in what came. */
+  #hasEnd = false;
   #parts: (string | Buffer)[] = [];
   /** Octets of the lines of the command. */
   #lineOctets = 0;
   /** A literal that is being collected. */
-  #literal: { octets: number; held: Buffer[]; missing: number } | undefined;
+  #literal: { readonly held: GrowingBuffer; missing: number } | undefined;
 
   constructor(limits: CommandLimits) {
     this.limits = limits;
@@ -56,26 +60,34 @@ export class CommandReader {
 
   /** Octets that came and are not used yet. */
   get waiting(): number {
-    return this.#bytes.length;
+    return this.#bytes.length + this.#started.size;
   }
 
+  /** Octets are copied a few times at most, however small the pieces are. */
   push(chunk: Buffer): void {
-    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
+    this.#hasEnd ||= chunk.includes(LF);
+    if (this.waiting === 0) {
+      this.#bytes = chunk;
+      return;
+    }
+    if (this.#bytes.length > 0) this.#started.add(this.#bytes);
+    this.#bytes = NONE;
+    this.#started.add(chunk);
   }
 
   /** The next of what came; undefined where more octets are needed. */
   next(): Reading | undefined {
     if (this.#literal && !this.#collect(this.#literal)) return undefined;
-    const end = this.#bytes.indexOf(LF, this.#searched);
-    const length = end < 0 ? this.#bytes.length : end;
-    if (this.#lineOctets + length > this.limits.line) return { kind: 'too long' };
-    if (end < 0) {
-      this.#searched = length;
-      return undefined;
-    }
-    const line = this.#bytes.toString('latin1', 0, this.#bytes[end - 1] === CR ? end - 1 : end);
-    this.#bytes = this.#bytes.subarray(end + 1);
-    this.#searched = 0;
+    if (this.#lineOctets + this.waiting > this.limits.line && !this.#hasEnd) return TOO_LONG;
+    if (!this.#hasEnd) return undefined;
+    this.#join();
+    const length = this.#bytes.indexOf(LF);
+    this.#hasEnd = length >= 0;
+    if (length < 0) return this.next();
+    if (this.#lineOctets + length > this.limits.line) return TOO_LONG;
+    const end = this.#bytes[length - 1] === CR ? length - 1 : length;
+    const line = this.#bytes.toString('latin1', 0, end);
+    this.#bytes = this.#bytes.subarray(length + 1);
     this.#lineOctets += length;
     return this.#endLine(line);
   }
@@ -103,7 +115,7 @@ export class CommandReader {
 
   /** Keeps the announced literal as a part of the command. */
   keep({ octets }: AnnouncedLiteral): void {
-    this.#literal = { octets, held: [], missing: octets };
+    this.#literal = { held: new GrowingBuffer(), missing: octets };
   }
 
   /** The command ends here: its literal is read by {@link CommandReader.take}, or the client does not send it. */
@@ -113,9 +125,14 @@ export class CommandReader {
 
   /** Takes the octets of a literal out of the stream: as many as came, at most `most`. */
   take(most: number): Buffer {
+    this.#join();
     const taken = this.#bytes.subarray(0, most);
     this.#bytes = this.#bytes.subarray(taken.length);
     return taken;
+  }
+
+  #join(): void {
+    if (this.#started.size > 0) this.#bytes = this.#started.take();
   }
 
   #begin(): void {
@@ -124,12 +141,12 @@ export class CommandReader {
   }
 
   /** @returns whether the literal is whole */
-  #collect(literal: { octets: number; held: Buffer[]; missing: number }): boolean {
+  #collect(literal: { readonly held: GrowingBuffer; missing: number }): boolean {
     const taken = this.take(literal.missing);
-    if (taken.length > 0) literal.held.push(taken);
+    literal.held.add(taken);
     literal.missing -= taken.length;
     if (literal.missing > 0) return false;
-    this.#parts.push(Buffer.concat(literal.held, literal.octets));
+    this.#parts.push(literal.held.take());
     this.#literal = undefined;
     return true;
   }

@@ -16,6 +16,18 @@ export interface ConnectionSettings extends ImapServices {
   readonly onOctets?: ((direction: 'received' | 'sent', octets: number) => void) | undefined;
 }
 
+/**
+ * In milliseconds: for a login, for which a client may be silent after it, and not read what was sent; for the messages of
+ * an APPEND in all, and before they come at 1 kB/s, which is a millisecond for each octet.
+ */
+export const timeouts = {
+  stranger: 60_000,
+  idle: 30 * 60_000 + 37_000,
+  blocked: 5 * 60_000,
+  messages: 60 * 60_000,
+  slow: 60_000,
+};
+
 /** Why a session that was open may not go on. */
 export const LOST = 'The account was suspended or deleted, or its password was changed';
 export const REVOKED = 'The app password was revoked';

@@ -9,7 +9,7 @@ import type { Change } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { AnnouncedLiteral, CommandParts } from './command-reader.ts';
-import { type ConnectionSettings, ENDED, LOST, REVOKED } from './connection-settings.ts';
+import { type ConnectionSettings, ENDED, LOST, REVOKED, timeouts } from './connection-settings.ts';
 import { Incoming, LOGGED_IN } from './incoming.ts';
 import { capabilities } from './log-in.ts';
 import type { OpenSession } from './open-sessions.ts';
@@ -20,9 +20,6 @@ import { line, type Output } from './write.ts';
 
 /** Milliseconds between two looks at what changed. */
 const TELL_EVERY = 100;
-
-/** How long a client may be silent, and not read what was sent, in milliseconds. */
-export const timeouts = { stranger: 60_000, idle: 30 * 60_000 + 37_000, blocked: 5 * 60_000 };
 
 export class Connection implements Channel {
   readonly address: string;
@@ -36,7 +33,8 @@ export class Connection implements Channel {
   #mayLogIn: boolean;
   #isSecure = false;
   #mustStartTls = false;
-  #activeAt = performance.now();
+  readonly #since = performance.now();
+  #activeAt = this.#since;
   #received = 0;
   #sent = 0;
   #isWriting = false;
@@ -62,6 +60,7 @@ export class Connection implements Channel {
       wire: this.#wire,
       maxMessageBytes: settings.maxMessageBytes,
       flush: () => this.#outgoing.flush(),
+      write: (text) => this.#write(text),
       onBytes: (amount) => {
         this.#activeAt = performance.now();
         this.#received += amount;
@@ -128,13 +127,23 @@ export class Connection implements Channel {
     this.#wire.destroy();
   }
 
-  /** Ends the connection of a client that is silent for too long, or does not read. @param now by the monotonic clock */
+  /**
+   * Ends the connection of a client that is silent for too long, does not read, sends a message too slowly, or does not log
+   * in: whatever a stranger sends, it has no more time.
+   *
+   * @param now by the monotonic clock
+   */
   checkTime(now: number, time: number): void {
     if (this.#session.expiresAt <= time) this.end('The token has expired');
     const silent = now - this.#activeAt;
     if (this.#isWriting && silent > timeouts.blocked) this.destroy();
-    const { stranger, idle } = timeouts;
-    if (silent > (this.#session.isLoggedIn ? idle : stranger)) this.end('Silent for too long');
+    if (this.#incoming.isSlow(now)) this.#wire.interrupt();
+    if (this.#session.isLoggedIn) {
+      if (silent > timeouts.idle) this.end('Silent for too long');
+    } else if (now - this.#since > timeouts.stranger) {
+      this.end('Too long without a login');
+      if (this.#isWriting) this.destroy();
+    }
   }
 
   /** The account that is open; undefined before a login. */

@@ -8,6 +8,7 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
+import { tenantOf } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   ClientShares,
   clientKey,
@@ -63,19 +64,23 @@ export interface ImapOptions
   readonly places: ImapPlaces;
   /** Of all listeners of the process, for operators. */
   readonly sessions: OpenSessions;
-  /** Called where a connection is refused: before its login, or since its client or its account has too many. */
+  /** Called where a connection is refused: before its login, or since its client, its account or the user of that has too many. */
   readonly onRefused?: (reason: Refused) => void;
   readonly logger: Logger;
 }
 
-export type Refused = 'before_login' | 'of_client' | 'of_account';
+export type Refused = 'before_login' | 'of_client' | 'of_user' | 'of_account';
 
 /** Connections of strangers in all, and of one client. */
 const STRANGERS = 1_000;
 const STRANGERS_OF_CLIENT = 10;
-/** Connections after a login in all, of one client (many accounts may be behind one address), and of one account. */
+/**
+ * Connections after a login in all, of one client (many accounts may be behind one address), of the accounts of one user,
+ * and of one account.
+ */
 const CONNECTIONS = 10_000;
 const OF_CLIENT = 500;
+const OF_USER = 5_000;
 const OF_ACCOUNT = 64;
 /** Milliseconds for a load balancer to send its header. */
 const HEADER_TIMEOUT = 3_000;
@@ -93,6 +98,7 @@ const ACCOUNTS_AT_A_TIME = 1_000;
 export class ImapPlaces {
   readonly strangers = new ClientShares(STRANGERS);
   readonly clients = new ClientShares(CONNECTIONS);
+  readonly users = new ClientShares(CONNECTIONS);
   readonly accounts = new ClientShares(CONNECTIONS);
   readonly recents = new RecentMessages();
 }
@@ -238,22 +244,26 @@ export class ImapListener {
       ...this.#options,
       recents: places.recents,
       secureContext: () => this.#secureContext,
-      admit: ({ accountId }) => {
-        if (!places.clients.take(key, 1, OF_CLIENT)) {
-          onRefused?.('of_client');
-          return undefined;
-        }
-        const account = String(accountId);
-        if (!places.accounts.take(account, 1, OF_ACCOUNT)) {
-          places.clients.give(key, 1);
-          onRefused?.('of_account');
-          return undefined;
+      admit: (user) => {
+        const taken: (() => void)[] = [];
+        const giveBack = () => {
+          for (const give of taken.splice(0)) give();
+        };
+        const shares = [
+          ['of_client', places.clients, key, OF_CLIENT],
+          ['of_user', places.users, tenantOf(user), OF_USER],
+          ['of_account', places.accounts, String(user.accountId), OF_ACCOUNT],
+        ] as const;
+        for (const [reason, share, name, most] of shares) {
+          if (!share.take(name, 1, most)) {
+            giveBack();
+            onRefused?.(reason);
+            return undefined;
+          }
+          taken.push(() => share.give(name, 1));
         }
         known();
-        return () => {
-          places.clients.give(key, 1);
-          places.accounts.give(account, 1);
-        };
+        return giveBack;
       },
     };
     const client = { address, isLocal: isLoopback(address), isSecure };

@@ -7,6 +7,7 @@ import {
   type CommandParts,
   CommandReader,
 } from './command-reader.ts';
+import { timeouts } from './connection-settings.ts';
 import { BadCommand } from './cursor.ts';
 import { Bye } from './session.ts';
 
@@ -26,6 +27,7 @@ export interface IncomingOptions {
   readonly maxMessageBytes: number;
   /** Sends what was not sent yet: the client may wait for it before it goes on. */
   readonly flush: () => Promise<void>;
+  readonly write: (text: string) => Promise<void>;
   /** Called with how many came. */
   readonly onBytes: (amount: number) => void;
   /** Whether messages are taken. */
@@ -40,6 +42,8 @@ export class Incoming {
   #left: number | undefined;
   /** What closes the parenthesis in which it stands. */
   #closing = '';
+  /** The messages of the APPEND that runs: octets, and how long we had waited for the client before them. */
+  #messages: { octets: number; readonly waited: number } | undefined;
 
   constructor(options: IncomingOptions) {
     this.#options = options;
@@ -59,8 +63,17 @@ export class Incoming {
     return this.#literal;
   }
 
+  /** Whether the messages of an APPEND take too long: others wait for its turn. @param now by the monotonic clock */
+  isSlow(now: number): boolean {
+    if (!this.#messages) return false;
+    const { octets, waited } = this.#messages;
+    const most = Math.min(timeouts.messages, timeouts.slow + octets);
+    return this.#options.wire.waitedUntil(now) - waited > most;
+  }
+
   /** The next command, whole but for the messages of an APPEND. @throws Bye where it is too large */
   async next(): Promise<CommandParts | 'interrupted' | undefined> {
+    this.#messages = undefined;
     for (;;) {
       const reading = this.#reader.next();
       if (reading?.kind === 'command') return reading.parts;
@@ -89,7 +102,7 @@ export class Incoming {
       throw new Bye('[TOOBIG] The literal is too large');
     }
     this.#reader.keep(literal);
-    if (literal.waits) await this.#options.wire.write('+ Go on\r\n');
+    if (literal.waits) await this.#options.write('+ Go on\r\n');
     return undefined;
   }
 
@@ -97,6 +110,8 @@ export class Incoming {
     this.#reader.drop();
     const before = literal.parts.at(-1);
     this.#closing = typeof before === 'string' && before.endsWith('(') ? ')' : '';
+    const waited = this.#options.wire.waitedUntil(performance.now());
+    this.#messages ??= { octets: 0, waited };
     this.#literal = literal;
     this.#left = undefined;
   }
@@ -105,7 +120,7 @@ export class Incoming {
   async *readLiteral(): AsyncGenerator<Uint8Array> {
     if (!this.#literal) return;
     await this.#options.flush();
-    if (this.#literal.waits) await this.#options.wire.write('+ Send the message\r\n');
+    if (this.#literal.waits) await this.#options.write('+ Send the message\r\n');
     this.#left = this.#literal.octets;
     while (this.#left > 0) {
       const taken = this.#reader.take(this.#left);
@@ -166,11 +181,13 @@ export class Incoming {
     }
   }
 
-  /** @throws Bye where the client left, or the connection ends */
+  /** @throws Bye where the client left, or is too slow */
   async #fill(): Promise<void> {
     const bytes = await this.#options.wire.read();
     if (bytes === undefined) throw new Bye('The client left');
     this.#options.onBytes(bytes.length);
+    if (this.#messages) this.#messages.octets += bytes.length;
     if (bytes.length > 0) this.#reader.push(bytes);
+    else if (this.isSlow(performance.now())) throw new Bye('The message came too slowly');
   }
 }

@@ -55,7 +55,7 @@ async function* logInWith(session: Session, find: () => Promise<MailAccess>): An
   }
   if (!session.channel.admit(user)) {
     // Not NO: programs show that as a wrong password.
-    throw new Bye('[LIMIT] The account has too many connections');
+    throw new Bye('[LIMIT] The account, its user or this client has too many connections');
   }
   session.logIn(user);
   yield '';

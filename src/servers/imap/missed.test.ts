@@ -1,13 +1,9 @@
 /** Events that never came: a connection does not outlive the access to its account. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import pino from 'pino';
-import { CERTIFICATE } from '../../../test/support/certificate.ts';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
+import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
-import { ImapPlaces, OpenSessions, startImap } from './imap.ts';
-import type { ImapMailstore } from './session.ts';
 
 test('who lost the access without an event is told BYE at the next look, and nobody else', async () => {
   const access = new Map<number, AccountAccess>(
@@ -15,9 +11,7 @@ test('who lost the access without an event is told BYE at the next look, and nob
   );
   const appPasswords = new Set([7]);
   let looks = 0;
-  const listener = await startImap({
-    // No mailbox is opened.
-    mailstore: {} as ImapMailstore,
+  const listener = await startImapWith({
     logins: {
       withPassword: async (address) => ({
         accountId: Number(address),
@@ -35,17 +29,6 @@ test('who lost the access without an event is told BYE at the next look, and nob
     },
     appPasswordsThere: async () => appPasswords,
     lookAgainMs: 20,
-    changes: { subscribe: () => () => {} },
-    maxMessageBytes: 1,
-    hostname: 'mail.test',
-    host: '127.0.0.1',
-    port: 0,
-    isSecure: false,
-    tls: { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIFICATE.TLS_KEY) },
-    isBalancer: () => false,
-    places: new ImapPlaces(),
-    sessions: new OpenSessions(),
-    logger: pino({ level: 'silent' }),
   });
   const open = async (id: number) => {
     const client = await ImapLines.connect(listener.address().port);

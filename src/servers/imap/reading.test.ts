@@ -73,6 +73,33 @@ describe('commands', () => {
     assert.equal(reader.next()?.kind, 'too long');
   });
 
+  test('in small pieces are copied a few times, and not for each piece', (t) => {
+    let copied = 0;
+    const { concat } = Buffer;
+    const { set } = Buffer.prototype;
+    t.mock.method(Buffer, 'concat', (pieces: readonly Uint8Array[], size?: number) => {
+      const joined = concat(pieces, size);
+      copied += joined.length;
+      return joined;
+    });
+    t.mock.method(Buffer.prototype, 'set', function (this: Buffer, from: Buffer, at?: number) {
+      copied += from.length;
+      set.call(this, from, at);
+    });
+    const size = 3_000;
+    const reader = new CommandReader({ line: size, literals: 1, literalOctets: size });
+    for (const octet of ['x'.repeat(size - 10), ` {${size}}\r\n`, 'y'.repeat(size), '\r\n'].join(
+      '',
+    )) {
+      reader.push(Buffer.from(octet));
+      const reading = reader.next();
+      if (reading?.kind === 'literal') reader.keep(reading.literal);
+      if (reading?.kind === 'command') assert.equal(reading.parts[1]?.length, size);
+    }
+    assert.equal(reader.waiting, 0);
+    assert.ok(copied < 20 * size, `${copied} octets were copied`);
+  });
+
   test('of any octets give a request or a clear refusal', () => {
     const word = fc.constantFrom(
       ...[

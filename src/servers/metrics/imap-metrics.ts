@@ -18,7 +18,7 @@ export interface ImapMetrics {
    */
   countImapCommand(command: string, outcome: 'ok' | 'no' | 'bad' | 'bye' | 'failed'): void;
   countImapOctets(direction: 'received' | 'sent', octets: number): void;
-  countImapRefusal(reason: 'before_login' | 'of_client' | 'of_account'): void;
+  countImapRefusal(reason: 'before_login' | 'of_client' | 'of_user' | 'of_account'): void;
 }
 
 export function addImapMetrics(registry: Registry): ImapMetrics {

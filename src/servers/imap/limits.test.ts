@@ -1,0 +1,59 @@
+/** Who takes time or places from others is told BYE. */
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { ImapLines } from '../../../test/support/imap-lines.ts';
+import { startImapWith } from '../../../test/support/imap-listener.ts';
+import type { NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { timeouts } from './connection-settings.ts';
+import { ImapPlaces } from './imap.ts';
+import type { ImapMailstore } from './session.ts';
+
+describe('the limits of a connection', async () => {
+  const before = { ...timeouts };
+  Object.assign(timeouts, { stranger: 100, slow: 100 });
+  const places = new ImapPlaces();
+  const refused: string[] = [];
+  const appendMessages = async (_user: unknown, _name: string, all: AsyncIterable<NewMessage>) => {
+    for await (const { source } of all) for await (const _ of source);
+    assert.fail('the message came whole');
+  };
+  const listener = await startImapWith({
+    mailstore: { imap: { open: async () => {} }, appendMessages } as unknown as ImapMailstore,
+    places,
+    onRefused: (reason) => refused.push(reason),
+  });
+  const { port } = listener.address();
+  after(async () => {
+    await listener.close(1_000);
+    Object.assign(timeouts, before);
+  });
+
+  test('a stranger has no more time, whatever he sends', async () => {
+    const client = await ImapLines.connect(port);
+    let line: string;
+    do {
+      client.send('x NOOP\r\n');
+      line = await client.next();
+    } while (line.startsWith('x OK'));
+    assert.equal(line, '* BYE Too long without a login');
+  });
+
+  test('the accounts of one user do not take all places', async () => {
+    assert.ok(places.users.take('user u', 5_000, 5_000));
+    const client = await ImapLines.connect(port);
+    client.send('x LOGIN 2 x\r\n');
+    assert.match(await client.next(), /^\* BYE \[LIMIT\]/);
+    places.users.give('user u', 5_000);
+    assert.deepEqual(refused, ['of_user']);
+    for (const share of [places.accounts, places.users]) assert.equal(share.taken, 0);
+  });
+
+  test('a message that stalls gives its turn to others', async () => {
+    const client = await ImapLines.connect(port);
+    await client.ok('LOGIN 1 x');
+    client.send('x APPEND INBOX {900}\r\n');
+    assert.match(await client.next(), /^\+ /);
+    client.send('Subject: ');
+    assert.equal(await client.next(), '* BYE The message came too slowly');
+  });
+});
