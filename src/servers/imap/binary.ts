@@ -8,7 +8,7 @@ import {
 import { BadCommand, type Cursor } from './cursor.ts';
 import { cut, type Piece, readPartial } from './sections.ts';
 import type { Source } from './source.ts';
-import type { Output } from './write.ts';
+import type { Part } from './write.ts';
 
 export interface BinaryItem {
   readonly kind: 'binary' | 'binary size';
@@ -43,8 +43,12 @@ export function isUnknown({ part }: BinaryItem, root: MessagePart): boolean {
   return found !== undefined && !isDecodable(found.encoding);
 }
 
-/** @param size of the source */
-export function writeBinary(item: BinaryItem, size: number, source: Source): Output[] {
+/** @param size of the source @returns text, and the octets that follow it */
+export function writeBinary(
+  item: BinaryItem,
+  size: number,
+  source: Source,
+): [label: string, octets?: Part] {
   const { part, kind, label } = item;
   const whole = { bodyStart: 0, bodyEnd: size, decodedSize: size, encoding: 'binary' };
   const found = part === '' ? whole : findPart(source.root, part);

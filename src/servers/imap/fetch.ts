@@ -4,10 +4,12 @@ import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { isUnknown } from './binary.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
+import { isWhole } from './sections.ts';
 import { vanished } from './select.ts';
 import { type Answer, type Command, GONE, No, type Session } from './session.ts';
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
+import type { Part } from './write.ts';
 import { type Message, writeMessage } from './write-message.ts';
 
 /**
@@ -17,8 +19,6 @@ import { type Message, writeMessage } from './write-message.ts';
 const WITH_SOURCE = 32;
 const WITH_TEXTS = 200;
 const WITHOUT = 500;
-/** Characters that are passed on together. */
-const JOINED = 32 * 1024;
 
 export const fetch = fetching(false);
 export const uidFetch = fetching(true);
@@ -76,54 +76,50 @@ async function* fetchAll(
   const binaries = request.items.filter((item) => 'part' in item);
   let undecoded = 0;
   let missing = 0;
-  let joined = '';
   for (let at = 0; at < uids.length; at += size) {
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
     await turn();
     const read: Message[] = all
       ? piece.flatMap((uid) => all.get(uid) ?? [])
-      : needs.source
+      : needs.structure
         ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
-        : (await imap.rows(view.mailbox, piece, columns)).map((row) => ({ ...row, structure: '' }));
+        : await imap.rows(view.mailbox, piece, columns);
     missing += piece.length - read.length;
     const since = request.changedSince ?? 0;
-    const wanted = read.filter(({ modseq }) => modseq > since);
-    const seen = marksSeen ? await markSeen(session, wanted) : new Map<number, Flagged>();
+    const wanted = since === 0 ? read : read.filter(({ modseq }) => modseq > since);
+    const seen = marksSeen ? await markSeen(session, wanted) : undefined;
     const texts = needs.texts ? await textsOf(session, wanted) : undefined;
     const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
     const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview]));
     const bodies = needs.source
       ? await imap.bodies(wanted.map(({ body_id }) => body_id))
       : undefined;
+    // Each part of an answer passes several generators: so not one for each message.
+    const told: Part[] = [];
     for (const row of wanted) {
-      const flagged = seen.get(row.uid);
+      const flagged = seen?.get(row.uid);
       const isGone = texts?.has(row.body_id) === false || bodies?.has(row.body_id) === false;
       // Its source went after its row was read.
       if (isGone) missing++;
       if (isGone) continue;
-      const source = new Source(session, row, bodies?.get(row.body_id));
-      if (binaries.some((item) => isUnknown(item, source.root))) {
+      const source = bodies && new Source(session, row, bodies.get(row.body_id));
+      if (source && binaries.some((item) => isUnknown(item, source.root))) {
         undecoded++;
         // The flags that this command has set are told later.
         session.told.delete(row.uid);
         continue;
       }
-      const told = writeMessage(session, { ...row, ...flagged }, request.items, {
+      const one = writeMessage(session, flagged ? { ...row, ...flagged } : row, request.items, {
         source,
         texts: texts?.get(row.body_id),
         preview: previewOf.get(row.uid) ?? undefined,
         hasNewFlags: flagged !== undefined,
       });
-      if (typeof told === 'string') joined += told;
-      else for (const part of await told) yield part;
-      // Each part of an answer passes several generators: so not one for each message.
-      if (joined.length < JOINED) continue;
-      yield joined;
-      joined = '';
+      if (typeof one === 'string') told.push(one);
+      else for (const part of await one) told.push(part);
     }
-    yield joined;
-    joined = '';
+    yield told;
   }
   // After all others, which the client can use.
   if (undecoded > 0) throw new No('UNKNOWN-CTE', 'The encoding of some parts is not known');
@@ -159,6 +155,10 @@ function needsOf(items: readonly FetchItem[]) {
     items.some(({ kind }) => kinds.includes(kind));
   return {
     source: has(['BODY', 'section', 'binary', 'binary size']),
+    // A whole message is sent without a look at its parts.
+    structure:
+      has(['BODY', 'binary', 'binary size']) ||
+      items.some((item) => item.kind === 'section' && !isWhole(item.section)),
     texts: has(['ENVELOPE', 'BODYSTRUCTURE']),
     previews: has(['PREVIEW']),
     onlyFlags: items.every(({ kind }) => ['UID', 'FLAGS', 'MODSEQ'].includes(kind)),
@@ -170,7 +170,7 @@ async function readFlags(session: Session): Promise<ReadonlyMap<number, Message>
   const { imap } = session.services.mailstore;
   const rows = await imap.flags(session.selected.mailbox);
   const nothing = {
-    ...{ size: 0, internal_date: 0, body_id: 0, structure: '' },
+    ...{ size: 0, internal_date: 0, body_id: 0 },
     ...{ saved_at: null, thread_id: null },
   };
   return new Map(rows.map((row) => [row.uid, { ...nothing, ...row }]));

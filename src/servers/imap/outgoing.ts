@@ -1,6 +1,6 @@
 /** Joins answers before they are sent, so that many short ones cost one write. */
 import { Buffer } from 'node:buffer';
-import type { Output } from './write.ts';
+import type { Output, Part } from './write.ts';
 
 /** Octets that are joined. */
 const JOINED = 64 * 1024;
@@ -16,19 +16,19 @@ export class Outgoing {
     this.#write = write;
   }
 
-  async add(part: Output): Promise<void> {
-    if (typeof part === 'string') {
-      this.#text += part;
+  async add(output: Output): Promise<void> {
+    for (const part of partsOf(output)) {
+      if (typeof part === 'string') this.#text += part;
+      else if (part instanceof Uint8Array) {
+        if (this.#text !== '') this.#pieces.push(Buffer.from(this.#text, 'latin1'));
+        this.#octets += this.#text.length + part.length;
+        this.#text = '';
+        this.#pieces.push(part);
+      } else {
+        await this.flush();
+        for await (const piece of part.open()) await this.#write(piece);
+      }
       if (this.#octets + this.#text.length >= JOINED) await this.flush();
-    } else if (part instanceof Uint8Array) {
-      if (this.#text !== '') this.#pieces.push(Buffer.from(this.#text, 'latin1'));
-      this.#octets += this.#text.length + part.length;
-      this.#text = '';
-      this.#pieces.push(part);
-      if (this.#octets >= JOINED) await this.flush();
-    } else {
-      await this.flush();
-      for await (const piece of part.open()) await this.#write(piece);
     }
   }
 
@@ -44,4 +44,10 @@ export class Outgoing {
     if (text !== '') pieces.push(Buffer.from(text, 'latin1'));
     await this.#write(Buffer.concat(pieces));
   }
+}
+
+function partsOf(output: Output): readonly Part[] {
+  return typeof output === 'string' || !(Symbol.iterator in output) || output instanceof Uint8Array
+    ? [output]
+    : output;
 }

@@ -61,6 +61,11 @@ export function readPartial(command: Cursor): Piece | undefined {
   return { start, octets };
 }
 
+/** Whether a section is the message from its first octet to its last one. */
+export function isWhole({ part, what }: Section): boolean {
+  return part === '' && what === '';
+}
+
 /** Octets of the source. */
 export interface Range {
   readonly start: number;
@@ -70,14 +75,19 @@ export interface Range {
 /**
  * Where a section is in the source; of lists of fields, where their header is.
  *
+ * @param source what is known of it
  * @param size of the source
  * @returns undefined where the message has no such section
  */
-export function findSection(root: MessagePart, size: number, section: Section): Range | undefined {
+export function findSection(
+  source: { readonly bodyStart: number; readonly root: MessagePart },
+  size: number,
+  section: Section,
+): Range | undefined {
   const { part, what } = section;
-  const message = { start: root.headerStart, body: root.bodyStart, end: size };
-  if (part === '') return rangeOf(message, what);
-  const found = findPart(root, part);
+  if (isWhole(section)) return { start: 0, end: size };
+  if (part === '') return rangeOf({ start: 0, body: source.bodyStart, end: size }, what);
+  const found = findPart(source.root, part);
   if (!found) return undefined;
   if (what === '') return { start: found.bodyStart, end: found.bodyEnd };
   if (what === 'MIME') return { start: found.headerStart, end: found.bodyStart };

@@ -10,7 +10,11 @@ import {
 import { No, type Session } from './session.ts';
 
 type StoredBody = NonNullable<Awaited<ReturnType<ImapStore['body']>>>;
-export type SourceRow = ImapRow<'body_id' | 'structure'>;
+/** Without its structure where only the whole source is asked for. */
+export type SourceRow = ImapRow<'body_id'> & Partial<ImapRow<'structure'>>;
+
+/** Where the message itself begins: its parts come last in the text, and a quote within a string has a backslash. */
+const BODY_START = /,"headerStart":\d+,"bodyStart":(\d+),/;
 
 /** Readers that skip the begin of an encoded part, in all: they take the processor from everybody else for few octets. */
 const skipping = new Turns(2);
@@ -20,38 +24,50 @@ export class Source {
   readonly #session: Session;
   readonly #row: SourceRow;
   #root: MessagePart | undefined;
-  #body: Promise<StoredBody | undefined> | undefined;
+  #body: StoredBody | undefined;
 
   /** @param body where it is, if it was looked for already */
   constructor(session: Session, row: SourceRow, body?: StoredBody) {
     this.#session = session;
     this.#row = row;
-    if (body) this.#body = Promise.resolve(body);
+    this.#body = body;
   }
 
   get root(): MessagePart {
-    this.#root ??= JSON.parse(this.#row.structure) as MessagePart;
+    this.#root ??= JSON.parse(this.#structure) as MessagePart;
     return this.#root;
+  }
+
+  /** The same as in {@link root}, without reading all of that. */
+  get bodyStart(): number {
+    const text = BODY_START.exec(this.#structure)?.[1];
+    return text === undefined ? this.root.bodyStart : Number(text);
+  }
+
+  get #structure(): string {
+    const { uid, structure } = this.#row;
+    if (structure === undefined) throw new Error(`the structure of message ${uid} was not read`);
+    return structure;
   }
 
   async fields() {
     const reader = new HeaderReader();
-    const { headerStart, bodyStart } = this.root;
-    if (reader.write(await this.read(headerStart, bodyStart)) === undefined) reader.end();
+    if (reader.write(await this.read(0, this.bodyStart)) === undefined) reader.end();
     return reader.header.fields;
   }
 
   async read(start: number, end: number): Promise<Buffer> {
-    const found = await this.inRow(start, end);
+    await this.#find();
+    const found = this.inRow(start, end);
     if (found) return found;
     const pieces: Uint8Array[] = [];
     for await (const piece of this.open(start, end)) pieces.push(Uint8Array.from(piece));
     return Buffer.concat(pieces);
   }
 
-  /** Octets that came with the row of the body; undefined where they are in a file. */
-  async inRow(start: number, end: number): Promise<Buffer | undefined> {
-    const { content } = await this.#find();
+  /** Octets that came with the row of the body; undefined where it was not read yet, or they are in a file. */
+  inRow(start: number, end: number): Buffer | undefined {
+    const content = this.#body?.content;
     if (!content || end > content.length) return undefined;
     return Buffer.from(content.buffer, content.byteOffset + start, end - start);
   }
@@ -88,9 +104,8 @@ export class Source {
   }
 
   async #find() {
-    this.#body ??= this.#session.services.mailstore.imap.body(this.#row.body_id);
-    const body = await this.#body;
-    if (!body) throw new No('EXPUNGEISSUED', `Message ${this.#row.uid} is gone`);
-    return body;
+    this.#body ??= await this.#session.services.mailstore.imap.body(this.#row.body_id);
+    if (!this.#body) throw new No('EXPUNGEISSUED', `Message ${this.#row.uid} is gone`);
+    return this.#body;
   }
 }

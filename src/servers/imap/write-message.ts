@@ -1,26 +1,29 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
-import type { ImapRow, ImapStore, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
 import { writeBinary } from './binary.ts';
 import { writeStructure } from './body-structure.ts';
 import type { FetchItem } from './parse-fetch.ts';
 import { cut, findSection, type Section, selectFields } from './sections.ts';
 import { No, type Session } from './session.ts';
 import type { Source } from './source.ts';
-import { dateTime, type Output, utf8String } from './write.ts';
+import { dateTime, type Part, utf8String } from './write.ts';
 
 export type Message = ImapRow<
-  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure' | 'saved_at' | 'thread_id'
+  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'saved_at' | 'thread_id'
 >;
 
 /** What was read of a message before it is written. */
 export interface Prepared {
-  readonly source: Source;
+  /** Undefined where nothing of it is asked for. */
+  readonly source: Source | undefined;
   /** Undefined where nothing of it is asked for, or the source is gone. */
   readonly texts: ImapTexts | undefined;
   /** The first words, where they were asked for and are known. */
   readonly preview: string | undefined;
   readonly hasNewFlags: boolean;
 }
+
+const FLAGS: FetchItem = { kind: 'FLAGS' };
 
 /**
  * @param prepared what was read of the message already
@@ -31,60 +34,67 @@ export function writeMessage(
   row: Message,
   items: readonly FetchItem[],
   prepared: Prepared,
-): string | Promise<Output[]> {
+): string | Promise<Part[]> {
   const { selected: view } = session;
-  const { objectIds } = session.services.mailstore.imap;
   const number = view.numberOf(row.uid);
   if (number === 0) return '';
-  const isFlagged = items.some(({ kind }) => kind === 'FLAGS');
-  const all: readonly FetchItem[] =
-    prepared.hasNewFlags && !isFlagged ? [...items, { kind: 'FLAGS' }] : items;
-  const told = { ...row, flags: view.flagsOf(row.uid, row.flags) };
+  const tellsFlags = prepared.hasNewFlags && !items.some(({ kind }) => kind === 'FLAGS');
+  const all = tellsFlags ? [...items, FLAGS] : items;
   const head = `${view.announce(row.flags)}* ${number} FETCH (`;
+  if (prepared.source) return writeParts(session, head, all, row, prepared, prepared.source);
   let text = head;
-  for (const [index, item] of all.entries()) {
-    if (item.kind === 'section' || item.kind === 'BODY' || 'part' in item) {
-      return writeParts(head, all, told, prepared, objectIds);
-    }
-    if (index > 0) text += ' ';
-    text += writeItem(item.kind, told, prepared, objectIds);
+  for (let at = 0; at < all.length; at++) {
+    const item = all[at] ?? FLAGS;
+    if (at > 0) text += ' ';
+    text += writeItem(session, item.kind, row, prepared);
   }
   return `${text})\r\n`;
 }
 
-/** The same with what has to be read from the source. */
+/** The same with what has to be read from the source; texts between octets are one. */
 async function writeParts(
+  session: Session,
   head: string,
   items: readonly FetchItem[],
   row: Message,
   prepared: Prepared,
-  objectIds: ImapStore['objectIds'],
-): Promise<Output[]> {
-  const { source } = prepared;
-  const parts: Output[] = [head];
+  source: Source,
+): Promise<Part[]> {
+  const parts: Part[] = [];
+  let text = head;
   for (const [index, item] of items.entries()) {
-    if (index > 0) parts.push(' ');
-    if (item.kind === 'section') parts.push(...(await writeSection(item.section, row, source)));
-    else if ('part' in item) parts.push(...writeBinary(item, row.size, source));
-    else if (item.kind === 'BODY') {
+    if (index > 0) text += ' ';
+    if (item.kind === 'BODY') {
       const read = (start: number, end: number) => source.read(start, end);
-      parts.push(`BODY ${await writeStructure(source.root, read, false)}`);
-    } else parts.push(writeItem(item.kind, row, prepared, objectIds));
+      text += `BODY ${await writeStructure(source.root, read, false)}`;
+    } else if (item.kind !== 'section' && !('part' in item)) {
+      text += writeItem(session, item.kind, row, prepared);
+    } else {
+      const [label, octets] =
+        'part' in item
+          ? writeBinary(item, row.size, source)
+          : await writeSection(item.section, row, source);
+      text += label;
+      if (octets === undefined) continue;
+      parts.push(text, octets);
+      text = '';
+    }
   }
-  return [...parts, ')\r\n'];
+  return [...parts, `${text})\r\n`];
 }
 
 function writeItem(
-  kind: Exclude<FetchItem['kind'], 'section' | 'BODY' | 'binary' | 'binary size'>,
+  { selected: view, services }: Session,
+  kind: FetchItem['kind'],
   row: Message,
   { texts, preview }: Prepared,
-  objectIds: ImapStore['objectIds'],
 ): string {
+  const { objectIds } = services.mailstore.imap;
   switch (kind) {
     case 'UID':
       return `UID ${row.uid}`;
     case 'FLAGS':
-      return `FLAGS (${row.flags})`;
+      return `FLAGS (${view.flagsOf(row.uid, row.flags)})`;
     case 'INTERNALDATE':
       return `INTERNALDATE ${dateTime(row.internal_date)}`;
     case 'RFC822.SIZE':
@@ -106,22 +116,27 @@ function writeItem(
   }
 }
 
-async function writeSection(section: Section, row: Message, source: Source): Promise<Output[]> {
-  const range = findSection(source.root, row.size, section);
+/** @returns text, and the octets that follow it */
+async function writeSection(
+  section: Section,
+  row: Message,
+  source: Source,
+): Promise<[label: string, octets?: Part]> {
+  const range = findSection(source, row.size, section);
   if (!range) return [`${section.label} NIL`];
   if (section.names.length > 0) {
-    const text = selectFields(await source.read(range.start, range.end), section);
+    const { start: from, end: to } = range;
+    const header = source.inRow(from, to) ?? (await source.read(from, to));
+    const text = selectFields(header, section);
     const { start, end } = cut({ start: 0, end: text.length }, section.partial);
     return [`${section.label} {${end - start}}\r\n${text.slice(start, end)}`];
   }
   const { start, end } = cut(range, section.partial);
   const octets = end - start;
-  const head = `${section.label} {${octets}}\r\n`;
-  if (octets === 0) return [head];
-  return [
-    head,
-    (await source.inRow(start, end)) ?? { octets, open: () => source.open(start, end) },
-  ];
+  const label = `${section.label} {${octets}}\r\n`;
+  if (octets === 0) return [label];
+  const inRow = source.inRow(start, end);
+  return [label, inRow ?? { octets, open: () => source.open(start, end) }];
 }
 
 /** Of at most 256 characters (RFC 8970 section 4). */

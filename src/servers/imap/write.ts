@@ -3,7 +3,9 @@ import { Buffer } from 'node:buffer';
 import { encodeMailboxName } from '../../protocols/imap-syntax/imap-syntax.ts';
 
 /** A part of an answer: text of one character an octet, octets, or a literal that is read when it is sent. */
-export type Output = string | Uint8Array | LiteralSource;
+export type Part = string | Uint8Array | LiteralSource;
+/** What is passed on at once. */
+export type Output = Part | readonly Part[];
 
 export interface LiteralSource {
   readonly octets: number;
