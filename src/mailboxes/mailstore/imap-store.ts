@@ -2,11 +2,16 @@
  * What the IMAP server reads of our own mail store beside the operations that all stores have: mailboxes with their
  * counters, and rows of many messages at once.
  */
-import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { collectKeywords } from './keywords.ts';
+import { type MailboxIndex, MailboxIndexes, NO_MESSAGES } from './mailbox-indexes.ts';
 import { type Mailboxes, mailboxColumns, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Quotas, Room } from './quotas.ts';
@@ -45,8 +50,6 @@ export type ImapTexts = Omit<Row<'imap_texts'>, 'body_id'>;
 
 /** UIDs in one statement. */
 const UIDS_AT_A_TIME = 500;
-/** Rows of an index that are read at once. */
-const FLAGS_AT_A_TIME = 5_000;
 
 const openColumns = [
   ...mailboxColumns,
@@ -58,6 +61,21 @@ const openColumns = [
   'keywords',
   'recent_uid',
 ] as const;
+
+/** Compiled once: programs ask for the state of mailboxes all the time. */
+function prepareOpen(queries: Queries) {
+  const select = (accountId: number) =>
+    queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
+  return {
+    byName: new PreparedQuery((value: { accountId: number; name: string }) =>
+      select(value.accountId).where('name', '=', value.name),
+    ),
+    byId: new PreparedQuery((value: { accountId: number; id: number }) =>
+      select(value.accountId).where('id', '=', value.id),
+    ),
+    all: new PreparedQuery((value: { accountId: number }) => select(value.accountId).orderBy('id')),
+  };
+}
 
 export interface ImapStoreOptions {
   readonly database: Database;
@@ -73,6 +91,8 @@ export class ImapStore {
   readonly #mailboxes: Mailboxes;
   readonly #ids: OpaqueIds;
   readonly #quotas: Quotas;
+  readonly #open: ReturnType<typeof prepareOpen>;
+  readonly #indexes = new MailboxIndexes();
 
   constructor({ database, bodies, mailboxes, ids, quotas }: ImapStoreOptions) {
     this.#quotas = quotas;
@@ -80,15 +100,51 @@ export class ImapStore {
     this.#database = database;
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
+    this.#open = prepareOpen(database.read);
   }
 
   /** @throws Refusal mailbox_not_found */
   async open(user: MailUser, name: string): Promise<OpenMailbox> {
+    const { accountId } = user;
+    const find = () =>
+      this.#open.byName.first(this.#database.read, { accountId, name: canonicalMailboxName(name) });
+    const found = await find();
+    if (found) return found;
     // Makes those that every account has.
     await this.#mailboxes.find(user, name);
-    const [row] = await this.#select(user).where('name', '=', canonicalMailboxName(name)).execute();
+    const row = await find();
     if (!row) throw mailboxNotFound(name);
     return row;
+  }
+
+  /** A mailbox and the index of its messages, of one state. @throws Refusal mailbox_not_found */
+  async select(
+    user: MailUser,
+    name: string,
+  ): Promise<{ mailbox: OpenMailbox; index: MailboxIndex }> {
+    const mailbox = await this.open(user, name);
+    const found = await this.#readIndex(user, mailbox);
+    if (!found) throw mailboxNotFound(name);
+    return found;
+  }
+
+  /** The index of a mailbox as it is now; without messages where the mailbox was deleted. */
+  async index(user: MailUser, { id }: Pick<MailboxRow, 'id'>): Promise<MailboxIndex> {
+    const { accountId } = user;
+    const mailbox = await this.#open.byId.first(this.#database.read, { accountId, id });
+    const found = mailbox && (await this.#readIndex(user, mailbox));
+    return found?.index ?? NO_MESSAGES;
+  }
+
+  /** @param mailbox as it was just now */
+  async #readIndex(user: MailUser, mailbox: OpenMailbox) {
+    const known = this.#indexes.at(mailbox);
+    if (known) return { mailbox, index: known };
+    const { accountId } = user;
+    return this.#database.snapshot(async (tx) => {
+      const now = await this.#open.byId.first(tx, { accountId, id: mailbox.id });
+      return now && { mailbox: now, index: await this.#indexes.read(tx, user, now) };
+    });
   }
 
   /** What clients know a mailbox, a message and its conversation by (RFC 8474), the same as by HTTP. */
@@ -102,17 +158,6 @@ export class ImapStore {
   async keywords({ id, keywords }: OpenMailbox): Promise<string[]> {
     const text = keywords ?? (await this.#database.write((tx) => collectKeywords(tx, id)));
     return flagsFromText(text);
-  }
-
-  /** The first message without `\\Seen`; undefined where all have it. */
-  async firstUnseen({ id }: MailboxRow): Promise<number | undefined> {
-    const row = await this.#database.read
-      .selectFrom('messages')
-      .select(({ fn }) => fn.min('uid').as('uid'))
-      .where('mailbox_id', '=', id)
-      .where('flags', 'not like', '%Seen%')
-      .executeTakeFirst();
-    return row?.uid ?? undefined;
   }
 
   /** How many messages there are from a UID on. */
@@ -152,35 +197,11 @@ export class ImapStore {
     await this.#database.write((tx) => writeSubscription(tx, user, name, { isOn, isNew }));
   }
 
-  /** A mailbox and the UIDs of its messages, ascending, of one state. @throws Refusal mailbox_not_found */
-  async select(user: MailUser, name: string): Promise<{ mailbox: OpenMailbox; uids: number[] }> {
-    await this.#mailboxes.find(user, name);
-    const found = await this.#database.snapshot(async (tx) => {
-      const mailbox = await this.#select(user, tx)
-        .where('name', '=', canonicalMailboxName(name))
-        .executeTakeFirst();
-      if (!mailbox) return undefined;
-      const uids: number[] = [];
-      for (let last: number | undefined = 0; last !== undefined; ) {
-        const some = await readUids(tx, mailbox.id, last);
-        for (const uid of some) uids.push(uid);
-        last = some.length === FLAGS_AT_A_TIME ? uids.at(-1) : undefined;
-        if (last !== undefined) await turn();
-      }
-      return { mailbox, uids };
-    });
-    if (!found) throw mailboxNotFound(name);
-    return found;
-  }
-
   /** All mailboxes of the account, the oldest first. */
   async list(user: MailUser): Promise<OpenMailbox[]> {
+    const { accountId } = user;
     await this.#mailboxes.find(user, 'INBOX');
-    return this.#select(user).orderBy('id').execute();
-  }
-
-  #select({ accountId }: MailUser, queries: Queries = this.#database.read) {
-    return queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
+    return this.#open.all.all(this.#database.read, { accountId });
   }
 
   /** What the account uses, and may use; undefined where it has no quota. */
@@ -201,18 +222,6 @@ export class ImapStore {
       .where(sql<boolean>`flags like ${'%\\Deleted%'} escape '~'`)
       .executeTakeFirstOrThrow();
     return { messages: Number(found.messages), octets: Number(found.octets ?? 0) };
-  }
-
-  /** UIDs of all messages with a flag. @param flag as it is stored, `\Deleted` */
-  async withFlag({ id }: MailboxRow, flag: string): Promise<number[]> {
-    const rows = await this.#database.read
-      .selectFrom('messages')
-      .select(['uid', 'flags'])
-      .where('mailbox_id', '=', id)
-      .where('flags', 'like', `%${flag.replace('\\', '')}%`)
-      .orderBy('uid')
-      .execute();
-    return rows.filter(({ flags }) => flags.split(' ').includes(flag)).map(({ uid }) => uid);
   }
 
   /**
@@ -240,29 +249,6 @@ export class ImapStore {
     const isRow = last - first + 1 === uids.length;
     const rows = await (isRow ? query : query.where('uid', 'in', uids)).execute();
     return rows as unknown as ImapRow<Column>[];
-  }
-
-  /** UID, MODSEQ and flags of every message, ascending: from an index, so for a part of the mailbox it is no faster. */
-  async flags({ id }: MailboxRow): Promise<ImapRow<'modseq' | 'flags'>[]> {
-    const found: ImapRow<'modseq' | 'flags'>[] = [];
-    let after = { modseq: 0, uid: 0 };
-    for (;;) {
-      const rows = await this.#database.read
-        .selectFrom('messages')
-        .select(['uid', 'modseq', 'flags'])
-        .where('mailbox_id', '=', id)
-        .where(sql<boolean>`(modseq, uid) > (${after.modseq}, ${after.uid})`)
-        .orderBy('modseq')
-        .orderBy('uid')
-        .limit(FLAGS_AT_A_TIME)
-        .execute();
-      for (const row of rows) found.push(row);
-      const last = rows.at(-1);
-      if (!last || rows.length < FLAGS_AT_A_TIME) break;
-      after = last;
-      await turn();
-    }
-    return found.sort((a, b) => a.uid - b.uid);
   }
 
   /** What is kept of bodies for answers, by their ids. */
@@ -310,14 +296,4 @@ export class ImapStore {
   source(body: StoredBody, range?: ByteRange, about: object = {}): AsyncIterable<Uint8Array> {
     return this.#bodies.read(body, range, false, about);
   }
-}
-
-/** The next UIDs of a mailbox, ascending: as one text, since rows of their own take three times as long. */
-async function readUids(tx: Queries, mailboxId: number, after: number): Promise<number[]> {
-  const { rows } = await sql<{ uids: string | null }>`
-    select string_agg(cast(uid as text), ',' order by uid) as uids
-    from (select uid from messages where mailbox_id = ${mailboxId} and uid > ${after}
-      order by uid limit ${sql.lit(FLAGS_AT_A_TIME)}) as page`.execute(tx);
-  const text = rows[0]?.uids;
-  return text ? text.split(',').map(Number) : [];
 }

@@ -19,6 +19,7 @@ export {
   type ImapTexts,
   type OpenMailbox,
 } from './imap-store.ts';
+export type { MailboxIndex } from './mailbox-indexes.ts';
 export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
@@ -66,6 +67,7 @@ export {
   defaultMailboxes,
   flagsFromText,
   flagsToText,
+  hasFlag,
   isBelow,
   normalizeFlags,
   readNewName,

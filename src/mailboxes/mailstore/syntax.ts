@@ -117,6 +117,11 @@ export function flagsFromText(text: string): string[] {
   return text === '' ? [] : text.split(' ');
 }
 
+/** Whether flags in stored form have one. */
+export function hasFlag(text: string, flag: string): boolean {
+  return ` ${text} `.includes(` ${flag} `);
+}
+
 /*
  * Sync tokens of the embedded store, opaque to clients.
  *

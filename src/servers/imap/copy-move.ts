@@ -1,4 +1,5 @@
 /** COPY, MOVE (RFC 6851), EXPUNGE, CLOSE, with the codes of UIDPLUS (RFC 4315). */
+import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { readMailbox } from './list.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
@@ -109,7 +110,8 @@ async function* expungeDeleted(session: Session, among: ReadonlySet<number> | un
 async function removeDeleted(session: Session, among: ReadonlySet<number> | undefined) {
   const { mailstore } = session.services;
   const view = session.selected;
-  const marked = await mailstore.imap.withFlag(view.mailbox, '\\Deleted');
+  const { uids: all, flags } = await mailstore.imap.index(session.user, view.mailbox);
+  const marked = all.filter((_, at) => hasFlag(flags[at] ?? '', '\\Deleted'));
   const uids = marked.filter((uid) => view.numberOf(uid) > 0 && (among?.has(uid) ?? true));
   for (let at = 0; at < uids.length; at += AT_A_TIME) {
     await mailstore.expunge(session.user, session.setOf(uids.slice(at, at + AT_A_TIME)));

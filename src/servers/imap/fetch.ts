@@ -1,5 +1,6 @@
 /** FETCH and UID FETCH (RFC 9051 section 6.4.5): rows are read in pieces, so that no mailbox is in memory. */
 import { setImmediate as turn } from 'node:timers/promises';
+import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { isUnknown } from './binary.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
@@ -9,6 +10,7 @@ import { vanished } from './select.ts';
 import { type Answer, type Command, GONE, No, type Session } from './session.ts';
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
+import { placeOf } from './view.ts';
 import type { Part } from './write.ts';
 import { type Message, writeMessage } from './write-message.ts';
 
@@ -72,7 +74,7 @@ async function* fetchAll(
   const columns = [
     ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
   ];
-  const all = needs.onlyFlags && uids.length > WITHOUT ? await readFlags(session) : undefined;
+  const index = needs.onlyFlags && uids.length > WITHOUT ? await readIndex(session) : undefined;
   const binaries = request.items.filter((item) => 'part' in item);
   let undecoded = 0;
   let missing = 0;
@@ -80,8 +82,8 @@ async function* fetchAll(
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
     await turn();
-    const read: Message[] = all
-      ? piece.flatMap((uid) => all.get(uid) ?? [])
+    const read: Message[] = index
+      ? piece.flatMap((uid) => index(uid) ?? [])
       : needs.structure
         ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
         : await imap.rows(view.mailbox, piece, columns);
@@ -134,7 +136,7 @@ interface Flagged {
 
 /** Sets `\Seen` where it lacks, in one change. @returns the new flags, by UID */
 async function markSeen(session: Session, rows: readonly Message[]): Promise<Map<number, Flagged>> {
-  const unread = rows.filter(({ flags }) => !flags.split(' ').includes('\\Seen'));
+  const unread = rows.filter(({ flags }) => !hasFlag(flags, '\\Seen'));
   if (unread.length === 0) return new Map();
   const set = session.setOf(unread.map(({ uid }) => uid));
   const { updated } = await session.services.mailstore.setFlags(session.user, set, {
@@ -165,13 +167,13 @@ function needsOf(items: readonly FetchItem[]) {
   };
 }
 
-/** Flags of the whole mailbox, by UID: the rows of many messages are not read for them. */
-async function readFlags(session: Session): Promise<ReadonlyMap<number, Message>> {
-  const { imap } = session.services.mailstore;
-  const rows = await imap.flags(session.selected.mailbox);
-  const nothing = {
-    ...{ size: 0, internal_date: 0, body_id: 0 },
-    ...{ saved_at: null, thread_id: null },
+/** Flags of the whole mailbox, by UID: no row is read for them. */
+async function readIndex({ services, user, selected }: Session) {
+  const { uids, modseqs, flags } = await services.mailstore.imap.index(user, selected.mailbox);
+  const nothing = { size: 0, internal_date: 0, body_id: 0, saved_at: null, thread_id: null };
+  return (uid: number): Message | undefined => {
+    const at = placeOf(uids, uid);
+    if (uids[at] !== uid) return undefined;
+    return { ...nothing, uid, modseq: modseqs[at] ?? 0, flags: flags[at] ?? '' };
   };
-  return new Map(rows.map((row) => [row.uid, { ...nothing, ...row }]));
 }

@@ -1,29 +1,16 @@
 /** Finds the messages that a search means: by columns first, and by sources only where nothing else has ruled them out. */
 import { setImmediate as turn } from 'node:timers/promises';
-import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
-import {
-  decodeRawHeader,
-  decodeWords,
-  fieldValue,
-  HeaderReader,
-  type MessagePart,
-  parseDate,
-  readMessageTexts,
-} from '../../protocols/message/message.ts';
-import type { EnvelopeField, SearchKey } from './parse-search.ts';
+import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
+import type { SearchKey } from './parse-search.ts';
 import { No, type Session } from './session.ts';
-import { readSearchTexts, type SearchTexts, textsOf } from './texts.ts';
+import { textsOf } from './texts.ts';
 
-/** A message that was found. */
-export type Row = ImapRow<
-  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'structure' | 'saved_at' | 'thread_id'
->;
+export type { Row } from './candidate.ts';
 
 /** Rows that are read at once: without texts, and with them, of which one row may have half a megabyte. */
 const ROWS_AT_A_TIME = 500;
 const WITH_TEXTS = 50;
-/** What one search reads of sources, in octets and milliseconds: then it is refused. */
-const OCTETS_MAX = 64 * 1024 * 1024;
+/** Milliseconds for one search that reads sources: then it is refused. */
 const TIME_MAX = 10_000;
 
 /** Whether a key of a kind is in it. */
@@ -82,10 +69,7 @@ export class Search {
     ];
     const withTexts = (['sent', 'header', 'text'] as const).some((kind) => names(this.#key, kind));
     const withFields = names(this.#key, 'envelope');
-    const all = onlyFlags(this.#key)
-      ? await services.mailstore.imap.flags(view.mailbox)
-      : undefined;
-    if (all) return this.#inIndex(all);
+    if (onlyFlags(this.#key)) return this.#inIndex();
     const found: Row[] = [];
     const size = withTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
     for (let at = 0; at < view.size; at += size) {
@@ -95,36 +79,33 @@ export class Search {
       const { imap } = services.mailstore;
       const rows: Row[] = withTexts
         ? await imap.rows(view.mailbox, uids, [...columns, 'structure'])
-        : (await imap.rows(view.mailbox, uids, columns)).map((row) => ({
-            ...row,
-            structure: '',
-          }));
+        : await imap.rows(view.mailbox, uids, columns);
       const texts = withFields ? await textsOf(this.#session, rows) : undefined;
       for (const row of rows) {
         const candidate = new Candidate(this, row, texts?.get(row.body_id));
-        if (await this.#matches(this.#key, candidate)) found.push(row);
+        const isKnown = this.#matchesRow(this.#key, candidate);
+        if (isKnown ?? (await this.#matches(this.#key, candidate))) found.push(row);
       }
     }
     return found;
   }
 
-  /** By flags alone, which an index has. */
-  async #inIndex(all: readonly ImapRow<'modseq' | 'flags'>[]): Promise<Row[]> {
-    const { selected: view } = this.#session;
+  /** By flags alone: no row is read. */
+  async #inIndex(): Promise<Row[]> {
+    const { selected: view, services, user } = this.#session;
+    const { uids, modseqs, flags } = await services.mailstore.imap.index(user, view.mailbox);
     const found: Row[] = [];
-    const nothing = {
-      ...{ size: 0, internal_date: 0, body_id: 0, structure: '' },
-      ...{ saved_at: null, thread_id: null },
-    };
-    for (const one of all) {
-      const row = { ...nothing, ...one };
-      const isSeen = view.numberOf(row.uid) > 0;
-      if (isSeen && (await this.#matches(this.#key, new Candidate(this, row)))) found.push(row);
+    const nothing = { size: 0, internal_date: 0, body_id: 0, saved_at: null, thread_id: null };
+    for (const [at, uid] of uids.entries()) {
+      const row = { ...nothing, uid, modseq: modseqs[at] ?? 0, flags: flags[at] ?? '' };
+      const matches = this.#matchesRow(this.#key, new Candidate(this, row));
+      if (matches && view.numberOf(uid) > 0) found.push(row);
     }
     return found;
   }
 
-  async #matches(key: SearchKey, message: Candidate): Promise<boolean> {
+  /** Whether a message matches; undefined where its source has to be read to say. */
+  #matchesRow(key: SearchKey, message: Candidate): boolean | undefined {
     const { row } = message;
     switch (key.kind) {
       case 'all':
@@ -148,7 +129,32 @@ export class Search {
       case 'modseq':
         return row.modseq >= key.from;
       case 'envelope':
-        return message.envelopeText(key.field).includes(key.text);
+        return message.hasEnvelopeText(key.field, key.text);
+      case 'not': {
+        const is = this.#matchesRow(key.key, message);
+        return is === undefined ? undefined : !is;
+      }
+      case 'and':
+      case 'or': {
+        // One key decides: one that does not match, or one that does.
+        const decides = key.kind === 'or';
+        let isOpen = false;
+        for (const one of key.keys) {
+          const is = this.#matchesRow(one, message);
+          if (is === decides) return decides;
+          isOpen ||= is === undefined;
+        }
+        return isOpen ? undefined : !decides;
+      }
+      default:
+        return undefined;
+    }
+  }
+
+  async #matches(key: SearchKey, message: Candidate): Promise<boolean> {
+    const isKnown = this.#matchesRow(key, message);
+    if (isKnown !== undefined) return isKnown;
+    switch (key.kind) {
       case 'sent':
         return message.wasSent(key.from, key.before);
       case 'header':
@@ -158,14 +164,16 @@ export class Search {
       case 'not':
         return !(await this.#matches(key.key, message));
       case 'and':
+      case 'or': {
+        const decides = key.kind === 'or';
         // The cheap ones first.
         for (const one of key.keys.toSorted((a, b) => costOf(a) - costOf(b))) {
-          if (!(await this.#matches(one, message))) return false;
+          if ((await this.#matches(one, message)) === decides) return decides;
         }
-        return true;
+        return !decides;
+      }
       default:
-        for (const one of key.keys) if (await this.#matches(one, message)) return true;
-        return false;
+        throw new Error(`a search for ${key.kind} needs no source`);
     }
   }
 
@@ -200,83 +208,4 @@ function costOf(key: SearchKey): number {
   if (key.kind === 'header' || key.kind === 'sent') return 2;
   if (key.kind === 'not') return costOf(key.key);
   return key.kind === 'and' || key.kind === 'or' ? Math.max(...key.keys.map(costOf)) : 1;
-}
-
-/** A message that may match; what was read of it is kept for the other keys. */
-class Candidate {
-  readonly row: Row;
-  readonly #search: Search;
-  readonly #known: ImapTexts | undefined;
-  #searched: SearchTexts | undefined;
-  #fields: Promise<readonly { name: string; value: string }[]> | undefined;
-  #texts: Promise<string> | undefined;
-
-  constructor(search: Search, row: Row, texts?: ImapTexts) {
-    this.#search = search;
-    this.row = row;
-    this.#known = texts;
-  }
-
-  hasFlag(flag: string): boolean {
-    const wanted = flag.toLowerCase();
-    return this.row.flags.split(' ').some((one) => one.toLowerCase() === wanted);
-  }
-
-  envelopeText(field: EnvelopeField): string {
-    if (this.#known) this.#searched ??= readSearchTexts(this.#known);
-    return this.#searched?.[field] ?? '';
-  }
-
-  /** By the day as it was written, in the sender's zone (RFC 9051 section 6.4.4). */
-  async wasSent(from: number, before: number): Promise<boolean> {
-    const fields = await this.#header();
-    const value = fields.find(({ name }) => name === 'date')?.value ?? '';
-    const read = parseDate(value.replace(/(\d\d:\d\d(?::\d\d)?).*$/, '$1'));
-    const at = read === undefined ? this.row.internal_date : Date.parse(read);
-    return at >= from && at < before;
-  }
-
-  async hasHeader(name: string, text: string): Promise<boolean> {
-    const fields = await this.#header();
-    return fields.some((field) => field.name === name && field.value.toLowerCase().includes(text));
-  }
-
-  async hasText(text: string, isBody: boolean): Promise<boolean> {
-    if (!isBody) {
-      const fields = await this.#header();
-      const found = fields.some((field) =>
-        `${field.name}: ${field.value}`.toLowerCase().includes(text),
-      );
-      if (found) return true;
-    }
-    this.#texts ??= this.#readTexts();
-    return (await this.#texts).includes(text);
-  }
-
-  async #readTexts(): Promise<string> {
-    const root = JSON.parse(this.row.structure) as MessagePart;
-    const open = async function* (search: Search, row: Row, start: number, end: number) {
-      yield await search.read(row, start, end);
-    };
-    const { text = '', html = '' } = await readMessageTexts(root, OCTETS_MAX, ({ start, end }) =>
-      open(this.#search, this.row, start, end),
-    );
-    return `${text}\n${html}`.toLowerCase();
-  }
-
-  #header() {
-    this.#fields ??= this.#readHeader();
-    return this.#fields;
-  }
-
-  async #readHeader() {
-    const { headerStart, bodyStart } = JSON.parse(this.row.structure) as MessagePart;
-    const reader = new HeaderReader();
-    const bytes = await this.#search.read(this.row, headerStart, bodyStart);
-    if (reader.write(bytes) === undefined) reader.end();
-    return reader.header.fields.map((field) => ({
-      name: field.name,
-      value: decodeWords(decodeRawHeader(fieldValue(field))),
-    }));
-  }
 }

@@ -26,8 +26,7 @@ const refuse = () =>
 const nothing = () => Promise.resolve([]);
 const imap = {
   rows: nothing,
-  flags: nothing,
-  withFlag: nothing,
+  index: () => Promise.resolve({ uids: [], modseqs: [], flags: [] }),
   texts: () => Promise.resolve(new Map()),
   bodies: () => Promise.resolve(new Map()),
   list: nothing,

@@ -1,4 +1,5 @@
 /** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), STATUS, CLOSE, UNSELECT. */
+import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { readMailbox, tellMailbox } from './list.ts';
@@ -7,8 +8,6 @@ import { readStatusItems, writeStatus } from './status.ts';
 import { View } from './view.ts';
 
 const LOGGED_IN = ['authenticated', 'selected'] as const;
-/** Messages of a mailbox up to which the first unread one is looked for: nobody has to tell it (RFC 3501 section 6.3.1). */
-const UNSEEN_MAX = 20_000;
 
 /** What a client knows of the mailbox (RFC 7162 section 3.2.5). */
 interface Resync {
@@ -80,18 +79,17 @@ async function* open(
 ): Answer {
   // The state of the list of messages; what comes after it is told after the command.
   const { imap } = session.services.mailstore;
-  const { uids, mailbox } = await imap.select(session.user, name);
+  const { index, mailbox } = await imap.select(session.user, name);
   const token = String(mailbox.highestmodseq);
   const keywords = await imap.keywords(mailbox);
   // IMAP4rev2 has neither \Recent nor UNSEEN, but LIST (RFC 9051 section 6.3.2).
   const { isRev2 } = session;
-  const hasUnseen = !isRev2 && mailbox.unseen > 0 && uids.length <= UNSEEN_MAX;
-  const unseen = hasUnseen ? await imap.firstUnseen(mailbox) : undefined;
   const recent = isRev2 ? undefined : session.services.recents.open(mailbox, isReadOnly);
-  const view = new View({ mailbox, uids, token, isReadOnly, keywords, recent });
+  const view = new View({ mailbox, uids: index.uids, token, isReadOnly, keywords, recent });
   session.openMailbox(view);
   yield view.tellKeywords() + view.tellSize();
-  const first = unseen === undefined ? 0 : view.numberOf(unseen);
+  const hasUnseen = !isRev2 && mailbox.unseen > 0;
+  const first = hasUnseen ? index.flags.findIndex((flags) => !hasFlag(flags, '\\Seen')) + 1 : 0;
   if (first > 0) yield `* OK [UNSEEN ${first}] The first unread message\r\n`;
   yield `* OK [UIDVALIDITY ${mailbox.uidvalidity}] UIDs are valid\r\n`;
   yield `* OK [UIDNEXT ${Math.max(mailbox.uidnext, view.lastUid + 1)}] The next UID\r\n`;

@@ -12,7 +12,8 @@ const TEXTS_MAX = 1_000;
 
 export interface ViewOptions {
   readonly mailbox: OpenMailbox;
-  readonly uids: number[];
+  /** Shared with other sessions. */
+  readonly uids: readonly number[];
   /** The state of these UIDs. */
   readonly token: string;
   readonly isReadOnly: boolean;
@@ -26,7 +27,9 @@ export class View {
   readonly isReadOnly: boolean;
   readonly recent: Claims | undefined;
   /** UIDs by sequence number, ascending. */
-  #uids: number[];
+  #uids: readonly number[];
+  /** The same, once they are of this session alone. */
+  #own: number[] | undefined;
   /** The state of which all additions and flags were told; a sync goes on from here. */
   token: string;
   /** Messages that are removed, and must not be told yet. */
@@ -64,12 +67,13 @@ export class View {
 
   /** The sequence number of a message; 0 where the session does not see it. */
   numberOf(uid: number): number {
-    const index = this.#indexFrom(uid);
+    const index = placeOf(this.#uids, uid);
     return this.#uids[index] === uid ? index + 1 : 0;
   }
 
   add(uid: number): void {
-    this.#uids.push(uid);
+    if (this.#own !== this.#uids) this.#uids = this.#own = [...this.#uids];
+    this.#own.push(uid);
   }
 
   /** The session is told how many messages there are. */
@@ -77,7 +81,7 @@ export class View {
     this.recent?.take(this.lastUid);
     if (!this.recent) return `* ${this.size} EXISTS\r\n`;
     const recent = this.recent.ranges.reduce(
-      (sum, { from, to }) => sum + this.#indexFrom(to + 1) - this.#indexFrom(from),
+      (sum, { from, to }) => sum + placeOf(this.#uids, to + 1) - placeOf(this.#uids, from),
       0,
     );
     return `* ${this.size} EXISTS\r\n* ${recent} RECENT\r\n`;
@@ -146,21 +150,21 @@ export class View {
       one === '*' ? last : Number(one),
     );
     const [low, high] = [Math.min(a ?? 0, b ?? 0), Math.max(a ?? 0, b ?? 0)];
-    if (isUids) return [this.#indexFrom(low), this.#indexFrom(high + 1)];
+    if (isUids) return [placeOf(this.#uids, low), placeOf(this.#uids, high + 1)];
     if (isLenient) return [Math.max(0, low - 1), Math.min(high, this.size)];
     if (low === 0 || high > this.size) throw new BadCommand('No message has this sequence number');
     return [low - 1, high];
   }
+}
 
-  /** The index of the first UID from this one on. */
-  #indexFrom(uid: number): number {
-    let low = 0;
-    let high = this.#uids.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#uids[middle] ?? 0) < uid) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+/** The index of the first UID from this one on. @param uids ascending */
+export function placeOf(uids: readonly number[], uid: number): number {
+  let low = 0;
+  let high = uids.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((uids[middle] ?? 0) < uid) low = middle + 1;
+    else high = middle;
   }
+  return low;
 }
