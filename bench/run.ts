@@ -14,6 +14,7 @@ import { parseArgs } from 'node:util';
 import { attachment } from './attachment.ts';
 import { firstSync } from './first-sync.ts';
 import { imap } from './imap.ts';
+import { imapIdle } from './imap-idle.ts';
 import { imapSync } from './imap-sync.ts';
 import { mailActions } from './mail-actions.ts';
 import { mailserverEvents } from './mailserver-events.ts';
@@ -41,6 +42,7 @@ const benchmarks = [
   attachment,
   firstSync,
   imap,
+  imapIdle,
   imapSync,
   smtpIngest,
   search,
