@@ -78,12 +78,14 @@ const FIRST_BYTE_MS = 15_000;
 /** A stream of which nothing comes for so long is dead: the server sends a comment every 15 s. */
 const SILENT_MS = 45_000;
 
-/** Follows events, over all interruptions. @throws ApiError, and the signal's reason */
+/** Follows events, over all interruptions. @throws ApiError, TypeError of an empty cursor, and the signal's reason */
 export async function* followEvents<Type extends EventType>(
   postroom: OperationClient,
   user: { readonly user_id: string },
   { after, types, signal, headers }: EventOptions<Type>,
 ): AsyncGenerator<UserEvent<Type>, void, undefined> {
+  // A file that was cut off as it was written: from now on would leave out what it stood for.
+  if (after === '') throw new TypeError('after is empty: it must be the cursor of an event, or 0');
   let cursor = after;
   for (let failures = 0; ; failures++) {
     let wait: number | undefined;

@@ -51,7 +51,8 @@ export async function verifyWebhook(
 ): Promise<WebhookEvent> {
   const bytes = toBytes(body);
   const known = [secrets].flat().filter((secret): secret is string => Boolean(secret));
-  if (known.length === 0) throw new TypeError('verifyWebhook needs the secret of the route');
+  if (known.length === 0)
+    throw new TypeError('the secret of the route or of the event hook is missing');
   const id = readHeader(headers, 'webhook-id');
   const timestamp = readHeader(headers, 'webhook-timestamp');
   const given = readHeader(headers, 'webhook-signature');

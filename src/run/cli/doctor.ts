@@ -57,6 +57,9 @@ function describe({ check, result, detail, advice }: Finding): string {
   return advice === undefined ? line : `${line}\n${' '.repeat(29)}${advice}`;
 }
 
+const checkNames = (misspelt: readonly string[]) =>
+  warning(misspelt.join(' '), 'correct the name: the line is ignored');
+
 /** Checks all things at once: it takes as long as the slowest. */
 async function examine(
   config: Config,
@@ -67,6 +70,7 @@ async function examine(
   const { mailHostname: host, http, smtp, outbound, mailstore } = config;
   const service = checkService(publicUrlOf(http.host, http.port));
   const checks: Record<string, () => Promise<Verdict>> = {
+    ...(config.misspelt.length > 0 && { '.env': async () => checkNames(config.misspelt) }),
     'data folder': () => checkFolder(config.dataDir),
     disk: () => checkDisk(config.dataDir),
     database: () => checkDatabase(config),

@@ -44,7 +44,8 @@ function publicPem(pair: keyof typeof keys): string {
 }
 
 test('an empty environment gives the defaults', () => {
-  const { shown, ...config } = readConfig({}, empty);
+  const { shown, misspelt, ...config } = readConfig({}, empty);
+  assert.deepEqual(misspelt, []);
   assert.equal(shown.length, configKeys.length);
   assert.deepEqual(config, {
     dataDir: join(empty, 'data'),
@@ -192,7 +193,7 @@ test('every key appears in its place', () => {
     },
     empty,
   );
-  const { shown: _shown, ...rest } = config;
+  const { shown: _shown, misspelt: _misspelt, ...rest } = config;
   assert.deepEqual(rest, {
     dataDir: '/srv/postroom',
     mailHostname: 'mx.xn--bcher-kva.example',
@@ -703,6 +704,16 @@ describe('the default public URL', () => {
   }
 });
 
+test('each port is listened on once, unless it is on another address', () => {
+  const same = { PORT: '1000', SMTP_PORT: '1000', IMAPS_PORT: '993', IMAP_PORT: '993' };
+  assert.deepEqual(refusalOf({ ...same, HOST: '127.0.0.1' }, empty), [
+    'SMTP_PORT: expected a port of its own, got 1000, which PORT has',
+    'IMAP_PORT: expected a port of its own, got 993, which IMAPS_PORT has',
+  ]);
+  const apart = { PORT: '1000', SMTP_PORT: '1000', HOST: '192.0.2.1', SMTP_HOST: '192.0.2.2' };
+  assert.equal(readConfig(apart, empty).smtp.port, 1000);
+});
+
 describe('.env', () => {
   test('is read, and the environment wins over it', () => {
     const folder = folderWith('PORT=1000\nSMTP_PORT=1001\n');
@@ -721,6 +732,14 @@ describe('.env', () => {
 
   test('may begin with a byte order mark and end lines with CRLF', () => {
     assert.equal(readConfig({}, folderWith('\uFEFFPORT=1000\r\nHOST=::1\r\n')).http.port, 1000);
+  });
+
+  test('names that are nearly a setting are told, others may be there', () => {
+    const folder = folderWith('SMTP_PROT=1\nimap_ports=2\nCOMPOSE_FILE=x\nPORT=1000\n');
+    assert.deepEqual(readConfig({ LOG_LEVLE: 'x' }, folder).misspelt, [
+      'SMTP_PROT is no setting: did you mean SMTP_PORT?',
+      'imap_ports is no setting: did you mean IMAPS_PORT?',
+    ]);
   });
 
   test('its values are checked like the others', () => {

@@ -6,6 +6,7 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { isMissing } from '../../platform/files/files.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import { findMisspelt, refuseSharedPorts } from './check-settings.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import {
   type BucketUrl,
@@ -15,7 +16,13 @@ import {
   type Server,
   type ServerAddress,
 } from './parse-urls.ts';
-import { readSettings, type ShownSetting, showSettings, type Values } from './settings.ts';
+import {
+  configKeys,
+  readSettings,
+  type ShownSetting,
+  showSettings,
+  type Values,
+} from './settings.ts';
 
 /** Where a listener of the service listens. */
 export interface Listener {
@@ -36,6 +43,8 @@ export interface Config {
   readonly logLevel: Values['LOG_LEVEL'];
   /** Every key as it may be shown to operators. */
   readonly shown: readonly ShownSetting[];
+  /** Lines about names in `.env` that are no setting, but nearly one. */
+  readonly misspelt: readonly string[];
   readonly http: Listener & {
     /** Without a slash at its end. */
     readonly publicUrl: string;
@@ -191,7 +200,7 @@ export interface ImapMailstore extends Server, ImapOptions {
  * Reads the configuration.
  *
  * A blank value counts as absent. A key that is absent in `env` is read from the file `.env`, then from the defaults.
- * Other keys are ignored: the environment is shared.
+ * Other keys are ignored: the environment is shared. Slips in `.env` are in {@link Config.misspelt}.
  *
  * @param folder of `.env`, and of relative paths
  * @throws ConfigError with one line for each invalid key
@@ -200,7 +209,10 @@ export function readConfig(env: NodeJS.ProcessEnv, folder: string = process.cwd(
   const file = readEnvFile(join(folder, '.env'));
   const lookup = (key: string) => (env[key]?.trim() ? env[key] : file[key]);
   const values = readSettings(lookup);
-  return deepFreeze({ ...groupByPart(values, folder), shown: showSettings(lookup) });
+  const config = groupByPart(values, folder);
+  refuseSharedPorts(portsOf(config));
+  const misspelt = findMisspelt(Object.keys(file), configKeys);
+  return deepFreeze({ ...config, shown: showSettings(lookup), misspelt });
 }
 
 function readEnvFile(path: string): NodeJS.Dict<string> {
@@ -214,7 +226,22 @@ function readEnvFile(path: string): NodeJS.Dict<string> {
   }
 }
 
-function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
+function portsOf({ http, smtp, lmtp, imap, submission, metrics }: Parts) {
+  return [
+    { key: 'PORT', host: http.host, port: http.port },
+    { key: 'SMTP_PORT', host: smtp.host, port: smtp.port },
+    { key: 'LMTP_PORT', host: lmtp.host, port: lmtp.port },
+    { key: 'IMAPS_PORT', host: imap.host, port: imap.tlsPort },
+    { key: 'IMAP_PORT', host: imap.host, port: imap.port },
+    { key: 'SUBMISSIONS_PORT', host: submission.host, port: submission.tlsPort },
+    { key: 'SUBMISSION_PORT', host: submission.host, port: submission.port },
+    { key: 'METRICS_PORT', host: metrics.host, port: metrics.port },
+  ];
+}
+
+type Parts = Omit<Config, 'shown' | 'misspelt'>;
+
+function groupByPart(values: Values, folder: string): Parts {
   const ownUrl = values.PUBLIC_URL ?? publicUrlOf(values.HOST, values.PORT);
   const absolute = (path: string | undefined) =>
     path === undefined ? undefined : resolve(folder, path);

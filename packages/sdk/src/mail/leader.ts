@@ -29,6 +29,8 @@ export interface LeaderOptions {
   readonly received: (rows: readonly MessageRow[]) => void;
   /** Something was written: other tabs should look. */
   readonly wrote: () => void;
+  /** A request is over, and what came of it is written. */
+  readonly ended: () => void;
   /** Another tab leads. */
   readonly deposed: () => void;
   /** What else could be fetched while nothing waits; undefined where there is nothing. */
@@ -262,6 +264,7 @@ export class Leader {
         this.#running--;
         done();
         this.#pump();
+        this.#options.ended();
       });
   }
 

@@ -328,6 +328,7 @@ export class StoredMailClient implements MailClient {
         tellState: (state, reason) => this.#setState(state, reason),
         received: (rows) => this.#received(rows),
         wrote: () => this.#tabs.tell({ type: 'wrote' }),
+        ended: () => this.#telling.ended(),
         deposed: () => this.#tabs.deposed(),
         prefetch: () => (bodyBudget > 0 ? this.#bodies.next(this.#near) : undefined),
       });

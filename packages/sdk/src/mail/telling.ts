@@ -46,9 +46,14 @@ export class Telling {
     this.#watchers.clear();
   }
 
+  /** A request is over: whoever waits for one looks whether it was that. */
+  ended(): void {
+    for (const check of [...this.#waiting]) check();
+  }
+
   /** Something is shown otherwise now. */
   changed(): void {
-    for (const check of [...this.#waiting]) check();
+    this.ended();
     for (const look of [...this.#watchers]) look();
     this.#tellEnded();
     if (this.#listeners.has('mailboxes')) void this.#tellMailboxes();

@@ -455,6 +455,21 @@ for (const [kind, open, withLocks, runs] of [
   });
 }
 
+test('a sync is over once its answer is in the copy', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(1000);
+  world.account.deliver('INBOX', { subject: 'new' });
+  const inbox = client.mailbox('INBOX');
+  let isOver = false;
+  const sync = inbox.sync().then(() => {
+    isOver = true;
+  });
+  await world.pass(0, sync);
+  assert.ok(isOver, 'the sync is not over');
+  assert.equal((await inbox.list()).messages.length, 1);
+});
+
 test('a store that is lost is followed by memory, and no change of the user is lost with it', async () => {
   const store: Store = memoryStore();
   let isLost = false;
