@@ -296,6 +296,39 @@ onEachEngine('IMAP', (engine) => {
     client.close();
   });
 
+  test('a draft is replaced at once, also by one in another mailbox', async () => {
+    const ann = await accountWithMail(['one', 'two']);
+    const [client, other] = [await open(ann), await open(ann)];
+    await client.ok('SELECT INBOX');
+    const replaced = await client.ok('REPLACE 1 INBOX (\\Draft) {16+}\r\nSubject: new\n\n-\n');
+    assert.match(replaced.join('\n'), /^\* OK \[APPENDUID \d+ 3\] .*\n\* 1 EXPUNGE\n\* 2 EXISTS/);
+    assert.deepEqual(await client.ok('UID FETCH 3 (FLAGS RFC822.SIZE)'), [
+      '* 2 FETCH (UID 3 FLAGS (\\Draft \\Recent) RFC822.SIZE 19)',
+    ]);
+    assert.match(
+      (await client.ok('UID REPLACE 2 Drafts {3+}\r\na\r\n')).join('\n'),
+      /^\* OK \[APPENDUID \d+ 1\] .*\n\* 1 EXPUNGE$/,
+    );
+    // Somebody else removes what is to be replaced: then nothing is stored.
+    await other.ok('SELECT INBOX');
+    client.send('r UID REPLACE 3 INBOX {5}\r\n');
+    assert.match(await client.next(), /^\+ /);
+    await other.ok('UID MOVE 3 Trash');
+    client.send('lost\n\r\n');
+    assert.match(await client.next(), /^r NO \[EXPUNGEISSUED\] /);
+    const answer = async (command: string) => (await client.command(command)).at(-1) ?? '';
+    assert.match(await answer('UID REPLACE 99 INBOX {2+}\r\nab'), /^NO \[CANNOT\] /);
+    assert.match(await answer('REPLACE 9 INBOX {2+}\r\nab'), /^BAD /);
+    assert.match(await answer('REPLACE 1 INBOX'), /^BAD /);
+    const by = await service.look(ann);
+    assert.deepEqual(
+      ['INBOX', 'Drafts', 'Trash'].map((name) => [...(by.get(name)?.keys() ?? [])]),
+      [[], [1], [1]],
+    );
+    client.close();
+    other.close();
+  });
+
   test('nothing that came before TLS counts after it', async () => {
     const ann = await accountWithMail([]);
     const client = await ImapLines.connect(port);

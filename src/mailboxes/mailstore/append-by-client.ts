@@ -1,9 +1,10 @@
 /** Stores messages that a client puts into a mailbox: all of them, or none. */
-import type { Database, InTransaction } from '../../platform/database/database.ts';
+import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { encodeBinary } from '../../protocols/message/message.ts';
 import type { Bodies, ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MessageWriter } from './append-messages.ts';
+import type { MessageEditor } from './edit-messages.ts';
 import { type Mailboxes, mailboxNotFound } from './mailboxes.ts';
 import { fits, type Quotas, quotaExceeded } from './quotas.ts';
 import { describeMessage, stageMessage } from './stage-message.ts';
@@ -11,6 +12,7 @@ import type {
   AppendedByClient,
   AppendTarget,
   MailUser,
+  MessageSet,
   MessageTexts,
   NewMessage,
   StagedMessage,
@@ -23,6 +25,7 @@ export interface ClientAppendsOptions {
   readonly mailboxes: Mailboxes;
   readonly quotas: Quotas;
   readonly writer: MessageWriter;
+  readonly editor: Pick<MessageEditor, 'lockBoth' | 'expungeIn'>;
 }
 
 interface Staged {
@@ -39,11 +42,51 @@ export class ClientAppends {
   }
 
   /** @throws Refusal as `Mailstore.appendMessage` does; any error of a source */
-  async append(
+  append(
     user: MailUser,
     mailbox: string,
     messages: AsyncIterable<NewMessage>,
     within?: InTransaction<AppendedByClient>,
+  ): Promise<AppendedByClient> {
+    return this.#append(user, mailbox, messages, (tx, staged) =>
+      this.#insert(tx, user, mailbox, staged, within),
+    );
+  }
+
+  /**
+   * The same, and other messages are removed in the same transaction; all of them are there, or nothing is done.
+   *
+   * @throws Refusal also message_not_found
+   */
+  async replace(
+    user: MailUser,
+    replaced: MessageSet,
+    mailbox: string,
+    messages: AsyncIterable<NewMessage>,
+  ): Promise<AppendedByClient> {
+    const { bodies, editor, quotas } = this.#options;
+    let files: readonly string[] = [];
+    const appended = await this.#append(user, mailbox, messages, async (tx, staged) => {
+      // Locks in the order of moves: the account, then the mailboxes.
+      await quotas.hold(tx, [user.accountId]);
+      await editor.lockBoth(tx, user, replaced, mailbox);
+      const made = await this.#insert(tx, user, mailbox, staged);
+      const expunged = await editor.expungeIn(tx, user, replaced);
+      if (expunged.removed.length < replaced.uids.length) {
+        throw new Refusal('message_not_found', 'the message that is to be replaced is gone');
+      }
+      files = expunged.files;
+      return { ...made, changes: [...made.changes, ...expunged.changes] };
+    });
+    await bodies.removeFiles(files);
+    return appended;
+  }
+
+  async #append(
+    user: MailUser,
+    mailbox: string,
+    messages: AsyncIterable<NewMessage>,
+    insert: (tx: Queries, staged: readonly Staged[]) => Promise<AppendedByClient>,
   ): Promise<AppendedByClient> {
     const { database, mailboxes, quotas } = this.#options;
     await mailboxes.find(user, mailbox);
@@ -57,7 +100,8 @@ export class ClientAppends {
       await this.#discard(staged);
       throw error;
     }
-    return this.#commit(user, mailbox, staged, within).catch(async (error: unknown) => {
+    const commit = this.#options.database.write((tx) => insert(tx, staged));
+    return commit.catch(async (error: unknown) => {
       // After any other error the commit may have happened: the sweep decides then.
       if (error instanceof Refusal) await this.#discard(staged);
       throw error;
@@ -101,33 +145,32 @@ export class ClientAppends {
     }
   }
 
-  #commit(
+  async #insert(
+    tx: Queries,
     user: MailUser,
     mailbox: string,
     staged: readonly Staged[],
     within?: InTransaction<AppendedByClient>,
   ): Promise<AppendedByClient> {
-    const { database, bodies, quotas, writer } = this.#options;
+    const { bodies, quotas, writer } = this.#options;
     const octets = staged.reduce((sum, { texts }) => sum + texts.size, 0);
-    return database.write(async (tx) => {
-      await quotas.refuseFull(tx, user.accountId, octets);
-      const uids: number[] = [];
-      let made: AppendedByClient | undefined;
-      for (const { body, texts, target } of staged) {
-        const bodyId = await bodies.commit(tx, body);
-        const [appended] = await writer.append(tx, { ...texts, bodyId }, [target]);
-        // The account was deleted while the message came in: the body is rolled back with the transaction.
-        if (!appended) throw mailboxNotFound(mailbox);
-        const { uid, change } = appended;
-        uids.push(uid);
-        const { uidvalidity, token } = change;
-        const state = { mailbox: change.mailbox, uidvalidity, token };
-        made = { uid, uids, state, changes: [change] };
-      }
-      if (!made) throw new Error('no message was to be appended');
-      await within?.(tx, made);
-      return made;
-    });
+    await quotas.refuseFull(tx, user.accountId, octets);
+    const uids: number[] = [];
+    let made: AppendedByClient | undefined;
+    for (const { body, texts, target } of staged) {
+      const bodyId = await bodies.commit(tx, body);
+      const [appended] = await writer.append(tx, { ...texts, bodyId }, [target]);
+      // The account was deleted while the message came in: the body is rolled back with the transaction.
+      if (!appended) throw mailboxNotFound(mailbox);
+      const { uid, change } = appended;
+      uids.push(uid);
+      const { uidvalidity, token } = change;
+      const state = { mailbox: change.mailbox, uidvalidity, token };
+      made = { uid, uids, state, changes: [change] };
+    }
+    if (!made) throw new Error('no message was to be appended');
+    await within?.(tx, made);
+    return made;
   }
 
   async #discard(staged: readonly Staged[]): Promise<void> {

@@ -158,7 +158,7 @@ export class MessageEditor {
     moving: boolean,
   ): Promise<Relocated> {
     if (!moving) await this.#quotas.hold(tx, [user.accountId]);
-    const [source, target] = await this.#lockBoth(tx, user, set, to);
+    const [source, target] = await this.lockBoth(tx, user, set, to);
     const messages = await selectMessages(tx, source.id, set.uids, allColumns);
     if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
     const counts = countOf(messages);
@@ -235,7 +235,7 @@ export class MessageEditor {
   }
 
   /** All writers use the same order, so two moves between the same two mailboxes cannot deadlock. */
-  async #lockBoth(
+  async lockBoth(
     tx: Queries,
     user: MailUser,
     set: MessageSet,

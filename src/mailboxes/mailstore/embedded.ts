@@ -108,8 +108,9 @@ export class EmbeddedMailstore implements Mailstore {
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
     this.#writer = new MessageWriter({ database, mailboxes, ids, now });
     const writer = this.#writer;
-    this.#appends = new ClientAppends({ database, bodies, mailboxes, quotas, writer });
     this.#editor = new MessageEditor({ database, bodies, mailboxes, quotas, now });
+    const editor = this.#editor;
+    this.#appends = new ClientAppends({ database, bodies, mailboxes, quotas, writer, editor });
     this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
@@ -205,6 +206,21 @@ export class EmbeddedMailstore implements Mailstore {
     messages: AsyncIterable<NewMessage>,
   ): Promise<AppendedByClient> {
     return this.#appends.append(user, mailbox, messages);
+  }
+
+  /**
+   * Puts messages in the place of others, in one transaction (RFC 8508).
+   *
+   * @param replaced the messages that are removed
+   * @throws Refusal as `appendMessage` does, and message_not_found where one of them is gone: then nothing is done
+   */
+  replaceMessages(
+    user: MailUser,
+    replaced: MessageSet,
+    mailbox: string,
+    messages: AsyncIterable<NewMessage>,
+  ): Promise<AppendedByClient> {
+    return this.#appends.replace(user, replaced, mailbox, messages);
   }
 
   search(user: MailUser, request: SearchRequest): Promise<SearchResult> {

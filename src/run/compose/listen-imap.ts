@@ -38,6 +38,11 @@ function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
       for (const one of appended.changes) publish(one);
       return appended;
     },
+    async replaceMessages(user, replaced, mailbox, messages) {
+      const appended = await embedded.replaceMessages(user, replaced, mailbox, messages);
+      for (const one of appended.changes) publish(one);
+      return appended;
+    },
     async setFlags(user, set, change) {
       const flagged = await embedded.setFlags(user, set, change);
       for (const one of flagged.changes) publish(one);

@@ -1,5 +1,9 @@
-/** APPEND (RFC 9051 section 6.3.12, RFC 3502): the message goes to the store as it comes, and is never whole in memory. */
-import { type NewMessage, partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
+/** APPEND (RFC 9051 section 6.3.12, RFC 3502) and REPLACE (RFC 8508): the message goes to the store as it comes, and is never whole in memory. */
+import {
+  type AppendedByClient,
+  type NewMessage,
+  partiesOf,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
 import { asBuffer } from '../../protocols/message/message.ts';
 import type { CommandParts } from './command-reader.ts';
@@ -7,7 +11,7 @@ import { hintAtCreate } from './copy-move.ts';
 import { BadCommand, Cursor } from './cursor.ts';
 import { readMailbox } from './list.ts';
 import { type Command, No, type Session } from './session.ts';
-import { readFlags } from './store.ts';
+import { readFlags, refuseReadOnly } from './store.ts';
 import { numberSet } from './write.ts';
 
 interface AppendHead {
@@ -58,18 +62,27 @@ function readDate(text: string): number {
   return at;
 }
 
-/** Whether a literal after these parts is the message of an APPEND, and not the name of its mailbox. */
+/** Whether a literal after these parts is the message of an APPEND or REPLACE, and not the name of its mailbox. */
 export function isMessageOf(parts: CommandParts): boolean {
   const command = new Cursor(parts);
   try {
     command.atom('a tag');
     command.expect(' ');
-    if (command.atom('a command').toUpperCase() !== 'APPEND') return false;
+    command.has('UID ');
+    const name = command.atom('a command').toUpperCase();
+    if (name === 'REPLACE') readReplaced(command);
+    else if (name !== 'APPEND') return false;
     readAppend(command);
     return true;
   } catch {
     return false;
   }
+}
+
+/** The message that a REPLACE means. @param command after the name of the command */
+function readReplaced(command: Cursor): string {
+  command.expect(' ');
+  return command.sequenceSet();
 }
 
 export const append: Command = {
@@ -78,38 +91,84 @@ export const append: Command = {
   async *run(session, command) {
     const head = readAppend(command);
     const { mailstore } = session.services;
-    if (!session.channel.literal) throw new BadCommand('Expected the message as a literal');
-    refuseLarge(session, 0);
-    // Before the client sends it: it may be large.
-    await mailstore.imap.open(session.user, head.mailbox).catch(hintAtCreate);
-    const store = () =>
-      mailstore.appendMessages(session.user, head.mailbox, readMessages(session, head));
-    const { state, uids = [] } = await appending
-      .run(partiesOf(session.user, SHARES), store, session.channel.signal)
-      .catch(hintAtCreate);
+    const { state, uids = [] } = await inTurn(session, head, MESSAGES_MAX, (messages) =>
+      mailstore.appendMessages(session.user, head.mailbox, messages),
+    );
     yield '';
     return `[APPENDUID ${state.uidvalidity} ${numberSet(uids)}] Stored`;
   },
 };
 
-/** The messages of one APPEND (RFC 3502), each read when the one before it is stored. */
-async function* readMessages(session: Session, first: AppendHead): AsyncGenerator<NewMessage> {
+export const replace = replacing(false);
+export const uidReplace = replacing(true);
+
+/** RFC 8508: the message is stored and the other one is removed, or neither. */
+function replacing(isByUid: boolean): Command {
+  return {
+    states: ['selected'],
+    tells: 'everything',
+    async *run(session, command) {
+      const set = readReplaced(command);
+      const head = readAppend(command);
+      refuseReadOnly(session);
+      const replaced = session.setOf(session.selected.resolve(set, isByUid));
+      if (replaced.uids.length !== 1) throw new No('CANNOT', 'Expected one message to replace');
+      const { mailstore } = session.services;
+      const { state, uids = [] } = await inTurn(session, head, 1, (messages) =>
+        mailstore.replaceMessages(session.user, replaced, head.mailbox, messages),
+      );
+      // Before the removal (RFC 8508 section 4.3).
+      yield `* OK [APPENDUID ${state.uidvalidity} ${numberSet(uids)}] Stored\r\n`;
+      return 'Replaced';
+    },
+  };
+}
+
+/** Stores the messages that the client sends when it is its turn. @param most messages of the command */
+async function inTurn(
+  session: Session,
+  head: AppendHead,
+  most: number,
+  store: (messages: AsyncIterable<NewMessage>) => Promise<AppendedByClient>,
+): Promise<AppendedByClient> {
+  if (!session.channel.literal) throw new BadCommand('Expected the message as a literal');
+  refuseLarge(session, session.channel.literal.octets);
+  // Before the client sends it: it may be large.
+  await session.services.mailstore.imap.open(session.user, head.mailbox).catch(hintAtCreate);
+  const run = () => store(readMessages(session, head, most));
+  return appending
+    .run(partiesOf(session.user, SHARES), run, session.channel.signal)
+    .catch(hintAtCreate);
+}
+
+/** The messages of one command (RFC 3502), each read when the one before it is stored. */
+async function* readMessages(
+  session: Session,
+  first: AppendHead,
+  most: number,
+): AsyncGenerator<NewMessage> {
   const { channel } = session;
   let { flags, internalDate } = first;
   let octets = 0;
-  for (let count = 1; ; count++) {
-    const { literal } = channel;
-    octets += literal?.octets ?? 0;
+  // All messages of one command count together, as they are stored.
+  const count = (stored: number) => {
+    octets += stored;
     refuseLarge(session, octets);
-    if (count > MESSAGES_MAX) throw new No('LIMIT', `At most ${MESSAGES_MAX} messages at once`);
+  };
+  for (let number = 1; ; number++) {
+    const announced = channel.literal?.octets ?? 0;
+    refuseLarge(session, octets + announced);
+    if (number > most) {
+      throw new No('LIMIT', `At most ${most} ${most === 1 ? 'message' : 'messages'} at once`);
+    }
     yield {
       flags,
       ...(internalDate !== undefined && { internalDate }),
-      octets: literal?.octets ?? 0,
+      octets: announced,
       // What is sent as binary has line ends of its own.
-      ...(literal?.isBinary
-        ? { isBinary: true, source: channel.readLiteral() }
-        : { source: withLineEnds(channel.readLiteral()) }),
+      ...(channel.literal?.isBinary
+        ? { isBinary: true, source: counted(channel.readLiteral(), count) }
+        : { source: counted(withLineEnds(channel.readLiteral()), count) }),
     };
     const parts = await channel.nextMessage();
     if (!parts) return;
@@ -119,10 +178,21 @@ async function* readMessages(session: Session, first: AppendHead): AsyncGenerato
   }
 }
 
-/** All messages of one command count together. */
-function refuseLarge({ channel, services }: Session, octets: number): void {
-  if (Math.max(octets, channel.literal?.octets ?? 0) > services.maxMessageBytes) {
+/** @param octets of the messages of a command */
+function refuseLarge({ services }: Session, octets: number): void {
+  if (octets > services.maxMessageBytes) {
     throw new No('TOOBIG', `A message has at most ${services.maxMessageBytes} octets`);
+  }
+}
+
+/** @param count is told of the octets of each piece before it is passed on, and may throw */
+async function* counted(
+  source: AsyncIterable<Uint8Array>,
+  count: (octets: number) => void,
+): AsyncGenerator<Uint8Array> {
+  for await (const piece of source) {
+    count(piece.length);
+    yield piece;
   }
 }
 

@@ -1,5 +1,5 @@
 /** The commands that are known, by name (RFC 9051 section 6). */
-import { append } from './append.ts';
+import { append, replace, uidReplace } from './append.ts';
 import { close, copy, expunge, move, uidCopy, uidExpunge, uidMove } from './copy-move.ts';
 import { create, remove, rename, subscribe, unsubscribe } from './edit-mailboxes.ts';
 import { fetch, uidFetch } from './fetch.ts';
@@ -44,6 +44,7 @@ export const commands: Readonly<Record<string, Command>> = {
   UNSELECT: unselect,
   EXPUNGE: expunge,
   SEARCH: search,
+  REPLACE: replace,
   SORT: sort,
   THREAD: thread,
   FETCH: fetch,
@@ -52,6 +53,7 @@ export const commands: Readonly<Record<string, Command>> = {
   MOVE: move,
   'UID EXPUNGE': uidExpunge,
   'UID SEARCH': uidSearch,
+  'UID REPLACE': uidReplace,
   'UID SORT': uidSort,
   'UID THREAD': uidThread,
   'UID FETCH': uidFetch,

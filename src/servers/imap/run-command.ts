@@ -14,6 +14,7 @@ const TAG = /^[^\x00-\x20(){%*"\\+\x7f-\xff]{1,64}$/;
 const CODES: Partial<Record<ErrorCode, string>> = {
   mailbox_not_found: 'NONEXISTENT',
   mailbox_exists: 'ALREADYEXISTS',
+  message_not_found: 'EXPUNGEISSUED',
   mailbox_protected: 'CANNOT',
   invalid_request: 'CANNOT',
   quota_exceeded: 'OVERQUOTA',

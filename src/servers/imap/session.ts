@@ -35,6 +35,12 @@ export interface ImapMailstore {
     mailbox: string,
     messages: AsyncIterable<NewMessage>,
   ): Promise<AppendedByClient>;
+  replaceMessages(
+    user: MailUser,
+    replaced: MessageSet,
+    mailbox: string,
+    messages: AsyncIterable<NewMessage>,
+  ): Promise<AppendedByClient>;
   setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged>;
   move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
   copy(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;

@@ -1,0 +1,107 @@
+/** Who holds messages in memory while they come in, and how large they may become. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { AppendedByClient, NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { RecentMessages } from './recent.ts';
+import { runCommand } from './run-command.ts';
+import { type Channel, type ImapMailstore, Session } from './session.ts';
+
+const APPENDED: AppendedByClient = {
+  uid: 1,
+  uids: [1],
+  state: { mailbox: 'INBOX', uidvalidity: '1', token: '1' },
+  changes: [],
+};
+
+type Store = (
+  user: { readonly accountId: number },
+  mailbox: string,
+  messages: AsyncIterable<NewMessage>,
+) => Promise<AppendedByClient>;
+
+/** Runs an APPEND of a message, in pieces, to its answer. */
+async function append(
+  { accountId, userId }: { accountId: number; userId: string },
+  pieces: readonly string[],
+  appendMessages: Store,
+): Promise<string> {
+  const channel: Channel = {
+    ...{ address: '192.0.2.1', isSecure: true, mayLogIn: true },
+    signal: new AbortController().signal,
+    startTls: () => {},
+    admit: () => true,
+    nextLine: () => Promise.resolve(undefined),
+    literal: { octets: pieces.join('').length },
+    async *readLiteral() {
+      for (const piece of pieces) yield Buffer.from(piece);
+    },
+    nextMessage: () => Promise.resolve(undefined),
+  };
+  const mailstore = {
+    imap: { open: () => Promise.resolve({}) },
+    appendMessages,
+  } as unknown as ImapMailstore;
+  const refuse = () => Promise.reject(new Error('nobody logs in here'));
+  const logins = { withPassword: refuse, withToken: refuse };
+  const recents = new RecentMessages();
+  const session = new Session({ mailstore, logins, recents, maxMessageBytes: 20 }, channel);
+  session.logIn({ accountId, userId, address: 'a@a.test', credentialVersion: 1, expiresAt: 0 });
+  let text = '';
+  for await (const output of runCommand(session, ['x APPEND INBOX '], () => {})) text += output;
+  return text;
+}
+
+test('an account holds 4 messages at once and a user 20: others have room, and who waits comes next', async () => {
+  const started: string[] = [];
+  const held: { readonly who: string; end(): void }[] = [];
+  const answers: Promise<string>[] = [];
+  const begin = (userId: string, accountId: number, times: number) => {
+    for (let count = 0; count < times; count++) {
+      const store: Store = async () => {
+        const who = `${userId} ${accountId}`;
+        started.push(who);
+        await new Promise<void>((resolve) => held.push({ who, end: resolve }));
+        return APPENDED;
+      };
+      answers.push(append({ accountId, userId }, ['a'], store));
+    }
+  };
+  const settled = async () => {
+    for (let count = 0; count < 20; count++) await turn();
+    return started.length;
+  };
+  begin('ann', 1, 6);
+  assert.equal(await settled(), 4);
+  for (const account of [2, 3, 4, 5, 6]) begin('ann', account, 4);
+  assert.equal(await settled(), 20);
+  assert.ok(!started.includes('ann 6'));
+  begin('bob', 7, 1);
+  assert.equal(await settled(), 21);
+  // One of account 1 ends: its slot of the user goes to who waits longest for one.
+  held.shift()?.end();
+  assert.equal(await settled(), 22);
+  assert.equal(started.at(-1), 'ann 6');
+  while ((await settled()) < 27 || held.length > 0) held.shift()?.end();
+  const told = await Promise.all(answers);
+  assert.deepEqual(new Set(told), new Set(['x OK [APPENDUID 1 1] Stored\r\n']));
+});
+
+test('a message whose lines get their CR while it comes in is not larger than the limit for it', async () => {
+  const stored: string[] = [];
+  const store: Store = async (_, __, messages) => {
+    for await (const { source } of messages) {
+      let text = '';
+      for await (const piece of source) text += Buffer.from(piece).toString();
+      stored.push(text);
+    }
+    return APPENDED;
+  };
+  const ann = { accountId: 8, userId: 'ann' };
+  // One of 20 octets when it is stored, and one of 20 octets in which each line end lacks its CR.
+  assert.match(await append(ann, ['012345678901234\r', '\na\n'], store), /^x OK /);
+  assert.deepEqual(stored.splice(0), ['012345678901234\r\na\r\n']);
+  const lines = await append(ann, ['0\n1\n2\n3\n4\n', '5\n6\n7\n8\n9\n'], store);
+  assert.match(lines, /^x NO \[TOOBIG\] A message has at most 20 octets/);
+  assert.deepEqual(stored, []);
+});
