@@ -72,7 +72,7 @@ async function findThreads(
       const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
       const { text, isReply } = readBaseSubject(envelope.subject ?? '');
       threads.add({
-        id: readMessageIds(envelope.messageId ?? '')[0],
+        id: known && readMessageIds(envelope.messageId ?? '')[0],
         references: known ? readSearchTexts(known).references : [],
         sentAt: sentAt(envelope, row),
         subject: { text: textKey(text), isReply },

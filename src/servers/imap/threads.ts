@@ -69,7 +69,7 @@ export class Threads {
 
   #nodeOf(id: string): number | undefined {
     // 48 bits: an id may have a thousand characters.
-    const key = hash('sha256', normalizeId(id), 'buffer').readUIntBE(0, 6);
+    const key = Number.parseInt(hash('sha256', normalizeId(id)).slice(0, 12), 16);
     const known = this.#ids.get(key);
     if (known !== undefined || this.#ids.size >= IDS_MAX) return known;
     const made = this.#makeNode();

@@ -1,0 +1,66 @@
+/** What is kept of a body for searches, orders and threads. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import { parseMessage } from '../../protocols/message/message.ts';
+import type { Session } from './session.ts';
+import { readSearchTexts, textsOf } from './texts.ts';
+
+/** The texts of a message, and those that the store was given to keep. */
+async function textsOfMessage(header: string, stored?: ImapTexts) {
+  const content = Buffer.from(`${header}\n\nHi\n`.replaceAll('\n', '\r\n'), 'latin1');
+  async function* source() {
+    yield content;
+  }
+  const { structure } = await parseMessage(source());
+  const row = { uid: 1, body_id: 7, structure: JSON.stringify(structure) };
+  const kept: ImapTexts[] = [];
+  const imap = {
+    texts: () => Promise.resolve(new Map(stored ? [[7, stored]] : [])),
+    rows: () => Promise.resolve([row]),
+    bodies: () => Promise.resolve(new Map([[7, { content }]])),
+    keepTexts: (made: ReadonlyMap<number, ImapTexts>) => {
+      kept.push(...made.values());
+      return Promise.resolve();
+    },
+  };
+  const selected = { mailbox: { id: 1 } };
+  const session = { services: { mailstore: { imap } }, selected } as unknown as Session;
+  const texts = (await textsOf(session, [row])).get(7);
+  assert.ok(texts);
+  return { texts, kept };
+}
+
+async function searched(header: string) {
+  return readSearchTexts((await textsOfMessage(header)).texts);
+}
+
+test('the first address of a field has a mailbox, and what programs show', async () => {
+  const { first } = await searched(
+    'From: =?utf-8?q?J=C3=BCrgen?= <J.K@a.test>, b@b.test\nTo: Team: c@c.test;\nCc: lonely@',
+  );
+  assert.deepEqual(first.from, { mailbox: 'J.K', shown: 'Jürgen' });
+  assert.deepEqual(first.to, { mailbox: 'Team', shown: 'Team' });
+  assert.equal((await searched('From: x@a.test')).first.from.shown, 'x@a.test');
+  assert.deepEqual((await searched('Subject: x')).first.from, { mailbox: '', shown: '' });
+  const long = await searched(`From: ${'x'.repeat(5_000)}@a.test`);
+  assert.equal(long.first.from.shown.length, 128);
+});
+
+test('References are the earlier messages; without them the first id of In-Reply-To is', async () => {
+  const { references } = await searched('In-Reply-To: <c@x>\nReferences: <a@x>\n <b@x> junk <b@x>');
+  assert.deepEqual(references, ['a@x', 'b@x']);
+  assert.deepEqual((await searched('References: junk\nIn-Reply-To: <c@x> <d@x>')).references, [
+    'c@x',
+  ]);
+  assert.deepEqual((await searched('Subject: x')).references, []);
+});
+
+test('texts that were kept as a list, without what orders need, are made again', async () => {
+  const old = { envelope: '()', structure: '()', search: '["from","","","","subject"]' };
+  const { texts, kept } = await textsOfMessage('From: a@a.test\nSubject: New', old);
+  assert.equal(readSearchTexts(texts).subject, 'new');
+  assert.deepEqual(kept, [texts]);
+  const again = await textsOfMessage('From: other@a.test', texts);
+  assert.deepEqual([again.texts, again.kept], [texts, []]);
+});
