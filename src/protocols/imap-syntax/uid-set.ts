@@ -14,6 +14,7 @@ const SET_TEXT_MAX = 7_000;
 export class UidSet {
   static readonly empty = new UidSet([]);
 
+  /** Sorted, apart from each other. */
   readonly #ranges: readonly Range[];
 
   /** @param ranges sorted, apart from each other */
@@ -27,6 +28,11 @@ export class UidSet {
 
   static between(first: number, last: number): UidSet {
     return first > last ? UidSet.empty : new UidSet([[first, last]]);
+  }
+
+  /** @param ranges in any order; they may overlap, and one that ends before it begins is nothing */
+  static ofRanges(ranges: readonly Range[]): UidSet {
+    return UidSet.#merge(ranges.filter(([first, last]) => first <= last));
   }
 
   /** Reads `1:3,7`; undefined for other text. Ranges may be reversed and overlap. */
@@ -54,6 +60,21 @@ export class UidSet {
 
   get size(): number {
     return this.#ranges.reduce((sum, [first, last]) => sum + last - first + 1, 0);
+  }
+
+  get ranges(): readonly Range[] {
+    return this.#ranges;
+  }
+
+  has(uid: number): boolean {
+    let low = 0;
+    let high = this.#ranges.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#ranges[middle]?.[1] ?? 0) < uid) low = middle + 1;
+      else high = middle;
+    }
+    return (this.#ranges[low]?.[0] ?? Number.POSITIVE_INFINITY) <= uid;
   }
 
   equals(other: UidSet): boolean {

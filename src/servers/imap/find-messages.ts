@@ -1,5 +1,6 @@
 /** Finds the messages that a search means: by columns first, and by sources only where nothing else has ruled them out. */
 import { setImmediate as turn } from 'node:timers/promises';
+import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
 import type { SearchKey } from './parse-search.ts';
 import { No, type Session } from './session.ts';
@@ -30,27 +31,29 @@ function onlyFlags(key: SearchKey): boolean {
 export class Search {
   readonly #session: Session;
   readonly #key: SearchKey;
-  /** What `$` means in the key. */
-  readonly #saved: readonly number[];
-  readonly #sets = new Map<SearchKey, ReadonlySet<number>>();
+  readonly #sets = new Map<SearchKey, UidSet>();
   readonly #until = performance.now() + TIME_MAX;
   #octets = 0;
 
+  /** @param saved what `$` means in the key */
   constructor(session: Session, key: SearchKey, saved: readonly number[]) {
     this.#session = session;
     this.#key = key;
-    this.#saved = saved;
-    this.#resolve(key);
+    this.#resolve(key, new Map([['$', UidSet.of(saved)]]));
   }
 
-  #resolve(key: SearchKey): void {
+  /** @param known sets by how they are written: one that is there often is kept once */
+  #resolve(key: SearchKey, known: Map<string, UidSet>): void {
     if (key.kind === 'set') {
-      const { selected } = this.#session;
-      const uids = key.set === '$' ? this.#saved : selected.resolve(key.set, key.isUids, true);
-      this.#sets.set(key, new Set(uids));
+      const name = key.isUids && key.set !== '$' ? `UID ${key.set}` : key.set;
+      const set = known.get(name) ?? this.#session.selected.rangesOf(key.set, key.isUids);
+      known.set(name, set);
+      this.#sets.set(key, set);
     }
-    if (key.kind === 'not') this.#resolve(key.key);
-    if (key.kind === 'and' || key.kind === 'or') for (const one of key.keys) this.#resolve(one);
+    if (key.kind === 'not') this.#resolve(key.key, known);
+    if (key.kind === 'and' || key.kind === 'or') {
+      for (const one of key.keys) this.#resolve(one, known);
+    }
   }
 
   /** Messages in the view that match, ascending. */

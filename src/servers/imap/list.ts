@@ -2,13 +2,18 @@
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { decodeMailboxName } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
+import { Pace } from './pace.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { readStatusItems, type StatusItem, writeStatus } from './status.ts';
 import { mailbox as writeMailbox } from './write.ts';
 
 const LOGGED_IN = ['authenticated', 'selected'] as const;
-/** Patterns of one LIST. */
+/** Patterns of one LIST, wildcards in all of them, and characters of one: a name and a separator have less. */
 const PATTERNS_MAX = 16;
+const WILDCARDS_MAX = 32;
+const LENGTH_MAX = 300;
+/** Milliseconds for one list. */
+const TIME_MAX = 30_000;
 const SEPARATOR = '/';
 
 /** Reads a name of a mailbox. */
@@ -80,26 +85,47 @@ function readOption(command: Cursor): string {
 }
 
 /**
- * Whether a name matches a pattern, in linear time for each wildcard: `*` is any text, `%` any without a separator
- * (RFC 9051 section 6.3.9).
+ * Whether a name matches one of the patterns: `*` is any text, `%` any without a separator (RFC 9051 section 6.3.9).
+ *
+ * @throws BadCommand where they have so many wildcards, or are so long, that they cost much and match nothing
  */
-export function matches(pattern: string, name: string): boolean {
-  let reached = new Set([0]);
-  for (const character of pattern) {
-    const next = new Set<number>();
-    if (character === '*' || character === '%') {
-      for (const start of reached) {
-        for (let at = start; at <= name.length && !next.has(at); at++) {
-          next.add(at);
-          if (character === '%' && name[at] === SEPARATOR) break;
-        }
+export function matcherOf(patterns: readonly string[]): (name: string) => boolean {
+  const all = patterns.map((pattern) => {
+    // A run of wildcards is one.
+    const short = pattern.replace(/[*%]{2,}/g, (run) => (run.includes('*') ? '*' : '%'));
+    return short.match(/[*%]|[^*%]+/g) ?? [];
+  });
+  const wildcards = all.flat().filter((piece) => piece === '*' || piece === '%');
+  if (wildcards.length > WILDCARDS_MAX || all.some((one) => one.join('').length > LENGTH_MAX)) {
+    throw new BadCommand(
+      `Patterns have at most ${WILDCARDS_MAX} wildcards and ${LENGTH_MAX} characters`,
+    );
+  }
+  return (name) => all.some((pieces) => matches(pieces, name));
+}
+
+/** In linear time for each wildcard. @param pieces wildcards, and texts between them */
+function matches(pieces: readonly string[], name: string): boolean {
+  /** Where the rest of the name may begin, ascending. */
+  let reached = [0];
+  for (const piece of pieces) {
+    if (piece !== '*' && piece !== '%') {
+      reached = reached
+        .filter((start) => name.startsWith(piece, start))
+        .map((start) => start + piece.length);
+      continue;
+    }
+    const next: number[] = [];
+    for (const start of reached) {
+      for (let at = Math.max(start, (next.at(-1) ?? -1) + 1); at <= name.length; at++) {
+        // One that began further left has reached all up to the separator before this.
+        if (piece === '%' && at > start && name[at - 1] === SEPARATOR) break;
+        next.push(at);
       }
-    } else {
-      for (const at of reached) if (name.startsWith(character, at)) next.add(at + character.length);
     }
     reached = next;
   }
-  return reached.has(name.length);
+  return reached.at(-1) === name.length;
 }
 
 /** A name in the list. */
@@ -120,19 +146,26 @@ async function readNames({ services, user }: Session): Promise<[string, Entry][]
   for (const mailbox of mailboxes) {
     all.set(mailbox.name, { mailbox, isSubscribed: subscriptions.get(mailbox.name) ?? true });
   }
-  for (const name of [...all.keys()]) {
-    const levels = name.split(SEPARATOR);
-    for (let depth = 1; depth < levels.length; depth++) {
-      const above = levels.slice(0, depth).join(SEPARATOR);
-      if (!all.has(above)) all.set(above, { mailbox: undefined, isSubscribed: false });
-    }
+  for (const above of aboveThose(all.keys())) {
+    if (!all.has(above)) all.set(above, { mailbox: undefined, isSubscribed: false });
   }
   return [...all].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** Those that are below a name, of a list in order. */
-function below(names: readonly [string, Entry][], name: string): [string, Entry][] {
-  return names.filter(([other]) => other.startsWith(name + SEPARATOR));
+/** What some of the names are below. */
+function aboveThose(names: Iterable<string>): Set<string> {
+  const found = new Set<string>();
+  for (const name of names) {
+    for (let at = name.indexOf(SEPARATOR); at >= 0; at = name.indexOf(SEPARATOR, at + 1)) {
+      found.add(name.slice(0, at));
+    }
+  }
+  return found;
+}
+
+/** What those are below that are so. */
+function above(all: readonly [string, Entry][], is: (entry: Entry, name: string) => boolean) {
+  return aboveThose(all.filter(([name, entry]) => is(entry, name)).map(([name]) => name));
 }
 
 /** To ask for the separator: an empty pattern. */
@@ -146,24 +179,32 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
     yield writeSeparator('LIST');
     return 'That is all';
   }
+  const isMatch = matcherOf(patterns);
   const names = await readNames(session);
-  const isMatch = (name: string) => patterns.some((pattern) => matches(pattern, name));
   const isSelected = ({ mailbox, isSubscribed }: Entry) =>
     (!selects.has('SUBSCRIBED') || isSubscribed) &&
     (!selects.has('SPECIAL-USE') || Boolean(mailbox?.special_use));
+  const pace = new Pace(session, TIME_MAX);
+  const matched = new Set<string>();
+  for (const [name] of names) {
+    if (isMatch(name)) matched.add(name);
+    if (pace.isTired) await pace.rest();
+  }
+  const isRecursive = selects.has('RECURSIVEMATCH') && selects.has('SUBSCRIBED');
+  // What is below, and not told by itself (RFC 5258 section 3.5).
+  const withInfo = above(
+    names,
+    (entry, name) => isRecursive && isSelected(entry) && !matched.has(name),
+  );
+  const [parents, withMailboxes] = [above(names, () => true), above(names, (entry) => entry.mailbox !== undefined)];
   for (const [name, entry] of names) {
-    if (!isMatch(name)) continue;
-    const children = below(names, name);
+    if (!matched.has(name)) continue;
     const { mailbox, isSubscribed } = entry;
-    // What is below, and not told by itself (RFC 5258 section 3.5).
-    const hasInfo =
-      selects.has('RECURSIVEMATCH') &&
-      selects.has('SUBSCRIBED') &&
-      children.some(([other, child]) => isSelected(child) && !isMatch(other));
-    const isListed = isSelected(entry) && (mailbox || isSubscribed || children.length > 0);
+    const hasInfo = withInfo.has(name);
+    const isListed = isSelected(entry) && (mailbox || isSubscribed || parents.has(name));
     if (!isListed && !hasInfo) continue;
     // Without a selection, a name without a mailbox is listed for those below it.
-    const hasMailboxBelow = children.some(([, child]) => child.mailbox);
+    const hasMailboxBelow = withMailboxes.has(name);
     if (!mailbox && !selects.has('SUBSCRIBED') && !hasMailboxBelow) continue;
     const tellsSubscribed = selects.has('SUBSCRIBED') || asked.returnsSubscribed;
     const attributes = [
@@ -219,10 +260,14 @@ export const lsub: Command = {
       yield writeSeparator('LSUB');
       return 'That is all';
     }
+    const isMatch = matcherOf([pattern]);
     const names = await readNames(session);
+    const parents = above(names, (entry) => entry.isSubscribed);
+    const pace = new Pace(session, TIME_MAX);
     for (const [name, { isSubscribed }] of names) {
-      if (!matches(pattern, name)) continue;
-      const isAbove = below(names, name).some(([, child]) => child.isSubscribed);
+      if (pace.isTired) await pace.rest();
+      if (!isMatch(name)) continue;
+      const isAbove = parents.has(name);
       // With `%` also what a subscribed name is below.
       if (!isSubscribed && !(isAbove && pattern.includes('%'))) continue;
       const attributes = isSubscribed ? '' : '\\Noselect';

@@ -4,10 +4,11 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { type CommandParts, CommandReader } from './command-reader.ts';
 import { BadCommand, Cursor } from './cursor.ts';
-import { matches } from './list.ts';
+import { Search } from './find-messages.ts';
+import { matcherOf } from './list.ts';
 import { readFetch } from './parse-fetch.ts';
 import { readSearch } from './parse-search.ts';
-import { No } from './session.ts';
+import { No, type Session } from './session.ts';
 import { View } from './view.ts';
 import { numberSet, string } from './write.ts';
 
@@ -197,14 +198,17 @@ describe('patterns of LIST', () => {
     fc.assert(
       fc.property(pattern, name, (wanted, text) => {
         const expression = wanted.replaceAll('*', '[^]*').replaceAll('%', '[^/]*');
-        assert.equal(matches(wanted, text), new RegExp(`^${expression}$`).test(text));
+        assert.equal(matcherOf([wanted])(text), new RegExp(`^${expression}$`).test(text));
       }),
     );
   });
 
-  test('with many wildcards take no longer than the name is long', () => {
-    assert.equal(matches('%*'.repeat(500), `${'a'.repeat(250)}/`), true);
-    assert.equal(matches(`${'*a'.repeat(200)}b`, 'a'.repeat(255)), false);
+  test('with a run of wildcards cost what one does; with many, or long ones, they are refused', () => {
+    assert.equal(matcherOf(['%*'.repeat(500)])(`${'a'.repeat(250)}/`), true);
+    assert.equal(matcherOf([`${'*a'.repeat(32)}`])('a'.repeat(255)), true);
+    for (const patterns of [['*a'.repeat(33)], Array(16).fill('*a%b*'), ['a'.repeat(301)]]) {
+      assert.throws(() => matcherOf(patterns), BadCommand);
+    }
   });
 });
 
@@ -237,6 +241,19 @@ describe('sets of messages', () => {
     for (const bad of ['0', '4', '1:4', ':', '1,', '', '1:2:3', '-1', '99999999999']) {
       assert.throws(() => view().resolve(bad, false), BadCommand, bad);
     }
+  });
+
+  test('are kept once, however often they name all messages', () => {
+    const uids = Array.from({ length: 100_000 }, (_, at) => 2 * at + 1);
+    const large = viewOf(uids);
+    assert.deepEqual(large.resolve(Array(10_000).fill('1:*').join(','), true), uids);
+    const cursor = new Cursor([` ${Array(900).fill('1:*').join(' ')} UID 7:1,3`]);
+    const { key } = readSearch(cursor);
+    const channel = { signal: new AbortController().signal };
+    new Search({ selected: large, channel } as unknown as Session, key, []);
+    const set = large.rangesOf('7:2,199999:*', true);
+    const found = uids.filter((uid) => set.has(uid));
+    assert.deepEqual(found, [3, 5, 7, 199_999]);
   });
 
   test('an empty mailbox has no last message', () => {

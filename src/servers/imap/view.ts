@@ -3,6 +3,7 @@
  * (RFC 9051 section 2.3.1.2). Only `tell-changes.ts` moves it on.
  */
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
+import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand } from './cursor.ts';
 import type { Claims } from './recent.ts';
 
@@ -129,15 +130,31 @@ export class View {
    */
   resolve(text: string, isUids: boolean, isLenient = false): number[] {
     if (text === '$') return this.saved.filter((uid) => this.numberOf(uid) > 0);
-    const found: number[] = [];
-    let isSorted = true;
-    for (const piece of text.split(',')) {
-      const [from, to] = this.#rangeOf(piece, isUids, isLenient);
-      const first = this.#uids[from];
-      if (first !== undefined && first <= (found.at(-1) ?? 0)) isSorted = false;
-      for (let index = from; index < to; index++) found.push(this.#uids[index] ?? 0);
-    }
-    return isSorted ? found : [...new Set(found)].sort((a, b) => a - b);
+    const { ranges } = this.#numbersOf(text, isUids, isLenient);
+    return ranges.flatMap(([first, last]) => this.#uids.slice(first - 1, last));
+  }
+
+  /**
+   * The messages of a set as ranges, so that it takes no more memory than its text: for a search, which may have many.
+   * Whatever is between two UIDs of a range and not in the view is in it, too.
+   *
+   * @throws BadCommand where it is malformed
+   */
+  rangesOf(text: string, isUids: boolean): UidSet {
+    const { ranges } = this.#numbersOf(text, isUids, true);
+    return UidSet.ofRanges(
+      ranges.map(([first, last]) => [this.#uids[first - 1] ?? 0, this.#uids[last - 1] ?? 0]),
+    );
+  }
+
+  /** The sequence numbers of a set: merged before anything is made of them, since a set may name all messages often. */
+  #numbersOf(text: string, isUids: boolean, isLenient: boolean): UidSet {
+    return UidSet.ofRanges(
+      text.split(',').map((piece) => {
+        const [from, to] = this.#rangeOf(piece, isUids, isLenient);
+        return [from + 1, to];
+      }),
+    );
   }
 
   /** Indexes from the first to one after the last. */
