@@ -1,9 +1,9 @@
 /** Finds the messages that a search means: by columns first, and by sources only where nothing else has ruled them out. */
-import { setImmediate as turn } from 'node:timers/promises';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
+import { Pace, tooMuch } from './pace.ts';
 import type { SearchKey } from './parse-search.ts';
-import { No, type Session } from './session.ts';
+import type { Session } from './session.ts';
 import { textsOf } from './texts.ts';
 
 export type { Row } from './candidate.ts';
@@ -11,8 +11,8 @@ export type { Row } from './candidate.ts';
 /** Rows that are read at once: without texts, and with them, of which one row may have half a megabyte. */
 const ROWS_AT_A_TIME = 500;
 const WITH_TEXTS = 50;
-/** Milliseconds for one search that reads sources: then it is refused. */
-const TIME_MAX = 10_000;
+/** Milliseconds for one search: then it is refused. */
+const TIME_MAX = 30_000;
 
 /** Whether a key of a kind is in it. */
 export function names(key: SearchKey, kind: SearchKey['kind']): boolean {
@@ -32,12 +32,13 @@ export class Search {
   readonly #session: Session;
   readonly #key: SearchKey;
   readonly #sets = new Map<SearchKey, UidSet>();
-  readonly #until = performance.now() + TIME_MAX;
+  readonly #pace: Pace;
   #octets = 0;
 
   /** @param saved what `$` means in the key */
   constructor(session: Session, key: SearchKey, saved: readonly number[]) {
     this.#session = session;
+    this.#pace = new Pace(session, TIME_MAX);
     this.#key = key;
     this.#resolve(key, new Map([['$', UidSet.of(saved)]]));
   }
@@ -77,14 +78,14 @@ export class Search {
     const size = withTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
     for (let at = 0; at < view.size; at += size) {
       const uids = view.uids.slice(at, at + size);
-      // Other connections have their turn.
-      await turn();
+      await this.#pace.rest();
       const { imap } = services.mailstore;
       const rows: Row[] = withTexts
         ? await imap.rows(view.mailbox, uids, [...columns, 'structure'])
         : await imap.rows(view.mailbox, uids, columns);
       const texts = withFields ? await textsOf(this.#session, rows) : undefined;
       for (const row of rows) {
+        if (this.#pace.isTired) await this.#pace.rest();
         const candidate = new Candidate(this, row, texts?.get(row.body_id));
         const isKnown = this.#matchesRow(this.#key, candidate);
         if (isKnown ?? (await this.#matches(this.#key, candidate))) found.push(row);
@@ -100,6 +101,7 @@ export class Search {
     const found: Row[] = [];
     const nothing = { size: 0, internal_date: 0, body_id: 0, saved_at: null, thread_id: null };
     for (const [at, uid] of uids.entries()) {
+      if (this.#pace.isTired) await this.#pace.rest();
       const row = { ...nothing, uid, modseq: modseqs[at] ?? 0, flags: flags[at] ?? '' };
       const matches = this.#matchesRow(this.#key, new Candidate(this, row));
       if (matches && view.numberOf(uid) > 0) found.push(row);
@@ -155,6 +157,7 @@ export class Search {
   }
 
   async #matches(key: SearchKey, message: Candidate): Promise<boolean> {
+    if (this.#pace.isTired) await this.#pace.rest();
     const isKnown = this.#matchesRow(key, message);
     if (isKnown !== undefined) return isKnown;
     switch (key.kind) {
@@ -187,12 +190,7 @@ export class Search {
   /** Octets of a source, which count. @throws No where this search has read too much */
   async read({ uid, body_id }: Row, start: number, end: number): Promise<Buffer> {
     this.#octets += end - start;
-    if (this.#octets > OCTETS_MAX || performance.now() > this.#until) {
-      throw new No(
-        'LIMIT',
-        'The search reads too much: search fewer messages, by date for example',
-      );
-    }
+    if (this.#octets > OCTETS_MAX) throw tooMuch();
     const { imap } = this.#session.services.mailstore;
     const body = await imap.body(body_id);
     if (!body) return Buffer.alloc(0);

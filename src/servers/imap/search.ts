@@ -1,4 +1,5 @@
 /** SEARCH and UID SEARCH (RFC 9051 section 6.4.4), with their answers. */
+import { partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
 import { names, type Row, Search } from './find-messages.ts';
 import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
@@ -69,16 +70,25 @@ export async function* answerSearch(
 const find: Find = (session, key, before) => {
   const run = () => new Search(session, key, before).run();
   const readsSources = ['text', 'header', 'sent', 'envelope'] as const;
-  if (!readsSources.some((kind) => names(key, kind))) return run();
-  return inTurn(session, run);
+  return inTurn(session, run, readsSources.some((kind) => names(key, kind)) ? working : inRows);
 };
 
-/** What takes the processor from everybody else: searches in sources, and orders; in all and of one account. */
-const working = new Turns(2);
+/** What takes the processor from everybody else: in all, of the accounts of a user, and of an account. */
+interface Slots {
+  readonly turns: Turns;
+  readonly shares: { readonly account: number; readonly tenant: number };
+}
 
-export function inTurn<T>(session: Session, run: () => Promise<T>): Promise<T> {
-  const party = { name: `account ${session.user.accountId}`, most: 1 };
-  return working.run([party], run, session.channel.signal);
+/** For searches in sources and orders, and for searches by what rows have. */
+const working: Slots = { turns: new Turns(3), shares: { account: 1, tenant: 2 } };
+const inRows: Slots = { turns: new Turns(8), shares: { account: 2, tenant: 4 } };
+
+export function inTurn<T>(
+  { user, channel }: Session,
+  run: () => Promise<T>,
+  { turns, shares } = working,
+): Promise<T> {
+  return turns.run(partiesOf(user, shares), run, channel.signal);
 }
 
 /** The messages that `$` means from now on (RFC 5182 section 2.4). */

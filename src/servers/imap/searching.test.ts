@@ -1,0 +1,80 @@
+/** A search takes no more of the process than its share. */
+import assert from 'node:assert/strict';
+import { setImmediate as turn } from 'node:timers/promises';
+import { describe, type TestContext, test } from 'node:test';
+import { Cursor } from './cursor.ts';
+import { Search } from './find-messages.ts';
+import { readSearch } from './parse-search.ts';
+import { search } from './search.ts';
+import { No, type Session } from './session.ts';
+import { View } from './view.ts';
+
+const UIDS = Array.from({ length: 500 }, (_, at) => at + 1);
+
+/** @param imap what the mail store answers */
+function sessionOf(accountId: number, userId: string, imap: object): Session {
+  const mailbox = {
+    ...{ id: 1, name: 'INBOX', uidvalidity: 1, highestmodseq: 1, pruned_modseq: 0, fork_modseq: 0 },
+    ...{ uidnext: 100, messages: 3, unseen: 0, octets: 0, special_use: null },
+    ...{ keywords: '', recent_uid: 1 },
+  };
+  return {
+    selected: new View({ mailbox, uids: UIDS, token: '1', isReadOnly: false }),
+    user: { accountId, userId, address: 'a@b.test' },
+    channel: { signal: new AbortController().signal },
+    services: { mailstore: { imap } },
+  } as unknown as Session;
+}
+
+const byFlags = () =>
+  sessionOf(1, 'u', {
+    index: async () => ({ uids: UIDS, modseqs: UIDS, flags: UIDS.map(() => '\\Seen') }),
+  });
+const keyOf = (text: string) => readSearch(new Cursor([` ${text}`])).key;
+
+describe('a search', () => {
+  /** Each look at the clock takes this many milliseconds. */
+  function slowDown(t: TestContext, milliseconds: number): void {
+    let now = 0;
+    t.mock.method(performance, 'now', () => {
+      now += milliseconds;
+      return now;
+    });
+  }
+
+  test('by flags gives others their turn', async (t) => {
+    slowDown(t, 1);
+    let turns = 0;
+    let isOver = false;
+    const found = new Search(byFlags(), keyOf('UNKEYWORD a'), []).run();
+    void found.then(() => {
+      isOver = true;
+    });
+    for (; !isOver; turns++) await turn();
+    assert.equal((await found).length, UIDS.length);
+    assert.ok(turns > 20, `${turns} turns`);
+  });
+
+  test('that takes too long is refused', async (t) => {
+    slowDown(t, 100);
+    const found = new Search(byFlags(), keyOf('UNSEEN'), []).run();
+    await assert.rejects(found, (error) => error instanceof No && error.code === 'LIMIT');
+  });
+
+  test('of a user with many accounts leaves turns to others', async () => {
+    const waiting: string[] = [];
+    const rows = (name: string) => async () => {
+      waiting.push(name);
+      await new Promise(() => {});
+    };
+    const begin = (accountId: number, userId: string) => {
+      const session = sessionOf(accountId, userId, { rows: rows(userId) });
+      const answer = search.run(session, new Cursor([' BODY x']));
+      void answer.next();
+    };
+    for (const accountId of [1, 2, 3, 4]) begin(accountId, 'many');
+    begin(9, 'one');
+    for (let turns = 0; turns < 20; turns++) await turn();
+    assert.deepEqual(waiting.sort(), ['many', 'many', 'one']);
+  });
+});
