@@ -59,6 +59,7 @@ export {
   type Header,
   type HeaderField,
   HeaderReader,
+  MAX_HEADER,
   rawValue,
   readHeader,
 } from './header.ts';

@@ -5,6 +5,7 @@ import {
   decodeWords,
   fieldValue,
   HeaderReader,
+  MAX_HEADER,
   type MessagePart,
   parseDate,
   readMessageTexts,
@@ -102,7 +103,7 @@ export class Candidate {
   async #readHeader() {
     const { headerStart, bodyStart } = this.#root;
     const reader = new HeaderReader();
-    const bytes = await this.#search.read(this.row, headerStart, bodyStart);
+    const bytes = await this.#search.read(this.row, headerStart, Math.min(bodyStart, MAX_HEADER));
     if (reader.write(bytes) === undefined) reader.end();
     return reader.header.fields.map((field) => ({
       name: field.name,

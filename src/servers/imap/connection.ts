@@ -56,6 +56,7 @@ export class Connection implements Channel {
     this.#settings = settings;
     this.#logger = logger.child({ sessionId: this.#id, remoteAddress: client.address });
     this.#wire = new Wire(socket);
+    socket.once('close', () => this.#left.abort(new Bye('The client left')));
     this.#incoming = new Incoming({
       wire: this.#wire,
       maxMessageBytes: settings.maxMessageBytes,

@@ -12,7 +12,7 @@ import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { placeOf } from './view.ts';
 import type { Part } from './write.ts';
-import { type Message, writeMessage } from './write-message.ts';
+import { type Message, TEXT_MAX, writeMessage } from './write-message.ts';
 
 /**
  * Messages whose rows are read at once: with their structures and small sources, of which one may have half a megabyte;
@@ -21,6 +21,8 @@ import { type Message, writeMessage } from './write-message.ts';
 const WITH_SOURCE = 32;
 const WITH_TEXTS = 200;
 const WITHOUT = 500;
+/** Where flags alone are asked for, no row is read. */
+const ONLY_FLAGS = 5_000;
 
 export const fetch = fetching(false);
 export const uidFetch = fetching(true);
@@ -70,11 +72,12 @@ async function* fetchAll(
   const marksSeen =
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
-  const size = needs.source ? WITH_SOURCE : needs.texts ? WITH_TEXTS : WITHOUT;
+  const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
+  const rowsAtOnce = needs.source ? WITH_SOURCE : needs.texts ? WITH_TEXTS : WITHOUT;
+  const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
   const columns = [
     ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
   ];
-  const index = needs.onlyFlags && uids.length > WITHOUT ? await readIndex(session) : undefined;
   const binaries = request.items.filter((item) => 'part' in item);
   let undecoded = 0;
   let missing = 0;
@@ -82,8 +85,8 @@ async function* fetchAll(
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
     await turn();
-    const read: Message[] = index
-      ? piece.flatMap((uid) => index(uid) ?? [])
+    const read: Message[] = isByIndex
+      ? await readFlags(session, piece)
       : needs.structure
         ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
         : await imap.rows(view.mailbox, piece, columns);
@@ -98,7 +101,8 @@ async function* fetchAll(
       ? await imap.bodies(wanted.map(({ body_id }) => body_id))
       : undefined;
     // Each part of an answer passes several generators: so not one for each message.
-    const told: Part[] = [];
+    let told: Part[] = [];
+    let octets = 0;
     for (const row of wanted) {
       const flagged = seen?.get(row.uid);
       const isGone = texts?.has(row.body_id) === false || bodies?.has(row.body_id) === false;
@@ -119,7 +123,15 @@ async function* fetchAll(
         hasNewFlags: flagged !== undefined,
       });
       if (typeof one === 'string') told.push(one);
-      else for (const part of await one) told.push(part);
+      else {
+        for await (const part of one) {
+          told.push(part);
+          octets += typeof part === 'string' ? part.length : 0;
+          if (octets < TEXT_MAX) continue;
+          yield told;
+          [told, octets] = [[], 0];
+        }
+      }
     }
     yield told;
   }
@@ -167,13 +179,16 @@ function needsOf(items: readonly FetchItem[]) {
   };
 }
 
-/** Flags of the whole mailbox, by UID: no row is read for them. */
-async function readIndex({ services, user, selected }: Session) {
+/** Flags by UID, from what all sessions share of the mailbox: it is not held while a client reads what was sent. */
+async function readFlags(
+  { services, user, selected }: Session,
+  asked: readonly number[],
+): Promise<Message[]> {
   const { uids, modseqs, flags } = await services.mailstore.imap.index(user, selected.mailbox);
   const nothing = { size: 0, internal_date: 0, body_id: 0, saved_at: null, thread_id: null };
-  return (uid: number): Message | undefined => {
+  return asked.flatMap((uid) => {
     const at = placeOf(uids, uid);
-    if (uids[at] !== uid) return undefined;
+    if (uids[at] !== uid) return [];
     return { ...nothing, uid, modseq: modseqs[at] ?? 0, flags: flags[at] ?? '' };
-  };
+  });
 }

@@ -196,7 +196,10 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
     names,
     (entry, name) => isRecursive && isSelected(entry) && !matched.has(name),
   );
-  const [parents, withMailboxes] = [above(names, () => true), above(names, (entry) => entry.mailbox !== undefined)];
+  const [parents, withMailboxes] = [
+    above(names, () => true),
+    above(names, (entry) => entry.mailbox !== undefined),
+  ];
   for (const [name, entry] of names) {
     if (!matched.has(name)) continue;
     const { mailbox, isSubscribed } = entry;

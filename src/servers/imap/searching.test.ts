@@ -1,7 +1,7 @@
 /** A search takes no more of the process than its share. */
 import assert from 'node:assert/strict';
-import { setImmediate as turn } from 'node:timers/promises';
 import { describe, type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Cursor } from './cursor.ts';
 import { Search } from './find-messages.ts';
 import { readSearch } from './parse-search.ts';

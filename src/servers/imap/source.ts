@@ -5,6 +5,7 @@ import {
   decodePart,
   HeaderReader,
   isEncoded,
+  MAX_HEADER,
   type MessagePart,
 } from '../../protocols/message/message.ts';
 import { No, type Session } from './session.ts';
@@ -25,6 +26,7 @@ export class Source {
   readonly #row: SourceRow;
   #root: MessagePart | undefined;
   #body: StoredBody | undefined;
+  #header: { readonly start: number; readonly octets: Buffer } | undefined;
 
   /** @param body where it is, if it was looked for already */
   constructor(session: Session, row: SourceRow, body?: StoredBody) {
@@ -50,9 +52,17 @@ export class Source {
     return structure;
   }
 
+  /** A header, as far as one is read anywhere; the last one is kept for the other items that ask for it. */
+  async header(start: number, end: number): Promise<Buffer> {
+    if (this.#header?.start !== start) {
+      this.#header = { start, octets: await this.read(start, Math.min(end, start + MAX_HEADER)) };
+    }
+    return this.#header.octets;
+  }
+
   async fields() {
     const reader = new HeaderReader();
-    if (reader.write(await this.read(0, this.bodyStart)) === undefined) reader.end();
+    if (reader.write(await this.header(0, this.bodyStart)) === undefined) reader.end();
     return reader.header.fields;
   }
 

@@ -23,6 +23,8 @@ export interface Prepared {
   readonly hasNewFlags: boolean;
 }
 
+/** Characters of an answer that are held before they are sent. */
+export const TEXT_MAX = 64 * 1024;
 const FLAGS: FetchItem = { kind: 'FLAGS' };
 
 /**
@@ -34,7 +36,7 @@ export function writeMessage(
   row: Message,
   items: readonly FetchItem[],
   prepared: Prepared,
-): string | Promise<Part[]> {
+): string | AsyncGenerator<Part> {
   const { selected: view } = session;
   const number = view.numberOf(row.uid);
   if (number === 0) return '';
@@ -51,18 +53,18 @@ export function writeMessage(
   return `${text})\r\n`;
 }
 
-/** The same with what has to be read from the source; texts between octets are one. */
-async function writeParts(
+/** The same with what has to be read from the source, item by item; short texts between octets are one. */
+async function* writeParts(
   session: Session,
   head: string,
   items: readonly FetchItem[],
   row: Message,
   prepared: Prepared,
   source: Source,
-): Promise<Part[]> {
-  const parts: Part[] = [];
+): AsyncGenerator<Part> {
   let text = head;
   for (const [index, item] of items.entries()) {
+    session.channel.signal.throwIfAborted();
     if (index > 0) text += ' ';
     if (item.kind === 'BODY') {
       const read = (start: number, end: number) => source.read(start, end);
@@ -75,12 +77,13 @@ async function writeParts(
           ? writeBinary(item, row.size, source)
           : await writeSection(item.section, row, source);
       text += label;
-      if (octets === undefined) continue;
-      parts.push(text, octets);
+      if (octets === undefined && text.length < TEXT_MAX) continue;
+      yield text;
+      if (octets !== undefined) yield octets;
       text = '';
     }
   }
-  return [...parts, `${text})\r\n`];
+  yield `${text})\r\n`;
 }
 
 function writeItem(
@@ -126,8 +129,7 @@ async function writeSection(
   if (!range) return [`${section.label} NIL`];
   if (section.names.length > 0) {
     const { start: from, end: to } = range;
-    const header = source.inRow(from, to) ?? (await source.read(from, to));
-    const text = selectFields(header, section);
+    const text = selectFields(source.inRow(from, to) ?? (await source.header(from, to)), section);
     const { start, end } = cut({ start: 0, end: text.length }, section.partial);
     return [`${section.label} {${end - start}}\r\n${text.slice(start, end)}`];
   }

@@ -1,0 +1,66 @@
+/** What FETCH reads and holds of a mailbox and its messages. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Cursor } from './cursor.ts';
+import { fetch } from './fetch.ts';
+import type { Session } from './session.ts';
+import { View } from './view.ts';
+import type { Part } from './write.ts';
+
+const UIDS = Array.from({ length: 12_000 }, (_, at) => at + 1);
+
+/** @param imap what the mail store answers */
+function sessionOf(uids: number[], imap: object): { session: Session; leave: () => void } {
+  const mailbox = {
+    ...{ id: 1, name: 'INBOX', uidvalidity: 1, highestmodseq: 1, pruned_modseq: 0, fork_modseq: 0 },
+    ...{ uidnext: 100, messages: 3, unseen: 0, octets: 0, special_use: null },
+    ...{ keywords: '', recent_uid: 1 },
+  };
+  const client = new AbortController();
+  const session = {
+    selected: new View({ mailbox, uids, token: '1', isReadOnly: false }),
+    user: { accountId: 1, userId: 'u', address: 'a@b.test' },
+    channel: { signal: client.signal },
+    services: { mailstore: { imap } },
+  } as unknown as Session;
+  return { session, leave: () => client.abort(new Error('left')) };
+}
+
+test('flags are read in pieces, so that a client that does not read holds no mailbox', async () => {
+  let reads = 0;
+  const index = async () => {
+    reads++;
+    return { uids: UIDS, modseqs: UIDS, flags: UIDS.map(() => '') };
+  };
+  const { session } = sessionOf(UIDS, { index });
+  const answer = fetch.run(session, new Cursor([' 1:* FLAGS']));
+  const lines: Part[] = [];
+  const first = await answer.next();
+  assert.equal(reads, 1);
+  if (!first.done) lines.push(...[first.value].flat());
+  for await (const part of answer) lines.push(...[part].flat());
+  assert.equal(lines.length, UIDS.length);
+  assert.equal(reads, 3);
+});
+
+test('a header of any size is read once, as far as headers are, and no more once the client left', async () => {
+  let octets = 0;
+  const structure = JSON.stringify({ part: '', headerStart: 0, bodyStart: 50_000_000 });
+  const row = { uid: 1, modseq: 1, flags: '', size: 50_000_000, body_id: 7, structure };
+  const { session, leave } = sessionOf([1], {
+    rows: async () => [row],
+    bodies: async () => new Map([[7, { content: undefined }]]),
+    async *source(_body: unknown, { start, end }: { start: number; end: number }) {
+      octets += end - start;
+      yield Buffer.from(`A: ${'x'.repeat(70_000)}\r\n`);
+    },
+  });
+  const items = Array.from({ length: 50 }, (_, at) => `BODY.PEEK[HEADER.FIELDS (A B${at})]`);
+  const answer = fetch.run(session, new Cursor([` 1 (${items.join(' ')})`]));
+  assert.equal((await answer.next()).done, false);
+  assert.equal(octets, 256 * 1024);
+  leave();
+  await assert.rejects(async () => {
+    for (;;) if ((await answer.next()).done) return;
+  }, /left/);
+});
