@@ -159,6 +159,10 @@ onEachEngine('IMAP', (engine) => {
     const fetched = await client.command('FETCH 1:3 (UID)');
     assert.deepEqual(fetched.slice(0, -1), ['* 2 FETCH (UID 2)', '* 3 FETCH (UID 3)']);
     assert.match(fetched.at(-1) ?? '', /^OK \[EXPUNGEISSUED\]/);
+    const stored = await client.command('STORE 1:2 +FLAGS (\\Seen)');
+    assert.deepEqual(stored.slice(0, -1), ['* 2 FETCH (UID 2 FLAGS (\\Seen \\Recent) MODSEQ (6))']);
+    assert.match(stored.at(-1) ?? '', /^NO \[EXPUNGEISSUED\]/);
+    await client.ok('STORE 2 -FLAGS (\\Seen)');
     // A MODSEQ that covers the removal would hide it from a client that comes back with it.
     const before = await client.ok('STATUS INBOX (HIGHESTMODSEQ)');
     assert.deepEqual(await client.ok('FETCH 2 (FLAGS)'), ['* 2 FETCH (FLAGS (\\Recent))']);

@@ -191,6 +191,7 @@ export type Answer = AsyncGenerator<Output, string>;
 
 /** Some of the messages that a command names by their numbers were removed by others (RFC 5530). */
 export const GONE = '[EXPUNGEISSUED] Some of the messages are gone';
+export const gone = (): No => new No('EXPUNGEISSUED', 'Some of the messages are gone');
 
 export interface Command {
   /** In which it may be given. */

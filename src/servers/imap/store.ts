@@ -1,7 +1,7 @@
 /** STORE and UID STORE (RFC 9051 section 6.4.6, RFC 7162 section 3.1.3). */
 import type { FlagStore } from '../../mailboxes/mailstore/mailstore.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
-import { type Answer, type Command, GONE, No, type Session } from './session.ts';
+import { type Answer, type Command, gone, No, type Session } from './session.ts';
 import { numberSet } from './write.ts';
 
 interface StoreRequest {
@@ -98,5 +98,7 @@ async function* storeAll(
     const numbers = isByUid ? modified : modified.map((uid) => view.numberOf(uid));
     return `[MODIFIED ${numberSet(numbers)}] Some had changed`;
   }
-  return found < uids.length && !isByUid ? GONE : 'The flags are changed';
+  // A program that stores by numbers takes OK for all of them (RFC 2180 section 4.2).
+  if (found < uids.length && !isByUid) throw gone();
+  return 'The flags are changed';
 }
