@@ -149,7 +149,8 @@ export class StrictClient {
       assert.notEqual(line, '', `the connection ended in ${command}`);
       if (line.startsWith('+ ')) continue;
       if (line.startsWith(`${tag} `)) {
-        assert.match(line, / OK/, `${command}: ${line}`);
+        const isAnswer = command.startsWith('STORE') ? / (?:OK|NO \[EXPUNGEISSUED\])/ : / OK/;
+        assert.match(line, isAnswer, `${command}: ${line}`);
         this.#note(line, command);
         return line;
       }

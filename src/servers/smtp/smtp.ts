@@ -20,6 +20,7 @@ import {
   type SharedSlots,
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
+import { AccountShares } from './account-shares.ts';
 import type { Client, ConnectionSettings, Submission } from './clients.ts';
 import { refusalReply } from './commands.ts';
 import { Connection } from './connection.ts';
@@ -100,9 +101,6 @@ export interface SmtpTraffic {
 
 /** How many times as many connections a trusted client may hold, and the share of all that a stranger may. */
 const TRUSTED_SHARE = 10;
-/** How many connections an account may hold after its login; the accounts of a user hold a tenth of all, and no fewer. */
-const OF_ACCOUNT = 20;
-const OF_USER = 0.1;
 /** How many messages of the largest size may be unfinished at once, of one stranger and of all clients. */
 const UNFINISHED_PER_CLIENT = 4;
 const UNFINISHED_IN_ALL = 40;
@@ -134,9 +132,7 @@ export class SmtpListener {
   readonly #limits: SmtpLimits;
   readonly #logger: Logger;
   readonly #shares: ClientShares;
-  /** Connections after a login, by account and by user: they take no slot from strangers, and strangers none from them. */
-  readonly #accounts: ClientShares;
-  readonly #users: ClientShares;
+  readonly #accounts: AccountShares;
   readonly #staged: ClientShares;
   /** Every connection whose socket is open, also those that were told to end. */
   readonly #connections = new Set<Connection>();
@@ -161,8 +157,7 @@ export class SmtpListener {
     this.#secureContext = contextOf(options.tls);
     this.#logger = options.logger.child({ protocol: options.protocol });
     this.#shares = new ClientShares(options.maxConnections);
-    this.#accounts = new ClientShares(options.maxConnections);
-    this.#users = new ClientShares(options.maxConnections);
+    this.#accounts = new AccountShares(options.maxConnections);
     this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
       this.#accept(socket),
@@ -286,26 +281,16 @@ export class SmtpListener {
       holds = false;
     };
     socket.once('close', giveBack);
-    const client = this.#clientOf(address, key, isTrusted, (account, user) => {
-      // Its close has told already that the slot is free.
-      if (socket.destroyed || !this.#takeOf(account, user)) return false;
+    const client = this.#clientOf(address, key, isTrusted, (account) => {
+      // One that has left would keep its slot: its close was told already.
+      const release = socket.destroyed ? undefined : this.#accounts.take(account);
+      if (!release) return false;
       giveBack();
-      socket.once('close', () => {
-        this.#accounts.give(account, 1);
-        this.#users.give(user, 1);
-      });
+      socket.once('close', release);
       return true;
     });
     if (slots) void this.#serveInSlot(slots, socket, client, most);
     else this.#serve(socket, client);
-  }
-
-  #takeOf(account: string, user: string): boolean {
-    const ofUser = Math.max(OF_ACCOUNT, OF_USER * this.#options.maxConnections);
-    if (!this.#accounts.take(account, 1, OF_ACCOUNT)) return false;
-    if (this.#users.take(user, 1, ofUser)) return true;
-    this.#accounts.give(account, 1);
-    return false;
   }
 
   #refuse(socket: Socket, address: string): void {
@@ -341,12 +326,7 @@ export class SmtpListener {
     this.#serve(socket, client);
   }
 
-  #clientOf(
-    address: string,
-    key: string,
-    isTrusted: boolean,
-    countFor: (account: string, user: string) => boolean,
-  ): Client {
+  #clientOf(address: string, key: string, isTrusted: boolean, countFor: Client['logIn']): Client {
     const { maxMessageBytes } = this.#options;
     let owner = key;
     return {
@@ -362,9 +342,9 @@ export class SmtpListener {
             : Math.min(UNFINISHED_PER_CLIENT * maxMessageBytes, this.#staged.left - octets),
         ),
       unstage: (octets) => this.#staged.give(owner, octets),
-      logIn: ({ accountId, userId }) => {
-        owner = `account ${accountId}`;
-        return countFor(owner, userId);
+      logIn: (account) => {
+        owner = `account ${account.accountId}`;
+        return countFor(account);
       },
     };
   }
