@@ -154,6 +154,12 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   assert.equal(await quota('none'), 'ada@acme.test has no quota.\n');
   assert.equal(await quota('default'), 'ada@acme.test has the default quota, QUOTA_BYTES.\n');
   await seeMailPrograms(url, key, String(ada));
+  assert.equal((await result('accounts', 'suspend', 'Ada@acme.test')).status, 'suspended');
+  assert.equal((await result('accounts', 'resume', String(ada))).status, 'active');
+  const nobody = await command(['accounts', 'suspend', 'nobody@acme.test']);
+  assert.deepEqual([nobody.code, nobody.output], [1, 'There is no account nobody@acme.test\n']);
+  const noId = await command(['keys', 'revoke', 'x']);
+  assert.match(noId.output, /It is a number, as the list shows it\.\n$/);
   const unknown = await command(['accounts', 'quota', '999', '1GB']);
   assert.deepEqual([unknown.code, unknown.output], [1, 'there is no account 999\n']);
   const unfit = await command(['usage', '--by', 'moon']);

@@ -1,8 +1,8 @@
 /** `postroom accounts`: who sends how much, and what of it waits. */
 import { Command } from 'commander';
-import { CommandFailed, report, table } from './command.ts';
+import { report, table } from './command.ts';
+import { ACCOUNT, findAccountId } from './find-account.ts';
 import {
-  change,
   changeOne,
   connect,
   describeItem,
@@ -12,7 +12,6 @@ import {
   onService,
 } from './lists.ts';
 import { quotaCommand } from './quota.ts';
-import type { ServiceClient } from './service-client.ts';
 
 interface Common extends Readonly<Record<string, unknown>> {
   readonly url?: string;
@@ -51,7 +50,7 @@ export function accountsCommand(): Command {
     .addCommand(showAccount())
     .addCommand(quotaCommand())
     .addCommand(suspendAccount())
-    .addCommand(change('resume', 'accounts/resume', 'id', 'ends a suspension'));
+    .addCommand(resumeAccount());
 }
 
 interface ShownAccount extends Item {
@@ -79,29 +78,13 @@ interface Span {
 function showAccount(): Command {
   return onService(new Command('show'))
     .description('an account: what it sent and received, where to, and why its mail waits')
-    .argument('<account-id or address>')
+    .argument(ACCOUNT)
     .action(async (name: string, { url, json }: Common) => {
       const client = await connect(url);
       const id = await findAccountId(client, name);
       const account = await client.call<ShownAccount>('GET', `/v2/operator/accounts/${id}`);
       report(json, { ok: true, ...account }, describeAccount(account));
     });
-}
-
-/** The account of an id or an address; several users may have one where they claim the same domain. */
-export async function findAccountId(client: ServiceClient, address: string): Promise<string> {
-  if (/^\d+$/.test(address)) return address;
-  const query = new URLSearchParams({ q: address.toLowerCase(), limit: '200' });
-  const path = `/v2/operator/accounts?${query}`;
-  const { items } = await client.call<{
-    readonly items: readonly { readonly id: number; readonly address: string }[];
-  }>('GET', path);
-  const named = items.filter((one) => one.address === address.toLowerCase());
-  const [one, ...others] = named;
-  if (!one) throw new CommandFailed(`There is no account ${address}`);
-  if (others.length === 0) return String(one.id);
-  const ids = named.map(({ id }) => id).join(', ');
-  throw new CommandFailed(`Several accounts have this address: name one by its id (${ids})`);
 }
 
 function describeAccount(account: ShownAccount): string {
@@ -142,11 +125,21 @@ function describeAccount(account: ShownAccount): string {
 function suspendAccount(): Command {
   return onService(new Command('suspend'))
     .description('suspends an account: logins are refused')
-    .argument('<account-id>')
+    .argument(ACCOUNT)
     .option('--drop-waiting', 'drops its mail that waits, without a bounce')
-    .action((id: string, given: Common & { readonly dropWaiting?: true }) => {
+    .action(async (name: string, given: Common & { readonly dropWaiting?: true }) => {
+      const id = Number(await findAccountId(await connect(given.url), name));
       const drops = given.dropWaiting === true;
-      const body = { id: Number(id), ...(drops && { drop_waiting: true }) };
-      return changeOne('accounts/suspend', body, given);
+      return changeOne('accounts/suspend', { id, ...(drops && { drop_waiting: true }) }, given);
+    });
+}
+
+function resumeAccount(): Command {
+  return onService(new Command('resume'))
+    .description('ends a suspension')
+    .argument(ACCOUNT)
+    .action(async (name: string, given: Common) => {
+      const id = Number(await findAccountId(await connect(given.url), name));
+      return changeOne('accounts/resume', { id }, given);
     });
 }

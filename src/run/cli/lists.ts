@@ -1,5 +1,5 @@
 /** Commands that show a list of the operator's API, or change one item. */
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { readConfig } from '../config/config.ts';
 import { CommandFailed, clean, formatBytes, openProgress, report, table } from './command.ts';
 import { openClient, type ServiceClient } from './service-client.ts';
@@ -152,10 +152,16 @@ interface ChangeArguments extends Readonly<Record<string, unknown>> {
 export function change(name: string, path: string, member: string, description: string): Command {
   return onService(new Command(name))
     .description(description)
-    .argument(`<${member.replaceAll('_', '-')}>`)
-    .action((id: string, given: ChangeArguments) =>
-      changeOne(path, { [member]: Number(id) }, given),
-    );
+    .argument(`<${member.replaceAll('_', '-')}>`, 'its number, as the list shows it', readId)
+    .action((id: number, given: ChangeArguments) => changeOne(path, { [member]: id }, given));
+}
+
+function readId(text: string): number {
+  const id = Number(text);
+  if (!Number.isSafeInteger(id)) {
+    throw new InvalidArgumentError('It is a number, as the list shows it.');
+  }
+  return id;
 }
 
 export async function changeOne(

@@ -1,7 +1,7 @@
 /** `postroom app-passwords` and `postroom imap-sessions`: how mail programs get in, and what they have open. */
 import { Command } from 'commander';
-import { findAccountId } from './accounts.ts';
 import { report, table } from './command.ts';
+import { ACCOUNT, findAccountId } from './find-account.ts';
 import { connect, describeItem, type Item, listCommand, onService } from './lists.ts';
 import type { ServiceClient } from './service-client.ts';
 
@@ -9,8 +9,6 @@ interface Common extends Readonly<Record<string, unknown>> {
   readonly url?: string;
   readonly json?: true;
 }
-
-const ACCOUNT = '<account-id or address>';
 
 export function appPasswordsCommand(): Command {
   return new Command('app-passwords')

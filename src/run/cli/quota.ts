@@ -1,6 +1,7 @@
 /** `postroom accounts quota`: how much the mailboxes of an account may hold. */
 import { Command, InvalidArgumentError } from 'commander';
 import { formatBytes, report } from './command.ts';
+import { ACCOUNT, findAccountId } from './find-account.ts';
 import { connect, onService } from './lists.ts';
 
 const units: Readonly<Record<string, number>> = { '': 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
@@ -17,14 +18,6 @@ export function readSize(text: string): number | null {
   return Math.round(octets);
 }
 
-function readId(text: string): number {
-  const id = Number(text);
-  if (!Number.isSafeInteger(id)) {
-    throw new InvalidArgumentError('It is a number, as accounts list shows it.');
-  }
-  return id;
-}
-
 interface Given extends Readonly<Record<string, unknown>> {
   readonly url?: string;
   readonly json?: true;
@@ -38,10 +31,11 @@ interface Answer {
 export function quotaCommand(): Command {
   return onService(new Command('quota'))
     .description('sets how much the mailboxes of an account may hold')
-    .argument('<id>', 'its number, as the list shows it', readId)
+    .argument(ACCOUNT)
     .argument('<size>', 'such as 500MB or 2GB; none: no limit; default: QUOTA_BYTES', readSize)
-    .action(async (id: number, size: number | null, { url, json }: Given) => {
+    .action(async (name: string, size: number | null, { url, json }: Given) => {
       const client = await connect(url);
+      const id = Number(await findAccountId(client, name));
       const body = { id, quota_bytes: size };
       const set = await client.call<Answer>('POST', '/v2/operator/accounts/quota', body);
       report(json, { ok: true, ...set }, describe(set));
