@@ -68,7 +68,7 @@ export const Queue = defineComponent(() => {
       <div class="screen">
         <Heading
           title="Queue"
-          lead="Webhooks, forwarded and sent mail, and bounces that wait for a receiver outside."
+          lead="Webhooks, events for hooks, forwarded and sent mail, and bounces that wait for a receiver outside."
         />
         <SearchBox
           label="Queue"

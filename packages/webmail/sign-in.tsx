@@ -116,5 +116,7 @@ function explain(failure: unknown): string {
   if (failure.status === 429) {
     return `Too many attempts: try again in ${failure.retryAfter ?? 60} seconds.`;
   }
-  return failure.code === 'unauthorized' ? 'Address or password are wrong.' : failure.message;
+  return failure.code === 'unauthorized'
+    ? 'The address or the password is wrong.'
+    : failure.message;
 }

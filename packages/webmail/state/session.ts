@@ -52,7 +52,7 @@ export class Session {
   /**
    * Exchanges the password for a token.
    *
-   * @throws ApiError where address or password are wrong
+   * @throws ApiError where the address or the password is wrong
    * @throws ConnectionError
    */
   async signIn(password: string): Promise<void> {
