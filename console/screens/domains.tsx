@@ -78,14 +78,14 @@ const columns: readonly Column<DomainItem>[] = [
   { head: 'Can send', priority: 1, cell: (row) => <CanSend domain={row} /> },
   { head: 'DNS', cell: dnsCell },
   {
-    head: 'In 24 h',
+    head: 'In',
     priority: 3,
     isNumber: true,
     cell: ({ received_24h: count }) => formatNumber(count),
   },
-  { head: 'Out 24 h', priority: 3, isNumber: true, cell: ({ sent_24h: n }) => formatNumber(n) },
+  { head: 'Out', priority: 3, isNumber: true, cell: ({ sent_24h: n }) => formatNumber(n) },
   {
-    head: 'Bounced 24 h',
+    head: 'Bounced',
     priority: 3,
     isNumber: true,
     cell: bouncedCell,
@@ -129,7 +129,7 @@ export const Domains = defineComponent(() => {
     <div class="screen">
       <Heading
         title="Domains"
-        lead="The domains of all users: what each can do, and what DNS lacks."
+        lead="The domains of all users: what each can do, what DNS lacks, and its mail of the last 24 hours."
       />
       <SearchBox
         label="Domains"
