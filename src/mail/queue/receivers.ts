@@ -61,22 +61,25 @@ export async function listReceivers(
   filter: CountFilter,
   { after, limit }: { readonly after: ReceiverKey | undefined; readonly limit: number },
 ): Promise<ReceiverPage> {
-  const rows = await countReceivers(database, filter, { after, limit: limit + 1 });
-  const byReceiver = [...Map.groupBy(rows, ({ destination }) => destination)];
-  const page = byReceiver.slice(0, limit);
-  const destinations = page.map(([destination]) => destination);
-  const [reasons, succeeded] = await Promise.all([
+  const ranked = await rankReceivers(database, filter, { after, limit: limit + 1 });
+  const page = ranked.slice(0, limit);
+  const destinations = page.map(({ destination }) => destination);
+  const [rows, reasons, succeeded] = await Promise.all([
+    countOf(database, filter, destinations),
     topReasons(database, filter, destinations),
     lastSuccesses(database, destinations),
   ]);
-  const [destination, [last] = []] = page.at(-1) ?? [];
-  const hasMore = byReceiver.length > limit && last && destination !== undefined;
+  const byReceiver = Map.groupBy(rows, ({ destination }) => destination);
+  const last = ranked.length > limit ? page.at(-1) : undefined;
   return {
-    receivers: page.map(([name, own]) =>
-      toReceiver(name, own, { reason: reasons.get(name), lastSuccessAt: succeeded.get(name) }),
-    ),
-    next: hasMore ? { destination, rank: last.rank } : undefined,
-    total: rows[0]?.total ?? (after ? undefined : 0),
+    // One may have nothing any more since it was ranked.
+    receivers: destinations.flatMap((name) => {
+      const own = byReceiver.get(name);
+      const about = { reason: reasons.get(name), lastSuccessAt: succeeded.get(name) };
+      return own ? [toReceiver(name, own, about)] : [];
+    }),
+    next: last && { destination: last.destination, rank: last.rank },
+    total: ranked[0]?.total ?? (after ? undefined : 0),
   };
 }
 
@@ -89,43 +92,54 @@ interface CountRow {
   readonly oldest: number;
   readonly changed: number;
   readonly due: number;
-  /** Of the receiver. */
-  readonly rank: number;
+}
+
+interface RankRow extends ReceiverKey {
   /** Of all receivers. */
   readonly total: number;
 }
 
-/**
- * Counts what the receivers of a page have, in the order of the list. The index is read once: to know which receivers
- * are the first, all have to be counted.
- */
-async function countReceivers(
+/** The receivers of a page in the order of the list: to know which are the first, all have to be looked at. */
+async function rankReceivers(
   database: ReadDatabase,
   filter: CountFilter,
   { after, limit }: { readonly after: ReceiverKey | undefined; readonly limit: number },
+): Promise<readonly RankRow[]> {
+  const parts = statesOf(filter).map(
+    (state) => sql`select destination, min(created_at) as oldest,
+      ${state === 'failed' ? sql`max(updated_at)` : sql`0`} as changed,
+      ${sql.lit(state === 'failed' ? 0 : 1)} as is_waiting
+      ${ofState(database, state, filter)} group by destination`,
+  );
+  const later = after
+    ? sql`where (rank, destination) > (cast(${after.rank} as bigint), cast(${after.destination} as text))`
+    : sql``;
+  const { rows } = await sql<RankRow>`with ranked as materialized (
+      select destination, case when sum(is_waiting) = 0 then -max(changed) else min(oldest) end as rank
+      from (${sql.join(parts, sql` union all `)}) looked group by destination
+    )
+    select destination, rank, (select count(*) from ranked) as total
+    from ranked ${later} order by rank, destination limit ${limit}`.execute(database.read);
+  return rows;
+}
+
+/** Counts what some receivers have. */
+async function countOf(
+  database: ReadDatabase,
+  filter: CountFilter,
+  destinations: readonly string[],
 ): Promise<readonly CountRow[]> {
+  if (destinations.length === 0) return [];
   const parts = statesOf(filter).map(
     (
       state,
     ) => sql`select destination, domain_id, kind, ${sql.lit(state)} as state, count(*) as amount,
       min(created_at) as oldest, ${state === 'failed' ? sql`max(updated_at)` : sql`0`} as changed,
       min(next_attempt_at) as due
-      ${ofState(database, state, filter)} group by destination, domain_id, kind`,
+      ${ofState(database, state, filter)} and ${isAmong('destination', destinations)}
+      group by destination, domain_id, kind`,
   );
-  const later = after
-    ? sql`where (rank, destination) > (cast(${after.rank} as bigint), cast(${after.destination} as text))`
-    : sql``;
-  const { rows } =
-    await sql<CountRow>`with counted as materialized (${sql.join(parts, sql` union all `)}),
-    ranked as materialized (
-      select destination, case when sum(case when state = 'failed' then 0 else 1 end) = 0
-        then -max(changed) else min(oldest) end as rank
-      from counted group by destination
-    ),
-    page as (select * from ranked ${later} order by rank, destination limit ${limit})
-    select counted.*, rank, (select count(*) from ranked) as total
-    from page join counted on counted.destination = page.destination
-    order by rank, counted.destination`.execute(database.read);
+  const { rows } = await sql<CountRow>`${sql.join(parts, sql` union all `)}`.execute(database.read);
   return rows;
 }
 
