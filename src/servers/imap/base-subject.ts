@@ -7,7 +7,7 @@ export interface BaseSubject {
 }
 
 /** Characters that are read: the patterns below must not take long over what a stranger wrote. */
-const LENGTH_MAX = 1_000;
+const LENGTH_MAX = 256;
 /** `subj-trailer`. */
 const TRAILER = /(?:\(fwd\)|\s)$/i;
 /** `subj-blob`s and a `subj-refwd`; then blobs alone. */

@@ -11,8 +11,6 @@ export type { Row } from './candidate.ts';
 /** Rows that are read at once: without texts, and with them, of which one row may have half a megabyte. */
 const ROWS_AT_A_TIME = 500;
 const WITH_TEXTS = 50;
-/** Milliseconds for one search: then it is refused. */
-const TIME_MAX = 30_000;
 
 /** Whether a key of a kind is in it. */
 export function names(key: SearchKey, kind: SearchKey['kind']): boolean {
@@ -38,7 +36,7 @@ export class Search {
   /** @param saved what `$` means in the key */
   constructor(session: Session, key: SearchKey, saved: readonly number[]) {
     this.#session = session;
-    this.#pace = new Pace(session, TIME_MAX);
+    this.#pace = new Pace(session);
     this.#key = key;
     this.#resolve(key, new Map([['$', UidSet.of(saved)]]));
   }

@@ -251,7 +251,8 @@ export class ImapListener {
         };
         const shares = [
           ['of_client', places.clients, key, OF_CLIENT],
-          ['of_user', places.users, tenantOf(user), OF_USER],
+          // A user leaves as much as he takes: no number of users takes all.
+          ['of_user', places.users, tenantOf(user), Math.min(OF_USER, places.users.left - 1)],
           ['of_account', places.accounts, String(user.accountId), OF_ACCOUNT],
         ] as const;
         for (const [reason, share, name, most] of shares) {

@@ -12,8 +12,6 @@ const LOGGED_IN = ['authenticated', 'selected'] as const;
 const PATTERNS_MAX = 16;
 const WILDCARDS_MAX = 32;
 const LENGTH_MAX = 300;
-/** Milliseconds for one list. */
-const TIME_MAX = 30_000;
 const SEPARATOR = '/';
 
 /** Reads a name of a mailbox. */
@@ -184,7 +182,7 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
   const isSelected = ({ mailbox, isSubscribed }: Entry) =>
     (!selects.has('SUBSCRIBED') || isSubscribed) &&
     (!selects.has('SPECIAL-USE') || Boolean(mailbox?.special_use));
-  const pace = new Pace(session, TIME_MAX);
+  const pace = new Pace(session);
   const matched = new Set<string>();
   for (const [name] of names) {
     if (isMatch(name)) matched.add(name);
@@ -266,7 +264,7 @@ export const lsub: Command = {
     const isMatch = matcherOf([pattern]);
     const names = await readNames(session);
     const parents = above(names, (entry) => entry.isSubscribed);
-    const pace = new Pace(session, TIME_MAX);
+    const pace = new Pace(session);
     for (const [name, { isSubscribed }] of names) {
       if (pace.isTired) await pace.rest();
       if (!isMatch(name)) continue;

@@ -4,16 +4,17 @@ import { No, type Session } from './session.ts';
 
 /** Milliseconds after which others have their turn. */
 const STEP = 10;
+/** Milliseconds for the work of a command in all: others may wait for its turn. */
+const WORK_MAX = 30_000;
 
 export class Pace {
   readonly #signal: AbortSignal;
   readonly #until: number;
   #rested = performance.now();
 
-  /** @param most milliseconds for the work in all */
-  constructor({ channel }: Session, most: number) {
+  constructor({ channel }: Session) {
     this.#signal = channel.signal;
-    this.#until = this.#rested + most;
+    this.#until = this.#rested + WORK_MAX;
   }
 
   /** Whether it is time to {@link Pace.rest}. */

@@ -35,7 +35,7 @@ export const getQuotaRoot = quotaCommand(async function* (session, command) {
 });
 
 /** Quotas are set by the operator: QUOTASET is not announced. */
-// biome-ignore lint/correctness/useYield: it refuses
+// biome-ignore lint/correctness/useYield: each command is a generator, and this one only refuses
 export const setQuota = quotaCommand(async function* () {
   throw new No('NOPERM', 'The operator sets quotas');
 });

@@ -1,8 +1,8 @@
 /** What messages are put in order by (RFC 5256 section 3, RFC 5957), read once and kept in as little memory as it takes. */
-import { setImmediate as turn } from 'node:timers/promises';
 import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Envelope } from '../../protocols/message/message.ts';
 import { readBaseSubject } from './base-subject.ts';
+import { Pace } from './pace.ts';
 import { No, type Session } from './session.ts';
 import { readSearchTexts, type SearchTexts, textsOf } from './texts.ts';
 
@@ -28,7 +28,7 @@ export type OrderedRow = ImapRow<'size' | 'internal_date' | 'body_id' | 'envelop
 /**
  * Rows of messages, some at a time; those that are gone are left out.
  *
- * @throws No where they are too many
+ * @throws No where they are too many, or take too long; the texts that were made by then are kept for the next time
  */
 export async function* readInPieces(
   session: Session,
@@ -42,10 +42,9 @@ export async function* readInPieces(
   const { mailbox } = session.selected;
   const atATime = needsTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
   const columns = [...(['size', 'internal_date', 'body_id'] as const)];
+  const pace = new Pace(session);
   for (let at = 0; at < uids.length; at += atATime) {
-    // Other connections have their turn; who left wants no answer.
-    await turn();
-    session.channel.signal.throwIfAborted();
+    await pace.rest();
     const piece = uids.slice(at, at + atATime);
     yield withEnvelopes
       ? await imap.rows(mailbox, piece, [...columns, 'envelope'])
