@@ -22,7 +22,8 @@ export class AccountShares {
   take({ accountId, userId }: Pick<Submitter, 'accountId' | 'userId'>): (() => void) | undefined {
     const account = String(accountId);
     if (!this.#accounts.take(account, 1, OF_ACCOUNT)) return undefined;
-    if (!this.#users.take(userId, 1, this.#ofUser)) {
+    // A user leaves as much as he takes: no number of users takes all.
+    if (!this.#users.take(userId, 1, Math.min(this.#ofUser, this.#users.left - 1))) {
       this.#accounts.give(account, 1);
       return undefined;
     }
