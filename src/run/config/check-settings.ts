@@ -25,13 +25,14 @@ export function refuseSharedPorts(ports: readonly OwnPort[]): void {
 export function findMisspelt(names: readonly string[], known: readonly string[]): string[] {
   return names.flatMap((name) => {
     if (known.includes(name)) return [];
-    const meant = known.find((one) => distance(name.toUpperCase(), one) <= NEAR);
+    const meant = known.find((one) => distance(name.toUpperCase(), one) <= nearOf(one));
     return meant === undefined ? [] : [`${name} is no setting: did you mean ${meant}?`];
   });
 }
 
-/** Letters that a slip adds, leaves out or exchanges. */
+/** Letters that a slip adds, leaves out or exchanges; in a short name two make another word, such as HOME of HOST. */
 const NEAR = 2;
+const nearOf = (name: string) => (name.length > 5 ? NEAR : 1);
 /** Of a name; a longer one is no slip. */
 const NAME_MAX = 40;
 

@@ -735,7 +735,7 @@ describe('.env', () => {
   });
 
   test('names that are nearly a setting are told, others may be there', () => {
-    const folder = folderWith('SMTP_PROT=1\nimap_ports=2\nCOMPOSE_FILE=x\nPORT=1000\n');
+    const folder = folderWith('SMTP_PROT=1\nimap_ports=2\nCOMPOSE_FILE=x\nHOME=x\nPORT=1000\n');
     assert.deepEqual(readConfig({ LOG_LEVLE: 'x' }, folder).misspelt, [
       'SMTP_PROT is no setting: did you mean SMTP_PORT?',
       'imap_ports is no setting: did you mean IMAPS_PORT?',
