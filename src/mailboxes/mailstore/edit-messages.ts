@@ -1,6 +1,12 @@
 /** Flags, moves, copies and expunges messages: each in one transaction with one MODSEQ for each mailbox. */
 
-import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
+import {
+  type Database,
+  type InTransaction,
+  isAmong,
+  PreparedQuery,
+  type Queries,
+} from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import { MailboxAdvance } from './advance-mailbox.ts';
@@ -25,10 +31,10 @@ import {
   normalizeFlags,
 } from './syntax.ts';
 
-/** UIDs in one statement: both engines limit the number of parameters. */
-const UIDS_AT_A_TIME = 500;
-/** Rows in one insert: envelopes and structures may be long. */
-const ROWS_AT_A_TIME = 100;
+/** Rows in one statement: both engines limit the number of parameters. */
+const ROWS_AT_A_TIME = 500;
+/** Messages in one insert: envelopes and structures may be long. */
+const MESSAGES_AT_A_TIME = 100;
 
 export interface MessageEditorOptions {
   readonly database: Database;
@@ -51,6 +57,7 @@ export class MessageEditor {
   readonly #quotas: Quotas;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
+  readonly #queries: ReturnType<typeof prepareQueries>;
 
   constructor({ database, bodies, mailboxes, quotas, now }: MessageEditorOptions) {
     this.#database = database;
@@ -59,6 +66,7 @@ export class MessageEditor {
     this.#quotas = quotas;
     this.#now = now;
     this.#advance = new MailboxAdvance(database);
+    this.#queries = prepareQueries(database);
   }
 
   async setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged> {
@@ -81,7 +89,7 @@ export class MessageEditor {
       add: await keepKeywords(tx, mailbox.id, normalizeFlags(replace ?? add)),
       remove: normalizeFlags(remove),
     };
-    const found = await selectMessages(tx, mailbox.id, set.uids, ['uid', 'flags', 'modseq']);
+    const found = await this.#queries.toFlag.all(tx, selected(mailbox.id, set.uids));
     const messages = found.filter(({ modseq }) => modseq <= (unchangedSince ?? modseq));
     const others = found.filter(({ modseq }) => modseq > (unchangedSince ?? modseq));
     const modified = unchangedSince === undefined ? {} : { modified: others.map(({ uid }) => uid) };
@@ -104,8 +112,11 @@ export class MessageEditor {
     const none = { uids: 0, messages: 0, octets: 0 };
     const { modseq } = await this.#advance.next(tx, { ...none, mailboxId: mailbox.id, unseen });
     for (const [flags, some] of Map.groupBy(changed, ({ after }) => after)) {
-      const uids = some.map(({ uid }) => uid);
-      await writeFlags(tx, mailbox.id, uids, { flags, modseq });
+      const named = selected(
+        mailbox.id,
+        some.map(({ uid }) => uid),
+      );
+      await this.#queries.flag.all(tx, { ...named, flags, modseq });
     }
     const after = new Map(changed.map((one) => [one.uid, { flags: one.after, modseq }]));
     return {
@@ -159,7 +170,7 @@ export class MessageEditor {
   ): Promise<Relocated> {
     if (!moving) await this.#quotas.hold(tx, [user.accountId]);
     const [source, target] = await this.lockBoth(tx, user, set, to);
-    const messages = await selectMessages(tx, source.id, set.uids, allColumns);
+    const messages = await this.#queries.toMove.all(tx, selected(source.id, set.uids));
     if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
     const counts = countOf(messages);
     const flags = new Set(messages.flatMap((one) => flagsFromText(one.flags)));
@@ -173,7 +184,7 @@ export class MessageEditor {
     const uids = new Map(messages.map(({ uid }, index) => [uid, firstUid + index]));
     const own = { mailbox_id: target.id, created_modseq: modseq, modseq, saved_at: this.#now() };
     const rows = messages.map((one) => ({ ...one, ...own, uid: uids.get(one.uid) ?? 0 }));
-    for (const some of chunks(rows, ROWS_AT_A_TIME)) {
+    for (const some of chunks(rows, MESSAGES_AT_A_TIME)) {
       await tx.insertInto('messages').values(some).execute();
     }
     const change = mailboxChange(user, target, modseq);
@@ -205,14 +216,13 @@ export class MessageEditor {
     set: MessageSet,
   ): Promise<Expunged & { readonly files: readonly string[] }> {
     const mailbox = await this.#lock(tx, user, set);
-    const columns = ['uid', 'created_modseq', 'flags', 'size', 'body_id'] as const;
-    const messages = await selectMessages(tx, mailbox.id, set.uids, columns);
+    const messages = await this.#queries.toExpunge.all(tx, selected(mailbox.id, set.uids));
     const removed = messages.map(({ uid }) => uid);
     if (messages.length === 0) return { state: stateOf(mailbox), removed, changes: [], files: [] };
     const modseq = await this.#insertTombstones(tx, mailbox.id, messages);
     const ids = new Set(messages.map(({ body_id }) => body_id));
     const files: string[] = [];
-    for (const some of chunks([...ids], UIDS_AT_A_TIME)) {
+    for (const some of chunks([...ids], ROWS_AT_A_TIME)) {
       files.push(...(await this.#bodies.release(tx, some)));
     }
     // After the release: it waits for a transaction that removes another copy of the same body.
@@ -264,13 +274,13 @@ export class MessageEditor {
       octets: -gone.octets,
     });
     const own = { mailbox_id: mailboxId, modseq, expunged_at: this.#now() };
-    for (const some of chunks(messages, UIDS_AT_A_TIME)) {
-      const uids = some.map(({ uid }) => uid);
-      await tx
-        .deleteFrom('messages')
-        .where('mailbox_id', '=', mailboxId)
-        .where('uid', 'in', uids)
-        .execute();
+    const uids = JSON.stringify(messages.map(({ uid }) => uid));
+    await tx
+      .deleteFrom('messages')
+      .where('mailbox_id', '=', mailboxId)
+      .where(isAmong(this.#database.engine, 'uid', uids))
+      .execute();
+    for (const some of chunks(messages, ROWS_AT_A_TIME)) {
       const tombstones = some.map(({ uid, created_modseq }) => ({ ...own, uid, created_modseq }));
       await tx.insertInto('tombstones').values(tombstones).execute();
     }
@@ -312,42 +322,45 @@ const allColumns = [
 
 type MessageColumn = (typeof allColumns)[number] | 'modseq';
 
-/** The messages among `uids` that exist, each once, by UID. */
-async function selectMessages<Column extends MessageColumn>(
-  tx: Queries,
-  mailboxId: number,
-  uids: readonly number[],
-  columns: readonly Column[],
-) {
-  const ordered = [...new Set(uids)].sort((a, b) => a - b);
-  const found = [];
-  for (const some of chunks(ordered, UIDS_AT_A_TIME)) {
-    const rows = await tx
-      .selectFrom('messages')
-      .select(columns)
-      .where('mailbox_id', '=', mailboxId)
-      .where('uid', 'in', some)
-      .orderBy('uid')
-      .execute();
-    found.push(...rows);
-  }
-  return found;
+interface Selected {
+  readonly mailboxId: number;
+  /** UIDs, as JSON. */
+  readonly uids: string;
 }
 
-async function writeFlags(
-  tx: Queries,
-  mailboxId: number,
-  uids: readonly number[],
-  values: { readonly flags: string; readonly modseq: number },
-): Promise<void> {
-  for (const some of chunks(uids, UIDS_AT_A_TIME)) {
-    await tx
-      .updateTable('messages')
-      .set(values)
-      .where('mailbox_id', '=', mailboxId)
-      .where('uid', 'in', some)
-      .execute();
-  }
+function selected(mailboxId: number, uids: readonly number[]): Selected {
+  return { mailboxId, uids: JSON.stringify(uids) };
+}
+
+/** The messages among `uids` that exist, each once, by UID. */
+function prepareSelect<Column extends MessageColumn>(
+  { read, engine }: Database,
+  columns: readonly Column[],
+) {
+  return new PreparedQuery((value: Selected) =>
+    read
+      .selectFrom('messages')
+      .select(columns)
+      .where('mailbox_id', '=', value.mailboxId)
+      .where(isAmong(engine, 'uid', value.uids))
+      .orderBy('uid'),
+  );
+}
+
+function prepareQueries(database: Database) {
+  const { read, engine } = database;
+  return {
+    toFlag: prepareSelect(database, ['uid', 'flags', 'modseq']),
+    toMove: prepareSelect(database, allColumns),
+    toExpunge: prepareSelect(database, ['uid', 'created_modseq', 'flags', 'size', 'body_id']),
+    flag: new PreparedQuery((value: Selected & { flags: string; modseq: number }) =>
+      read
+        .updateTable('messages')
+        .set({ flags: value.flags, modseq: value.modseq })
+        .where('mailbox_id', '=', value.mailboxId)
+        .where(isAmong(engine, 'uid', value.uids)),
+    ),
+  };
 }
 
 function* chunks<T>(items: readonly T[], size: number): Generator<T[]> {

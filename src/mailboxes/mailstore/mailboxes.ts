@@ -18,13 +18,14 @@ export const mailboxColumns = [
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
 /** Compiled once: every request and every message runs it. */
-function prepareFind(queries: Queries) {
+function prepareFind({ read }: Pick<Database, 'read'>, isLocked = false) {
   return new PreparedQuery((value: { accountId: number; name: string }) =>
-    queries
+    read
       .selectFrom('mailboxes')
       .select(mailboxColumns)
       .where('account_id', '=', value.accountId)
-      .where('name', '=', value.name),
+      .where('name', '=', value.name)
+      .$if(isLocked, (query) => query.forNoKeyUpdate()),
   );
 }
 
@@ -32,11 +33,14 @@ export class Mailboxes {
   readonly #database: Database;
   readonly #now: () => number;
   readonly #find: ReturnType<typeof prepareFind>;
+  readonly #lock: ReturnType<typeof prepareFind>;
 
   constructor(database: Database, now: () => number) {
     this.#database = database;
     this.#now = now;
-    this.#find = prepareFind(database.read);
+    this.#find = prepareFind(database);
+    // SQLite has one writer.
+    this.#lock = prepareFind(database, database.engine === 'postgres');
   }
 
   /** The mailbox as it is now; one that every account has is created first if it is missing. */
@@ -101,13 +105,8 @@ export class Mailboxes {
    * @throws Refusal mailbox_not_found where it does not exist, or belongs to another account
    */
   async lock(tx: Queries, user: MailUser, name: string): Promise<MailboxRow> {
-    const row = await tx
-      .updateTable('mailboxes')
-      .set((eb) => ({ highestmodseq: eb.ref('highestmodseq') }))
-      .where('account_id', '=', user.accountId)
-      .where('name', '=', canonicalMailboxName(name))
-      .returning(mailboxColumns)
-      .executeTakeFirst();
+    const { accountId } = user;
+    const row = await this.#lock.first(tx, { accountId, name: canonicalMailboxName(name) });
     if (!row) throw mailboxNotFound(name);
     return row;
   }
