@@ -96,6 +96,15 @@ test('work waits for its slot, in order, and passes it on when it fails', async 
   await first;
 });
 
+test('work that throws before it has begun is an error of its caller alone', async () => {
+  const limit = pLimit(1);
+  const failing = runInTurn(limit, never, () => {
+    throw new Error('failed at once');
+  });
+  await assert.rejects(failing, /failed at once/);
+  assert.equal(await runInTurn(limit, never, async () => 'next'), 'next');
+});
+
 test('an aborted wait ends at once, and its work never runs', async () => {
   const { begun, first, end, run } = hold();
   const giving = new AbortController();

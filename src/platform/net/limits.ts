@@ -140,7 +140,8 @@ export function runInTurn<Value>(
     void limit(async () => {
       signal.removeEventListener('abort', leave);
       // An aborted caller has its error already; the slot goes to the next in line.
-      if (!signal.aborted) await work().then(resolve, reject);
+      // Work that throws at once has failed, too.
+      if (!signal.aborted) await Promise.try(work).then(resolve, reject);
     });
   });
 }

@@ -11,7 +11,7 @@ import { type Channel, type ImapMailstore, Session } from './session.ts';
 import { View } from './view.ts';
 
 /** 1,000,000 by hand: `IMAP_FUZZ_RUNS=1000000 node --test src/servers/imap/fuzz.test.ts`. */
-const RUNS = Number(process.env.IMAP_FUZZ_RUNS ?? '1500');
+const RUNS = Number(process.env.IMAP_FUZZ_RUNS ?? '10000');
 const LIMITS = { line: 4_000, literals: 5, literalOctets: 500 };
 const USER = {
   accountId: 1,
@@ -75,6 +75,7 @@ const words = [
     '*',
     '$',
     '1:2,3',
+    '1:2:3',
     '(',
     ')',
     ' ',
