@@ -16,5 +16,6 @@ export {
   type ListChange,
   type MailboxChange,
   type MailSessionsChange,
+  type SubscriptionsChange,
 } from './in-process-changes.ts';
 export { SharedChanges, type Wire } from './shared-changes.ts';

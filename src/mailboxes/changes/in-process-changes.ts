@@ -25,6 +25,12 @@ export interface ListChange {
   readonly accountId: number;
 }
 
+/** A mail program has subscribed names of mailboxes, or no longer. */
+export interface SubscriptionsChange {
+  readonly kind: 'subscriptions';
+  readonly accountId: number;
+}
+
 /** Sessions of mail programs must end: those that an app password opened, or one that an operator ends. */
 export interface MailSessionsChange {
   readonly kind: 'mail_sessions';
@@ -39,7 +45,12 @@ export interface EventsChange {
   readonly userId: string;
 }
 
-export type AccountChange = MailboxChange | ListChange | AccessChange | MailSessionsChange;
+export type AccountChange =
+  | MailboxChange
+  | ListChange
+  | SubscriptionsChange
+  | AccessChange
+  | MailSessionsChange;
 
 export type Change = AccountChange | EventsChange;
 

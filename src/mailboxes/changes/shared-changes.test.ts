@@ -45,8 +45,9 @@ suite('what is sent to other nodes', () => {
     changes.publish(change(1, { token: '3' }));
     changes.publish(change(2));
     changes.publish({ kind: 'mailboxes', accountId: 1 });
+    changes.publish({ kind: 'subscriptions', accountId: 1 });
     changes.publish({ kind: 'access', accountId: 1, reason: 'suspended' });
-    assert.equal(heard.length, 5, 'its own listeners hear all, at once');
+    assert.equal(heard.length, 6, 'its own listeners hear all, at once');
     assert.deepEqual(sent, []);
     await changes.flush();
     assert.deepEqual(
@@ -58,6 +59,7 @@ suite('what is sent to other nodes', () => {
             change(1, { token: '3' }),
             change(2),
             { kind: 'mailboxes', accountId: 1 },
+            { kind: 'subscriptions', accountId: 1 },
             { kind: 'access', accountId: 1, reason: 'suspended' },
           ],
         },

@@ -53,7 +53,7 @@ const change = Compile(
       token: text(255),
       eventType: text(255),
     }),
-    Type.Object({ kind: Type.Literal('mailboxes'), accountId }),
+    Type.Object({ kind: Type.Enum(['mailboxes', 'subscriptions']), accountId }),
     Type.Object({ kind: Type.Literal('events'), userId: text(255) }),
     Type.Object({
       kind: Type.Literal('mail_sessions'),

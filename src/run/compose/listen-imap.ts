@@ -33,6 +33,10 @@ function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
   return {
     ...publishChanges(embedded, publish),
     imap: embedded.imap,
+    async subscribe(user, name, isOn, isNew) {
+      await embedded.imap.subscribe(user, name, isOn, isNew);
+      changes.publish({ kind: 'subscriptions', accountId: user.accountId });
+    },
     async appendMessages(user, mailbox, messages) {
       const appended = await embedded.appendMessages(user, mailbox, messages);
       for (const one of appended.changes) publish(one);

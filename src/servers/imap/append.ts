@@ -94,6 +94,7 @@ export const append: Command = {
     const { state, uids = [] } = await inTurn(session, head, MESSAGES_MAX, (messages) =>
       mailstore.appendMessages(session.user, head.mailbox, messages),
     );
+    session.wrote(state.mailbox, uids);
     yield '';
     return `[APPENDUID ${state.uidvalidity} ${numberSet(uids)}] Stored`;
   },
@@ -117,6 +118,7 @@ function replacing(isByUid: boolean): Command {
       const { state, uids = [] } = await inTurn(session, head, 1, (messages) =>
         mailstore.replaceMessages(session.user, replaced, head.mailbox, messages),
       );
+      session.wrote(state.mailbox, uids);
       // Before the removal (RFC 8508 section 4.3).
       yield `* OK [APPENDUID ${state.uidvalidity} ${numberSet(uids)}] Stored\r\n`;
       return 'Replaced';

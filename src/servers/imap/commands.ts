@@ -6,6 +6,7 @@ import { fetch, uidFetch } from './fetch.ts';
 import { idle, logout, noop } from './idle.ts';
 import { list, lsub, namespace } from './list.ts';
 import { authenticate, capability, id, login, startTls } from './log-in.ts';
+import { notify } from './notify.ts';
 import { getQuota, getQuotaRoot, setQuota } from './quota.ts';
 import { search, uidSearch } from './search.ts';
 import { enable, examine, select, status, unselect } from './select.ts';
@@ -39,6 +40,7 @@ export const commands: Readonly<Record<string, Command>> = {
   GETQUOTAROOT: getQuotaRoot,
   SETQUOTA: setQuota,
   IDLE: idle,
+  NOTIFY: notify,
   CHECK: { ...noop, states: ['selected'] },
   CLOSE: close,
   UNSELECT: unselect,

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
-import type { Change } from '../../mailboxes/changes/changes.ts';
+import type { AccountChange } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { AnnouncedLiteral, CommandParts } from './command-reader.ts';
@@ -14,7 +14,7 @@ import { Incoming, LOGGED_IN } from './incoming.ts';
 import { capabilities } from './log-in.ts';
 import type { OpenSession } from './open-sessions.ts';
 import { Outgoing } from './outgoing.ts';
-import { runCommand } from './run-command.ts';
+import { runCommand, tellUnasked } from './run-command.ts';
 import { Bye, type Channel, Session } from './session.ts';
 import { line, type Output } from './write.ts';
 
@@ -101,6 +101,7 @@ export class Connection implements Channel {
         const parts = await this.#incoming.next();
         if (parts === undefined) break;
         if (parts !== 'interrupted') await this.#run(parts);
+        else await this.#send(tellUnasked(this.#session));
       }
     } catch (error) {
       if (error instanceof Bye) this.#ending ??= error.message;
@@ -197,6 +198,7 @@ export class Connection implements Channel {
       return;
     }
     this.#session.isBehind = true;
+    this.#session.watches?.onChange();
     this.#wire.interrupt();
   }
 
@@ -273,16 +275,14 @@ export class Connection implements Channel {
     this.#wire.startTls(this.#settings.secureContext());
   }
 
-  #onChange(change: Change): void {
+  #onChange(change: AccountChange): void {
     if (change.kind === 'access') this.#loseAccess(LOST);
     if (change.kind === 'mail_sessions') {
       const [own, reason] =
         change.by === 'session' ? [this.#id, ENDED] : [String(this.appPasswordId), REVOKED];
       if (change.id === own) this.#loseAccess(reason);
     }
-    if (change.kind !== 'mailbox') return;
-    this.#session.isBehind = true;
-    if (change.mailbox !== this.#session.view?.mailbox.name || this.#timer) return;
+    if (!this.#session.noteChange(change) || this.#timer) return;
     // The first change is told at once, then all that came in between.
     const wait = Math.max(0, this.#toldAt + TELL_EVERY - performance.now());
     this.#timer = setTimeout(() => {

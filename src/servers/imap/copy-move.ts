@@ -57,6 +57,7 @@ async function* relocate(
       from.push(before);
       to.push(after);
     }
+    session.wrote(relocated.state.mailbox, to);
   }
   // Messages that are gone are no error: else nobody could move or delete the others.
   const code = from.length > 0 ? `COPYUID ${uidvalidity} ${numberSet(from)} ${numberSet(to)}` : '';
@@ -125,6 +126,7 @@ export const close: Command = {
   async *run(session, command) {
     command.end();
     if (!session.selected.isReadOnly) await removeDeleted(session, undefined);
+    session.wrote(session.selected.mailbox.name);
     await session.closeMailbox();
     yield '';
     return 'Closed';

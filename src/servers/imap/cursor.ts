@@ -35,6 +35,11 @@ export class Cursor {
     return typeof part === 'string' ? part : '';
   }
 
+  /** Octets of the command, with its literals. */
+  get octets(): number {
+    return this.#parts.reduce((sum, part) => sum + part.length, 0);
+  }
+
   get isAtEnd(): boolean {
     return this.#part >= this.#parts.length - 1 && this.#at >= this.#text.length;
   }

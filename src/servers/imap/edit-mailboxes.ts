@@ -15,12 +15,14 @@ function subscribing(isOn: boolean): Command {
       command.expect(' ');
       const name = readMailbox(command);
       command.end();
-      const { imap } = session.services.mailstore;
+      const { mailstore } = session.services;
+      const { imap } = mailstore;
       // Only names of mailboxes that were there once: no text of a client is kept.
       if (isOn && !(await imap.subscriptions(session.user)).has(name)) {
         await imap.open(session.user, name);
       }
-      await imap.subscribe(session.user, name, isOn);
+      await mailstore.subscribe(session.user, name, isOn);
+      session.wrote(name);
       yield '';
       return isOn ? 'Subscribed' : 'Not subscribed';
     },
@@ -44,11 +46,10 @@ export const create: Command = {
     const { mailstore } = session.services;
     const { state } = await mailstore.createMailbox(session.user, name);
     // Programs subscribe what they make, each when it wants to.
-    await mailstore.imap
-      .subscribe(session.user, state.mailbox, false, true)
-      .catch((error: unknown) => {
-        if (!(error instanceof Refusal)) throw error;
-      });
+    await mailstore.subscribe(session.user, state.mailbox, false, true).catch((error: unknown) => {
+      if (!(error instanceof Refusal)) throw error;
+    });
+    session.wrote(state.mailbox);
     yield await tellOldName(session, state.mailbox, name, name);
     const id = mailstore.imap.objectIds.mailbox({ uidvalidity: Number(state.uidvalidity) });
     return `[MAILBOXID (${id})] The mailbox is made`;
@@ -79,7 +80,8 @@ export const remove: Command = {
     command.expect(' ');
     const name = readMailbox(command);
     command.end();
-    await session.services.mailstore.deleteMailbox(session.user, name);
+    const { state } = await session.services.mailstore.deleteMailbox(session.user, name);
+    session.wrote(state.mailbox);
     yield '';
     return 'The mailbox is deleted';
   },
@@ -95,6 +97,8 @@ export const rename: Command = {
     const to = readMailbox(command);
     command.end();
     const { state } = await session.services.mailstore.renameMailbox(session.user, name, to);
+    session.wrote(state.mailbox);
+    session.wrote(name);
     yield await tellOldName(session, state.mailbox, to, name);
     return 'The mailbox is renamed';
   },

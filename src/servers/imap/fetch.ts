@@ -61,7 +61,7 @@ async function tellVanished(session: Session, set: string, request: FetchRequest
   return vanished(gone.without(gone.without(asked)));
 }
 
-async function* fetchAll(
+export async function* fetchAll(
   session: Session,
   uids: readonly number[],
   request: FetchRequest,

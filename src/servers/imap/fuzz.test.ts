@@ -135,7 +135,22 @@ const words = [
     'NIL',
     '\r\n',
   ],
-  ...['BINARY[', 'BINARY.SIZE[', 'UTF8 (', 'IMAP4rev2', '(USE (', 'account'],
+  ...[
+    'BINARY[',
+    'BINARY.SIZE[',
+    'UTF8 (',
+    'IMAP4rev2',
+    '(USE (',
+    'account',
+    'SET',
+    '(selected',
+    '(personal',
+    '(MessageNew',
+    'MessageExpunge',
+    'FlagChange',
+    'MailboxName',
+    'NONE',
+  ],
 ];
 const name = fc.constantFrom(...Object.keys(commands), 'XYZ');
 const word = fc.oneof(

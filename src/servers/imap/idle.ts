@@ -1,7 +1,7 @@
 /** IDLE (RFC 2177), NOOP, CHECK, LOGOUT. */
 import { BadCommand } from './cursor.ts';
+import { tellNews } from './notify.ts';
 import type { Command } from './session.ts';
-import { tellChanges } from './tell-changes.ts';
 
 export const idle: Command = {
   states: ['authenticated', 'selected'],
@@ -10,7 +10,7 @@ export const idle: Command = {
     command.end();
     yield '+ Waiting for changes\r\n';
     for (;;) {
-      if (session.isBehind && session.view) yield* tellChanges(session, true);
+      if (session.isBehind || session.watches?.isBehind) yield* tellNews(session, true);
       const line = await session.channel.nextLine();
       if (line === 'interrupted') continue;
       if (line?.toUpperCase() === 'DONE') return 'No longer waiting';

@@ -127,14 +127,14 @@ function matches(pieces: readonly string[], name: string): boolean {
 }
 
 /** A name in the list. */
-interface Entry {
+export interface Entry {
   /** Undefined where there is none of this name: others are below it, or it is subscribed only. */
   readonly mailbox: OpenMailbox | undefined;
   readonly isSubscribed: boolean;
 }
 
 /** All names in order: mailboxes, subscribed names without one, and what they are below. */
-async function readNames({ services, user }: Session): Promise<[string, Entry][]> {
+export async function readNames({ services, user }: Session): Promise<[string, Entry][]> {
   const { imap } = services.mailstore;
   const [mailboxes, subscriptions] = await Promise.all([imap.list(user), imap.subscriptions(user)]);
   const all = new Map<string, Entry>();
@@ -151,7 +151,7 @@ async function readNames({ services, user }: Session): Promise<[string, Entry][]
 }
 
 /** What some of the names are below. */
-function aboveThose(names: Iterable<string>): Set<string> {
+export function aboveThose(names: Iterable<string>): Set<string> {
   const found = new Set<string>();
   for (const name of names) {
     for (let at = name.indexOf(SEPARATOR); at >= 0; at = name.indexOf(SEPARATOR, at + 1)) {

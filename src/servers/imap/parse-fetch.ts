@@ -1,6 +1,6 @@
 /** What FETCH asks for (RFC 9051 section 6.4.5, RFC 7162 section 3.1.4). */
-import { BINARY, type BinaryItem, readBinary } from './binary.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
+import { BINARY, type BinaryItem, readBinary } from './parse-binary.ts';
 import { type PartialRange, readPartialRange } from './partial.ts';
 import { readSection, type Section } from './sections.ts';
 
@@ -69,10 +69,20 @@ export function readFetch(command: Cursor, isByUid: boolean): FetchRequest {
     throw new BadCommand('VANISHED is for UID FETCH with CHANGEDSINCE');
   }
   const added: FetchItem[] = [];
-  const has = (kind: FetchItem['kind']) => items.some((item) => item.kind === kind);
-  if (isByUid && !has('UID')) added.push({ kind: 'UID' });
-  if (changedSince !== undefined && !has('MODSEQ')) added.push({ kind: 'MODSEQ' });
+  if (isByUid && !has(items, 'UID')) added.push({ kind: 'UID' });
+  if (changedSince !== undefined && !has(items, 'MODSEQ')) added.push({ kind: 'MODSEQ' });
   return { items: [...added, ...items], changedSince, vanished, partial };
+}
+
+/** What is told of each new message (RFC 5465 section 5.2): its UID in any case, since its number may change. */
+export function readNewMessageItems(command: Cursor): FetchRequest {
+  const read = readItems(command);
+  const items: readonly FetchItem[] = has(read, 'UID') ? read : [{ kind: 'UID' }, ...read];
+  return { items, changedSince: undefined, vanished: false, partial: undefined };
+}
+
+function has(items: readonly FetchItem[], kind: FetchItem['kind']): boolean {
+  return items.some((item) => item.kind === kind);
 }
 
 function readItems(command: Cursor): FetchItem[] {

@@ -4,8 +4,8 @@ import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import type { CommandParts } from './command-reader.ts';
 import { commands } from './commands.ts';
 import { BadCommand, Cursor } from './cursor.ts';
+import { tellNews } from './notify.ts';
 import { Bye, No, type Session } from './session.ts';
-import { tellChanges } from './tell-changes.ts';
 import { line, type Output } from './write.ts';
 
 const TAG = /^[^\x00-\x20(){%*"\\+\x7f-\xff]{1,64}$/;
@@ -83,10 +83,26 @@ function readName(cursor: Cursor): string {
 
 /** What others changed, and this session was not told yet. */
 async function* tellOthers(session: Session, withRemovals: boolean): AsyncGenerator<Output> {
-  if (!session.view) return;
-  const hasUntold = withRemovals && session.view.untold.size > 0;
-  if (session.isBehind || session.told.size > 0 || hasUntold)
-    yield* tellChanges(session, withRemovals);
+  const { view, watches } = session;
+  const hasUntold = withRemovals && view && view.untold.size > 0;
+  const hasNews = session.isBehind || session.told.size > 0 || hasUntold;
+  if (hasNews || watches?.isBehind) yield* tellNews(session, withRemovals);
+}
+
+/**
+ * What changed while no command runs, where the client asked to be told at any time (RFC 5465 section 3.1).
+ *
+ * @throws Bye where the session cannot go on, and what nobody expected
+ */
+export async function* tellUnasked(session: Session): AsyncGenerator<Output> {
+  if (!session.watches) return;
+  try {
+    yield* tellNews(session, false);
+  } catch (error) {
+    if (error instanceof Bye || !(error instanceof Refusal || refusalOfFailure(error))) throw error;
+    // The next change, or the look after a minute, tells it.
+    session.isBehind = true;
+  }
 }
 
 async function* fail(

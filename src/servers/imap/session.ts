@@ -1,4 +1,5 @@
 /** The state of one connection (RFC 9051 section 3), and what commands have in common. */
+import type { AccountChange } from '../../mailboxes/changes/changes.ts';
 import type {
   AppendedByClient,
   ChangedMailbox,
@@ -20,6 +21,7 @@ import type { CommandParts } from './command-reader.ts';
 import type { Cursor } from './cursor.ts';
 import type { RecentMessages } from './recent.ts';
 import type { View } from './view.ts';
+import type { Watches } from './watches.ts';
 import type { Output } from './write.ts';
 
 /** The mail store, whose changes are published. */
@@ -30,6 +32,8 @@ export interface ImapMailstore {
   createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
   renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox>;
   deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
+  /** See {@link ImapStore.subscribe}. */
+  subscribe(user: MailUser, name: string, isOn: boolean, isNew?: boolean): Promise<void>;
   appendMessages(
     user: MailUser,
     mailbox: string,
@@ -105,6 +109,10 @@ export class Session {
   isUtf8 = false;
   /** Something changed in the account since the last look. */
   isBehind = false;
+  /** What it is told of at any time (RFC 5465); undefined before the first NOTIFY. */
+  watches: Watches | undefined;
+  /** New messages of the selected mailbox that this client stored itself, which are not told like those of others. */
+  readonly made = new Set<number>();
   /** Flags that answers of the command that runs have told: UID to MODSEQ. */
   readonly told = new Map<number, string>();
   /** The connection ends after this command. */
@@ -159,8 +167,27 @@ export class Session {
     this.isBehind = true;
   }
 
+  /** Something changed in the account. @returns whether the client waits to be told of it */
+  noteChange(change: AccountChange): boolean {
+    if (change.kind === 'mailboxes' || change.kind === 'subscriptions') {
+      return this.watches?.onChange() ?? false;
+    }
+    if (change.kind !== 'mailbox') return false;
+    this.isBehind = true;
+    const isWatched = this.watches?.onChange(change.mailbox) ?? false;
+    return isWatched || change.mailbox === this.#view?.mailbox.name;
+  }
+
+  /** A command of this client stored messages, or changed the name of a mailbox. */
+  wrote(mailbox: string, uids: readonly number[] = []): void {
+    this.watches?.wrote(mailbox);
+    if (!this.watches?.request.selected?.fetch || mailbox !== this.#view?.mailbox.name) return;
+    for (const uid of uids) this.made.add(uid);
+  }
+
   /** Closes the selected mailbox, if there is one. */
   async closeMailbox(): Promise<void> {
+    this.made.clear();
     const { recents, mailstore } = this.services;
     const recent = this.#view?.recent;
     this.#view = undefined;

@@ -1,6 +1,8 @@
 /** Tells a session what changed in its mailbox, by itself and by others: the only place that moves a view on. */
 import { Refusal } from '../../platform/errors/errors.ts';
-import { Bye, type Session } from './session.ts';
+import { fetchAll } from './fetch.ts';
+import type { FetchRequest } from './parse-fetch.ts';
+import { Bye, No, type Session } from './session.ts';
 import type { View } from './view.ts';
 import { numberSet, type Output } from './write.ts';
 
@@ -16,8 +18,14 @@ export async function* tellChanges(
 ): AsyncGenerator<Output> {
   const view = session.selected;
   session.isBehind = false;
-  const { told } = session;
-  let hasNew = false;
+  const { told, made, watches } = session;
+  const selected = watches?.request.selected;
+  const tellsFlags = watches === undefined || selected?.tellsFlags === true;
+  if (tellsFlags) {
+    view.token = view.flagsToken ?? view.token;
+    view.flagsToken = undefined;
+  } else view.flagsToken ??= String(view.highestModseq);
+  const added: number[] = [];
   const flags: string[] = [];
   const { name, uidvalidity } = view.mailbox;
   const { mailstore } = session.services;
@@ -34,12 +42,13 @@ export async function* tellChanges(
     for (const { uid, modseq, flags: some = [] } of page.changes.added) {
       if (uid > view.lastUid) {
         view.add(uid);
-        hasNew = true;
-      } else if (told.get(uid) !== modseq)
+        added.push(uid);
+      } else if (tellsFlags && told.get(uid) !== modseq)
         flags.push(writeFlags(session, { uid, modseq, flags: some }));
     }
     for (const updated of page.changes.updated) {
-      if (told.get(updated.uid) !== updated.modseq) flags.push(writeFlags(session, updated));
+      if (tellsFlags && told.get(updated.uid) !== updated.modseq)
+        flags.push(writeFlags(session, updated));
     }
     for (const { uid } of page.changes.removed) view.untold.add(uid);
     view.token = page.token;
@@ -48,9 +57,30 @@ export async function* tellChanges(
   // Before the removals: these are the sequence numbers of before.
   yield flags.join('');
   if (withRemovals) yield* tellRemovals(session, view);
-  else if (view.untold.size === 0) view.highestModseq = Number(view.token);
+  else if (view.untold.size === 0) view.highestModseq = highestOf(view);
   told.clear();
-  if (hasNew) yield view.tellSize();
+  const unknown = added.filter((uid) => !made.delete(uid));
+  if (added.length > 0) yield view.tellSize();
+  if (selected?.fetch && unknown.length > 0) yield* fetchNew(session, unknown, selected.fetch);
+}
+
+/** What the client wants to know of each new message (RFC 5465 section 5.2). */
+async function* fetchNew(
+  session: Session,
+  uids: readonly number[],
+  request: FetchRequest,
+): AsyncGenerator<Output> {
+  try {
+    yield* fetchAll(session, uids, request, true);
+  } catch (error) {
+    // It may ask for them, and is told why there is no answer.
+    if (!(error instanceof No)) throw error;
+  }
+}
+
+/** Changes that were not told must not be behind what is told (RFC 7162 section 7). */
+function highestOf({ token, flagsToken }: View): number {
+  return Number(flagsToken ?? token);
 }
 
 function refuseRenamed(error: unknown): never {
@@ -60,7 +90,7 @@ function refuseRenamed(error: unknown): never {
 
 function* tellRemovals(session: Session, view: View): Generator<Output> {
   const gone = view.untold;
-  view.highestModseq = Number(view.token);
+  view.highestModseq = highestOf(view);
   if (gone.size === 0) return;
   const uids = view.uids.filter((uid) => gone.has(uid));
   const numbers = view.remove(gone);

@@ -33,6 +33,8 @@ export class View {
   #own: number[] | undefined;
   /** The state of which all additions and flags were told; a sync goes on from here. */
   token: string;
+  /** The state from which on flags were not told, since the client did not want them (RFC 5465 section 5). */
+  flagsToken: string | undefined;
   /** Messages that are removed, and must not be told yet. */
   readonly untold = new Set<number>();
   /** The highest MODSEQ that may be told (RFC 7162 section 7): no removal up to it is untold. */
