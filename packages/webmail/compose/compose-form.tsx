@@ -175,7 +175,7 @@ const ComposeFoot: FunctionalComponent<PartProps> = ({ session, attach }) => {
     <footer class="compose-foot">
       <button
         type="submit"
-        class="primary"
+        class="main"
         disabled={session.isSending.value}
         title="Send (Ctrl+Enter)"
       >

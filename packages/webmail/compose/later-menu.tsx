@@ -57,7 +57,7 @@ export const LaterMenu = defineComponent(
               />
             </div>
             <div class="buttons">
-              <button type="button" class="primary" onClick={submit}>
+              <button type="button" class="main" onClick={submit}>
                 Send then
               </button>
             </div>

@@ -35,7 +35,7 @@ export const Question: FunctionalComponent<{ questions: Questions }> = ({ questi
           <button type="button" class="plain" onClick={() => asked.answer(false)}>
             Back
           </button>
-          <button type="button" class="primary" autofocus onClick={() => asked.answer(true)}>
+          <button type="button" class="main" autofocus onClick={() => asked.answer(true)}>
             {asked.yes}
           </button>
         </div>
