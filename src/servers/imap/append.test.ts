@@ -31,6 +31,7 @@ async function append(
     signal: new AbortController().signal,
     startTls: () => {},
     admit: () => true,
+    flush: () => Promise.resolve(),
     nextLine: () => Promise.resolve(undefined),
     literal: { octets: pieces.join('').length },
     async *readLiteral() {

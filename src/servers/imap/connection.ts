@@ -230,6 +230,10 @@ export class Connection implements Channel {
     return parts.length === 1 && typeof parts[0] === 'string' ? parts[0] : '*';
   }
 
+  flush(): Promise<void> {
+    return this.#outgoing.flush();
+  }
+
   readLiteral(): AsyncIterable<Uint8Array> {
     return this.#incoming.readLiteral();
   }

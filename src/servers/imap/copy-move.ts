@@ -2,6 +2,7 @@
 import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { readMailbox } from './list.ts';
+import { showProgress } from './progress.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
 import { refuseReadOnly } from './store.ts';
 import { tellChanges } from './tell-changes.ts';
@@ -51,7 +52,11 @@ async function* relocate(
   const size = kind === 'copy' ? Math.max(uids.length, 1) : AT_A_TIME;
   for (let at = 0; at < uids.length; at += size) {
     const set = session.setOf(uids.slice(at, at + size));
-    const relocated = await mailstore[kind](session.user, set, target).catch(hintAtCreate);
+    const working = mailstore[kind](session.user, set, target).catch(hintAtCreate);
+    const of = uids.length;
+    const relocated = yield* showProgress(session, working, () =>
+      kind === 'move' ? { done: at, of } : undefined,
+    );
     uidvalidity = relocated.state.uidvalidity;
     for (const [before, after] of relocated.uids) {
       from.push(before);

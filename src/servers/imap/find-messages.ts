@@ -76,6 +76,7 @@ export class Search {
     const size = withTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
     for (let at = 0; at < view.size; at += size) {
       const uids = view.uids.slice(at, at + size);
+      this.#session.progress = { done: at, of: view.size };
       await this.#pace.rest();
       const { imap } = services.mailstore;
       const rows: Row[] = withTexts

@@ -47,6 +47,7 @@ function makeSession(): Session {
     signal: new AbortController().signal,
     startTls: () => {},
     admit: () => true,
+    flush: () => Promise.resolve(),
     nextLine: () => Promise.resolve(undefined),
     literal: { octets: 3 },
     async *readLiteral() {

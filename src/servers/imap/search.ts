@@ -4,6 +4,7 @@ import { Turns } from '../../platform/net/net.ts';
 import { names, type Row, Search } from './find-messages.ts';
 import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
 import { cutPartial } from './partial.ts';
+import { showProgress } from './progress.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
 
@@ -51,7 +52,9 @@ export async function* answerSearch(
   // A search that is refused leaves nothing (RFC 5182 section 2.1).
   const before = view.saved;
   if (isSaved) view.saved = [];
-  const found = await find(session, key, before);
+  session.progress = undefined;
+  const finding = find(session, key, before);
+  const found = yield* showProgress(session, finding, () => session.progress);
   if (isSaved) view.saved = saved(found, returns);
   const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
   const told = found.filter((_, at) => countsForModseq(at, found.length, returns));

@@ -59,6 +59,12 @@ export interface ImapLogins {
   withToken(token: string): Promise<MailAccess>;
 }
 
+/** How much is done, of how much. */
+export interface Progress {
+  readonly done: number;
+  readonly of: number;
+}
+
 export type State = 'not authenticated' | 'authenticated' | 'selected';
 
 /** What a command may do with its connection. */
@@ -73,6 +79,8 @@ export interface Channel {
   startTls(): void;
   /** Takes one of the places of the account; false where it has none left. */
   admit(user: MailAccess): boolean;
+  /** Sends what was passed on until now. */
+  flush(): Promise<void>;
   /** The next line; undefined where the client left, `interrupted` where {@link Session.isBehind} was set meanwhile. */
   nextLine(): Promise<string | 'interrupted' | undefined>;
   /** The message at the end of an APPEND, which is read as the command asks for it. */
@@ -120,6 +128,8 @@ export class Session {
   failedLogins = 0;
   /** Of the command that runs. */
   tag = '';
+  /** How far the search that runs is. */
+  progress: Progress | undefined;
   /** The last one, in upper case; `other` where it is not known. */
   command = 'other';
   commandAt: EpochMs = 0;

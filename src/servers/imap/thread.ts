@@ -5,6 +5,7 @@ import { readBaseSubject } from './base-subject.ts';
 import { BadCommand } from './cursor.ts';
 import { names } from './find-messages.ts';
 import { readCharset, readKeys, type SearchKey } from './parse-search.ts';
+import { showProgress } from './progress.ts';
 import { inTurn } from './search.ts';
 import type { Command, Session } from './session.ts';
 import { findMatches } from './sort.ts';
@@ -34,7 +35,8 @@ function threading(isByUid: boolean): Command {
       readCharset(command);
       const key = readKeys(command);
       if (names(key, 'modseq')) yield session.enableCondstore();
-      const { forest, uids } = await inTurn(session, () => findThreads(session, algorithm, key));
+      const finding = inTurn(session, () => findThreads(session, algorithm, key));
+      const { forest, uids } = yield* showProgress(session, finding);
       const nameOf = (message: number) => {
         const uid = uids[message] ?? 0;
         return isByUid ? uid : session.selected.numberOf(uid);
