@@ -2,7 +2,7 @@
  * The thread of the index: it owns `search.db`. It makes terms, writes them, and answers queries between two batches.
  */
 import { rmSync } from 'node:fs';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
 import { type FindRequest, type SearchChange, tryTerms, type Unreadable } from './documents.ts';
 import type { Opened, ThreadAnswer, ThreadRequest, ThreadStart } from './sqlite-index.ts';
@@ -11,7 +11,7 @@ import {
   claimIndex,
   findHits,
   forgetAccount,
-  prepareIndex,
+  openIndexFile,
   readState,
   removeDocument,
   writeState,
@@ -42,9 +42,8 @@ function openIndex(): { db: DatabaseSync; dropped?: string } {
 }
 
 function openFile(): { db: DatabaseSync; fits: boolean } {
-  const db = new DatabaseSync(path);
+  const db = openIndexFile(path);
   try {
-    prepareIndex(db);
     return { db, fits: claimIndex(db, storeId) && isInStep(db) };
   } catch (error) {
     db.close();
@@ -139,7 +138,7 @@ function inTransaction<T>(work: () => T): T {
 function sync(): number {
   const position = positionIn(db);
   const { busy } = db.prepare('pragma wal_checkpoint(truncate)').get() ?? {};
-  if (busy !== 0) throw new Error('the index could not be checkpointed');
+  if (busy !== 0n) throw new Error('the index could not be checkpointed');
   return position;
 }
 

@@ -6,7 +6,7 @@
  * `documents` says which message a row belongs to. `state` has the last processed position of the queue, written in
  * the transaction of the changes themselves.
  */
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { DatabaseSync } from 'node:sqlite';
 import type { FindRequest, Hit } from './documents.ts';
 import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
@@ -25,8 +25,24 @@ const SCHEMA = `
   create table state (name text primary key, value text not null) without rowid;
 `;
 
-/** Prepares a new or existing file. */
-export function prepareIndex(db: DatabaseSync): void {
+/**
+ * Opens a new or existing file.
+ *
+ * With big integers: FTS5 notes removals in a table of its own, under ids above 2^53 where they are the first of a
+ * segment. Node reads the last id that was inserted after any statement, and throws where it is too large for a number.
+ */
+export function openIndexFile(path: string): DatabaseSync {
+  const db = new DatabaseSync(path, { readBigInts: true });
+  try {
+    prepareIndex(db);
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+  return db;
+}
+
+function prepareIndex(db: DatabaseSync): void {
   db.exec('pragma page_size = 8192');
   db.exec('pragma journal_mode = wal');
   // A power cut undoes the last changes together with their position: they are made again.
@@ -35,7 +51,7 @@ export function prepareIndex(db: DatabaseSync): void {
   // Checkpoints are made only where the result is known afterwards (see the thread).
   db.exec('pragma wal_autocheckpoint = 0');
   const { count } = db.prepare('select count(*) as count from sqlite_schema').get() ?? {};
-  if (count !== 0) return;
+  if (count !== 0n) return;
   db.exec(`begin; ${SCHEMA} commit`);
 }
 
@@ -72,21 +88,13 @@ export function addDocument(
   db.prepare('insert into terms (rowid, t) values (?, ?)').run(Number(added.id), terms.join(' '));
 }
 
-/**
- * FTS5 notes a removal in a table of its own, under an id above 2^53 where it is the first of a segment. Node reads the
- * last id that was inserted, and without big integers throws.
- */
-function prepareRemoval(db: DatabaseSync): StatementSync {
-  const remove = db.prepare('delete from terms where rowid = ?');
-  remove.setReadBigInts(true);
-  return remove;
-}
+const REMOVE = 'delete from terms where rowid = ?';
 
 export function removeDocument(db: DatabaseSync, accountId: number, bodyId: number): void {
   const gone = db
     .prepare('delete from documents where account_id = ? and body_id = ? returning id')
     .get(accountId, bodyId);
-  if (gone) prepareRemoval(db).run(Number(gone.id));
+  if (gone) db.prepare(REMOVE).run(Number(gone.id));
 }
 
 /** @returns how many documents were removed; fewer than `most` when none is left */
@@ -96,7 +104,7 @@ export function forgetAccount(db: DatabaseSync, accountId: number, most: number)
       'delete from documents where id in (select id from documents where account_id = ? limit ?) returning id',
     )
     .all(accountId, most);
-  const remove = prepareRemoval(db);
+  const remove = db.prepare(REMOVE);
   for (const { id } of gone) remove.run(Number(id));
   return gone.length;
 }
