@@ -1,4 +1,4 @@
-/** A socket that is read and written in turn, first in plaintext and then by TLS. */
+/** A socket that is read and written, in turn or at the same time, first in plaintext and then by TLS. */
 import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
 
@@ -11,8 +11,8 @@ export class Wire {
   #socket: Socket;
   #isEnded = false;
   #isInterrupted = false;
-  /** Continues the read or write that waits for the socket. */
-  #wake: () => void = () => {};
+  /** Continue what waits for the socket: a read and a write at most. */
+  #waiting: (() => void)[] = [];
   readonly #onEvent = (): void => this.#wake();
   #waitingSince: number | undefined;
   #waited = 0;
@@ -119,8 +119,17 @@ export class Wire {
     this.#wake();
   }
 
+  /** Ends our side, and lets the other go on: what it sends is read to its end. */
+  finish(): void {
+    this.#socket.end();
+  }
+
   destroy(): void {
     this.#socket.destroy();
+  }
+
+  #wake(): void {
+    for (const go of this.#waiting.splice(0)) go();
   }
 
   #listen(): void {
@@ -130,11 +139,11 @@ export class Wire {
   }
 
   async #change(): Promise<void> {
-    this.#waitingSince = performance.now();
+    this.#waitingSince ??= performance.now();
     await new Promise<void>((resolve) => {
-      this.#wake = resolve;
+      this.#waiting.push(resolve);
     });
-    this.#waited += performance.now() - this.#waitingSince;
+    this.#waited += performance.now() - (this.#waitingSince ?? performance.now());
     this.#waitingSince = undefined;
   }
 }

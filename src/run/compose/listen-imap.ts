@@ -1,6 +1,7 @@
-/** Opens the IMAP listeners, where mailboxes are in our own database. */
+/** Opens the IMAP listeners, for mailboxes in our own database or on the operator's mail server. */
 import type { Logger } from 'pino';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
+import type { ImapMailstore as MailServerStore } from '../../mailboxes/mail-server/mail-server.ts';
 import { type EmbeddedMailstore, publishChanges } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { testNetworks } from '../../platform/net/net.ts';
@@ -15,11 +16,18 @@ import {
   startImap,
 } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
-import { findAccess, findAppPasswordsThere, type Tokens } from '../../tenants/accounts/accounts.ts';
+import {
+  findAccess,
+  findAppPasswordsThere,
+  type MailAccess,
+  type Tokens,
+} from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 
 export interface ImapParts {
   readonly embedded: EmbeddedMailstore;
+  /** Where mailboxes are on a mail server. */
+  readonly imap: MailServerStore | undefined;
   readonly tokens: Tokens;
   readonly changes: Changes;
   readonly database: Database;
@@ -55,6 +63,9 @@ function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
   };
 }
 
+/** Connections of mail programs to a mail server, which has limits of its own. */
+const PROGRAMS = 500;
+
 export type ImapSetting = 'IMAPS_PORT' | 'IMAP_PORT';
 
 /**
@@ -68,8 +79,13 @@ export async function listenImap(
   logger: Logger,
   explain: (setting: ImapSetting, port: number) => (error: unknown) => never,
 ): Promise<Map<ImapSetting, ImapListener>> {
-  const { tokens, changes, metrics, database, imapSessions } = parts;
-  const { imap } = config;
+  const { tokens, changes, metrics, database, imapSessions, imap: server } = parts;
+  const { imap, mailstore } = config;
+  if (server && imap.disabled.length > 0) {
+    throw new ConfigError([
+      'IMAP_DISABLE: expected none where MAILSTORE_URL names a mail server, which announces its own extensions',
+    ]);
+  }
   const unknown = imap.disabled.filter((name) => !isExtension(name));
   if (unknown.length > 0) {
     throw new ConfigError([
@@ -95,7 +111,13 @@ export async function listenImap(
     tls,
     disabled: new Set(imap.disabled),
     isBalancer: testNetworks(imap.proxyNetworks),
-    places: new ImapPlaces(),
+    places: new ImapPlaces(
+      mailstore.kind === 'imap' ? (mailstore.programs ?? PROGRAMS) : undefined,
+    ),
+    ...(server && {
+      openOnServer: (user: MailAccess, client: string, left: AbortSignal) =>
+        server.openForProgram(user, client, left),
+    }),
     sessions: imapSessions,
     logger: logger.child({ protocol: 'imap' }),
   };
@@ -104,11 +126,6 @@ export async function listenImap(
     const isSecure = setting === 'IMAPS_PORT';
     const port = isSecure ? imap.tlsPort : imap.port;
     if (port === 0) continue;
-    if (config.mailstore.kind !== 'embedded') {
-      throw new ConfigError([
-        `${setting}: expected 0 where MAILSTORE_URL names a mail server: mail programs open that server's own IMAP`,
-      ]);
-    }
     const listener = await startImap({ ...shared, port, isSecure }).catch(explain(setting, port));
     listeners.set(setting, listener);
   }

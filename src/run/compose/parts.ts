@@ -77,11 +77,11 @@ export interface Parts {
   readonly mailstore: Mailstore;
   /** Our own, also where mail is on a mail server. */
   readonly embedded: EmbeddedMailstore;
+  /** The operator's mail server, where mail is on one. */
+  readonly imap: ImapMailstore | undefined;
   readonly tokens: Tokens;
   /** Absent where mail is on a mail server, which searches itself. */
   readonly search: Search | undefined;
-  /** Closes connections to the mail server, where mail is on one. */
-  readonly closeMailstore: () => void;
   readonly domains: Domains;
   readonly verification: Verification;
   readonly queue: Queue;
@@ -225,8 +225,8 @@ export function buildParts(given: Given): Parts {
     changes,
     mailstore,
     embedded,
+    imap,
     search: imap ? undefined : search,
-    closeMailstore: () => imap?.close(),
     flow,
     api,
     realtime,

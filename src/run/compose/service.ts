@@ -133,7 +133,7 @@ async function open(
   const keys = signingKeysOf(config, secrets);
   const common = { config, secrets, keys, database, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...common, now, shared });
-  onStop(parts.closeMailstore);
+  onStop(() => parts.imap?.close());
   await checkBodies(bodies, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();

@@ -170,7 +170,7 @@ test('every key appears in its place', () => {
       BACKUP_MAX_AGE_HOURS: '26',
       DELIVERY_BODY_HOURS: '48',
       MAILSTORE_URL:
-        'imaps://master:s%2Fecret@IMAP.example.com?auth=plain&ca=tls/ca.pem&connections=9&timeout=5',
+        'imaps://master:s%2Fecret@IMAP.example.com?auth=plain&ca=tls/ca.pem&connections=9&programs=90&timeout=5',
       TLS_CERT: 'tls/cert.pem',
       TLS_KEY: '/etc/ssl/key.pem',
       SMTP_RELAY_URL: 'smtp://[2001:db8::1]',
@@ -283,6 +283,7 @@ test('every key appears in its place', () => {
       tls: 'verify',
       ca: join(empty, 'tls/ca.pem'),
       connections: 9,
+      programs: 90,
       timeout: 5,
       deliverTo: { host: 'dove_cot', port: 24 },
     },
@@ -529,7 +530,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   [
     'MAILSTORE_URL',
     'imap://me:pw@imap.example?pool=3',
-    'only the options auth, separator, tls, ca, connections, timeout',
+    'only the options auth, separator, tls, ca, connections, programs, timeout',
     'another',
   ],
   [

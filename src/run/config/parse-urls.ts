@@ -324,6 +324,8 @@ export interface ImapOptions {
   readonly ca: string | undefined;
   /** Connections in all. */
   readonly connections: number | undefined;
+  /** Connections of mail programs in all, beside those. */
+  readonly programs: number | undefined;
   /** Seconds without an answer. */
   readonly timeout: number | undefined;
 }
@@ -337,6 +339,7 @@ const readers = {
   tls: oneOf('verify', 'insecure', 'off'),
   ca: filePath,
   connections: wholeNumber(1, 10_000),
+  programs: wholeNumber(2, 10_000),
   timeout: wholeNumber(1, 600),
 } as const;
 
@@ -372,13 +375,14 @@ function readOptions(query: URLSearchParams): Reading<ImapOptions> {
     if (!reading.fits) return unfit(`${name} to be ${reading.expected}`, 'another value');
     read[name] = reading.value;
   }
-  const { auth, tls, ca, connections, timeout } = read;
+  const { auth, tls, ca, connections, programs, timeout } = read;
   return fit({
     auth: auth === 'plain' ? 'plain' : 'master',
     separator: typeof read.separator === 'string' ? read.separator : '*',
     tls: tls === 'insecure' || tls === 'off' ? tls : 'verify',
     ca: typeof ca === 'string' ? ca : undefined,
     connections: typeof connections === 'number' ? connections : undefined,
+    programs: typeof programs === 'number' ? programs : undefined,
     timeout: typeof timeout === 'number' ? timeout : undefined,
   });
 }

@@ -32,6 +32,7 @@ async function append(
     startTls: () => {},
     admit: () => true,
     flush: () => Promise.resolve(),
+    passOnTo: () => {},
     nextLine: () => Promise.resolve(undefined),
     literal: { octets: pieces.join('').length },
     async *readLiteral() {

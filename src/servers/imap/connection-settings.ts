@@ -1,7 +1,7 @@
 /** What a connection is given, and the words with which it ends. */
 import type { SecureContext } from 'node:tls';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
-import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { Ended } from './run-command.ts';
 import type { ImapServices } from './session.ts';
 
@@ -32,3 +32,19 @@ export const timeouts = {
 export const LOST = 'The account was suspended or deleted, or its password was changed';
 export const REVOKED = 'The app password was revoked';
 export const ENDED = 'The session was ended by the operator of the server';
+
+/**
+ * Why a session may not go on whose account is as follows; undefined where it may.
+ *
+ * @param access undefined where the account does not exist
+ * @param appPasswords those that still open an account
+ */
+export function reasonToEnd(
+  { credentialVersion, appPasswordId }: MailAccess,
+  access: AccountAccess | undefined,
+  appPasswords: ReadonlySet<number>,
+): string | undefined {
+  if (access?.status !== 'active' || credentialVersion < access.credentialVersion) return LOST;
+  const isRevoked = appPasswordId !== undefined && !appPasswords.has(appPasswordId);
+  return isRevoked ? REVOKED : undefined;
+}

@@ -9,17 +9,24 @@ import type { AccountChange } from '../../mailboxes/changes/changes.ts';
 import { Wire } from '../../platform/net/net.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { AnnouncedLiteral, CommandParts } from './command-reader.ts';
-import { type ConnectionSettings, ENDED, LOST, REVOKED, timeouts } from './connection-settings.ts';
+import {
+  type ConnectionSettings,
+  ENDED,
+  LOST,
+  REVOKED,
+  reasonToEnd,
+  timeouts,
+} from './connection-settings.ts';
 import { Incoming, LOGGED_IN } from './incoming.ts';
 import { capabilities } from './log-in.ts';
-import type { OpenSession } from './open-sessions.ts';
+import { describeSession, type OpenSession } from './open-sessions.ts';
 import { Outgoing } from './outgoing.ts';
+import { type OpenedAccount, passOn } from './pass-on.ts';
 import { runCommand, tellUnasked } from './run-command.ts';
 import { Bye, type Channel, Session } from './session.ts';
+import { TellTimer } from './tell-timer.ts';
+import { Traffic } from './traffic.ts';
 import { line, type Output } from './write.ts';
-
-/** Milliseconds between two looks at what changed. */
-const TELL_EVERY = 100;
 
 export class Connection implements Channel {
   readonly address: string;
@@ -34,17 +41,17 @@ export class Connection implements Channel {
   #isSecure = false;
   #mustStartTls = false;
   readonly #since = performance.now();
-  #activeAt = this.#since;
-  #received = 0;
-  #sent = 0;
-  #isWriting = false;
-  readonly #outgoing = new Outgoing((octets) => this.#write(octets));
+  readonly #traffic: Traffic;
+  readonly #outgoing = new Outgoing((octets) => this.#traffic.write(octets));
   #release: (() => void) | undefined;
   #unsubscribe: (() => void) | undefined;
-  #toldAt = 0;
   readonly #left = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #telling = new TellTimer(() => this.#wire.interrupt());
   #ending: string | undefined;
+  /** On the mail server that has the mailboxes. */
+  #opened: OpenedAccount | undefined;
+  /** Whether a line of ours would be read as one. */
+  #mayTell = true;
 
   constructor(
     socket: Socket,
@@ -56,17 +63,14 @@ export class Connection implements Channel {
     this.#settings = settings;
     this.#logger = logger.child({ sessionId: this.#id, remoteAddress: client.address });
     this.#wire = new Wire(socket);
+    this.#traffic = new Traffic(this.#wire, settings.onOctets);
     socket.once('close', () => this.#left.abort(new Bye('The client left')));
     this.#incoming = new Incoming({
       wire: this.#wire,
       maxMessageBytes: settings.maxMessageBytes,
       flush: () => this.#outgoing.flush(),
-      write: (text) => this.#write(text),
-      onBytes: (amount) => {
-        this.#activeAt = performance.now();
-        this.#received += amount;
-        settings.onOctets?.('received', amount);
-      },
+      write: (text) => this.#traffic.write(text),
+      onBytes: (amount) => this.#traffic.take(amount),
       isLoggedIn: () => this.#session.isLoggedIn,
     });
     this.#mayLogIn = client.isLocal || client.isSecure;
@@ -102,6 +106,7 @@ export class Connection implements Channel {
         if (parts === undefined) break;
         if (parts !== 'interrupted') await this.#run(parts);
         else await this.#send(tellUnasked(this.#session));
+        if (this.#opened && this.#ending === undefined) await this.#passOn(this.#opened);
       }
     } catch (error) {
       if (error instanceof Bye) this.#ending ??= error.message;
@@ -113,14 +118,14 @@ export class Connection implements Channel {
     this.#leave();
     const text = this.#ending;
     await this.#session.closeMailbox();
-    this.#wire.end(
-      text === undefined ? '' : `* BYE ${text.startsWith('[') ? text : line(text)}\r\n`,
-    );
+    const isTold = text !== undefined && this.#mayTell;
+    this.#wire.end(isTold ? `* BYE ${text.startsWith('[') ? text : line(text)}\r\n` : '');
   }
 
   /** Ends the connection: at once where it waits for the client, else after the command that runs. */
   end(reason: string): void {
     this.#ending ??= reason;
+    this.#opened?.destroy();
     this.#wire.interrupt();
   }
 
@@ -137,47 +142,29 @@ export class Connection implements Channel {
    */
   checkTime(now: number, time: number): void {
     if (this.#session.expiresAt <= time) this.end('The token has expired');
-    const silent = now - this.#activeAt;
-    if (this.#isWriting && silent > timeouts.blocked) this.destroy();
+    const silent = now - this.#traffic.activeAt;
+    if (this.#traffic.isWriting && silent > timeouts.blocked) this.destroy();
     if (this.#incoming.isSlow(now)) this.#wire.interrupt();
     if (this.#session.isLoggedIn) {
       if (silent > timeouts.idle) this.end('Silent for too long');
     } else if (now - this.#since > timeouts.stranger) {
       this.end('Too long without a login');
-      if (this.#isWriting) this.destroy();
+      if (this.#traffic.isWriting) this.destroy();
     }
   }
 
-  /** The account that is open; undefined before a login. */
-  get accountId(): number | undefined {
-    return this.#session.isLoggedIn ? this.#session.user.accountId : undefined;
+  /** Who has logged in; undefined before that. */
+  get user(): MailAccess | undefined {
+    return this.#session.isLoggedIn ? this.#session.user : undefined;
   }
 
   /** What operators see of it; undefined before a login, and once it ends. */
   describe(): Omit<OpenSession, 'host'> | undefined {
-    const { isLoggedIn, openedAt, program, view, command, commandAt } = this.#session;
-    if (!isLoggedIn || this.#ending !== undefined || this.#session.isOver) return undefined;
-    const { accountId, address, appPasswordId } = this.#session.user;
-    return {
-      id: this.#id,
-      accountId,
-      address,
-      client: this.address,
-      since: openedAt,
-      isSecure: this.#isSecure,
-      ...(program !== undefined && { program }),
-      ...(appPasswordId !== undefined && { appPasswordId }),
-      ...(view && { mailbox: view.mailbox.name }),
-      command,
-      commandAt,
-      received: this.#received,
-      sent: this.#sent,
-    };
-  }
-
-  /** The app password that opened it; undefined where something else did, and before a login. */
-  get appPasswordId(): number | undefined {
-    return this.#session.isLoggedIn ? this.#session.user.appPasswordId : undefined;
+    const session = this.#session;
+    if (!session.isLoggedIn || this.#ending !== undefined || session.isOver) return undefined;
+    const { received, sent } = this.#traffic;
+    const at = { id: this.#id, client: this.address, isSecure: this.#isSecure, received, sent };
+    return { ...at, ...describeSession(session) };
   }
 
   /**
@@ -188,13 +175,9 @@ export class Connection implements Channel {
    * @param appPasswords those that still open an account
    */
   lookAgain(access: AccountAccess | undefined, appPasswords: ReadonlySet<number>): void {
-    const { credentialVersion, appPasswordId } = this.#session.user;
-    if (access?.status !== 'active' || credentialVersion < access.credentialVersion) {
-      this.#loseAccess(LOST);
-      return;
-    }
-    if (appPasswordId !== undefined && !appPasswords.has(appPasswordId)) {
-      this.#loseAccess(REVOKED);
+    const lost = reasonToEnd(this.#session.user, access, appPasswords);
+    if (lost !== undefined) {
+      this.#loseAccess(lost);
       return;
     }
     this.#session.isBehind = true;
@@ -219,6 +202,10 @@ export class Connection implements Channel {
       this.#onChange(change),
     );
     return true;
+  }
+
+  passOnTo(opened: OpenedAccount): void {
+    this.#opened = opened;
   }
 
   async nextLine(): Promise<string | 'interrupted' | undefined> {
@@ -261,17 +248,6 @@ export class Connection implements Channel {
     await this.#outgoing.flush();
   }
 
-  async #write(octets: string | Uint8Array): Promise<void> {
-    this.#isWriting = true;
-    await this.#wire.write(octets);
-    this.#isWriting = false;
-    // What else the command would read is for nobody.
-    if (this.#wire.isClosed) throw new Bye('The client left');
-    this.#activeAt = performance.now();
-    this.#sent += octets.length;
-    this.#settings.onOctets?.('sent', octets.length);
-  }
-
   #secure(): void {
     this.#mustStartTls = false;
     this.#isSecure = true;
@@ -283,31 +259,47 @@ export class Connection implements Channel {
     if (change.kind === 'access') this.#loseAccess(LOST);
     if (change.kind === 'mail_sessions') {
       const [own, reason] =
-        change.by === 'session' ? [this.#id, ENDED] : [String(this.appPasswordId), REVOKED];
+        change.by === 'session' ? [this.#id, ENDED] : [String(this.user?.appPasswordId), REVOKED];
       if (change.id === own) this.#loseAccess(reason);
     }
-    if (!this.#session.noteChange(change) || this.#timer) return;
-    // The first change is told at once, then all that came in between.
-    const wait = Math.max(0, this.#toldAt + TELL_EVERY - performance.now());
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.#toldAt = performance.now();
-      this.#wire.interrupt();
-    }, wait);
+    if (this.#session.noteChange(change)) this.#telling.start();
+  }
+
+  /** Lets the client and the mail server talk, until one of them leaves. */
+  async #passOn(opened: OpenedAccount): Promise<void> {
+    const session = this.#session;
+    // Its commands are not read.
+    session.command = 'other';
+    const seen = await passOn(
+      {
+        wire: this.#wire,
+        early: this.#incoming.takeWaiting(),
+        write: (octets) => this.#traffic.write(octets),
+        onBytes: (amount) => {
+          this.#traffic.take(amount);
+          session.commandAt = Date.now();
+        },
+      },
+      opened,
+    );
+    session.isOver = true;
+    this.#mayTell = seen.isAtStart;
+    if (!seen.saidBye) this.#ending ??= 'The mail server ended the connection';
   }
 
   #loseAccess(reason: string): void {
     this.end(reason);
     // It must not read on what it has asked for before.
-    if (this.#isWriting) this.destroy();
+    if (this.#traffic.isWriting) this.destroy();
   }
 
   #leave(): void {
     this.#left.abort(new Bye('The client left'));
-    clearTimeout(this.#timer);
+    this.#telling.stop();
     this.#unsubscribe?.();
     this.#unsubscribe = undefined;
     this.#release?.();
     this.#release = undefined;
+    this.#opened?.destroy();
   }
 }

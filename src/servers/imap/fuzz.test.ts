@@ -48,6 +48,7 @@ function makeSession(): Session {
     startTls: () => {},
     admit: () => true,
     flush: () => Promise.resolve(),
+    passOnTo: () => {},
     nextLine: () => Promise.resolve(undefined),
     literal: { octets: 3 },
     async *readLiteral() {

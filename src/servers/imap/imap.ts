@@ -1,5 +1,6 @@
 /**
- * Opens mailboxes to mail programs by IMAP (RFC 9051, RFC 3501), where they are in our own database.
+ * Opens mailboxes to mail programs by IMAP (RFC 9051, RFC 3501), where they are in our own database. Where a mail server
+ * has them, the login is ours, and what follows is passed on to it (`pass-on.ts`).
  *
  * `command-reader.ts` cuts what a client sends into commands, `commands.ts` names them, `session.ts` is the state of a
  * connection, and `view.ts` what it sees of its mailbox; `tell-changes.ts` alone moves that on. `connection.ts` connects a
@@ -37,6 +38,7 @@ export interface ImapOptions
   extends Pick<
     ConnectionSettings,
     | 'mailstore'
+    | 'openOnServer'
     | 'logins'
     | 'maxMessageBytes'
     | 'disabled'
@@ -97,10 +99,17 @@ const ACCOUNTS_AT_A_TIME = 1_000;
  */
 export class ImapPlaces {
   readonly strangers = new ClientShares(STRANGERS);
-  readonly clients = new ClientShares(CONNECTIONS);
-  readonly users = new ClientShares(CONNECTIONS);
-  readonly accounts = new ClientShares(CONNECTIONS);
+  readonly clients: ClientShares;
+  readonly users: ClientShares;
+  readonly accounts: ClientShares;
   readonly recents = new RecentMessages();
+
+  /** @param connections after a login, in all */
+  constructor(connections = CONNECTIONS) {
+    this.clients = new ClientShares(connections);
+    this.users = new ClientShares(connections);
+    this.accounts = new ClientShares(connections);
+  }
 }
 
 /** Starts a listener. @throws the error of the socket, e.g. `EADDRINUSE` */
@@ -186,21 +195,19 @@ export class ImapListener {
 
   async #lookForMissed(): Promise<void> {
     const { accessOf, appPasswordsThere } = this.#options;
-    const open = [...this.#connections].filter(({ accountId }) => accountId !== undefined);
-    const byAccount = Map.groupBy(open, ({ accountId = 0 }) => accountId);
+    const open = [...this.#connections].filter(({ user }) => user !== undefined);
+    const byAccount = Map.groupBy(open, ({ user }) => user?.accountId ?? 0);
     const ids = [...byAccount.keys()];
     for (let at = 0; at < ids.length; at += ACCOUNTS_AT_A_TIME) {
       const some = ids.slice(at, at + ACCOUNTS_AT_A_TIME);
       const theirs = some.flatMap((id) => byAccount.get(id) ?? []);
-      const appPasswords = theirs.flatMap(({ appPasswordId: id }) =>
-        id === undefined ? [] : [id],
-      );
+      const appPasswords = theirs.flatMap(({ user }) => user?.appPasswordId ?? []);
       const access = await accessOf(some);
       const there = await appPasswordsThere([...new Set(appPasswords)]);
       for (const connection of theirs) {
         // One that has ended meanwhile has nothing to lose.
-        const { accountId } = connection;
-        if (accountId !== undefined) connection.lookAgain(access.get(accountId), there);
+        const { user } = connection;
+        if (user) connection.lookAgain(access.get(user.accountId), there);
       }
     }
   }

@@ -58,6 +58,11 @@ export class Incoming {
     return this.#reader.waiting;
   }
 
+  /** Takes octets that came and were not used yet out of the stream. */
+  takeWaiting(): Buffer {
+    return this.#reader.take(this.#reader.waiting);
+  }
+
   /** The message that comes next in the APPEND that runs. */
   get literal(): AnnouncedLiteral | undefined {
     return this.#literal;

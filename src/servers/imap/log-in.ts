@@ -11,6 +11,7 @@ import {
 } from '../../protocols/sasl/sasl.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
+import type { OpenedAccount } from './pass-on.ts';
 import { type Answer, Bye, type Command, No, type Session } from './session.ts';
 
 const ANYBODY = 'IMAP4rev1 IMAP4rev2 LITERAL- ID ENABLE';
@@ -32,10 +33,12 @@ export function isExtension(name: string): boolean {
 
 /** What the session may use now; clients keep whichever they saw first after a login. */
 export function capabilities({ channel, isLoggedIn, services }: Session): string {
-  const { disabled, maxMessageBytes } = services;
+  const { disabled, maxMessageBytes, openOnServer } = services;
   const tls = channel.isSecure ? '' : ' STARTTLS';
   const before = channel.mayLogIn ? `${tls} ${LOGINS}` : `${tls} LOGINDISABLED`;
   const after = ` ${LOGGED_IN} APPENDLIMIT=${maxMessageBytes}`;
+  // What a mail server can do is not known before it has opened the account.
+  if (openOnServer) return `IMAP4rev1 ID${before}`;
   const names = `${ANYBODY}${isLoggedIn ? after : before}`.split(' ');
   return names.filter((name) => !disabled?.has(name.toUpperCase())).join(' ');
 }
@@ -57,9 +60,34 @@ async function* logInWith(session: Session, find: () => Promise<MailAccess>): An
     // Not NO: programs show that as a wrong password.
     throw new Bye('[LIMIT] The account, its user or this client has too many connections');
   }
+  const opened = yield* openElsewhere(session, user);
   session.logIn(user);
-  yield '';
-  return `[CAPABILITY ${capabilities(session)}] Logged in`;
+  return `[CAPABILITY ${opened?.capabilities ?? capabilities(session)}] Logged in`;
+}
+
+/** @returns undefined where mailboxes are our own; else the rest of the session is the mail server's */
+async function* openElsewhere(
+  session: Session,
+  user: MailAccess,
+): AsyncGenerator<string, OpenedAccount | undefined> {
+  const { channel, services } = session;
+  if (!services.openOnServer) return undefined;
+  try {
+    const opened = await services.openOnServer(user, channel.address, channel.signal);
+    channel.passOnTo(opened);
+    return opened;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    // The places that it has are of no use: it has to connect again for a next try.
+    session.isOver = true;
+    yield '* BYE The mailboxes cannot be opened now\r\n';
+    if (error.code === 'account_inactive') throw explain(session, error);
+    // The password was right (RFC 5530 section 3): a program must not ask for another one.
+    throw new No(
+      'UNAVAILABLE',
+      'The login is right, but the mail server does not open the mailboxes',
+    );
+  }
 }
 
 function explain(session: Session, { code, message, retryAfter }: Refusal): Error {

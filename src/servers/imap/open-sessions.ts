@@ -7,6 +7,7 @@ import { hostname } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/schema';
+import type { Session } from './session.ts';
 
 const text = (maxLength: number) => Type.String({ minLength: 1, maxLength });
 const whole = Type.Integer({ minimum: 0 });
@@ -40,6 +41,21 @@ const openSessionType = Type.Object({
 });
 
 export type OpenSession = Static<typeof openSessionType>;
+
+/** What a session says of itself, after its login. */
+export function describeSession({ user, openedAt, program, view, command, commandAt }: Session) {
+  const { accountId, address, appPasswordId } = user;
+  return {
+    accountId,
+    address,
+    since: openedAt,
+    ...(program !== undefined && { program }),
+    ...(appPasswordId !== undefined && { appPasswordId }),
+    ...(view && { mailbox: view.mailbox.name }),
+    command,
+    commandAt,
+  };
+}
 
 /** Of the last session on the page before, as lists are sorted: the newest first. */
 export type SessionKey = readonly [since: number, id: string];

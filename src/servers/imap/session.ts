@@ -19,6 +19,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { CommandParts } from './command-reader.ts';
 import type { Cursor } from './cursor.ts';
+import type { OpenedAccount } from './pass-on.ts';
 import type { RecentMessages } from './recent.ts';
 import type { View } from './view.ts';
 import type { Watches } from './watches.ts';
@@ -81,6 +82,8 @@ export interface Channel {
   admit(user: MailAccess): boolean;
   /** Sends what was passed on until now. */
   flush(): Promise<void>;
+  /** After this command, the session is one of a mail server. */
+  passOnTo(opened: OpenedAccount): void;
   /** The next line; undefined where the client left, `interrupted` where {@link Session.isBehind} was set meanwhile. */
   nextLine(): Promise<string | 'interrupted' | undefined>;
   /** The message at the end of an APPEND, which is read as the command asks for it. */
@@ -98,6 +101,15 @@ export interface ImapServices {
   readonly recents: RecentMessages;
   /** Octets of the largest message. */
   readonly maxMessageBytes: number;
+  /**
+   * Opens an account on the operator's mail server, where mailboxes are there.
+   *
+   * @param left aborts where the client leaves
+   * @throws Refusal unavailable, account_inactive
+   */
+  readonly openOnServer?:
+    | ((user: MailAccess, client: string, left: AbortSignal) => Promise<OpenedAccount>)
+    | undefined;
   /** Extensions that are neither announced nor enabled, in upper case: {@link isExtension} has their names. */
   readonly disabled?: ReadonlySet<string>;
 }

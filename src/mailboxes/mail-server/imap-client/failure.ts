@@ -29,6 +29,8 @@ const failureTexts = {
   busy: 'all connections to the IMAP server are in use',
   resting: 'the IMAP server failed a moment ago and is left alone',
   refused_before: 'the IMAP server refused this login a moment ago and is not asked again yet',
+  may_leave:
+    'the IMAP server offers UNAUTHENTICATE, by which a mail program could leave its account: turn that off there',
   lacking: 'the IMAP server lacks an extension that this needs',
 } as const;
 

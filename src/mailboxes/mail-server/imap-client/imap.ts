@@ -19,6 +19,7 @@
 
 import type { Database } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import { Turns } from '../../../platform/net/net.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import type {
   AppendedByClient,
@@ -39,16 +40,17 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
-import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
+import { canonicalMailboxName, tenantOf } from '../../mailstore/mailstore.ts';
 import { type AppendedSource, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import { type KnownState, type ListedMailbox, listMailboxes, readState } from './list-mailboxes.ts';
-import { type ImapServer, logIn } from './log-in.ts';
+import { type ImapServer, logIn, openAs } from './log-in.ts';
 import type { ImapOptions } from './options.ts';
 import { Pool, type UseOptions } from './pool.ts';
 import { Readiness } from './probe.ts';
+import { openRaw, type RawConnection } from './raw-connection.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
 import {
@@ -62,13 +64,18 @@ import { readToken, stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
 import { formatState } from './token.ts';
 
-export type { ImapOptions, ImapServer };
+export type { ImapOptions, ImapServer, RawConnection };
 
 const imapDefaults = {
   timeoutMs: 20_000,
   connections: 100,
   idleMs: 120_000,
 } as const;
+
+/** Logins for mail programs at a time: of one account, of the accounts of one user, in all. */
+const RAW_LOGINS_OF_ACCOUNT = 2;
+const RAW_LOGINS_OF_TENANT = 6;
+const RAW_LOGINS = 10;
 
 export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
@@ -78,6 +85,8 @@ export class ImapMailstore implements Mailstore {
   readonly #now: () => number;
   readonly #timeoutMs: number;
   readonly #pool: Pool;
+  /** Logins for mail programs, beside those of the pool. */
+  readonly #rawLogins = new Turns(RAW_LOGINS);
   readonly #shadows: Shadows;
   readonly #reader: MessageReader;
   readonly #editor: MailboxEditor;
@@ -93,7 +102,8 @@ export class ImapMailstore implements Mailstore {
     this.#now = settings.now;
     this.#timeoutMs = settings.timeoutMs;
     this.#pool = new Pool({
-      open: (user) => this.#connect(user),
+      open: (user) =>
+        this.#connect(user, (signal) => logIn(this.#server, user.address, this.#timeoutMs, signal)),
       total: settings.connections,
       idleMs: settings.idleMs,
       waitMs: settings.timeoutMs,
@@ -253,6 +263,36 @@ export class ImapMailstore implements Mailstore {
     return this.#editor.remove(user, await this.#nameOf(user, name));
   }
 
+  /**
+   * Opens an account for a mail program, on a connection of its own. The caller ends it when the account's access ends.
+   *
+   * @param client IP address of the program
+   * @param left aborts where the program leaves while it waits for its turn
+   * @throws Refusal `unavailable`, `account_inactive`; the reason of `left`
+   */
+  openForProgram(user: MailUser, client: string, left: AbortSignal): Promise<RawConnection> {
+    const [server, timeoutMs] = [this.#server, this.#timeoutMs];
+    const open = (signal?: AbortSignal) =>
+      openAs(server, user.address, (login) =>
+        openRaw({ server, login, client, timeoutMs, signal }),
+      );
+    const parties = [
+      { name: `account ${user.accountId}`, most: RAW_LOGINS_OF_ACCOUNT },
+      { name: tenantOf(user), most: RAW_LOGINS_OF_TENANT },
+    ];
+    return this.#guard(
+      user,
+      () =>
+        this.#rawLogins.run(
+          parties,
+          () => this.#pool.logIn(user, () => this.#connect(user, open)),
+          left,
+        ),
+      undefined,
+      'the mail program is told that the server is unavailable',
+    );
+  }
+
   /** Whether the server accepts connections and the master's login. */
   answers(): Promise<boolean> {
     return this.#readiness.answers();
@@ -291,10 +331,11 @@ export class ImapMailstore implements Mailstore {
     return { ...named, mailbox: await this.#nameOf(user, named.mailbox) };
   }
 
-  async #connect(user: MailUser): Promise<Connection> {
-    const connection = await this.#readiness.logIn(user, (signal) =>
-      logIn(this.#server, user.address, this.#timeoutMs, signal),
-    );
+  async #connect<T extends { destroy(): void }>(
+    user: MailUser,
+    open: (signal?: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const connection = await this.#readiness.logIn(user, open);
     try {
       // The login has only the address, which may be another account's by now.
       await this.#requireCurrent(user);
@@ -363,13 +404,18 @@ export class ImapMailstore implements Mailstore {
   }
 
   /** Turns failures of the server into refusals, and logs them. */
-  async #guard<T>(user: MailUser, work: () => Promise<T>, mailbox?: string): Promise<T> {
+  async #guard<T>(
+    user: MailUser,
+    work: () => Promise<T>,
+    mailbox?: string,
+    note?: string,
+  ): Promise<T> {
     await this.#requireCurrent(user);
     try {
       return await work();
     } catch (error) {
       if (error instanceof ImapFailure) {
-        if (!error.isBackoff) this.#report(user, error);
+        if (!error.isBackoff) this.#report(user, error, note);
         throw error.toRefusal();
       }
       if (isMissing(error) && mailbox !== undefined) {

@@ -18,15 +18,29 @@ export interface ImapServer extends ServerAddress {
  * @param signal ends the attempt with its reason
  * @throws ImapFailure
  */
-export async function logIn(
-  { master, auth, separator, ...server }: ImapServer,
+export function logIn(
+  server: ImapServer,
   address: string,
   timeoutMs: number,
   signal?: AbortSignal,
 ): Promise<Connection> {
-  const pass = master.password;
   const ending = signal && { signal };
-  const open = (login: ImapLogin) => Connection.open({ server, login, timeoutMs, ...ending });
+  return openAs(server, address, (login) =>
+    Connection.open({ server, login, timeoutMs, ...ending }),
+  );
+}
+
+/**
+ * Opens an account with the logins that its address allows, in turn.
+ *
+ * @throws ImapFailure of the last one
+ */
+export async function openAs<T>(
+  { master, auth, separator }: ImapServer,
+  address: string,
+  open: (login: ImapLogin) => Promise<T>,
+): Promise<T> {
+  const pass = master.password;
   const asPlain = () => open({ user: master.user, pass, authzid: address });
   const asMaster = () => open({ user: `${address}${separator}${master.user}`, pass });
   if (auth === 'plain') return asPlain();

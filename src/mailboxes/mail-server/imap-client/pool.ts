@@ -247,7 +247,7 @@ export class Pool {
       account.opening--;
       this.#opening--;
     };
-    this.#open(user).then(
+    this.logIn(user, () => this.#options.open(user)).then(
       (connection) => {
         opened();
         const pooled: Pooled = { connection, account, idleTimer: undefined };
@@ -271,11 +271,17 @@ export class Pool {
     );
   }
 
-  async #open(user: MailUser): Promise<Connection> {
+  /**
+   * Runs a login at the server, which is left alone for a while after it failed, and an account after a refusal. What it
+   * opens is no part of the pool.
+   *
+   * @throws ImapFailure `resting`, `refused_before`, and the errors of the login
+   */
+  async logIn<T>(user: MailUser, open: () => Promise<T>): Promise<T> {
     const refused = this.#refused.get(user.accountId);
     if (refused && refused.until > this.#now()) throw refused.failure;
     try {
-      const connection = await this.health.attempt(() => this.#options.open(user));
+      const connection = await this.health.attempt(open);
       this.#refused.delete(user.accountId);
       this.#options.onLogin?.('succeeded');
       return connection;

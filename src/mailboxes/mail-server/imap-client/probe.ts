@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import type { Connection, ServerAddress } from './connection.ts';
+import type { ServerAddress } from './connection.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import type { ImapServer } from './log-in.ts';
 import type { Pool } from './pool.ts';
@@ -40,10 +40,7 @@ export class Readiness {
   }
 
   /** Runs a login, and notes how it ended. @param open is ended by the signal, with its reason */
-  async logIn(
-    user: MailUser,
-    open: (signal?: AbortSignal) => Promise<Connection>,
-  ): Promise<Connection> {
+  async logIn<T>(user: MailUser, open: (signal?: AbortSignal) => Promise<T>): Promise<T> {
     try {
       // Once a login has worked, the port is the right one.
       const connection = await (this.#masterWorks

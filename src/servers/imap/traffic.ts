@@ -1,0 +1,40 @@
+/** What goes over a connection: how much, when, and whether its client keeps us waiting. */
+import type { Wire } from '../../platform/net/net.ts';
+import { Bye } from './session.ts';
+
+export class Traffic {
+  readonly #wire: Wire;
+  readonly #onOctets: ((direction: 'received' | 'sent', octets: number) => void) | undefined;
+  /** When something came or was read last, by the monotonic clock. */
+  activeAt = performance.now();
+  /** Octets that the client sent, and those that it got. */
+  received = 0;
+  sent = 0;
+  /** Whether the client has to read before we go on. */
+  isWriting = false;
+
+  /** @param onOctets called with how many came or were read */
+  constructor(wire: Wire, onOctets?: (direction: 'received' | 'sent', octets: number) => void) {
+    this.#wire = wire;
+    this.#onOctets = onOctets;
+  }
+
+  /** Counts what came. */
+  take(octets: number): void {
+    this.activeAt = performance.now();
+    this.received += octets;
+    this.#onOctets?.('received', octets);
+  }
+
+  /** Resolves when the client has read enough of what was sent before. @throws Bye where it left */
+  async write(octets: string | Uint8Array): Promise<void> {
+    this.isWriting = true;
+    await this.#wire.write(octets);
+    this.isWriting = false;
+    // What else the command would read is for nobody.
+    if (this.#wire.isClosed) throw new Bye('The client left');
+    this.activeAt = performance.now();
+    this.sent += octets.length;
+    this.#onOctets?.('sent', octets.length);
+  }
+}
