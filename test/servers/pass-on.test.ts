@@ -5,9 +5,12 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { ImapFlow } from 'imapflow';
+import { createTransport } from 'nodemailer';
 import pino from 'pino';
+import { openRaw } from '../../src/mailboxes/mail-server/imap-client/raw-connection.ts';
 import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
@@ -156,7 +159,10 @@ void suite('mail programs on a Dovecot', () => {
   before(async () => {
     server = await startDovecot({ tls: true, settings: 'login_trusted_networks = 127.0.0.1' });
     const ca = join(server.directory, 'cert.pem');
-    all = await front(server, { MAILSTORE_URL: `${server.secureMailstoreUrl}?ca=${ca}` });
+    all = await front(server, {
+      MAILSTORE_URL: `${server.secureMailstoreUrl}?ca=${ca}`,
+      SUBMISSION_PORT: String(await freePort(1)),
+    });
   });
   after(async () => {
     await all?.service.stop();
@@ -166,13 +172,21 @@ void suite('mail programs on a Dovecot', () => {
   const list = async (): Promise<Record<string, unknown>[]> =>
     (await all.service.v2('GET', '/v2/operator/imap-sessions')).body.items;
 
-  void test('IDLE hears of a delivery', async () => {
+  void test('what a program sends is heard of in IDLE', async () => {
     const ann = await all.makeAccount();
     const client = await all.open(ann);
     await client.ok('SELECT INBOX');
     client.send('i IDLE\r\n');
     assert.match(await client.next(), /^\+ /);
-    await all.service.send({ from: 'bob@example.test', to: ann.address, subject: 'x', text: 'x' });
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: all.service.addresses.submission?.port ?? 0,
+      requireTLS: true,
+      tls: { rejectUnauthorized: false },
+      auth: { user: ann.address, pass: ann.password },
+    });
+    await transport.sendMail({ from: ann.address, to: ann.address, subject: 'x', text: 'x' });
+    transport.close();
     assert.equal(await client.next(), '* 1 EXISTS');
     client.close();
   });
@@ -199,8 +213,20 @@ void suite('mail programs on a Dovecot', () => {
       (await list()).filter(({ address }) => address === ann.address),
       [],
     );
-    // Dovecot logs the program's address, and not that of Postroom.
-    assert.match(await server.log(), /imap-login: Info: Login: .*rip=127\.0\.0\.1/);
+  });
+
+  void test('the server is asked for TLS, and told the address of the program', async () => {
+    const ann = await all.makeAccount();
+    const { certificate: ca = '', imapPort: port } = server;
+    const opened = await openRaw({
+      server: { host: 'localhost', port, tls: 'starttls', verifyCertificate: true, ca },
+      login: server.loginAs(ann.address),
+      client: '192.0.2.7',
+      timeoutMs: 20_000,
+    });
+    opened.destroy();
+    const login = new RegExp(`Login: user=<${ann.address}>.* rip=192\\.0\\.2\\.7, .*TLS`);
+    while (!login.test(await server.log())) await sleep(20);
   });
 
   void test('a new password ends its sessions', async () => {

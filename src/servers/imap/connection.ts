@@ -50,7 +50,7 @@ export class Connection implements Channel {
   #ending: string | undefined;
   /** On the mail server that has the mailboxes. */
   #opened: OpenedAccount | undefined;
-  /** Whether a line of ours would be read as one. */
+  /** Whether a BYE would be read as one. */
   #mayTell = true;
 
   constructor(
@@ -116,10 +116,9 @@ export class Connection implements Channel {
       }
     }
     this.#leave();
-    const text = this.#ending;
     await this.#session.closeMailbox();
-    const isTold = text !== undefined && this.#mayTell;
-    this.#wire.end(isTold ? `* BYE ${text.startsWith('[') ? text : line(text)}\r\n` : '');
+    const text = this.#mayTell ? this.#ending : undefined;
+    this.#wire.end(text ? `* BYE ${text.startsWith('[') ? text : line(text)}\r\n` : '');
   }
 
   /** Ends the connection: at once where it waits for the client, else after the command that runs. */
