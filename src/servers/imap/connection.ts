@@ -37,8 +37,8 @@ export class Connection implements Channel {
   readonly #wire: Wire;
   readonly #session: Session;
   readonly #incoming: Incoming;
-  #mayLogIn: boolean;
-  #isSecure = false;
+  mayLogIn: boolean;
+  isSecure = false;
   #mustStartTls = false;
   readonly #since = performance.now();
   readonly #traffic: Traffic;
@@ -73,7 +73,7 @@ export class Connection implements Channel {
       onBytes: (amount) => this.#traffic.take(amount),
       isLoggedIn: () => this.#session.isLoggedIn,
     });
-    this.#mayLogIn = client.isLocal || client.isSecure;
+    this.mayLogIn = client.isLocal || client.isSecure;
     this.#session = new Session(settings, this);
     if (client.isSecure) this.#secure();
   }
@@ -84,14 +84,6 @@ export class Connection implements Channel {
 
   get signal(): AbortSignal {
     return this.#left.signal;
-  }
-
-  get isSecure(): boolean {
-    return this.#isSecure;
-  }
-
-  get mayLogIn(): boolean {
-    return this.#mayLogIn;
   }
 
   /** Serves the client until it leaves. Never rejects. */
@@ -162,7 +154,7 @@ export class Connection implements Channel {
     const session = this.#session;
     if (!session.isLoggedIn || this.#ending !== undefined || session.isOver) return undefined;
     const { received, sent } = this.#traffic;
-    const at = { id: this.#id, client: this.address, isSecure: this.#isSecure, received, sent };
+    const at = { id: this.#id, client: this.address, isSecure: this.isSecure, received, sent };
     return { ...at, ...describeSession(session) };
   }
 
@@ -249,8 +241,8 @@ export class Connection implements Channel {
 
   #secure(): void {
     this.#mustStartTls = false;
-    this.#isSecure = true;
-    this.#mayLogIn = true;
+    this.isSecure = true;
+    this.mayLogIn = true;
     this.#wire.startTls(this.#settings.secureContext());
   }
 
