@@ -100,7 +100,8 @@ export async function listenImap(
       withToken: (token: string) => tokens.authenticate(token),
     },
     changes,
-    accessOf: (ids: readonly number[]) => findAccess(database.read, ids),
+    accessOf: (ids: readonly number[]) =>
+      findAccess(database.read, ids, server ? 'current' : 'all'),
     appPasswordsThere: (ids: readonly number[]) => findAppPasswordsThere(database.read, ids),
     onCommand: ({ name, outcome }: Ended) => metrics.countImapCommand(name, outcome),
     onOctets: metrics.countImapOctets,

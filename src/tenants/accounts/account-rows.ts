@@ -160,10 +160,16 @@ export interface AccountAccess {
   readonly credentialVersion: number;
 }
 
-/** The access of accounts now, by id; those that do not exist are left out. */
+/**
+ * The access of accounts now, by id; those that do not exist are left out.
+ *
+ * @param which `current` leaves out those whose address is not theirs now, since their domain is not active or is another
+ *   claim's: a mail server knows addresses alone
+ */
 export async function findAccess(
   queries: Queries,
   ids: readonly number[],
+  which: 'all' | 'current' = 'all',
 ): Promise<Map<number, AccountAccess>> {
   if (ids.length === 0) return new Map();
   const rows = await queries
@@ -171,6 +177,13 @@ export async function findAccess(
     .select(['id', accessStatus, 'credential_version as credentialVersion'])
     .where('id', 'in', ids)
     .where(domainIsThere('accounts'))
+    .$if(which === 'current', (query) =>
+      query.where(
+        'domain_id',
+        'in',
+        queries.selectFrom('domains').select('id').where('status', '=', 'active'),
+      ),
+    )
     .execute();
   return new Map(rows.map(({ id, ...access }) => [id, access]));
 }

@@ -11,6 +11,7 @@ import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import {
   Accounts,
   AnsweredRequests,
+  findAccess,
   findAccountStates,
   findAccountsThere,
   findRecipient,
@@ -430,6 +431,7 @@ onEachEngine('accounts', (engine) => {
       const { userId, domain, domainId, create } = await newUser();
       const ann = await create('ann');
       assert.deepEqual(await accounts.findForMail(`Ann@${domain.toUpperCase()}`), ann);
+      assert.equal((await findAccess(database.read, [ann.id], 'current')).size, 1);
       for (const address of [`ann+x@${domain}`, 'ann', '', `ann@x.${domain}`, `\0@${domain}`]) {
         assert.equal(await accounts.findForMail(address), undefined);
       }
@@ -441,6 +443,9 @@ onEachEngine('accounts', (engine) => {
           .execute(),
       );
       assert.equal(await accounts.findForMail(ann.address), undefined);
+      const { read } = database;
+      assert.equal((await findAccess(read, [ann.id])).get(ann.id)?.status, 'active');
+      assert.equal((await findAccess(read, [ann.id], 'current')).size, 0);
       // Without this the lapsed claim would become active again with the rival's first mark.
       await database.write((tx) =>
         tx
