@@ -1,48 +1,24 @@
 /** Mail programs of Debian on a mailbox of ours: mbsync with the settings of the guide, and Python's imaplib. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { makeCertificate } from '../support/certificate.ts';
-import { atEnd } from '../support/databases.ts';
 import { readPage } from '../support/doc-pages.ts';
-import { freePort } from '../support/free-port.ts';
-import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { type ProgramBench, startForPrograms } from './mail-programs.ts';
 
 const run = promisify(execFile);
 
-let service: TestService;
-let folder: string;
-/** For `localhost`: mbsync compares the name. */
-let certificate: string;
+let bench: ProgramBench;
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'postroom-programs-'));
-  atEnd(() => rm(folder, { recursive: true, force: true }));
-  const tls = await makeCertificate(folder);
-  certificate = tls.TLS_CERT;
-  service = await startTestService('sqlite', { IMAPS_PORT: String(await freePort()), ...tls });
+  bench = await startForPrograms();
 });
 
-const imapsPort = () => String(service.addresses.imaps?.port);
-
-async function append(account: TestAccount, subjects: readonly string[]): Promise<void> {
-  for (const subject of subjects) {
-    const url = `${service.url}/mail/append?mailbox=INBOX`;
-    const headers = {
-      authorization: `Bearer ${account.token}`,
-      'content-type': 'message/rfc822',
-    };
-    const body = `From: b@b.test\r\nSubject: ${subject}\r\nMessage-ID: <${subject}@b.test>\r\n\r\n${subject}\r\n`;
-    assert.equal((await fetch(url, { method: 'POST', headers, body })).status, 201);
-  }
-}
-
 test('mbsync keeps a folder in step, both ways, and then has nothing to do', async () => {
+  const { service, folder, certificate, imapsPort } = bench;
   const account = await service.makeAccount();
-  await append(
+  await bench.append(
     account,
     Array.from({ length: 60 }, (_, at) => `m${at}`),
   );
@@ -51,7 +27,7 @@ test('mbsync keeps a folder in step, both ways, and then has nothing to do', asy
   );
   const settings = (block?.text ?? '')
     .replace('Host mail.example', `Host localhost\nCertificateFile ${certificate}`)
-    .replace('Port 993', `Port ${imapsPort()}`)
+    .replace('Port 993', `Port ${imapsPort}`)
     .replace('User ada@acme.test', `User ${account.address}`)
     .replace('pass ada@acme.test', `echo ${account.password}`)
     .replaceAll('~/Mail', `${folder}/Mail`);
@@ -100,11 +76,12 @@ box.logout()
 `;
 
 test("Python's imaplib names 100,000 UIDs in a line, and stores what it reads back", async () => {
+  const { service, certificate, imapsPort } = bench;
   const account = await service.makeAccount();
-  await append(account, ['one', 'two']);
+  await bench.append(account, ['one', 'two']);
   const { stdout } = await run(
     'python3',
-    ['-c', PROGRAM, imapsPort(), certificate, account.address, account.password],
+    ['-c', PROGRAM, imapsPort, certificate, account.address, account.password],
     { timeout: 60_000 },
   );
   assert.equal(stdout, "OK 2\nOK b'1'\nTrue\n");
