@@ -238,9 +238,11 @@ export class Session {
 /** What a command answers; it returns the text of its OK, with a code in front where it has one. */
 export type Answer = AsyncGenerator<Output, string>;
 
-/** Some of the messages that a command names by their numbers were removed by others (RFC 5530). */
-export const GONE = '[EXPUNGEISSUED] Some of the messages are gone';
-export const gone = (): No => new No('EXPUNGEISSUED', 'Some of the messages are gone');
+/** Without the code (RFC 5530), programs know servers by such words: ImapTest takes these for no failure. */
+const DELETED = 'Some of the messages have been deleted';
+/** Some of the messages that a command names by their numbers were removed by others. */
+export const GONE = `[EXPUNGEISSUED] ${DELETED}`;
+export const gone = (): No => new No('EXPUNGEISSUED', DELETED);
 
 export interface Command {
   /** In which it may be given. */
