@@ -1,5 +1,6 @@
 /** A mailbox by IMAP, beside HTTP and SMTP: it is the same by every door. */
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { before, test } from 'node:test';
 import { ImapFlow } from 'imapflow';
 import { onEachEngine } from '../support/databases.ts';
@@ -7,13 +8,15 @@ import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 
+const BALANCER = '127.0.0.2';
+
 onEachEngine('IMAP', (engine) => {
   let service: TestService;
   let port: number;
   let tlsPort: number;
   before(async () => {
     const ports = { IMAP_PORT: String(await freePort()), IMAPS_PORT: String(await freePort(1)) };
-    service = await startTestService(engine, ports);
+    service = await startTestService(engine, { ...ports, IMAP_PROXY_NETWORKS: BALANCER });
     port = service.addresses.imap?.port ?? 0;
     tlsPort = service.addresses.imaps?.port ?? 0;
   });
@@ -349,5 +352,22 @@ onEachEngine('IMAP', (engine) => {
     const long = await ImapLines.connect(port);
     long.send('x'.repeat(70_000));
     assert.match(await long.next(), /^\* BYE \[TOOBIG\]/);
+  });
+
+  test('a client has ten connections before a login, and keeps out nobody else', async () => {
+    const openFrom = async (address: string) => {
+      const socket = connect({ port, host: '127.0.0.1', localAddress: BALANCER });
+      socket.write(`PROXY TCP4 ${address} 192.0.2.1 1024 143\r\n`);
+      const client = new ImapLines(socket);
+      return { client, greeting: await client.next() };
+    };
+    const stranger = '203.0.113.9';
+    const held = [];
+    for (let n = 0; n < 10; n++) held.push(await openFrom(stranger));
+    for (const { greeting } of held) assert.match(greeting, /^\* OK /);
+    assert.match((await openFrom(stranger)).greeting, /^\* BYE \[LIMIT\]/);
+    const other = await openFrom('203.0.113.10');
+    assert.match(other.greeting, /^\* OK /);
+    for (const { client } of [...held, other]) client.close();
   });
 });

@@ -73,7 +73,7 @@ export interface ImapOptions
 
 export type Refused = 'before_login' | 'of_client' | 'of_user' | 'of_account';
 
-/** Connections of strangers in all, and of one client. */
+/** Connections of strangers in all, and of one client that is not this machine itself. */
 const STRANGERS = 1_000;
 const STRANGERS_OF_CLIENT = 10;
 /**
@@ -234,7 +234,8 @@ export class ImapListener {
   #admit(socket: Socket, address: string): void {
     const { places, sessions, isSecure, logger, onRefused } = this.#options;
     const key = clientKey(address);
-    if (!places.strangers.take(key, 1, STRANGERS_OF_CLIENT)) {
+    const most = isLoopback(address) ? STRANGERS : STRANGERS_OF_CLIENT;
+    if (!places.strangers.take(key, 1, most)) {
       onRefused?.('before_login');
       logger.info({ remoteAddress: address }, 'an IMAP connection was refused: too many are open');
       socket.end(isSecure ? '' : '* BYE [LIMIT] Too many connections\r\n');
