@@ -120,11 +120,14 @@ export async function runSamples(
   const [code] = await once(shell, 'exit');
   end(shell.pid);
   const findings = await judge(plan, notes);
-  // Samples after this one have no output: only the first says why.
-  return code === null && late.aborted && findings[0]
-    ? [{ block: findings[0].block, message: `ended with nothing after ${timeout} ms` }]
-    : findings;
+  if (code !== null || !late.aborted) return findings;
+  // Samples after this one did not begin: only it says why.
+  const [stuck] = findings.filter(({ message }) => message.startsWith(UNFINISHED));
+  return stuck ? [{ ...stuck, message: `after ${timeout} ms it ${stuck.message}` }] : findings;
 }
+
+/** What is said of a sample that did not end. */
+const UNFINISHED = 'had not ended';
 
 /** Waits for so many lines of a file, a minute at most: programs may take long to start on a busy machine. */
 const WAIT = `wait_for() {
@@ -163,7 +166,7 @@ async function judge(
       output = await read(`${at}.out`);
       const code = (await read(`${at}.code`)).trim();
       const complaint = await read(`${at}.err`);
-      if (code !== '0') find(`ended with ${code || 'nothing'}: ${complaint}${output}`);
+      if (code !== '0') find(`${code === '' ? UNFINISHED : `ended with ${code}`}: ${complaint}${output}`);
       else if (complaint) find(`said ${complaint}`);
       const shown = plan[index + 1]?.role === 'output';
       if (!shown && /"code": ?"/.test(output)) find(`failed: ${output}`);
