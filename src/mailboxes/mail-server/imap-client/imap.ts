@@ -18,7 +18,6 @@
  */
 
 import type { Database } from '../../../platform/database/database.ts';
-import { Refusal } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import type {
@@ -40,11 +39,12 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
-import { canonicalMailboxName, tenantOf } from '../../mailstore/mailstore.ts';
+import { canonicalMailboxName, partiesOf } from '../../mailstore/mailstore.ts';
 import { type AppendedSource, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
-import { ImapFailure, type Log } from './failure.ts';
+import { ImapFailure } from './failure.ts';
+import { Guard } from './guard.ts';
 import { type KnownState, type ListedMailbox, listMailboxes, readState } from './list-mailboxes.ts';
 import { type ImapServer, logIn, openAs } from './log-in.ts';
 import type { ImapOptions } from './options.ts';
@@ -53,13 +53,7 @@ import { Readiness } from './probe.ts';
 import { openRaw, type RawConnection } from './raw-connection.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
-import {
-  dropShadow,
-  listShadows,
-  pruneShadowTombstones,
-  type ShadowRow,
-  shadowState,
-} from './shadow-rows.ts';
+import { listShadows, pruneShadowTombstones, type ShadowRow, shadowState } from './shadow-rows.ts';
 import { readToken, stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
 import { formatState } from './token.ts';
@@ -72,16 +66,14 @@ const imapDefaults = {
   idleMs: 120_000,
 } as const;
 
-/** Logins for mail programs at a time: of one account, of the accounts of one user, in all. */
-const RAW_LOGINS_OF_ACCOUNT = 2;
-const RAW_LOGINS_OF_TENANT = 6;
+/** Logins for mail programs at a time, in all and of one party. */
 const RAW_LOGINS = 10;
+const RAW_LOGIN_SHARES = { account: 2, tenant: 6 };
 
 export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
   readonly #database: Database;
-  readonly #isCurrent: ImapOptions['isCurrent'];
-  readonly #log: Log;
+  readonly #guard: Guard;
   readonly #now: () => number;
   readonly #timeoutMs: number;
   readonly #pool: Pool;
@@ -97,8 +89,7 @@ export class ImapMailstore implements Mailstore {
     const settings = { ...imapDefaults, now: Date.now, ...options };
     this.#server = settings.server;
     this.#database = settings.database;
-    this.#isCurrent = options.isCurrent;
-    this.#log = settings.log;
+    this.#guard = new Guard(settings);
     this.#now = settings.now;
     this.#timeoutMs = settings.timeoutMs;
     this.#pool = new Pool({
@@ -113,14 +104,14 @@ export class ImapMailstore implements Mailstore {
     this.#readiness = new Readiness({
       ...settings,
       pool: this.#pool,
-      report: (user, failure) => this.#report(user, failure),
+      report: (user, failure) => this.#guard.report(user, failure),
       someAccounts: options.someAccounts,
     });
     this.#shadows = new Shadows({ database: settings.database, now: settings.now });
     this.#reader = new MessageReader((...work) => this.#read(...work));
     const ways: EditorOptions = {
       repeat: (user, mailbox, work) => this.#read(user, mailbox, work),
-      once: (user, _mailbox, work) => this.#guard(user, () => this.#pool.use(user, work)),
+      once: (user, _mailbox, work) => this.#guard.run(user, () => this.#pool.use(user, work)),
       changeOf: (...what) => this.#changeOf(...what),
     };
     this.#editor = new MailboxEditor(ways);
@@ -276,18 +267,10 @@ export class ImapMailstore implements Mailstore {
       openAs(server, user.address, (login) =>
         openRaw({ server, login, client, timeoutMs, signal }),
       );
-    const parties = [
-      { name: `account ${user.accountId}`, most: RAW_LOGINS_OF_ACCOUNT },
-      { name: tenantOf(user), most: RAW_LOGINS_OF_TENANT },
-    ];
-    return this.#guard(
+    const logIn = () => this.#pool.logIn(user, () => this.#connect(user, open));
+    return this.#guard.run(
       user,
-      () =>
-        this.#rawLogins.run(
-          parties,
-          () => this.#pool.logIn(user, () => this.#connect(user, open)),
-          left,
-        ),
+      () => this.#rawLogins.run(partiesOf(user, RAW_LOGIN_SHARES), logIn, left),
       undefined,
       'the mail program is told that the server is unavailable',
     );
@@ -338,17 +321,11 @@ export class ImapMailstore implements Mailstore {
     const connection = await this.#readiness.logIn(user, open);
     try {
       // The login has only the address, which may be another account's by now.
-      await this.#requireCurrent(user);
+      await this.#guard.requireCurrent(user);
       return connection;
     } catch (error) {
       connection.destroy();
       throw error;
-    }
-  }
-
-  async #requireCurrent(user: MailUser): Promise<void> {
-    if (this.#isCurrent && !(await this.#isCurrent(user))) {
-      throw new Refusal('account_inactive', 'the address belongs to another account now');
     }
   }
 
@@ -388,53 +365,18 @@ export class ImapMailstore implements Mailstore {
     work: (connection: Connection, isKept: boolean) => Promise<T>,
     options: UseOptions = {},
   ): Promise<T> {
-    return this.#guard(
+    return this.#guard.run(
       user,
       async () => {
         try {
           return await this.#pool.use(user, work, options);
         } catch (error) {
           if (!(error instanceof ImapFailure) || !error.connectionLost) throw error;
-          this.#report(user, error, 'trying once more');
+          this.#guard.report(user, error, 'trying once more');
           return this.#pool.use(user, work, { ...options, fresh: true });
         }
       },
       mailbox,
-    );
-  }
-
-  /** Turns failures of the server into refusals, and logs them. */
-  async #guard<T>(
-    user: MailUser,
-    work: () => Promise<T>,
-    mailbox?: string,
-    note?: string,
-  ): Promise<T> {
-    await this.#requireCurrent(user);
-    try {
-      return await work();
-    } catch (error) {
-      if (error instanceof ImapFailure) {
-        if (!error.isBackoff) this.#report(user, error, note);
-        throw error.toRefusal();
-      }
-      if (isMissing(error) && mailbox !== undefined) {
-        await dropShadow(this.#database, user, mailbox);
-      }
-      throw error;
-    }
-  }
-
-  #report(
-    user: MailUser | undefined,
-    { message, kind, details }: ImapFailure,
-    note?: string,
-  ): void {
-    const { command, said } = details;
-    const { host, port } = this.#server;
-    this.#log.warn(
-      { failure: kind, account: user?.address, host, port, command, said, note },
-      message,
     );
   }
 }
