@@ -62,6 +62,7 @@ export {
   type UpdatedMessage,
 } from './store.ts';
 export {
+  canonicalLevels,
   canonicalMailboxName,
   changeFlags,
   defaultMailboxes,

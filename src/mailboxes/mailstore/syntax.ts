@@ -43,7 +43,12 @@ export function readNewName(field: string, name: string): string {
     }
     if (level === '.' || level === '..') throw invalidField(field, 'must have no level . or ..');
   }
-  const [first = '', ...below] = levels;
+  return canonicalLevels(name);
+}
+
+/** {@link canonicalMailboxName} of a name that may be below INBOX: there, the first level is in capitals, too. */
+export function canonicalLevels(name: string): string {
+  const [first = '', ...below] = name.normalize('NFC').split(SEPARATOR);
   return [canonicalMailboxName(first), ...below].join(SEPARATOR);
 }
 

@@ -1,4 +1,5 @@
 /** Reads NOTIFY (RFC 5465 section 8). */
+import { canonicalLevels } from '../../mailboxes/mailstore/mailstore.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { readMailbox } from './list.ts';
 import { type FetchRequest, readNewMessageItems } from './parse-fetch.ts';
@@ -75,7 +76,7 @@ function readNames(command: Cursor, of: string): ReadonlySet<string> {
   const names = command.sees('(')
     ? command.list(() => readMailbox(command))
     : [readMailbox(command)];
-  return new Set(names.map((name) => name.replace(/^inbox(?=$|\/)/i, 'INBOX').normalize('NFC')));
+  return new Set(names.map(canonicalLevels));
 }
 
 function readEvents(command: Cursor): Events {
