@@ -63,18 +63,23 @@ describe('a search', () => {
 
   test('of a user with many accounts leaves turns to others', async () => {
     const waiting: string[] = [];
-    const rows = (name: string) => async () => {
+    const { promise: ended, resolve: end } = Promise.withResolvers<never[]>();
+    const rows = (name: string) => () => {
       waiting.push(name);
-      await new Promise(() => {});
+      return ended;
     };
+    const answers: Promise<unknown>[] = [];
     const begin = (accountId: number, userId: string) => {
       const session = sessionOf(accountId, userId, { rows: rows(userId) });
       const answer = search.run(session, new Cursor([' BODY x']));
-      void answer.next();
+      answers.push(answer.next());
     };
     for (const accountId of [1, 2, 3, 4]) begin(accountId, 'many');
     begin(9, 'one');
     for (let turns = 0; turns < 20; turns++) await turn();
     assert.deepEqual(waiting.sort(), ['many', 'many', 'one']);
+    // The turns are those of the process: tests after this one need them.
+    end([]);
+    await Promise.all(answers);
   });
 });
