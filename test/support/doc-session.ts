@@ -166,8 +166,8 @@ async function judge(
       output = await read(`${at}.out`);
       const code = (await read(`${at}.code`)).trim();
       const complaint = await read(`${at}.err`);
-      const end = code === '' ? UNFINISHED : `ended with ${code}`;
-      if (code !== '0') find(`${end}: ${complaint}${output}`);
+      const outcome = code === '' ? UNFINISHED : `ended with ${code}`;
+      if (code !== '0') find(`${outcome}: ${complaint}${output}`);
       else if (complaint) find(`said ${complaint}`);
       const shown = plan[index + 1]?.role === 'output';
       if (!shown && /"code": ?"/.test(output)) find(`failed: ${output}`);

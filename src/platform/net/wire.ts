@@ -11,7 +11,7 @@ export class Wire {
   #socket: Socket;
   #isEnded = false;
   #isInterrupted = false;
-  /** Continue what waits for the socket: a read and a write at most. */
+  /** A read and a write at most wait for the socket: each call continues one of them. */
   #waiting: (() => void)[] = [];
   readonly #onEvent = (): void => this.#wake();
   #waitingSince: number | undefined;

@@ -238,7 +238,7 @@ export class Session {
 /** What a command answers; it returns the text of its OK, with a code in front where it has one. */
 export type Answer = AsyncGenerator<Output, string>;
 
-/** Without the code (RFC 5530), programs know servers by such words: ImapTest takes these for no failure. */
+/** ImapTest does not read the code (RFC 5530) of a STORE: it knows by these words that this is no failure of the server. */
 const DELETED = 'Some of the messages have been deleted';
 /** Some of the messages that a command names by their numbers were removed by others. */
 export const GONE = `[EXPUNGEISSUED] ${DELETED}`;
