@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { BatchReceiver, SECRET } from './mailboxes/notifier/testing/receiver.ts';
+import { BatchReceiver, SECRET } from '../test/support/notifier/receiver.ts';
 
 const NOTIFIER = fileURLToPath(new URL('notifier.ts', import.meta.url));
 

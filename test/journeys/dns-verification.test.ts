@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 import { before, beforeEach, suite, test } from 'node:test';
 import { Bodies, BodyFolder } from '../../src/mailboxes/bodies/bodies.ts';
 import { describeMessage, stageMessage } from '../../src/mailboxes/mailstore/mailstore.ts';
-import { type RunningApi, startApi } from '../../src/servers/api/testing/start-api.ts';
+import { type RunningApi, startApi } from '../support/api/start-api.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { type DnsServer, startDnsServer, type ZoneRecord } from '../support/dns-server.ts';
 import { sampleMessage } from '../support/mail.ts';

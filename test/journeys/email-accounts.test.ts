@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { type RunningApi, startApi } from '../../src/servers/api/testing/start-api.ts';
+import { type RunningApi, startApi } from '../support/api/start-api.ts';
 import { onEachEngine } from '../support/databases.ts';
 
 onEachEngine('email accounts', (engine) => {

@@ -8,12 +8,7 @@ import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { answers, type ErrorCode, Refusal } from '../../src/platform/errors/errors.ts';
-import {
-  apiKey,
-  type RunningApi,
-  secondApiKey,
-  startApi,
-} from '../../src/servers/api/testing/start-api.ts';
+import { apiKey, type RunningApi, secondApiKey, startApi } from '../support/api/start-api.ts';
 import { onEachEngine } from '../support/databases.ts';
 
 /** Routes that fail in every way there is. */

@@ -1,9 +1,9 @@
 /** Strangers who take all that they can get, and others who only want to bring a mail. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { DialogueClient } from '../../src/servers/smtp/testing/dialogue.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { DialogueClient } from '../support/smtp/dialogue.ts';
 
 /** Each address of the loopback network is a client of its own here. */
 const ADDRESSES = Array.from({ length: 20 }, (_, index) => `127.0.0.${index + 2}`);

@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { verify } from '../../src/mail/outbound/testing/dkim.ts';
-import { type FarEnd, refusal, startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
 import { onEachEngine } from '../support/databases.ts';
+import { verify } from '../support/outbound/dkim.ts';
+import { type FarEnd, refusal, startFarEnd } from '../support/outbound/far-end.ts';
 import {
   type Answer,
   nodeCount,

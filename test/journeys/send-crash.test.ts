@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type FarEnd, refusal, startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
 import { CERTIFICATE } from '../support/certificate.ts';
 import { freePort } from '../support/free-port.ts';
+import { type FarEnd, refusal, startFarEnd } from '../support/outbound/far-end.ts';
 import { type Process, ROOT, start } from '../support/process.ts';
 
 const KEY = 'key-of-the-crash-test';

@@ -11,10 +11,10 @@ import { after, type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
 import { ConfigError } from '../../src/run/config/config.ts';
-import { DialogueClient } from '../../src/servers/smtp/testing/dialogue.ts';
 import { NO_CERTIFICATE } from '../support/certificate.ts';
 import { LOWEST } from '../support/free-port.ts';
 import { environment, listening, MAIN, ROOT, start, startHere } from '../support/process.ts';
+import { DialogueClient } from '../support/smtp/dialogue.ts';
 
 test('tests are given no port that fetch refuses to ask', async () => {
   await assert.rejects(fetch('http://127.0.0.1:10080'), { cause: new Error('bad port') });

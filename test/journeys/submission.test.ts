@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createTransport, type SentMessageInfo } from 'nodemailer';
-import { verify } from '../../src/mail/outbound/testing/dkim.ts';
-import { type FarEnd, refusal, startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
-import { DialogueClient } from '../../src/servers/smtp/testing/dialogue.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
+import { verify } from '../support/outbound/dkim.ts';
+import { type FarEnd, refusal, startFarEnd } from '../support/outbound/far-end.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { DialogueClient } from '../support/smtp/dialogue.ts';
 
 /** What a program writes; without a Message-ID where it is `undefined`. */
 function source(account: TestAccount, fields: Record<string, string | undefined> = {}): string {

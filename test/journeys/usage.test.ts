@@ -1,8 +1,8 @@
 /** Quotas, usage and the overview, as operators see them. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
 import { onEachEngine } from '../support/databases.ts';
+import { startFarEnd } from '../support/outbound/far-end.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 
 interface Point {

@@ -12,8 +12,8 @@ import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
-import { refusal, startFarEnd } from '../../src/mail/outbound/testing/far-end.ts';
 import { freePort } from '../support/free-port.ts';
+import { refusal, startFarEnd } from '../support/outbound/far-end.ts';
 import {
   environment,
   listening,

@@ -10,10 +10,8 @@ import {
   ServerMailboxes,
   type SpamFilter,
 } from '../../src/mail/delivery/delivery.ts';
-import { blindChecks } from '../../src/mail/delivery/sender-checks/testing/blind-checks.ts';
 import { type MessageSender, SenderRewriting } from '../../src/mail/outbound/outbound.ts';
 import { Queue } from '../../src/mail/queue/queue.ts';
-import { FakeClock } from '../../src/mail/queue/testing/fake-clock.ts';
 import type { WebhookSender } from '../../src/mail/webhooks/webhooks.ts';
 import {
   ServerDelivery,
@@ -25,6 +23,8 @@ import { Domains } from '../../src/tenants/domains/domains.ts';
 import { Usage } from '../../src/tenants/usage/usage.ts';
 import { startLmtpServer, type TestLmtpServer } from './lmtp-server.ts';
 import { openTestMailstore, type TestMailstore } from './mail.ts';
+import { FakeClock } from './queue/fake-clock.ts';
+import { blindChecks } from './sender-checks/blind-checks.ts';
 
 /** What the tests change of the mail server's side. */
 export type MailServerOptions = Partial<

@@ -6,24 +6,24 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import {
   openTestMailstore,
   sampleMessage,
   type TestMailstore,
 } from '../../../test/support/mail.ts';
+import { type FarEnd, refusal, startFarEnd } from '../../../test/support/outbound/far-end.ts';
+import { FakeClock, UNTIL_MS } from '../../../test/support/queue/fake-clock.ts';
+import { blindChecks } from '../../../test/support/sender-checks/blind-checks.ts';
+import { type Receiver, startReceiver } from '../../../test/support/webhooks/receiver.ts';
 import { createAddressFilter } from '../../platform/net/net.ts';
 import { Accounts } from '../../tenants/accounts/accounts.ts';
 import { Domains, type RouteSettings } from '../../tenants/domains/domains.ts';
-import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
 import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
-import { type FarEnd, refusal, startFarEnd } from '../outbound/testing/far-end.ts';
 import { Queue } from '../queue/queue.ts';
-import { FakeClock, UNTIL_MS } from '../queue/testing/fake-clock.ts';
-import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
 import { carryOut, createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
-import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const SECOND = 1_000;
 /** How many requests one receiver has under way at a time. */

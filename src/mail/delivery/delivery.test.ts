@@ -4,20 +4,20 @@ import { readdir, readFile, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import {
   openTestMailstore,
   sampleMessage,
   type TestMailstore,
 } from '../../../test/support/mail.ts';
+import { blindChecks } from '../../../test/support/sender-checks/blind-checks.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
 import { Accounts } from '../../tenants/accounts/accounts.ts';
 import { Domains } from '../../tenants/domains/domains.ts';
-import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
 import { SenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
-import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);

@@ -3,17 +3,17 @@ import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
+import { blindChecks } from '../../../test/support/sender-checks/blind-checks.ts';
 import { type Database, isUnavailable, type Queries } from '../../platform/database/database.ts';
 import { Accounts, setQuota } from '../../tenants/accounts/accounts.ts';
 import { Domains } from '../../tenants/domains/domains.ts';
-import { shareDkimKey } from '../../tenants/domains/testing/dkim-key.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
 import { SenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { Trace } from '../trace/trace.ts';
 import { createMailReceiver, type MailReceiver, OwnMailboxes } from './delivery.ts';
-import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const now = () => Date.UTC(2026, 0, 1, 12);
 const tables = [

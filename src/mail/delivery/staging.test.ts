@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { startDnsServer } from '../../../test/support/dns-server.ts';
+import { rsaKey, sign } from '../../../test/support/sender-checks/signed-mail.ts';
+import { cutAt, streamOf } from '../../../test/support/sender-checks/stream.ts';
 import { GrowingBuffer, INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
 import { openSenderChecks } from './sender-checks/open-checks.ts';
-import { rsaKey, sign } from './sender-checks/testing/signed-mail.ts';
-import { cutAt, streamOf } from './sender-checks/testing/stream.ts';
 import { Unanswered } from './sender-checks/unanswered.ts';
 import { type StagingOptions, stageMail } from './stage-mail.ts';
 import { type Asked, type MailToCheck, StagingThread } from './staging.ts';

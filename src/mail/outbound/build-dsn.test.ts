@@ -2,11 +2,16 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../../test/support/any-character.ts';
+import { mutatedMessages } from '../../../test/support/message/sample-messages.ts';
+import { makeKey, verify } from '../../../test/support/outbound/dkim.ts';
+import {
+  collect,
+  senderTo,
+  sourceOf,
+  startFarEnd,
+} from '../../../test/support/outbound/far-end.ts';
 import { MessageParser, type MessagePart, readHeader } from '../../protocols/message/message.ts';
-import { mutatedMessages } from '../../protocols/message/testing/sample-messages.ts';
 import { buildDsn, type DsnOptions, mayBounce } from './outbound.ts';
-import { makeKey, verify } from './testing/dkim.ts';
-import { collect, senderTo, sourceOf, startFarEnd } from './testing/far-end.ts';
 
 const key = makeKey('acme.test');
 const ORIGINAL =

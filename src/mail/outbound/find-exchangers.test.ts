@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { dnsOf, type Zone } from '../../../test/support/outbound/far-end.ts';
 import { findAddresses, findExchangers } from './find-exchangers.ts';
-import { dnsOf, type Zone } from './testing/far-end.ts';
 
 const find = (domain: string, zone: Zone) =>
   findExchangers(domain, dnsOf(zone), (host) => host === 'mail.postroom.test');

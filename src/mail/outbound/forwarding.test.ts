@@ -5,10 +5,10 @@ import { suite, test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
+import { makeKey, resolverOf, verify } from '../../../test/support/outbound/dkim.ts';
+import { senderTo, sourceOf, startFarEnd } from '../../../test/support/outbound/far-end.ts';
 import { parseAddress, readHeader } from '../../protocols/message/message.ts';
 import { isLooping, prepareForward, SenderRewriting, type SenderVerdict } from './outbound.ts';
-import { makeKey, resolverOf, verify } from './testing/dkim.ts';
-import { senderTo, sourceOf, startFarEnd } from './testing/far-end.ts';
 
 const srs = new SenderRewriting({ key: ['a key of thirty-two octets or more'] });
 const keys = { 'acme.test': makeKey('acme.test'), 'b.test': makeKey('b.test') };

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
+import { mutatedMessages, readCorpus } from '../../../test/support/message/sample-messages.ts';
+import { makeKey, verify } from '../../../test/support/outbound/dkim.ts';
+import { collect, sourceOf } from '../../../test/support/outbound/far-end.ts';
 import { MessageParser, readHeader } from '../../protocols/message/message.ts';
-import { mutatedMessages, readCorpus } from '../../protocols/message/testing/sample-messages.ts';
 import { isLooping, prepareForward, type SenderVerdict } from './outbound.ts';
-import { makeKey, verify } from './testing/dkim.ts';
-import { collect, sourceOf } from './testing/far-end.ts';
 
 const key = makeKey('acme.test');
 const NOW = Date.UTC(2026, 5, 15);

@@ -6,12 +6,6 @@ import { setDefaultCACertificates } from 'node:tls';
 import { generate } from 'selfsigned';
 import { freePort } from '../../../test/support/free-port.ts';
 import {
-  MessageSender,
-  type MessageSenderOptions,
-  type SendOutcome,
-  type Smarthost,
-} from './outbound.ts';
-import {
   dnsOf,
   outgoing,
   polite,
@@ -21,7 +15,13 @@ import {
   startFarEnd,
   startScript,
   type Zone,
-} from './testing/far-end.ts';
+} from '../../../test/support/outbound/far-end.ts';
+import {
+  MessageSender,
+  type MessageSenderOptions,
+  type SendOutcome,
+  type Smarthost,
+} from './outbound.ts';
 
 const MESSAGE = 'From: a@acme.test\r\nSubject: hi\r\n\r\n.\r\n..\r\nBody\r\n';
 const HOST = 'mx.far.test';

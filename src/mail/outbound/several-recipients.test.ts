@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
 import { suite, test } from 'node:test';
-import type { SendOutcome } from './outbound.ts';
 import {
   dnsOf,
   outgoing,
@@ -12,7 +11,8 @@ import {
   startFarEnd,
   startScript,
   type Zone,
-} from './testing/far-end.ts';
+} from '../../../test/support/outbound/far-end.ts';
+import type { SendOutcome } from './outbound.ts';
 
 const MESSAGE = 'From: a@acme.test\r\nSubject: hi\r\n\r\nBody\r\n';
 

@@ -3,11 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import type { Queries } from '../../platform/database/database.ts';
-import { untilDone } from '../../platform/time/time.ts';
-import type { TraceEvent } from '../trace/trace.ts';
-import { type BulkPlace, countOpenDeliveries, type QueueFilter } from './queue.ts';
-import { until } from './testing/fake-clock.ts';
+import { until } from '../../../test/support/queue/fake-clock.ts';
 import {
   delivered,
   gone,
@@ -17,7 +13,11 @@ import {
   type QueueBench,
   refused,
   rowWhen,
-} from './testing/open-queue.ts';
+} from '../../../test/support/queue/open-queue.ts';
+import type { Queries } from '../../platform/database/database.ts';
+import { untilDone } from '../../platform/time/time.ts';
+import type { TraceEvent } from '../trace/trace.ts';
+import { type BulkPlace, countOpenDeliveries, type QueueFilter } from './queue.ts';
 
 /** Records what the next queues of the bench write to the trace. */
 function keepTrace(bench: QueueBench): TraceEvent[] {

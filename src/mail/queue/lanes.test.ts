@@ -2,13 +2,18 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { turns, until } from '../../../test/support/queue/fake-clock.ts';
+import {
+  type Attempt,
+  delivered,
+  openQueueBench,
+  refused,
+} from '../../../test/support/queue/open-queue.ts';
 import { DueHeap } from './due-heap.ts';
 import { Lanes } from './lanes.ts';
 import type { Batch, Lane } from './parties.ts';
 import { senderOf, userOf } from './parties.ts';
 import type { Slot, WorkOptions } from './queue.ts';
-import { turns, until } from './testing/fake-clock.ts';
-import { type Attempt, delivered, openQueueBench, refused } from './testing/open-queue.ts';
 
 const HORIZON = 10_000;
 const open = (concurrency = 512, perDestination = 32) =>

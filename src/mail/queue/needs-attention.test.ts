@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { openQueueBench } from './testing/open-queue.ts';
+import { openQueueBench } from '../../../test/support/queue/open-queue.ts';
 
 onEachEngine('what of the queue needs an operator', (engine) => {
   test('a receiver fails where more waits after a failure than it took lately', async () => {

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { openQueueBench } from '../../../test/support/queue/open-queue.ts';
 import { listGroups, listOpen } from './groups.ts';
 import { behindQuery, type OpenKey, pastStateOf, readKeys, restQuery } from './open-keys.ts';
-import { openQueueBench } from './testing/open-queue.ts';
 
 const RECEIVERS = ['a.test', 'b.test', 'c.test'];
 const STATES = ['failed', 'held', 'queued'] as const;

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Type } from 'typebox';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { payloadFormat, type Queue } from './queue.ts';
-import { until } from './testing/fake-clock.ts';
+import { until } from '../../../test/support/queue/fake-clock.ts';
 import {
   delivered,
   gone,
@@ -13,7 +12,8 @@ import {
   type QueueBench,
   refused,
   rowWhen,
-} from './testing/open-queue.ts';
+} from '../../../test/support/queue/open-queue.ts';
+import { payloadFormat, type Queue } from './queue.ts';
 
 const SECOND = 1_000;
 

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { turns } from './testing/fake-clock.ts';
+import { turns } from '../../../test/support/queue/fake-clock.ts';
 import {
   type Attempt,
   delivered,
@@ -16,7 +16,7 @@ import {
   type QueueBench,
   type QueueProcess,
   refused,
-} from './testing/open-queue.ts';
+} from '../../../test/support/queue/open-queue.ts';
 
 type Step =
   | { do: 'enqueue'; destination: string; count: number; crash: boolean }

@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { turns, until } from '../../../test/support/queue/fake-clock.ts';
+import {
+  delivered,
+  gone,
+  KIND,
+  openQueueBench,
+  refused,
+  rowWhen,
+} from '../../../test/support/queue/open-queue.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { turns, until } from './testing/fake-clock.ts';
-import { delivered, gone, KIND, openQueueBench, refused, rowWhen } from './testing/open-queue.ts';
 
 const SECOND = 1_000;
 

@@ -2,9 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  insertDomain,
+  openQueueBench,
+  type QueueBench,
+} from '../../../test/support/queue/open-queue.ts';
 import { reasonOf } from './delivery.ts';
 import type { QueueFilter } from './open-keys.ts';
-import { insertDomain, openQueueBench, type QueueBench } from './testing/open-queue.ts';
 
 test('a reason has no addresses, ids and times, so that many deliveries share it', () => {
   const said: readonly (readonly [text: string, reason: string])[] = [

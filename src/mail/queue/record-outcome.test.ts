@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import type { Job, Settled, WorkOptions } from './queue.ts';
-import { turns, until } from './testing/fake-clock.ts';
+import { turns, until } from '../../../test/support/queue/fake-clock.ts';
 import {
   DELAYS,
   delivered,
@@ -11,7 +10,8 @@ import {
   type QueueBench,
   refused,
   rowWhen,
-} from './testing/open-queue.ts';
+} from '../../../test/support/queue/open-queue.ts';
+import type { Job, Settled, WorkOptions } from './queue.ts';
 
 const SECOND = 1_000;
 

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
+import { FakeClock, until } from '../../../test/support/queue/fake-clock.ts';
 import { describeMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { Queue } from '../queue/queue.ts';
-import { FakeClock, until } from '../queue/testing/fake-clock.ts';
 import { ServerCopies } from './server-copies.ts';
 
 test('a copy of an earlier request is found, and is not removed', async () => {

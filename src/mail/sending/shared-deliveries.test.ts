@@ -6,6 +6,8 @@ import fc from 'fast-check';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
+import { polite, replies, senderTo, startScript } from '../../../test/support/outbound/far-end.ts';
+import { FakeClock, until } from '../../../test/support/queue/fake-clock.ts';
 import type { Engine } from '../../platform/database/database.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
@@ -15,9 +17,7 @@ import {
   mailDelays,
   type SendOutcome,
 } from '../outbound/outbound.ts';
-import { polite, replies, senderTo, startScript } from '../outbound/testing/far-end.ts';
 import { Queue } from '../queue/queue.ts';
-import { FakeClock, until } from '../queue/testing/fake-clock.ts';
 import { Trace } from '../trace/trace.ts';
 import { accept } from './accept.ts';
 import { carryOutSends } from './carry-out-sends.ts';

@@ -4,13 +4,13 @@ import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Webhook } from 'standardwebhooks';
 import { atEnd, onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { insertDomain } from '../../../test/support/queue/open-queue.ts';
+import { type Receiver, startReceiver } from '../../../test/support/webhooks/receiver.ts';
 import { Bodies, BodyFolder } from '../../mailboxes/bodies/bodies.ts';
 import { InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { describeEvent, Events, OLDEST_CURSOR, writeEvents } from '../../tenants/events/events.ts';
 import { Queue } from '../queue/queue.ts';
-import { insertDomain } from '../queue/testing/open-queue.ts';
-import { type Receiver, startReceiver } from './testing/receiver.ts';
 import {
   carryOutEvents,
   createWebhookSender,

@@ -6,8 +6,8 @@ import { after, before, suite, test } from 'node:test';
 import { generate } from 'selfsigned';
 import { Webhook } from 'standardwebhooks';
 import { freePort } from '../../../test/support/free-port.ts';
+import { type Receiver, startReceiver } from '../../../test/support/webhooks/receiver.ts';
 import { createAddressFilter } from '../../platform/net/net.ts';
-import { type Receiver, startReceiver } from './testing/receiver.ts';
 import {
   createWebhookSender,
   type WebhookSender,

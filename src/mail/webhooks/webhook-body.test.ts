@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { lines, parse, readCorpus } from '../../protocols/message/testing/sample-messages.ts';
+import { lines, parse, readCorpus } from '../../../test/support/message/sample-messages.ts';
 import { cutToJson, fitToJson, jsonSize } from './webhook-body.ts';
 import { buildWebhookBody, type WebhookMessage } from './webhooks.ts';
 

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, beforeEach, test } from 'node:test';
 import { type Logger, pino } from 'pino';
+import { BatchReceiver, hangUp, SECRET, say } from '../../../test/support/notifier/receiver.ts';
 import { type Notifier, startNotifier } from './notifier.ts';
-import { BatchReceiver, hangUp, SECRET, say } from './testing/receiver.ts';
 
 const quick = { limits: { everyMs: 50, retryMs: 50 } };
 

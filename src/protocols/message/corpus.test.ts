@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  contentOf,
+  leavesOf,
+  outline,
+  parse,
+  readCorpus,
+} from '../../../test/support/message/sample-messages.ts';
+import {
   decodeText,
   findPart,
   hasAttachments,
@@ -9,7 +16,6 @@ import {
   partFilename,
   readMessageTexts,
 } from './message.ts';
-import { contentOf, leavesOf, outline, parse, readCorpus } from './testing/sample-messages.ts';
 
 /** For each message of the corpus its parts: number, type, encoding, decoded size. */
 const outlines: Record<string, string[]> = {

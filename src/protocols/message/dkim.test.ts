@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
+import { cuts } from '../../../test/support/message/sample-messages.ts';
 import { BodyHash, type Canonicalization, canonicalField, signedText } from './dkim.ts';
-import { cuts } from './testing/sample-messages.ts';
 
 const sha256 = (text: string) =>
   createHash('sha256').update(Buffer.from(text, 'latin1')).digest('base64');

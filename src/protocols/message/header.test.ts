@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
+import { cuts, mutatedMessages } from '../../../test/support/message/sample-messages.ts';
 import { fieldValue, type Header, MAX_FIELDS, MAX_HEADER, rawValue, readHeader } from './header.ts';
-import { cuts, mutatedMessages } from './testing/sample-messages.ts';
 
 async function* chunked(source: Buffer, lengths: readonly number[]): AsyncGenerator<Buffer> {
   for (let at = 0, index = 0; at < source.length; index++) {

@@ -12,7 +12,7 @@ import {
   mutatedMessages,
   parse,
   readCorpus,
-} from './testing/sample-messages.ts';
+} from '../../../test/support/message/sample-messages.ts';
 
 test('the parts of a well-formed message have the content that was put into them', () => {
   fc.assert(

@@ -3,7 +3,6 @@ import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { findPart, MessageParser, type ParsedMessage } from './message.ts';
 import {
   checkParsed,
   contentOf,
@@ -11,7 +10,8 @@ import {
   lines,
   outline,
   parse,
-} from './testing/sample-messages.ts';
+} from '../../../test/support/message/sample-messages.ts';
+import { findPart, MessageParser, type ParsedMessage } from './message.ts';
 
 const attachment = Buffer.from('%PDF-1.7 not really');
 

@@ -3,6 +3,7 @@ import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../../test/support/any-character.ts';
+import { lines, parse } from '../../../test/support/message/sample-messages.ts';
 import {
   decodeText,
   findPart,
@@ -11,7 +12,6 @@ import {
   partFilename,
   toBodyStructure,
 } from './message.ts';
-import { lines, parse } from './testing/sample-messages.ts';
 
 test('part numbers are positive decimal numbers joined by dots', () => {
   for (const text of ['1', '1.2', '10.1.999', '1.1.1.1.1.1'])

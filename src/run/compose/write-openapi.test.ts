@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
+import { startApi } from '../../../test/support/api/start-api.ts';
 import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.ts';
-import { startApi } from '../../servers/api/testing/start-api.ts';
 import { describeWholeApi, routesElsewhere } from './write-openapi.ts';
 
 interface Schema {

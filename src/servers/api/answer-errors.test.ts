@@ -1,7 +1,7 @@
 /** A caller who is almost right learns what is missing. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { apiKey, type RunningApi, startApi } from './testing/start-api.ts';
+import { apiKey, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 
 let api: RunningApi;
 let token: string;

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { before, test } from 'node:test';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { type RunningApi, startApi } from './testing/start-api.ts';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 
 const items = Array.from({ length: 400 }, (_, id) => ({ id, subject: `Grüße ${id}` }));
 const json = JSON.stringify({ items });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startApi } from './testing/start-api.ts';
+import { startApi } from '../../../test/support/api/start-api.ts';
 
 test('the description is a copy: what a route takes stays as it is once somebody has read it', async () => {
   const api = await startApi('sqlite');

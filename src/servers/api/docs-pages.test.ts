@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { FRAME_SCRIPT_HASH } from '../../../packages/webmail/reading/frame-script.ts';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { isHashedAsset, isPartOfPage } from './docs-files.ts';
-import { type RunningApi, startApi } from './testing/start-api.ts';
 
 const SECRET = 'what lies outside';
 const SCRIPT_HASH = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='";

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { get, type IncomingMessage } from 'node:http';
 import { before, test } from 'node:test';
+import { apiKey, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { Events, OLDEST_CURSOR, writeEvents } from '../../tenants/events/events.ts';
-import { apiKey, type RunningApi, startApi } from './testing/start-api.ts';
 
 interface Item {
   readonly cursor: string;

@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { startApi } from './testing/start-api.ts';
+import { startApi } from '../../../test/support/api/start-api.ts';
 
 const origin = 'https://app.example.com';
 

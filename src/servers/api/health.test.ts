@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startApi } from './testing/start-api.ts';
+import { startApi } from '../../../test/support/api/start-api.ts';
 
 const noKey = { 'x-api-key': undefined };
 

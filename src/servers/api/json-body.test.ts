@@ -1,7 +1,7 @@
 /** JSON bodies are limited before they are parsed. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { type RunningApi, startApi } from './testing/start-api.ts';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 
 let api: RunningApi;
 

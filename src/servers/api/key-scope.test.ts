@@ -1,11 +1,11 @@
 /** What keys open: every route of /v2 is called with keys of each scope, as the API description has it. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { type Answer, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import type { Schema } from '../../platform/database/database.ts';
 import type { KeyScope } from '../../tenants/keys/keys.ts';
 import { writeDescription } from './api.ts';
-import { type Answer, type RunningApi, startApi } from './testing/start-api.ts';
 
 interface Field {
   readonly examples?: readonly unknown[];

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { before, test } from 'node:test';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type RunningApi, startApi } from './testing/start-api.ts';
 
 onEachEngine('changes and their answers', (engine) => {
   let api: RunningApi;

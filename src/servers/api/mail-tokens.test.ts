@@ -1,7 +1,7 @@
 /** The cookie by which a browser stays signed in. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { type Answer, type RunningApi, startApi } from './testing/start-api.ts';
+import { type Answer, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 
 let api: RunningApi;
 const login = { address: 'ada@acme.test', password: 'correct horse' };

@@ -1,8 +1,8 @@
 /** The lists of `/v2`: which items come first, and how many there are. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { type RunningApi, startApi } from './testing/start-api.ts';
 
 onEachEngine('lists of a user', (engine) => {
   let api: RunningApi;

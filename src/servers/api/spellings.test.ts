@@ -1,7 +1,7 @@
 /** Another spelling of a known name is reported; any other unknown name is ignored. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { type RunningApi, startApi } from './testing/start-api.ts';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 
 let api: RunningApi;
 let authorization: { authorization: string };

@@ -1,10 +1,10 @@
 /** Accounts as operators see them: what they send and get, in which order, and why their mail waits. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { senderOf } from '../../mail/queue/queue.ts';
 import { Usage } from '../../tenants/usage/usage.ts';
-import { type RunningApi, startApi } from '../api/testing/start-api.ts';
 import { MEASURES } from './account-order.ts';
 
 const HOUR = 3_600_000;

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
+import { gauges, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { Traffic } from '../../tenants/usage/usage.ts';
-import { gauges, type RunningApi, startApi } from '../api/testing/start-api.ts';
 import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
 
 const NOW = Date.UTC(2026, 0, 31);

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { freePort } from '../../../test/support/free-port.ts';
 import { startTestService, type TestService } from '../../../test/support/service.ts';
-import { DialogueClient } from '../smtp/testing/dialogue.ts';
+import { DialogueClient } from '../../../test/support/smtp/dialogue.ts';
 
 const STRANGER = '203.0.113.5';
 const TAKEN = '250 2.1.0';

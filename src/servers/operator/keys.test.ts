@@ -1,8 +1,13 @@
 /** API keys that operators make: by the API and at the sign-in of the console. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import {
+  type Answer,
+  apiKey,
+  type RunningApi,
+  startApi,
+} from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { type Answer, apiKey, type RunningApi, startApi } from '../api/testing/start-api.ts';
 
 const PATH = '/v2/operator/keys';
 const SESSION = '/v2/operator/console/session';

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { before, test } from 'node:test';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { newMailId, Trace, type TraceEvent } from '../../mail/trace/trace.ts';
 import type { NewRow } from '../../platform/database/database.ts';
-import { type RunningApi, startApi } from '../api/testing/start-api.ts';
 import { explainReply } from './explain-reply.ts';
 
 const MINUTE = 60_000;

@@ -1,8 +1,8 @@
 /** What operators see of all users: domains, accounts, nodes, settings. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { type RunningApi, startApi } from '../api/testing/start-api.ts';
 
 /** Every item of a list, read page by page. */
 async function readAll(api: RunningApi, path: string, limit: number) {

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { sql } from 'kysely';
+import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { senderOf } from '../../mail/queue/queue.ts';
 import { Trace } from '../../mail/trace/trace.ts';
 import type { NewRow } from '../../platform/database/database.ts';
-import { type RunningApi, startApi } from '../api/testing/start-api.ts';
 
 const HOUR = 3_600_000;
 

@@ -2,15 +2,15 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../../test/support/databases.ts';
-import { limitInMemory } from '../../platform/net/net.ts';
 import {
   type Answer,
   apiKey,
   type RunningApi,
   secondApiKey,
   startApi,
-} from '../api/testing/start-api.ts';
+} from '../../../test/support/api/start-api.ts';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
 import { ConsoleSessions } from './sessions.ts';
 
 const PATH = '/v2/operator/console/session';

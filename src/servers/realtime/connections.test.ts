@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
-import { Refusal } from '../../platform/errors/errors.ts';
 import {
   change,
   connectClient,
@@ -13,7 +12,8 @@ import {
   readToEnd,
   startRealtime,
   TestClient,
-} from './testing/start-realtime.ts';
+} from '../../../test/support/realtime/start-realtime.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 
 /** The code in the last frame, a close frame (RFC 6455 section 5.5.1); no hello has the byte 0x88. */
 function closeCodeOf(bytes: Buffer): number | undefined {

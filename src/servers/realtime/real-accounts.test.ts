@@ -5,11 +5,15 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
+import {
+  askForUpgrade,
+  startRealtime,
+  TestClient,
+} from '../../../test/support/realtime/start-realtime.ts';
 import { InProcessChanges } from '../../mailboxes/changes/changes.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
 import { Accounts, findAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 import { Domains } from '../../tenants/domains/domains.ts';
-import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';
 
 const SECRET = 'a secret of thirty-two bytes, or more';
 

@@ -4,15 +4,15 @@ import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { after, suite, test } from 'node:test';
-import { Refusal } from '../../platform/errors/errors.ts';
-import { asksForWebSocket } from './realtime.ts';
 import {
   askForUpgrade,
   connectClient,
   readTestToken,
   startRealtime,
   TestClient,
-} from './testing/start-realtime.ts';
+} from '../../../test/support/realtime/start-realtime.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { asksForWebSocket } from './realtime.ts';
 
 const authorization = 'Bearer token-1';
 

@@ -10,7 +10,7 @@ import {
   type RunningRealtime,
   readToEnd,
   startRealtime,
-} from './testing/start-realtime.ts';
+} from '../../../test/support/realtime/start-realtime.ts';
 
 /** More than the buffers of both kernels hold for one connection. */
 const FLOOD = 30_000;

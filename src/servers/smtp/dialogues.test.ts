@@ -1,8 +1,8 @@
-/** Plays every dialogue of dialogues/ against a listener of its own; testing/dialogue.ts explains their form. */
+/** Plays every dialogue of dialogues/ against a listener of its own; test/support/smtp/dialogue.ts explains their form. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { dialogueOptions, runDialogue } from './testing/dialogue.ts';
-import { startListener } from './testing/start-listener.ts';
+import { dialogueOptions, runDialogue } from '../../../test/support/smtp/dialogue.ts';
+import { startListener } from '../../../test/support/smtp/start-listener.ts';
 
 const folder = new URL('dialogues/', import.meta.url);
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { DialogueClient } from '../../../test/support/smtp/dialogue.ts';
+import { startListener } from '../../../test/support/smtp/start-listener.ts';
 import { readHeader } from '../../platform/net/proxy-header.ts';
-import { DialogueClient } from './testing/dialogue.ts';
-import { startListener } from './testing/start-listener.ts';
 
 const latin = (text: string) => Buffer.from(text, 'latin1');
 const signature = '\r\n\r\n\0\r\nQUIT\n';

@@ -9,12 +9,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
 import { generate } from 'selfsigned';
+import { DialogueClient } from '../../../test/support/smtp/dialogue.ts';
+import { RecordingDelivery, submissionTo } from '../../../test/support/smtp/recording-delivery.ts';
+import { startListener, type TestListener } from '../../../test/support/smtp/start-listener.ts';
 import type { InboundEnvelope } from '../../mail/delivery/delivery.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SmtpLimits, SmtpOptions } from './smtp.ts';
-import { DialogueClient } from './testing/dialogue.ts';
-import { RecordingDelivery, submissionTo } from './testing/recording-delivery.ts';
-import { startListener, type TestListener } from './testing/start-listener.ts';
 
 /** Connects and says EHLO. */
 async function greet({ port }: TestListener): Promise<DialogueClient> {

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { before, beforeEach, suite, test } from 'node:test';
 import { verify } from '@node-rs/argon2';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Change } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import { listAudit } from '../audit/audit.ts';
 import { Domains } from '../domains/domains.ts';
-import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import {
   Accounts,
   AnsweredRequests,

@@ -6,11 +6,11 @@ import { after, before, suite, test } from 'node:test';
 import { exportJWK, SignJWT, UnsecuredJWT } from 'jose';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import { mailboxColumns } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
 import { Domains } from '../domains/domains.ts';
-import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { type Account, Accounts, Tokens, type TokensOptions } from './accounts.ts';
 
 const secret = 'an operator’s secret of 32 bytes or more';

@@ -3,11 +3,11 @@ import { before, beforeEach, test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { type DnsServer, startDnsServer } from '../../../test/support/dns-server.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { listAudit } from '../audit/audit.ts';
 import { type DnsRecord, Domains, findSendingObstacle, Verification } from './domains.ts';
-import { shareDkimKey } from './testing/dkim-key.ts';
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;

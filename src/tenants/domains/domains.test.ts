@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { before, suite, test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { type DnsRecordStatus, type DomainDetails, Domains } from './domains.ts';
-import { shareDkimKey } from './testing/dkim-key.ts';
 
 const HOUR = 60 * 60 * 1000;
 const DAY = 24 * HOUR;

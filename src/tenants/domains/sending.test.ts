@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { before, beforeEach, test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Database } from '../../platform/database/database.ts';
 import {
   type ClaimFilter,
@@ -13,7 +14,6 @@ import {
   findSendingObstacle,
   listAllClaims,
 } from './domains.ts';
-import { shareDkimKey } from './testing/dkim-key.ts';
 
 const STATUSES: readonly DnsRecordStatus[] = ['pending', 'verified', 'failed', 'disabled'];
 

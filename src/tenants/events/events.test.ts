@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Accounts } from '../accounts/accounts.ts';
 import { Domains } from '../domains/domains.ts';
-import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import {
   type EventPage,
   type EventScope,

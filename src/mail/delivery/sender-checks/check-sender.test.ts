@@ -1,8 +1,15 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import {
+  check,
+  inShort,
+  insider,
+  mail,
+  signed,
+  stranger,
+} from '../../../../test/support/sender-checks/checking.ts';
+import { ed25519Key, sign } from '../../../../test/support/sender-checks/signed-mail.ts';
 import type { SendingClient } from './check-sender.ts';
-import { check, inShort, insider, mail, signed, stranger } from './testing/checking.ts';
-import { ed25519Key, sign } from './testing/signed-mail.ts';
 
 /** What is sent by whom, and the result; `*` marks aligned signatures. */
 const table: [what: string, message: string, client: SendingClient, short: string][] = [

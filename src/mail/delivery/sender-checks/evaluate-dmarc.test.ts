@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { lookupIn, type Zone } from '../../../../test/support/sender-checks/zone.ts';
 import {
   type DmarcRecord,
   discoverPolicy,
   organizationalDomain,
   parseDmarcRecord,
 } from './evaluate-dmarc.ts';
-import { lookupIn, type Zone } from './testing/zone.ts';
 
 const rejecting: DmarcRecord = {
   policy: 'reject',

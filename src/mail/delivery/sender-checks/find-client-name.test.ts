@@ -1,8 +1,15 @@
 /** Which name of a client is believed, and that the search delays nothing else. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { check, inShort, mail, records, stranger, times } from './testing/checking.ts';
-import { lookupIn, type Zone } from './testing/zone.ts';
+import {
+  check,
+  inShort,
+  mail,
+  records,
+  stranger,
+  times,
+} from '../../../../test/support/sender-checks/checking.ts';
+import { lookupIn, type Zone } from '../../../../test/support/sender-checks/zone.ts';
 
 const PTR = 'PTR 9.113.0.203.in-addr.arpa';
 const PTR_IPV6 = 'PTR 9.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa';

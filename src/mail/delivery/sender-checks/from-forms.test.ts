@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
+import { check, records } from '../../../../test/support/sender-checks/checking.ts';
 import { MessageParser, parseAddress } from '../../../protocols/message/message.ts';
 import { buildWebhookBody } from '../../webhooks/webhooks.ts';
 import type { Verdicts } from './check-sender.ts';
-import { check, records } from './testing/checking.ts';
 
 const zone = {
   records: {

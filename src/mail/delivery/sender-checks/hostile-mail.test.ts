@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { createSenderChecks, RESULTS_MAX } from './check-sender.ts';
 import {
   check,
   HOST,
@@ -12,10 +11,11 @@ import {
   records,
   signed,
   stranger,
-} from './testing/checking.ts';
-import { sign } from './testing/signed-mail.ts';
-import { collect, cutAt, streamOf } from './testing/stream.ts';
-import { lookupIn } from './testing/zone.ts';
+} from '../../../../test/support/sender-checks/checking.ts';
+import { sign } from '../../../../test/support/sender-checks/signed-mail.ts';
+import { collect, cutAt, streamOf } from '../../../../test/support/sender-checks/stream.ts';
+import { lookupIn } from '../../../../test/support/sender-checks/zone.ts';
+import { createSenderChecks, RESULTS_MAX } from './check-sender.ts';
 
 const forged = mail('ann@bank.test');
 const refused = 'fail reject bank.test | reject';

@@ -2,11 +2,17 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../../../test/support/any-character.ts';
+import {
+  check,
+  insider,
+  mail,
+  signed,
+  stranger,
+} from '../../../../test/support/sender-checks/checking.ts';
+import { sign } from '../../../../test/support/sender-checks/signed-mail.ts';
+import { collect, cutAt, streamOf } from '../../../../test/support/sender-checks/stream.ts';
+import { lookupIn } from '../../../../test/support/sender-checks/zone.ts';
 import { createSenderChecks } from './check-sender.ts';
-import { check, insider, mail, signed, stranger } from './testing/checking.ts';
-import { sign } from './testing/signed-mail.ts';
-import { collect, cutAt, streamOf } from './testing/stream.ts';
-import { lookupIn } from './testing/zone.ts';
 
 suite('Authentication-Results', () => {
   test('says what was found, in the form of RFC 8601', async () => {

@@ -3,8 +3,6 @@ import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 // Else it is loaded with the first message, whose lookup for SPF would come later than the others.
 import 'mailauth/lib/spf/index.js';
-import { createSenderChecks, type SendingClient } from './check-sender.ts';
-import { type LookupAnswer, ResolverGuard, type SenderDns, type Weight } from './lookups.ts';
 import {
   check,
   HOST,
@@ -16,10 +14,12 @@ import {
   signed,
   stranger,
   times,
-} from './testing/checking.ts';
-import { ed25519Key, sign } from './testing/signed-mail.ts';
-import { collect } from './testing/stream.ts';
-import { lookupIn, type Zone } from './testing/zone.ts';
+} from '../../../../test/support/sender-checks/checking.ts';
+import { ed25519Key, sign } from '../../../../test/support/sender-checks/signed-mail.ts';
+import { collect } from '../../../../test/support/sender-checks/stream.ts';
+import { lookupIn, type Zone } from '../../../../test/support/sender-checks/zone.ts';
+import { createSenderChecks, type SendingClient } from './check-sender.ts';
+import { type LookupAnswer, ResolverGuard, type SenderDns, type Weight } from './lookups.ts';
 import { Unanswered } from './unanswered.ts';
 
 const forged = mail('ann@bank.test');

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { check } from './testing/checking.ts';
+import { check } from '../../../../test/support/sender-checks/checking.ts';
 
 async function judge(header: string) {
   const { verdicts } = await check({ message: `${header}To: bob@acme.test\r\n\r\nHello.\r\n` });

@@ -4,9 +4,17 @@ import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { sealMessage } from 'mailauth';
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
+import {
+  check,
+  HOST,
+  insider,
+  mail,
+  records,
+  signed,
+  stranger,
+} from '../../../../test/support/sender-checks/checking.ts';
+import { ed25519Key, rsaKey, sign } from '../../../../test/support/sender-checks/signed-mail.ts';
 import { readSignature, readSigningKey } from './read-signature.ts';
-import { check, HOST, insider, mail, records, signed, stranger } from './testing/checking.ts';
-import { ed25519Key, rsaKey, sign } from './testing/signed-mail.ts';
 import { keyIn, survivesForwarding } from './verify-signatures.ts';
 
 /** Whether mailauth finds a valid signature that covers the whole body. */

@@ -1,8 +1,11 @@
 /** Mail that is added by IMAP: what is written, and what happens after a NO of the server. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
+import {
+  type FakeServer,
+  startFakeServer,
+} from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 import { imapDateTime } from './wire.ts';
 
 const source = 'Subject: one\r\n\r\nText with {3}\r\n';

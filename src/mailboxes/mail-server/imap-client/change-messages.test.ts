@@ -1,8 +1,11 @@
 /** Changes of messages: what is sent for them, and their answers while another client changes the mailbox. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
+import {
+  type FakeServer,
+  startFakeServer,
+} from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 
 async function open(more = '') {
   const server = await startFakeServer();

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { type Command, startFakeServer } from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import { type Command, startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
 
 test('an account whose address now belongs to another account cannot open that one’s mailboxes', async () => {
   const server = await startFakeServer();

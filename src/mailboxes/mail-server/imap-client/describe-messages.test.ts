@@ -1,8 +1,8 @@
 /** What a page says of messages whose structure the server guessed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
+import { startFakeServer } from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 
 const nothing = '(("text" "plain" NIL NIL NIL "7bit" 0 0) "alternative")';
 const file = (name: string, size: number) =>

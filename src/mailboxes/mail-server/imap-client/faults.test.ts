@@ -2,15 +2,15 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { generate } from 'selfsigned';
-import { Refusal } from '../../../platform/errors/errors.ts';
-import type { MailUser } from '../../mailstore/mailstore.ts';
 import {
   type Command,
   type FakeServer,
   type Fault,
   startFakeServer,
-} from './testing/fake-server.ts';
-import { IMPATIENT, openImapStore } from './testing/open-store.ts';
+} from '../../../../test/support/imap-client/fake-server.ts';
+import { IMPATIENT, openImapStore } from '../../../../test/support/imap-client/open-store.ts';
+import { Refusal } from '../../../platform/errors/errors.ts';
+import type { MailUser } from '../../mailstore/mailstore.ts';
 
 const ann: MailUser = { accountId: 1, address: 'ann@acme.test' };
 const bob: MailUser = { accountId: 2, address: 'bob@acme.test' };

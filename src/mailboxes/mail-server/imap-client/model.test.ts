@@ -5,11 +5,14 @@
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { onEachEngine } from '../../../../test/support/databases.ts';
+import {
+  type FakeServer,
+  startFakeServer,
+} from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 import { live, lives, type ModelMailbox, readSource } from '../../../../test/support/sync-model.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import type { ImapMailstore } from './imap.ts';
-import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
 
 const kinds = {
   'CONDSTORE and QRESYNC': 'ENABLE CONDSTORE QRESYNC ESEARCH',

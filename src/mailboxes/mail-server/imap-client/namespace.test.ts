@@ -1,9 +1,9 @@
 /** Mailbox names that apps choose, as servers with other separators and prefixes write them. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { startFakeServer } from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 import { toServerName } from './namespace.ts';
-import { startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
 
 void suite('names of new mailboxes', () => {
   void test('get the separator and the prefix of the server', () => {

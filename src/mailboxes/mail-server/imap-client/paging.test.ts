@@ -1,9 +1,9 @@
 /** Pages of one sync show one state but for what is removed between them, on servers of each kind. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { startFakeServer } from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 import type { MessageField, SyncResult } from '../../mailstore/mailstore.ts';
-import { startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
 
 const kinds = {
   'CONDSTORE and QRESYNC': 'ENABLE CONDSTORE QRESYNC ESEARCH',

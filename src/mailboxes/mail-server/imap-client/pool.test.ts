@@ -2,11 +2,14 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type FakeServer,
+  startFakeServer,
+} from '../../../../test/support/imap-client/fake-server.ts';
+import { IMPATIENT, openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
-import { IMPATIENT, openImapStore } from './testing/open-store.ts';
 
 const inbox = { mailbox: 'INBOX' };
 const user = (accountId: number): MailUser => ({ accountId, address: `u${accountId}@acme.test` });

@@ -1,8 +1,8 @@
 /** Readers of long messages: each holds its connection while it reads on, and releases it afterwards. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
+import { startFakeServer } from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 
 /** A piece has 512 KiB. */
 const PIECES = 6;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
+import { startFakeServer } from '../../../../test/support/imap-client/fake-server.ts';
+import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
 import type { SyncResult } from '../../mailstore/mailstore.ts';
-import { startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
 
 test('after a failover that lost the seen state of a mailbox, its tokens get a reset', async () => {
   const server = await startFakeServer();

@@ -1,8 +1,11 @@
 /** Checks that imapflow's command layer has what we use, and reads answers as expected. */
 import assert from 'node:assert/strict';
 import { after, suite, test } from 'node:test';
+import {
+  type FakeServer,
+  startFakeServer,
+} from '../../../../test/support/imap-client/fake-server.ts';
 import { Connection } from './connection.ts';
-import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
 import { atom, bytesOf, fetchItems, type ImapResponse, quoted, textOf } from './wire.ts';
 
 const opened: Connection[] = [];

@@ -7,11 +7,11 @@ import {
   startDnsServer,
   type ZoneRecord,
 } from '../../../../test/support/dns-server.ts';
+import { shareDkimKey } from '../../../../test/support/domains/dkim-key.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { DnsResolver } from '../../../protocols/dns/dns.ts';
 import { seedRecords } from '../dns-records.ts';
 import { type DnsRecord, Domains, Verification } from '../domains.ts';
-import { shareDkimKey } from '../testing/dkim-key.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;

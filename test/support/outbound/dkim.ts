@@ -1,7 +1,7 @@
 /** A DKIM key with its record, and mailauth's verdict on what arrived. */
 import { generateKeyPairSync } from 'node:crypto';
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
-import type { DkimKey } from '../../../tenants/domains/domains.ts';
+import type { DkimKey } from '../../../src/tenants/domains/domains.ts';
 
 export interface PublishedKey extends DkimKey {
   readonly domain: string;

@@ -7,10 +7,10 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { after } from 'node:test';
 import { pino } from 'pino';
 import { type ClientOptions, WebSocket } from 'ws';
-import { InProcessChanges, type MailboxChange } from '../../../mailboxes/changes/changes.ts';
-import { Refusal } from '../../../platform/errors/errors.ts';
-import type { MailAccess } from '../../../tenants/accounts/accounts.ts';
-import { Realtime, type RealtimeOptions } from '../realtime.ts';
+import { InProcessChanges, type MailboxChange } from '../../../src/mailboxes/changes/changes.ts';
+import { Refusal } from '../../../src/platform/errors/errors.ts';
+import { Realtime, type RealtimeOptions } from '../../../src/servers/realtime/realtime.ts';
+import type { MailAccess } from '../../../src/tenants/accounts/accounts.ts';
 
 export interface RunningRealtime {
   readonly realtime: Realtime;

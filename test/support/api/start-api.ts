@@ -4,36 +4,20 @@
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { type Logger, pino } from 'pino';
-import { atEnd, openTestDatabase } from '../../../../test/support/databases.ts';
-import { Blocks } from '../../../mail/blocks/blocks.ts';
-import { Queue } from '../../../mail/queue/queue.ts';
-import { Suppressions } from '../../../mail/sending/sending.ts';
-import { Trace } from '../../../mail/trace/trace.ts';
-import { EventHooks } from '../../../mail/webhooks/webhooks.ts';
-import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
-import { InProcessChanges } from '../../../mailboxes/changes/changes.ts';
-import { MailserverEvents } from '../../../mailboxes/event-hook/event-hook.ts';
-import { EmbeddedMailstore } from '../../../mailboxes/mailstore/mailstore.ts';
-import type { Database, Engine } from '../../../platform/database/database.ts';
-import { limitInMemory } from '../../../platform/net/net.ts';
-import type { EpochMs } from '../../../platform/time/time.ts';
-import { DnsResolver } from '../../../protocols/dns/dns.ts';
-import { buildOperator } from '../../../run/compose/operator.ts';
-import { findAccounts } from '../../../tenants/accounts/account-rows.ts';
-import {
-  Accounts,
-  AnsweredRequests,
-  AppPasswords,
-  findOwner,
-  Tokens,
-} from '../../../tenants/accounts/accounts.ts';
-import { Domains, Verification } from '../../../tenants/domains/domains.ts';
-import { shareDkimKey } from '../../../tenants/domains/testing/dkim-key.ts';
-import { EventFeed, Events } from '../../../tenants/events/events.ts';
-import { NamedKeys } from '../../../tenants/keys/keys.ts';
-import { Traffic } from '../../../tenants/usage/usage.ts';
-import { OpenSessions } from '../../imap/imap.ts';
-import type { GaugeValue } from '../../metrics/metrics.ts';
+import { Blocks } from '../../../src/mail/blocks/blocks.ts';
+import { Queue } from '../../../src/mail/queue/queue.ts';
+import { Suppressions } from '../../../src/mail/sending/sending.ts';
+import { Trace } from '../../../src/mail/trace/trace.ts';
+import { EventHooks } from '../../../src/mail/webhooks/webhooks.ts';
+import { Bodies, BodyFolder } from '../../../src/mailboxes/bodies/bodies.ts';
+import { InProcessChanges } from '../../../src/mailboxes/changes/changes.ts';
+import { MailserverEvents } from '../../../src/mailboxes/event-hook/event-hook.ts';
+import { EmbeddedMailstore } from '../../../src/mailboxes/mailstore/mailstore.ts';
+import type { Database, Engine } from '../../../src/platform/database/database.ts';
+import { limitInMemory } from '../../../src/platform/net/net.ts';
+import type { EpochMs } from '../../../src/platform/time/time.ts';
+import { DnsResolver } from '../../../src/protocols/dns/dns.ts';
+import { buildOperator } from '../../../src/run/compose/operator.ts';
 import {
   type Api,
   type ApiOptions,
@@ -43,7 +27,23 @@ import {
   eventHookRoutes,
   mailserverEventRoutes,
   suppressionRoutes,
-} from '../api.ts';
+} from '../../../src/servers/api/api.ts';
+import { OpenSessions } from '../../../src/servers/imap/imap.ts';
+import type { GaugeValue } from '../../../src/servers/metrics/metrics.ts';
+import { findAccounts } from '../../../src/tenants/accounts/account-rows.ts';
+import {
+  Accounts,
+  AnsweredRequests,
+  AppPasswords,
+  findOwner,
+  Tokens,
+} from '../../../src/tenants/accounts/accounts.ts';
+import { Domains, Verification } from '../../../src/tenants/domains/domains.ts';
+import { EventFeed, Events } from '../../../src/tenants/events/events.ts';
+import { NamedKeys } from '../../../src/tenants/keys/keys.ts';
+import { Traffic } from '../../../src/tenants/usage/usage.ts';
+import { atEnd, openTestDatabase } from '../databases.ts';
+import { shareDkimKey } from '../domains/dkim-key.ts';
 
 export const apiKey = 'test-key-1';
 export const secondApiKey = 'test-key-2';

@@ -5,7 +5,7 @@ import {
   type SenderChecksOptions,
   type SendingClient,
   type Verdicts,
-} from '../check-sender.ts';
+} from '../../../src/mail/delivery/sender-checks/check-sender.ts';
 import { ed25519Key, rsaKey, type Signing, sign } from './signed-mail.ts';
 import { collect, cutAt, streamOf } from './stream.ts';
 import { lookupIn, type Zone } from './zone.ts';

@@ -1,4 +1,4 @@
-import { generateDkimKey, type NewDkimKey } from '../dns-records.ts';
+import { generateDkimKey, type NewDkimKey } from '../../../src/tenants/domains/dns-records.ts';
 
 let first: Promise<NewDkimKey> | undefined;
 let made = 0;

@@ -3,8 +3,12 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { after } from 'node:test';
 import { SMTPServer } from 'smtp-server';
-import type { Lookup, MessageSenderOptions, OutboundDns } from '../outbound.ts';
-import { MessageSender } from '../outbound.ts';
+import type {
+  Lookup,
+  MessageSenderOptions,
+  OutboundDns,
+} from '../../../src/mail/outbound/outbound.ts';
+import { MessageSender } from '../../../src/mail/outbound/outbound.ts';
 
 type ServerOptions = NonNullable<ConstructorParameters<typeof SMTPServer>[0]>;
 

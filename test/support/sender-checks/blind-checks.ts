@@ -1,4 +1,7 @@
-import { createSenderChecks, type SenderChecks } from '../check-sender.ts';
+import {
+  createSenderChecks,
+  type SenderChecks,
+} from '../../../src/mail/delivery/sender-checks/check-sender.ts';
 
 /** Sender checks without DNS: the results of the checks have tests of their own. */
 export function blindChecks(): SenderChecks {

@@ -1,9 +1,13 @@
 /** An IMAP mail store on a test's server, with its log. */
 import { after } from 'node:test';
-import { openTestMailstore, type TestMailstore } from '../../../../../test/support/mail.ts';
-import type { Database, Engine } from '../../../../platform/database/database.ts';
-import type { MailUser } from '../../../mailstore/mailstore.ts';
-import { ImapMailstore, type ImapOptions, type ImapServer } from '../imap.ts';
+import {
+  ImapMailstore,
+  type ImapOptions,
+  type ImapServer,
+} from '../../../src/mailboxes/mail-server/imap-client/imap.ts';
+import type { MailUser } from '../../../src/mailboxes/mailstore/mailstore.ts';
+import type { Database, Engine } from '../../../src/platform/database/database.ts';
+import { openTestMailstore, type TestMailstore } from '../mail.ts';
 
 export interface LoggedFailure {
   readonly failure?: string;

@@ -2,9 +2,14 @@
 import { readFileSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { type Logger, pino } from 'pino';
-import { CERTIFICATE } from '../../../../test/support/certificate.ts';
-import { isLoopback } from '../../../platform/net/net.ts';
-import { type SmtpLimits, type SmtpListener, type SmtpOptions, startSmtp } from '../smtp.ts';
+import { isLoopback } from '../../../src/platform/net/net.ts';
+import {
+  type SmtpLimits,
+  type SmtpListener,
+  type SmtpOptions,
+  startSmtp,
+} from '../../../src/servers/smtp/smtp.ts';
+import { CERTIFICATE } from '../certificate.ts';
 import { RecordingDelivery, submissionTo } from './recording-delivery.ts';
 
 export interface TestListener {

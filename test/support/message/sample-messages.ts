@@ -6,8 +6,13 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
-import { findPart, MessageParser, type MessagePart, type ParsedMessage } from '../message.ts';
-import { createDecoder } from '../transfer-encoding.ts';
+import {
+  findPart,
+  MessageParser,
+  type MessagePart,
+  type ParsedMessage,
+} from '../../../src/protocols/message/message.ts';
+import { createDecoder } from '../../../src/protocols/message/transfer-encoding.ts';
 
 const corpusFolder = new URL('corpus/', import.meta.url);
 

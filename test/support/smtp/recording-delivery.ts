@@ -8,9 +8,9 @@ import type {
   InboundEnvelope,
   MailReceiver,
   RecipientOutcome,
-} from '../../../mail/delivery/delivery.ts';
-import { Refusal } from '../../../platform/errors/errors.ts';
-import type { Submission, Submitter } from '../smtp.ts';
+} from '../../../src/mail/delivery/delivery.ts';
+import { Refusal } from '../../../src/platform/errors/errors.ts';
+import type { Submission, Submitter } from '../../../src/servers/smtp/smtp.ts';
 
 export interface RecordedMessage {
   readonly envelope: InboundEnvelope;

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { freePort } from '../../../../test/support/free-port.ts';
-import type { MailboxEvent } from '../merge-lines.ts';
+import type { MailboxEvent } from '../../../src/mailboxes/notifier/merge-lines.ts';
+import { freePort } from '../free-port.ts';
 
 export const SECRET = 'secret-of-the-notifier-tests';
 

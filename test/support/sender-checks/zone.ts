@@ -1,6 +1,11 @@
 /** DNS from a list of records, without a network. */
-import type { MxRecord } from '../../../../protocols/dns/dns.ts';
-import type { LookupAnswer, LookupType, SenderDns } from '../lookups.ts';
+
+import type {
+  LookupAnswer,
+  LookupType,
+  SenderDns,
+} from '../../../src/mail/delivery/sender-checks/lookups.ts';
+import type { MxRecord } from '../../../src/protocols/dns/dns.ts';
 
 export interface Zone {
   /** Records by `TYPE name`; what is not listed does not exist. */

@@ -1,11 +1,7 @@
 /** A database with a domain and a body, queues on it, and a receiver that the test controls. */
 import { join } from 'node:path';
 import { inspect } from 'node:util';
-import { openTestDatabase } from '../../../../test/support/databases.ts';
-import { Bodies, BodyFolder } from '../../../mailboxes/bodies/bodies.ts';
-import type { Database, Engine, Queries, Row } from '../../../platform/database/database.ts';
-import type { SharedSlots } from '../../../platform/net/net.ts';
-import { senderOf } from '../parties.ts';
+import { senderOf } from '../../../src/mail/queue/parties.ts';
 import {
   type AttemptOutcome,
   type Job,
@@ -13,7 +9,11 @@ import {
   Queue,
   type QueueOptions,
   type WorkOptions,
-} from '../queue.ts';
+} from '../../../src/mail/queue/queue.ts';
+import { Bodies, BodyFolder } from '../../../src/mailboxes/bodies/bodies.ts';
+import type { Database, Engine, Queries, Row } from '../../../src/platform/database/database.ts';
+import type { SharedSlots } from '../../../src/platform/net/net.ts';
+import { openTestDatabase } from '../databases.ts';
 import { FakeClock, turns, UNTIL_MS, until } from './fake-clock.ts';
 
 export const KIND = 'test';

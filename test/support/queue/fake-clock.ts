@@ -1,5 +1,5 @@
 /** A clock that moves only when a test says so. */
-import type { Clock } from '../queue.ts';
+import type { Clock } from '../../../src/mail/queue/queue.ts';
 
 interface Timer {
   readonly at: number;

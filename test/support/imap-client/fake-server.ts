@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { after } from 'node:test';
 import { createServer as createTlsServer } from 'node:tls';
-import { freePort } from '../../../../../test/support/free-port.ts';
+import { freePort } from '../free-port.ts';
 
 /** One command as it came. */
 export interface Command {
