@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openQueueBench } from '../../../test/support/queue/open-queue.ts';
+import { findFailingReceivers, findHeld } from './needs-attention.ts';
 
 onEachEngine('what of the queue needs an operator', (engine) => {
   test('a receiver fails where more waits after a failure than it took lately', async () => {
@@ -26,27 +27,29 @@ onEachEngine('what of the queue needs an operator', (engine) => {
         tx,
       );
     });
-    const queue = bench.queue();
     const limits = { waiting: 3, since: now - 1, receivers: 10 };
     const dead = { destination: 'dead.test', count: 5, oldestAt: now - 9, reason: '500 no' };
-    assert.deepEqual(await queue.lists.failingReceivers(limits), [dead]);
+    assert.deepEqual(await findFailingReceivers(bench.database, limits), [dead]);
     const busy = { destination: 'busy.test', count: 4, oldestAt: now, reason: '500 no' };
-    assert.deepEqual(await queue.lists.failingReceivers({ ...limits, since: now }), [dead, busy]);
-    assert.deepEqual(await queue.lists.failingReceivers({ ...limits, since: now, receivers: 1 }), [
+    assert.deepEqual(await findFailingReceivers(bench.database, { ...limits, since: now }), [
       dead,
+      busy,
     ]);
-    assert.deepEqual(await queue.lists.failingReceivers({ ...limits, waiting: 6 }), []);
+    assert.deepEqual(
+      await findFailingReceivers(bench.database, { ...limits, since: now, receivers: 1 }),
+      [dead],
+    );
+    assert.deepEqual(await findFailingReceivers(bench.database, { ...limits, waiting: 6 }), []);
   });
 
   test('held deliveries are told by the time since when they are', async () => {
     const bench = await openQueueBench(engine);
     const now = bench.clock.now();
     await bench.fill('a.test', 3);
-    const queue = bench.queue();
-    assert.deepEqual(await queue.lists.heldBefore(now), { count: 0, since: undefined });
+    assert.deepEqual(await findHeld(bench.database, now), { count: 0, since: undefined });
     const hold = { action: 'hold', isDryRun: false, heldBy: 'operator' } as const;
-    await queue.bulk({ ...hold, filter: { ids: [1, 2] } }, 'test');
-    assert.deepEqual(await queue.lists.heldBefore(now - 1), { count: 0, since: undefined });
-    assert.deepEqual(await queue.lists.heldBefore(now), { count: 2, since: now });
+    await bench.queue().bulk({ ...hold, filter: { ids: [1, 2] } }, 'test');
+    assert.deepEqual(await findHeld(bench.database, now - 1), { count: 0, since: undefined });
+    assert.deepEqual(await findHeld(bench.database, now), { count: 2, since: now });
   });
 });

@@ -13,6 +13,7 @@ import {
   refused,
   rowWhen,
 } from '../../../test/support/queue/open-queue.ts';
+import { findBodyOf, pruneDeliveries, readDepths, removeDeliveriesOf } from './operator-rows.ts';
 import { payloadFormat, type Queue } from './queue.ts';
 
 const SECOND = 1_000;
@@ -70,7 +71,7 @@ onEachEngine('deliveries that cannot be read', (engine) => {
     await bench.clock.advance(40 * 86_400 * SECOND);
     const next = bench.start({ payloads: { read: (json) => texts.read(json).text } });
     await bench.clock.advance(600 * SECOND);
-    const pruned = await bench.remove((tx) => next.queue.prune(tx, bench.clock.now()));
+    const pruned = await bench.remove((tx) => pruneDeliveries(tx, bench.clock.now()));
     assert.equal(pruned, 1, 'the good one');
     const held = await next.queue.list({
       domainId: bench.domainId,
@@ -208,9 +209,9 @@ onEachEngine('queue for operators', (engine) => {
     await until(() => receiver.attempts.length === 2);
     await queue.idle();
     const publicId = receiver.attempts[0]?.job.publicId ?? '';
-    assert.equal(await queue.lists.findBody(publicId), bench.bodyId);
+    assert.equal(await findBodyOf(bench.database.read, publicId), bench.bodyId);
     const end = bench.clock.now();
-    const prune = (before: number) => bench.remove((tx) => queue.prune(tx, before));
+    const prune = (before: number) => bench.remove((tx) => pruneDeliveries(tx, before));
     assert.equal(await prune(end), 0);
     assert.equal(await prune(end + 1), 1);
     const left = await queue.list({ domainId: bench.domainId, limit: 10, offset: 0 });
@@ -244,7 +245,7 @@ onEachEngine('queue for operators', (engine) => {
     await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
     const { answer } = await receiver.nth(0);
     await receiver.nth(1);
-    assert.equal(await bench.remove((tx) => queue.removeSomeOf(tx, bench.domainId)), 2);
+    assert.equal(await bench.remove((tx) => removeDeliveriesOf(tx, bench.domainId)), 2);
     assert.deepEqual(await bench.database.read.selectFrom('deliveries').selectAll().execute(), []);
     assert.equal(await bench.bodies.find(bench.bodyId), undefined);
     answer(delivered);
@@ -269,7 +270,7 @@ onEachEngine('queue for operators', (engine) => {
         .groupBy('destination')
         .orderBy('destination')
         .execute();
-    const removeSome = () => bench.database.write((tx) => queue.removeSomeOf(tx, bench.domainId));
+    const removeSome = () => bench.database.write((tx) => removeDeliveriesOf(tx, bench.domainId));
     assert.equal((await removeSome()).length, 200);
     const kept = { destination: 'kept', count: 1 };
     assert.deepEqual(await counted(), [{ destination: 'ended', count: 150 }, kept]);
@@ -281,12 +282,12 @@ onEachEngine('queue for operators', (engine) => {
   test('the number of open deliveries of each kind, and the age of the oldest', async () => {
     const bench = await openQueueBench(engine);
     const queue = bench.queue();
-    assert.deepEqual(await queue.lists.depths(), []);
+    assert.deepEqual(await readDepths(bench.database.read), []);
     const start = bench.clock.now();
     await bench.enqueue(queue, bench.delivery('a'));
     await bench.clock.advance(1_000);
     await bench.enqueue(queue, bench.delivery('b'), bench.delivery('c', { kind: 'other' }));
-    const depths = await queue.lists.depths();
+    const depths = await readDepths(bench.database.read);
     assert.deepEqual(
       [...depths].sort((a, b) => a.kind.localeCompare(b.kind)),
       [

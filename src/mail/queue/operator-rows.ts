@@ -67,6 +67,26 @@ export async function findRow(
   return row && toDelivery(row);
 }
 
+/** Our id of a delivery's message, by the delivery's id or public id. */
+export async function findMailId(queries: Queries, delivery: string): Promise<string | undefined> {
+  const query = queries.selectFrom('deliveries').select('mail_id');
+  const row = await (/^\d{1,15}$/.test(delivery)
+    ? query.where('id', '=', Number(delivery))
+    : query.where('public_id', '=', delivery)
+  ).executeTakeFirst();
+  return row?.mail_id ?? undefined;
+}
+
+/** The body of a delivery by its public id, ended or not; undefined where there is none. */
+export async function findBodyOf(queries: Queries, publicId: string): Promise<number | undefined> {
+  const row = await queries
+    .selectFrom('deliveries')
+    .select('body_id')
+    .where('public_id', '=', publicId)
+    .executeTakeFirst();
+  return row?.body_id;
+}
+
 /** Counts the deliveries of a domain that have not ended. */
 export async function countOpenDeliveries(queries: Queries, domainId: number): Promise<number> {
   const { count } = await queries
@@ -139,11 +159,12 @@ export async function listEnded(
 }
 
 /**
- * Removes the payloads of deliveries: they are still listed, but not attempted any more.
+ * Removes the payloads of deliveries, in the caller's transaction, which empties their bodies: they are still listed, but
+ * not attempted any more.
  *
  * @returns the bodies they name; without those of deliveries that were queued again meanwhile
  */
-export async function releaseRows(
+export async function releaseDeliveries(
   tx: Queries,
   ids: readonly number[],
   before: number,
@@ -189,11 +210,11 @@ export async function requeueRow(
 }
 
 /**
- * Removes some rows that ended before an instant.
+ * Removes some deliveries that ended before an instant, in the caller's transaction, which releases their bodies.
  *
  * @returns the bodies they named; empty where no such row is left
  */
-export async function pruneRows(tx: Queries, before: number): Promise<number[]> {
+export async function pruneDeliveries(tx: Queries, before: number): Promise<number[]> {
   const rows = await tx
     .deleteFrom('deliveries')
     .where('id', 'in', (eb) =>
@@ -212,11 +233,11 @@ export async function pruneRows(tx: Queries, before: number): Promise<number[]> 
 }
 
 /**
- * Removes some rows of a domain, first those that still wait (the states are in the order of their names).
+ * The same for the deliveries of a deleted domain, whatever their state, first those that still wait (the states are in the order of their names).
  *
  * @returns the bodies they named; empty where no row is left
  */
-export async function removeRowsOf(tx: Queries, domainId: number): Promise<number[]> {
+export async function removeDeliveriesOf(tx: Queries, domainId: number): Promise<number[]> {
   const rows = await tx
     .deleteFrom('deliveries')
     .where('id', 'in', (eb) =>

@@ -4,7 +4,7 @@
  *
  * A delivery is a row of `deliveries`, written in the transaction that accepts the message
  * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads`. It is `queued` until it is `delivered` or
- * `failed`; ended rows are kept for operators until {@link Queue.prune}. A delivery that cannot be attempted, such as
+ * `failed`; ended rows are kept for operators until {@link pruneDeliveries}. A delivery that cannot be attempted, such as
  * one whose payload this program cannot read, is `held`: it is logged, its error says why, and it waits until
  * somebody retries it by hand. The body that a row refers to (`body_id`) is kept.
  *
@@ -42,21 +42,14 @@ import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
 import { failedEvent } from './failed-event.ts';
 import { setLate } from './late.ts';
-import { QueueLists } from './lists.ts';
 import {
   countDeliveries,
-  type EndedRow,
   findRow,
   type ListRequest,
-  listEnded,
   listRows,
-  pruneRows,
-  releaseRows,
-  removeRowsOf,
   requeueRow,
 } from './operator-rows.ts';
 import { type Owner, senderOf } from './parties.ts';
-import { findPublicIds, redirectRows, withdrawRows } from './waiting-rows.ts';
 import {
   type AttemptReport,
   type Clock,
@@ -78,15 +71,31 @@ export {
   type Settled,
   type StoredPlace,
 } from './delivery.ts';
-export type { GroupKey, OpenDelivery, QueueGroup } from './groups.ts';
-export type { QueueLists } from './lists.ts';
-export type { FailingReceiver } from './needs-attention.ts';
+export {
+  type GroupKey,
+  listGroups,
+  listOpen,
+  type OpenDelivery,
+  type QueueGroup,
+} from './groups.ts';
+export { type FailingReceiver, findFailingReceivers, findHeld } from './needs-attention.ts';
 export { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
-export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
+export {
+  countOpenDeliveries,
+  findBodyOf,
+  findMailId,
+  listEnded,
+  pruneDeliveries,
+  type QueueDepth,
+  readDepths,
+  releaseDeliveries,
+  removeDeliveriesOf,
+} from './operator-rows.ts';
 export { senderOf } from './parties.ts';
-export type { QueueReceiver, QueueSummary } from './receivers.ts';
+export { listReceivers, type QueueReceiver, type QueueSummary, summarize } from './receivers.ts';
 export { Postponed, Slot } from './slot.ts';
-export type { KnownDelivery, Undelivered } from './undelivered.ts';
+export { type KnownDelivery, readKnown, readUndelivered } from './undelivered.ts';
+export { findQueued, redirectDeliveries, withdrawDeliveries } from './waiting-rows.ts';
 export {
   type WaitingReason,
   waitingOfAccounts,
@@ -127,8 +136,6 @@ const DROPPED = 'dropped by the operator of the service';
 type Woken = Pick<NewDelivery, 'kind' | 'destination' | keyof Owner | keyof Times>;
 
 export class Queue {
-  /** What operators read. */
-  readonly lists: QueueLists;
   readonly #database: Database;
   readonly #clock: Clock;
   readonly #options: QueueOptions;
@@ -143,7 +150,6 @@ export class Queue {
   constructor(options: QueueOptions) {
     this.#options = options;
     this.#database = options.database;
-    this.lists = new QueueLists(options.database);
     this.#clock = options.clock ?? systemClock;
     this.#owner = options.owner ?? randomUUID();
   }
@@ -203,25 +209,6 @@ export class Queue {
       .returning('id')
       .executeTakeFirst();
     return row !== undefined;
-  }
-
-  /** Gives what waits for a party another receiver, in this transaction; after its commit {@link Queue.wake}. */
-  redirect(
-    tx: Queries,
-    domainId: number,
-    to: { readonly destination: string; readonly url: string },
-  ): Promise<void> {
-    return redirectRows(tx, domainId, to);
-  }
-
-  /** Removes what waits for a party, in this transaction. @returns the bodies that it named */
-  withdrawAll(tx: Queries, domainId: number): Promise<number[]> {
-    return withdrawRows(tx, domainId);
-  }
-
-  /** Those of some public ids that were queued. */
-  findQueued(tx: Queries, publicIds: readonly string[]): Promise<Set<string>> {
-    return findPublicIds(tx, publicIds);
   }
 
   /** Starts to attempt the deliveries of one kind, those of earlier runs first. */
@@ -339,36 +326,6 @@ export class Queue {
       });
       await writeEvents(tx, events, at);
     }
-  }
-
-  /**
-   * Removes some deliveries that ended before an instant, in the caller's transaction, which releases
-   * their bodies.
-   *
-   * @returns the bodies they named; empty where no such delivery is left
-   */
-  prune(tx: Queries, before: EpochMs): Promise<number[]> {
-    return pruneRows(tx, before);
-  }
-
-  /** Lists deliveries that ended before an instant, a few at a time; see `listEnded`. */
-  listEnded(before: number, after: EndedRow) {
-    return listEnded(this.#database.read, before, after);
-  }
-
-  /**
-   * Removes the payloads of deliveries that ended before an instant, in the caller's transaction, which empties their
-   * bodies.
-   *
-   * @returns the bodies they name
-   */
-  releaseEnded(tx: Queries, ids: readonly number[], before: number): Promise<number[]> {
-    return releaseRows(tx, ids, before);
-  }
-
-  /** The same for the deliveries of a deleted domain, whatever their state. */
-  removeSomeOf(tx: Queries, domainId: number): Promise<number[]> {
-    return removeRowsOf(tx, domainId);
   }
 
   /** Resolves when no attempt is under way and none is due. */

@@ -8,7 +8,9 @@ import {
   type QueueBench,
 } from '../../../test/support/queue/open-queue.ts';
 import { reasonOf } from './delivery.ts';
+import { listOpen } from './groups.ts';
 import type { QueueFilter } from './open-keys.ts';
+import { listReceivers, summarize } from './receivers.ts';
 
 test('a reason has no addresses, ids and times, so that many deliveries share it', () => {
   const said: readonly (readonly [text: string, reason: string])[] = [
@@ -58,7 +60,7 @@ onEachEngine('receivers of the queue', (engine) => {
 
   test('each has a row with what waits, the oldest first, and why', async () => {
     const bench = await openFilled();
-    const { receivers, next, total } = await bench.queue().lists.receivers({}, page);
+    const { receivers, next, total } = await listReceivers(bench.database, {}, page);
     const now = bench.clock.now();
     assert.deepEqual([next, total], [undefined, 2]);
     assert.deepEqual(receivers, [
@@ -81,7 +83,7 @@ onEachEngine('receivers of the queue', (engine) => {
         domainIds: [bench.domainId, bench.other],
       },
     ]);
-    const failed = await bench.queue().lists.receivers({ states: ['failed'] }, page);
+    const failed = await listReceivers(bench.database, { states: ['failed'] }, page);
     assert.deepEqual(failed.receivers, [
       {
         destination: 'gone.test',
@@ -118,7 +120,7 @@ onEachEngine('receivers of the queue', (engine) => {
     for (const [filter, ids] of filters) {
       const said = JSON.stringify(filter);
       const queue = bench.queue();
-      const { receivers } = await queue.lists.receivers(filter, page);
+      const { receivers } = await listReceivers(bench.database, filter, page);
       const counted = receivers.flatMap(({ counts }) => Object.values(counts));
       assert.equal(
         counted.reduce((sum, one) => sum + one, 0),
@@ -126,13 +128,13 @@ onEachEngine('receivers of the queue', (engine) => {
         said,
       );
       const states = filter.states ?? (['queued', 'held'] as const);
-      const { items } = await queue.lists.listOpen({ ...filter, states }, page);
+      const { items } = await listOpen(bench.database, { ...filter, states }, page);
       assert.deepEqual(
         items.map(({ id }) => id).sort((a, b) => b - a),
         ids,
         said,
       );
-      const { counts } = await queue.lists.summarize(filter);
+      const { counts } = await summarize(bench.database, filter);
       assert.equal(counts.queued + counts.held + counts.failed, ids.length, said);
       if (filter.states?.[0] === 'failed') continue;
       const order = { action: 'drop', isDryRun: true, heldBy: 'operator' } as const;
@@ -143,7 +145,7 @@ onEachEngine('receivers of the queue', (engine) => {
 
   test('a part is counted by reason, domain and sender', async () => {
     const bench = await openFilled();
-    const summary = await bench.queue().lists.summarize({ destination: FULL });
+    const summary = await summarize(bench.database, { destination: FULL });
     const now = bench.clock.now();
     const counts = { queued: 0, held: 0, failed: 0 };
     assert.deepEqual(summary, {
@@ -188,8 +190,8 @@ onEachEngine('receivers of the queue', (engine) => {
       await sql`update deliveries set created_at = created_at - (id * 7919) % 1000`.execute(tx);
       await sql`update deliveries set status = 'held' where id % 2 = 0`.execute(tx);
     });
-    const queue = bench.queue();
-    const all = (await queue.lists.receivers({}, { after: undefined, limit: 100 })).receivers;
+    const all = (await listReceivers(bench.database, {}, { after: undefined, limit: 100 }))
+      .receivers;
     assert.equal(all.length, 9);
     assert.deepEqual(
       all.map(({ oldestAt }) => oldestAt),
@@ -197,9 +199,9 @@ onEachEngine('receivers of the queue', (engine) => {
     );
     for (const limit of [1, 2, 4]) {
       const seen: unknown[] = [];
-      let after: Parameters<typeof queue.lists.receivers>[1]['after'];
+      let after: Parameters<typeof listReceivers>[2]['after'];
       do {
-        const { receivers, next } = await queue.lists.receivers({}, { after, limit });
+        const { receivers, next } = await listReceivers(bench.database, {}, { after, limit });
         seen.push(...receivers);
         after = next;
       } while (after);

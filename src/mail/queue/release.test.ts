@@ -9,6 +9,7 @@ import {
   sampleMessage,
   type TestMailstore,
 } from '../../../test/support/mail.ts';
+import { listEnded, pruneDeliveries, releaseDeliveries } from './operator-rows.ts';
 import { Queue } from './queue.ts';
 
 const BEFORE = 5_000;
@@ -51,14 +52,14 @@ onEachEngine('deliveries that ended', (engine) => {
   async function release(): Promise<number> {
     let released = 0;
     for (let after = { finished_at: 0, id: 0 }; ; ) {
-      const ended = await queue.listEnded(BEFORE, after);
+      const ended = await listEnded(store.database.read, BEFORE, after);
       const last = ended.at(-1);
       if (!last) return released;
       after = last;
       const ids = ended.flatMap(({ id, is_kept }) => (is_kept ? [id] : []));
       if (ids.length === 0) continue;
       const files = await store.database.write(async (tx) =>
-        store.bodies.empty(tx, await queue.releaseEnded(tx, ids, BEFORE), BEFORE),
+        store.bodies.empty(tx, await releaseDeliveries(tx, ids, BEFORE), BEFORE),
       );
       await store.bodies.removeFiles(files);
       released += ids.length;
@@ -107,7 +108,7 @@ onEachEngine('deliveries that ended', (engine) => {
       skipped: { not_kept: 2 },
       more: false,
     });
-    const removed = await store.database.write((tx) => queue.prune(tx, BEFORE));
+    const removed = await store.database.write((tx) => pruneDeliveries(tx, BEFORE));
     await store.database.write((tx) => store.bodies.release(tx, removed));
     const rows = await store.database.read.selectFrom('bodies').select('id').execute();
     assert.deepEqual(rows.map(({ id }) => id).sort(), [late, open, mailbox].sort());

@@ -4,8 +4,8 @@ import type { Queries } from '../../platform/database/database.ts';
 /** Rows that wait, and are not being attempted. */
 const waitingStates = ['queued', 'held'] as const;
 
-/** Gives what waits another receiver. An attempt that is under way ends where it began. */
-export async function redirectRows(
+/** Gives what waits another receiver; after the commit {@link Queue.wake}. An attempt that is under way ends where it began. */
+export async function redirectDeliveries(
   tx: Queries,
   domainId: number,
   to: { readonly destination: string; readonly url: string },
@@ -20,7 +20,7 @@ export async function redirectRows(
 }
 
 /** Removes what waits. @returns the bodies that it named */
-export async function withdrawRows(tx: Queries, domainId: number): Promise<number[]> {
+export async function withdrawDeliveries(tx: Queries, domainId: number): Promise<number[]> {
   const rows = await tx
     .deleteFrom('deliveries')
     .where('domain_id', '=', domainId)
@@ -32,7 +32,7 @@ export async function withdrawRows(tx: Queries, domainId: number): Promise<numbe
 }
 
 /** Those of some public ids that have a row. */
-export async function findPublicIds(tx: Queries, ids: readonly string[]): Promise<Set<string>> {
+export async function findQueued(tx: Queries, ids: readonly string[]): Promise<Set<string>> {
   if (ids.length === 0) return new Set();
   const rows = await tx
     .selectFrom('deliveries')

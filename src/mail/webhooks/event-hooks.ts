@@ -26,7 +26,12 @@ import {
   removeHook,
   saveHook,
 } from '../../tenants/events/events.ts';
-import type { DeliveryError, Queue } from '../queue/queue.ts';
+import {
+  type DeliveryError,
+  type Queue,
+  redirectDeliveries,
+  withdrawDeliveries,
+} from '../queue/queue.ts';
 import { webhookDestination } from './send-webhook.ts';
 
 /** The kind of its deliveries. */
@@ -114,7 +119,7 @@ export class EventHooks {
       const fresh = { cursor, createdAt: at, missedAt: undefined };
       const hook = await saveHook(tx, { ...fresh, userId, url, types, secret, previous });
       const to = { destination: webhookDestination(url), url };
-      if (before && before.url !== url) await queue.redirect(tx, partyOf(hook).domainId, to);
+      if (before && before.url !== url) await redirectDeliveries(tx, partyOf(hook).domainId, to);
       await recordAudit(tx, by, { action: 'event_hook.set', target: userId, at });
       return { hook, moved: { kind: EVENT, ...partyOf(hook), ...to } };
     });
@@ -131,12 +136,12 @@ export class EventHooks {
    * @throws Refusal event_hook_not_found, key_restricted
    */
   async remove(owner: Owner, by: Actor, within?: InTransaction<string>): Promise<string> {
-    const { database, queue, bodies, now } = this.#options;
+    const { database, bodies, now } = this.#options;
     const { userId } = ofWholeUser(owner);
     return database.write(async (tx) => {
       const hook = await findHook(tx, { userId });
       if (!hook || !(await removeHook(tx, hook.id))) throw notFound(owner);
-      await bodies.release(tx, await queue.withdrawAll(tx, partyOf(hook).domainId));
+      await bodies.release(tx, await withdrawDeliveries(tx, partyOf(hook).domainId));
       await recordAudit(tx, by, { action: 'event_hook.delete', target: userId, at: now() });
       await within?.(tx, hook.url);
       return hook.url;

@@ -29,7 +29,7 @@ import {
   moveHook,
   OLDEST_CURSOR,
 } from '../../tenants/events/events.ts';
-import { payloadFormat, type Queue, type QueueLog } from '../queue/queue.ts';
+import { findQueued, payloadFormat, type Queue, type QueueLog } from '../queue/queue.ts';
 import { EVENT, partyOf, QUEUED_MAX, secretsOf } from './event-hooks.ts';
 import { type WebhookSender, webhookDestination } from './send-webhook.ts';
 import { webhookDelays } from './webhook-delays.ts';
@@ -265,7 +265,7 @@ export class EventQueuer {
     const isMoved = await database.write(async (tx) => {
       if (!(await moveHook(tx, hook, cursor))) return false;
       // After a failover some may be told again that were queued before.
-      const queued = await queue.findQueued(
+      const queued = await findQueued(
         tx,
         events.map((event) => event.cursor),
       );

@@ -1,7 +1,12 @@
 /** Regular work, whatever the load, and the removal of what deletions left. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Queue } from '../../mail/queue/queue.ts';
+import {
+  listEnded,
+  pruneDeliveries,
+  readDepths,
+  releaseDeliveries,
+} from '../../mail/queue/queue.ts';
 import { pruneSends } from '../../mail/sending/sending.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
@@ -20,7 +25,6 @@ import {
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
-  readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'listEnded' | 'releaseEnded' | 'lists'>;
   /** How long an ended delivery keeps its message and payload. */
   readonly deliveryBodyHours: number;
   /** Removes tombstones that are older than this; returns how many. */
@@ -117,16 +121,16 @@ export class Maintenance {
 
   /** Removes messages and payloads of ended deliveries. The deliveries are listed for longer. */
   async #releaseEnded(signal: AbortSignal): Promise<void> {
-    const { database, bodies, queue, deliveryBodyHours, now } = this.#options;
+    const { database, bodies, deliveryBodyHours, now } = this.#options;
     const before = now() - deliveryBodyHours * HOUR_MS;
     for (; !signal.aborted; await pause(PAUSE_MS)) {
-      const ended = await queue.listEnded(before, this.#released);
+      const ended = await listEnded(database.read, before, this.#released);
       const last = ended.at(-1);
       if (!last) return;
       const ids = ended.flatMap(({ id, is_kept }) => (is_kept ? [id] : []));
       if (ids.length > 0) {
         const files = await database.write(async (tx) =>
-          bodies.empty(tx, await queue.releaseEnded(tx, ids, before), before),
+          bodies.empty(tx, await releaseDeliveries(tx, ids, before), before),
         );
         await bodies.removeFiles(files);
       }
@@ -136,9 +140,9 @@ export class Maintenance {
 
   /** Measures what is stored and what waits, for bills and charts. */
   async #measure(signal: AbortSignal): Promise<void> {
-    const { usage, queue, traffic, quotaBytes } = this.#options;
+    const { usage, database, traffic, quotaBytes } = this.#options;
     const { bytes, full, nearlyFull } = await usage.measure(quotaBytes, signal);
-    const depths = await queue.lists.depths();
+    const depths = await readDepths(database.read);
     const waiting = (state: string) =>
       depths.reduce((sum, depth) => sum + (depth.state === state ? depth.count : 0), 0);
     if (signal.aborted) return;
@@ -172,14 +176,14 @@ export class Maintenance {
   }
 
   async #forgetOld(signal: AbortSignal): Promise<void> {
-    const { pruneTombstones, database, queue, tokens, trace, logger, now } = this.#options;
+    const { pruneTombstones, database, tokens, trace, logger, now } = this.#options;
     const { eventDays } = this.#options;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
     await forgetAnswers(database, now() - ANSWERS_KEPT_MS);
     const before = now() - DELIVERIES_KEPT_MS;
     const deliveries = await this.#repeatStep(signal, () =>
-      removeDeliveries(this.#options, (tx) => queue.prune(tx, before)),
+      removeDeliveries(this.#options, (tx) => pruneDeliveries(tx, before)),
     );
     const sends = await this.#repeatStep(signal, () =>
       database.write((tx) => pruneSends(tx, before)),

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Queue } from '../../mail/queue/queue.ts';
+import { readDepths } from '../../mail/queue/queue.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Search } from '../../mailboxes/search/search.ts';
@@ -20,7 +20,6 @@ export interface Watched {
   readonly metrics: Metrics;
   connections(): number;
   readonly now: () => number;
-  readonly queue: Queue;
   readonly bodies: Bodies;
   readonly imap: ImapMailstore | undefined;
   readonly search: Search;
@@ -28,7 +27,7 @@ export interface Watched {
 }
 
 export function metricSources(watched: Watched): MetricSources {
-  const { config, database, metrics, connections, queue, bodies, imap, search, shared } = watched;
+  const { config, database, metrics, connections, bodies, imap, search, shared } = watched;
   const maxAgeMs = config.limits.backupMaxAgeHours * 3_600_000;
   metrics.setBuild({ version, database: database.engine });
   const log = join(config.dataDir, `${watched.databaseFile}-wal`);
@@ -36,7 +35,7 @@ export function metricSources(watched: Watched): MetricSources {
     connections,
     now: watched.now,
     shared,
-    queueDepths: () => queue.lists.depths(),
+    queueDepths: () => readDepths(database.read),
     domainsUnableToSend: () => countUnableToSend(database.read),
     bodiesUp: () => bodies.isUp,
     ...(maxAgeMs > 0 && {

@@ -98,7 +98,6 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       overviewRoutes(parts),
       attentionRoutes({
         ...parts,
-        queue: parts.queue.lists,
         backups,
         readGauge: (name) => parts.metrics.readGauge(name),
       }),

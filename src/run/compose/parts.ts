@@ -215,7 +215,7 @@ export function buildParts(given: Given): Parts {
   const api = buildApi(common, { ...owners, ...stores, ...flow, mailstore, imap, progress });
   const state = sharedState(database, embedded, imap);
   const realtime = buildRealtime(common, { ...owners, mailstore, api, state, shared });
-  const watched = { connections: () => realtime.connections, queue, bodies, imap, search, shared };
+  const watched = { connections: () => realtime.connections, bodies, imap, search, shared };
   metrics.watch(metricSources({ ...common, ...watched, databaseFile: DATABASE_FILE }));
   return {
     ...owners,
@@ -361,7 +361,7 @@ function buildApi(common: Common, served: Served): Api {
     routes: [
       settingsFileRoutes(settings),
       mailSendRoutes(served.sending, limits.maxMessageBytes),
-      rawMessageRoute({ ...served, linkSecret: keys.links, now }),
+      rawMessageRoute({ ...served, database, linkSecret: keys.links, now }),
       mailserverEventRoutes(
         new MailserverEvents({
           secrets: MAILSERVER_WEBHOOK_SECRET,

@@ -10,7 +10,6 @@ import {
   sampleMessage,
   type TestMailstore,
 } from '../../../test/support/mail.ts';
-import { Queue } from '../../mail/queue/queue.ts';
 import { Bodies, BodyFolder } from '../../mailboxes/bodies/bodies.ts';
 import { markShadowsOf, purgeShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { EmbeddedMailstore, type MailUser } from '../../mailboxes/mailstore/mailstore.ts';
@@ -51,12 +50,11 @@ function open({ directory }: TestMailstore, database: Database) {
   const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const domains = new Domains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
   const accounts = new Accounts({ database, domains, changes: { publish: () => {} } });
-  const queue = new Queue({ database, log: { warn: () => {}, error: () => {} } });
   const stores = [
     new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),
     { markForPurge: markShadowsOf, purge: () => purgeShadows(database) },
   ];
-  const options = { database, bodies, accounts, queue, stores } satisfies PurgeOptions;
+  const options = { database, bodies, accounts, stores } satisfies PurgeOptions;
   return { ...options, domains };
 }
 

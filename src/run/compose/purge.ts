@@ -3,7 +3,7 @@
  * next start can continue. No other query finds this data any more.
  */
 
-import type { Queue } from '../../mail/queue/queue.ts';
+import { removeDeliveriesOf } from '../../mail/queue/queue.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import {
@@ -24,7 +24,6 @@ export interface PurgedStore {
 export interface PurgeOptions {
   readonly database: Database;
   readonly accounts: Pick<Accounts, 'removeSomeOf'>;
-  readonly queue: Pick<Queue, 'removeSomeOf' | 'prune'>;
   readonly bodies: Bodies;
   readonly stores: readonly PurgedStore[];
 }
@@ -53,9 +52,9 @@ export async function purgeStep(options: PurgeOptions): Promise<boolean> {
 }
 
 async function purgeDomain(options: PurgeOptions, id: number): Promise<void> {
-  const { database, accounts, queue } = options;
+  const { database, accounts } = options;
   // Waiting deliveries must not be sent any more, so they are removed first.
-  const deliveries = await removeDeliveries(options, (tx) => queue.removeSomeOf(tx, id));
+  const deliveries = await removeDeliveries(options, (tx) => removeDeliveriesOf(tx, id));
   const hadAccounts = await accounts.removeSomeOf(id);
   if (deliveries === 0 && !hadAccounts) await endDomainDeletion(database, id);
 }

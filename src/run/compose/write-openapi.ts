@@ -108,7 +108,7 @@ export const routesElsewhere = [
   mailSendRoutes(uncalled('sending'), 1),
   rawMessageRoute({
     bodies: uncalled('bodies'),
-    queue: uncalled('queue'),
+    database: uncalled('database'),
     linkSecret: [''],
     now: Date.now,
   }),

@@ -5,10 +5,11 @@
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Queue } from '../../mail/queue/queue.ts';
+import { findBodyOf } from '../../mail/queue/queue.ts';
 import { type LinkTarget, verifyLink } from '../../mail/webhooks/webhooks.ts';
 import type { Bodies, StoredBody } from '../../mailboxes/bodies/bodies.ts';
 import type { PartContent } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -24,7 +25,7 @@ import { credentials, type RouteGroup } from './server.ts';
 
 export interface RawMessagesOptions {
   readonly bodies: Bodies;
-  readonly queue: Pick<Queue, 'lists'>;
+  readonly database: Pick<Database, 'read'>;
   /** The keys that sign links. */
   readonly linkSecret: SigningKeys;
   /** The same on all nodes. */
@@ -144,10 +145,10 @@ const addAttachment: AddRoute = (app, { bodies }, findBody) => {
 };
 
 async function findMessage(
-  { bodies, queue }: RawMessagesOptions,
+  { bodies, database }: RawMessagesOptions,
   publicId: string,
 ): Promise<Found> {
-  const bodyId = await queue.lists.findBody(publicId);
+  const bodyId = await findBodyOf(database.read, publicId);
   const body = bodyId === undefined ? undefined : await bodies.find(bodyId);
   if (bodyId === undefined || !body) throw new Refusal('message_not_found', 'the message is gone');
   return { bodyId, body };

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
 import { gauges, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import type { NewRow } from '../../platform/database/database.ts';
 import { Traffic } from '../../tenants/usage/usage.ts';
 import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
 
@@ -28,10 +29,6 @@ function partsOf(
 ): Omit<AttentionParts, 'database'> {
   return {
     nodes: { list: async () => [node('a', '1', NOW, true)] },
-    queue: {
-      failingReceivers: async () => [],
-      heldBefore: async () => ({ count: 0, since: undefined }),
-    },
     backups: { maxAgeMs: 0, lastAt: () => assert.fail('nobody asks') },
     readGauge: async (name) => {
       const value = values[name];
@@ -58,6 +55,23 @@ onEachEngine('attention', (engine) => {
       log: { warn: () => assert.fail('nothing fails') },
       now: () => NOW,
     }).gauge(amounts);
+  /** Deliveries of an hour ago. */
+  const addDeliveries = (destination: string, count: number, as: Partial<NewRow<'deliveries'>>) =>
+    api.database.write(async (tx) => {
+      const { id: body_id } = await tx
+        .insertInto('bodies')
+        .values({ size: 1, content: Buffer.from('x'), file: null })
+        .returning('id')
+        .executeTakeFirstOrThrow();
+      const at = NOW - HOUR;
+      const rows = Array.from({ length: count }, (_, index) => ({
+        ...{ kind: 'send', domain_id: 1, destination, body_id, status: 'queued' as const },
+        ...{ public_id: `${destination}${index}`, created_at: at, updated_at: at },
+        next_attempt_at: NOW + HOUR,
+        ...as,
+      }));
+      await tx.insertInto('deliveries').values(rows).execute();
+    });
   const look = async (parts: Omit<AttentionParts, 'database'>) => {
     const checked = await checkAll({ ...parts, database: api.database });
     return checked.filter(({ state }) => state !== 'ok').toSorted(byUrgency);
@@ -105,16 +119,11 @@ onEachEngine('attention', (engine) => {
       node('b', '2', NOW, true),
       node('c', '2', NOW - 3 * MINUTE, false),
     ];
-    const failing = (destination: string, count: number, reason: string) => ({
-      ...{ destination, count, reason },
-      oldestAt: NOW - count * MINUTE,
-    });
-    const queue = {
-      failingReceivers: async () => [failing('y', 17, '503 busy'), failing('x', 10, '500 no')],
-      heldBefore: async () => ({ count: 3, since: NOW - HOUR }),
-    };
+    await addDeliveries('x', 10, { attempts: 1, reason: '500 no' });
+    await addDeliveries('y', 17, { attempts: 1, reason: '503 busy' });
+    await addDeliveries('z', 3, { status: 'held', held_by: 'operator' });
     const backups = { maxAgeMs: 26 * HOUR, lastAt: async () => undefined };
-    const found = await look(partsOf(wrong, { nodes: { list }, queue, backups }));
+    const found = await look(partsOf(wrong, { nodes: { list }, backups }));
     assert.deepEqual(
       found.map(({ rule }) => rule.name),
       [
@@ -142,6 +151,7 @@ onEachEngine('attention', (engine) => {
     );
     assert.match(text('deliveries_held') ?? '', /^3 deliveries are held/);
     assert.match(text('backup_old') ?? '', /in the last 26 hours: none was noted yet/);
+    await api.database.write((tx) => tx.deleteFrom('deliveries').execute());
   });
 
   test('a node that another one took the place of is not told, and no node for long', async () => {

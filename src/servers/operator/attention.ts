@@ -2,8 +2,8 @@
  * What needs an operator now. Each rule looks at one thing: at gauges that this node exports to Prometheus, or at the
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
-import type { QueueLists } from '../../mail/queue/queue.ts';
-import type { Database } from '../../platform/database/database.ts';
+import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
+import type { ReadDatabase } from '../../platform/database/database.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
@@ -30,9 +30,8 @@ export interface Finding {
 }
 
 export interface AttentionParts {
-  readonly database: Pick<Database, 'read'>;
+  readonly database: ReadDatabase;
   readonly nodes: Pick<Nodes, 'list'>;
-  readonly queue: Pick<QueueLists, 'failingReceivers' | 'heldBefore'>;
   readonly backups: {
     /** How old the last one may be; 0: nobody asks. */
     readonly maxAgeMs: number;
@@ -214,8 +213,8 @@ export const rules: readonly Rule[] = [
   {
     name: 'receivers_failing',
     level: 'warning',
-    async look({ queue, now }) {
-      const failing = await queue.failingReceivers({
+    async look({ database, now }) {
+      const failing = await findFailingReceivers(database, {
         waiting: LIMITS.failing,
         since: now() - LIMITS.successMs,
         receivers: LIMITS.receivers,
@@ -344,8 +343,8 @@ export const rules: readonly Rule[] = [
     name: 'deliveries_held',
     level: 'note',
     alert: 'PostroomDeliveriesHeld',
-    async look({ queue, now }) {
-      const { count, since } = await queue.heldBefore(now() - LIMITS.heldMs);
+    async look({ database, now }) {
+      const { count, since } = await findHeld(database, now() - LIMITS.heldMs);
       if (count === 0) return undefined;
       const text = `${many(count, 'delivery is', 'deliveries are')} held for over 30 minutes: they wait until somebody releases them.`;
       return { text, count, since, link: '/queue?q=is:held' };

@@ -6,6 +6,7 @@
  * A message is in one index several times: with a row for each recipient, or under several ways. It is listed at the newest
  * place of the first way that has it, so that each page knows without the pages before whether it was listed.
  */
+import { readKnown } from '../../mail/queue/queue.ts';
 import { readEvents } from '../../mail/trace/trace.ts';
 import { fits, isPicky, type MessageFilter } from './message-filter.ts';
 import { deliveriesOf, type Message, messageOf } from './message-state.ts';
@@ -66,12 +67,12 @@ function byTime(a: Message, b: Message): number {
 
 /** Reads all that is known of messages; those without a row in the trace are left out. */
 export async function readMessages(
-  { database, queue, now }: MessageParts,
+  { database, now }: MessageParts,
   mailIds: readonly string[],
 ): Promise<Map<string, Message>> {
   const byMessage = await readEvents(database.read, [...new Set(mailIds)]);
   const ids = [...byMessage.values()].flatMap(deliveriesOf);
-  const known = new Map((await queue.lists.findAll(ids)).map((one) => [one.id, one]));
+  const known = new Map((await readKnown(database.read, ids)).map((one) => [one.id, one]));
   const messages = new Map<string, Message>();
   for (const [id, events] of byMessage) {
     if (events.length === 0) continue;

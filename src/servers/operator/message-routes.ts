@@ -118,7 +118,7 @@ function readPositions(values: readonly number[]): Position[] {
 }
 
 export interface MessageRouteParts extends MessageParts {
-  readonly queue: MessageParts['queue'] & Pick<Queue, 'lastAttemptAt' | 'lists'>;
+  readonly queue: Pick<Queue, 'lastAttemptAt'>;
 }
 
 export function messageRoutes(parts: MessageRouteParts): RouteGroup {

@@ -3,7 +3,7 @@ import {
   type DeliveryError,
   describeError,
   type OpenState,
-  type Queue,
+  readUndelivered,
 } from '../../mail/queue/queue.ts';
 import { isOnWay, type RareEvent, readWay, type TraceWay } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
@@ -13,7 +13,6 @@ import type { Message, MessageStatus } from './message-state.ts';
 
 export interface MessageParts {
   readonly database: Pick<Database, 'read'>;
-  readonly queue: Pick<Queue, 'lists'>;
   readonly now: () => EpochMs;
 }
 
@@ -120,7 +119,7 @@ function traceWay({ database }: MessageParts, filter: MessageFilter, way: TraceW
 const SLACK_MS = 300_000;
 
 function queueWay(
-  { queue, now }: MessageParts,
+  { database, now }: MessageParts,
   { statuses = [], reason = '', since, until }: MessageFilter,
   position: { readonly state: OpenState; readonly domainId: number | undefined },
 ): Way {
@@ -136,7 +135,13 @@ function queueWay(
   return {
     async read(after, limit) {
       const hasErrors = reason !== '';
-      const rows = await queue.lists.undelivered({ ...position, ...span, after, limit, hasErrors });
+      const rows = await readUndelivered(database.read, {
+        ...position,
+        ...span,
+        after,
+        limit,
+        hasErrors,
+      });
       const found = rows.flatMap((row) => {
         const { createdAt: at, id, mailId } = row;
         const isFound = mailId !== undefined && isMeant(row);

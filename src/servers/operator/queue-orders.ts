@@ -1,7 +1,7 @@
 /** What operators order for many deliveries at once. */
 import { Type } from 'typebox';
 import type { BulkAction, BulkStep, Queue, SkipReason, Tally } from '../../mail/queue/queue.ts';
-import type { Database } from '../../platform/database/database.ts';
+import type { ReadDatabase } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
@@ -12,7 +12,7 @@ import { type ListKey, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf, isOpenKey, toOpenKey, writeOpenKey } from './queue-filters.ts';
 
 export interface OrderParts {
-  readonly database: Pick<Database, 'read'>;
+  readonly database: ReadDatabase;
   readonly queue: Pick<Queue, 'bulk'>;
   readonly now: () => EpochMs;
 }

@@ -1,6 +1,12 @@
 /** The queue of all domains: what waits and what failed, counted and one by one, with the reason. */
 import { Type } from 'typebox';
-import type { BulkAction, OpenDelivery, Queue, QueueGroup } from '../../mail/queue/queue.ts';
+import {
+  type BulkAction,
+  listGroups,
+  listOpen,
+  type OpenDelivery,
+  type QueueGroup,
+} from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
 import {
   credentials,
@@ -25,10 +31,6 @@ import {
 } from './queue-filters.ts';
 import { type OrderParts, orderRoute, orders } from './queue-orders.ts';
 import { receiverRoutes } from './receiver-routes.ts';
-
-export interface QueueParts extends OrderParts {
-  readonly queue: Pick<Queue, 'bulk' | 'lists'>;
-}
 
 const count = (description: string) => Type.Integer({ description, examples: [3] });
 
@@ -163,8 +165,8 @@ function isGroupKey(values: ListKey): values is readonly [string, number, string
 }
 
 /** The routes below `/v2/operator/queue`. */
-export function queueRoutes(parts: QueueParts): RouteGroup {
-  const { database, queue, now } = parts;
+export function queueRoutes(parts: OrderParts): RouteGroup {
+  const { database, now } = parts;
   return (app) => {
     app.get(
       '/v2/operator/queue',
@@ -173,7 +175,7 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
           tags: ['Operator'],
           summary: 'Count the deliveries that wait',
           description:
-            'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names. With filters a page may have fewer items than `limit` and still a cursor.',
+            'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names.',
           operationId: 'listQueue',
           security: credentials.operator,
           querystring: Type.Object({ ...filterFields, ...listFields }),
@@ -183,14 +185,11 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
       async ({ query }) => {
         const { limit, after } = readPage(query, isGroupKey);
         const [destination = '', domainId = 0, kind = ''] = after ?? [];
-        const { states, ...filter } = await filterOf(database.read, query, now());
-        const { groups, next } = await queue.lists.groups(
-          { ...filter, state: states?.[0] },
-          {
-            after: after && { destination, domainId, kind },
-            limit,
-          },
-        );
+        const filter = await filterOf(database.read, query, now());
+        const { groups, next } = await listGroups(database.read, filter, {
+          after: after && { destination, domainId, kind },
+          limit,
+        });
         const ids = groups.map((group) => group.domainId);
         const names = await findClaimNames(database.read, ids);
         return {
@@ -219,7 +218,7 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
       async ({ query }) => {
         const { limit, after } = readPage(query, isOpenKey);
         const filter = await filterOf(database.read, query, now());
-        const { items, next } = await queue.lists.listOpen(filter, {
+        const { items, next } = await listOpen(database, filter, {
           after: toOpenKey(after),
           limit,
         });

@@ -1,18 +1,16 @@
 /** The queue by receiver: what waits for each, since when and why; and what a part of the queue consists of. */
 import { Type } from 'typebox';
-import type { Queue, QueueReceiver, QueueSummary } from '../../mail/queue/queue.ts';
-import type { Database } from '../../platform/database/database.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import {
+  listReceivers,
+  type QueueReceiver,
+  type QueueSummary,
+  summarize,
+} from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { isTextKey, type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf, Instant } from './queue-filters.ts';
-
-interface ReceiverParts {
-  readonly database: Pick<Database, 'read'>;
-  readonly queue: Pick<Queue, 'lists'>;
-  readonly now: () => EpochMs;
-}
+import type { OrderParts } from './queue-orders.ts';
 
 const count = (description: string) => Type.Integer({ description, examples: [3] });
 
@@ -156,8 +154,10 @@ const writeKey = ({ rank, destination }: { rank: number; destination: string }):
   rank,
 ];
 
-export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverParts): void {
-  const { database, queue, now } = parts;
+export function receiverRoutes(
+  app: Parameters<RouteGroup>[0],
+  { database, now }: OrderParts,
+): void {
   app.get(
     '/v2/operator/queue/receivers',
     {
@@ -185,7 +185,7 @@ export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverPa
       const filter = await filterOf(database.read, query, now());
       const [destination = '', rank = 0] = after ?? [];
       const page = { after: after && { destination, rank }, limit };
-      const { receivers, next, total } = await queue.lists.receivers(filter, page);
+      const { receivers, next, total } = await listReceivers(database, filter, page);
       const ids = receivers.flatMap(({ domainIds }) => domainIds.slice(0, DOMAINS_NAMED));
       const names = await findClaimNames(database.read, ids);
       return {
@@ -212,7 +212,7 @@ export function receiverRoutes(app: Parameters<RouteGroup>[0], parts: ReceiverPa
       },
     },
     async ({ query }) => {
-      const summary = await queue.lists.summarize(await filterOf(database.read, query, now()));
+      const summary = await summarize(database, await filterOf(database.read, query, now()));
       const ids = summary.domains.map(({ domainId }) => domainId);
       return writeSummary(summary, await findClaimNames(database.read, ids));
     },

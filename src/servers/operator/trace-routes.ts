@@ -1,6 +1,6 @@
 /** `GET /v2/operator/trace`: what happened to each message. */
 import { Type } from 'typebox';
-import type { Queue } from '../../mail/queue/queue.ts';
+import { findMailId } from '../../mail/queue/queue.ts';
 import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
@@ -103,12 +103,11 @@ const TraceQuery = Type.Object({
 
 interface TraceParts {
   readonly database: Pick<Database, 'read'>;
-  readonly queue: Pick<Queue, 'lists'>;
 }
 
 /** Deliveries and webhooks have ids of their own; any other id is that of a message. */
-export async function mailIdOf({ queue }: Pick<TraceParts, 'queue'>, id: string): Promise<string> {
-  return (await queue.lists.findMailId(id)) ?? id;
+export async function mailIdOf({ database }: TraceParts, id: string): Promise<string> {
+  return (await findMailId(database.read, id)) ?? id;
 }
 
 /** An event in the order of time: instant and id of its row, and how many events of the row were listed. */
