@@ -46,7 +46,11 @@ interface OperatorParts {
   readonly openLimit: OpenLimit;
   readonly now: () => number;
   readonly publicUrl: () => string;
-  readonly config: Pick<Config, 'shown' | 'mailstore' | 'limits'>;
+  readonly config: {
+    readonly shown: Config['shown'];
+    readonly mailstore: Pick<Config['mailstore'], 'kind'>;
+    readonly limits: Pick<Config['limits'], 'quotaBytes' | 'backupMaxAgeHours'>;
+  };
   readonly domains: Domains;
   readonly traffic: Traffic;
   readonly accounts: Accounts;
@@ -87,13 +91,13 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       signIn: signInRoute(sessions, cookie),
     },
     routes: [
-      sessionRoutes(sessions, cookie),
-      auditRoutes(database),
       operatorDomainRoutes(counted),
       operatorAccountRoutes(counted),
       operatorChangeRoutes(counted),
       serviceRoutes(nodes, config.shown),
       logLevelRoute(parts),
+      sessionRoutes(sessions, cookie),
+      auditRoutes(database),
       usageRoutes(database, parts.now),
       overviewRoutes(parts),
       attentionRoutes({

@@ -167,16 +167,7 @@ const plainOperator = {
   config: {
     shown: [],
     mailstore: { kind: 'embedded' as const },
-    limits: {
-      quotaBytes: 0,
-      trashDays: 0,
-      eventDays: 7,
-      deliveryBodyHours: 24,
-      bodyKeepHours: 48,
-      backupMaxAgeHours: 0,
-      ratePerMinute: 0,
-      maxMessageBytes: 1_048_576,
-    },
+    limits: { quotaBytes: 0, backupMaxAgeHours: 0 },
   },
   nodes: { id: 'test', list: async () => [], changeLogLevel: async () => {} },
 };

@@ -5,9 +5,8 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import type { Queue } from '../../mail/queue/queue.ts';
-import type { Database } from '../../platform/database/database.ts';
-import { limitInMemory } from '../../platform/net/net.ts';
+import { limitInMemory } from '../../src/platform/net/net.ts';
+import { buildOperator } from '../../src/run/compose/operator.ts';
 import {
   clientSettingsRoutes,
   createApi,
@@ -18,31 +17,9 @@ import {
   rawMessageRoute,
   suppressionRoutes,
   writeDescription,
-} from '../../servers/api/api.ts';
-import {
-  attentionRoutes,
-  auditRoutes,
-  blockRoutes,
-  type DomainContents,
-  imapSessionRoutes,
-  keyRoutes,
-  logLevelRoute,
-  messageRoutes,
-  operatorAccountRoutes,
-  operatorChangeRoutes,
-  operatorDomainRoutes,
-  overviewRoutes,
-  queueRoutes,
-  serviceRoutes,
-  sessionRoutes,
-  signInRoute,
-  traceRoutes,
-  usageRoutes,
-} from '../../servers/operator/operator.ts';
-import type { Accounts } from '../../tenants/accounts/accounts.ts';
-import type { Domains } from '../../tenants/domains/domains.ts';
+} from '../../src/servers/api/api.ts';
 
-const docs = fileURLToPath(new URL('../../../docs/', import.meta.url));
+const docs = fileURLToPath(new URL('../', import.meta.url));
 
 /** Stands for a capability that is never called. */
 function uncalled<T extends object>(name: string): T {
@@ -65,44 +42,6 @@ const userRoutesElsewhere = [
   }),
 ];
 
-const counted = {
-  database: uncalled<Database>('database'),
-  domains: uncalled<Domains>('domains'),
-  contents: uncalled<DomainContents>('contents'),
-  countsMail: true,
-  quotaBytes: 0,
-  accounts: uncalled<Accounts>('accounts'),
-  queue: uncalled<Queue>('queue'),
-  now: Date.now,
-};
-
-const searched = { ...counted, queue: uncalled<Queue>('queue'), now: () => 0 };
-
-/** More of them. */
-const operatorRoutes = [
-  operatorDomainRoutes(counted),
-  operatorAccountRoutes(counted),
-  operatorChangeRoutes(counted),
-  serviceRoutes(uncalled('nodes'), []),
-  logLevelRoute({
-    database: uncalled('database'),
-    nodes: uncalled('nodes'),
-    logger: uncalled('logger'),
-    now: () => 0,
-  }),
-  sessionRoutes(uncalled('sessions'), uncalled('cookie')),
-  auditRoutes(uncalled('database')),
-  usageRoutes(uncalled('database'), () => 0),
-  overviewRoutes(uncalled('overview')),
-  attentionRoutes(uncalled('attention')),
-  messageRoutes(searched),
-  traceRoutes(searched),
-  queueRoutes(searched),
-  blockRoutes(uncalled('blocks')),
-  keyRoutes(uncalled('keys'), () => 0),
-  imapSessionRoutes(uncalled('imapSessions')),
-];
-
 /** Its other groups, described only. */
 export const routesElsewhere = [
   mailSendRoutes(uncalled('sending'), 1),
@@ -116,23 +55,44 @@ export const routesElsewhere = [
 
 /** The description of the API with all its routes. */
 export async function describeWholeApi(): Promise<string> {
-  const logger = pino({ level: 'silent' });
-  const app = createApi({
+  const parts = {
+    database: uncalled('database'),
     domains: uncalled('domains'),
-    verification: uncalled('verification'),
     accounts: uncalled('accounts'),
+    logger: pino({ level: 'silent' }),
+    publicUrl: () => '',
+    apiKeys: [],
+    keys: uncalled('keys'),
+    openLimit: limitInMemory,
+    now: Date.now,
+  } satisfies Partial<Parameters<typeof buildOperator>[0]>;
+  const operator = buildOperator({
+    ...parts,
+    config: {
+      shown: [],
+      mailstore: { kind: 'embedded' },
+      limits: { quotaBytes: 0, backupMaxAgeHours: 0 },
+    },
+    traffic: uncalled('traffic'),
+    nodes: { id: '', list: uncalled('nodes'), changeLogLevel: uncalled('nodes') },
+    queue: uncalled('queue'),
+    blocks: uncalled('blocks'),
+    bodies: uncalled('bodies'),
+    metrics: uncalled('metrics'),
+    changes: uncalled('changes'),
+    imapSessions: uncalled('imapSessions'),
+    wire: undefined,
+  });
+  const app = createApi({
+    ...parts,
+    verification: uncalled('verification'),
     appPasswords: uncalled('appPasswords'),
     tokens: uncalled('tokens'),
     mailstore: uncalled('mailstore'),
     answeredRequests: uncalled('answeredRequests'),
     events: uncalled('events'),
     feed: uncalled('feed'),
-    logger,
-    publicUrl: () => '',
-    apiKeys: [],
-    keys: uncalled('keys'),
     rateLimitPerMinute: 0,
-    openLimit: limitInMemory,
     trustProxy: [],
     connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
@@ -142,11 +102,9 @@ export async function describeWholeApi(): Promise<string> {
     siteDirectory: '/nonexistent',
     webmail: { isOn: true, name: 'Mail', color: undefined },
     userRoutes: userRoutesElsewhere,
-    operatorRoutes,
-    console: {
-      findSession: uncalled('findSession'),
-      signIn: signInRoute(uncalled('sessions'), uncalled('cookie')),
-    },
+    operatorRoutes: operator.routes,
+    console: operator.console,
+    contents: operator.contents,
     routes: [...routesElsewhere, mailserverEventRoutes(uncalled('mailserverEvents'))],
   });
   await app.ready();

@@ -5,7 +5,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
-const repository = fileURLToPath(new URL('../../../', import.meta.url));
+const repository = fileURLToPath(new URL('../../', import.meta.url));
 export const SDK_TYPES = `${repository}packages/sdk/src/api-types.ts`;
 
 /** The keywords of JSON Schema that the description uses. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { SDK_TYPES, writeSdkTypes } from './write-sdk-types.ts';
+import { SDK_TYPES, writeSdkTypes } from '../write-types.ts';
 
 const answer = (schema: object) => ({
   paths: {

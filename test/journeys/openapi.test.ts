@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { startApi } from '../../../test/support/api/start-api.ts';
-import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.ts';
-import { describeWholeApi, routesElsewhere } from './write-openapi.ts';
+import { describeWholeApi, routesElsewhere } from '../../docs/.vitepress/write-openapi.ts';
+import { answerOf, answers, type ErrorCode } from '../../src/platform/errors/errors.ts';
+import { startApi } from '../support/api/start-api.ts';
 
 interface Schema {
   $ref?: string;
@@ -34,7 +34,7 @@ before(async () => {
 });
 
 test('docs/openapi.json is what the routes describe', async () => {
-  const golden = await readFile(new URL('../../../docs/openapi.json', import.meta.url), 'utf8');
+  const golden = await readFile(new URL('../../docs/openapi.json', import.meta.url), 'utf8');
   assert.equal(text, golden, 'run `npm run openapi` and look at what changed');
 });
 
@@ -43,7 +43,7 @@ test('it is valid OpenAPI 3.1, and has the version of the package', async () => 
   const { valid, errors } = await validator.validate(JSON.parse(text));
   assert.ok(valid, JSON.stringify(errors));
   assert.equal(validator.version, '3.1');
-  const packageJson = await readFile(new URL('../../../package.json', import.meta.url), 'utf8');
+  const packageJson = await readFile(new URL('../../package.json', import.meta.url), 'utf8');
   assert.equal(JSON.parse(text).info.version, JSON.parse(packageJson).version);
   const broken = JSON.parse(text);
   broken.paths['/mail/sync'].post.parameters = 'none';
