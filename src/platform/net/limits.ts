@@ -87,7 +87,9 @@ export const limitInMemory: OpenLimit = (options) => {
   const counter = new RateLimiterMemory({ keyPrefix: name, points: most, duration: seconds });
   const limit = limitBy(counter, options);
   const keys = new LRUCache<string, true>({
-    max: KEYS_MAX,
+    // Not by `max`, for which it takes the memory of all keys at once, in 10 ms of each start.
+    maxSize: KEYS_MAX,
+    sizeCalculation: () => 1,
     dispose: (_, key, reason) => {
       if (reason === 'evict') void counter.delete(key);
     },
