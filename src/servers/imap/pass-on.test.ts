@@ -195,13 +195,22 @@ describe('where a line begins', () => {
     );
   });
 
-  test('is not known once it may be compressed', async () => {
+  test('is not known once it may be compressed, also where the command comes in pieces', async () => {
     const program = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
-    const server = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
-    program.push('a COMPRESS DEFLATE\r\n');
+    const pieces = ['PRESS DEFLATE\r\n'];
+    const server = new Duplex({
+      read() {},
+      write(_chunk, _encoding, done) {
+        done();
+        const next = pieces.shift();
+        if (next !== undefined) program.push(next);
+        else server.destroy();
+      },
+    });
+    program.push('a COM');
     const wires = [new Wire(program as Socket), new Wire(server as Socket)] as const;
     const over = passOn(
-      { wire: wires[0], early: NONE, write: async () => {}, onBytes: () => server.destroy() },
+      { wire: wires[0], early: NONE, write: async () => {}, onBytes: () => {} },
       {
         wire: wires[1],
         early: NONE,

@@ -40,8 +40,14 @@ export async function passOn(program: Program, server: OpenedAccount): Promise<S
   const seen = new SentLines();
   let cut: NodeJS.Timeout | undefined;
   let isOver = false;
+  /** The last characters from the program: the command may come in pieces. */
+  let last = '';
   const send = async (octets: Uint8Array) => {
-    if (mayCompress && /compress/i.test(Buffer.from(octets).toString('latin1'))) seen.lose();
+    if (mayCompress) {
+      const text = last + Buffer.from(octets).toString('latin1');
+      if (/compress/i.test(text)) seen.lose();
+      last = text.slice(1 - 'compress'.length);
+    }
     await server.wire.write(octets);
   };
   const toServer = async () => {
