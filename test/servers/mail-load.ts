@@ -14,8 +14,10 @@ import { type AppAccount, type AppClient, Follower, KnownInbox } from './followe
 
 /** At each node, and at the balancer. */
 const SENDERS = 2;
-/** Between two syncs of the app, and two looks of a test, in milliseconds. */
+/** Between two connections of a sender, two syncs of the app, and two looks of a test, in milliseconds. */
 const PAUSE_MS = 20;
+/** Before somebody comes again who was refused: outages last, and others use this machine. */
+const AGAIN_MS = 200;
 /** After which a server that says nothing fails the test, and does not hold up its end. */
 const NO_ANSWER_MS = 60_000;
 /** Within which every app has what the mailbox has. */
@@ -174,14 +176,15 @@ export class MailLoad {
     await Promise.allSettled([this.#running]);
   }
 
-  async #repeat(task: () => Promise<void>): Promise<void> {
+  /** @param task tells whether it was served */
+  async #repeat(task: () => Promise<boolean>): Promise<void> {
     while (!this.#isOver) {
-      await task();
-      await pause(PAUSE_MS);
+      const isServed = await task();
+      await pause(isServed ? PAUSE_MS : AGAIN_MS);
     }
   }
 
-  async #send(client: LoadClient): Promise<void> {
+  async #send(client: LoadClient): Promise<boolean> {
     const { smtpPort: port, localAddress } = client;
     const { nodesEnd, textOf } = this.#options;
     const most = nodesEnd?.perConnection ?? Number.POSITIVE_INFINITY;
@@ -207,6 +210,7 @@ export class MailLoad {
         this.#accepted.add(subject);
         this.#acceptedBy.set(client, this.#of(client) + 1);
       }
+      return true;
     } catch (error) {
       this.counts.refused++;
       // While no node is ready, the balancer ends new connections.
@@ -215,12 +219,13 @@ export class MailLoad {
       if (!isExpected && !(nodesEnd && isEnd(error))) {
         this.#unexpected.push(`SMTP: ${String(error)}`);
       }
+      return false;
     } finally {
       transport.close();
     }
   }
 
-  async #sync(): Promise<void> {
+  async #sync(): Promise<boolean> {
     this.#syncs.begun++;
     const asked = this.#inbox.sync(this.#client, this.#account);
     const { status, body } = await asked.catch((error: unknown) => {
@@ -230,6 +235,7 @@ export class MailLoad {
     this.#syncs.ended++;
     if (status === 503) this.counts.unavailable++;
     else if (status !== 200) this.#unexpected.push(`sync: ${status} ${JSON.stringify(body)}`);
+    return status === 200;
   }
 
   async #readAll(): Promise<{ uid: number; envelope: { subject: string } }[]> {

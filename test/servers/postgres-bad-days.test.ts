@@ -61,7 +61,8 @@ async function bucketOf(database: string): Promise<string> {
   return bucket;
 }
 
-async function startOn(t: TestContext, port: number, database: string): Promise<RunningNodes> {
+/** @param t with which they end; without it, with the file */
+async function startOn(port: number, database: string, t?: TestContext): Promise<RunningNodes> {
   const environment = {
     DATABASE_URL: `postgres://postroom@127.0.0.1:${port}/${database}`,
     DATABASE_TIMEOUT_SECONDS: TIMEOUT_SECONDS,
@@ -69,21 +70,25 @@ async function startOn(t: TestContext, port: number, database: string): Promise<
     S3_URL: await bucketOf(database),
     REDIS_URL: redis.url,
   };
-  return RunningNodes.start(environment, (cleanup) => t.after(cleanup));
+  const onEnd = t && ((cleanup: () => Promise<void>) => t.after(cleanup));
+  return RunningNodes.start(environment, onEnd);
 }
 
 type Ground = { readonly nodes: RunningNodes; readonly load: MailLoad };
 
-/** A day on which mail flows before and after something bad, and which both nodes end well. */
+/** The nodes that live through all the days. */
+let survivors: RunningNodes | undefined;
+
+/** A day on which mail flows before and after something bad, and which both nodes survive. */
 async function day(t: TestContext, something: (ground: Ground) => Promise<void>): Promise<void> {
-  const nodes = await startOn(t, proxy.port, 'mail');
+  survivors ??= await startOn(proxy.port, 'mail');
+  const nodes = survivors;
   account ??= await nodes.balanced.makeAccount();
   const load = new MailLoad(t, nodes, account);
   await load.flows();
   await something({ nodes, load });
   await load.flows();
   await load.check();
-  await nodes.end();
 }
 
 test('killed and started again', (t) =>
@@ -114,19 +119,6 @@ test('stopped in the middle of everything for 30 s', (t) =>
     });
     postgres.signal('SIGCONT');
   }));
-
-test('stopped, and the nodes are told to end meanwhile', async (t) => {
-  t.after(() => postgres.signal('SIGCONT'));
-  const nodes = await startOn(t, proxy.port, 'mail');
-  account ??= await nodes.balanced.makeAccount();
-  const load = new MailLoad(t, nodes, account, { nodesEnd: { perConnection: 20 } });
-  await load.flows();
-  postgres.signal('SIGSTOP');
-  await load.isRefused();
-  for (const output of await nodes.terminate()) {
-    assert.match(output, /"msg":"(stopped|stopping takes too long: [^"]+)"\}\n$/);
-  }
-});
 
 test('connections that something between makes silent', (t) =>
   day(t, async ({ load }) => {
@@ -175,12 +167,27 @@ test('a table locked by somebody else', (t) =>
     await admin.end();
   }));
 
+test('both nodes end well after all these days', () => survivors?.end());
+
+test('stopped, and the nodes are told to end meanwhile', async (t) => {
+  t.after(() => postgres.signal('SIGCONT'));
+  const nodes = await startOn(proxy.port, 'mail', t);
+  account ??= await nodes.balanced.makeAccount();
+  const load = new MailLoad(t, nodes, account, { nodesEnd: { perConnection: 20 } });
+  await load.flows();
+  postgres.signal('SIGSTOP');
+  await load.isRefused();
+  for (const output of await nodes.terminate()) {
+    assert.match(output, /"msg":"(stopped|stopping takes too long: [^"]+)"\}\n$/);
+  }
+});
+
 test('PgBouncer in transaction mode', async (t) => {
   const pooler = await startPgbouncer(postgres.port, 'postroom');
   const admin = await asAdmin();
   await admin.query('create database pooled owner postroom');
   await admin.end();
-  const nodes = await startOn(t, pooler.port, 'pooled');
+  const nodes = await startOn(pooler.port, 'pooled', t);
   const load = new MailLoad(t, nodes, await nodes.balanced.makeAccount());
   await load.flows();
   // Its connections to the server end, ours to it do not.
