@@ -26,7 +26,7 @@ import {
   ROOT,
   run as runProgram,
   start,
-  stop,
+  startHere,
 } from '../support/process.ts';
 import { clientOf, commonVariables, type TestClient } from '../support/service.ts';
 import { MailLoad } from './mail-load.ts';
@@ -152,14 +152,13 @@ function moveBodies(
 }
 
 test('bodies go from the folder to the bucket, through a kill, and mail continues there', async () => {
-  let service = start(settings);
-  await listening(service);
+  let service = await startHere(settings);
   await setUp();
   for (const subject of ['1', '2', '3']) assert.equal(await send(subject, attachment), 250);
   const refused = await moveBodies('s3').ended();
   assert.equal(refused.code, 1, refused.output);
   assert.match(refused.output, /^DATA_DIR: .* is in use by another Postroom/);
-  await stop(service);
+  await service.stop();
 
   let uploads = 0;
   const killed = moveBodies('s3');
@@ -178,14 +177,12 @@ test('bodies go from the folder to the bucket, through a kill, and mail continue
   assert.equal((await keys()).length, 3);
 
   // With the old settings it takes nothing, and says so.
-  service = start(settings);
-  await listening(service);
+  service = await startHere(settings);
   assert.equal(await statusOf('/readyz'), 503);
   assert.equal(await send('x'), 451);
-  await stop(service);
+  await service.stop();
 
-  service = start({ ...settings, S3_URL });
-  await listening(service);
+  service = await startHere({ ...settings, S3_URL });
   assert.equal(await statusOf('/readyz'), 200);
   for (const uid of [1, 2, 3]) assert.ok(attachment.equals(await readAttachment(uid)));
   assert.equal(await send('4', attachment), 250);
@@ -203,12 +200,11 @@ test('bodies go from the folder to the bucket, through a kill, and mail continue
   const isKept = (key: string) => key.startsWith('quarantine/');
   await until(async () => (await keys()).filter(isKept).length === 1);
   assert.equal((await keys()).filter((key) => !isKept(key)).length, 3);
-  await stop(service);
+  await service.stop();
 });
 
 test('while S3 is down large mail is deferred, small mail continues, and readyz says so', async () => {
-  const service = start({ ...settings, S3_URL });
-  await listening(service);
+  const service = await startHere({ ...settings, S3_URL });
   for (const fault of [{ answer: 503 }, 'reset'] as const) {
     proxy.fault = () => fault;
     assert.equal(await send('large', attachment), 451);
@@ -221,7 +217,7 @@ test('while S3 is down large mail is deferred, small mail continues, and readyz 
     await until(async () => (await readiness()).status === 'ready');
     assert.ok(attachment.equals(await readAttachment(4)));
   }
-  await stop(service);
+  await service.stop();
   const lines = service.output().split('\n');
   const said = lines.filter((line) =>
     /cannot be read; smaller|body store answers again/.test(line),
@@ -328,8 +324,7 @@ test('a node whose own disk is full takes small mail, and leaves the rest to oth
     PORT: String(await freePort()),
   });
   const environment = await nodeWith(disk);
-  const node = start(environment);
-  await listening(node);
+  const node = await startHere(environment);
   const at = (port: string | undefined) => `http://127.0.0.1:${port}`;
   const { PORT, SMTP_PORT } = environment;
   const own = clientOf({ url: at(PORT), smtpPort: Number(SMTP_PORT) });
@@ -353,8 +348,7 @@ test('a node whose own disk is full takes small mail, and leaves the rest to oth
   }
 
   const theirs = await nodeWith(otherDisk);
-  const other = start(theirs);
-  await listening(other);
+  const other = await startHere(theirs);
   await until(async () => (await isReady()) === '503: not ready: disk');
   assert.equal(await take(10), 250);
   // Where the disks of all are full, each still serves what needs none.
@@ -366,8 +360,8 @@ test('a node whose own disk is full takes small mail, and leaves the rest to oth
   await rm(join(disk, 'full'));
   await until(async () => (await isReady()) === 'ready: undefined');
   assert.equal(await take(300_000), 250);
-  await stop(other);
-  await stop(node);
+  await other.stop();
+  await node.stop();
   const lines = node.output().split('\n');
   const said = lines.filter((line) => /"level":50|the disk of DATA_DIR/.test(line));
   assert.equal(said.length, 2, said.join('\n'));
@@ -376,8 +370,7 @@ test('a node whose own disk is full takes small mail, and leaves the rest to oth
 });
 
 test('S3 is killed during uploads, and started again', async () => {
-  const service = start({ ...settings, S3_URL });
-  await listening(service);
+  const service = await startHere({ ...settings, S3_URL });
   let uploads = 0;
   proxy.fault = (method) => {
     if (method === 'PUT') uploads++;
@@ -404,22 +397,21 @@ test('S3 is killed during uploads, and started again', async () => {
   for (const { uid } of kept) assert.equal((await readAttachment(uid)).length, 6_000_000);
   assert.ok(attachment.equals(await readAttachment(4)));
   assert.equal(await send('large', attachment), 250);
-  await stop(service);
+  await service.stop();
 });
 
 test('a node that is killed between upload and commit loses nothing that it accepted', async () => {
   const before = await keys();
-  let service = start({ ...settings, S3_URL });
-  await listening(service);
+  const killed = start({ ...settings, S3_URL });
+  await listening(killed);
   proxy.fault = (method) => (method === 'PUT' ? 'lose answer' : undefined);
   const sending = send('lost', randomBytes(1_000_000));
   await until(async () => (await keys()).length > before.length);
-  service.child.kill('SIGKILL');
-  await service.ended();
+  killed.child.kill('SIGKILL');
+  await killed.ended();
   proxy.fault = undefined;
   assert.equal(await sending, 0);
-  service = start({ ...settings, S3_URL });
-  await listening(service);
+  const service = await startHere({ ...settings, S3_URL });
   // The sender comes again; what the first attempt left is swept once it is a day old.
   assert.equal(await send('lost', randomBytes(1_000_000)), 250);
   const found = await call('/mail/sync', { fields: ['envelope'] });
@@ -429,7 +421,7 @@ test('a node that is killed between upload and commit loses nothing that it acce
   const lost = changes.added.filter(({ envelope }) => envelope.subject === 'lost');
   assert.equal(lost.length, 1);
   assert.equal((await keys()).length, before.length + 2);
-  await stop(service);
+  await service.stop();
 });
 
 test('a backup leaves the bodies in the bucket, misses none of them, and is restored beside it', async () => {
@@ -445,8 +437,7 @@ test('a backup leaves the bodies in the bucket, misses none of them, and is rest
     assert.equal(code, 0, output);
     return JSON.parse(output);
   };
-  let service = start(withBucket);
-  await listening(service);
+  let service = await startHere(withBucket);
   proxy.fault = (method, path) =>
     method === 'HEAD' && /[0-9a-f]{12}/.test(path) ? { answer: 503 } : undefined;
   await refuse(['backup', cutShort], withBucket, /503/);
@@ -457,7 +448,7 @@ test('a backup leaves the bodies in the bucket, misses none of them, and is rest
   const made = await succeed(['backup', backup]);
   assert.ok(made.bodies > 0);
   assert.deepEqual(made.missing, []);
-  await stop(service);
+  await service.stop();
   await succeed(['verify-backup', backup]);
   await refuse(['verify-backup', backup], settings, /set S3_URL/);
 
@@ -477,13 +468,12 @@ test('a backup leaves the bodies in the bucket, misses none of them, and is rest
   const restored = { ...withBucket, DATA_DIR: join(ROOT, 's3-restored') };
   await refuse(['restore', backup], { ...settings, DATA_DIR: restored.DATA_DIR }, /set S3_URL/);
   await succeed(['restore', backup], restored);
-  service = start(restored);
-  await listening(service);
+  service = await startHere(restored);
   const before = token;
   const login = await call('/mail/token', { address: 'ann@acme.test', password: 'a good one' });
   ({ token } = (await login.json()) as { token: string });
   for (const uid of [2, 3, 4]) assert.ok(attachment.equals(await readAttachment(uid)));
-  await stop(service);
+  await service.stop();
   token = before;
 });
 
@@ -501,10 +491,9 @@ test('bodies come back from the bucket to the folder', async () => {
   const moved = await moveBodies('folder').ended();
   assert.equal(moved.code, 0, moved.output);
   assert.match(moved.output, /Start the service without S3_URL/);
-  const service = start(settings);
-  await listening(service);
+  const service = await startHere(settings);
   for (const uid of [2, 3, 4]) assert.ok(attachment.equals(await readAttachment(uid)));
-  await stop(service);
+  await service.stop();
 });
 
 test('on PostgreSQL bodies are moved as well, while no node runs', async () => {
@@ -512,25 +501,22 @@ test('on PostgreSQL bodies are moved as well, while no node runs', async () => {
   await client.send(new CreateBucketCommand({ Bucket: 'moved' }));
   const own = { ...settings, DATA_DIR: join(ROOT, 'postgres'), DATABASE_URL: location };
   const withBucket = { ...own, S3_URL: S3_URL.replace(`/${bucket}?`, '/moved?') };
-  let service = start(own);
-  await listening(service);
+  let service = await startHere(own);
   await setUp();
   assert.equal(await send('1', attachment), 250);
   const refused = await moveBodies('s3', withBucket).ended();
   assert.equal(refused.code, 1, refused.output);
   assert.match(refused.output, /the service is running on .*: stop it/);
-  await stop(service);
+  await service.stop();
   const moved = await moveBodies('s3', withBucket).ended();
   assert.equal(moved.code, 0, moved.output);
-  service = start(withBucket);
-  await listening(service);
+  service = await startHere(withBucket);
   assert.ok(attachment.equals(await readAttachment(1)));
   assert.equal(await send('2', attachment), 250);
-  await stop(service);
+  await service.stop();
   const back = await moveBodies('folder', withBucket).ended();
   assert.equal(back.code, 0, back.output);
-  service = start(own);
-  await listening(service);
+  service = await startHere(own);
   for (const uid of [1, 2]) assert.ok(attachment.equals(await readAttachment(uid)));
-  await stop(service);
+  await service.stop();
 });
