@@ -1,11 +1,8 @@
 /** The samples of the documentation, run as a reader would against a service of their own. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, rm, symlink } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { cp, mkdtemp, symlink } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
-import { after, test } from 'node:test';
+import { before, test } from 'node:test';
 import { startDnsServer } from '../support/dns-server.ts';
 import { notRun } from '../support/doc-not-run.ts';
 import {
@@ -16,6 +13,7 @@ import {
   repository,
 } from '../support/doc-pages.ts';
 import {
+  type Finding,
   inLanguage,
   LANGUAGES,
   type Language,
@@ -23,21 +21,17 @@ import {
   runSamples,
 } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
+import { listening, ROOT, start, startHere, stop } from '../support/process.ts';
 
 /** What a page tells its reader to start Postroom with, where it differs from `npm start`. */
 const started: Readonly<Record<string, Record<string, string>>> = {
   'docs/guides/webhooks.md': { OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' },
   'docs/reference/metrics.md': { METRICS_PORT: '9464' },
 };
-/** The ports that samples name; each page is run on others, which are free. */
+/** Shows what the process that ran the quickstart has counted since. */
+const COUNTS = 'docs/reference/metrics.md';
+/** The ports that samples name; they are run on others, which are free. */
 const PORTS = ['8080', '2525', '8081', '9000', '9464'];
-
-const ROOT = await mkdtemp(join(tmpdir(), 'postroom-samples-'));
-const services = new Set<ChildProcess>();
-after(async () => {
-  for (const service of services) service.kill('SIGKILL');
-  await rm(ROOT, { recursive: true, force: true });
-});
 
 /** What was compiled for the page before; a reader's second start has that too. */
 const faster = { NODE_COMPILE_CACHE: join(ROOT, 'compiled') };
@@ -65,32 +59,6 @@ async function makeFolder(name: string): Promise<string> {
   return folder;
 }
 
-async function startService(folder: string, env: Record<string, string>): Promise<ChildProcess> {
-  const service = spawn(process.execPath, ['src/main.ts'], {
-    cwd: folder,
-    env: { ...faster, ...env, DNS_SERVERS: dns.address, LOG_LEVEL: 'warn' },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  services.add(service);
-  let output = '';
-  service.stdout?.setEncoding('utf8').on('data', (text: string) => {
-    output += text;
-  });
-  const ended = once(service, 'exit');
-  while (!output.includes('Postroom listens')) {
-    assert.ok(service.stdout && service.exitCode === null, `the service ended: ${output}`);
-    await Promise.race([once(service.stdout, 'data'), ended]);
-  }
-  return service;
-}
-
-async function stopService(service: ChildProcess): Promise<void> {
-  service.kill('SIGTERM');
-  const [code] = await once(service, 'exit');
-  services.delete(service);
-  assert.equal(code, 0);
-}
-
 /** A page once for each language that it has samples in. */
 const readings = pages.flatMap((page) => {
   const blocks = runnable(page);
@@ -103,42 +71,100 @@ const hasSamples = (blocks: readonly CodeBlock[]) =>
   blocks.some((block) => ['run', 'program'].includes(roleOf(block)));
 const isFirst = (page: Page) => ['README.md', 'docs/quickstart.md'].includes(page.path);
 
-/** A service that runs samples, each time on other ports. */
-async function startReading(name: string, settings: Record<string, string>) {
-  const ports = new Map<string, string>();
-  while (ports.size < PORTS.length || new Set(ports.values()).size < PORTS.length) {
-    for (const port of PORTS) ports.set(port, String(await freePort()));
-  }
-  const local = (text: string) =>
-    text.replace(/\b\d{4}\b/g, (number) => ports.get(number) ?? number);
-  const folder = await makeFolder(name);
+/** The number of each port as it is here: one after the other, services listen on the same. */
+const ports = new Map<string, string>();
+while (new Set(ports.values()).size < PORTS.length) {
+  for (const port of PORTS) ports.set(port, String(await freePort()));
+}
+const local = (text: string) => text.replace(/\b\d{4}\b/g, (number) => ports.get(number) ?? number);
+
+/** @param settings as a page says them */
+function environmentOf(folder: string, settings: Record<string, string>): Record<string, string> {
   const env: Record<string, string> = { PORT: local('8080'), SMTP_PORT: local('2525') };
   for (const [key, value] of Object.entries(settings)) env[key] = local(value);
-  const service = await startService(folder, env);
-  const run = (blocks: readonly CodeBlock[], timeout?: number) =>
-    runSamples(
-      blocks.map((block) => ({ ...block, text: local(block.text) })),
-      {
-        folder,
-        env: {
-          ...faster,
-          ...env,
-          PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
-          HOME: folder,
-          LANG: 'C.UTF-8',
-        },
-        ...(timeout !== undefined && { timeout }),
+  return { ...env, DATA_DIR: join(folder, 'data'), DNS_SERVERS: dns.address, LOG_LEVEL: 'warn' };
+}
+
+function runIn(
+  folder: string,
+  settings: Record<string, string>,
+  blocks: readonly CodeBlock[],
+  timeout?: number,
+) {
+  return runSamples(
+    blocks.map((block) => ({ ...block, text: local(block.text) })),
+    {
+      folder,
+      env: {
+        ...faster,
+        ...environmentOf(folder, settings),
+        PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+        HOME: folder,
+        LANG: 'C.UTF-8',
       },
-    );
-  return { service, run };
+      ...(timeout !== undefined && { timeout }),
+    },
+  );
+}
+
+/** Runs samples from the first start on, as the reader of a first page does. */
+async function readFirst(
+  name: string,
+  blocks: readonly CodeBlock[],
+  settings: Record<string, string> = {},
+) {
+  const folder = await makeFolder(name);
+  const service = start({ ...faster, ...environmentOf(folder, settings) });
+  await listening(service);
+  const findings = await runIn(folder, settings, blocks);
+  await stop(service);
+  return { folder, findings };
+}
+
+/** A folder in which the quickstart was done, and the samples that set again what it had set. */
+let quickstarted: { readonly folder: string; readonly again: readonly CodeBlock[] };
+before(async () => {
+  const kept = 'set-by-the-quickstart';
+  const sample = (text: string): CodeBlock => ({
+    language: 'sh',
+    label: undefined,
+    answers: undefined,
+    line: 0,
+    text,
+  });
+  const keep = sample(`export -p | grep -E ' (URL|KEY|TOKEN)=' >${kept}\n`);
+  const { folder, findings } = await readFirst('quickstart', [...quickstart, keep]);
+  assert.deepEqual(findings, []);
+  quickstarted = { folder, again: [sample(`source ${kept}\n`), ...files] };
+});
+
+/** Runs samples for a reader who did the quickstart: in a copy of its folder. */
+async function readOn(
+  name: string,
+  settings: Record<string, string>,
+  blocks: readonly CodeBlock[],
+  timeout?: number,
+) {
+  const folder = await makeFolder(name);
+  for (const part of ['data', 'set-by-the-quickstart']) {
+    await cp(join(quickstarted.folder, part), join(folder, part), { recursive: true });
+  }
+  const service = await startHere(environmentOf(folder, settings));
+  const findings = await runIn(folder, settings, [...quickstarted.again, ...blocks], timeout);
+  await service.stop();
+  return { findings };
 }
 
 for (const { page, language, own } of readings) {
   if (!hasSamples(own)) continue;
   test(`the samples of ${page.path} do what the page says (${language})`, async () => {
-    const { service, run } = await startReading(page.path, started[page.path] ?? {});
-    const findings = await run(isFirst(page) ? own : [...quickstart, ...files, ...own]);
-    await stopService(service);
+    const settings = started[page.path] ?? {};
+    let reading: Promise<{ findings: Finding[] }>;
+    if (isFirst(page)) reading = readFirst(page.path, own);
+    else if (page.path === COUNTS)
+      reading = readFirst(page.path, [...quickstart, ...own], settings);
+    else reading = readOn(page.path, settings, own);
+    const { findings } = await reading;
     const said = findings.map(({ block, message }) => `line ${block.line}: ${message}`);
     assert.deepEqual(said, []);
   });
@@ -159,10 +185,9 @@ test('the samples of the pages do their work in any order, after each other', {
     .toSorted((one, other) => one.at - other.at);
   t.diagnostic(order.map(({ reading }) => reading.page.path).join(' '));
   // All in one minute, which no reader is.
-  const { service, run } = await startReading('any order', { RATE_LIMIT_PER_MINUTE: '6000' });
-  const blocks = [...quickstart, ...files, ...order.flatMap(({ reading }) => reading.own)];
-  const findings = await run(blocks, ALL_MS);
-  await stopService(service);
+  const settings = { RATE_LIMIT_PER_MINUTE: '6000' };
+  const blocks = order.flatMap(({ reading }) => reading.own);
+  const { findings } = await readOn('any order', settings, blocks, ALL_MS);
   // UIDs and tokens go on from what the pages before made; what fails or lacks something does not work.
   const failed = findings.filter(({ message }) =>
     /^(?:ended|said|after|had)|is not (?:there|JSON)/.test(message),
