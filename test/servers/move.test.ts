@@ -12,17 +12,10 @@ import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
+import { ConfigError } from '../../src/run/config/config.ts';
 import { freePort } from '../support/free-port.ts';
 import { refusal, startFarEnd } from '../support/outbound/far-end.ts';
-import {
-  environment,
-  listening,
-  type Process,
-  ROOT,
-  run,
-  start,
-  stop,
-} from '../support/process.ts';
+import { environment, type Process, ROOT, run, startHere } from '../support/process.ts';
 import { API_KEY, callJson, clientOf, JWT_SECRET, type TestAccount } from '../support/service.ts';
 import { makeBucket } from './s3.ts';
 
@@ -71,9 +64,11 @@ async function refuse(args: readonly string[], where: Settings, why: RegExp): Pr
 
 /** The start of a service is refused. */
 async function refuseStart(where: Settings, why: RegExp): Promise<void> {
-  const { code, output } = await start(where).ended();
-  assert.equal(code, 1, output);
-  assert.match(output, why);
+  await assert.rejects(startHere(where), (error: unknown) => {
+    assert.ok(error instanceof ConfigError, String(error));
+    assert.match(error.lines.join('\n'), why);
+    return true;
+  });
 }
 
 /** A copy of the data folder, to move. */
@@ -173,8 +168,7 @@ before(async () => {
     OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
     LOG_LEVEL: 'warn',
   };
-  const service = start({ ...settings, LOG_LEVEL: 'info' });
-  await listening(service);
+  const service = await startHere(settings);
   const client = clientAt(settings);
   ada = await client.makeAccount('ada');
   const bob = await client.addAccount(ada, 'bob');
@@ -252,7 +246,7 @@ before(async () => {
   const claim = { user_id: ada.userId, domain: 'idem.test' };
   await must(callJson(`${urlOf(settings)}/v2/domain`, idem, 'POST', claim));
   known = await ask(settings);
-  await stop(service);
+  await service.stop();
   fillRest(join(settings.DATA_DIR ?? '', 'postroom.sqlite'));
 });
 
@@ -315,8 +309,7 @@ test('what clients know and what the API answers is the same after the move', as
   await refuse(third, own, /--to: expected postgres:.*, got another database.*pg_restore\s*$/);
 
   const moved = { ...own, DATABASE_URL };
-  const service = start({ ...moved, LOG_LEVEL: 'info' });
-  await listening(service);
+  const service = await startHere(moved);
   const client = clientAt(moved);
   assert.equal(await ask(moved), known);
 
@@ -363,7 +356,7 @@ test('what clients know and what the API answers is the same after the move', as
     assert.equal(answer.body.matches.length, 9);
     break;
   }
-  await stop(service);
+  await service.stop();
 });
 
 /** Each row of both databases, read without the code of the move. @returns tables without rows */
@@ -437,9 +430,8 @@ async function killAtNote(when: 'before' | 'after', args: readonly string[], whe
 const unfinished = /^DATABASE_URL: a move into this database was interrupted, or is still running/m;
 
 async function startsAndStops(where: Settings): Promise<void> {
-  const service = start({ ...where, LOG_LEVEL: 'info' });
-  await listening(service);
-  await stop(service);
+  const service = await startHere(where);
+  await service.stop();
 }
 
 test('a move that is killed goes on, and at no time two places start', async () => {
@@ -473,8 +465,7 @@ test('a service that was started between two runs lets the move begin again', as
   const DATABASE_URL = await newDatabase();
   const args = ['--to', DATABASE_URL];
   await killAtNote('before', args, own);
-  const service = start({ ...own, LOG_LEVEL: 'info' });
-  await listening(service);
+  const service = await startHere(own);
   const client = clientAt(own);
   const inbox = { mailbox: 'INBOX', uids: [1] };
   const changed = await client.mail(ada.token, 'POST', '/mail/flags', { ...inbox, add: ['later'] });
@@ -483,7 +474,7 @@ test('a service that was started between two runs lets the move begin again', as
   const running = await postroom(['move', ...args], own).ended();
   assert.equal(running.code, 1);
   assert.match(running.output, /is in use by another Postroom/);
-  await stop(service);
+  await service.stop();
   assert.match(await succeed(['move', ...args], own), /^copied \d+ rows of messages$/m);
   await compareRows(own, DATABASE_URL);
 });
@@ -606,14 +597,12 @@ test('bodies go to a bucket with the rows, through a kill, and back to the folde
   await refuseStart(own, /set DATABASE_URL to that database, and S3_URL to http/);
   await succeed(['move', ...args], own);
   const moved = { ...own, DATABASE_URL, S3_URL };
-  const service = start({ ...moved, LOG_LEVEL: 'info' });
-  await listening(service);
+  const service = await startHere(moved);
   assert.equal(await ask(moved), known);
-  await stop(service);
+  await service.stop();
   const back = await succeed(['move', '--bodies', 'folder', '--json'], moved);
   assert.match(back, /"ok":true,"bodies":2,.*"missing":\[\]/);
-  const there = start({ ...own, DATABASE_URL, LOG_LEVEL: 'info' });
-  await listening(there);
+  const there = await startHere({ ...own, DATABASE_URL });
   assert.equal(await ask(own), known);
-  await stop(there);
+  await there.stop();
 });
