@@ -1,5 +1,5 @@
 /**
- * 20 kills on PostgreSQL, or as many as CRASH_ROUNDS says: fewer, since a kill leaves a server that
+ * 12 kills on PostgreSQL, or as many as CRASH_ROUNDS says: fewer, since a kill leaves a server that
  * goes on, and so there is less that it can tear apart.
  */
 import { after } from 'node:test';
@@ -11,6 +11,6 @@ const postgres = await startPostgres(findPostgres() ?? '');
 after(() => postgres.stop());
 
 declareCrashTest({
-  rounds: Number(process.env.CRASH_ROUNDS ?? '20'),
+  rounds: Number(process.env.CRASH_ROUNDS ?? '12'),
   databaseUrl: postgres.url,
 });

@@ -1,4 +1,4 @@
-/** 30 kills on the embedded database, or as many as CRASH_ROUNDS says. */
+/** 20 kills on the embedded database, or as many as CRASH_ROUNDS says. */
 import { declareCrashTest } from './crash.ts';
 
-declareCrashTest({ rounds: Number(process.env.CRASH_ROUNDS ?? '30') });
+declareCrashTest({ rounds: Number(process.env.CRASH_ROUNDS ?? '20') });
