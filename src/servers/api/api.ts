@@ -77,9 +77,12 @@ export { rawMessageRoute } from './raw-messages.ts';
 export {
   DomainBody,
   DomainName,
+  Instant,
+  Integer,
   isoTime,
   RecordId,
   replaced,
+  Text,
   UserId,
   writeDomain,
 } from './schemas.ts';

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
 import { answerWithin } from './repeat-safely.ts';
-import { isoTime, RecordId, UserId, UserQuery } from './schemas.ts';
+import { Instant, isoTime, RecordId, Text, UserId, UserQuery } from './schemas.ts';
 import { type Api, actorOf, credentials, type Owned, ownerOf } from './server.ts';
 
 const Name = Type.String({
@@ -15,7 +15,7 @@ const AppPasswordBody = Type.Object(
   {
     id: RecordId,
     name: Name,
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    created_at: Instant(),
     last_used_at: Type.Optional(
       Type.String({
         format: 'date-time',
@@ -37,10 +37,10 @@ const AppPasswordBody = Type.Object(
 const OnceShown = Type.Object(
   {
     app_password: AppPasswordBody,
-    password: Type.String({
-      description: 'Shown only here. Dashes and capitals do not matter.',
-      examples: ['k7pm-2xwv-hd4n-qz8c-t5rj'],
-    }),
+    password: Text(
+      'Shown only here. Dashes and capitals do not matter.',
+      'k7pm-2xwv-hd4n-qz8c-t5rj',
+    ),
     note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
   },
   { title: 'NewAppPassword', description: 'An app password that was just made.' },

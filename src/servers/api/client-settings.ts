@@ -11,7 +11,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
-import { DomainName, RecordId, UserQuery } from './schemas.ts';
+import { DomainName, RecordId, Text, UserQuery } from './schemas.ts';
 import { type Api, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
 import {
   type ProgramServer,
@@ -144,12 +144,11 @@ const ServerBody = Type.Object(
 const SrvBody = Type.Object(
   {
     record_type: Type.Enum(['SRV'], { type: 'string' }),
-    host: Type.String({ description: 'Relative to the domain.', examples: ['_imaps._tcp'] }),
-    value: Type.String({
-      description:
-        'Priority, weight, port and target (RFC 2782); the target `.` says that there is no such service.',
-      examples: ['0 1 993 mail.localhost'],
-    }),
+    host: Text('Relative to the domain.', '_imaps._tcp'),
+    value: Text(
+      'Priority, weight, port and target (RFC 2782); the target `.` says that there is no such service.',
+      '0 1 993 mail.localhost',
+    ),
   },
   { title: 'SrvRecord', description: 'A record that helps mail programs; mail needs none.' },
 );
@@ -182,10 +181,7 @@ export function clientSettingsRoutes(
               domain: DomainName,
               imap: Type.Array(ServerBody),
               smtp: Type.Array(ServerBody),
-              username: Type.String({
-                description: 'What the user name is.',
-                examples: ['the whole address'],
-              }),
+              username: Text('What the user name is.', 'the whole address'),
               srv: Type.Array(SrvBody),
             }),
           },

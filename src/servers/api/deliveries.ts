@@ -7,16 +7,17 @@ import { answerWithin } from './repeat-safely.ts';
 import {
   answerPage,
   DomainName,
+  Instant,
+  Integer,
   isoTime,
   pageEcho,
   pageFields,
   pageOf,
   RecordId,
+  Text,
   UserId,
 } from './schemas.ts';
 import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
-
-const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
 const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
   type: 'string',
@@ -27,13 +28,11 @@ const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
 /** Why the last attempt failed. */
 export const LastError = Type.Object(
   {
-    status: Type.Optional(
-      Type.Integer({ description: 'HTTP status or SMTP reply code.', examples: [503] }),
+    status: Type.Optional(Integer('HTTP status or SMTP reply code.', 503)),
+    text: Text(
+      'First 500 bytes of what the receiver said, or why the delivery is held.',
+      'Service Unavailable',
     ),
-    text: Type.String({
-      description: 'First 500 bytes of what the receiver said, or why the delivery is held.',
-      examples: ['Service Unavailable'],
-    }),
   },
   { title: 'DeliveryError' },
 );
@@ -50,29 +49,21 @@ export const DeliveryKind = Type.Unsafe<string>({
 const DeliveryBody = Type.Object(
   {
     id: RecordId,
-    webhook_id: Type.String({
-      description: 'The id that the receiver gets.',
-      examples: ['msg_01jk3q9w8d'],
-    }),
+    webhook_id: Text('The id that the receiver gets.', 'msg_01jk3q9w8d'),
     kind: DeliveryKind,
-    destination: Type.String({
-      description: 'Origin of the webhook, domain of the mail, or address of the mailbox.',
-      examples: ['https://receiver.example'],
-    }),
-    status: Status,
-    attempts: Type.Integer({
-      description: 'Since it was queued or last tried by hand.',
-      examples: [2],
-    }),
-    last_error: Type.Optional(LastError),
-    next_attempt_at: Type.Optional(Instant),
-    created_at: Instant,
-    updated_at: Instant,
-    finished_at: Type.Optional(Instant),
-    message_id: Type.Optional(
-      Type.String({ description: 'Of the message.', examples: ['<1@sender.test>'] }),
+    destination: Text(
+      'Origin of the webhook, domain of the mail, or address of the mailbox.',
+      'https://receiver.example',
     ),
-    subject: Type.Optional(Type.String({ description: 'Of the message.', examples: ['Hello'] })),
+    status: Status,
+    attempts: Integer('Since it was queued or last tried by hand.', 2),
+    last_error: Type.Optional(LastError),
+    next_attempt_at: Type.Optional(Instant()),
+    created_at: Instant(),
+    updated_at: Instant(),
+    finished_at: Type.Optional(Instant()),
+    message_id: Type.Optional(Text('Of the message.', '<1@sender.test>')),
+    subject: Type.Optional(Text('Of the message.', 'Hello')),
     stored: Type.Optional(
       Type.Array(
         Type.Object(

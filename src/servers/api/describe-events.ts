@@ -5,12 +5,13 @@
  */
 import { type TSchema, Type } from 'typebox';
 import { EventBody } from './events.ts';
+import { Instant, Integer, Text } from './schemas.ts';
 
 const textOrNull = (options: object) =>
   Type.Unsafe<string | null>({ type: ['string', 'null'], ...options });
 const cut = (what: string) =>
   Type.Optional(Type.Boolean({ description: `True if ${what} cut to fit.` }));
-const instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
+const instant = Instant();
 
 const mailboxes = (description: string) =>
   Type.Array(
@@ -25,8 +26,8 @@ const webhookAttachment = Type.Object(
   {
     filename: textOrNull({ examples: ['a.csv'] }),
     content_type: Type.String({ examples: ['text/csv'] }),
-    size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [6] }),
-    part: Type.String({ description: 'Part number, as in IMAP.', examples: ['2'] }),
+    size: Integer('Octets, transfer encoding removed.', 6),
+    part: Text('Part number, as in IMAP.', '2'),
     url: Type.String({ format: 'uri', description: 'Link to the bytes of this part, for 7 days.' }),
   },
   { title: 'WebhookAttachment' },
@@ -78,11 +79,10 @@ const receivedMessage = Type.Object(
       description: 'Link to the source, for 7 days.',
       examples: ['https://mail.example.com/webhooks/raw/7?expires=1795849200&signature=c2ln'],
     }),
-    mail_id: Type.String({
-      description:
-        'The id in the answer to the client that brought the message; the same in the log, Received and trace.',
-      examples: ['019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b'],
-    }),
+    mail_id: Text(
+      'The id in the answer to the client that brought the message; the same in the log, Received and trace.',
+      '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b',
+    ),
     mailbox: textOrNull({
       description: 'Where the message is also stored; null if only the webhook gets it.',
       examples: ['INBOX'],
@@ -159,25 +159,25 @@ export const webhooks = {
 const tip = {
   mailbox: Type.String({ examples: ['INBOX'] }),
   uidvalidity: Type.String({ examples: ['1795244400'] }),
-  token: Type.String({ description: 'What a sync would return now.', examples: ['45'] }),
+  token: Text('What a sync would return now.', '45'),
 };
 
 const hello = Type.Object(
   {
     type: Type.Literal('hello'),
-    user: Type.String({ description: "The account's address.", examples: ['ada@acme.test'] }),
+    user: Text("The account's address.", 'ada@acme.test'),
     connectionId: Type.String({ examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'] }),
     serverTime: instant,
-    heartbeatSeconds: Type.Integer({ description: 'Seconds between two pings.', examples: [30] }),
+    heartbeatSeconds: Integer('Seconds between two pings.', 30),
     mailboxes: Type.Array(
       Type.Object(
         {
           ...tip,
           mailboxId: Type.Optional(
-            Type.String({
-              description: 'Stays the same when the mailbox is renamed; absent on a mail server.',
-              examples: ['m1795244400'],
-            }),
+            Text(
+              'Stays the same when the mailbox is renamed; absent on a mail server.',
+              'm1795244400',
+            ),
           ),
         },
         { title: 'MailboxTip' },

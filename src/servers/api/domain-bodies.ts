@@ -1,7 +1,15 @@
 /** The answers of the routes of domains: a domain's DNS records, its route, all its details. */
 import { Type } from 'typebox';
 import type { DnsRecord, DomainDetails, Route } from '../../tenants/domains/domains.ts';
-import { DomainBody, DomainName, isoTime, RecordId, writeDomain } from './schemas.ts';
+import {
+  DomainBody,
+  DomainName,
+  Integer,
+  isoTime,
+  RecordId,
+  Text,
+  writeDomain,
+} from './schemas.ts';
 
 /** What happens to mail of a domain. */
 export const ForwardMode = Type.Enum(['store', 'webhook', 'webhook_then_store', 'forward_email'], {
@@ -25,23 +33,19 @@ export const DnsRecordBody = Type.Object(
   {
     id: RecordId,
     record_type: Type.Enum(['MX', 'TXT'], { type: 'string', examples: ['MX'] }),
-    host: Type.String({
-      description: 'Relative to the domain, `@` for the domain itself.',
-      examples: ['@'],
-    }),
-    expected_value: Type.String({
-      description: 'What to publish; the priority of an MX record is beside it.',
-      examples: ['mail.localhost'],
-    }),
-    priority: Type.Optional(Type.Integer({ description: 'Of MX records.', examples: [10] })),
+    host: Text('Relative to the domain, `@` for the domain itself.', '@'),
+    expected_value: Text(
+      'What to publish; the priority of an MX record is beside it.',
+      'mail.localhost',
+    ),
+    priority: Type.Optional(Integer('Of MX records.', 10)),
     purpose: Purpose,
     status: RecordStatus,
     observed_value: Type.Optional(
-      Type.String({
-        description:
-          'What DNS answered last (`no record` for nothing), or the value that was set by hand.',
-        examples: ['10 mx.example.net'],
-      }),
+      Text(
+        'What DNS answered last (`no record` for nothing), or the value that was set by hand.',
+        '10 mx.example.net',
+      ),
     ),
     detail: Type.Optional(
       Type.String({
@@ -62,11 +66,10 @@ export const DnsRecordBody = Type.Object(
         examples: ['missed'],
       }),
     ),
-    misses: Type.Integer({
-      description:
-        'How many answers in a row did not have the record. A `verified` record with misses is missing now; it becomes `failed` with the third.',
-      examples: [0],
-    }),
+    misses: Integer(
+      'How many answers in a row did not have the record. A `verified` record with misses is missing now; it becomes `failed` with the third.',
+      0,
+    ),
     failing_since: Type.Optional(
       Type.String({
         format: 'date-time',
@@ -122,10 +125,7 @@ export const DetailsBody = Type.Object(
     route: RouteBody,
     mx: Type.Object(
       {
-        host: Type.String({
-          description: 'The mail exchanger of this service.',
-          examples: ['mail.localhost'],
-        }),
+        host: Text('The mail exchanger of this service.', 'mail.localhost'),
         priority: Type.Integer({ examples: [10] }),
       },
       { title: 'MailExchanger' },

@@ -27,6 +27,7 @@ import {
   pageFields,
   pageOf,
   RecordId,
+  Text,
   UserId,
   UserQuery,
   writeDomain,
@@ -105,12 +106,7 @@ function addCreate(app: Api, domains: OwnedDomains): void {
         body: Type.Object({
           domain: DomainName,
           user_id: UserId,
-          organization_id: Type.Optional(
-            Type.String({
-              description: 'Stored and returned, for your own use.',
-              examples: ['org-1'],
-            }),
-          ),
+          organization_id: Type.Optional(Text('Stored and returned, for your own use.', 'org-1')),
         }),
         response: {
           201: Type.Object({
@@ -257,16 +253,16 @@ function addSetRoute(app: Api, domains: OwnedDomains): void {
             user_id: UserId,
             forward_mode: ForwardMode,
             webhook_url: Type.Optional(
-              Type.String({
-                description: 'Required for the webhook modes; http or https.',
-                examples: ['https://app.example.com/hooks/mail'],
-              }),
+              Text(
+                'Required for the webhook modes; http or https.',
+                'https://app.example.com/hooks/mail',
+              ),
             ),
             webhook_secret: Type.Optional(
-              Type.String({
-                description: 'Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded.',
-                examples: ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'],
-              }),
+              Text(
+                'Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded.',
+                'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+              ),
             ),
             forward_to_email: Type.Optional(
               Type.String({
@@ -318,12 +314,7 @@ function addMark(app: Api, domains: OwnedDomains): void {
           user_id: UserId,
           id: RecordId,
           status: RecordStatus,
-          observed_value: Type.Optional(
-            Type.String({
-              description: 'The `observed_value` to show.',
-              examples: ['10 mail.localhost'],
-            }),
-          ),
+          observed_value: Type.Optional(Text('The `observed_value` to show.', '10 mail.localhost')),
         }),
         response: { 200: DetailsBody },
       },

@@ -17,11 +17,13 @@ import {
   answerPage,
   DomainBody,
   DomainName,
+  Instant,
   isoTime,
   pageEcho,
   pageFields,
   pageOf,
   RecordId,
+  Text,
   UserId,
   UserQuery,
   writeDomain,
@@ -42,11 +44,11 @@ export const AccountBody = Type.Object(
     user_id: UserId,
     domain: DomainName,
     local_part: Type.String({ examples: ['ada'] }),
-    address: Type.String({ description: '`local_part@domain`.', examples: ['ada@acme.test'] }),
+    address: Text('`local_part@domain`.', 'ada@acme.test'),
     display_name: Type.String({ examples: ['Ada'] }),
     status: Type.Enum(['active', 'suspended'], { type: 'string', examples: ['active'] }),
     is_default: Type.Boolean({ description: "Whether it is its user's oldest account." }),
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    created_at: Instant(),
   },
   { title: 'EmailAccount', description: 'A mailbox account of a user on one of its domains.' },
 );
@@ -56,10 +58,7 @@ const OneAccount = Type.Object({ account: AccountBody });
 const OnceShown = Type.Object(
   {
     account: AccountBody,
-    password: Type.String({
-      description: 'Shown only here.',
-      examples: ['correct horse'],
-    }),
+    password: Text('Shown only here.', 'correct horse'),
     note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
   },
   { title: 'AccountWithPassword', description: 'An account whose password was just set.' },
@@ -69,10 +68,7 @@ const NOTE = 'Save this password now: it is not shown again.';
 
 const AccountPath = Type.Object({ id: RecordId });
 
-const Password = Type.String({
-  description: 'At least 8 characters; generated when left out.',
-  examples: ['correct horse'],
-});
+const Password = Text('At least 8 characters; generated when left out.', 'correct horse');
 
 const common = { tags: ['Email accounts'], security: credentials.apiKey };
 
@@ -137,7 +133,7 @@ function addCreate(app: Api, accounts: OwnedAccounts): void {
         operationId: 'createAccount',
         body: Type.Object({
           domain: DomainName,
-          local_part: Type.String({ description: 'The part before the @.', examples: ['ada'] }),
+          local_part: Text('The part before the @.', 'ada'),
           display_name: Type.Optional(Type.String({ examples: ['Ada'] })),
           user_id: UserId,
           password: Type.Optional(Password),

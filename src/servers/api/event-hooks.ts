@@ -4,19 +4,15 @@ import { type EventHooks, type HookState, QUEUED_MAX } from '../../mail/webhooks
 import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
-import { isoTime, UserId, UserQuery } from './schemas.ts';
+import { Instant, isoTime, Text, UserId, UserQuery } from './schemas.ts';
 import { actorOf, credentials, ownerOf, type RouteGroup } from './server.ts';
 
-const Url = Type.String({
-  description: 'http or https.',
-  examples: ['https://app.example.com/hooks/events'],
-});
+const Url = Text('http or https.', 'https://app.example.com/hooks/events');
 const Secret = Type.Optional(
-  Type.String({
-    description:
-      'Signs what is posted, by Standard Webhooks; `whsec_<base64>` is decoded. When left out, the one before stays, or one is made.',
-    examples: ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'],
-  }),
+  Text(
+    'Signs what is posted, by Standard Webhooks; `whsec_<base64>` is decoded. When left out, the one before stays, or one is made.',
+    'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+  ),
 );
 const Types = Type.Optional(
   Type.Array(Type.Enum([...eventTypes], { type: 'string' }), {
@@ -30,13 +26,11 @@ const HookBody = Type.Object(
     user_id: UserId,
     url: Url,
     types: Types,
-    secret: Type.Optional(
-      Type.String({ description: 'Absent for keys that only read.', examples: ['whsec_…'] }),
-    ),
+    secret: Type.Optional(Text('Absent for keys that only read.', 'whsec_…')),
     secret_previous: Type.Optional(
       Type.String({ description: 'The old `secret`, for 24 hours after a change: both sign.' }),
     ),
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    created_at: Instant(),
     waiting: Type.Integer({
       description: `Events that wait for their next attempt; ${QUEUED_MAX.toLocaleString('en')} stands for as many or more.`,
       examples: [0],

@@ -17,7 +17,7 @@ import {
   type Follower,
 } from '../../tenants/events/events.ts';
 import { beginStream } from './answer-errors.ts';
-import { UserId } from './schemas.ts';
+import { Instant, Integer, Text, UserId } from './schemas.ts';
 import { credentials, ownerOf, type RouteGroup } from './server.ts';
 
 export interface EventRoutesOptions {
@@ -47,38 +47,32 @@ const HINT = 'mailbox.changed';
 
 export const EventBody = Type.Object(
   {
-    cursor: Type.String({
-      description: 'The place of the event: pass it as `after`. No other event has it.',
-      examples: ['2s-0-mjuy1xc0'],
-    }),
+    cursor: Text(
+      'The place of the event: pass it as `after`. No other event has it.',
+      '2s-0-mjuy1xc0',
+    ),
     type: Type.Enum([...eventTypes], { type: 'string', examples: ['message.received'] }),
-    timestamp: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    timestamp: Instant(),
     data: Type.Object(
       {
         account_id: Type.Optional(Type.Integer({ examples: [1] })),
-        address: Type.Optional(
-          Type.String({ description: 'Of the account.', examples: ['ada@acme.test'] }),
-        ),
+        address: Type.Optional(Text('Of the account.', 'ada@acme.test')),
         domain: Type.Optional(Type.String({ examples: ['acme.test'] })),
         mailbox: Type.Optional(Type.String({ examples: ['INBOX'] })),
-        uid: Type.Optional(
-          Type.Integer({ description: 'Absent on a mail server.', examples: [7] }),
-        ),
+        uid: Type.Optional(Integer('Absent on a mail server.', 7)),
         mail_id: Type.Optional(
           Type.String({ description: 'The id in the trace, in Received and in webhooks.' }),
         ),
         from: Type.Optional(Type.String({ examples: ['bob@sender.test'] })),
         subject: Type.Optional(Type.String({ examples: ['Hello'] })),
         message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
-        size: Type.Optional(Type.Integer({ description: 'Octets.', examples: [1_234] })),
+        size: Type.Optional(Integer('Octets.', 1_234)),
         send_id: Type.Optional(Type.String({ description: 'As `POST /mail/send` answered it.' })),
-        recipients: Type.Optional(Type.Integer({ description: 'How many.', examples: [2] })),
+        recipients: Type.Optional(Integer('How many.', 2)),
         send_at: Type.Optional(Type.String({ format: 'date-time' })),
         recipient: Type.Optional(Type.String({ examples: ['bob@sender.test'] })),
         delivery_id: Type.Optional(Type.Integer({ examples: [1] })),
-        kind: Type.Optional(
-          Type.String({ description: 'Of the delivery.', examples: ['webhook'] }),
-        ),
+        kind: Type.Optional(Text('Of the delivery.', 'webhook')),
         destination: Type.Optional(Type.String({ examples: ['https://receiver.example'] })),
         detail: Type.Optional(Type.String({ description: 'Why, for people.' })),
       },

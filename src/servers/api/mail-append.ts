@@ -6,6 +6,7 @@ import { invalidField, Refusal, readInstant } from '../../platform/errors/errors
 import { AccountShares } from './account-shares.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
 import { answerWithin, hashedBody } from './repeat-safely.ts';
+import { Text } from './schemas.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
 /** Messages that are read at once: of one account, of all accounts of one user, and in all. */
@@ -57,7 +58,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           response: {
             201: Type.Object(
               {
-                mailbox: Type.String({ description: 'Name of the mailbox.', examples: ['INBOX'] }),
+                mailbox: Text('Name of the mailbox.', 'INBOX'),
                 uidvalidity: Type.String({ examples: ['1795244400'] }),
                 uid: uidSchema,
               },

@@ -24,6 +24,7 @@ import {
   updatedSchema,
 } from './mail-schemas.ts';
 import { answerWithin } from './repeat-safely.ts';
+import { Text } from './schemas.ts';
 import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 /** The most messages that one call changes. */
@@ -67,7 +68,7 @@ const relocated = (what: 'moved' | 'copied') =>
   Type.Object({
     mailbox: Type.String({ examples: ['INBOX'] }),
     to: Type.String({ examples: ['Archive'] }),
-    uidvalidity: Type.String({ description: 'Of `to`.', examples: ['1795244400'] }),
+    uidvalidity: Text('Of `to`.', '1795244400'),
     [what]: Type.Array(
       Type.Object({ uid: uidSchema, toUid: uidSchema }, { title: 'RelocatedMessage' }),
     ),

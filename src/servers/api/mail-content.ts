@@ -12,6 +12,7 @@ import {
   threadIdSchema,
   uidSchema,
 } from './mail-schemas.ts';
+import { Integer, Text } from './schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 /** The most octets of text, and of HTML. */
@@ -22,46 +23,30 @@ const ANSWER_MAX = 4 * 1024 * 1024;
 
 const attachment = Type.Object(
   {
-    part: Type.String({ description: 'For /mail/attachment.', examples: ['2'] }),
+    part: Text('For /mail/attachment.', '2'),
     filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
     contentType: Type.String({ examples: ['text/csv'] }),
-    size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [812] }),
-    contentId: Type.Optional(
-      Type.String({
-        description: 'The id that the HTML names as `cid:`.',
-        examples: ['logo@sender.test'],
-      }),
-    ),
+    size: Integer('Octets, transfer encoding removed.', 812),
+    contentId: Type.Optional(Text('The id that the HTML names as `cid:`.', 'logo@sender.test')),
     inline: Type.Boolean({ description: 'Meant to be shown within the message.' }),
   },
   { title: 'Attachment' },
 );
 
-const authResult = Type.String({ description: 'As in RFC 8601.', examples: ['pass'] });
+const authResult = Text('As in RFC 8601.', 'pass');
 
 const content = {
   uid: uidSchema,
-  flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
+  flags: Type.Array(Text('IMAP flags.', '\\Seen')),
   envelope: envelopeSchema,
-  internalDate: Type.String({
-    description: 'When the message arrived, RFC 3339.',
-    examples: ['2026-01-31T12:00:00.000Z'],
-  }),
+  internalDate: Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),
   size: Type.Integer({ description: 'Octets of the source.' }),
-  preview: Type.String({ description: 'The first words, on one line.', examples: ['Hello, Ada.'] }),
+  preview: Text('The first words, on one line.', 'Hello, Ada.'),
   threadId: threadIdSchema,
-  text: Type.Optional(
-    Type.String({
-      description: 'The text/plain parts; absent where there are none.',
-      examples: ['Hello, Ada.'],
-    }),
-  ),
+  text: Type.Optional(Text('The text/plain parts; absent where there are none.', 'Hello, Ada.')),
   textTruncated: Type.Optional(Type.Boolean({ description: 'There is more text in the source.' })),
   html: Type.Optional(
-    Type.String({
-      description: 'The text/html parts as they were sent: make them safe to show.',
-      examples: ['<p>Hello, Ada.</p>'],
-    }),
+    Text('The text/html parts as they were sent: make them safe to show.', '<p>Hello, Ada.</p>'),
   ),
   htmlTruncated: Type.Optional(Type.Boolean({ description: 'There is more HTML in the source.' })),
   attachments: Type.Array(attachment),

@@ -2,19 +2,16 @@
 import { Type } from 'typebox';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
+import { Integer, Text } from './schemas.ts';
 import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 const summary = Type.Object(
   {
     ...mailboxState,
-    mailboxId: Type.Optional(
-      Type.String({ description: 'Stays the same when the mailbox is renamed.', examples: ['m7'] }),
-    ),
-    specialUse: Type.Optional(
-      Type.String({ description: 'RFC 6154 attribute.', examples: ['\\Sent'] }),
-    ),
-    messages: Type.Integer({ description: 'Messages in it.', examples: [12] }),
-    unseen: Type.Integer({ description: 'How many of them lack `\\Seen`.', examples: [3] }),
+    mailboxId: Type.Optional(Text('Stays the same when the mailbox is renamed.', 'm7')),
+    specialUse: Type.Optional(Text('RFC 6154 attribute.', '\\Sent')),
+    messages: Integer('Messages in it.', 12),
+    unseen: Integer('How many of them lack `\\Seen`.', 3),
   },
   { title: 'Mailbox' },
 );

@@ -4,6 +4,7 @@ import { Type } from 'typebox';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
 import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery, writtenHere } from './mail-schemas.ts';
+import { Integer, Text } from './schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 /** Up to this size a source is answered in one piece; a longer one is read twice and streamed. */
@@ -15,20 +16,17 @@ const messageAnswer = Type.Object(
   {
     uid: Type.Integer({ examples: [7] }),
     envelope: envelopeSchema,
-    flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
-    rfc822: Type.String({
-      description: 'The source; see rfc822Encoding.',
-      examples: ['From: Bob <bob@sender.test>\r\nTo: ada@acme.test\r\n…'],
-    }),
+    flags: Type.Array(Text('IMAP flags.', '\\Seen')),
+    rfc822: Text(
+      'The source; see rfc822Encoding.',
+      'From: Bob <bob@sender.test>\r\nTo: ada@acme.test\r\n…',
+    ),
     rfc822Encoding: Type.Enum(['utf-8', 'latin1'], {
       description: 'How characters of rfc822 become the bytes of the source again.',
     }),
     bodyStructure: bodyStructureSchema,
-    size: Type.Integer({ description: 'Octets of the source.', examples: [1434] }),
-    internalDate: Type.String({
-      description: 'When the message arrived, RFC 3339.',
-      examples: ['2026-01-31T12:00:00.000Z'],
-    }),
+    size: Integer('Octets of the source.', 1434),
+    internalDate: Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),
   },
   { title: 'Message', description: 'A message with its source.' },
 );

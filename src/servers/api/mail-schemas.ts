@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream';
 import { type TSchema, Type } from 'typebox';
 import { messageFields } from '../../mailboxes/mailstore/mailstore.ts';
+import { Text } from './schemas.ts';
 import { SAME_SHAPE } from './server.ts';
 
 /**
@@ -108,9 +109,9 @@ export const uidvaliditySchema = Type.String({
 
 /** The state of a mailbox after a call. */
 export const mailboxState = {
-  mailbox: Type.String({ description: 'Name of the mailbox.', examples: ['INBOX'] }),
+  mailbox: Text('Name of the mailbox.', 'INBOX'),
   uidvalidity: Type.String({ examples: ['1795244400'] }),
-  token: Type.String({ description: 'What a sync returns now.', examples: ['45'] }),
+  token: Text('What a sync returns now.', '45'),
 };
 
 /** The same in the form of an answer. */
@@ -137,7 +138,7 @@ export const updatedSchema = Type.Object(
   {
     uid: uidSchema,
     modseq: Type.String({ examples: ['44'] }),
-    flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
+    flags: Type.Array(Text('IMAP flags.', '\\Seen')),
   },
   { title: 'UpdatedMessage' },
 );
@@ -145,19 +146,16 @@ export const updatedSchema = Type.Object(
 /** A removed message. */
 export const removedSchema = Type.Object({ uid: uidSchema }, { title: 'RemovedMessage' });
 
-export const threadIdSchema = Type.String({
-  description: 'The same for all messages of a conversation, in every mailbox of the account.',
-  examples: ['t1x0c9k2m7q'],
-});
+export const threadIdSchema = Text(
+  'The same for all messages of a conversation, in every mailbox of the account.',
+  't1x0c9k2m7q',
+);
 
 /** The answer to a sync (contract 2). */
 export const syncAnswer = Type.Object(
   {
     mailbox: Type.String({ description: 'The mailbox that was synced.' }),
-    uidvalidity: Type.String({
-      description: 'Pass it with the next sync, together with the token.',
-      examples: ['1795244400'],
-    }),
+    uidvalidity: Text('Pass it with the next sync, together with the token.', '1795244400'),
     token: Type.String({ description: 'Pass it with the next sync.' }),
     changes: Type.Object({
       added: Type.Array(
@@ -168,28 +166,17 @@ export const syncAnswer = Type.Object(
             flags: Type.Optional(Type.Array(Type.String({ examples: ['\\Seen'] }))),
             size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
             internalDate: Type.Optional(
-              Type.String({
-                description: 'When the message arrived, RFC 3339.',
-                examples: ['2026-01-31T12:00:00.000Z'],
-              }),
+              Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),
             ),
             bodyStructure: Type.Optional(bodyStructureSchema),
-            modseq: Type.Optional(
-              Type.String({ description: 'Of the last change; with `flags`.', examples: ['44'] }),
-            ),
-            preview: Type.Optional(
-              Type.String({
-                description: 'The first words, on one line.',
-                examples: ['Hello, Ada.'],
-              }),
-            ),
+            modseq: Type.Optional(Text('Of the last change; with `flags`.', '44')),
+            preview: Type.Optional(Text('The first words, on one line.', 'Hello, Ada.')),
             threadId: Type.Optional(threadIdSchema),
             emailId: Type.Optional(
-              Type.String({
-                description:
-                  'Names these bytes, also after the message is moved (RFC 8474); absent if a mail server has none.',
-                examples: ['M7f3a'],
-              }),
+              Text(
+                'Names these bytes, also after the message is moved (RFC 8474); absent if a mail server has none.',
+                'M7f3a',
+              ),
             ),
             hasAttachment: Type.Optional(
               Type.Boolean({

@@ -9,6 +9,7 @@ import {
   threadIdSchema,
   uidSchema,
 } from './mail-schemas.ts';
+import { Text } from './schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 const MATCHES_DEFAULT = 50;
@@ -66,14 +67,8 @@ const searchAnswer = Type.Unsafe<SearchResult>(
           uid: uidSchema,
           envelope: envelopeSchema,
           flags: Type.Array(Type.String({ examples: ['\\Seen'] })),
-          internalDate: Type.String({
-            description: 'When the message arrived, RFC 3339.',
-            examples: ['2026-01-31T12:00:00.000Z'],
-          }),
-          preview: Type.String({
-            description: 'The first words, on one line.',
-            examples: ['Hello, Ada.'],
-          }),
+          internalDate: Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),
+          preview: Text('The first words, on one line.', 'Hello, Ada.'),
           threadId: threadIdSchema,
         },
         { title: 'SearchMatch' },
@@ -81,10 +76,7 @@ const searchAnswer = Type.Unsafe<SearchResult>(
       { description: 'Newest first.' },
     ),
     cursor: Type.Optional(
-      Type.String({
-        description: 'Leads to the next page; absent on the last one.',
-        examples: ['MTc5NTI0NDQwMA'],
-      }),
+      Text('Leads to the next page; absent on the last one.', 'MTc5NTI0NDQwMA'),
     ),
     indexing: Type.Optional(
       Type.Boolean({ description: 'Some of the newest mail is not in the index yet.' }),

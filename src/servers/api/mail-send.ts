@@ -15,6 +15,7 @@ import {
   uidvaliditySchema,
 } from './mail-schemas.ts';
 import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
+import { Text } from './schemas.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 /** The most octets of a message as JSON; a larger one is sent as message/rfc822. */
@@ -73,14 +74,9 @@ const query = Type.Object(times);
 const attachment = Type.Object({
   filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
   contentType: Type.Optional(
-    Type.String({
-      description: 'Media type; application/octet-stream when left out.',
-      examples: ['text/csv'],
-    }),
+    Text('Media type; application/octet-stream when left out.', 'text/csv'),
   ),
-  content: Type.Optional(
-    Type.String({ description: 'The bytes, as base64.', examples: ['YSxiCg=='] }),
-  ),
+  content: Type.Optional(Text('The bytes, as base64.', 'YSxiCg==')),
   mailbox: Type.Optional(
     Type.String({
       maxLength: MAILBOX_MAX,
@@ -90,13 +86,8 @@ const attachment = Type.Object({
     }),
   ),
   uid: Type.Optional(uidSchema),
-  part: Type.Optional(Type.String({ description: 'IMAP part number.', examples: ['2'] })),
-  contentId: Type.Optional(
-    Type.String({
-      description: 'The id that the HTML names as `cid:`.',
-      examples: ['logo@sender.test'],
-    }),
-  ),
+  part: Type.Optional(Text('IMAP part number.', '2')),
+  contentId: Type.Optional(Text('The id that the HTML names as `cid:`.', 'logo@sender.test')),
   inline: Type.Optional(Type.Boolean({ description: 'Meant to be shown within the message.' })),
 });
 
@@ -135,17 +126,14 @@ const sendBody = Type.Object(
   },
 );
 
-const sendId = Type.String({
-  description: 'The id of the sent message.',
-  examples: ['7a9c2f2e-4f0e-4a55-9a52-0d0cf0b8e3c1'],
-});
+const sendId = Text('The id of the sent message.', '7a9c2f2e-4f0e-4a55-9a52-0d0cf0b8e3c1');
 const messageId = Type.String({ examples: ['<7b1f@acme.test>'] });
 
 const acceptedAnswer = Type.Unsafe<Accepted>(
   Type.Object({
     id: sendId,
     messageId,
-    mailbox: Type.String({ description: 'Where the copy is.', examples: ['Sent'] }),
+    mailbox: Text('Where the copy is.', 'Sent'),
     uid: uidSchema,
     uidvalidity: Type.String({ examples: ['1795244400'] }),
     status: Type.String({ examples: ['queued'] }),
@@ -164,18 +152,13 @@ const statusAnswer = Type.Unsafe<SendStatus>(
       id: sendId,
       messageId,
       status,
-      sendAt: Type.Optional(
-        Type.String({ description: 'RFC 3339', examples: ['2026-02-01T08:00:00.000Z'] }),
-      ),
+      sendAt: Type.Optional(Text('RFC 3339', '2026-02-01T08:00:00.000Z')),
       recipients: Type.Array(
         Type.Object({
           address: Type.String({ examples: ['bob@sender.test'] }),
           status,
           detail: Type.Optional(
-            Type.String({
-              description: "The answer of the recipient's mail server.",
-              examples: ['250 2.0.0 Ok: queued'],
-            }),
+            Text("The answer of the recipient's mail server.", '250 2.0.0 Ok: queued'),
           ),
         }),
       ),

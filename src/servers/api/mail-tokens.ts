@@ -13,16 +13,17 @@ import {
 } from '../../tenants/accounts/accounts.ts';
 import { HostCookie } from './host-cookie.ts';
 import { MAIL_BODY_MAX } from './mail-schemas.ts';
+import { Integer, Text } from './schemas.ts';
 import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './server.ts';
 
 /** A token and its lifetime; the same in both ways to get one. */
 export const TokenBody = Type.Object(
   {
-    token: Type.String({
-      description: 'JWT, for `Authorization: Bearer`.',
-      examples: ['eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGFAYWNtZS50ZXN0In0.c2lnbmF0dXJl'],
-    }),
-    expires_in: Type.Integer({ description: 'Seconds.', examples: [3600] }),
+    token: Text(
+      'JWT, for `Authorization: Bearer`.',
+      'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGFAYWNtZS50ZXN0In0.c2lnbmF0dXJl',
+    ),
+    expires_in: Integer('Seconds.', 3600),
   },
   { title: 'Token', description: 'Opens one mailbox account until it expires.' },
 );

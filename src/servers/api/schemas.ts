@@ -5,6 +5,22 @@ import { Type } from 'typebox';
 import type { IdPage } from '../../platform/database/database.ts';
 import type { Domain } from '../../tenants/domains/domains.ts';
 
+/* Members of bodies and answers, each with what it is and an example. */
+
+export const Text = (description: string, example: string) =>
+  Type.String({ description, examples: [example] });
+
+export const Integer = (description: string, example: number) =>
+  Type.Integer({ description, examples: [example] });
+
+/** RFC 3339, as {@link isoTime} writes it. */
+export const Instant = (description?: string, example = '2026-01-31T12:00:00.000Z') =>
+  Type.String({
+    format: 'date-time',
+    ...(description !== undefined && { description }),
+    examples: [example],
+  });
+
 /** The user whose domains and accounts a call is about. */
 export const UserId = Type.String({
   minLength: 1,

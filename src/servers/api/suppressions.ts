@@ -7,11 +7,13 @@ import { answerWithin } from './repeat-safely.ts';
 import {
   answerPage,
   DomainName,
+  Instant,
   isoTime,
   pageEcho,
   pageFields,
   pageOf,
   RecordId,
+  Text,
   UserId,
 } from './schemas.ts';
 import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
@@ -22,11 +24,11 @@ const SuppressionBody = Type.Object(
   {
     id: RecordId,
     address: Address,
-    detail: Type.String({
-      description: 'What the mail server of the address said.',
-      examples: ['mx.sender.test: 550 5.1.1 no such user'],
-    }),
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    detail: Text(
+      'What the mail server of the address said.',
+      'mx.sender.test: 550 5.1.1 no such user',
+    ),
+    created_at: Instant(),
   },
   { title: 'Suppression', description: 'An address that bounced for good.' },
 );

@@ -12,7 +12,16 @@ import {
   noMail,
   type SenderHour,
 } from '../../tenants/usage/usage.ts';
-import { type Api, credentials, isoTime, LastError, RecordId } from '../api/api.ts';
+import {
+  type Api,
+  credentials,
+  Instant,
+  Integer,
+  isoTime,
+  LastError,
+  RecordId,
+  Text,
+} from '../api/api.ts';
 import { type AccountRouteParts, accountFields, writeAccounts } from './account-items.ts';
 
 const HOUR_MS = 3_600_000;
@@ -23,17 +32,10 @@ const DAYS = 8;
 const SHOWN = 10;
 const RECEIVERS_MS = 7 * DAY_MS;
 
-const Instant = (description?: string) =>
-  Type.String({
-    format: 'date-time',
-    examples: ['2026-01-31T12:00:00.000Z'],
-    ...(description && { description }),
-  });
-
 const SpanBody = Type.Object(
   {
     at: Instant('When it begins.'),
-    sent: Type.Integer({ description: 'Recipients of its mail.', examples: [12] }),
+    sent: Integer('Recipients of its mail.', 12),
     received: Type.Integer({ examples: [4] }),
     bounced: Type.Integer({ examples: [1] }),
     refused: Type.Integer({ examples: [0] }),
@@ -76,10 +78,7 @@ const DetailsBody = Type.Object(
     sign_ins: Type.Array(
       Type.Object(
         {
-          client: Type.String({
-            description: 'An IPv4 address, or an IPv6 /64.',
-            examples: ['192.0.2.1'],
-          }),
+          client: Text('An IPv4 address, or an IPv6 /64.', '192.0.2.1'),
           at: Instant('Accurate to a day.'),
         },
         { title: 'SignIn' },

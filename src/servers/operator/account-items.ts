@@ -6,47 +6,28 @@ import { type MailTotals, totalsOfAccounts } from '../../mailboxes/mailstore/mai
 import { invalidField } from '../../platform/errors/errors.ts';
 import type { OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { dayOfAccounts, type HourSums, noMail } from '../../tenants/usage/usage.ts';
-import { AccountBody, isoTime, RecordId, replaced, writeAccount } from '../api/api.ts';
+import { AccountBody, Integer, isoTime, RecordId, replaced, writeAccount } from '../api/api.ts';
 import type { AccountOrderParts } from './account-order.ts';
 
 export const accountFields = {
   ...AccountBody.properties,
-  messages: Type.Optional(
-    Type.Integer({
-      description: 'In its mailboxes. Left out where a mail server has them.',
-      examples: [340],
-    }),
+  messages: Type.Optional(Integer('In its mailboxes. Left out where a mail server has them.', 340)),
+  bytes: Type.Optional(Integer('Of these messages, in octets.', 7340032)),
+  quota_bytes: Integer(
+    'Octets that its mailboxes may hold: its own quota or the default; 0 for no limit.',
+    1073741824,
   ),
-  bytes: Type.Optional(
-    Type.Integer({ description: 'Of these messages, in octets.', examples: [7340032] }),
+  sent_24h: Integer('Recipients of mail that it sent in the last 24 hours.', 118),
+  received_24h: Integer('Messages that it got in the last 24 hours.', 40),
+  bounced_24h: Integer(
+    'Recipients who did not get its mail: given up in the last 24 hours, or reported by a bounce from outside.',
+    3,
   ),
-  quota_bytes: Type.Integer({
-    description:
-      'Octets that its mailboxes may hold: its own quota or the default; 0 for no limit.',
-    examples: [1073741824],
-  }),
-  sent_24h: Type.Integer({
-    description: 'Recipients of mail that it sent in the last 24 hours.',
-    examples: [118],
-  }),
-  received_24h: Type.Integer({
-    description: 'Messages that it got in the last 24 hours.',
-    examples: [40],
-  }),
-  bounced_24h: Type.Integer({
-    description:
-      'Recipients who did not get its mail: given up in the last 24 hours, or reported by a bounce from outside.',
-    examples: [3],
-  }),
-  refused_24h: Type.Integer({
-    description:
-      'Recipients that it could not write to in the last 24 hours, because of `SEND_RECIPIENTS_PER_DAY`.',
-    examples: [0],
-  }),
-  waiting: Type.Integer({
-    description: 'Deliveries of its mail that wait, or are held.',
-    examples: [2],
-  }),
+  refused_24h: Integer(
+    'Recipients that it could not write to in the last 24 hours, because of `SEND_RECIPIENTS_PER_DAY`.',
+    0,
+  ),
+  waiting: Integer('Deliveries of its mail that wait, or are held.', 2),
   last_login_at: Type.Optional(
     Type.String({
       format: 'date-time',

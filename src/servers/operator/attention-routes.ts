@@ -1,48 +1,40 @@
 /** `GET /v2/operator/attention`: what needs an operator now. */
 import { Type } from 'typebox';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { credentials, Instant, Integer, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
 
-const Name = Type.String({ description: 'Name of the check.', examples: ['receivers_failing'] });
+const Name = Text('Name of the check.', 'receivers_failing');
 const LevelName = Type.Enum([...LEVELS], {
   type: 'string',
   description:
     '`critical`: mail is late or not taken now; `warning`: it soon may be; `note`: good to know.',
 });
-const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
 const FindingBody = Type.Object(
   {
     name: Name,
     level: LevelName,
-    text: Type.String({
-      description: 'What, how many, and what follows.',
-      examples: ['336 deliveries wait for https://receiver.example: 500 Internal Server Error.'],
-    }),
-    count: Type.Integer({ description: 'How many.', examples: [1] }),
-    since: Type.Optional(Instant),
-    link: Type.String({
-      description: 'Where the console shows it, below `/console`.',
-      examples: ['/queue'],
-    }),
+    text: Text(
+      'What, how many, and what follows.',
+      '336 deliveries wait for https://receiver.example: 500 Internal Server Error.',
+    ),
+    count: Integer('How many.', 1),
+    since: Type.Optional(Instant()),
+    link: Text('Where the console shows it, below `/console`.', '/queue'),
   },
   { title: 'Finding', description: 'Something that needs an operator.' },
 );
 
 const CountsBody = Type.Object(
   {
-    waiting: Type.Optional(
-      Type.Integer({ description: 'Deliveries that are queued or held.', examples: [465] }),
-    ),
-    cannot_send: Type.Optional(
-      Type.Integer({ description: 'Active domains that cannot send.', examples: [3] }),
-    ),
+    waiting: Type.Optional(Integer('Deliveries that are queued or held.', 465)),
+    cannot_send: Type.Optional(Integer('Active domains that cannot send.', 3)),
   },
   { description: 'What the menu of the console shows; left out where it could not be counted.' },
 );
 
 const AttentionBody = Type.Object({
-  checked_at: Instant,
+  checked_at: Instant(),
   counts: CountsBody,
   items: Type.Array(FindingBody, { description: 'The most urgent first.' }),
   checks: Type.Array(

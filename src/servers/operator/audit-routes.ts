@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { type KeptEntry, listAudit } from '../../tenants/audit/audit.ts';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { credentials, Instant, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 export { actorOf } from '../api/api.ts';
@@ -10,24 +10,21 @@ export { actorOf } from '../api/api.ts';
 const AuditBody = Type.Object(
   {
     id: Type.Integer({ examples: [1] }),
-    at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
-    actor: Type.String({
-      description:
-        'The name and number of the API key; for a key of the settings the first 8 hex digits of its SHA-256; `program` for the command line.',
-      examples: ['billing (key 1)'],
-    }),
-    action: Type.String({ description: 'What was done.', examples: ['domain.delete'] }),
-    target: Type.String({ description: 'What it was done to.', examples: ['acme.test'] }),
+    at: Instant(),
+    actor: Text(
+      'The name and number of the API key; for a key of the settings the first 8 hex digits of its SHA-256; `program` for the command line.',
+      'billing (key 1)',
+    ),
+    action: Text('What was done.', 'domain.delete'),
+    target: Text('What it was done to.', 'acme.test'),
     counts: Type.Optional(
       Type.Record(Type.String(), Type.Number(), {
         description: 'How many accounts, messages or deliveries were changed.',
         examples: [{ accounts: 12, messages: 3400 }],
       }),
     ),
-    request_id: Type.Optional(
-      Type.String({ description: 'As in `x-request-id` and the log.', examples: ['req-1'] }),
-    ),
-    node: Type.String({ description: 'The host that did it.', examples: ['mail-1'] }),
+    request_id: Type.Optional(Text('As in `x-request-id` and the log.', 'req-1')),
+    node: Text('The host that did it.', 'mail-1'),
   },
   { title: 'AuditEntry', description: 'Something that an operator or a product changed.' },
 );

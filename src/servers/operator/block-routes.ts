@@ -1,7 +1,15 @@
 /** `/v2/operator/blocks`: senders whose mail is refused. */
 import { Type } from 'typebox';
 import type { Block, Blocks } from '../../mail/blocks/blocks.ts';
-import { actorOf, credentials, isoTime, RecordId, type RouteGroup } from '../api/api.ts';
+import {
+  actorOf,
+  credentials,
+  Instant,
+  isoTime,
+  RecordId,
+  type RouteGroup,
+  Text,
+} from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Kind = Type.Enum(['address', 'domain', 'network'], {
@@ -11,21 +19,15 @@ const Kind = Type.Enum(['address', 'domain', 'network'], {
   examples: ['domain'],
 });
 
-const Note = Type.String({
-  description: 'Your note, such as the reason.',
-  examples: ['phishing on Monday'],
-});
+const Note = Text('Your note, such as the reason.', 'phishing on Monday');
 
 const BlockBody = Type.Object(
   {
     id: RecordId,
     kind: Kind,
-    value: Type.String({
-      description: 'In lower case, IDNA-encoded; a network as `192.0.2.0/24`.',
-      examples: ['bad.example'],
-    }),
+    value: Text('In lower case, IDNA-encoded; a network as `192.0.2.0/24`.', 'bad.example'),
     note: Type.Optional(Note),
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    created_at: Instant(),
   },
   { title: 'Block', description: 'A sender whose mail is refused.' },
 );

@@ -11,7 +11,15 @@ import {
 } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
-import { type Api, actorOf, credentials, DomainName, type RouteGroup, UserId } from '../api/api.ts';
+import {
+  type Api,
+  actorOf,
+  credentials,
+  DomainName,
+  Integer,
+  type RouteGroup,
+  UserId,
+} from '../api/api.ts';
 import {
   AccountChoice,
   type AccountRouteParts,
@@ -209,9 +217,7 @@ const dropWaiting = Type.Optional(
 const SuspendedBody = Type.Object(
   {
     ...OperatedAccountBody.properties,
-    dropped: Type.Optional(
-      Type.Integer({ description: 'How many deliveries were dropped.', examples: [120] }),
-    ),
+    dropped: Type.Optional(Integer('How many deliveries were dropped.', 120)),
   },
   { title: 'SuspendedAccount', description: 'An account after its suspension.' },
 );

@@ -18,6 +18,8 @@ import {
   DomainBody,
   DomainName,
   ForwardMode,
+  Instant,
+  Integer,
   isoTime,
   Purpose,
   RecordStatus,
@@ -57,11 +59,7 @@ const domainFields = {
     examples: [true],
   }),
   can_send_since: Type.Optional(
-    Type.String({
-      format: 'date-time',
-      description: 'Since when `can_send` is what it is; absent where no change was seen yet.',
-      examples: ['2026-01-31T12:00:00.000Z'],
-    }),
+    Instant('Since when `can_send` is what it is; absent where no change was seen yet.'),
   ),
   records_failed: Type.Array(Purpose, {
     description: 'Purposes of the records that are `failed`.',
@@ -78,37 +76,21 @@ const domainFields = {
       'Purposes of the records that are still `verified`, but were not there at the last look.',
     examples: [['dkim']],
   }),
-  next_check_at: Type.String({
-    format: 'date-time',
-    description: 'When DNS is asked about its records the next time.',
-    examples: ['2026-01-31T12:00:00.000Z'],
-  }),
-  received_24h: Type.Integer({
-    description: 'Messages for its accounts, or for no account, in the last 24 hours.',
-    examples: [40],
-  }),
-  sent_24h: Type.Integer({
-    description: 'Recipients of mail that it sent or forwarded in the last 24 hours.',
-    examples: [118],
-  }),
-  bounced_24h: Type.Integer({
-    description: 'Recipients who did not get its sent or forwarded mail, in the last 24 hours.',
-    examples: [3],
-  }),
-  waiting: Type.Integer({
-    description: 'Deliveries of its mail, of any kind, that wait or are held.',
-    examples: [2],
-  }),
+  next_check_at: Instant('When DNS is asked about its records the next time.'),
+  received_24h: Integer('Messages for its accounts, or for no account, in the last 24 hours.', 40),
+  sent_24h: Integer('Recipients of mail that it sent or forwarded in the last 24 hours.', 118),
+  bounced_24h: Integer(
+    'Recipients who did not get its sent or forwarded mail, in the last 24 hours.',
+    3,
+  ),
+  waiting: Integer('Deliveries of its mail, of any kind, that wait or are held.', 2),
   messages: Type.Optional(
-    Type.Integer({
-      description:
-        'In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes.',
-      examples: [3400],
-    }),
+    Integer(
+      'In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes.',
+      3400,
+    ),
   ),
-  bytes: Type.Optional(
-    Type.Integer({ description: 'Of these messages, in octets.', examples: [73400320] }),
-  ),
+  bytes: Type.Optional(Integer('Of these messages, in octets.', 73400320)),
 };
 
 export const OperatedDomainBody = Type.Object(domainFields, {
@@ -121,7 +103,7 @@ export const Contents = Type.Object(
     accounts: Type.Integer({ examples: [12] }),
     messages: Type.Integer({ examples: [3400] }),
     bytes: Type.Integer({ examples: [73400320] }),
-    deliveries: Type.Integer({ description: 'Deliveries that have not ended.', examples: [2] }),
+    deliveries: Integer('Deliveries that have not ended.', 2),
   },
   { title: 'DomainContents', description: 'What is deleted together with a domain.' },
 );

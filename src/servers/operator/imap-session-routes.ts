@@ -5,42 +5,40 @@ import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
-import { type Api, actorOf, credentials, isoTime, RecordId, type RouteGroup } from '../api/api.ts';
+import {
+  type Api,
+  actorOf,
+  credentials,
+  Instant,
+  Integer,
+  isoTime,
+  RecordId,
+  type RouteGroup,
+  Text,
+} from '../api/api.ts';
 import type { OpenSession, SessionKey, SessionsOfNodes } from '../imap/imap.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 
 const SessionId = Type.String({ minLength: 1, maxLength: 64, examples: ['5f2c9a01b7de4410'] });
-const Instant = (description: string) =>
-  Type.String({ format: 'date-time', description, examples: ['2026-01-31T12:00:00.000Z'] });
 
 const SessionBody = Type.Object(
   {
     id: SessionId,
     account_id: RecordId,
-    address: Type.String({ description: 'Of the account.', examples: ['ada@acme.test'] }),
-    client: Type.String({ description: 'IP address of the client.', examples: ['192.0.2.1'] }),
+    address: Text('Of the account.', 'ada@acme.test'),
+    client: Text('IP address of the client.', '192.0.2.1'),
     secure: Type.Boolean({ description: 'Whether it is by TLS.' }),
     program: Type.Optional(
-      Type.String({
-        description: 'What the client says that it is; absent where it says nothing.',
-        examples: ['Thunderbird 140.1'],
-      }),
+      Text('What the client says that it is; absent where it says nothing.', 'Thunderbird 140.1'),
     ),
-    app_password_id: Type.Optional(
-      Type.Integer({ description: 'The app password that opened it.', examples: [1] }),
-    ),
-    mailbox: Type.Optional(
-      Type.String({ description: 'The mailbox that is selected.', examples: ['INBOX'] }),
-    ),
+    app_password_id: Type.Optional(Integer('The app password that opened it.', 1)),
+    mailbox: Type.Optional(Text('The mailbox that is selected.', 'INBOX')),
     since: Instant('The login.'),
-    last_command: Type.String({
-      description: 'It may still run; `other` where it does not exist.',
-      examples: ['IDLE'],
-    }),
+    last_command: Text('It may still run; `other` where it does not exist.', 'IDLE'),
     last_command_at: Instant('When that began.'),
-    bytes_in: Type.Integer({ description: 'What the client sent.', examples: [1840] }),
-    bytes_out: Type.Integer({ description: 'What it got.', examples: [48211] }),
-    node: Type.String({ description: 'Host of its node.', examples: ['mail-1'] }),
+    bytes_in: Integer('What the client sent.', 1840),
+    bytes_out: Integer('What it got.', 48211),
+    node: Text('Host of its node.', 'mail-1'),
   },
   { title: 'ImapSession', description: 'A session of a mail program.' },
 );

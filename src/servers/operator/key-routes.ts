@@ -3,7 +3,16 @@ import { Type } from 'typebox';
 import { readInstant } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Key, NamedKeys } from '../../tenants/keys/keys.ts';
-import { type Api, actorOf, credentials, isoTime, RecordId, type RouteGroup } from '../api/api.ts';
+import {
+  type Api,
+  actorOf,
+  credentials,
+  Instant,
+  isoTime,
+  RecordId,
+  type RouteGroup,
+  Text,
+} from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Name = Type.String({
@@ -31,8 +40,7 @@ const BoundOrganization = Type.String({
 const ReadOnly = Type.Boolean({
   description: 'Whether it only reads: then every method but GET is refused.',
 });
-const Instant = (description: string) =>
-  Type.String({ format: 'date-time', description, examples: ['2027-01-31T12:00:00.000Z'] });
+const nextYear = '2027-01-31T12:00:00.000Z';
 
 const KeyBody = Type.Object(
   {
@@ -47,14 +55,13 @@ const KeyBody = Type.Object(
       description: 'Only an `active` key opens anything.',
       examples: ['active'],
     }),
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
-    created_by: Type.String({
-      description: 'Who made it, as in the audit log.',
-      examples: ['3f9c2d01'],
-    }),
-    expires_at: Type.Optional(Instant('From then on it opens nothing.')),
-    revoked_at: Type.Optional(Instant('Since then it opens nothing.')),
-    last_used_at: Type.Optional(Instant('Accurate to a minute; absent where it was never used.')),
+    created_at: Instant(),
+    created_by: Text('Who made it, as in the audit log.', '3f9c2d01'),
+    expires_at: Type.Optional(Instant('From then on it opens nothing.', nextYear)),
+    revoked_at: Type.Optional(Instant('Since then it opens nothing.', nextYear)),
+    last_used_at: Type.Optional(
+      Instant('Accurate to a minute; absent where it was never used.', nextYear),
+    ),
   },
   { title: 'ApiKey', description: 'An API key that an operator made, without its secret.' },
 );
@@ -147,11 +154,10 @@ function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs
             organization_id: Type.Optional(BoundOrganization),
             read_only: Type.Optional(ReadOnly),
             expires_at: Type.Optional(
-              Type.String({
-                description:
-                  'From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end.',
-                examples: ['2027-01-31T12:00:00Z'],
-              }),
+              Text(
+                'From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end.',
+                '2027-01-31T12:00:00Z',
+              ),
             ),
           },
           // Not with `organization_id`: a key is bound to one of the two.
@@ -160,10 +166,7 @@ function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs
         response: {
           201: Type.Object({
             key: KeyBody,
-            api_key: Type.String({
-              description: 'For the header `x-api-key`. Shown only here.',
-              examples: ['prk_3f9c2d01…'],
-            }),
+            api_key: Text('For the header `x-api-key`. Shown only here.', 'prk_3f9c2d01…'),
           }),
         },
       },

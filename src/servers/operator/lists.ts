@@ -4,6 +4,7 @@
  */
 import { Type } from 'typebox';
 import { invalidField } from '../../platform/errors/errors.ts';
+import { Integer } from '../api/api.ts';
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 200;
@@ -29,7 +30,7 @@ export const listFields = {
 
 /** The fields of an answer besides its items. */
 export const listEcho = {
-  limit: Type.Integer({ description: 'The limit that was used.', examples: [50] }),
+  limit: Integer('The limit that was used.', 50),
   cursor: Type.Optional(Type.String({ description: 'For the next page; absent on the last one.' })),
 };
 

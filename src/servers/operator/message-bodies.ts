@@ -1,7 +1,7 @@
 /** Messages as the operator's API shows them: in the list, and one with all that happened to it. */
 import { Type } from 'typebox';
 import type { KnownDelivery, Queue } from '../../mail/queue/queue.ts';
-import { isoTime, LastError } from '../api/api.ts';
+import { Instant, Integer, isoTime, LastError, Text } from '../api/api.ts';
 import { explainReply } from './explain-reply.ts';
 import {
   type Message,
@@ -12,8 +12,6 @@ import {
 import { MAIL_ID, TraceBody, writeItem } from './trace-routes.ts';
 
 export const statuses: readonly MessageStatus[] = [...recipientStatuses, 'partly'];
-
-export const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
 const Status = Type.Enum([...statuses], {
   type: 'string',
@@ -28,11 +26,11 @@ const Status = Type.Enum([...statuses], {
 const SHOWN_RECIPIENTS = 3;
 
 const shared = {
-  id: Type.String({
-    description: 'As in the answer to the client that brought it, its Received field and the log.',
-    examples: [MAIL_ID],
-  }),
-  at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+  id: Text(
+    'As in the answer to the client that brought it, its Received field and the log.',
+    MAIL_ID,
+  ),
+  at: Instant(),
   direction: Type.Enum(['in', 'out'], {
     type: 'string',
     description: 'out: an account sent it.',
@@ -45,33 +43,21 @@ const shared = {
     ),
     { description: 'How many recipients are in each state.' },
   ),
-  sender: Type.Optional(
-    Type.String({ description: 'Empty for a bounce.', examples: ['bob@sender.test'] }),
-  ),
-  domain: Type.Optional(
-    Type.String({ description: 'The domain whose mail it is.', examples: ['acme.test'] }),
-  ),
+  sender: Type.Optional(Text('Empty for a bounce.', 'bob@sender.test')),
+  domain: Type.Optional(Text('The domain whose mail it is.', 'acme.test')),
   message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
-  subject: Type.Optional(
-    Type.String({ description: 'Only with TRACE_SUBJECTS.', examples: ['Hello'] }),
-  ),
+  subject: Type.Optional(Text('Only with TRACE_SUBJECTS.', 'Hello')),
   size: Type.Optional(
-    Type.Integer({
-      description:
-        'Octets of its source. Absent where it was refused before it came, and for mail of before 0.4.0.',
-      examples: [2048],
-    }),
+    Integer(
+      'Octets of its source. Absent where it was refused before it came, and for mail of before 0.4.0.',
+      2048,
+    ),
   ),
-  client: Type.Optional(
-    Type.String({ description: 'Address of the client that brought it.', examples: ['192.0.2.1'] }),
-  ),
-  node: Type.Optional(Type.String({ description: 'The host that took it.', examples: ['mail-1'] })),
-  next_attempt_at: Type.Optional(Instant),
+  client: Type.Optional(Text('Address of the client that brought it.', '192.0.2.1')),
+  node: Type.Optional(Text('The host that took it.', 'mail-1')),
+  next_attempt_at: Type.Optional(Instant()),
   reason: Type.Optional(
-    Type.String({
-      description: 'What was answered last about a recipient who does not have it.',
-      examples: ['451 4.7.1 Greylisted'],
-    }),
+    Text('What was answered last about a recipient who does not have it.', '451 4.7.1 Greylisted'),
   ),
 };
 
@@ -93,11 +79,8 @@ const Action = Type.Enum(['retry', 'hold', 'release', 'drop'], {
 
 const DeliveryItem = Type.Object(
   {
-    id: Type.Integer({
-      description: 'For `ids` of `POST /v2/operator/queue/retry` and the like.',
-      examples: [7],
-    }),
-    webhook_id: Type.String({ description: 'The id that the receiver gets.', examples: [MAIL_ID] }),
+    id: Integer('For `ids` of `POST /v2/operator/queue/retry` and the like.', 7),
+    webhook_id: Text('The id that the receiver gets.', MAIL_ID),
     kind: Type.String({ examples: ['webhook'] }),
     destination: Type.String({ examples: ['https://receiver.example'] }),
     domain: Type.String({ examples: ['acme.test'] }),
@@ -107,7 +90,7 @@ const DeliveryItem = Type.Object(
     }),
     held_by: Type.Optional(Type.String({ examples: ['operator'] })),
     attempts: Type.Integer({ examples: [2] }),
-    next_attempt_at: Type.Optional(Instant),
+    next_attempt_at: Type.Optional(Instant()),
     last_attempt_at: Type.Optional(
       Type.String({
         format: 'date-time',
@@ -125,22 +108,15 @@ const RecipientItem = Type.Object(
   {
     address: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
     status: Status,
-    at: Type.String({
-      format: 'date-time',
-      description: 'When something happened to it last.',
-      examples: ['2026-01-31T12:00:00.000Z'],
-    }),
+    at: Instant('When something happened to it last.'),
     reason: Type.Optional(
-      Type.String({
-        description: 'What was answered last, or where the message is.',
-        examples: ['451 4.7.1 Greylisted'],
-      }),
+      Text('What was answered last, or where the message is.', '451 4.7.1 Greylisted'),
     ),
     explanation: Type.Optional(
-      Type.String({
-        description: 'The same in plain words, by the enhanced status code (RFC 3463).',
-        examples: ['The mailbox is full.'],
-      }),
+      Text(
+        'The same in plain words, by the enhanced status code (RFC 3463).',
+        'The mailbox is full.',
+      ),
     ),
     suppressed: Type.Optional(
       Type.Boolean({

@@ -8,7 +8,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, type RouteGroup } from '../api/api.ts';
+import { credentials, Instant, type RouteGroup } from '../api/api.ts';
 import {
   findMessages,
   type MessageFilter,
@@ -18,7 +18,6 @@ import {
 } from './find-messages.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 import {
-  Instant,
   MessageBody,
   MessageItem,
   statuses,
@@ -66,8 +65,8 @@ const MessageQuery = Type.Object({
     'Address of an account: what it sent and got. With `address`: what it exchanged with that one.',
     'ann@acme.test',
   ),
-  since: Type.Optional(Instant),
-  until: Type.Optional(Instant),
+  since: Type.Optional(Instant()),
+  until: Type.Optional(Instant()),
   ...notFields,
   ...listFields,
 });

@@ -1,7 +1,7 @@
 /** `GET /v2/operator/overview`: what the service did in the last hours, for charts. */
 import { type Static, Type } from 'typebox';
 import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { credentials, Instant, isoTime, type RouteGroup } from '../api/api.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 
 const HOURS_DEFAULT = 24;
@@ -17,7 +17,7 @@ const queue = ByName('Deliveries that have not ended, by state.', { queued: 3, h
 
 const PointBody = Type.Object(
   {
-    at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    at: Instant(),
     received: Count('Messages that came in by SMTP or LMTP and were accepted.'),
     delivered: Count('Their recipients.'),
     refused: ByName('Recipients, messages and connections that were refused for good, by reason.', {

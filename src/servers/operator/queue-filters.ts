@@ -15,8 +15,6 @@ import { findClaimIds } from '../../tenants/domains/domains.ts';
 import { replaced } from '../api/api.ts';
 import type { ListKey } from './lists.ts';
 
-export const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
-
 export const Status = Type.Enum(['queued', 'held', 'failed'], {
   type: 'string',
   description:

@@ -6,7 +6,7 @@ import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, type RouteGroup } from '../api/api.ts';
+import { credentials, Integer, type RouteGroup, Text } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { type ListKey, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf, isOpenKey, toOpenKey, writeOpenKey } from './queue-filters.ts';
@@ -112,16 +112,13 @@ const skipped: Readonly<Record<SkipReason, string>> = {
 const Count = Type.Integer({ examples: [12] });
 
 const StepBody = Type.Object({
-  matched: Type.Integer({ description: 'How many match.', examples: [120] }),
-  changed: Type.Integer({ description: '0 in a dry run.', examples: [120] }),
+  matched: Integer('How many match.', 120),
+  changed: Integer('0 in a dry run.', 120),
   more: Type.Optional(
     Type.Boolean({ description: 'There may be more: call again with `next`.', examples: [true] }),
   ),
   next: Type.Optional(
-    Type.String({
-      description: 'Where the next call continues. The numbers of each call are its own.',
-      examples: [NEXT_EXAMPLE],
-    }),
+    Text('Where the next call continues. The numbers of each call are its own.', NEXT_EXAMPLE),
   ),
   skipped: Type.Optional(
     Type.Object(
@@ -142,10 +139,7 @@ const StepBody = Type.Object({
         reasons: Type.Array(
           Type.Object({
             reason: Type.Optional(
-              Type.String({
-                description: 'Absent: they were not tried yet.',
-                examples: ['503 Service Unavailable'],
-              }),
+              Text('Absent: they were not tried yet.', '503 Service Unavailable'),
             ),
             count: Count,
           }),

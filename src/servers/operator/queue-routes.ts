@@ -11,17 +11,19 @@ import { findClaimNames } from '../../tenants/domains/domains.ts';
 import {
   credentials,
   DeliveryKind,
+  Instant,
+  Integer,
   isoTime,
   LastError,
   type RouteGroup,
   replaced,
+  Text,
 } from '../api/api.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 import {
   deliveryFields,
   filterFields,
   filterOf,
-  Instant,
   isOpenKey,
   State,
   Status,
@@ -48,10 +50,8 @@ const GroupBody = Type.Object(
       },
       { description: '10,000 stands for as many or more.' },
     ),
-    oldest_due_at: Type.Optional(Instant),
-    overdue_seconds: Type.Optional(
-      Type.Integer({ description: 'How long the next delivery has been due.', examples: [12] }),
-    ),
+    oldest_due_at: Type.Optional(Instant()),
+    overdue_seconds: Type.Optional(Integer('How long the next delivery has been due.', 12)),
     last_error: Type.Optional(LastError),
   },
   { title: 'QueueGroup', description: 'Deliveries of a domain to one receiver.' },
@@ -62,18 +62,14 @@ const OpenDeliveryBody = Type.Object(
     id: Type.Integer({ examples: [7] }),
     webhook_id: Type.String({ examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'] }),
     mail_id: Type.Optional(
-      Type.String({
-        description: 'Id of the message, as in the trace.',
-        examples: ['019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b'],
-      }),
+      Text('Id of the message, as in the trace.', '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b'),
     ),
     destination: Type.String({ examples: ['https://receiver.example'] }),
     url: Type.Optional(
-      Type.String({
-        description:
-          'Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it.',
-        examples: ['https://receiver.example/hooks/mail'],
-      }),
+      Text(
+        'Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it.',
+        'https://receiver.example/hooks/mail',
+      ),
     ),
     domain: Type.String({ examples: ['acme.test'] }),
     kind: DeliveryKind,
@@ -86,14 +82,9 @@ const OpenDeliveryBody = Type.Object(
       }),
     ),
     attempts: Type.Integer({ examples: [2] }),
-    created_at: Instant,
-    next_attempt_at: Type.Optional(Instant),
-    sender: Type.Optional(
-      Type.String({
-        description: 'From whom the message is; empty for a bounce.',
-        examples: ['ada@acme.test'],
-      }),
-    ),
+    created_at: Instant(),
+    next_attempt_at: Type.Optional(Instant()),
+    sender: Type.Optional(Text('From whom the message is; empty for a bounce.', 'ada@acme.test')),
     recipient: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
     subject: Type.Optional(Type.String({ examples: ['Hello'] })),
     message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),

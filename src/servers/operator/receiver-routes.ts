@@ -7,9 +7,9 @@ import {
   summarize,
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { credentials, Instant, Integer, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { isTextKey, type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
-import { deliveryFields, filterOf, Instant } from './queue-filters.ts';
+import { deliveryFields, filterOf } from './queue-filters.ts';
 import type { OrderParts } from './queue-orders.ts';
 
 const count = (description: string) => Type.Integer({ description, examples: [3] });
@@ -20,15 +20,14 @@ const Counts = Type.Object({
   failed: count('Failed; 0 unless `status` asks for them.'),
 });
 
-const Reason = Type.String({
-  description:
-    'Of the last failed attempt, without the addresses, ids and waiting times in it, so that many deliveries have the same.',
-  examples: ['451 4.7.1 Greylisted, try again in … seconds'],
-});
+const Reason = Text(
+  'Of the last failed attempt, without the addresses, ids and waiting times in it, so that many deliveries have the same.',
+  '451 4.7.1 Greylisted, try again in … seconds',
+);
 
 const times = {
-  oldest_at: Type.Optional(Instant),
-  next_attempt_at: Type.Optional(Instant),
+  oldest_at: Type.Optional(Instant()),
+  next_attempt_at: Type.Optional(Instant()),
 };
 
 const ReceiverBody = Type.Object(
@@ -37,10 +36,8 @@ const ReceiverBody = Type.Object(
     kinds: Type.Array(Type.String(), { examples: [['webhook']] }),
     counts: Counts,
     ...times,
-    overdue_seconds: Type.Optional(
-      Type.Integer({ description: 'How long the next one has been due.', examples: [12] }),
-    ),
-    failed_at: Type.Optional(Instant),
+    overdue_seconds: Type.Optional(Integer('How long the next one has been due.', 12)),
+    failed_at: Type.Optional(Instant()),
     reason: Type.Optional(Reason),
     reason_count: Type.Optional(count('How many have this reason, which is the most frequent.')),
     domains: Type.Array(Type.String(), {
@@ -48,13 +45,7 @@ const ReceiverBody = Type.Object(
       examples: [['acme.test']],
     }),
     domain_count: count('How many there are.'),
-    last_success_at: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: 'Of a delivery to it in the last 30 days.',
-        examples: ['2026-01-31T12:00:00.000Z'],
-      }),
-    ),
+    last_success_at: Type.Optional(Instant('Of a delivery to it in the last 30 days.')),
   },
   { title: 'QueueReceiver', description: 'What waits for one receiver, or failed at it.' },
 );
@@ -71,10 +62,7 @@ const SummaryBody = Type.Object(
     senders: Type.Array(
       Type.Object({
         sender: Type.Optional(
-          Type.String({
-            description: 'Empty for bounces; absent for deliveries of before 0.4.0.',
-            examples: ['ada@acme.test'],
-          }),
+          Text('Empty for bounces; absent for deliveries of before 0.4.0.', 'ada@acme.test'),
         ),
         ...line,
       }),

@@ -6,7 +6,7 @@ import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
-import { actorOf, credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { actorOf, credentials, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { listEcho } from './lists.ts';
 
 const NodeBody = Type.Object(
@@ -25,12 +25,7 @@ const NodeBody = Type.Object(
 const SettingBody = Type.Object(
   {
     key: Type.String({ examples: ['SMTP_PORT'] }),
-    value: Type.Optional(
-      Type.String({
-        description: 'Absent if it is hidden, or has no value.',
-        examples: ['2525'],
-      }),
-    ),
+    value: Type.Optional(Text('Absent if it is hidden, or has no value.', '2525')),
     set: Type.Boolean({ description: 'Whether it was set; else its default holds.' }),
     hidden: Type.Boolean({ description: 'Whether it is secret, or may hold a secret.' }),
   },

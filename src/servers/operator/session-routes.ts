@@ -8,8 +8,10 @@ import {
   credentials,
   type FindSession,
   HostCookie,
+  Instant,
   isoTime,
   type RouteGroup,
+  Text,
 } from '../api/api.ts';
 import { type ConsoleSessions, SESSION_SECONDS } from './sessions.ts';
 
@@ -19,11 +21,11 @@ const BODY_MAX = 8 * 1024;
 
 const SessionBody = Type.Object(
   {
-    csrf_token: Type.String({
-      description: 'For the header `x-csrf-token` of requests that change something.',
-      examples: ['qf0tX7r2Yk1mS0Zz0o7l8m3n2p1q4r5s6t7u8v9w0x1'],
-    }),
-    expires_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    csrf_token: Text(
+      'For the header `x-csrf-token` of requests that change something.',
+      'qf0tX7r2Yk1mS0Zz0o7l8m3n2p1q4r5s6t7u8v9w0x1',
+    ),
+    expires_at: Instant(),
   },
   { title: 'ConsoleSession', description: 'A console where somebody is signed in.' },
 );

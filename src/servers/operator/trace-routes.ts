@@ -4,7 +4,7 @@ import { findMailId } from '../../mail/queue/queue.ts';
 import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { credentials, Instant, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 
 export const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
@@ -18,39 +18,26 @@ const events = [
 
 export const TraceBody = Type.Object(
   {
-    id: Type.String({
-      description:
-        'The id in the answer to the client that brought the message; the same in its Received field and the log.',
-      examples: [MAIL_ID],
-    }),
-    at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
-    event: Type.Unsafe<string>({ type: 'string', enum: events, examples: ['stored'] }),
-    sender: Type.Optional(
-      Type.String({ description: 'Empty for a bounce.', examples: ['bob@sender.test'] }),
+    id: Text(
+      'The id in the answer to the client that brought the message; the same in its Received field and the log.',
+      MAIL_ID,
     ),
+    at: Instant(),
+    event: Type.Unsafe<string>({ type: 'string', enum: events, examples: ['stored'] }),
+    sender: Type.Optional(Text('Empty for a bounce.', 'bob@sender.test')),
     recipient: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
     message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
     delivery_id: Type.Optional(Type.Integer({ examples: [7] })),
-    webhook_id: Type.Optional(
-      Type.String({ description: 'The id that the receiver gets.', examples: [MAIL_ID] }),
-    ),
+    webhook_id: Type.Optional(Text('The id that the receiver gets.', MAIL_ID)),
     status: Type.Optional(
-      Type.String({
-        description:
-          'The SMTP reply; for an attempt: delivered, deferred, failed, expired (the last attempt) or held.',
-        examples: ['delivered'],
-      }),
+      Text(
+        'The SMTP reply; for an attempt: delivered, deferred, failed, expired (the last attempt) or held.',
+        'delivered',
+      ),
     ),
-    detail: Type.Optional(
-      Type.String({ description: 'A text for people.', examples: ['INBOX, UID 7'] }),
-    ),
-    node: Type.String({ description: 'The host that did it.', examples: ['mail-1'] }),
-    client: Type.Optional(
-      Type.String({
-        description: 'Address of the client that brought it.',
-        examples: ['192.0.2.1'],
-      }),
-    ),
+    detail: Type.Optional(Text('A text for people.', 'INBOX, UID 7')),
+    node: Text('The host that did it.', 'mail-1'),
+    client: Type.Optional(Text('Address of the client that brought it.', '192.0.2.1')),
   },
   { title: 'TraceItem', description: 'One thing that happened to a message.' },
 );
@@ -74,7 +61,7 @@ export function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
   };
 }
 
-const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00Z'] });
+const Bound = Instant(undefined, '2026-01-31T12:00:00Z');
 const Address = Type.String({ minLength: 1, maxLength: 320, examples: ['ann@acme.test'] });
 export const MailId = Type.String({
   minLength: 1,
@@ -96,8 +83,8 @@ const TraceQuery = Type.Object({
     Type.String({ minLength: 1, maxLength: 1000, examples: ['<1@sender.test>'] }),
   ),
   id: Type.Optional(MailId),
-  since: Type.Optional(Instant),
-  until: Type.Optional(Instant),
+  since: Type.Optional(Bound),
+  until: Type.Optional(Bound),
   ...listFields,
 });
 

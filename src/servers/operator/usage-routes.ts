@@ -13,7 +13,7 @@ import {
   type UsageKey,
   usageKeys,
 } from '../../tenants/usage/usage.ts';
-import { credentials, RecordId, type RouteGroup, replaced } from '../api/api.ts';
+import { credentials, Integer, RecordId, type RouteGroup, replaced, Text } from '../api/api.ts';
 import { AccountChoice, chosenAccount } from './account-items.ts';
 import { actorOf } from './audit-routes.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
@@ -26,12 +26,10 @@ const Count = (description: string) => Type.Integer({ description, examples: [12
 
 const UsageBody = Type.Object(
   {
-    day: Type.String({ description: 'In UTC.', examples: ['2026-01-31'] }),
+    day: Text('In UTC.', '2026-01-31'),
     user_id: Type.String({ examples: ['user-1'] }),
     domain: Type.Optional(Type.String({ examples: ['acme.test'] })),
-    account_id: Type.Optional(
-      Type.Integer({ description: 'Absent for mail that no account gets.', examples: [1] }),
-    ),
+    account_id: Type.Optional(Integer('Absent for mail that no account gets.', 1)),
     address: Type.Optional(Type.String({ examples: ['ada@acme.test'] })),
     messages_in: Count('Messages that came in, once for each account.'),
     bytes_in: Count('Their octets.'),
