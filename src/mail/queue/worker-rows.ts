@@ -1,6 +1,6 @@
 /** The workers' queries on `deliveries`: waiting lanes, outcomes. Leases: `lease-rows.ts`. */
 import { sql } from 'kysely';
-import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type DeliveryError,
@@ -17,22 +17,6 @@ export const queued = sql.lit('queued' as const);
 /** Ids in one statement: both engines bound the number of parameters. */
 export const IDS_AT_A_TIME = 500;
 
-export interface LeasedRow {
-  readonly id: number;
-  readonly public_id: string;
-  readonly domain_id: number;
-  readonly sender: string;
-  readonly destination: string;
-  readonly body_id: number;
-  readonly attempts: number;
-  readonly replays: number;
-  readonly attempted_at: number | null;
-  readonly created_at: number;
-  readonly mail_id: string | null;
-  readonly recipient: string | null;
-  readonly payload: string;
-}
-
 /** The columns of a {@link LeasedRow} that `deliveries` has. */
 export const rowColumns = [
   'id',
@@ -48,6 +32,10 @@ export const rowColumns = [
   'mail_id',
   'recipient',
 ] as const;
+
+export type LeasedRow = Readonly<Pick<Row<'deliveries'>, (typeof rowColumns)[number]>> & {
+  readonly payload: string;
+};
 
 /** @param delays of the schedule */
 export function jobFacts(row: LeasedRow, delays: readonly number[]): JobFacts {

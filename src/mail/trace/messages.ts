@@ -17,22 +17,6 @@ export type TraceWay =
   | { readonly by: 'domain' | 'sender' | 'recipient' | 'message_id'; readonly value: string }
   | { readonly by: 'event'; readonly value: RareEvent };
 
-/** A row that names a message; one without a sender does not begin it. */
-export type TraceRow = Pick<
-  Row<'trace'>,
-  | 'id'
-  | 'at'
-  | 'mail_id'
-  | 'event'
-  | 'sender'
-  | 'recipient'
-  | 'message_id'
-  | 'client'
-  | 'node'
-  | 'domain'
-  | 'subject'
->;
-
 const columns = [
   'id',
   'at',
@@ -46,6 +30,9 @@ const columns = [
   'domain',
   'subject',
 ] as const;
+
+/** A row that names a message; one without a sender does not begin it. */
+export type TraceRow = Pick<Row<'trace'>, (typeof columns)[number]>;
 
 export interface TraceSpan {
   readonly since?: EpochMs | undefined;
