@@ -15,7 +15,7 @@ import type {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';
-import type { Job, StoredPlace } from '../queue/queue.ts';
+import type { Job, StoredLocation } from '../queue/queue.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { MailboxPayload, MailOrigin } from './kinds.ts';
 
@@ -77,7 +77,7 @@ export interface StoredMail {
   readonly refused: ReadonlyMap<number, Refusal>;
   readonly traced: readonly TraceEvent[];
   /** Where the copies are, as far as it is known. */
-  readonly places?: readonly StoredPlace[];
+  readonly places?: readonly StoredLocation[];
   /** Whether a mailbox or a delivery names the body now. */
   readonly namesBody: boolean;
   /** Publishes the changes, and wakes the queue. */

@@ -17,7 +17,7 @@ import {
 import type { Queries } from '../../platform/database/database.ts';
 import { untilDone } from '../../platform/time/time.ts';
 import type { TraceEvent } from '../trace/trace.ts';
-import { type BulkPlace, countOpenDeliveries, type QueueFilter } from './queue.ts';
+import { type BulkPosition, countOpenDeliveries, type QueueFilter } from './queue.ts';
 
 /** Records what the next queues of the bench write to the trace. */
 function keepTrace(bench: QueueBench): TraceEvent[] {
@@ -138,7 +138,7 @@ onEachEngine('orders of operators', (engine) => {
       const request = { filter, isDryRun: true, heldBy: 'operator', action: 'drop' } as const;
       const whole = await queue.bulk(request, 'x');
       let calls = 0;
-      const sum = await untilDone<BulkPlace>((next) => {
+      const sum = await untilDone<BulkPosition>((next) => {
         calls += 1;
         return queue.bulk({ ...request, longestMs: 0, ...next }, 'x');
       });
@@ -148,7 +148,7 @@ onEachEngine('orders of operators', (engine) => {
     }
     // What a call changes does not move the rows that are left.
     const drop = { filter: { domainIds }, isDryRun: false, heldBy: 'operator' } as const;
-    const done = await untilDone<BulkPlace>((next) =>
+    const done = await untilDone<BulkPosition>((next) =>
       queue.bulk({ ...drop, action: 'drop', longestMs: 0, ...next }, 'x'),
     );
     assert.deepEqual(done, { matched: 3_200, changed: 3_200, skipped: {} });

@@ -44,7 +44,7 @@ export interface BulkRequest {
 }
 
 /** Where the next call of an order continues. */
-export type BulkPlace = Required<Pick<BulkRequest, 'now' | 'after'>>;
+export type BulkPosition = Required<Pick<BulkRequest, 'now' | 'after'>>;
 
 /**
  * Why a delivery that fits the filter is not changed: it is being attempted right now; it changed after the order was given;
@@ -55,7 +55,7 @@ export type SkipReason = 'under_way' | 'changed_since' | 'due' | 'not_kept' | 'h
 /** How many deliveries have the same value, the most frequent first. */
 export type Tally<Value> = readonly { readonly value: Value; readonly count: number }[];
 
-export interface BulkStep extends Step<BulkPlace> {
+export interface BulkStep extends Step<BulkPosition> {
   readonly skipped: Readonly<Partial<Record<SkipReason, number>>>;
   /** What matches, in a dry run. */
   readonly parts?: {

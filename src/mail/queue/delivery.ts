@@ -50,7 +50,7 @@ export function nameRecipients(recipients: readonly string[]): string {
 }
 
 /** A mailbox in which a message was stored as well. */
-export interface StoredPlace {
+export interface StoredLocation {
   readonly address: string;
   readonly mailbox: string;
   readonly uid: number;
@@ -143,7 +143,7 @@ export interface Delivery {
   readonly messageId?: string;
   readonly subject?: string;
   /** Where the message was stored as well; absent until it is. */
-  readonly stored?: readonly StoredPlace[];
+  readonly stored?: readonly StoredLocation[];
   /** The id in the answer to the client that brought the message, and the recipients. */
   readonly mailId?: string;
   readonly recipient?: string;

@@ -13,7 +13,7 @@ import {
   type Delivery,
   type DeliveryStatus,
   errorFromJson,
-  type StoredPlace,
+  type StoredLocation,
   writeError,
 } from './delivery.ts';
 
@@ -233,7 +233,8 @@ export async function pruneDeliveries(tx: Queries, before: number): Promise<numb
 }
 
 /**
- * The same for the deliveries of a deleted domain, whatever their state, first those that still wait (the states are in the order of their names).
+ * The same for the deliveries of a deleted domain, whatever their state, first those that still wait (the states are in
+ * the order of their names).
  *
  * @returns the bodies they named; empty where no row is left
  */
@@ -314,7 +315,7 @@ export function toDelivery(row: Row<'deliveries'>): Delivery {
     ...(row.finished_at === null ? {} : { finishedAt: row.finished_at }),
     ...(row.message_id === null ? {} : { messageId: row.message_id }),
     ...(row.subject === null ? {} : { subject: row.subject }),
-    ...(row.stored === null ? {} : { stored: JSON.parse(row.stored) as StoredPlace[] }),
+    ...(row.stored === null ? {} : { stored: JSON.parse(row.stored) as StoredLocation[] }),
     ...(row.mail_id !== null && { mailId: row.mail_id }),
     ...(row.recipient !== null && { recipient: row.recipient }),
     ...(row.held_by !== null && { heldBy: row.held_by }),

@@ -3,12 +3,12 @@ import type { Database } from '../../platform/database/database.ts';
 import { Outage } from '../../platform/time/time.ts';
 import type { Lane } from './parties.ts';
 import { type Clock, LOOK_MS, type QueueLog } from './work-options.ts';
-import { findWaiting, type LanePlace, type Waiting } from './worker-rows.ts';
+import { findWaiting, type LanePosition, type Waiting } from './worker-rows.ts';
 
 const LANES_AT_A_TIME = 500;
 /** The wait after an error of the database. */
 const RETRY_MS = 1_000;
-const FIRST: LanePlace = { sender: '', destination: '' };
+const FIRST: LanePosition = { sender: '', destination: '' };
 
 interface QueuePollerOptions {
   readonly database: Database;
@@ -109,7 +109,7 @@ export class QueuePoller {
   }
 
   async #lookThrough(): Promise<void> {
-    let after: LanePlace | undefined = FIRST;
+    let after: LanePosition | undefined = FIRST;
     while (after && !this.#stopped) {
       const { lanes, last }: LanePage = await this.#page(after);
       const full = new Set<string>();
@@ -125,7 +125,7 @@ export class QueuePoller {
   }
 
   async #readOn(sender: string, destination: string): Promise<void> {
-    let after: LanePlace = { sender, destination };
+    let after: LanePosition = { sender, destination };
     // Lanes that are left from now on may come before what is read.
     this.#left.delete(sender);
     while (!this.#stopped) {
@@ -141,7 +141,7 @@ export class QueuePoller {
     }
   }
 
-  async #page(after: LanePlace): Promise<LanePage> {
+  async #page(after: LanePosition): Promise<LanePage> {
     const { database, kind } = this.#options;
     const lanes = await findWaiting(database.read, kind, after, LANES_AT_A_TIME);
     return { lanes, last: lanes.length < LANES_AT_A_TIME ? undefined : lanes.at(-1) };

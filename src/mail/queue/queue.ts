@@ -38,7 +38,7 @@ import {
   runBulk,
   traceOrder,
 } from './bulk.ts';
-import type { Delivery, NewDelivery, StoredPlace } from './delivery.ts';
+import type { Delivery, NewDelivery, StoredLocation } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
 import { failedEvent } from './failed-event.ts';
 import { setLate } from './late.ts';
@@ -59,7 +59,7 @@ import {
 } from './work-options.ts';
 import { Worker } from './worker.ts';
 
-export type { BulkAction, BulkPlace, BulkStep, SkipReason, Tally } from './bulk.ts';
+export type { BulkAction, BulkPosition, BulkStep, SkipReason, Tally } from './bulk.ts';
 export {
   type AttemptOutcome,
   type Delivery,
@@ -69,7 +69,7 @@ export {
   type NewDelivery,
   payloadFormat,
   type Settled,
-  type StoredPlace,
+  type StoredLocation,
 } from './delivery.ts';
 export {
   type GroupKey,
@@ -190,7 +190,7 @@ export class Queue {
   }
 
   /** Notes, in this transaction, where the message of a delivery was stored as well. */
-  async noteStored(tx: Queries, id: number, places: readonly StoredPlace[]): Promise<void> {
+  async noteStored(tx: Queries, id: number, places: readonly StoredLocation[]): Promise<void> {
     const stored = JSON.stringify(places);
     await tx.updateTable('deliveries').set({ stored }).where('id', '=', id).execute();
   }

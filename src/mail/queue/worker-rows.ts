@@ -62,7 +62,7 @@ export interface Waiting extends Lane {
 }
 
 /** Where a look is: at a lane, or behind all lanes of a sender. */
-export interface LanePlace {
+export interface LanePosition {
   readonly sender: string;
   readonly destination: string | null;
 }
@@ -75,7 +75,7 @@ export interface LanePlace {
 export async function findWaiting(
   queries: Queries,
   kind: string,
-  after: LanePlace,
+  after: LanePosition,
   limit: number,
 ): Promise<Waiting[]> {
   const of = sql`from deliveries where kind = ${kind} and status = ${queued}`;

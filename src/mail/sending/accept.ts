@@ -20,7 +20,7 @@ import {
   type Copies,
   type Keeping,
   NO_COPY,
-  type PinnedPlace,
+  type PinnedLocation,
 } from './copies.ts';
 import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
 import {
@@ -65,9 +65,9 @@ export interface WrittenMessage {
   /** It is not sent before this time. */
   readonly sendAt: EpochMs | undefined;
   /** The message that it answers. */
-  readonly inReplyTo: PinnedPlace | undefined;
+  readonly inReplyTo: PinnedLocation | undefined;
   /** The draft that it was written in, removed when the mail is sent. */
-  readonly draft: PinnedPlace | undefined;
+  readonly draft: PinnedLocation | undefined;
 }
 
 /** The recipients of each delivery, by destination. */

@@ -18,13 +18,13 @@ import {
   findDraft,
   type Keeping,
   NOWHERE,
-  type PinnedPlace,
+  type PinnedLocation,
 } from './copies.ts';
 import {
   cancelRecipients,
   cancelRow,
   findSend,
-  readPlace,
+  readLocation,
   readRecipients,
   type SendRow,
   sendNotFound,
@@ -47,14 +47,14 @@ export interface CancelOptions {
  * Cancels a message: waiting deliveries are withdrawn, the copy in Sent is removed, and its draft is kept or created
  * again, in one transaction. A repeated cancel returns the same.
  *
- * @returns the place of the draft
+ * @returns where the draft is
  * @throws Refusal send_not_found; already_sent where any of it was sent or is being sent
  */
 export async function cancelSend(
   options: CancelOptions,
   user: MailUser,
   id: string,
-): Promise<PinnedPlace> {
+): Promise<PinnedLocation> {
   const { database, bodies } = options;
   const row = await findSend(database.read, user.accountId, { id });
   if (!row) throw sendNotFound({ id });
@@ -84,7 +84,7 @@ async function write(
   tx: Queries,
   user: MailUser,
   { row, size }: { readonly row: SendRow; readonly size: number },
-  draft: PinnedPlace | Keeping | undefined,
+  draft: PinnedLocation | Keeping | undefined,
 ) {
   if (!draft) throw alreadySent();
   if (!(await cancelRow(tx, row.id, now()))) return undefined;
@@ -100,7 +100,7 @@ async function write(
     recipients.map(({ address: recipient }) => ({ ...cancelled, recipient })),
   );
   const afterCommit: AfterCommit[] = [];
-  let place: PinnedPlace;
+  let place: PinnedLocation;
   if ('commit' in draft) {
     const kept = await draft.commit(tx, row.body_id);
     afterCommit.push(kept.afterCommit);
@@ -119,15 +119,15 @@ async function write(
   return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };
 }
 
-function draftOf({ draft }: SendRow): PinnedPlace | undefined {
-  return draft === null ? undefined : readPlace(draft);
+function draftOf({ draft }: SendRow): PinnedLocation | undefined {
+  return draft === null ? undefined : readLocation(draft);
 }
 
 /** Whether that draft still exists. */
 async function isThere(
   { mailstore }: CancelOptions,
   user: MailUser,
-  draft: PinnedPlace,
+  draft: PinnedLocation,
 ): Promise<boolean> {
   try {
     return (await findDraft(mailstore, user, draft)) !== undefined;

@@ -17,7 +17,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 
 /** Where a message is, as an app names it. */
-export interface Place {
+export interface MessageLocation {
   readonly mailbox: string;
   readonly uid: number;
   /** Left out: the current one of the mailbox. */
@@ -25,7 +25,7 @@ export interface Place {
 }
 
 /** Identifies one message for good: a mailbox that is created again gives its UIDs to other messages. */
-export type PinnedPlace = Required<Place>;
+export type PinnedLocation = Required<MessageLocation>;
 
 /** A message to keep. */
 export interface KeptMessage {
@@ -48,7 +48,7 @@ export interface Keeping {
 }
 
 export interface KeptCopy {
-  readonly place: PinnedPlace;
+  readonly place: PinnedLocation;
   readonly afterCommit: AfterCommit;
 }
 
@@ -65,12 +65,17 @@ export interface Copies {
   /** @throws Refusal where the account or the mailbox does not accept it */
   keep(user: MailUser, message: KeptMessage): Promise<Keeping>;
   /** Removes a message, if it still exists. */
-  remove(tx: Queries, user: MailUser, place: PinnedPlace, sent: SentMessage): Promise<AfterCommit>;
+  remove(
+    tx: Queries,
+    user: MailUser,
+    place: PinnedLocation,
+    sent: SentMessage,
+  ): Promise<AfterCommit>;
   /** Sets `\Answered` on a message, if it still exists (RFC 3501 section 2.3.2). */
   setAnswered(
     tx: Queries,
     user: MailUser,
-    place: PinnedPlace,
+    place: PinnedLocation,
     sent: SentMessage,
   ): Promise<AfterCommit>;
   /** Starts to repeat what a mail server did not do at once. */
@@ -84,8 +89,8 @@ export interface EmbeddedCopiesOptions {
   readonly log: { warn(fields: object, message: string): void };
 }
 
-/** The place of a copy that is not kept. */
-export const NOWHERE: PinnedPlace = { mailbox: '', uid: 0, uidvalidity: '' };
+/** The location of a copy that is not kept. */
+export const NOWHERE: PinnedLocation = { mailbox: '', uid: 0, uidvalidity: '' };
 
 /** Mail programs put a copy into Sent themselves: a second one would be in the way. */
 export const NO_COPY: Keeping = {
@@ -124,7 +129,7 @@ export class EmbeddedCopies implements Copies {
   /** Nothing to repeat: all of it is in the transactions. */
   start(): void {}
 
-  async remove(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
+  async remove(tx: Queries, user: MailUser, place: PinnedLocation): Promise<AfterCommit> {
     const { mailstore, bodies, changes, log } = this.#options;
     const set = { ...place, uids: [place.uid] };
     const removed = await mailstore.expungeIn(tx, user, set).catch(passOverMissing);
@@ -140,7 +145,7 @@ export class EmbeddedCopies implements Copies {
     };
   }
 
-  async setAnswered(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
+  async setAnswered(tx: Queries, user: MailUser, place: PinnedLocation): Promise<AfterCommit> {
     const { mailstore, changes } = this.#options;
     const set = { ...place, uids: [place.uid] };
     const change = { add: ['\\Answered'] };
@@ -165,11 +170,11 @@ type Reader = Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
  *
  * @throws Refusal mailbox_not_found; uidvalidity_changed where the app named another one
  */
-export async function pinPlace(
+export async function pinLocation(
   mailstore: Pick<Reader, 'listMailboxes'>,
   user: MailUser,
-  place: Place,
-): Promise<PinnedPlace & { readonly isDrafts: boolean }> {
+  place: MessageLocation,
+): Promise<PinnedLocation & { readonly isDrafts: boolean }> {
   const name = canonicalMailboxName(place.mailbox);
   const mailboxes = await mailstore.listMailboxes(user);
   const found = mailboxes.find(({ mailbox }) => mailbox === name);
@@ -190,11 +195,11 @@ export async function pinPlace(
 export async function findDraft(
   mailstore: Reader,
   user: MailUser,
-  place: Place,
-): Promise<PinnedPlace | undefined> {
+  place: MessageLocation,
+): Promise<PinnedLocation | undefined> {
   try {
     // Pinned first: if the mailbox is created again before the message is read, the pin has the old value.
-    const { isDrafts, ...draft } = await pinPlace(mailstore, user, place);
+    const { isDrafts, ...draft } = await pinLocation(mailstore, user, place);
     const { flags } = await mailstore.fetchMessage(user, draft.mailbox, draft.uid);
     if (isDrafts || flags.includes('\\Draft')) return draft;
   } catch (error) {

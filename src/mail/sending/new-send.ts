@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { PinnedPlace } from './copies.ts';
+import type { PinnedLocation } from './copies.ts';
 import type { RequestKey, SendDelivery, SendRow } from './send-rows.ts';
 
 /** A message that is accepted now. */
@@ -13,11 +13,11 @@ export interface NewSend {
   readonly messageId: string;
   readonly bodyId: number;
   /** Of the copy in Sent. */
-  readonly place: PinnedPlace;
+  readonly place: PinnedLocation;
   readonly recipients: number;
   readonly key: RequestKey | undefined;
   /** Of the draft that is removed when the mail is sent. */
-  readonly draft: PinnedPlace | undefined;
+  readonly draft: PinnedLocation | undefined;
   /** Undefined where it is sent at once. */
   readonly sendAt: EpochMs | undefined;
   readonly now: EpochMs;

@@ -17,7 +17,7 @@ import {
   type Correspondent,
   checkComposition,
 } from './compose-message.ts';
-import type { Place } from './copies.ts';
+import type { MessageLocation } from './copies.ts';
 
 /** A file: its bytes are in the request, or are a part of a message of the account. */
 export type GivenAttachment = {
@@ -53,9 +53,9 @@ export interface ComposeRequest extends SendTimes {
   readonly attachments?: readonly GivenAttachment[];
   readonly headers?: Readonly<Record<string, string>>;
   /** The message that this one answers. */
-  readonly inReplyTo?: Place;
+  readonly inReplyTo?: MessageLocation;
   /** The draft that it was written in, removed when the mail is sent. */
-  readonly draft?: Place;
+  readonly draft?: MessageLocation;
 }
 
 /** Fields that Postroom writes. */
@@ -130,7 +130,7 @@ const MESSAGE_ID = /<[!-;=?-~]{1,900}>/g;
 
 /** The fields of an answer about the message that it answers (RFC 5322 section 3.6.4). */
 async function readThread(
-  { mailbox, uid }: Place,
+  { mailbox, uid }: MessageLocation,
   { mailstore, user }: RequestContext,
 ): Promise<Pick<Composition, 'inReplyTo' | 'references'>> {
   const message = await mailstore.fetchMessage(user, mailbox, uid);
@@ -177,7 +177,7 @@ function* piecesOf(bytes: Buffer): Generator<Buffer> {
 /** A part of a message of the account; its bytes do not pass through the app. */
 async function readPart(
   given: Omit<GivenAttachment, 'content' | 'mailbox' | 'uid' | 'part'>,
-  { mailbox, uid }: Place,
+  { mailbox, uid }: MessageLocation,
   part: string,
   { mailstore, user }: RequestContext,
 ): Promise<ComposedAttachment> {

@@ -7,7 +7,7 @@ import { PreparedQuery, type Queries, type Row } from '../../platform/database/d
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
-import type { PinnedPlace } from './copies.ts';
+import type { PinnedLocation } from './copies.ts';
 
 export const SEND = 'send';
 
@@ -228,16 +228,16 @@ const draftOf = new PreparedQuery(({ sendId }: { sendId: number }, queries) =>
 );
 
 /** The draft to remove now that the mail is sent; undefined where there is none, or it was removed already. */
-export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedPlace | undefined> {
+export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedLocation | undefined> {
   const row = await draftOf.first(tx, { sendId });
   if (!row?.draft) return undefined;
   await tx.updateTable('sends').set({ draft: null }).where('id', '=', sendId).execute();
-  return readPlace(row.draft);
+  return readLocation(row.draft);
 }
 
 /** Only for texts that `insertSend` and {@link writeDraft} wrote. */
-export function readPlace(json: string): PinnedPlace {
-  return JSON.parse(json) as PinnedPlace;
+export function readLocation(json: string): PinnedLocation {
+  return JSON.parse(json) as PinnedLocation;
 }
 
 /**
@@ -273,7 +273,11 @@ export async function cancelRecipients(tx: Queries, sendId: number): Promise<boo
 }
 
 /** Notes where the draft of a cancelled message is. */
-export async function writeDraft(tx: Queries, sendId: number, draft: PinnedPlace): Promise<void> {
+export async function writeDraft(
+  tx: Queries,
+  sendId: number,
+  draft: PinnedLocation,
+): Promise<void> {
   await tx
     .updateTable('sends')
     .set({ draft: JSON.stringify(draft) })

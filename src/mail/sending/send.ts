@@ -27,7 +27,7 @@ import { findSendingObstacle } from '../../tenants/domains/domains.ts';
 import { type AcceptOptions, accept, type WrittenMessage } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';
-import { findDraft, type PinnedPlace, pinPlace } from './copies.ts';
+import { findDraft, type PinnedLocation, pinLocation } from './copies.ts';
 import { type ComposeRequest, readRequest, readSendAt, type SendTimes } from './read-request.ts';
 import { readSource } from './read-source.ts';
 import {
@@ -79,7 +79,7 @@ export class Sending {
     const messageId = newMessageId(account, named);
     const own = { messageId, date: new Date(sendAt ?? now()) };
     const { inReplyTo, draft } = request;
-    const answered = inReplyTo && (await pinPlace(mailstore, user, inReplyTo));
+    const answered = inReplyTo && (await pinLocation(mailstore, user, inReplyTo));
     const composition = await readRequest(request, { mailstore, user, account, own });
     const written = draft && (await findDraft(mailstore, user, draft));
     const staged = await this.#stage(composeMessage(composition));
@@ -185,7 +185,7 @@ export class Sending {
   }
 
   /** See {@link cancelSend}. */
-  cancel(user: MailUser, id: string): Promise<PinnedPlace> {
+  cancel(user: MailUser, id: string): Promise<PinnedLocation> {
     return cancelSend(this.#options, user, id);
   }
 

@@ -27,7 +27,7 @@ import {
   type Keeping,
   type KeptMessage,
   NAMES,
-  type PinnedPlace,
+  type PinnedLocation,
   passOverMissing,
   type SentMessage,
 } from './copies.ts';
@@ -98,14 +98,19 @@ export class ServerCopies implements Copies {
     };
   }
 
-  remove(tx: Queries, user: MailUser, place: PinnedPlace, sent: SentMessage): Promise<AfterCommit> {
+  remove(
+    tx: Queries,
+    user: MailUser,
+    place: PinnedLocation,
+    sent: SentMessage,
+  ): Promise<AfterCommit> {
     return this.#queue(tx, { user, place, what: 'removed' }, sent);
   }
 
   setAnswered(
     tx: Queries,
     user: MailUser,
-    place: PinnedPlace,
+    place: PinnedLocation,
     sent: SentMessage,
   ): Promise<AfterCommit> {
     return this.#queue(tx, { user, place, what: 'answered' }, sent);
@@ -186,7 +191,7 @@ export class ServerCopies implements Copies {
     user: MailUser,
     mailbox: string,
     messageId: string,
-  ): Promise<PinnedPlace | undefined> {
+  ): Promise<PinnedLocation | undefined> {
     const { mailstore } = this.#options;
     const request = { mailbox, fields: ['envelope'], newest: true, limit: LOOKED_THROUGH } as const;
     const { changes, uidvalidity } = await mailstore.sync(user, request);
@@ -195,7 +200,7 @@ export class ServerCopies implements Copies {
   }
 
   /** Nothing was accepted, so nothing is queued either. */
-  async #takeBack(user: MailUser, place: PinnedPlace): Promise<void> {
+  async #takeBack(user: MailUser, place: PinnedLocation): Promise<void> {
     try {
       await this.#make({ user, place, what: 'removed' });
     } catch (err) {

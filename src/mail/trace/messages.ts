@@ -41,7 +41,7 @@ export interface TraceSpan {
 }
 
 /** Rows with lower ids, and at no later time, come next. */
-export interface TracePlace {
+export interface TraceRowPosition {
   readonly at: EpochMs;
   readonly id: number;
 }
@@ -53,7 +53,7 @@ export function readWay(queries: Queries, way: TraceWay, request: WayRequest): P
 
 export interface WayRequest {
   readonly span: TraceSpan;
-  readonly after: TracePlace | undefined;
+  readonly after: TraceRowPosition | undefined;
   readonly limit: number;
 }
 

@@ -2,8 +2,8 @@
  * Queues the events of users with a hook, and posts them.
  *
  * The row of an event, which the transaction of the change wrote, is what is posted: whoever changes something need not know
- * of hooks, so that they cost a user without one nothing. One node reads the events after the place of each hook. In one
- * transaction it writes a delivery for each and moves the place: none is left out or queued twice, whatever crashes. Their
+ * of hooks, so that they cost a user without one nothing. One node reads the events after the position of each hook. In one
+ * transaction it writes a delivery for each and moves the position: none is left out or queued twice, whatever crashes. Their
  * ids are the cursors of the events. The queue attempts them by its own rules, several at a time: so they arrive in any
  * order, and may arrive again.
  *
@@ -74,7 +74,7 @@ export function carryOutEvents({ queue, database, webhooks, now }: QueueEventsOp
 
 /** How often it looks for hooks and events of which no hint came. */
 const LOOK_MS = 10_000;
-/** How often the places of hooks without events are moved, since a cursor is kept only for days. */
+/** How often the positions of hooks without events are moved, since a cursor is kept only for days. */
 const ADVANCE_MS = 3_600_000;
 /** How soon events are read again that wait for an open transaction. */
 const HELD_MS = 50;

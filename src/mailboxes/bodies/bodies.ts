@@ -265,7 +265,7 @@ export class Bodies {
     return rowOf(body);
   }
 
-  /** The place of a body, for {@link Bodies.read}; undefined where it does not exist, or was emptied. */
+  /** Where a body is, for {@link Bodies.read}; undefined where it does not exist, or was emptied. */
   async find(id: number): Promise<StoredBody | undefined> {
     const body = await this.#find.first(this.#database.read, { id });
     return body?.content || body?.file ? body : undefined;

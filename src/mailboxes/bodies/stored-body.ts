@@ -1,7 +1,7 @@
 /** A body before and after it is in a row. */
 import { Buffer } from 'node:buffer';
 
-/** The place of a body's bytes, by its row: first `content`, then `file`. */
+/** Where the bytes of a body are, by its row: first `content`, then `file`. */
 export interface StoredBody {
   readonly size: number;
   readonly content: Uint8Array | null;

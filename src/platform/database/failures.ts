@@ -70,7 +70,7 @@ export function isUnavailable(error: unknown): boolean {
     SERVER_STATES.test(code) ||
     LOST_TEXTS.test(error.message) ||
     CLOSED_TEXTS.test(error.message) ||
-    isWithoutPlace(error)
+    isWithoutSlot(error)
   );
 }
 
@@ -115,7 +115,7 @@ export function codedError(code: string, message: string): Error {
 }
 
 /** Whether no connection of the pool became free in time. */
-export function isWithoutPlace(error: unknown): boolean {
+export function isWithoutSlot(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith(NO_PLACE);
 }
 

@@ -7,11 +7,11 @@ export interface Done {
 }
 
 /** What one call did. */
-export interface Step<Place = string> extends Done {
+export interface Step<Next = string> extends Done {
   /** Whether it ended early: then the caller calls again. */
   readonly more?: boolean;
   /** Where the next call continues. */
-  readonly next?: Place;
+  readonly next?: Next;
   /** What was left as it is, by the reason. */
   readonly skipped?: Readonly<Partial<Record<string, number>>>;
 }
@@ -26,14 +26,14 @@ export interface Sum extends Done {
  *
  * @param goesOn called after each call with what has been done so far; false ends it
  */
-export async function untilDone<Place = string>(
-  call: (next: Place | undefined) => Promise<Step<Place>>,
+export async function untilDone<Next = string>(
+  call: (next: Next | undefined) => Promise<Step<Next>>,
   goesOn: (soFar: Sum) => boolean = () => true,
 ): Promise<Sum> {
   let matched = 0;
   let changed = 0;
   const skipped: Record<string, number> = {};
-  let next: Place | undefined;
+  let next: Next | undefined;
   for (;;) {
     const step = await call(next);
     matched += step.matched;

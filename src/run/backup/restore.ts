@@ -72,7 +72,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
   // The whole backup is read next, which may take an hour. On PostgreSQL the folder may be that of a restore which only
   // lacks its last step: the mark of the database says so, later.
   await refuseUnusable(options);
-  if (!urls) await refusePlace(dataDir);
+  if (!urls) await refuseFolder(dataDir);
   await checkTarget(options, await readManifest(options.folder));
   const manifest = await verifyBackup(options);
   if (urls) {
@@ -188,7 +188,7 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
  * @returns releases the folder
  */
 async function takeFolder(dataDir: string): Promise<() => void> {
-  const names = await refusePlace(dataDir);
+  const names = await refuseFolder(dataDir);
   await ensureFolder(dataDir);
   const text = 'A restore into this folder is not complete.\n';
   const isFirst = await createDurably(join(dataDir, UNFINISHED_RESTORE), text, 0o600);
@@ -240,7 +240,7 @@ async function isName(path: string): Promise<boolean> {
  * @returns what is in DATA_DIR
  * @throws BackupFailed where it has anything but an unfinished restore
  */
-async function refusePlace(dataDir: string): Promise<string[]> {
+async function refuseFolder(dataDir: string): Promise<string[]> {
   const names = await readdir(dataDir).catch((error: unknown): string[] => {
     if (isMissing(error)) return [];
     throw error;

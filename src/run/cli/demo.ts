@@ -78,7 +78,7 @@ interface Demo {
   readonly hasMail: boolean;
 }
 
-interface Place {
+interface Server {
   readonly host: string;
   readonly port: number;
 }
@@ -87,7 +87,7 @@ interface Place {
 async function makeDemo(
   client: ServiceClient,
   given: DemoArguments,
-  smtp: Place | undefined,
+  smtp: Server | undefined,
 ): Promise<Demo> {
   await makeDomain(client);
   // Random: a mailbox left from a trial must not have a known password.
@@ -151,7 +151,7 @@ const MAIL = [
 ].join('\r\n');
 
 /** A sender below .test has no DMARC policy (RFC 6761 section 6.2), so no check refuses it. */
-async function sendMail({ host, port }: Place): Promise<void> {
+async function sendMail({ host, port }: Server): Promise<void> {
   const { createTransport } = await import('nodemailer');
   const transport = createTransport({
     host: new URL(publicUrlOf(host, port)).hostname,

@@ -28,7 +28,7 @@ import {
   loadSecrets,
   type SecretStore,
   type Secrets,
-  watchPlaces,
+  watchPaths,
 } from '../config/config.ts';
 import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
@@ -209,7 +209,7 @@ function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<(
   // On PostgreSQL it is the old one from before a move, which an operator may remove.
   if (!config.database.urls) places.push(join(dataDir, DATABASE_FILE));
   if (!config.bodies.bucket) places.push(config.bodies.folder);
-  return watchPlaces(places, (path) => {
+  return watchPaths(places, (path) => {
     const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom was running: the process ends`;
     bodies.refuse(line);
     onLost(line);

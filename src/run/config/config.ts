@@ -20,7 +20,7 @@ export {
   readMove,
   refuseMoved,
   UNFINISHED_RESTORE,
-  watchPlaces,
+  watchPaths,
 } from './data-folder.ts';
 export { type Config, type ImapMailstore, readConfig } from './environment.ts';
 export { bucketUrl, databaseUrl, publicUrlOf, redactUrl } from './parse-urls.ts';

@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { syncFolder } from '../../platform/files/files.ts';
-import { ConfigError, ensureDataDir, watchPlaces } from './config.ts';
+import { ConfigError, ensureDataDir, watchPaths } from './config.ts';
 
 const isLinux = process.platform === 'linux';
 const parent = mkdtempSync(join(tmpdir(), 'postroom-data-'));
@@ -90,7 +90,7 @@ describe('a place that is watched', () => {
       const path = mkdtempSync(join(parent, 'watched-'));
       mkdirSync(join(path, 'data'));
       const { promise, resolve } = Promise.withResolvers<string>();
-      await watchPlaces([path, join(path, 'data'), join(path, 'never there')], resolve);
+      await watchPaths([path, join(path, 'data'), join(path, 'never there')], resolve);
       // Writing to it is no change.
       writeFileSync(join(path, 'data', 'file'), '');
       change(join(path, 'data'));

@@ -142,7 +142,7 @@ const LOOK_EVERY_MS = 2_000;
  * @param onGone called once, with the first that is not the same any more; nothing is watched after that
  * @returns stops it, available after all were checked for the first time
  */
-export async function watchPlaces(
+export async function watchPaths(
   paths: readonly string[],
   onGone: (path: string) => void,
 ): Promise<() => void> {

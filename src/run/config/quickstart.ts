@@ -45,7 +45,7 @@ export function describeStart(start: Start): string {
   const { config, created, stdoutIsTty } = start;
   if (created && stdoutIsTty) return describeFirstStart(start);
   const lines = [`Postroom listens: ${listeners(start.addresses).join(', ')}`];
-  lines.push(`Data: ${dataPlace(config)}; secrets: ${secretsPlace(config)}`);
+  lines.push(`Data: ${dataLocation(config)}; secrets: ${secretsLocation(config)}`);
   if (created) {
     const key = config.credentials.apiKeys === undefined ? '; "apiKey" is the API key' : '';
     lines.push(`New secrets were generated there${key}.`);
@@ -65,8 +65,8 @@ function describeFirstStart(start: Start): string {
   SMTP             ${authorityOf(addresses.smtp)}
   LMTP             ${authorityOf(addresses.lmtp)}
   Metrics          ${authorityOf(addresses.metrics)}
-  Data             ${dataPlace(config)}
-  Secrets          ${secretsPlace(config)}
+  Data             ${dataLocation(config)}
+  Secrets          ${secretsLocation(config)}
   API key          ${ownKeys ? 'one of API_KEYS' : `${start.secrets.apiKey[0]} (shown this once)`}
 
 Try it: run this in another terminal with the same settings. It makes a domain and a mailbox with a first message.
@@ -97,7 +97,7 @@ function authorityOf(bound: BoundAddress | undefined): string {
   return bound === undefined ? 'off' : `${urlHost(bound.address)}:${bound.port}`;
 }
 
-function dataPlace({ dataDir, database, bodies: { bucket } }: Config): string {
+function dataLocation({ dataDir, database, bodies: { bucket } }: Config): string {
   const rows =
     database.urls === undefined
       ? `${dataDir} (SQLite)`
@@ -107,7 +107,7 @@ function dataPlace({ dataDir, database, bodies: { bucket } }: Config): string {
     : `${rows}, messages above 64 KiB in ${bucket.endpoint}/${bucket.bucket}`;
 }
 
-function secretsPlace({ dataDir, database }: Config): string {
+function secretsLocation({ dataDir, database }: Config): string {
   return database.urls === undefined
     ? secretsPath(dataDir)
     : 'the PostgreSQL database (table settings, name secrets)';

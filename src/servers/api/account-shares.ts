@@ -1,8 +1,8 @@
-/** Places for requests of accounts, which take long or much memory: neither an account nor a user fills them. */
+/** Slots for requests of accounts, which take long or much memory: neither an account nor a user fills them. */
 import { ClientShares } from '../../platform/net/net.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 
-/** How many places one account, all accounts of one user, and all accounts may hold. */
+/** How many slots one account, all accounts of one user, and all accounts may hold. */
 interface Shares {
   readonly account: number;
   readonly user: number;
@@ -22,7 +22,7 @@ export class AccountShares {
     this.#ofUsers = new ClientShares(most.all);
   }
 
-  /** Takes a place. @returns false where the account, its user or all together hold too many */
+  /** Takes a slot. @returns false where the account, its user or all together hold too many */
   take({ accountId, userId }: Holder): boolean {
     const account = String(accountId);
     if (!this.#ofAccounts.take(account, 1, this.#most.account)) return false;
@@ -31,7 +31,7 @@ export class AccountShares {
     return false;
   }
 
-  /** Gives a place back. */
+  /** Gives a slot back. */
   give({ accountId, userId }: Holder): void {
     this.#ofAccounts.give(String(accountId), 1);
     this.#ofUsers.give(userId, 1);

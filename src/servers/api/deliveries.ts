@@ -72,7 +72,7 @@ const DeliveryBody = Type.Object(
             mailbox: Type.String({ examples: ['INBOX'] }),
             uid: Type.Integer({ examples: [7] }),
           },
-          { title: 'StoredPlace' },
+          { title: 'StoredLocation' },
         ),
         { description: 'Where the message was also stored; absent on a mail server.' },
       ),

@@ -1,6 +1,6 @@
 /** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
 import { Type } from 'typebox';
-import { type BulkPlace, type Queue, senderOf } from '../../mail/queue/queue.ts';
+import { type BulkPosition, type Queue, senderOf } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, untilDone } from '../../platform/time/time.ts';
 import {
@@ -102,7 +102,7 @@ async function orderAll(
   const order = { action, filter, isDryRun: false, heldBy: 'suspension' } as const;
   const by = `${actor}, who ${action === 'hold' ? 'suspended' : 'resumed'} its domain`;
   // It changes nothing where the domain was resumed meanwhile.
-  await untilDone<BulkPlace>((next) => queue.bulk({ ...order, ...next }, by));
+  await untilDone<BulkPosition>((next) => queue.bulk({ ...order, ...next }, by));
 }
 
 async function suspend(
@@ -248,7 +248,7 @@ function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
       const filter = { domainIds: [domain.id], senders, kind: 'send' };
       const order = { action: 'drop', filter, isDryRun: false, heldBy: 'operator' } as const;
       const target = JSON.stringify({ account: account.address });
-      const { changed } = await untilDone<BulkPlace>((next) =>
+      const { changed } = await untilDone<BulkPosition>((next) =>
         orderBulk(parts, by, { ...order, ...next }, target),
       );
       return { ...(await writeAccount(parts, account)), dropped: changed };

@@ -4,7 +4,7 @@
  * messages at most: where few of them match it has fewer items than requested, and a cursor to continue from.
  *
  * A message is in one index several times: with a row for each recipient, or under several ways. It is listed at the newest
- * place of the first way that has it, so that each page knows without the pages before whether it was listed.
+ * position of the first way that has it, so that each page knows without the pages before whether it was listed.
  */
 import { readKnown } from '../../mail/queue/queue.ts';
 import { readEvents } from '../../mail/trace/trace.ts';

@@ -29,7 +29,7 @@ export type Position = Pick<Found, 'at' | 'id'>;
 export interface Way {
   /** Rows in their order, after a position: those that may match, where the read ended, and whether there are more. */
   read(after: Position | undefined, limit: number): Promise<Step>;
-  /** The newest place of a message on this way; undefined where it is not on it. */
+  /** The newest position of a message on this way; undefined where it is not on it. */
   positionOf(message: Message): Position | undefined;
 }
 

@@ -190,14 +190,14 @@ export class Realtime {
     const admission = await this.#options.admit(request);
     let user: MailAccess;
     let token: string;
-    const giveBack = () => this.#givePlace(user);
+    const giveBack = () => this.#giveSlot(user);
     try {
       if (!admission.allowed) throw tooManyRequests(admission);
       checkHandshake(request);
       token = readToken(request);
       user = await this.#options.authenticate(token);
       this.#judge(user);
-      if (this.#options.shared) await this.#takePlace(user, socket, giveBack);
+      if (this.#options.shared) await this.#takeSlot(user, socket, giveBack);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       refuseUpgrade(request, socket, error, admission.headers);
@@ -234,7 +234,7 @@ export class Realtime {
    * @param giveBack called when the socket closes before it is a WebSocket
    * @throws Refusal too_many_connections
    */
-  async #takePlace(user: MailAccess, socket: Duplex, giveBack: () => void): Promise<void> {
+  async #takeSlot(user: MailAccess, socket: Duplex, giveBack: () => void): Promise<void> {
     const slots = this.#options.shared?.slots;
     const taken = await slots?.take(slotOf(user), 1, PER_ACCOUNT);
     if (taken === 0) throw this.#tooMany();
@@ -245,7 +245,7 @@ export class Realtime {
     this.#judge(user);
   }
 
-  #givePlace(user: MailAccess): void {
+  #giveSlot(user: MailAccess): void {
     this.#options.shared?.slots.give(slotOf(user), 1);
   }
 
@@ -304,7 +304,7 @@ export class Realtime {
   /** One function for all sockets; `this` is the socket. */
   readonly #onClose = makeCloseListener((connection) => {
     this.#heartbeat.remove(connection);
-    this.#givePlace(connection.user);
+    this.#giveSlot(connection.user);
     const { accountId } = connection.user;
     const feed = this.#feeds.get(accountId);
     feed?.connections.delete(connection);

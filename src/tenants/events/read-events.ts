@@ -114,7 +114,7 @@ export class Events {
         : sql<boolean>`1`;
   }
 
-  /** The place of what happens from now on. */
+  /** The position of what happens from now on. */
   async now(): Promise<string> {
     await this.#prepare();
     return writeCursor(await this.#newest());

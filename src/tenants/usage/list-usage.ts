@@ -6,7 +6,7 @@ import { invalidField } from '../../platform/errors/errors.ts';
 /** What an item of a list stands for. */
 export type UsageGroup = 'domain' | 'account' | 'user';
 
-/** The place of an item: its day, and the group's columns, in this order. */
+/** The position of an item: its day, and the group's columns, in this order. */
 export type UsageKey = readonly (string | number)[];
 
 /** The columns that identify an item, in the order of the list. */

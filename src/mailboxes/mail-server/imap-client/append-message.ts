@@ -54,7 +54,7 @@ export interface AppendedSource {
 /** The most octets of one APPEND: imapflow needs a message in one piece of memory. */
 const SIZE_MAX = 256 * 1024 * 1024;
 
-/** Each holds its message in memory. A stalled account or user leaves places for the others. */
+/** Each holds its message in memory. A stalled account or user leaves slots to the others. */
 const APPENDS_AT_ONCE = 4;
 const APPENDS_OF_ONE = { account: 1, tenant: 3 };
 

@@ -16,7 +16,7 @@ export function readBodyStructure(item: ImapAttribute | undefined): BodyStructur
   return readPart(item, { message: undefined, number: undefined, depth: 0 }, { parts: MAX_PARTS });
 }
 
-interface Place {
+interface PartLocation {
   /** Number of the part whose nested message this is; undefined at the root. */
   readonly message: string | undefined;
   /** Number of this part where it is one of a multipart. */
@@ -26,7 +26,7 @@ interface Place {
 
 function readPart(
   item: ImapAttribute | undefined,
-  place: Place,
+  place: PartLocation,
   budget: Budget,
 ): BodyStructure | undefined {
   const list = listOf(item);
@@ -42,7 +42,7 @@ function numberIn(parent: string | undefined, index: number): string {
 
 function readMultipart(
   list: readonly ImapAttribute[],
-  { message, number, depth }: Place,
+  { message, number, depth }: PartLocation,
   budget: Budget,
 ): BodyStructure {
   const subtypeAt = list.findIndex((item) => !Array.isArray(item));
@@ -67,7 +67,7 @@ function readMultipart(
 
 function readLeaf(
   list: readonly ImapAttribute[],
-  { message, number, depth }: Place,
+  { message, number, depth }: PartLocation,
   budget: Budget,
 ): BodyStructure {
   const [mediaType, subtype, parameters, id, , encoding, octets] = list;

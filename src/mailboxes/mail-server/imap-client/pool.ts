@@ -42,7 +42,7 @@ const WAITING_MAX = 1_000;
 const WAITING_PER_ACCOUNT = 250;
 /** Also refused: more than this of one user. */
 const WAITING_PER_TENANT = 500;
-/** The part of all connections that the accounts of one user may use at once; the others find a place in the rest. */
+/** The part of all connections that the accounts of one user may use at once; the others find a slot in the rest. */
 const SHARE_OF_TENANT = 0.75;
 /** Logins under way at a time: a server checks passwords one after the other. */
 const LOGINS_AT_ONCE = 10;

@@ -44,7 +44,7 @@ const IDENTITY = new Set(['7bit', '8bit', 'binary']);
 /** Sizes of parts that are remembered. */
 const SIZES_KEPT = 2_000;
 
-interface Place {
+interface MessageLocation {
   readonly user: MailUser;
   readonly mailbox: string;
   readonly uidvalidity: string;
@@ -171,7 +171,7 @@ export class MessageReader {
    * piece.
    */
   async *#open(
-    { user, mailbox, uidvalidity, uid }: Place,
+    { user, mailbox, uidvalidity, uid }: MessageLocation,
     section: Section,
     first: Buffer,
     { start, end }: ByteRange = { start: 0, end: Number.POSITIVE_INFINITY },
@@ -219,7 +219,7 @@ const STAND_IN = /This message is no longer available on the server\.\r?\n$/;
  */
 async function fetchFirst(
   connection: Connection,
-  { mailbox, uidvalidity, uid }: Omit<Place, 'user'>,
+  { mailbox, uidvalidity, uid }: Omit<MessageLocation, 'user'>,
   section: Section,
   items: readonly Argument[] = [],
 ) {

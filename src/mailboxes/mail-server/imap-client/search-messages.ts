@@ -30,7 +30,7 @@ const SYSTEM_KEYS = new Map([
 ]);
 
 /** Where a page ended: below this UID of the mailbox, as long as it has the same UIDVALIDITY. */
-interface Place {
+interface Position {
   readonly mailbox: string;
   readonly uidvalidity: string;
   readonly below: number;
@@ -67,7 +67,7 @@ export async function searchMailboxes(
 async function mailboxesFrom(
   connection: Connection,
   name: string | undefined,
-  place: Place | undefined,
+  place: Position | undefined,
 ): Promise<string[]> {
   if (name !== undefined) return [name];
   const names = (await listMailboxes(connection)).map(({ mailbox }) => mailbox);
@@ -145,23 +145,23 @@ async function readMatches(
   return found.map((match) => ({ ...match, preview: previews.get(match.uid) ?? '' }));
 }
 
-function writeCursor(place: Place): string {
+function writeCursor(place: Position): string {
   return Buffer.from(JSON.stringify(place)).toString('base64url');
 }
 
-function readCursor(text: string): Place {
+function readCursor(text: string): Position {
   try {
     const place: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
-    if (isPlace(place)) return place;
+    if (isPosition(place)) return place;
   } catch {
     // Reported below.
   }
   throw invalidField('cursor', 'must be a cursor of an earlier answer');
 }
 
-function isPlace(value: unknown): value is Place {
+function isPosition(value: unknown): value is Position {
   if (typeof value !== 'object' || value === null) return false;
-  const { mailbox, uidvalidity, below } = value as Partial<Record<keyof Place, unknown>>;
+  const { mailbox, uidvalidity, below } = value as Partial<Record<keyof Position, unknown>>;
   return (
     typeof mailbox === 'string' && typeof uidvalidity === 'string' && Number.isSafeInteger(below)
   );

@@ -30,7 +30,7 @@ import {
   isLate,
   isLostConnection,
   isRefusedParameter,
-  isWithoutPlace,
+  isWithoutSlot,
   LATE,
   lostStatement,
   NO_ANSWER,
@@ -154,7 +154,7 @@ export class Connections {
         }
         // Other hosts have no free connection either, and the existing connections still work.
         left--;
-        if (isCrowded(error) || isWithoutPlace(error)) throw error;
+        if (isCrowded(error) || isWithoutSlot(error)) throw error;
         // At the start a host that is late is more likely down: the process would end, and begin with it again.
         if (!isLate(error) || !this.#wasConnected) this.#leaveHost(generation);
         else if (generation === this.#generation) throw error;
@@ -231,7 +231,7 @@ export class Connections {
     connecting.then(
       (unneeded) => unneeded.release(),
       (error) => {
-        if (!isCrowded(error) && !isWithoutPlace(error)) this.#leaveHost(generation);
+        if (!isCrowded(error) && !isWithoutSlot(error)) this.#leaveHost(generation);
       },
     );
     throw isNew
@@ -249,7 +249,7 @@ export class Connections {
     if (generation !== this.#generation) return;
     this.#generation++;
     this.#host = (this.#host + 1) % this.#options.urls.length;
-    // Their places are needed for connections to the next host.
+    // Their slots are needed for connections to the next host.
     for (const client of this.#connecting) client.connection.stream.destroy();
   }
 

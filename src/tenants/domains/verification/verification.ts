@@ -37,7 +37,7 @@ const TICK_MS = 1_000;
  */
 const CHECKS_MAX = 16;
 const CHECKS_OF_USER = 4;
-/** Checks by hand at a time, for which somebody waits: they have places of their own. A user has an eighth. */
+/** Checks by hand at a time, for which somebody waits: they have slots of their own. A user has an eighth. */
 const BY_HAND_MAX = 32;
 const BY_HAND_OF_USER = 4;
 /** How long a check by hand is waited for, and how often it looks whether another one has ended, in milliseconds. */
