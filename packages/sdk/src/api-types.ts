@@ -338,7 +338,7 @@ export interface EventData {
   from?: string;
   subject?: string;
   message_id?: string;
-  /** Octets. */
+  /** Bytes. */
   size?: number;
   /** As `POST /mail/send` answered it. */
   send_id?: string;
@@ -377,7 +377,7 @@ export interface DeliveryError {
   text: string;
 }
 
-export interface StoredPlace {
+export interface StoredLocation {
   address: string;
   mailbox: string;
   uid: number;
@@ -407,7 +407,7 @@ export interface Delivery {
   /** Of the message. */
   subject?: string;
   /** Where the message was also stored; absent on a mail server. */
-  stored?: StoredPlace[];
+  stored?: StoredLocation[];
 }
 
 export interface ListDeliveriesAnswer {
@@ -586,7 +586,7 @@ export interface OperatedDomain {
   waiting: number;
   /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
   messages?: number;
-  /** Of these messages, in octets. */
+  /** Of these messages, in bytes. */
   bytes?: number;
 }
 
@@ -670,7 +670,7 @@ export interface OperatedDomainDetails {
   waiting: number;
   /** In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes. */
   messages?: number;
-  /** Of these messages, in octets. */
+  /** Of these messages, in bytes. */
   bytes?: number;
   dns: DnsRecord[];
   /** Replaced by `dns`; goes away after 0.4. */
@@ -698,9 +698,9 @@ export interface OperatedAccount {
   created_at: string;
   /** In its mailboxes. Left out where a mail server has them. */
   messages?: number;
-  /** Of these messages, in octets. */
+  /** Of these messages, in bytes. */
   bytes?: number;
-  /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
+  /** Bytes that its mailboxes may hold: its own quota or the default; 0 for no limit. */
   quota_bytes: number;
   /** Recipients of mail that it sent in the last 24 hours. */
   sent_24h: number;
@@ -781,9 +781,9 @@ export interface OperatedAccountDetails {
   created_at: string;
   /** In its mailboxes. Left out where a mail server has them. */
   messages?: number;
-  /** Of these messages, in octets. */
+  /** Of these messages, in bytes. */
   bytes?: number;
-  /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
+  /** Bytes that its mailboxes may hold: its own quota or the default; 0 for no limit. */
   quota_bytes: number;
   /** Recipients of mail that it sent in the last 24 hours. */
   sent_24h: number;
@@ -873,9 +873,9 @@ export interface SuspendedAccount {
   created_at: string;
   /** In its mailboxes. Left out where a mail server has them. */
   messages?: number;
-  /** Of these messages, in octets. */
+  /** Of these messages, in bytes. */
   bytes?: number;
-  /** Octets that its mailboxes may hold: its own quota or the default; 0 for no limit. */
+  /** Bytes that its mailboxes may hold: its own quota or the default; 0 for no limit. */
   quota_bytes: number;
   /** Recipients of mail that it sent in the last 24 hours. */
   sent_24h: number;
@@ -1005,13 +1005,13 @@ export interface UsageDay {
   address?: string;
   /** Messages that came in, once for each account. */
   messages_in: number;
-  /** Their octets. */
+  /** Their bytes. */
   bytes_in: number;
   /** Messages that were sent or forwarded, once for each recipient. */
   messages_out: number;
-  /** Their octets. */
+  /** Their bytes. */
   bytes_out: number;
-  /** Octets in the mailboxes when they were last measured on that day. */
+  /** Bytes in the mailboxes when they were last measured on that day. */
   stored_bytes: number;
   /** Replaced by `address`; goes away after 0.4. */
   email?: string;
@@ -1073,7 +1073,7 @@ export interface OverviewPoint {
   smtp_p95_ms?: number;
   /** 95 of 100 requests were answered within so many milliseconds. */
   http_p95_ms?: number;
-  /** Octets in all mailboxes, measured every five minutes. */
+  /** Bytes in all mailboxes, measured every five minutes. */
   stored_bytes?: number;
   /** Deliveries that have not ended, by state. */
   queue?: Record<string, number>;
@@ -1081,7 +1081,7 @@ export interface OverviewPoint {
 
 export interface GetOverviewAnswer {
   now: {
-    /** Octets in all mailboxes, measured every five minutes. */
+    /** Bytes in all mailboxes, measured every five minutes. */
     stored_bytes?: number;
     /** Deliveries that have not ended, by state, counted now or some seconds ago. */
     queue?: Record<string, number>;
@@ -1172,7 +1172,7 @@ export interface OperatedMessage {
   message_id?: string;
   /** Only with TRACE_SUBJECTS. */
   subject?: string;
-  /** Octets of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
+  /** Bytes of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
   size?: number;
   /** Address of the client that brought it. */
   client?: string;
@@ -1284,7 +1284,7 @@ export interface OperatedMessageDetails {
   message_id?: string;
   /** Only with TRACE_SUBJECTS. */
   subject?: string;
-  /** Octets of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
+  /** Bytes of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
   size?: number;
   /** Address of the client that brought it. */
   client?: string;
@@ -1959,7 +1959,7 @@ export interface BodyStructure {
   parameters?: Record<string, string>;
   /** Content-Transfer-Encoding. */
   encoding?: string;
-  /** Octets, as encoded. */
+  /** Bytes, as encoded. */
   size?: number;
   id?: string;
   disposition?: string;
@@ -1973,7 +1973,7 @@ export interface AddedMessage {
   uid: number;
   envelope?: Envelope;
   flags?: string[];
-  /** Octets of the source. */
+  /** Bytes of the source. */
   size?: number;
   /** When the message arrived, RFC 3339. */
   internalDate?: string;
@@ -2031,7 +2031,7 @@ export interface Message {
   /** How characters of rfc822 become the bytes of the source again. */
   rfc822Encoding: 'utf-8' | 'latin1';
   bodyStructure: BodyStructure;
-  /** Octets of the source. */
+  /** Bytes of the source. */
   size: number;
   /** When the message arrived, RFC 3339. */
   internalDate: string;
@@ -2223,7 +2223,7 @@ export interface Attachment {
   part: string;
   filename?: string;
   contentType: string;
-  /** Octets, transfer encoding removed. */
+  /** Bytes, transfer encoding removed. */
   size: number;
   /** The id that the HTML names as `cid:`. */
   contentId?: string;
@@ -2248,7 +2248,7 @@ export interface Content {
   envelope: Envelope;
   /** When the message arrived, RFC 3339. */
   internalDate: string;
-  /** Octets of the source. */
+  /** Bytes of the source. */
   size: number;
   /** The first words, on one line. */
   preview: string;
@@ -2281,7 +2281,7 @@ export interface PartialContent {
   envelope?: Envelope;
   /** When the message arrived, RFC 3339. */
   internalDate?: string;
-  /** Octets of the source. */
+  /** Bytes of the source. */
   size?: number;
   /** The first words, on one line. */
   preview?: string;
@@ -2322,9 +2322,9 @@ export interface SearchMessagesBody {
   since?: string;
   /** Arrived before this date or time. */
   before?: string;
-  /** More octets than this. */
+  /** More bytes than this. */
   larger?: number;
-  /** Fewer octets than this. */
+  /** Fewer bytes than this. */
   smaller?: number;
   /** All of these flags. */
   flags?: string[];
@@ -2549,7 +2549,7 @@ export interface WebhookAddress {
 export interface WebhookAttachment {
   filename: string | null;
   content_type: string;
-  /** Octets, transfer encoding removed. */
+  /** Bytes, transfer encoding removed. */
   size: number;
   /** Part number, as in IMAP. */
   part: string;

@@ -65,7 +65,7 @@ export { throwOrRefuse } from './refusals.ts';
 export { type ByteRange, prependBody, type StagedBody, type StoredBody } from './stored-body.ts';
 
 /**
- * Octets up to which a body is stored in its row, without header lines that are put in front of it: one fsync
+ * Bytes up to which a body is stored in its row, without header lines that are put in front of it: one fsync
  * stores it, and one query reads it.
  */
 export const INLINE_MAX = 64 * 1024;
@@ -95,7 +95,7 @@ export class Bodies {
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
   readonly #room: DiskRoom;
-  /** Octets up to which a message needs no disk of this machine: those that PostgreSQL keeps in a row. */
+  /** Bytes up to which a message needs no disk of this machine: those that PostgreSQL keeps in a row. */
   readonly #withoutDisk: number;
 
   constructor({ database, store, keepHours = 48, log, now = Date.now }: BodiesOptions) {
@@ -271,7 +271,7 @@ export class Bodies {
     return body?.content || body?.file ? body : undefined;
   }
 
-  /** The same for many, by id. Octets that lie in rows come with them: as many bodies as fit into memory. */
+  /** The same for many, by id. Bytes that lie in rows come with them: as many bodies as fit into memory. */
   async findMany(ids: readonly number[]): Promise<Map<number, StoredBody>> {
     if (ids.length === 0) return new Map();
     const rows = await this.#database.read
@@ -368,7 +368,7 @@ export class Bodies {
   }
 
   /**
-   * Removes the octets of those of the given bodies that no message needs, and no delivery that is open or ended
+   * Removes the bytes of those of the given bodies that no message needs, and no delivery that is open or ended
    * later than `before`. Their rows stay for the deliveries that name them; {@link Bodies.find} no longer finds them.
    *
    * @returns files for {@link Bodies.removeFiles}, after the commit

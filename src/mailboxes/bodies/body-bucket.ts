@@ -51,7 +51,7 @@ export interface BucketOptions extends BucketAddress {
 const DEADLINE_MS = 10_000;
 /** How often a request is made in all where no answer comes, or one of 5xx. */
 const ATTEMPTS = 3;
-/** The slowest upload in octets per second, in addition to the deadlines of its requests. */
+/** The slowest upload in bytes per second, in addition to the deadlines of its requests. */
 const SLOWEST_UPLOAD = 1_000_000;
 /** Uploads at once: each holds one part of 5 MiB in memory. */
 const UPLOADS_AT_ONCE = 8;

@@ -5,7 +5,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { type BodyStore, type Sweep, sweepOrphans, sweepQuarantine } from './body-store.ts';
 
 /**
- * Free octets of the disk below which files that nothing names are not kept: an account that stores and removes
+ * Free bytes of the disk below which files that nothing names are not kept: an account that stores and removes
  * large mail again and again fills no disk with them.
  */
 const KEEP_ABOVE_BYTES = 1024 * 1024 * 1024;
@@ -17,7 +17,7 @@ export interface BodyFilesOptions {
   readonly keepMs: number;
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
   readonly now: () => EpochMs;
-  /** Free octets of this machine's disk. */
+  /** Free bytes of this machine's disk. */
   readonly freeBytes: () => Promise<number>;
   /** Whether the store answers, and belongs to the database. */
   readonly isOurs: () => Promise<boolean>;

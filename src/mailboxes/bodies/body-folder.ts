@@ -24,7 +24,7 @@ import {
 } from './body-store.ts';
 
 /**
- * Octets read at a time. A decoder's result stays below 128 KiB, from which malloc fetches memory from the kernel
+ * Bytes read at a time. A decoder's result stays below 128 KiB, from which malloc fetches memory from the kernel
  * for each buffer; that takes longer than decoding.
  */
 const READ_CHUNK = 128 * 1024;

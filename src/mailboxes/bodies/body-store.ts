@@ -47,12 +47,12 @@ export interface NewBody {
   abandon(): Promise<void>;
 }
 
-/** The octets of a body to read, and the size of the whole. */
+/** The bytes of a body to read, and the size of the whole. */
 export interface WantedBytes {
   readonly start: number;
   /** Exclusive. */
   readonly end: number;
-  /** Octets of the whole body, by the database. */
+  /** Bytes of the whole body, by the database. */
   readonly size: number;
   /** Reads every piece into the same memory where it can. */
   readonly reuse: boolean;
@@ -71,14 +71,14 @@ export interface BodyStore {
    */
   create(name?: string): Promise<NewBody>;
   /**
-   * Streams octets of a body, also of one in quarantine.
+   * Streams bytes of a body, also of one in quarantine.
    *
    * @throws BodyLost, StoreUnavailable, the file system's error
    */
   read(name: string, wanted: WantedBytes): AsyncGenerator<Uint8Array>;
   /** Removes bodies at once: those that no row ever named, or that are not to be kept. */
   remove(names: readonly string[]): Promise<void>;
-  /** Octets that are free on the disk which bodies are written to. */
+  /** Bytes that are free on the disk which bodies are written to. */
   freeBytes(): Promise<number>;
   /** @returns `''` where it has no such note */
   readNote(note: Note): Promise<string>;

@@ -8,9 +8,9 @@
 import type { Logger } from 'pino';
 import { Outage } from '../../platform/time/time.ts';
 
-/** Octets of the disk that are kept free of mail. */
+/** Bytes of the disk that are kept free of mail. */
 export const FREE_BYTES_LEFT = 64 * 1024 * 1024;
-/** Octets that are free above these when the disk counts as full no more: it does not go back and forth. */
+/** Bytes that are free above these when the disk counts as full no more: it does not go back and forth. */
 const MARGIN = 16 * 1024 * 1024;
 /** Milliseconds for which the measured free space is used. */
 const MEASURED_MS = 1_000;
@@ -48,7 +48,7 @@ export class DiskRoom {
     );
   }
 
-  /** The free octets, by a measurement of at most a second ago. @throws the file system's error */
+  /** The free bytes, by a measurement of at most a second ago. @throws the file system's error */
   free(): Promise<number> {
     const isOld = performance.now() - this.#measured.at >= MEASURED_MS;
     return isOld ? this.#measureAnew() : this.#measured.bytes;

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 
-/** Octets that are allocated first: most messages fit. */
+/** Bytes that are allocated first: most messages fit. */
 const ROOM = 32 * 1024;
 const NOTHING = Buffer.alloc(0);
 

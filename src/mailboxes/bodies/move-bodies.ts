@@ -28,7 +28,7 @@ export class MoveRefused extends Error {
 export interface Moved {
   /** Bodies that are in the new store now, also from earlier runs. */
   bodies: number;
-  /** Octets that this run copied. */
+  /** Bytes that this run copied. */
   octets: number;
   /** Names of bodies that are in neither store. */
   missing: string[];
@@ -112,7 +112,7 @@ export interface LargeBody {
   readonly id: number;
   /** Its name in the store. */
   readonly file: string;
-  /** Octets in the store. */
+  /** Bytes in the store. */
   readonly size: number;
 }
 
@@ -180,7 +180,7 @@ export async function listLargeBodies(read: Queries, after: number): Promise<Lar
 /**
  * Brings one body over, unless it is there.
  *
- * @returns octets that were copied
+ * @returns bytes that were copied
  * @throws BodyLost where it is in neither store
  */
 async function copy(name: string, size: number, from: BodyStore, to: BodyStore): Promise<number> {

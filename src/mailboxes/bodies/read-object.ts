@@ -13,7 +13,7 @@ export interface ObjectSource {
   /** The object's name for the operator. */
   readonly name: string;
   /**
-   * Requests the object, or those of its octets that a Range header names.
+   * Requests the object, or those of its bytes that a Range header names.
    *
    * @throws BodyLost, StoreUnavailable
    */
@@ -28,7 +28,7 @@ export interface ObjectSource {
 const REST_MS = 100;
 
 /**
- * Streams an object, or some octets of it. An answer that breaks off is requested again from that point: objects
+ * Streams an object, or some bytes of it. An answer that breaks off is requested again from that point: objects
  * never change. The last piece of a whole object is yielded only after the digest of all of it is verified.
  *
  * @throws BodyLost where the object is not what its row says; StoreUnavailable

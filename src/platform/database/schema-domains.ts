@@ -156,7 +156,7 @@ export interface UsageDayTable {
   bytes_in: Generated<number>;
   messages_out: Generated<number>;
   bytes_out: Generated<number>;
-  /** Octets in its mailboxes at the last measurement of that day. */
+  /** Bytes in its mailboxes at the last measurement of that day. */
   stored_bytes: Generated<number>;
 }
 

@@ -90,7 +90,7 @@ export interface TraceTable {
   domain: Generated<string | null>;
   /** Of the header, cut; only with TRACE_SUBJECTS. */
   subject: Generated<string | null>;
-  /** Octets of its source, as it came or was sent; null where it was refused before that was known. */
+  /** Bytes of its source, as it came or was sent; null where it was refused before that was known. */
   size: Generated<number | null>;
 }
 

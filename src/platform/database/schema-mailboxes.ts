@@ -18,7 +18,7 @@ export interface MailboxTable {
   fork_modseq: Generated<number>;
   /** Tombstones up to this MODSEQ were removed: older tokens get a reset. */
   pruned_modseq: Generated<number>;
-  /** Messages in it, those without `\\Seen`, and octets of their sources: updated with each change. */
+  /** Messages in it, those without `\\Seen`, and bytes of their sources: updated with each change. */
   messages: Generated<number>;
   unseen: Generated<number>;
   octets: Generated<number>;

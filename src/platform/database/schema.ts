@@ -74,7 +74,7 @@ interface AccountTable {
    * (`accounts/delete-accounts.ts`).
    */
   tokens_from: Generated<number>;
-  /** Octets that its mailboxes may hold, 0 for no limit; null: the operator's default. */
+  /** Bytes that its mailboxes may hold, 0 for no limit; null: the operator's default. */
   quota_bytes: Generated<number | null>;
 }
 

@@ -64,7 +64,7 @@ export function clean(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?') || '-';
 }
 
-/** Octets by powers of 1,000, as disks are sold: `812 B`, `34.5 KB`, `1.5 MB`. */
+/** Bytes by powers of 1,000, as disks are sold: `812 B`, `34.5 KB`, `1.5 MB`. */
 export function formatBytes(octets: number): string {
   if (octets < 1e3) return `${octets} B`;
   if (octets < 1e6) return `${(octets / 1e3).toFixed(1)} KB`;
@@ -96,7 +96,7 @@ export interface BarState {
   readonly name: string;
   readonly done: number;
   readonly total: number;
-  /** Octets so far; 0: not shown. */
+  /** Bytes so far; 0: not shown. */
   readonly octets: number;
   /** One line, at the end of a step. */
   readonly ended?: string;

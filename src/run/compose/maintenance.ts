@@ -35,7 +35,7 @@ export interface MaintenanceOptions extends PurgeOptions {
   readonly trashDays: number;
   readonly changes: Pick<Changes, 'publish'>;
   readonly usage: Pick<Usage, 'measure'>;
-  /** Quota of accounts without one of their own, in octets; 0 for no limit. */
+  /** Quota of accounts without one of their own, in bytes; 0 for no limit. */
   readonly quotaBytes: number;
   readonly traffic: Pick<Traffic, 'gauge'>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;

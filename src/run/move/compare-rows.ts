@@ -1,6 +1,6 @@
 /**
  * Counts the rows of a table in both databases, and compares them by digest. A row is the text of its values, each with
- * its length in front, octets as their SHA-256. The digest of a table is the sum of 60 bits of the SHA-256 of each row:
+ * its length in front, bytes as their SHA-256. The digest of a table is the sum of 60 bits of the SHA-256 of each row:
  * the two databases need not have the rows in the same order. PostgreSQL computes it itself, so that no row is sent back.
  */
 import { createHash } from 'node:crypto';

@@ -8,7 +8,7 @@ import type { Table } from './tables.ts';
 
 /** Rows in one query of SQLite. */
 const ROWS_AT_ONCE = 500;
-/** Octets of values after which a transaction ends. */
+/** Bytes of values after which a transaction ends. */
 const OCTETS_AT_ONCE = 4_000_000;
 
 /** How far a move came; the note of the database that is filled. */
@@ -45,7 +45,7 @@ export async function* readRows(
 
 /**
  * @param note of the last run; the note of this one grows from it
- * @param onRows called with each number of rows and of octets that were copied
+ * @param onRows called with each number of rows and of bytes that were copied
  */
 export async function copyRows(
   source: Database,
@@ -67,7 +67,7 @@ export async function copyRows(
   }
 }
 
-/** One statement for all rows; octets are sent as they are. */
+/** One statement for all rows; bytes are sent as they are. */
 function insertOf({ name, columns }: Table, rows: readonly SourceRow[]): CompiledQuery {
   const values: (Value | undefined)[] = [];
   const places = rows.map((row) => {

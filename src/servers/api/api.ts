@@ -106,7 +106,7 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'>, EventRou
   readonly mailstore: Mailstore;
   /** Our name in Authentication-Results fields. */
   readonly hostname: string;
-  /** Octets of the largest message that a client adds. */
+  /** Bytes of the largest message that a client adds. */
   readonly maxMessageBytes: number;
   /** The URL of the service: with HTTPS, cookies are sent only by HTTPS. */
   readonly publicUrl: () => string;

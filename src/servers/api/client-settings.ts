@@ -53,7 +53,7 @@ function refuseOff({ imap, smtp }: ProgramServers, needsBoth = false): void {
   );
 }
 
-/** Octets of a request of Outlook. */
+/** Bytes of a request of Outlook. */
 const REQUEST_MAX = 16 * 1024;
 const GIVEN_ADDRESS = /<EMailAddress>\s{0,20}([^<>\s]{3,320})\s{0,20}<\/EMailAddress>/i;
 const XML = 'application/xml; charset=utf-8';

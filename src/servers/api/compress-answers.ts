@@ -20,7 +20,7 @@ import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Api } from './server.ts';
 
-/** Below this, in octets, the answer fits into one packet uncompressed. */
+/** Below this, in bytes, the answer fits into one packet uncompressed. */
 const WORTH_IT = 1024;
 
 const compressible = /^(?:application\/(?:problem\+)?json|message\/rfc822|text\/(?!event-stream))/;

@@ -26,7 +26,7 @@ const webhookAttachment = Type.Object(
   {
     filename: textOrNull({ examples: ['a.csv'] }),
     content_type: Type.String({ examples: ['text/csv'] }),
-    size: Integer('Octets, transfer encoding removed.', 6),
+    size: Integer('Bytes, transfer encoding removed.', 6),
     part: Text('Part number, as in IMAP.', '2'),
     url: Type.String({ format: 'uri', description: 'Link to the bytes of this part, for 7 days.' }),
   },

@@ -66,7 +66,7 @@ export const EventBody = Type.Object(
         from: Type.Optional(Type.String({ examples: ['bob@sender.test'] })),
         subject: Type.Optional(Type.String({ examples: ['Hello'] })),
         message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
-        size: Type.Optional(Integer('Octets.', 1_234)),
+        size: Type.Optional(Integer('Bytes.', 1_234)),
         send_id: Type.Optional(Type.String({ description: 'As `POST /mail/send` answered it.' })),
         recipients: Type.Optional(Integer('How many.', 2)),
         send_at: Type.Optional(Type.String({ format: 'date-time' })),

@@ -5,7 +5,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import { AccountShares } from './account-shares.ts';
 
-/** Octets from which a request is a large one. */
+/** Bytes from which a request is a large one. */
 const LARGE = 1024 * 1024;
 /** The most large requests at a time: of one account, of all accounts of one user, and of all. */
 const SHARES = { account: 4, user: 9, all: 12 };

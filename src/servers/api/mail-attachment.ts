@@ -123,7 +123,7 @@ function rangeOf(
 const SINGLE_RANGE = /^bytes=\s*(?:(\d{1,30})-(\d{1,30})?|-(\d{1,30}))\s*$/i;
 
 /**
- * Reads a Range field for content of `size` octets.
+ * Reads a Range field for content of `size` bytes.
  *
  * @returns undefined where the whole content is to be sent: no field, another unit, not valid, or
  *   several ranges at once, which a server may ignore (section 14.2)

@@ -15,7 +15,7 @@ import {
 import { Integer, Text } from './schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
-/** The most octets of text, and of HTML. */
+/** The most bytes of text, and of HTML. */
 const TEXT_MAX = 2 * 1024 * 1024;
 /** The most messages in one call, and the characters of its answer after which the rest is left for the next. */
 const MESSAGES_MAX = 100;
@@ -26,7 +26,7 @@ const attachment = Type.Object(
     part: Text('For /mail/attachment.', '2'),
     filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
     contentType: Type.String({ examples: ['text/csv'] }),
-    size: Integer('Octets, transfer encoding removed.', 812),
+    size: Integer('Bytes, transfer encoding removed.', 812),
     contentId: Type.Optional(Text('The id that the HTML names as `cid:`.', 'logo@sender.test')),
     inline: Type.Boolean({ description: 'Meant to be shown within the message.' }),
   },
@@ -40,7 +40,7 @@ const content = {
   flags: Type.Array(Text('IMAP flags.', '\\Seen')),
   envelope: envelopeSchema,
   internalDate: Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),
-  size: Type.Integer({ description: 'Octets of the source.' }),
+  size: Type.Integer({ description: 'Bytes of the source.' }),
   preview: Text('The first words, on one line.', 'Hello, Ada.'),
   threadId: threadIdSchema,
   text: Type.Optional(Text('The text/plain parts; absent where there are none.', 'Hello, Ada.')),

@@ -25,7 +25,7 @@ const messageAnswer = Type.Object(
       description: 'How characters of rfc822 become the bytes of the source again.',
     }),
     bodyStructure: bodyStructureSchema,
-    size: Integer('Octets of the source.', 1434),
+    size: Integer('Bytes of the source.', 1434),
     internalDate: Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),
   },
   { title: 'Message', description: 'A message with its source.' },

@@ -6,8 +6,8 @@ import { Text } from './schemas.ts';
 import { SAME_SHAPE } from './server.ts';
 
 /**
- * The most octets of a body that is read before its sender is known. The largest valid ones have two texts of 1,024
- * characters, each of which JSON can write with twelve octets.
+ * The most bytes of a body that is read before its sender is known. The largest valid ones have two texts of 1,024
+ * characters, each of which JSON can write with twelve bytes.
  */
 export const MAIL_BODY_MAX = 32 * 1024;
 
@@ -56,7 +56,7 @@ export const bodyStructureSchema = Type.Object(
     type: Type.String({ description: 'Media type, in lower case.' }),
     parameters: Type.Optional(Type.Record(Type.String(), Type.String())),
     encoding: Type.Optional(Type.String({ description: 'Content-Transfer-Encoding.' })),
-    size: Type.Optional(Type.Integer({ description: 'Octets, as encoded.' })),
+    size: Type.Optional(Type.Integer({ description: 'Bytes, as encoded.' })),
     id: Type.Optional(Type.String()),
     disposition: Type.Optional(Type.String()),
     dispositionParameters: Type.Optional(Type.Record(Type.String(), Type.String())),
@@ -164,7 +164,7 @@ export const syncAnswer = Type.Object(
             uid: uidSchema,
             envelope: Type.Optional(envelopeSchema),
             flags: Type.Optional(Type.Array(Type.String({ examples: ['\\Seen'] }))),
-            size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
+            size: Type.Optional(Type.Integer({ description: 'Bytes of the source.' })),
             internalDate: Type.Optional(
               Text('When the message arrived, RFC 3339.', '2026-01-31T12:00:00.000Z'),
             ),

@@ -18,7 +18,7 @@ import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
 import { Text } from './schemas.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
-/** The most octets of a message as JSON; a larger one is sent as message/rfc822. */
+/** The most bytes of a message as JSON; a larger one is sent as message/rfc822. */
 const SEND_BODY_MAX = 16 * 1024 * 1024;
 /** More than the limit of recipients, so that too many are refused with the name of their field. */
 const RECIPIENTS_READ = 1_000;

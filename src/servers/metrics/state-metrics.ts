@@ -15,13 +15,13 @@ export interface MetricSources {
   domainsUnableToSend?(): Promise<number>;
   /** Milliseconds since 1970, by the clock that deliveries are dated with. */
   now(): number;
-  /** Free octets on the disk of DATA_DIR, and its size. */
+  /** Free bytes on the disk of DATA_DIR, and its size. */
   disk?(): Promise<{ readonly free: number; readonly size: number }>;
   /** Whether the bucket of bodies answers; left out for a folder. */
   bodiesUp?(): boolean | undefined;
   /** Whether the last backup is older than asked; left out where nobody asks. */
   backupOld?(): Promise<boolean>;
-  /** Octets of SQLite's log. */
+  /** Bytes of SQLite's log. */
   logOctets?(): number;
   /** Changes that the search index does not have yet. */
   searchWaiting?(): Promise<number | undefined>;

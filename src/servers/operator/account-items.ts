@@ -12,9 +12,9 @@ import type { AccountOrderParts } from './account-order.ts';
 export const accountFields = {
   ...AccountBody.properties,
   messages: Type.Optional(Integer('In its mailboxes. Left out where a mail server has them.', 340)),
-  bytes: Type.Optional(Integer('Of these messages, in octets.', 7340032)),
+  bytes: Type.Optional(Integer('Of these messages, in bytes.', 7340032)),
   quota_bytes: Integer(
-    'Octets that its mailboxes may hold: its own quota or the default; 0 for no limit.',
+    'Bytes that its mailboxes may hold: its own quota or the default; 0 for no limit.',
     1073741824,
   ),
   sent_24h: Integer('Recipients of mail that it sent in the last 24 hours.', 118),

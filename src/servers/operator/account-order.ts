@@ -15,7 +15,7 @@ import { dayOfAllAccounts, type HourSums } from '../../tenants/usage/usage.ts';
 
 export interface AccountOrderParts {
   readonly database: Database;
-  /** Quota of accounts without one of their own, in octets; 0 for no limit. */
+  /** Quota of accounts without one of their own, in bytes; 0 for no limit. */
   readonly quotaBytes: number;
   readonly now: () => number;
 }

@@ -90,7 +90,7 @@ const domainFields = {
       3400,
     ),
   ),
-  bytes: Type.Optional(Integer('Of these messages, in octets.', 73400320)),
+  bytes: Type.Optional(Integer('Of these messages, in bytes.', 73400320)),
 };
 
 export const OperatedDomainBody = Type.Object(domainFields, {

@@ -12,7 +12,7 @@ const ByName = (description: string, example: Record<string, number>) =>
 const Milliseconds = (description: string) =>
   Type.Optional(Type.Number({ description, examples: [42] }));
 
-const stored = Count('Octets in all mailboxes, measured every five minutes.');
+const stored = Count('Bytes in all mailboxes, measured every five minutes.');
 const queue = ByName('Deliveries that have not ended, by state.', { queued: 3, held: 0 });
 
 const PointBody = Type.Object(

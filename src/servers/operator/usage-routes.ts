@@ -32,10 +32,10 @@ const UsageBody = Type.Object(
     account_id: Type.Optional(Integer('Absent for mail that no account gets.', 1)),
     address: Type.Optional(Type.String({ examples: ['ada@acme.test'] })),
     messages_in: Count('Messages that came in, once for each account.'),
-    bytes_in: Count('Their octets.'),
+    bytes_in: Count('Their bytes.'),
     messages_out: Count('Messages that were sent or forwarded, once for each recipient.'),
-    bytes_out: Count('Their octets.'),
-    stored_bytes: Count('Octets in the mailboxes when they were last measured on that day.'),
+    bytes_out: Count('Their bytes.'),
+    stored_bytes: Count('Bytes in the mailboxes when they were last measured on that day.'),
     email: Type.Optional(Type.String({ ...replaced('address'), examples: ['ada@acme.test'] })),
   },
   { title: 'UsageDay', description: 'What was received, sent and stored on one day.' },
@@ -131,7 +131,7 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database, now: () =>
         tags: ['Operator'],
         summary: "Set an account's quota",
         description:
-          'Octets that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). A quota below what is stored removes nothing, but stops new messages. It does not hold for mailboxes on your own mail server.',
+          'Bytes that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). A quota below what is stored removes nothing, but stops new messages. It does not hold for mailboxes on your own mail server.',
         operationId: 'setQuota',
         security: credentials.operator,
         body: Type.Object({

@@ -28,7 +28,7 @@ export interface Account {
   /** Whether it is the oldest account of its user. */
   readonly isDefault: boolean;
   readonly createdAt: EpochMs;
-  /** Octets that its mailboxes may hold, 0 for no limit; null: the operator's default. */
+  /** Bytes that its mailboxes may hold, 0 for no limit; null: the operator's default. */
   readonly quotaBytes: number | null;
 }
 
@@ -188,11 +188,11 @@ export async function findAccess(
   return new Map(rows.map(({ id, ...access }) => [id, access]));
 }
 
-/** More octets than any disk has, and a number that is still exact. */
+/** More bytes than any disk has, and a number that is still exact. */
 const QUOTA_MAX = 1e15;
 
 /**
- * Sets how many octets an account may store.
+ * Sets how many bytes an account may store.
  *
  * @param quotaBytes 0 for no limit; null for the operator's default
  * @returns its address

@@ -79,7 +79,7 @@ export async function writeEvents(
   }
 }
 
-/** Octets of `data` above which texts for people are cut, and what is left of them: rows stay below 1 KB. */
+/** Bytes of `data` above which texts for people are cut, and what is left of them: rows stay below 1 KB. */
 const DATA_MAX = 640;
 const CUT_TO = 60;
 const texts: ReadonlySet<string> = new Set(['subject', 'message_id', 'detail']);

@@ -64,7 +64,7 @@ export function dayOf(instant: number): number {
   return Math.floor(instant / DAY_MS) * DAY_MS;
 }
 
-/** Incoming and outgoing mail; octets are those of the source, once for each time it is counted. */
+/** Incoming and outgoing mail; bytes are those of the source, once for each time it is counted. */
 export interface Amounts {
   readonly messagesIn?: number;
   readonly bytesIn?: number;

@@ -18,7 +18,7 @@ import { Worker } from 'node:worker_threads';
 import { LOG_LOST } from '../failures.ts';
 
 const LIMITS = {
-  /** Octets of the log from which a checkpoint is made. */
+  /** Bytes of the log from which a checkpoint is made. */
   longLog: 32 * 1024 * 1024,
   /** Commits between two checks of the log's length: one check takes SQLite as long as a row. */
   commitsPerCheck: 8,

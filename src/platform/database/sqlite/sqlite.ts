@@ -27,13 +27,13 @@ export interface SqliteOptions {
 const SNAPSHOTS_MAX = 8;
 
 /**
- * Octets of a page of a new database; an existing one keeps its own. Most of what is written is mail, and each page of
+ * Bytes of a page of a new database; an existing one keeps its own. Most of what is written is mail, and each page of
  * it takes two writes to the log and two more at the checkpoint. With larger pages, more neighbouring data is written
  * again.
  */
 const PAGE_SIZE = 8_192;
 
-/** Octets of the log's file; a longer one is cut when the log starts again. */
+/** Bytes of the log's file; a longer one is cut when the log starts again. */
 const LOG_FILE_MAX = 128 * 1024 * 1024;
 
 /** Logged once. */
@@ -124,7 +124,7 @@ async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
   await log.sync(true);
 }
 
-/** Octets reserved for a start on a full disk: SQLite creates two files before it can read anything. */
+/** Bytes reserved for a start on a full disk: SQLite creates two files before it can read anything. */
 const RESERVE_BYTES = 256 * 1024;
 
 /** Reserves space for the next start; on a full disk as much as there is. */
