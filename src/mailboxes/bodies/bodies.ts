@@ -18,6 +18,7 @@ import { Buffer } from 'node:buffer';
 import type { Logger } from 'pino';
 import {
   type Database,
+  isAmong,
   type NewRow,
   PreparedQuery,
   type Queries,
@@ -94,6 +95,7 @@ export class Bodies {
   #isAwaited = false;
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
+  readonly #findMany: PreparedQuery<{ ids: string }, StoredBody & { id: number }>;
   readonly #room: DiskRoom;
   /** Bytes up to which a message needs no disk of this machine: those that PostgreSQL keeps in a row. */
   readonly #withoutDisk: number;
@@ -118,6 +120,12 @@ export class Bodies {
     });
     this.#insert = new PreparedQuery((value) =>
       database.read.insertInto('bodies').values(bodyColumns(value)).returning('id'),
+    );
+    this.#findMany = new PreparedQuery(({ ids }) =>
+      database.read
+        .selectFrom('bodies')
+        .select(['id', 'size', 'content', 'file'])
+        .where(isAmong(database.engine, 'id', ids)),
     );
     this.#find = new PreparedQuery(({ id }) =>
       database.read.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', id),
@@ -274,11 +282,7 @@ export class Bodies {
   /** The same for many, by id. Bytes that lie in rows come with them: as many bodies as fit into memory. */
   async findMany(ids: readonly number[]): Promise<Map<number, StoredBody>> {
     if (ids.length === 0) return new Map();
-    const rows = await this.#database.read
-      .selectFrom('bodies')
-      .select(['id', 'size', 'content', 'file'])
-      .where('id', 'in', ids)
-      .execute();
+    const rows = await this.#findMany.all(this.#database.read, { ids: JSON.stringify(ids) });
     const found = rows.filter(({ content, file }) => content || file);
     return new Map(found.map(({ id, ...body }) => [id, body]));
   }

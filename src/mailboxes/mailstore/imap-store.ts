@@ -5,6 +5,7 @@
 import { sql } from 'kysely';
 import {
   type Database,
+  isAmong,
   PreparedQuery,
   type Queries,
   type Row,
@@ -77,6 +78,23 @@ function prepareOpen(queries: Queries) {
   };
 }
 
+interface RowsValues {
+  readonly id: number;
+  readonly first: number;
+  readonly last: number;
+  /** As JSON. */
+  readonly uids: string;
+}
+
+function prepareTexts({ read, engine }: Database, kind: keyof ImapTexts) {
+  return new PreparedQuery((value: { ids: string }) =>
+    read
+      .selectFrom('imap_texts')
+      .select(['body_id', `${kind} as text`])
+      .where(isAmong(engine, 'body_id', value.ids)),
+  );
+}
+
 export interface ImapStoreOptions {
   readonly database: Database;
   readonly bodies: Bodies;
@@ -93,6 +111,8 @@ export class ImapStore {
   readonly #quotas: Quotas;
   readonly #open: ReturnType<typeof prepareOpen>;
   readonly #indexes = new MailboxIndexes();
+  readonly #rows = new Map<string, PreparedQuery<RowsValues, object>>();
+  readonly #texts: Readonly<Record<keyof ImapTexts, ReturnType<typeof prepareTexts>>>;
 
   constructor({ database, bodies, mailboxes, ids, quotas }: ImapStoreOptions) {
     this.#quotas = quotas;
@@ -101,6 +121,11 @@ export class ImapStore {
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#open = prepareOpen(database.read);
+    this.#texts = {
+      envelope: prepareTexts(database, 'envelope'),
+      structure: prepareTexts(database, 'structure'),
+      search: prepareTexts(database, 'search'),
+    };
   }
 
   /** @throws Refusal mailbox_not_found */
@@ -224,6 +249,27 @@ export class ImapStore {
     return { messages: Number(found.messages), octets: Number(found.octets ?? 0) };
   }
 
+  /** Built once for each list of columns, of which there are few. */
+  #rowsOf(columns: readonly ImapColumn[], isRow: boolean) {
+    const key = `${isRow} ${columns.join(' ')}`;
+    const known = this.#rows.get(key);
+    if (known) return known;
+    const { read, engine } = this.#database;
+    const query = new PreparedQuery((value: RowsValues) =>
+      read
+        .selectFrom('messages')
+        .select(['uid', ...columns])
+        .where('mailbox_id', '=', value.id)
+        .where('uid', '>=', value.first)
+        .where('uid', '<=', value.last)
+        // A row of UIDs without gaps needs no list of them.
+        .$if(!isRow, (some) => some.where(isAmong(engine, 'uid', value.uids)))
+        .orderBy('uid'),
+    );
+    this.#rows.set(key, query);
+    return query;
+  }
+
   /**
    * Rows of the messages that exist among these.
    *
@@ -238,27 +284,17 @@ export class ImapStore {
     if (uids.length === 0) return [];
     if (uids.length > UIDS_AT_A_TIME) throw new Error('too many UIDs are asked for at once');
     const [first = 0, last = 0] = [uids[0], uids.at(-1)];
-    const query = this.#database.read
-      .selectFrom('messages')
-      .select(['uid', ...columns])
-      .where('mailbox_id', '=', id)
-      .where('uid', '>=', first)
-      .where('uid', '<=', last)
-      .orderBy('uid');
-    // A row of UIDs without gaps needs no list of them.
     const isRow = last - first + 1 === uids.length;
-    const rows = await (isRow ? query : query.where('uid', 'in', uids)).execute();
+    const values = { id, first, last, uids: isRow ? '' : JSON.stringify(uids) };
+    const rows = await this.#rowsOf(columns, isRow).all(this.#database.read, values);
     return rows as unknown as ImapRow<Column>[];
   }
 
-  /** What is kept of bodies for answers, by their ids. */
-  async texts(bodyIds: readonly number[]): Promise<Map<number, ImapTexts>> {
-    const rows = await this.#database.read
-      .selectFrom('imap_texts')
-      .selectAll()
-      .where('body_id', 'in', bodyIds)
-      .execute();
-    return new Map(rows.map(({ body_id, ...texts }) => [body_id, texts]));
+  /** One kind of what is kept of bodies for answers, by their ids. */
+  async texts(kind: keyof ImapTexts, bodyIds: readonly number[]): Promise<Map<number, string>> {
+    const ids = JSON.stringify(bodyIds);
+    const rows = await this.#texts[kind].all(this.#database.read, { ids });
+    return new Map(rows.map(({ body_id, text }) => [body_id, text]));
   }
 
   /** Keeps more of them; bodies that are gone are left out. */

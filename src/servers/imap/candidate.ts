@@ -1,5 +1,5 @@
 /** A message that a search may mean. */
-import { hasFlag, type ImapRow, type ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import { hasFlag, type ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   decodeRawHeader,
   decodeWords,
@@ -31,15 +31,16 @@ interface Reader {
 export class Candidate {
   readonly row: Row;
   readonly #search: Reader;
-  readonly #known: ImapTexts | undefined;
+  readonly #known: string | undefined;
   #searched: SearchTexts | undefined;
   #fields: Promise<readonly { name: string; value: string }[]> | undefined;
   #texts: Promise<string> | undefined;
 
-  constructor(search: Reader, row: Row, texts?: ImapTexts) {
+  /** @param known what is kept of it for searches */
+  constructor(search: Reader, row: Row, known?: string) {
     this.#search = search;
     this.row = row;
-    this.#known = texts;
+    this.#known = known;
   }
 
   hasFlag(flag: string): boolean {
@@ -48,7 +49,7 @@ export class Candidate {
 
   hasEnvelopeText(field: EnvelopeField, text: string): boolean {
     // What is nowhere in the texts as they are stored is in none of them: most are not parsed.
-    if (!this.#known?.search.includes(JSON.stringify(text).slice(1, -1))) return false;
+    if (!this.#known?.includes(JSON.stringify(text).slice(1, -1))) return false;
     this.#searched ??= readSearchTexts(this.#known);
     return this.#searched[field].includes(text);
   }

@@ -72,8 +72,9 @@ export async function* fetchAll(
   const marksSeen =
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
+  const withTexts = needs.envelopes || needs.structures;
   const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
-  const rowsAtOnce = needs.source ? WITH_SOURCE : needs.texts ? WITH_TEXTS : WITHOUT;
+  const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
   const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
   const columns = [
     ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
@@ -94,18 +95,17 @@ export async function* fetchAll(
     const since = request.changedSince ?? 0;
     const wanted = since === 0 ? read : read.filter(({ modseq }) => modseq > since);
     const seen = marksSeen ? await markSeen(session, wanted) : undefined;
-    const texts = needs.texts ? await textsOf(session, wanted) : undefined;
     const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
     const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview]));
-    const bodies = needs.source
-      ? await imap.bodies(wanted.map(({ body_id }) => body_id))
-      : undefined;
+    const { envelopes, structures, bodies } = await readBodies(session, needs, wanted);
     // Each part of an answer passes several generators: so not one for each message.
     let told: Part[] = [];
     let octets = 0;
     for (const row of wanted) {
       const flagged = seen?.get(row.uid);
-      const isGone = texts?.has(row.body_id) === false || bodies?.has(row.body_id) === false;
+      const isGone = [envelopes, structures, bodies].some(
+        (some) => some?.has(row.body_id) === false,
+      );
       // Its source went after its row was read.
       if (isGone) missing++;
       if (isGone) continue;
@@ -118,19 +118,18 @@ export async function* fetchAll(
       }
       const one = writeMessage(session, flagged ? { ...row, ...flagged } : row, request.items, {
         source,
-        texts: texts?.get(row.body_id),
+        envelope: envelopes?.get(row.body_id),
+        structure: structures?.get(row.body_id),
         preview: previewOf.get(row.uid) ?? undefined,
         hasNewFlags: flagged !== undefined,
       });
-      if (typeof one === 'string') told.push(one);
-      else {
-        for await (const part of one) {
-          told.push(part);
-          octets += typeof part === 'string' ? part.length : 0;
-          if (octets < TEXT_MAX) continue;
-          yield told;
-          [told, octets] = [[], 0];
-        }
+      for (const next of one) {
+        const part = next instanceof Promise ? await next : next;
+        told.push(part);
+        octets += typeof part === 'string' ? part.length : 0;
+        if (octets < TEXT_MAX) continue;
+        yield told;
+        [told, octets] = [[], 0];
       }
     }
     yield told;
@@ -139,6 +138,20 @@ export async function* fetchAll(
   if (undecoded > 0) throw new No('UNKNOWN-CTE', 'The encoding of some parts is not known');
   // Those that somebody removed (RFC 5530). Not NO: programs would take the others for not fetched.
   return missing > 0 && !isByUid ? GONE : 'That is all';
+}
+
+/** What is asked for of the bodies of messages, by their ids. */
+async function readBodies(
+  session: Session,
+  needs: ReturnType<typeof needsOf>,
+  rows: readonly Message[],
+) {
+  const { imap } = session.services.mailstore;
+  return {
+    envelopes: needs.envelopes ? await textsOf(session, 'envelope', rows) : undefined,
+    structures: needs.structures ? await textsOf(session, 'structure', rows) : undefined,
+    bodies: needs.source ? await imap.bodies(rows.map(({ body_id }) => body_id)) : undefined,
+  };
 }
 
 interface Flagged {
@@ -173,7 +186,8 @@ function needsOf(items: readonly FetchItem[]) {
     structure:
       has(['BODY', 'binary', 'binary size']) ||
       items.some((item) => item.kind === 'section' && !isWhole(item.section)),
-    texts: has(['ENVELOPE', 'BODYSTRUCTURE']),
+    envelopes: has(['ENVELOPE']),
+    structures: has(['BODYSTRUCTURE']),
     previews: has(['PREVIEW']),
     onlyFlags: items.every(({ kind }) => ['UID', 'FLAGS', 'MODSEQ'].includes(kind)),
   };

@@ -82,7 +82,7 @@ export class Search {
       const rows: Row[] = withTexts
         ? await imap.rows(view.mailbox, uids, [...columns, 'structure'])
         : await imap.rows(view.mailbox, uids, columns);
-      const texts = withFields ? await textsOf(this.#session, rows) : undefined;
+      const texts = withFields ? await textsOf(this.#session, 'search', rows) : undefined;
       for (const row of rows) {
         if (this.#pace.isTired) await this.#pace.rest();
         const candidate = new Candidate(this, row, texts?.get(row.body_id));

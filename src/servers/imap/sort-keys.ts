@@ -85,12 +85,16 @@ export async function readSortKeys(
     needsTexts,
   });
   for await (const rows of pieces) {
-    const texts = needsTexts ? await textsOf(session, rows) : undefined;
+    const texts = needsTexts ? await textsOf(session, 'search', rows) : undefined;
     for (const row of rows) {
       const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
       const known = texts?.get(row.body_id);
-      if (texts && !known) continue;
-      const message = { row, envelope, first: known && readSearchTexts(known).first };
+      if (texts && known === undefined) continue;
+      const message = {
+        row,
+        envelope,
+        first: known === undefined ? undefined : readSearchTexts(known).first,
+      };
       for (const [index, key] of keys.entries()) {
         const column = values[index];
         if (column) column[there.length] = readValue[key](message);

@@ -16,7 +16,7 @@ async function textsOfMessage(header: string, stored?: ImapTexts) {
   const row = { uid: 1, body_id: 7, structure: JSON.stringify(structure) };
   const kept: ImapTexts[] = [];
   const imap = {
-    texts: () => Promise.resolve(new Map(stored ? [[7, stored]] : [])),
+    texts: (kind: keyof ImapTexts) => Promise.resolve(new Map(stored ? [[7, stored[kind]]] : [])),
     rows: () => Promise.resolve([row]),
     bodies: () => Promise.resolve(new Map([[7, { content }]])),
     keepTexts: (made: ReadonlyMap<number, ImapTexts>) => {
@@ -26,13 +26,13 @@ async function textsOfMessage(header: string, stored?: ImapTexts) {
   };
   const selected = { mailbox: { id: 1 } };
   const session = { services: { mailstore: { imap } }, selected } as unknown as Session;
-  const texts = (await textsOf(session, [row])).get(7);
-  assert.ok(texts);
-  return { texts, kept };
+  const search = (await textsOf(session, 'search', [row])).get(7);
+  assert.ok(search);
+  return { search, kept };
 }
 
 async function searched(header: string) {
-  return readSearchTexts((await textsOfMessage(header)).texts);
+  return readSearchTexts((await textsOfMessage(header)).search);
 }
 
 test('the first address of a field has a mailbox, and what programs show', async () => {
@@ -58,9 +58,10 @@ test('References are the earlier messages; without them the first id of In-Reply
 
 test('texts that were kept as a list, without what orders need, are made again', async () => {
   const old = { envelope: '()', structure: '()', search: '["from","","","","subject"]' };
-  const { texts, kept } = await textsOfMessage('From: a@a.test\nSubject: New', old);
-  assert.equal(readSearchTexts(texts).subject, 'new');
-  assert.deepEqual(kept, [texts]);
-  const again = await textsOfMessage('From: other@a.test', texts);
-  assert.deepEqual([again.texts, again.kept], [texts, []]);
+  const { search, kept } = await textsOfMessage('From: a@a.test\nSubject: New', old);
+  assert.equal(readSearchTexts(search).subject, 'new');
+  assert.equal(kept.length, 1);
+  assert.equal(kept[0]?.search, search);
+  const again = await textsOfMessage('From: other@a.test', kept[0]);
+  assert.deepEqual([again.search, again.kept], [search, []]);
 });

@@ -43,32 +43,36 @@ export interface FirstAddress {
   readonly shown: string;
 }
 
-/** @param texts as {@link textsOf} gives them */
-export function readSearchTexts({ search }: ImapTexts): SearchTexts {
-  return JSON.parse(search) as SearchTexts;
+/** @param text as {@link textsOf} gives it */
+export function readSearchTexts(text: string): SearchTexts {
+  return JSON.parse(text) as SearchTexts;
 }
 
 /**
- * The texts of messages, by the ids of their bodies.
+ * One kind of texts of messages, by the ids of their bodies.
  *
  * @param rows of the selected mailbox; a message without a source is left out
  */
 export async function textsOf(
   session: Session,
+  kind: keyof ImapTexts,
   rows: readonly ImapRow<'body_id'>[],
-): Promise<ReadonlyMap<number, ImapTexts>> {
+): Promise<ReadonlyMap<number, string>> {
   if (rows.length === 0) return new Map();
   const { imap } = session.services.mailstore;
-  const texts = await imap.texts([...new Set(rows.map(({ body_id }) => body_id))]);
+  const texts = await imap.texts(kind, [...new Set(rows.map(({ body_id }) => body_id))]);
   const kept = new Map<number, ImapTexts>();
-  // Once it was a list, without what messages are put in order by.
-  const missing = rows.filter(({ body_id }) => !texts.get(body_id)?.search.startsWith('{'));
+  const missing = rows.filter(({ body_id }) => {
+    const text = texts.get(body_id);
+    // What searches use was a list once, without what messages are put in order by.
+    return text === undefined || (kind === 'search' && !text.startsWith('{'));
+  });
   for (let at = 0; at < missing.length; at += AT_A_TIME) {
     await turn();
     const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
     const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
     for (const [id, one] of await makeTexts(session, some)) {
-      texts.set(id, one);
+      texts.set(id, one[kind]);
       if (sizeOf(one) <= KEPT_MAX) kept.set(id, one);
     }
   }

@@ -1,5 +1,5 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
-import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import { writeBinary } from './binary.ts';
 import { writeStructure } from './body-structure.ts';
 import type { FetchItem } from './parse-fetch.ts';
@@ -17,7 +17,8 @@ export interface Prepared {
   /** Undefined where nothing of it is asked for. */
   readonly source: Source | undefined;
   /** Undefined where nothing of it is asked for, or the source is gone. */
-  readonly texts: ImapTexts | undefined;
+  readonly envelope: string | undefined;
+  readonly structure: string | undefined;
   /** The first words, where they were asked for and are known. */
   readonly preview: string | undefined;
   readonly hasNewFlags: boolean;
@@ -36,10 +37,10 @@ export function writeMessage(
   row: Message,
   items: readonly FetchItem[],
   prepared: Prepared,
-): string | AsyncGenerator<Part> {
+): Iterable<Part | Promise<Part>> {
   const { selected: view } = session;
   const number = view.numberOf(row.uid);
-  if (number === 0) return '';
+  if (number === 0) return [];
   const tellsFlags = prepared.hasNewFlags && !items.some(({ kind }) => kind === 'FLAGS');
   const all = tellsFlags ? [...items, FLAGS] : items;
   const head = `${view.announce(row.flags)}* ${number} FETCH (`;
@@ -50,47 +51,37 @@ export function writeMessage(
     if (at > 0) text += ' ';
     text += writeItem(session, item.kind, row, prepared);
   }
-  return `${text})\r\n`;
+  return [`${text})\r\n`];
 }
 
-/** The same with what has to be read from the source, item by item; short texts between octets are one. */
-async function* writeParts(
+/** The same with what may have to be read from the source, item by item. */
+function* writeParts(
   session: Session,
   head: string,
   items: readonly FetchItem[],
   row: Message,
   prepared: Prepared,
   source: Source,
-): AsyncGenerator<Part> {
-  let text = head;
+): Generator<Part | Promise<Part>> {
+  yield head;
   for (const [index, item] of items.entries()) {
     session.channel.signal.throwIfAborted();
-    if (index > 0) text += ' ';
+    if (index > 0) yield ' ';
     if (item.kind === 'BODY') {
       const read = (start: number, end: number) => source.read(start, end);
-      text += `BODY ${await writeStructure(source.root, read, false)}`;
-    } else if (item.kind !== 'section' && !('part' in item)) {
-      text += writeItem(session, item.kind, row, prepared);
-    } else {
-      const [label, octets] =
-        'part' in item
-          ? writeBinary(item, row.size, source)
-          : await writeSection(item.section, row, source);
-      text += label;
-      if (octets === undefined && text.length < TEXT_MAX) continue;
-      yield text;
-      if (octets !== undefined) yield octets;
-      text = '';
-    }
+      yield writeStructure(source.root, read, false).then((text) => `BODY ${text}`);
+    } else if (item.kind === 'section') yield* writeSection(item.section, row, source);
+    else if ('part' in item) yield* writeBinary(item, row.size, source);
+    else yield writeItem(session, item.kind, row, prepared);
   }
-  yield `${text})\r\n`;
+  yield ')\r\n';
 }
 
 function writeItem(
   { selected: view, services }: Session,
   kind: FetchItem['kind'],
   row: Message,
-  { texts, preview }: Prepared,
+  { envelope, structure, preview }: Prepared,
 ): string {
   const { objectIds } = services.mailstore.imap;
   switch (kind) {
@@ -113,32 +104,37 @@ function writeItem(
     case 'PREVIEW':
       return `PREVIEW ${preview === undefined ? 'NIL' : utf8String(cutPreview(preview))}`;
     case 'ENVELOPE':
-      return `ENVELOPE ${(texts ?? gone(row)).envelope}`;
+      return `ENVELOPE ${envelope ?? gone(row)}`;
     default:
-      return `BODYSTRUCTURE ${(texts ?? gone(row)).structure}`;
+      return `BODYSTRUCTURE ${structure ?? gone(row)}`;
   }
 }
 
-/** @returns text, and the octets that follow it */
-async function writeSection(
+function* writeSection(
   section: Section,
   row: Message,
   source: Source,
-): Promise<[label: string, octets?: Part]> {
+): Generator<Part | Promise<Part>> {
   const range = findSection(source, row.size, section);
-  if (!range) return [`${section.label} NIL`];
+  if (!range) return yield `${section.label} NIL`;
   if (section.names.length > 0) {
-    const { start: from, end: to } = range;
-    const text = selectFields(source.inRow(from, to) ?? (await source.header(from, to)), section);
-    const { start, end } = cut({ start: 0, end: text.length }, section.partial);
-    return [`${section.label} {${end - start}}\r\n${text.slice(start, end)}`];
+    const inRow = source.inRow(range.start, range.end);
+    if (inRow) return yield writeFields(inRow, section);
+    const read = source.header(range.start, range.end);
+    return yield read.then((header) => writeFields(header, section));
   }
   const { start, end } = cut(range, section.partial);
   const octets = end - start;
-  const label = `${section.label} {${octets}}\r\n`;
-  if (octets === 0) return [label];
-  const inRow = source.inRow(start, end);
-  return [label, inRow ?? { octets, open: () => source.open(start, end) }];
+  yield `${section.label} {${octets}}\r\n`;
+  if (octets > 0) {
+    yield source.inRow(start, end) ?? { octets, open: () => source.open(start, end) };
+  }
+}
+
+function writeFields(header: Buffer, section: Section): string {
+  const text = selectFields(header, section);
+  const { start, end } = cut({ start: 0, end: text.length }, section.partial);
+  return `${section.label} {${end - start}}\r\n${text.slice(start, end)}`;
 }
 
 /** Of at most 256 characters (RFC 8970 section 4). */
