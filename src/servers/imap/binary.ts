@@ -11,16 +11,21 @@ export function isUnknown({ part }: BinaryItem, root: MessagePart): boolean {
   return found !== undefined && !isDecodable(found.encoding);
 }
 
-/** @param size of the source */
-export function* writeBinary(item: BinaryItem, size: number, source: Source): Generator<Part> {
+/** @param size of the source @returns text, and the octets that follow it */
+export function writeBinary(
+  item: BinaryItem,
+  size: number,
+  source: Source,
+): string | [label: string, octets: Part] {
   const { part, kind, label } = item;
   const whole = { bodyStart: 0, bodyEnd: size, decodedSize: size, encoding: 'binary' };
   const found = part === '' ? whole : findPart(source.root, part);
-  if (kind === 'binary size') return yield `${label} ${found?.decodedSize ?? 0}`;
-  if (!found) return yield `${label} NIL`;
+  if (kind === 'binary size') return `${label} ${found?.decodedSize ?? 0}`;
+  if (!found) return `${label} NIL`;
   const range = cut({ start: 0, end: found.decodedSize }, item.partial);
   const octets = range.end - range.start;
   // As literal8 in any case: whether there is a NUL would be known too late.
-  yield `${label} ~{${octets}}\r\n`;
-  if (octets > 0) yield { octets, open: () => source.decoded(found, range) };
+  const head = `${label} ~{${octets}}\r\n`;
+  if (octets === 0) return head;
+  return [head, { octets, open: () => source.decoded(found, range) }];
 }

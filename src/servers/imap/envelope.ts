@@ -8,8 +8,23 @@ import {
 } from '../../protocols/message/message.ts';
 import { nstring } from './write.ts';
 
+export type ReadEntries = (field: HeaderField) => readonly AddressEntry[];
+
+/** The addresses of fields, each read once. */
+export function readingEntries(): ReadEntries {
+  const known = new Map<HeaderField, readonly AddressEntry[]>();
+  return (field) => {
+    const entries = known.get(field) ?? readAddressEntries(rawValue(field));
+    known.set(field, entries);
+    return entries;
+  };
+}
+
 /** @param fields of the header, in its order */
-export function writeEnvelope(fields: readonly HeaderField[]): string {
+export function writeEnvelope(
+  fields: readonly HeaderField[],
+  entriesOf: ReadEntries = readingEntries(),
+): string {
   const text = (name: string) => {
     const field = fields.find((one) => one.name === name);
     return nstring(field && fieldValue(field));
@@ -17,7 +32,7 @@ export function writeEnvelope(fields: readonly HeaderField[]): string {
   const addresses = (name: string) => {
     const entries = fields
       .filter((field) => field.name === name)
-      .flatMap((field) => readAddressEntries(rawValue(field)));
+      .flatMap((field) => entriesOf(field));
     return entries.length === 0 ? undefined : `(${entries.map(writeEntry).join('')})`;
   };
   const from = addresses('from') ?? 'NIL';

@@ -9,12 +9,10 @@ import {
   decodeWords,
   fieldValue,
   type HeaderField,
-  rawValue,
-  readAddressEntries,
   readReferences,
 } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
-import { writeEnvelope } from './envelope.ts';
+import { type ReadEntries, readingEntries, writeEnvelope } from './envelope.ts';
 import type { EnvelopeField } from './parse-search.ts';
 import type { Session } from './session.ts';
 import { Source, type SourceRow } from './source.ts';
@@ -93,19 +91,27 @@ async function makeTexts(session: Session, rows: readonly SourceRow[]) {
     if (!body || made.has(row.body_id)) continue;
     const source = new Source(session, row, body);
     const fields = await source.fields();
+    const entriesOf = readingEntries();
     const read = (start: number, end: number) => source.read(start, end);
     made.set(row.body_id, {
-      envelope: writeEnvelope(fields),
+      envelope: writeEnvelope(fields, entriesOf),
       structure: await writeStructure(source.root, read, true),
-      search: JSON.stringify(searchTexts(fields)),
+      search: JSON.stringify(searchTexts(fields, entriesOf)),
     });
   }
   return made;
 }
 
-function searchTexts(fields: readonly HeaderField[]): SearchTexts {
-  const text = (name: string) => searchText(fields, name);
-  const first = (name: string) => firstAddress(fields, name);
+function searchTexts(fields: readonly HeaderField[], entriesOf: ReadEntries): SearchTexts {
+  const text = (name: string) =>
+    searchText(
+      fields.filter((field) => field.name === name),
+      name === 'subject' ? () => [] : entriesOf,
+    );
+  const first = (name: string) => {
+    const field = fields.find((one) => one.name === name);
+    return firstAddress(field ? entriesOf(field) : []);
+  };
   const named = readReferences(fields.filter(({ name }) => name === 'references'));
   return {
     ...{ from: text('from'), to: text('to'), cc: text('cc'), bcc: text('bcc') },
@@ -116,9 +122,7 @@ function searchTexts(fields: readonly HeaderField[]): SearchTexts {
   };
 }
 
-function firstAddress(fields: readonly HeaderField[], name: string): FirstAddress {
-  const field = fields.find((one) => one.name === name);
-  const [entry] = field ? readAddressEntries(rawValue(field)) : [];
+function firstAddress([entry]: ReturnType<ReadEntries>): FirstAddress {
   if (!entry || entry.kind === 'group end') return { mailbox: '', shown: '' };
   const title = decodeWords(decodeRawHeader(entry.name)).trim().slice(0, SHOWN_MAX);
   // A group has a name, and no address.
@@ -128,13 +132,11 @@ function firstAddress(fields: readonly HeaderField[], name: string): FirstAddres
   return { mailbox, shown: title || address.slice(0, SHOWN_MAX) };
 }
 
-function searchText(fields: readonly HeaderField[], name: string): string {
-  const found = fields.filter((field) => field.name === name);
+function searchText(found: readonly HeaderField[], entriesOf: ReadEntries): string {
   const texts = found.map((field) => decodeWords(decodeRawHeader(fieldValue(field))));
   // Addresses also without the comments and spaces that may stand in them.
   const addresses = found
-    .filter(() => name !== 'subject')
-    .flatMap((field) => readAddressEntries(rawValue(field)))
+    .flatMap((field) => entriesOf(field))
     .flatMap((entry) => (entry.kind === 'mailbox' ? [`<${entry.local}@${entry.domain}>`] : []))
     .filter((address) => !texts.some((text) => text.includes(address)));
   return [...texts, ...addresses].join('\n').toLowerCase().slice(0, FIELD_MAX);

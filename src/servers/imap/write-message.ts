@@ -24,6 +24,9 @@ export interface Prepared {
   readonly hasNewFlags: boolean;
 }
 
+/** An item: its text, one that has to be read, or text with the octets that follow it. */
+type Written = string | Promise<string> | readonly [label: string, octets: Part];
+
 /** Characters of an answer that are held before they are sent. */
 export const TEXT_MAX = 64 * 1024;
 const FLAGS: FetchItem = { kind: 'FLAGS' };
@@ -63,18 +66,28 @@ function* writeParts(
   prepared: Prepared,
   source: Source,
 ): Generator<Part | Promise<Part>> {
-  yield head;
-  for (const [index, item] of items.entries()) {
+  let text = head;
+  for (let at = 0; at < items.length; at++) {
     session.channel.signal.throwIfAborted();
-    if (index > 0) yield ' ';
-    if (item.kind === 'BODY') {
-      const read = (start: number, end: number) => source.read(start, end);
-      yield writeStructure(source.root, read, false).then((text) => `BODY ${text}`);
-    } else if (item.kind === 'section') yield* writeSection(item.section, row, source);
-    else if ('part' in item) yield* writeBinary(item, row.size, source);
-    else yield writeItem(session, item.kind, row, prepared);
+    const item = items[at] ?? FLAGS;
+    if (at > 0) text += ' ';
+    const written =
+      item.kind === 'section'
+        ? writeSection(item.section, row, source)
+        : 'part' in item
+          ? writeBinary(item, row.size, source)
+          : item.kind === 'BODY'
+            ? writeBody(source)
+            : writeItem(session, item.kind, row, prepared);
+    if (typeof written === 'string') text += written;
+    if (typeof written === 'string' && text.length < TEXT_MAX) continue;
+    if (Array.isArray(written)) text += written[0];
+    yield text;
+    text = '';
+    if (written instanceof Promise) yield written;
+    if (Array.isArray(written)) yield written[1];
   }
-  yield ')\r\n';
+  yield `${text})\r\n`;
 }
 
 function writeItem(
@@ -110,25 +123,25 @@ function writeItem(
   }
 }
 
-function* writeSection(
-  section: Section,
-  row: Message,
-  source: Source,
-): Generator<Part | Promise<Part>> {
+async function writeBody(source: Source): Promise<string> {
+  const read = (start: number, end: number) => source.read(start, end);
+  return `BODY ${await writeStructure(source.root, read, false)}`;
+}
+
+function writeSection(section: Section, row: Message, source: Source): Written {
   const range = findSection(source, row.size, section);
-  if (!range) return yield `${section.label} NIL`;
+  if (!range) return `${section.label} NIL`;
   if (section.names.length > 0) {
     const inRow = source.inRow(range.start, range.end);
-    if (inRow) return yield writeFields(inRow, section);
+    if (inRow) return writeFields(inRow, section);
     const read = source.header(range.start, range.end);
-    return yield read.then((header) => writeFields(header, section));
+    return read.then((header) => writeFields(header, section));
   }
   const { start, end } = cut(range, section.partial);
   const octets = end - start;
-  yield `${section.label} {${octets}}\r\n`;
-  if (octets > 0) {
-    yield source.inRow(start, end) ?? { octets, open: () => source.open(start, end) };
-  }
+  const label = `${section.label} {${octets}}\r\n`;
+  if (octets === 0) return label;
+  return [label, source.inRow(start, end) ?? { octets, open: () => source.open(start, end) }];
 }
 
 function writeFields(header: Buffer, section: Section): string {
