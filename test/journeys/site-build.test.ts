@@ -21,20 +21,15 @@ import { repository } from '../support/doc-pages.ts';
 const parent = await mkdtemp(join(tmpdir(), 'postroom-site-'));
 after(() => rm(parent, { recursive: true, force: true }));
 
-/**
- * An installation with the real sources.
- *
- * @param vitepress the program in place of VitePress; without it nothing is installed
- */
-async function install(name: string, vitepress?: string): Promise<string> {
-  const root = join(parent, name);
+/** An installation with the real sources, where no program is installed. */
+async function install(): Promise<string> {
+  const root = join(parent, 'bare');
   await mkdir(root);
   await cp(join(repository, 'docs'), join(root, 'docs'), { recursive: true });
   // Pages show these.
   for (const part of ['CHANGELOG.md', 'deploy']) {
     await cp(join(repository, part), join(root, part), { recursive: true });
   }
-  if (vitepress !== undefined) await addProgram(root, 'vitepress', vitepress);
   return root;
 }
 
@@ -52,7 +47,7 @@ const pageMaker = `
   writeFileSync(folder + '/index.html', '<p style="color:red">Home</p><script>go()</script>');`;
 
 test('without VitePress each page is markdown that says why, until a build has pages', async () => {
-  const root = await install('bare');
+  const root = await install();
   const failures = await buildSite(root);
   assert.match(failures.pages ?? '', /not installed/);
   for (const app of ['console', 'webmail'] as const) {
@@ -70,7 +65,10 @@ test('without VitePress each page is markdown that says why, until a build has p
   }
   assert.ok(!existsSync(join(root, 'site', '.build.json')));
 
+  assert.ok(!isBuilt(root));
+
   await addProgram(root, 'vitepress', pageMaker);
+  await addProgram(root, 'vite', pageMaker);
   assert.equal((await buildSite(root)).pages, undefined);
   const site = join(root, 'site');
   assert.match(await readFile(join(site, 'index.html'), 'utf8'), /^<p>Home/);
@@ -78,13 +76,8 @@ test('without VitePress each page is markdown that says why, until a build has p
   assert.equal(scripts.length, 1);
   assert.match(await readFile(join(site, 'quickstart.md'), 'utf8'), /^# /);
   assert.ok(!existsSync(join(root, 'site.new')));
-  assert.ok(!isBuilt(root), 'there is no console');
-});
 
-test('a whole site is built again when what it is made of has changed', async () => {
-  const root = await install('again', pageMaker);
-  await addProgram(root, 'vite', pageMaker);
-  await buildSite(root);
+  // It is built again when what it is made of has changed.
   assert.equal(isBuilt(root), true);
   const cache = join(root, 'docs/.vitepress/cache');
   await mkdir(cache, { recursive: true });
@@ -98,12 +91,17 @@ test('a whole site is built again when what it is made of has changed', async ()
   assert.equal(isBuilt(root), false);
 });
 
-test('a VitePress that is killed or fails leaves markdown that says why', async () => {
-  const killed = join(parent, 'killed');
-  await addProgram(killed, 'vitepress', "process.kill(process.pid, 'SIGKILL')");
-  const reason = await run(killed, 'VitePress', 'vitepress/bin/vitepress.js', []);
-  assert.match(reason ?? '', /SIGKILL, most likely for want of memory/);
-  const failing = await install('failing', "throw new TypeError('no such theme')");
-  assert.match((await buildSite(failing)).pages ?? '', /TypeError: no such theme/);
-  assert.match(await readFile(join(failing, 'site/index.md'), 'utf8'), /TypeError: no such theme/);
+test('a VitePress that is killed or fails says why, as one that is not installed does', async () => {
+  const because = async (program: string) => {
+    await addProgram(parent, 'vitepress', program);
+    return run(parent, 'VitePress', 'vitepress/bin/vitepress.js', []);
+  };
+  assert.match(
+    (await because("process.kill(process.pid, 'SIGKILL')")) ?? '',
+    /SIGKILL, most likely for want of memory/,
+  );
+  assert.match(
+    (await because("throw new TypeError('no such theme')")) ?? '',
+    /^VitePress failed \(TypeError: no such theme\)$/,
+  );
 });
