@@ -163,7 +163,8 @@ await unpackCourier();
 // Once, for all the suites that look at the documentation.
 process.exitCode = await run(['docs/.vitepress/build.ts'], process.env);
 if (process.exitCode !== 0) process.exit();
-const postgres = await startPostgres(findPostgres() ?? '');
+// The autovacuum would begin a process for each of some hundred databases a minute, none of which lives that long.
+const postgres = await startPostgres(findPostgres() ?? '', ['autovacuum=off']);
 // Once, for all nodes: it takes ten seconds. Suites that do something to the server start one of their own.
 const s3 = await startS3();
 try {
