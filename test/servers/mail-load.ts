@@ -14,7 +14,7 @@ import { type AppAccount, type AppClient, Follower, KnownInbox } from './followe
 
 /** At each node, and at the balancer. */
 const SENDERS = 2;
-/** Between two connections of a sender, two syncs of the app, and two looks of a test, in milliseconds. */
+/** Between two messages of a sender, two syncs of the app, and two looks of a test, in milliseconds. */
 const PAUSE_MS = 20;
 /** Before somebody comes again who was refused: outages last, and others use this machine. */
 const AGAIN_MS = 200;
@@ -209,6 +209,8 @@ export class MailLoad {
         await transport.sendMail({ from: 'bob@far.test', to, subject, text });
         this.#accepted.add(subject);
         this.#acceptedBy.set(client, this.#of(client) + 1);
+        // Some of the senders are in the middle of one at any time; with no pause nodes would take minutes to start.
+        await pause(PAUSE_MS);
       }
       return true;
     } catch (error) {
