@@ -65,16 +65,18 @@ class Hooks {
     await once(this.#server, 'listening');
     const { port } = this.#server.address() as AddressInfo;
     const domain = 'hooked.test';
-    const made = await nodes.balanced.v2('POST', '/v2/domain', { user_id: 'u', domain });
+    // Past the balancer, which takes a node out that is slow to answer on a busy machine.
+    const [node] = nodes.each;
+    const made = await node.v2('POST', '/v2/domain', { user_id: 'u', domain });
     for (const { id } of made.body.domain.dns) {
       const mark = { user_id: 'u', id, status: 'verified' };
-      await nodes.balanced.v2('POST', `/v2/domains/${domain}/dns/mark`, mark);
+      await node.v2('POST', `/v2/domains/${domain}/dns/mark`, mark);
     }
     const route = { forward_mode: 'webhook', webhook_url: `http://127.0.0.1:${port}/hook` };
     const set = { user_id: 'u', ...route };
-    const { status } = await nodes.balanced.v2('PUT', `/v2/domains/${domain}/route`, set);
+    const { status } = await node.v2('PUT', `/v2/domains/${domain}/route`, set);
     assert.equal(status, 200);
-    this.#sending.push(...nodes.each.map((node, at) => this.#keepSending(node, `to node ${at}`)));
+    this.#sending.push(...nodes.each.map((one, at) => this.#keepSending(one, `to node ${at}`)));
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
