@@ -38,7 +38,7 @@ export class VirtualClock {
   async advance(ms: number): Promise<void> {
     const end = this.#now + ms;
     for (;;) {
-      await settle();
+      await this.settled();
       const next = this.#next();
       if (!next || next.at > end) break;
       this.#now = next.at;
@@ -46,6 +46,11 @@ export class VirtualClock {
       next.run();
     }
     this.#now = end;
+  }
+
+  /** Fulfilled once what goes on by itself waits for time: a store that takes its time is waited for here. */
+  protected settled(): Promise<void> {
+    return settle();
   }
 
   #next(): Timer | undefined {

@@ -1,7 +1,14 @@
 /** Rules that hold for the rows of a copy after each write, whatever happened before it. */
-import type { MailboxRow, MessageRow } from '../../src/mail/rows.ts';
-import type { Store } from '../../src/mail.ts';
+import {
+  type BodyRow,
+  isLive,
+  type MailboxRow,
+  type MessageRow,
+  type OperationRow,
+} from '../../src/mail/rows.ts';
+import type { Store, TableName } from '../../src/mail.ts';
 import type { FakeAccount } from '../../src/testing/account.ts';
+import type { Rows } from './replay.ts';
 
 /** The flags of each message, by UID. */
 type Flags = ReadonlyMap<number, string>;
@@ -12,6 +19,8 @@ interface State {
   readonly flags: Flags;
 }
 
+const ENDED: ReadonlySet<string> = new Set(['done', 'rejected', 'cancelled', 'uncertain']);
+
 const textOf = (flags: readonly string[]) => [...flags].sort().join(' ');
 
 export class Invariants {
@@ -19,6 +28,10 @@ export class Invariants {
   readonly #account: FakeAccount;
   /** By UIDVALIDITY, upwards. */
   readonly #states = new Map<string, State[]>();
+  /** How each change stood when it was last looked at. */
+  readonly #operations = new Map<number, OperationRow['state']>();
+  /** Of all changes that were ever stored. */
+  readonly ids = new Set<string>();
   /** How many copies were compared with what the server had. */
   compared = 0;
 
@@ -41,15 +54,29 @@ export class Invariants {
     }
   }
 
+  /** Asked for together: no write is between them. */
+  async read(): Promise<Rows & { readonly bodies: readonly BodyRow[] }> {
+    const all = (table: TableName) => this.#store.range({ table, prefix: [] });
+    const [mailboxes, messages, operations, bodies] = await Promise.all([
+      all('mailboxes') as Promise<MailboxRow[]>,
+      all('messages') as Promise<MessageRow[]>,
+      all('operations') as Promise<OperationRow[]>,
+      all('bodies') as Promise<BodyRow[]>,
+    ]);
+    return { mailboxes, messages, operations, bodies };
+  }
+
   /** @returns what does not hold */
   async check(): Promise<string[]> {
-    const found: string[] = [];
-    const mailboxes = (await this.#store.range({ table: 'mailboxes', prefix: [] })) as MailboxRow[];
+    const rows = await this.read();
+    const { mailboxes, operations } = rows;
+    const found = this.#checkOperations(operations);
     for (const mailbox of mailboxes.filter(({ gone }) => !gone)) {
       const { box, generation, name, paging, uidvalidity = '', token } = mailbox;
-      const rows = { table: 'messages', prefix: [box, generation] } as const;
-      const messages = (await this.#store.range(rows)) as MessageRow[];
-      const copy = new Map(messages.map(({ uid, flags }) => [uid, textOf(flags)]));
+      const isOf = (row: MessageRow | BodyRow) => row.box === box && row.generation === generation;
+      const copy = new Map(
+        rows.messages.filter(isOf).map(({ uid, flags }) => [uid, textOf(flags)]),
+      );
       const since = (this.#states.get(uidvalidity) ?? []).filter(
         (one) => one.modseq >= Number(token),
       );
@@ -63,9 +90,37 @@ export class Invariants {
         }
       }
       // A text belongs to a message.
-      for (const { uid } of await this.#store.range({ ...rows, table: 'bodies' })) {
-        if (!copy.has(Number(uid))) found.push(`${name} has a text without the message ${uid}`);
+      for (const { uid } of rows.bodies.filter(isOf)) {
+        if (!copy.has(uid)) found.push(`${name} has a text without the message ${uid}`);
       }
+    }
+    return found;
+  }
+
+  /** Each change ends once, and changes of one message go in their order. */
+  #checkOperations(operations: readonly OperationRow[]): string[] {
+    const found: string[] = [];
+    for (const { id, seq, kind, state, ids, mailbox } of operations) {
+      this.ids.add(id);
+      const before = this.#operations.get(seq);
+      this.#operations.set(seq, state);
+      const isOver = before !== undefined && ENDED.has(before);
+      if (isOver && before !== state) found.push(`${kind} ${seq} was ${before}, and is ${state}`);
+      if (before === 'acked' && state !== 'acked' && state !== 'done')
+        found.push(`${kind} ${seq} was at the server, and is ${state}`);
+      if (state !== 'inflight' || before === 'inflight') continue;
+      const passed = operations.find(
+        (one) =>
+          one.seq < seq &&
+          one.state === 'queued' &&
+          one.mailbox === mailbox &&
+          one.ids.some((id) => ids.includes(id)),
+      );
+      if (passed) found.push(`${kind} ${seq} went before ${passed.kind} ${passed.seq}`);
+    }
+    for (const [seq, state] of this.#operations) {
+      if (isLive({ state } as OperationRow) && !operations.some((one) => one.seq === seq))
+        found.push(`operation ${seq} was ${state}, and is not there any more`);
     }
     return found;
   }

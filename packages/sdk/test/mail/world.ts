@@ -2,13 +2,31 @@
 import type { MailClient } from '../../src/mail/client.ts';
 import type { Channel, Platform, Socket } from '../../src/mail/platform.ts';
 import { memoryStore, openMail, type Store } from '../../src/mail.ts';
-import { FakeServer } from '../../src/testing/testing.ts';
+import { FakeServer, VirtualClock } from '../../src/testing/testing.ts';
 import { Invariants } from './invariants.ts';
 
 /** Octets: a few texts. */
 export const BODY_BUDGET = 5_000;
 
+/** Routes that carry out a request once for its key. */
+const KEYED = new Set(['/mail/move', '/mail/copy', '/mail/append', '/mail/send']);
+
 const never = <T>() => new Promise<T>(() => undefined);
+
+/** Time stands still while the store works: lives are the same in each store, however long it takes. */
+class StoreClock extends VirtualClock {
+  readonly #isWorking: () => boolean;
+
+  constructor(isWorking: () => boolean) {
+    super();
+    this.#isWorking = isWorking;
+  }
+
+  protected override async settled(): Promise<void> {
+    do await super.settled();
+    while (this.#isWorking());
+  }
+}
 
 /** The channels of all tabs. */
 class Hub {
@@ -99,15 +117,24 @@ export class World {
   readonly #options: WorldOptions;
   /** Until when the server asked each tab to wait, by itself or by another one. */
   readonly #pauses = new Map<Tab, number>();
+  /** What went under each key. */
+  readonly #keys = new Map<string, string>();
   #state: number;
+  /** Grows with each write of a tab. */
+  writes = 0;
+  /** Until when other tabs may lack what one wrote that died before it told them: their next beat. */
+  lagsUntil = 0;
+  /** Of the store that are under way. */
+  #calls = 0;
 
   constructor(options: WorldOptions) {
     this.#options = options;
     this.#state = options.seed;
     const { rateLimitPerMinute } = options;
-    this.server = new FakeServer({ ...(rateLimitPerMinute && { rateLimitPerMinute }) });
+    const clock = new StoreClock(() => this.#calls > 0);
+    this.server = new FakeServer({ clock, ...(rateLimitPerMinute && { rateLimitPerMinute }) });
     this.account = this.server.addAccount({ address: 'ada@acme.test', password: 'secret' });
-    this.store = options.store ?? memoryStore();
+    this.store = this.#counted(options.store ?? memoryStore());
     this.invariants = new Invariants(this.store, this.account);
   }
 
@@ -165,6 +192,7 @@ export class World {
 
   kill(tab: Tab): void {
     tab.isDead = true;
+    this.lagsUntil = this.server.clock.now() + 6000;
     this.#locks.next();
   }
 
@@ -209,6 +237,7 @@ export class World {
       body = JSON.stringify({ ...(JSON.parse(body) as object), limit: 2 });
     }
     this.invariants.note();
+    this.#checkKey(url, init);
     const answer = await this.server.fetch(url, { ...init, ...(body !== undefined && { body }) });
     this.invariants.note();
     const after = Number(answer.headers.get('retry-after') ?? 0);
@@ -228,10 +257,47 @@ export class World {
     return tab.isDead ? never() : answer;
   }
 
+  /** What must not happen twice has a key, and the same request goes under it. */
+  #checkKey(url: string, { headers, body }: RequestInit): void {
+    const { pathname, search } = new URL(url);
+    if (!KEYED.has(pathname)) return;
+    const key = new Headers(headers).get('idempotency-key');
+    if (key === null) this.faults.push(`${pathname} has no key`);
+    const request = `${pathname}${search} ${typeof body === 'string' ? body : ''}`;
+    const before = this.#keys.get(key ?? '');
+    if (before !== undefined && before !== request)
+      this.faults.push(`${request} went under the key of ${before}`);
+    this.#keys.set(key ?? '', request);
+  }
+
+  /** Keys that no change of the user has: a second attempt took another one. */
+  get foreignKeys(): string[] {
+    return [...this.#keys.keys()].filter((key) => !this.invariants.ids.has(key));
+  }
+
+  #counted(store: Store): Store {
+    const count = async <T>(call: Promise<T>): Promise<T> => {
+      this.#calls++;
+      try {
+        return await call;
+      } finally {
+        this.#calls--;
+      }
+    };
+    return {
+      get: (table, key) => count(store.get(table, key)),
+      range: (query) => count(store.range(query)),
+      transact: (options, changes) => count(store.transact(options, changes)),
+      update: (table, key, decide) => count(store.update(table, key, decide)),
+      close: () => store.close(),
+    };
+  }
+
   #storeOf(tab: Tab): Store {
     const { store } = this;
     const write = async (carryOut: () => Promise<void>) => {
       if (tab.isDead) return never<void>();
+      this.writes++;
       const crash = this.crash?.tab === tab ? this.crash.when : undefined;
       if (crash) {
         this.crash = undefined;

@@ -1,0 +1,357 @@
+/**
+ * The life of an account's tabs, step by step: whatever is lost, refused, reset or killed, in the end all tabs show what
+ * the server has, and each change of the user was carried out once or taken back.
+ */
+import assert from 'node:assert/strict';
+import type { MailMessage, MessageId, Operation, SendOperation } from '../../src/mail/client.ts';
+import type { BodyRow } from '../../src/mail/rows.ts';
+import { Replay } from './replay.ts';
+import { BOXES, SEEN, type Step } from './steps.ts';
+import { BODY_BUDGET, type Tab, type World } from './world.ts';
+
+/** What is seen of a message since the user changed it: a flag, or that it is gone. */
+interface Kept {
+  readonly box: string;
+  readonly id: MessageId;
+  readonly flag?: string;
+  readonly on?: boolean;
+  readonly isOver: () => boolean;
+}
+
+/** What the user did, and how it ended. */
+interface Done {
+  readonly operation: Operation;
+  readonly tab: Tab;
+}
+
+export class Life {
+  readonly world: World;
+  readonly #done: Done[] = [];
+  readonly #sends: SendOperation[] = [];
+  #maybeSent = 0;
+  #kept: Kept[] = [];
+  /** How many views were compared with what they have to be. */
+  #compared = 0;
+  #mails = 0;
+  /** Of those that were to be cancelled: whether it never left; undefined where the tab died over it. */
+  readonly #cancelled = new Map<string, boolean | undefined>();
+
+  constructor(world: World) {
+    this.world = world;
+  }
+
+  async live(steps: readonly Step[]): Promise<void> {
+    const { world } = this;
+    this.world.account.deliver('INBOX', { subject: 'first' });
+    await world.open();
+    for (const one of steps) {
+      await this.#take(one);
+      world.invariants.note();
+      await this.#compareViews();
+      assert.deepEqual(world.faults, []);
+    }
+    await this.#rest();
+  }
+
+  #tab(number: number): Tab | undefined {
+    const living = this.world.living.filter(({ frozen }) => !frozen);
+    return living[number % living.length];
+  }
+
+  async #take(one: Step): Promise<void> {
+    const { world } = this;
+    const { account, server } = world;
+    const uidOf = (name: string, number: number) => {
+      const { uids } = account.mailbox(name);
+      return uids[number % uids.length];
+    };
+    if (one.do.startsWith('other') || one.do === 'recreate')
+      this.#forget('box' in one ? one.box : '');
+    switch (one.do) {
+      case 'deliver':
+        for (let i = 0; i < one.count; i++)
+          account.deliver('INBOX', { subject: `mail ${++this.#mails}` });
+        break;
+      case 'other flags': {
+        const uid = uidOf(one.box, one.pick);
+        if (uid) account.flag(one.box, [uid], one.on ? [one.flag] : [], one.on ? [] : [one.flag]);
+        break;
+      }
+      case 'other removes': {
+        const uid = uidOf(one.box, one.pick);
+        if (uid) account.remove(one.box, [uid]);
+        break;
+      }
+      case 'other moves': {
+        const uid = uidOf(one.box, one.pick);
+        if (uid && one.box !== 'Archive') account.relocate(one.box, [uid], 'Archive', true);
+        break;
+      }
+      case 'forget':
+        account.mailbox(one.box).forgetRemoved();
+        break;
+      case 'recreate':
+        account.recreate(one.box);
+        break;
+      case 'wait':
+        await world.pass(one.ms);
+        break;
+      case 'fault':
+        server.failNext(one.fault, one.path);
+        break;
+      case 'network':
+        server.online = one.on;
+        if (!one.on) server.dropSockets();
+        break;
+      case 'drop':
+        server.dropSockets();
+        break;
+      case 'open':
+        if (world.living.length < 3) await world.open();
+        break;
+      case 'kill': {
+        const tab = this.#tab(one.tab);
+        if (tab) world.kill(tab);
+        break;
+      }
+      case 'freeze': {
+        const tab = this.#tab(one.tab);
+        // Longer than its lease: another tab leads when it goes on.
+        if (tab) world.freeze(tab, 25_000);
+        break;
+      }
+      case 'crash': {
+        const tab = this.#tab(one.tab);
+        if (tab) world.crash = { tab, when: one.when };
+        break;
+      }
+      default:
+        await this.#act(one);
+    }
+  }
+
+  async #act(one: Step): Promise<void> {
+    const tab = 'tab' in one ? this.#tab(one.tab) : undefined;
+    if (one.do === 'undo') {
+      this.#forget(...BOXES);
+      const done = this.#done[one.pick % this.#done.length];
+      if (done && !done.tab.isDead && !done.tab.frozen)
+        await this.#settled(done.operation.undo(), true);
+      return;
+    }
+    if (!tab) return;
+    const { client } = tab;
+    if (one.do === 'draft') {
+      const saved = await this.#settled(client.saveDraft({ subject: 'draft', text: 'x' }));
+      if (saved) this.#done.push({ operation: saved.operation, tab });
+    } else if (one.do === 'send') {
+      const mail = { to: [{ address: 'bob@sender.test' }], subject: 'sent', text: 'x' };
+      const sent = await this.#settled(client.send(mail, { undoSeconds: 5 }));
+      // Stored, perhaps: the tab died over it.
+      if (!sent) this.#maybeSent++;
+      if (sent) this.#sends.push(sent);
+      if (sent) this.#done.push({ operation: sent, tab });
+    } else if (one.do === 'cancel') {
+      const sent = this.#sends[one.tab % (this.#sends.length || 1)];
+      if (!sent || this.#cancelled.has(sent.id)) return;
+      this.#cancelled.set(sent.id, undefined);
+      void sent.cancel().then(
+        (answer) => this.#cancelled.set(sent.id, answer === undefined),
+        // Too late: it went.
+        () => this.#cancelled.set(sent.id, false),
+      );
+    } else if (one.do === 'flag' || one.do === 'move' || one.do === 'copy' || one.do === 'delete') {
+      await this.#change(tab, one);
+    }
+  }
+
+  async #change(
+    tab: Tab,
+    one: Extract<Step, { do: 'flag' | 'move' | 'copy' | 'delete' }>,
+  ): Promise<void> {
+    const mailbox = tab.client.mailbox(one.box);
+    const view = await this.#settled(mailbox.list());
+    const message = view?.messages[one.pick % (view.messages.length || 1)];
+    if (!message || ('to' in one && one.to === one.box)) return;
+    const ids = [message.id];
+    const operation = await this.#settled(
+      one.do === 'flag'
+        ? mailbox.flag(ids, one.on ? { add: [one.flag] } : { remove: [one.flag] })
+        : one.do === 'delete'
+          ? mailbox.delete(ids, { forever: one.forever })
+          : mailbox[one.do](ids, one.to),
+    );
+    this.#kept = this.#kept.filter(({ id, box }) => id !== message.id || box !== one.box);
+    if (!operation) return;
+    this.#done.push({ operation, tab });
+    let isRefused = false;
+    operation.applied.catch(() => {
+      isRefused = true;
+    });
+    await this.#isSeen(tab, one, message, () => isRefused);
+    if (one.do === 'copy') return;
+    const seen = one.do === 'flag' ? { flag: one.flag, on: one.on } : {};
+    this.#kept.push({ box: one.box, id: message.id, ...seen, isOver: () => isRefused });
+  }
+
+  /** A change is seen as soon as its promise is fulfilled, until the server refuses it. */
+  async #isSeen(
+    tab: Tab,
+    one: Extract<Step, { do: 'flag' | 'move' | 'copy' | 'delete' }>,
+    { id }: MailMessage,
+    isRefused: () => boolean,
+  ): Promise<void> {
+    const after = await this.#settled(tab.client.mailbox(one.box).list());
+    if (!after || isRefused()) return;
+    const now = after.messages.find((message) => message.id === id);
+    const isThere = (wanted: MessageId) => after.messages.some((message) => message.id === wanted);
+    if (one.do === 'flag' && now)
+      assert.equal(now.flags.includes(one.flag), one.on, 'the flag is not seen');
+    if (one.do === 'move' || one.do === 'delete') assert.ok(!isThere(id), `${id} is still seen`);
+  }
+
+  /** What a promise of a tab gives; undefined where the tab died over it. */
+  async #settled<T>(promise: Promise<T>, mayFail = false): Promise<T | undefined> {
+    let result: { value: T } | { error: unknown } | undefined;
+    const over = promise.then(
+      (value) => {
+        result = { value };
+      },
+      (error: unknown) => {
+        result = { error };
+      },
+    );
+    // Nothing waits for time: all of it is in the store.
+    await this.world.pass(0, over);
+    if (result && 'error' in result && !mayFail) throw result.error;
+    return result && 'value' in result ? result.value : undefined;
+  }
+
+  /** All tabs that are awake show the stored rows with the changes of the user over them. */
+  async #compareViews(): Promise<void> {
+    const { world } = this;
+    await world.pass(0);
+    if (world.server.clock.now() < world.lagsUntil) return;
+    for (const tab of world.living.filter(({ frozen }) => !frozen)) {
+      for (const name of [...BOXES, 'Drafts']) {
+        const { writes } = world;
+        const replay = new Replay(await world.invariants.read());
+        const view = await this.#settled(tab.client.mailbox(name).list({ limit: 1000 }));
+        if (!view || world.writes !== writes) continue;
+        const expected = replay.shown(name);
+        const seen = view.messages.map(
+          ({ envelope, flags }) => `${envelope.subject}: ${[...flags].sort().join(' ')}`,
+        );
+        assert.deepEqual(seen.sort(), expected, `${name} as it is shown`);
+        if (replay.isWhole(name)) assert.equal(view.total, expected.length, `total of ${name}`);
+        this.#compared++;
+        this.#checkKept(name, view.messages);
+      }
+    }
+  }
+
+  /** What the user changed stays changed, until the user or somebody else changes it again. */
+  #checkKept(name: string, messages: readonly MailMessage[]): void {
+    for (const kept of this.#kept) {
+      if (kept.box !== name || kept.isOver()) continue;
+      const now = messages.find(({ id }) => id === kept.id);
+      if (kept.flag === undefined) assert.ok(!now, `${kept.id} is seen in ${name} again`);
+      else if (now)
+        assert.equal(now.flags.includes(kept.flag), kept.on, `${kept.flag} of ${kept.id} flickers`);
+    }
+  }
+
+  /** Somebody changes messages of a mailbox: what is seen of it may be something else now. */
+  #forget(...boxes: readonly string[]): void {
+    this.#kept = this.#kept.filter(({ box }) => !boxes.includes(box));
+  }
+
+  /** Peace: all of it comes to an end, and all tabs show what the server has. */
+  async #rest(): Promise<void> {
+    const { world } = this;
+    const { server, account } = world;
+    server.online = true;
+    world.crash = undefined;
+    if (world.living.length === 0) await world.open();
+    for (const { client } of world.living)
+      for (const name of BOXES) void client.mailbox(name).list();
+    await world.pass(60_000);
+    // Two refused tokens end a session; the user signs in again.
+    for (const { client } of world.living) client.reconnect();
+    await world.pass(180_000);
+    assert.deepEqual(world.faults, []);
+    for (const [index, { client }] of world.living.entries()) {
+      const pending = await client.pending();
+      assert.deepEqual(
+        pending.map(({ kind, id }) => `${kind} ${id}`),
+        [],
+        `tab ${index} has changes left`,
+      );
+      assert.equal(client.state, 'live', `tab ${index}`);
+      for (const name of BOXES) {
+        const shown = await client.mailbox(name).list({ limit: 1000 });
+        const seen = shown.messages.map(({ id, flags, pending: isPending }) => [
+          id,
+          [...flags].sort(),
+          isPending,
+        ]);
+        const truth = account
+          .mailbox(name)
+          .existing(account.mailbox(name).uids)
+          .map(({ uid, flags }) => [uid, [...flags].sort(), false]);
+        const byId = (a: unknown[], b: unknown[]) => Number(a[0]) - Number(b[0]);
+        assert.deepEqual(seen.sort(byId), truth.sort(byId), `tab ${index}, ${name}`);
+        assert.equal(shown.total, truth.length, `total of ${name}`);
+        const unseen = truth.filter(([, flags]) => !(flags as string[]).includes(SEEN)).length;
+        assert.equal(shown.unseen, unseen, `unseen of ${name}`);
+      }
+    }
+    await this.#compareViews();
+    this.#checkSends();
+    assert.deepEqual(world.foreignKeys, []);
+    assert.ok(this.#compared > 0, 'no view was compared with what is stored');
+    assert.ok(world.invariants.compared > 0, 'no copy was compared with the server');
+    const texts = (await world.store.range({ table: 'bodies', prefix: [] })) as BodyRow[];
+    const weight = texts.reduce((sum, text) => sum + text.weight, 0);
+    assert.ok(weight <= BODY_BUDGET, `${weight} octets of texts`);
+    await this.#leavesNothing();
+  }
+
+  /** A mail for each send and no other, and a copy in Sent of each that was not cancelled. */
+  #checkSends(): void {
+    const { account } = this.world;
+    const { all } = account.sends;
+    const ends = [...this.#cancelled.values()];
+    const most = this.#sends.length - ends.filter((neverLeft) => neverLeft === true).length;
+    const least = most - ends.filter((neverLeft) => neverLeft === undefined).length;
+    assert.ok(
+      all.length <= most + this.#maybeSent && all.length >= least,
+      `${all.length} mails, not ${least} to ${most}`,
+    );
+    const gone = all.filter(({ status }) => status !== 'cancelled');
+    assert.equal(account.mailbox('Sent').uids.length, gone.length, 'copies in Sent');
+  }
+
+  /** What is stored belongs to what is shown; signing out leaves nothing. */
+  async #leavesNothing(): Promise<void> {
+    const { world } = this;
+    const [tab] = world.living;
+    if (!tab) return;
+    const over = tab.client.signOut();
+    await world.pass(0, over);
+    await over;
+    for (const table of [
+      'accounts',
+      'mailboxes',
+      'messages',
+      'bodies',
+      'operations',
+      'blobs',
+    ] as const) {
+      assert.deepEqual(await world.store.range({ table, prefix: [] }), [], table);
+    }
+    const before = world.server.requests.length;
+    await world.pass(120_000);
+    assert.equal(world.server.requests.length, before, 'a request after the end');
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * What a mailbox has to show, computed a second time and in another way than the engine does: all rows of the store are
+ * taken, and each change of the user is carried out on them, one after the other.
+ */
+import { changeFlags } from '../../src/mail/fold.ts';
+import {
+  isLive,
+  localId,
+  type MailboxRow,
+  type MessageRow,
+  type OperationRow,
+  readLocalId,
+} from '../../src/mail/rows.ts';
+import type { MessageId } from '../../src/mail.ts';
+
+/** All that a store has of an account, as it was at one time. */
+export interface Rows {
+  readonly mailboxes: readonly MailboxRow[];
+  readonly messages: readonly MessageRow[];
+  readonly operations: readonly OperationRow[];
+}
+
+interface Letter {
+  readonly uid: number | undefined;
+  readonly subject: string;
+  flags: readonly string[];
+}
+
+const textOf = ({ subject, flags }: Letter) => `${subject}: ${[...flags].sort().join(' ')}`;
+
+export class Replay {
+  readonly #rows: Rows;
+  /** By the number of a mailbox, or by its name where the copy does not know it. */
+  readonly #boxes = new Map<number | string, Letter[]>();
+  readonly #made = new Map<MessageId, Letter>();
+
+  constructor(rows: Rows) {
+    this.#rows = rows;
+    const generations = new Map(rows.mailboxes.map(({ box, generation }) => [box, generation]));
+    for (const { box, generation, uid, envelope, flags } of rows.messages) {
+      if (generations.get(box) !== generation) continue;
+      this.#box(box).push({ uid, subject: envelope.subject ?? '', flags });
+    }
+    // A mail that was taken back before it went leaves its draft alone.
+    const { operations } = rows;
+    const isTakenBack = ({ kind, seq, state, inverseOf }: OperationRow) =>
+      kind === 'send' &&
+      state === 'queued' &&
+      operations.some(
+        (other) =>
+          other.state === 'queued' &&
+          other.kind === 'send' &&
+          (other.inverseOf === seq || other.seq === inverseOf),
+      );
+    for (const operation of operations)
+      if (isLive(operation) && !isTakenBack(operation)) this.#carryOut(operation);
+  }
+
+  /** Subject and flags of each message, sorted. */
+  shown(name: string): string[] {
+    return this.#box(this.#placeOf(name, undefined)).map(textOf).sort();
+  }
+
+  /** Whether the copy has all of it. */
+  isWhole(name: string): boolean {
+    return this.#rows.mailboxes.some((row) => row.name === name && !row.gone && row.complete);
+  }
+
+  #box(place: number | string): Letter[] {
+    const letters = this.#boxes.get(place) ?? [];
+    this.#boxes.set(place, letters);
+    return letters;
+  }
+
+  #placeOf(name: string, box: number | undefined): number | string {
+    return box ?? this.#rows.mailboxes.find((row) => row.name === name && !row.gone)?.box ?? name;
+  }
+
+  #carryOut(operation: OperationRow): void {
+    const { kind, seq, ids, mailbox, box, to, toBox, placed, shown = [], mail } = operation;
+    const source = this.#placeOf(mailbox, box);
+    const target = to === undefined ? source : this.#placeOf(to, toBox);
+    // A mailbox whose copy is from after the answer has the change in it.
+    const has = (place: number | string) =>
+      operation.state === 'acked' && !operation.awaits?.some((one) => one === place);
+    const take = (letter: Letter | undefined) => {
+      if (!letter || has(source)) return;
+      const letters = this.#box(source);
+      if (letters.includes(letter)) letters.splice(letters.indexOf(letter), 1);
+    };
+    const give = (index: number, facts: Omit<Letter, 'uid'> | undefined) => {
+      const uid = placed?.[index];
+      if (uid === 0) return;
+      const there = this.#box(target).find((letter) => letter.uid === uid);
+      if (uid !== undefined && there) this.#made.set(localId(seq, index), there);
+      else if (facts && !has(target)) {
+        const letter = { uid, subject: facts.subject, flags: facts.flags };
+        this.#made.set(localId(seq, index), letter);
+        this.#box(target).push(letter);
+      }
+    };
+    const noted = (index: number) => {
+      const facts = shown[index];
+      return facts ? { subject: facts.envelope.subject ?? '', flags: facts.flags } : undefined;
+    };
+    if (kind === 'append') give(0, noted(0));
+    if (mail?.draft) take(this.#find(mail.draft.id, source));
+    for (const [index, id] of ids.entries()) {
+      const letter = this.#find(id, source);
+      if (kind === 'flag') {
+        if (letter) letter.flags = changeFlags(letter.flags, operation);
+        continue;
+      }
+      if (kind !== 'copy') take(letter);
+      if (kind === 'move' || kind === 'copy') give(index, letter ?? noted(index));
+    }
+  }
+
+  #find(id: MessageId, place: number | string): Letter | undefined {
+    if (typeof id === 'number') return this.#box(place).find(({ uid }) => uid === id);
+    const { seq, index } = readLocalId(id) ?? {};
+    const uid = this.#rows.operations.find((one) => one.seq === seq)?.placed?.[index ?? 0];
+    return this.#made.get(id) ?? (uid ? this.#find(uid, place) : undefined);
+  }
+}

@@ -1,0 +1,125 @@
+/** What may happen in the life of an account and its tabs. */
+import fc from 'fast-check';
+import type { Fault } from '../../src/testing/testing.ts';
+
+export const BOXES = ['INBOX', 'Archive', 'Trash'];
+export const SEEN = '\\Seen';
+
+const pick = fc.nat(30);
+const box = fc.constantFrom(...BOXES);
+const flag = fc.constantFrom(SEEN, '\\Flagged', '$Later');
+const fault: fc.Arbitrary<Fault> = fc.oneof(
+  fc.constantFrom<Fault>({ lose: 'request' }, { lose: 'answer' }),
+  fc.constantFrom<Fault>(
+    { status: 503, retryAfter: 2 },
+    { status: 500 },
+    { status: 429, retryAfter: 20 },
+  ),
+  fc.constantFrom<Fault>({ status: 401, code: 'unauthorized' }, { delayMs: 3000 }),
+);
+
+/** The request that meets a fault: the next one, or the next of a kind. */
+const path = fc.constantFrom(
+  undefined,
+  '/mail/send',
+  '/mail/move',
+  '/mail/copy',
+  '/mail/append',
+  '/mail/sync',
+);
+
+export const step = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant('deliver' as const),
+      count: fc.integer({ min: 1, max: 3 }),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('other flags' as const),
+      box,
+      pick,
+      flag,
+      on: fc.boolean(),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constantFrom('other removes' as const, 'other moves' as const),
+      box,
+      pick,
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constantFrom('forget' as const, 'recreate' as const), box }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant('flag' as const),
+      tab: pick,
+      box,
+      pick,
+      flag,
+      on: fc.boolean(),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constantFrom('move' as const, 'copy' as const),
+      tab: pick,
+      box,
+      pick,
+      to: box,
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('delete' as const),
+      tab: pick,
+      box,
+      pick,
+      forever: fc.boolean(),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('undo' as const), pick }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constantFrom('draft' as const, 'send' as const, 'cancel' as const),
+      tab: pick,
+    }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant('wait' as const),
+      ms: fc.constantFrom(0, 10, 300, 2000, 40_000),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('fault' as const), fault, path }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('network' as const), on: fc.boolean() }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constantFrom('open' as const, 'kill' as const, 'drop' as const, 'freeze' as const),
+      tab: pick,
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('crash' as const),
+      tab: pick,
+      when: fc.constantFrom('before' as const, 'after' as const),
+    }),
+  },
+);
+export type Step = typeof step extends fc.Arbitrary<infer One> ? One : never;
