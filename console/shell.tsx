@@ -100,6 +100,9 @@ function Badge({ path }: { path: string }) {
   );
 }
 
+/** Postroom says so in the page where its operator switched the webmail off. */
+const hasWebmail = !document.querySelector('meta[name="webmail"][content="off"]');
+
 function MenuLists({ isOpen }: { isOpen: boolean }) {
   return (
     <nav id="menu" class={['menu', { open: isOpen }]} aria-label="Console">
@@ -122,9 +125,11 @@ function MenuLists({ isOpen }: { isOpen: boolean }) {
         <li>
           <a href="/docs/guides/console">Documentation</a>
         </li>
-        <li>
-          <a href="/webmail/">Webmail</a>
-        </li>
+        {hasWebmail && (
+          <li>
+            <a href="/webmail/">Webmail</a>
+          </li>
+        )}
         <li>
           <button type="button" class="link" onClick={openHelp}>
             Keyboard

@@ -1,9 +1,10 @@
 /** What became of mail that was sent: what waits, what is tried again, and what could not be delivered, with the reason. */
 import { defineComponent, type FunctionalComponent, ref } from 'vue';
-import type { Send } from '../../sdk/src/api-types.ts';
+import type { Send, SentMail } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { formatWhen } from '../ui/format.ts';
+import { say } from '../ui/toasts.tsx';
 
 const STATES: Readonly<Record<Send['status'], string>> = {
   queued: 'Sending',
@@ -13,12 +14,18 @@ const STATES: Readonly<Record<Send['status'], string>> = {
   cancelled: 'Cancelled',
 };
 
-const SendRow: FunctionalComponent<{ send: Send }> = ({ send: { status, sendAt, recipients } }) => {
+const SendRow: FunctionalComponent<{ send: SentMail; cancel: () => void }> = ({ send, cancel }) => {
+  const { status, sendAt, recipients, subject } = send;
   const waits = status === 'queued' && sendAt !== undefined && Date.parse(sendAt) > Date.now();
   return (
     <li class={status}>
       <p>
-        <b>{waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}</b>
+        <b>{waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}</b> {subject}
+        {waits && (
+          <button type="button" class="plain" onClick={cancel}>
+            Cancel sending
+          </button>
+        )}
       </p>
       <ul>
         {recipients.map(({ address, status: one, detail }) => (
@@ -32,20 +39,24 @@ const SendRow: FunctionalComponent<{ send: Send }> = ({ send: { status, sendAt, 
     </li>
   );
 };
-SendRow.props = ['send'];
+SendRow.props = ['send', 'cancel'];
 
 export const Outgoing = defineComponent(
   (props: { account: Account; close: () => void }) => {
-    const sends = ref<readonly Send[]>();
+    const sends = ref<readonly SentMail[]>();
     const failure = ref<string>();
-    props.account.client.sends().then(
-      (list) => {
-        sends.value = list;
-      },
-      (error: unknown) => {
-        failure.value = error instanceof Error ? error.message : String(error);
-      },
-    );
+    const fail = (error: unknown) => {
+      failure.value = error instanceof Error ? error.message : String(error);
+    };
+    const look = async () => {
+      sends.value = await props.account.client.sends();
+    };
+    const cancel = async ({ operation }: SentMail) => {
+      await operation.cancel();
+      await look();
+      say('It is a draft again, and is not sent');
+    };
+    look().catch(fail);
     return () => (
       <Dialog title="Outgoing mail" close={props.close}>
         {failure.value !== undefined ? (
@@ -59,7 +70,7 @@ export const Outgoing = defineComponent(
         ) : (
           <ul class="outgoing">
             {sends.value.map((send) => (
-              <SendRow key={send.id} send={send} />
+              <SendRow key={send.id} send={send} cancel={() => void cancel(send).catch(fail)} />
             ))}
           </ul>
         )}

@@ -115,6 +115,8 @@ function writingPart(
           recipients: [
             { address: 'no@sender.test', status: 'bounced', detail: '550 no such user' },
           ],
+          subject: 'Lunch',
+          operation,
         },
       ];
     },

@@ -298,7 +298,8 @@ async function checkBanner(
 /** Days before the end of a certificate. */
 const SOON = 14;
 
-async function checkCertificate({ tls, dataDir, mailHostname }: Config): Promise<Verdict> {
+async function checkCertificate(config: Config): Promise<Verdict> {
+  const { tls, dataDir, mailHostname, imap, submission } = config;
   const path = tls.cert ?? join(dataDir, 'tls', 'cert.pem');
   const text = await readFile(path).catch((error: unknown) => {
     if (isMissing(error) && !tls.cert) return undefined;
@@ -313,7 +314,16 @@ async function checkCertificate({ tls, dataDir, mailHostname }: Config): Promise
     return failed(`${path} does not name ${mailHostname}`, 'get one for MAIL_HOSTNAME');
   }
   if (tls.cert && days < SOON) return warning(said, 'check that your ACME client renews it');
-  return ok(said);
+  if (!certificate.checkIssued(certificate)) return ok(said);
+  const ports = [imap.tlsPort, imap.port, submission.tlsPort, submission.port];
+  if (ports.some((port) => port > 0)) {
+    return warning(
+      `${path} is self-signed: mail programs refuse it, or ask their user`,
+      'set TLS_CERT and TLS_KEY to a certificate that they trust',
+    );
+  }
+  // Mail servers encrypt to each other whatever the certificate is (RFC 7435).
+  return ok(`${said}; it is self-signed, which is enough between mail servers`);
 }
 
 async function checkResolver(dns: DnsResolver, servers: readonly string[]): Promise<Verdict> {

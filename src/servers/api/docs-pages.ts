@@ -101,16 +101,23 @@ export function docsRoutes(site: Site, webmail: WebmailOptions): RouteGroup {
     app.get<{ Params: { '*': string } }>('/docs/*', { schema: { hide: true } }, (request, reply) =>
       sendFile(site, reply, request.params['*']),
     );
-    addApp(app, site, 'console');
-    if (!webmail.isOn) return;
-    addApp(app, site, 'webmail', brandPage(site, webmail));
-    // Where the live inbox was, which showed the protocol beside the mail.
+    addApp(app, site, 'console', webmail.isOn ? undefined : consoleAlone(site));
+    if (webmail.isOn) addApp(app, site, 'webmail', brandPage(site, webmail));
+    // Where the live inbox was, which showed the protocol beside the mail. Pages link to it, which are built before anybody
+    // knows whether there is a webmail: without one it leads to its guide.
+    const inbox = webmail.isOn ? '/webmail/#/?protocol' : '/docs/guides/webmail';
     for (const path of ['/docs/inbox', '/docs/inbox/']) {
-      app.get(path, { schema: { hide: true } }, (_request, reply) =>
-        reply.redirect('/webmail/#/?protocol', 302),
-      );
+      app.get(path, { schema: { hide: true } }, (_request, reply) => reply.redirect(inbox, 302));
     }
   };
+}
+
+/** The page of the console that says that there is no webmail to link to. */
+function consoleAlone(site: Site): string | undefined {
+  const file = 'console/index.html';
+  if (!site.files.has(file)) return undefined;
+  const page = readFileSync(join(site.directory, file), 'utf8');
+  return page.replace('</title>', '</title>\n    <meta name="webmail" content="off">');
 }
 
 /** The page of the webmail with the operator's name and colour; undefined where it has not been built. */

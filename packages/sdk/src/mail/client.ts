@@ -93,7 +93,7 @@ export interface Operation {
   readonly kind: 'flag' | 'move' | 'copy' | 'delete' | 'append' | 'send' | 'mailbox';
   /** Rejected with the server's refusal. */
   readonly applied: Promise<void>;
-  /** Takes it out of the queue, or queues its inverse. Rejected where it cannot be undone: deleted for good, sent. */
+  /** Takes it out of the queue, or queues its inverse. Rejected where it cannot be undone: deleted for good, gone out. */
   undo(): Promise<void>;
 }
 
@@ -103,6 +103,12 @@ export interface SendOperation extends Operation {
   readonly sendId: Promise<string>;
   /** Before it went out: it is a draft again. ApiError `already_sent` when too late; undefined where it never left. */
   cancel(): Promise<CancelSendAnswer | undefined>;
+}
+
+/** What became of a mail. Until it goes out, `operation.cancel()` makes it a draft again. */
+export interface SentMail extends Send {
+  readonly subject: string;
+  readonly operation: SendOperation;
 }
 
 /** As `POST /mail/send` takes it; messages are named by their ids, files by their bytes. */
@@ -224,7 +230,8 @@ export interface MailClient {
     mail: OutgoingMail,
     replaces?: { readonly mailbox: string; readonly id: MessageId },
   ): Promise<{ readonly mailbox: string; readonly id: MessageId; readonly operation: Operation }>;
-  sends(): Promise<readonly Send[]>;
+  /** Mail that went from here, newest first, as far as it is remembered; also after a reload. Needs the network. */
+  sends(): Promise<readonly SentMail[]>;
   /** What has not reached the server yet, oldest first. */
   pending(): Promise<readonly Operation[]>;
   /** The server first; the copy's envelopes where there is no network, then `offline` is true. */

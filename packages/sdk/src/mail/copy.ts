@@ -213,6 +213,7 @@ export class Copy {
   ): Promise<OperationRow[]> {
     const group = makeId();
     let added: OperationRow[] = [];
+    const last = this.operations.at(-1)?.seq ?? 0;
     await this.store.update('accounts', [this.account], (row) => {
       const account = row as AccountRow | undefined;
       if (!account || account.signedOut) throw new Error('signed out');
@@ -232,6 +233,8 @@ export class Copy {
     });
     this.#fresh.push(...added);
     this.#keep(added);
+    // Another tab stored changes, and perhaps died before it told: they go before these.
+    if (added[0] && added[0].seq > last + 1) await this.reload();
     return added;
   }
 

@@ -119,6 +119,8 @@ class Folding {
     if (mail?.draft) this.#hide(operation, this.#entry(mail.draft.id, place), pending);
     for (const [index, id] of ids.entries()) {
       const entry = this.#entry(id, place);
+      // An earlier change took it away: the server will find nothing either.
+      if (entry?.hidden) continue;
       if (kind === 'flag') {
         if (entry?.facts) {
           entry.facts = { ...entry.facts, flags: changeFlags(entry.facts.flags, operation) };

@@ -81,7 +81,8 @@ export class Leader {
     const isActive = () => this.#active;
     this.#attempts = new Attempts(platform);
     this.#syncer = new Syncer({ copy, server, epoch, tick, isActive, wrote, received });
-    this.#pusher = new Pusher({ copy, server, platform, epoch, syncer: this.#syncer });
+    const isWanted = (mailbox: MailboxRow) => this.#isWanted(mailbox);
+    this.#pusher = new Pusher({ copy, server, platform, epoch, isWanted, syncer: this.#syncer });
     this.#live = new Live({
       platform,
       baseUrl,
@@ -226,6 +227,7 @@ export class Leader {
     const { platform, server } = this.#options;
     if (!this.#active) return;
     this.#cancelTimer();
+    this.#finishEnded();
     const now = platform.now();
     const rest = Math.max(server.pausedUntil, this.#attempts.restUntil);
     if (rest > now) {
@@ -233,7 +235,6 @@ export class Leader {
       return;
     }
     if (!this.#isIdentified) return;
-    this.#finishEnded();
     this.#startPushes();
     this.#startList();
     const next = Math.min(this.#attempts.next(), this.#startSyncs());

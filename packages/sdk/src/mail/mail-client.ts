@@ -1,5 +1,6 @@
 /** The client of one account: what an app calls, over the copy, the server and the tab that leads. */
 import type { SearchMessagesBody } from '../api-types.ts';
+import { ApiError } from '../errors.ts';
 import { Bodies } from './bodies.ts';
 import type {
   MailboxHandle,
@@ -12,6 +13,7 @@ import type {
   OutgoingMail,
   SendOperation,
   SendOptions,
+  SentMail,
 } from './client.ts';
 import { Copy, type NewOperation } from './copy.ts';
 import { Leader } from './leader.ts';
@@ -118,7 +120,7 @@ export class StoredMailClient implements MailClient {
       lead: (epoch) => this.#lead(epoch),
       stopLeading: () => this.#stopLeading(),
       hear: (message) => this.#hear(message),
-      beat: () => this.#leader ?? this.#reload(),
+      beat: () => this.#reload(),
       slept: () => this.reconnect(),
     });
   }
@@ -232,11 +234,20 @@ export class StoredMailClient implements MailClient {
     return row ? { mailbox: row.name, box: row.box } : { mailbox: mailbox ?? 'Drafts' };
   }
 
-  async sends(): ReturnType<MailClient['sends']> {
-    const ids = this.#copy.operations.flatMap(({ sendId }) =>
-      sendId === undefined ? [] : [sendId],
-    );
-    return await Promise.all(ids.map((id) => this.#server.call('GET /mail/sends/', { id })));
+  async sends(): Promise<SentMail[]> {
+    const rows = this.#copy.operations.filter(({ sendId }) => sendId !== undefined).reverse();
+    const found = rows.map(async (row): Promise<SentMail[]> => {
+      const operation = new StoredSend(this.#parts.tools, [row]);
+      try {
+        const send = await this.#server.call('GET /mail/sends/', { id: row.sendId ?? '' });
+        return [{ ...send, subject: row.mail?.subject ?? '', operation }];
+      } catch (error) {
+        // The server remembers it no longer.
+        if (error instanceof ApiError && error.status === 404) return [];
+        throw error;
+      }
+    });
+    return (await Promise.all(found)).flat();
   }
 
   async pending(): Promise<readonly Operation[]> {

@@ -46,8 +46,12 @@ export class StoredOperation implements Operation {
   }
 
   async undo(): Promise<void> {
+    const isOver = ({ state }: OperationRow) => state === 'rejected' || state === 'cancelled';
+    const { operations } = this.tools.copy;
+    const isTakenBack = ({ seq }: OperationRow) =>
+      operations.some((one) => one.inverseOf === seq && !isOver(one));
     const inverses = this.rows()
-      .filter(({ state }) => state !== 'rejected' && state !== 'cancelled')
+      .filter((row) => !isOver(row) && !isTakenBack(row))
       .reverse()
       .flatMap(inverse);
     if (inverses.length === 0) return;
@@ -67,6 +71,11 @@ export class StoredSend extends StoredOperation implements SendOperation {
 
   get sendId(): Promise<string> {
     return this.applied.then(() => this.rows()[0]?.sendId ?? '');
+  }
+
+  /** As `cancel`. */
+  override async undo(): Promise<void> {
+    await this.cancel();
   }
 
   async cancel(): Promise<CancelSendAnswer | undefined> {

@@ -112,7 +112,11 @@ export function isHopeless(operation: OperationRow, operations: readonly Operati
   );
 }
 
-/** What a batch leaves when its answer came. */
+/**
+ * What a batch leaves when its answer came.
+ *
+ * @param boxes mailboxes that the copy has, or is going to have: others have nothing to wait for
+ */
 export function acked(
   operation: OperationRow,
   answer: Partial<OperationRow>,
@@ -120,10 +124,7 @@ export function acked(
 ): OperationRow {
   const { request: _, ...kept } = operation;
   const places = [operation.box, operation.toBox];
-  // A mailbox that is not in the copy has nothing to wait for.
-  const awaits = boxes
-    .filter(({ box, token }) => token !== undefined && places.includes(box))
-    .map(({ box }) => box);
+  const awaits = boxes.map(({ box }) => box).filter((box) => places.includes(box));
   return settle({ ...kept, ...answer, awaits, state: 'acked' });
 }
 
@@ -151,14 +152,17 @@ export function ended(
 /** How many ended operations are kept, for those who still ask what became of them. */
 const KEPT = 50;
 
-export function outdated(operations: readonly OperationRow[]): OperationRow[] {
+/** @param now milliseconds since 1970 */
+export function outdated(operations: readonly OperationRow[], now: number): OperationRow[] {
   const over = operations.filter((operation) => !isLive(operation));
   const named = new Set(
     operations
       .filter(isLive)
       .flatMap((operation) => refsOf(operation).map((id) => readLocalId(id)?.seq)),
   );
-  return over.slice(0, -KEPT).filter(({ seq }) => !named.has(seq));
+  // What goes out later can be taken back until then.
+  const isDue = ({ mail }: OperationRow) => !(Date.parse(mail?.sendAt ?? '') > now);
+  return over.slice(0, -KEPT).filter((one) => !named.has(one.seq) && isDue(one));
 }
 
 /**

@@ -8,7 +8,7 @@ import type { Copy } from './copy.ts';
 import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import { type MessageRow, type OperationRow, put } from './rows.ts';
+import { type MailboxRow, type MessageRow, type OperationRow, put } from './rows.ts';
 import { isPassing, type MailServer } from './server.ts';
 import type { Change } from './store.ts';
 import type { Syncer } from './syncer.ts';
@@ -19,6 +19,8 @@ export interface PusherOptions {
   readonly platform: Platform;
   readonly epoch: number;
   readonly syncer: Syncer;
+  /** Whether the copy has the mailbox, or is going to have it. */
+  readonly isWanted: (mailbox: MailboxRow) => boolean;
 }
 
 /** What is to be done after a push. */
@@ -103,14 +105,16 @@ export class Pusher {
     answer: PushAnswer,
     began: number,
   ): Promise<Pushed> {
-    const { copy, epoch, syncer } = this.#options;
+    const { copy, epoch, syncer, isWanted } = this.#options;
     let received: readonly MessageRow[] = [];
     let continues: number | undefined;
     let boxes: number[] = [];
     let isAnew = false;
     await copy.write(epoch, 'strict', async () => {
       const box = batch[0]?.box;
-      let after = batch.map((one) => acked(one, readAnswer(one, answer, copy), copy.mailboxes));
+      let after = batch.map((one) =>
+        acked(one, readAnswer(one, answer, copy), copy.mailboxes.filter(isWanted)),
+      );
       const changes: Change[] = [];
       const row = copy.box(box);
       const { sync } = answer;
@@ -214,7 +218,7 @@ export class Pusher {
     if (kind !== 'send')
       return [put('operations', ended(operation, 'cancelled')), ...this.filesOf(operation)];
     if (inverseOf === undefined || !mail) return [put('operations', ended(operation, 'cancelled'))];
-    const { inverseOf: _, ...draft } = operation;
+    const { inverseOf: _, needs: __, ...draft } = operation;
     return [put('operations', { ...draft, kind: 'append' })];
   }
 
@@ -226,8 +230,8 @@ export class Pusher {
   }
 
   #prune(): Change[] {
-    const { copy } = this.#options;
-    return outdated(copy.operations).map(({ account, seq }) => ({
+    const { copy, platform } = this.#options;
+    return outdated(copy.operations, platform.now()).map(({ account, seq }) => ({
       remove: 'operations',
       key: [account, seq],
     }));

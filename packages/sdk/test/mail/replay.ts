@@ -24,6 +24,8 @@ interface Letter {
   readonly uid: number | undefined;
   readonly subject: string;
   flags: readonly string[];
+  /** An earlier change took it away: a later one finds nothing. */
+  isGone?: boolean;
 }
 
 const textOf = ({ subject, flags }: Letter) => `${subject}: ${[...flags].sort().join(' ')}`;
@@ -87,6 +89,7 @@ export class Replay {
       if (!letter || has(source)) return;
       const letters = this.#box(source);
       if (letters.includes(letter)) letters.splice(letters.indexOf(letter), 1);
+      letter.isGone = true;
     };
     const give = (index: number, facts: Omit<Letter, 'uid'> | undefined) => {
       const uid = placed?.[index];
@@ -107,6 +110,7 @@ export class Replay {
     if (mail?.draft) take(this.#find(mail.draft.id, source));
     for (const [index, id] of ids.entries()) {
       const letter = this.#find(id, source);
+      if (letter?.isGone) continue;
       if (kind === 'flag') {
         if (letter) letter.flags = changeFlags(letter.flags, operation);
         continue;

@@ -100,6 +100,7 @@ export interface WorldOptions {
   readonly seed: number;
   readonly withLocks: boolean;
   readonly rateLimitPerMinute?: number;
+  readonly bodyBudget?: number;
 }
 
 export class World {
@@ -120,6 +121,8 @@ export class World {
   /** What went under each key. */
   readonly #keys = new Map<string, string>();
   #state: number;
+  /** What a product's backend answers that is asked for a token. */
+  tokenOf = () => this.server.issueToken(this.account);
   /** Grows with each write of a tab. */
   writes = 0;
   /** Until when other tabs may lack what one wrote that died before it told them: their next beat. */
@@ -155,7 +158,7 @@ export class World {
       address: 'ada@acme.test',
       auth: async () => this.#token(tab),
       store: this.#storeOf(tab),
-      bodyBudget: BODY_BUDGET,
+      bodyBudget: this.#options.bodyBudget ?? BODY_BUDGET,
       platform: this.#platformOf(tab),
     });
     await this.pass(0, opened);
@@ -199,7 +202,7 @@ export class World {
   async #token(tab: Tab) {
     if (tab.isDead) return never<{ token: string; expires_in: number }>();
     if (!this.server.online) throw new TypeError('fetch failed');
-    return this.server.issueToken(this.account);
+    return this.tokenOf();
   }
 
   #platformOf(tab: Tab): Partial<Platform> {

@@ -1,0 +1,84 @@
+/** Whose mail it is, what is left of it after the user signed out, and how many requests of a minute are left to others. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { TABLES, type TableName } from '../../src/mail/store.ts';
+import { memoryStore } from '../../src/mail.ts';
+import { World } from './world.ts';
+
+const BOB = 'bob@acme.test';
+const TABLES_OF_ACCOUNT = Object.keys(TABLES) as TableName[];
+
+/** A token as Postroom makes them, which says whose it is; its signature is the server's business. */
+function ownToken(address: string): string {
+  const claims = { sub: address, postroom_account: 'id' };
+  return `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.x`;
+}
+
+for (const [kind, tokenOf] of [
+  ['says whose it is', () => ({ token: ownToken(BOB), expires_in: 3600 })],
+  [
+    'the server alone knows',
+    (world: World) => world.server.issueToken(world.server.addAccount({ address: BOB })),
+  ],
+] as const) {
+  test(`changes of one account never go with the token of another, which ${kind}`, async () => {
+    const store = memoryStore();
+    const world = new World({ seed: 1, withLocks: true, store });
+    world.account.deliver('INBOX', { subject: 'for Ada' });
+    const first = await world.open();
+    await world.pass(5000);
+    world.server.online = false;
+    world.server.dropSockets();
+    const inbox = first.client.mailbox('INBOX');
+    const [id] = await inbox.ids();
+    assert.ok(id);
+    await inbox.flag([id], { add: ['\\Flagged'] });
+    world.kill(first);
+    world.server.online = true;
+    const before = world.server.requests.length;
+    const { token } = tokenOf(world);
+    world.tokenOf = () => ({ token, expires_in: 3600 });
+    const second = await world.open();
+    await world.pass(60_000);
+    assert.equal(second.client.state, 'stopped');
+    assert.deepEqual(
+      world.server.requests.slice(before).map(({ path }) => path),
+      [],
+    );
+    assert.equal((await second.client.pending()).length, 1, 'the change is kept');
+  });
+}
+
+test('signing out leaves nothing, also of mail that has not gone', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  await client.send({
+    to: [{ address: 'bob@sender.test' }],
+    attachments: [{ filename: 'a.txt', content: new Uint8Array([1, 2]) }],
+  });
+  assert.equal((await world.store.range({ table: 'blobs', prefix: [] })).length, 1);
+  assert.equal((await world.store.range({ table: 'bodies', prefix: [] })).length, 1);
+  await client.signOut();
+  for (const table of TABLES_OF_ACCOUNT)
+    assert.deepEqual(await world.store.range({ table, prefix: [] }), [], table);
+});
+
+test('texts are fetched ahead only with requests that nobody else needs', async () => {
+  const world = new World({ seed: 1, withLocks: true, rateLimitPerMinute: 20 });
+  // Two of them make a page: with the list and the other mailboxes, more than 12 requests.
+  for (let i = 0; i < 22; i++) world.account.deliver('INBOX', { subject: `mail ${i}` });
+  const { client } = await world.open();
+  const ahead = () => world.server.requests.filter(({ path }) => path === '/mail/messages').length;
+  await world.pass(40_000);
+  assert.equal(client.state, 'live');
+  assert.equal(ahead(), 0, 'of the minute, less than 40 % is left');
+  // The next minute is new, which any request finds out.
+  await world.pass(30_000);
+  await client.mailbox('INBOX').sync();
+  await world.pass(5_000);
+  assert.ok(ahead() > 0, 'no text was fetched ahead');
+});

@@ -1,0 +1,66 @@
+/** Mail that goes out later is taken back until then: after a reload, after many other changes, and without a network. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { World } from './world.ts';
+
+const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', text: 'Hello' };
+
+test('mail for later is found after a reload and many other changes, and cancelled', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const first = await world.open();
+  await world.pass(5000);
+  const sendAt = new Date(world.server.clock.now() + 86_400_000).toISOString();
+  const sent = await first.client.send({ ...mail, sendAt });
+  await world.pass(1000, sent.applied);
+  const inbox = first.client.mailbox('INBOX');
+  const [id] = await inbox.ids();
+  assert.ok(id);
+  for (let i = 0; i < 60; i++) {
+    const operation = await inbox.flag([id], { [i % 2 ? 'add' : 'remove']: ['\\Flagged'] });
+    await world.pass(100, operation.applied);
+  }
+  world.kill(first);
+  const { client } = await world.open();
+  await world.pass(5000);
+  const [found] = await client.sends();
+  assert.deepEqual([found?.subject, found?.status, found?.sendAt], ['Later', 'queued', sendAt]);
+  const answer = found?.operation.cancel();
+  await world.pass(5000, answer);
+  assert.equal((await answer)?.draft.mailbox, 'Drafts');
+  assert.deepEqual(
+    world.account.sends.all.map(({ status }) => status),
+    ['cancelled'],
+  );
+  assert.deepEqual(
+    (await client.sends()).map(({ status }) => status),
+    ['cancelled'],
+  );
+});
+
+test('mail that waits for a network is a draft again at once where it is taken back', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  // What is tried fails, and rests.
+  await world.pass(8000);
+  assert.equal(client.state, 'offline');
+  const sent = await client.send(mail);
+  const [waiting] = await client.pending();
+  assert.equal(waiting?.id, sent.id);
+  const undone = waiting.undo();
+  await world.pass(0);
+  await undone;
+  const { messages } = await client.mailbox('Drafts').list();
+  assert.deepEqual(
+    messages.map(({ envelope }) => envelope.subject),
+    ['Later'],
+  );
+  world.server.online = true;
+  client.reconnect();
+  await world.pass(60_000);
+  assert.equal(world.account.sends.all.length, 0);
+  assert.equal(world.account.mailbox('Drafts').uids.length, 1);
+});
