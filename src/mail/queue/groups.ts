@@ -4,6 +4,7 @@ import type { Queries, ReadDatabase } from '../../platform/database/database.ts'
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
 import {
+  behindQuery,
   fits,
   needsRows,
   OPEN_STATES,
@@ -33,46 +34,88 @@ export interface GroupKey {
 
 /** The most deliveries that are counted for each state. */
 const COUNTED_MAX = 10_000;
-export type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'states'>;
+/** Groups of which those are chosen that have a state. */
+const GROUPS_MAX = 250;
+/** Keys that are read at once; then the rest of a larger group is skipped. */
+const KEYS_READ = 300;
+/** The most reads, where most groups do not match. */
+const READS_MAX = 30;
+export type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind'> & {
+  readonly state?: OpenState | undefined;
+};
 
-/** Lists groups in the order of destination, domain and kind. */
+/**
+ * Lists groups in the order of destination, domain and kind. However many deliveries a group has, few are read. For
+ * filters that match hardly any group, a page may be shorter than requested, with a key to continue from.
+ */
 export async function listGroups(
   queries: Queries,
   filter: GroupFilter,
   { after, limit }: GroupPage<GroupKey>,
 ): Promise<{ readonly groups: QueueGroup[]; readonly next: GroupKey | undefined }> {
-  const found = await findGroups(queries, filter, after, limit + 1);
-  const groups = await countGroups(queries, found.slice(0, limit));
-  return { groups, next: found.length > limit ? groups.at(-1) : undefined };
+  const { state } = filter;
+  if (state === undefined) {
+    const { firsts, next } = await findGroups(queries, filter, after, limit);
+    return { groups: await countGroups(queries, firsts), next };
+  }
+  const found = await findGroups(queries, filter, after, GROUPS_MAX);
+  const firsts = await thoseWith(queries, found.firsts, state);
+  const chosen = firsts.slice(0, limit);
+  const last = firsts.length > limit ? chosen.at(-1) : undefined;
+  return { groups: await countGroups(queries, chosen), next: last ? keyOf(last) : found.next };
 }
 
-/** One delivery of each group that has any of the states, by `deliveries_by_receiver`: read up to the end of the page. */
+/** The first key of each group. */
 async function findGroups(
   queries: Queries,
-  { destination, domainIds, kind, states = OPEN_STATES }: GroupFilter,
+  { destination, domainIds, kind }: GroupFilter,
   after: GroupKey | undefined,
   limit: number,
-): Promise<number[]> {
-  // Of claims that do not exist.
-  if (domainIds?.length === 0) return [];
-  const names = ['destination', 'domain_id', 'kind'] as const;
-  let query = queries
-    .selectFrom('deliveries')
-    .select(({ fn }) => fn.min('id').as('id'))
-    // A partial index is used only where its condition is in the query.
-    .where('status', '<>', sql.lit('delivered' as const))
-    .where('status', 'in', states)
-    .groupBy(names)
-    .limit(limit);
-  for (const name of names) query = query.orderBy(name);
-  if (destination !== undefined) query = query.where('destination', '=', destination);
-  if (domainIds !== undefined) query = query.where('domain_id', 'in', domainIds);
-  if (kind !== undefined) query = query.where('kind', '=', kind);
-  if (after) {
-    const key = [after.destination, after.domainId, after.kind];
-    query = query.where(sql<boolean>`(destination, domain_id, kind) > (${sql.join(key)})`);
+): Promise<{ readonly firsts: OpenKey[]; readonly next: GroupKey | undefined }> {
+  const firsts: OpenKey[] = [];
+  let last = after;
+  for (let reads = 0; reads < Math.max(READS_MAX, limit); reads++) {
+    const keys = await groupsQuery(queries, destination, last).execute();
+    for (const key of keys) {
+      if (last && isOf(key, last)) continue;
+      if (firsts.length === limit) return { firsts, next: last };
+      last = keyOf(key);
+      if (fits(key, { destination, domainIds, kind })) firsts.push(key);
+    }
+    if (keys.length < KEYS_READ) return { firsts, next: undefined };
+    if (last && domainIds) last = beforeNextOf(domainIds, last);
   }
-  return (await query.execute()).map(({ id }) => id);
+  return { firsts, next: last };
+}
+
+function keyOf({ destination, domain_id: domainId, kind }: OpenKey): GroupKey {
+  return { destination, domainId, kind };
+}
+
+function isOf(key: OpenKey, { destination, domainId, kind }: GroupKey): boolean {
+  return key.destination === destination && key.domain_id === domainId && key.kind === kind;
+}
+
+/** The key before the next groups of these claims at the destination; after the destination where there are none. */
+function beforeNextOf(domainIds: readonly number[], last: GroupKey): GroupKey {
+  if (domainIds.includes(last.domainId)) return last;
+  const next = Math.min(...domainIds.filter((id) => id > last.domainId), Number.MAX_SAFE_INTEGER);
+  return { ...last, domainId: next, kind: '' };
+}
+
+/** Keys after a group. */
+function groupsQuery(
+  queries: Queries,
+  destination: string | undefined,
+  after: GroupKey | undefined,
+) {
+  const receiver = destination === undefined ? undefined : { destination };
+  return behindQuery(
+    queries,
+    { receiver, order: 'asc', limit: KEYS_READ },
+    // `z` sorts after all states.
+    after && { ...after, domain_id: after.domainId, status: 'z' },
+  );
 }
 
 /** The deliveries of the group of `d` that are in a state. */
@@ -81,7 +124,20 @@ function ownOf(state: OpenState) {
     and c.destination = d.destination and c.domain_id = d.domain_id and c.kind = d.kind`;
 }
 
-interface CountedGroup extends Pick<OpenKey, 'destination' | 'domain_id' | 'kind'> {
+async function thoseWith(
+  queries: Queries,
+  firsts: readonly OpenKey[],
+  state: OpenState,
+): Promise<OpenKey[]> {
+  if (firsts.length === 0) return [];
+  const { rows } = await sql<{ id: number }>`select d.id from deliveries d
+    where d.id in (${sql.join(firsts.map(({ id }) => id))})
+      and (select 1 ${ownOf(state)} limit 1) = 1`.execute(queries);
+  const ids = new Set(rows.map(({ id }) => id));
+  return firsts.filter(({ id }) => ids.has(id));
+}
+
+interface CountedGroup extends OpenKey {
   readonly queued: number;
   readonly held: number;
   readonly failed: number;
@@ -89,14 +145,15 @@ interface CountedGroup extends Pick<OpenKey, 'destination' | 'domain_id' | 'kind
   readonly error: string | null;
 }
 
-async function countGroups(queries: Queries, ids: readonly number[]): Promise<QueueGroup[]> {
-  if (ids.length === 0) return [];
+async function countGroups(queries: Queries, groups: readonly OpenKey[]): Promise<QueueGroup[]> {
+  if (groups.length === 0) return [];
   const count = (state: OpenState) =>
     sql`(select count(*) from (select 1 ${ownOf(state)} limit ${COUNTED_MAX}) counted)`;
   const oldest = (column: 'last_error', state: OpenState) =>
     sql`(select c.${sql.ref(column)} ${ownOf(state)} order by c.id limit 1)`;
+  const ids = groups.map(({ id }) => id);
   const { rows } = await sql<CountedGroup>`
-    select d.destination, d.domain_id, d.kind,
+    select d.id, d.destination, d.domain_id, d.kind,
       ${count('queued')} as queued, ${count('held')} as held, ${count('failed')} as failed,
       (select min(c.next_attempt_at) ${ownOf('queued')}) as due,
       coalesce(
@@ -105,16 +162,12 @@ async function countGroups(queries: Queries, ids: readonly number[]): Promise<Qu
       ) as error
     from deliveries d where d.id in (${sql.join(ids)})
     order by d.destination, d.domain_id, d.kind`.execute(queries);
-  return rows.map(
-    ({ destination, domain_id: domainId, kind, queued, held, failed, due, error }) => ({
-      destination,
-      domainId,
-      kind,
-      counts: { queued, held, failed },
-      ...(due !== null && { oldestDueAt: due }),
-      ...(error !== null && { lastError: errorFromJson(error) }),
-    }),
-  );
+  return rows.map(({ queued, held, failed, due, error, ...key }) => ({
+    ...keyOf(key),
+    counts: { queued, held, failed },
+    ...(due !== null && { oldestDueAt: due }),
+    ...(error !== null && { lastError: errorFromJson(error) }),
+  }));
 }
 
 /** A delivery with the claim that it belongs to. */
@@ -135,7 +188,7 @@ const KEYS_AT_A_TIME = { receivers: 1_000, domain: 500 };
 /**
  * Single deliveries that were not delivered. Those of a domain come newest first, and those of filters that look into rows;
  * others by receiver, domain, kind and state, each in descending order, and then newest first. For filters that match
- * hardly any delivery, a page may be shorter than requested, with a key to continue from.
+ * hardly any delivery, see {@link listGroups}.
  */
 export async function listOpen(
   database: ReadDatabase,

@@ -84,7 +84,7 @@ onEachEngine('keys of what was not delivered', (engine) => {
       sql`update deliveries set status = 'queued' where destination <> 'c.test'`.execute(tx),
     );
     const page = { after: undefined, limit: 2 };
-    const { groups, next } = await listGroups(database.read, { states: ['held'] }, page);
+    const { groups, next } = await listGroups(database.read, { state: 'held' }, page);
     assert.deepEqual(
       groups.map(({ destination, domainId }) => [destination, domainId]),
       [

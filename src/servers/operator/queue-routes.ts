@@ -166,7 +166,7 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
           tags: ['Operator'],
           summary: 'Count the deliveries that wait',
           description:
-            'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names.',
+            'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names. With filters a page may have fewer items than `limit` and still a cursor.',
           operationId: 'listQueue',
           security: credentials.operator,
           querystring: Type.Object({ ...filterFields, ...listFields }),
@@ -176,8 +176,9 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
       async ({ query }) => {
         const { limit, after } = readPage(query, isGroupKey);
         const [destination = '', domainId = 0, kind = ''] = after ?? [];
-        const filter = await filterOf(database.read, query, now());
-        const { groups, next } = await listGroups(database.read, filter, {
+        const { states, ...filter } = await filterOf(database.read, query, now());
+        const asked = { ...filter, state: states?.[0] };
+        const { groups, next } = await listGroups(database.read, asked, {
           after: after && { destination, domainId, kind },
           limit,
         });
