@@ -18,7 +18,7 @@ import { type MailProgram, openMailbox, tokenLogin } from './support/mail-progra
 import { messageWithAttachment } from './support/messages.ts';
 import { findFreePort } from './support/ports.ts';
 import type { Seed, SeededAccount } from './support/seed.ts';
-import { makeToken, residentMemory, startService } from './support/service.ts';
+import { makeToken, residentMemory, startService, untilAtRest } from './support/service.ts';
 import { startWorker } from './support/worker.ts';
 
 const MESSAGES = 10_000;
@@ -121,6 +121,8 @@ async function measure(
 ): Promise<Figure[]> {
   if (!ours || !reference) throw new Error('no program is connected');
   await fill(ours, reference);
+  // Until the index for searches has the messages: that is work of their arrival.
+  await untilAtRest(pid);
   const figures: Figure[] = [];
   for (const [name, command] of Object.entries(COMMANDS)) {
     const count = IN_A_ROW[name] ?? 1;

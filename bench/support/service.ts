@@ -86,7 +86,7 @@ export async function startService(
 }
 
 /** Waits until the service has done what a start on much mail brings, such as the index for searches. */
-async function untilAtRest(pid: number): Promise<void> {
+export async function untilAtRest(pid: number): Promise<void> {
   const until = performance.now() + REST_MS;
   let last = processorTicks(pid);
   for (let quiet = 0; quiet < 2; ) {
