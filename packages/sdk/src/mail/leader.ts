@@ -137,8 +137,11 @@ export class Leader {
     this.#pump();
   }
 
+  /** Whether the mailbox is to be read, or may be: whether there is one, the list says. */
   isBusy(name: string): boolean {
-    const box = this.#options.copy.mailbox(name)?.box;
+    const { box, token } = this.#options.copy.mailbox(name) ?? {};
+    const isKnown = box !== undefined && token !== undefined;
+    if (!isKnown && (this.#isListStale || this.#isListing)) return true;
     return box !== undefined && (this.#stale.has(box) || this.#busy.has(box));
   }
 

@@ -22,7 +22,7 @@ import { memoryStore } from './memory-store.ts';
 import { StoredSend, toOperation } from './operation.ts';
 import { storeMail } from './outgoing.ts';
 import { makeId, type Platform } from './platform.ts';
-import { localId, type MessageRow, type OperationRow } from './rows.ts';
+import { localId, type MessageRow, type OperationRow, readLocalId } from './rows.ts';
 import { correspondents, search } from './search.ts';
 import { MailServer, type ServerOptions } from './server.ts';
 import type { Store } from './store.ts';
@@ -205,10 +205,7 @@ export class StoredMailClient implements MailClient {
       };
       if (!replaces) return [append];
       // The one before goes only once this one is there.
-      const local =
-        typeof replaces.id === 'number'
-          ? undefined
-          : Math.floor(Number(replaces.id.slice(1)) / 1000);
+      const local = readLocalId(replaces.id)?.seq;
       const old: NewOperation = {
         kind: 'delete',
         ...this.#drafts(replaces.mailbox),
@@ -345,6 +342,7 @@ export class StoredMailClient implements MailClient {
       });
       for (const name of this.#openNames) this.#leader.open(name);
       this.#leader.start();
+      this.#telling.ended();
     };
     // What the leader before wrote last.
     void this.#copy.reload().then(start, () => this.#tabs.deposed());
@@ -415,6 +413,9 @@ export class StoredMailClient implements MailClient {
 
   async #sync(name: string): Promise<void> {
     this.#openNames.add(name);
+    // A tab that was just opened is about to lead.
+    const isSettled = () => !this.#tabs.isLeading || this.#leader !== undefined;
+    await this.#telling.waitUntil(isSettled);
     if (!this.#leader) return this.#tabs.tell({ type: 'sync', mailbox: name });
     this.#leader.sync(name);
     await this.#telling.waitUntil(

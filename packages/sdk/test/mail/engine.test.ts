@@ -71,6 +71,21 @@ test('a sync is over once its answer is in the copy', async () => {
   assert.equal((await inbox.list()).messages.length, 1);
 });
 
+test('the first sync of a copy that was just opened brings the mail', async () => {
+  const world = new World({ seed: 1, withLocks: false });
+  world.account.deliver('INBOX', { subject: 'first' });
+  world.server.failNext({ delayMs: 3000 }, '/mail/mailboxes');
+  const { client } = await world.open();
+  const inbox = client.mailbox('INBOX');
+  const sync = inbox.sync();
+  await world.pass(0, sync);
+  await sync;
+  assert.equal((await inbox.list()).messages.length, 1);
+  const none = client.mailbox('Nowhere').sync();
+  await world.pass(5000, none);
+  await none;
+});
+
 test('a store that is lost is followed by memory, and no change of the user is lost with it', async () => {
   const store: Store = memoryStore();
   let isLost = false;
