@@ -341,12 +341,14 @@ test('doctor says who closes the connection, and greets a listener that expects 
   );
 });
 
-test('doctor says that nothing is started, and warns of a proxy that may not name its clients', async () => {
+test('doctor says that nothing is started, and warns of a proxy and a certificate that clients may not accept', async () => {
   const ports = {
     SUBMISSIONS_PORT: String(await freePort()),
     IMAP_PORT: String(await freePort(1)),
   };
-  const settings = { ...env, ...ports, PUBLIC_URL: 'https://mail.example.test' };
+  // As the certificate of the tests says.
+  const named = { ...env, MAIL_HOSTNAME: 'mail.test' };
+  const settings = { ...named, ...ports, PUBLIC_URL: 'https://mail.example.test' };
   const { output } = await command(['doctor'], settings);
   assert.match(output, /^warning +service \(HTTP\) +not started: nothing listens at http/m);
   for (const check of ['SMTP port', 'SUBMISSIONS_PORT', 'IMAP_PORT']) {
@@ -356,14 +358,19 @@ test('doctor says that nothing is started, and warns of a proxy that may not nam
     );
     assert.match(output, said);
   }
+  assert.match(output, /^warning +\S+ +\S+cert\.pem is self-signed: mail programs refuse it/m);
   assert.match(
     output,
     /^warning +reverse proxy +PUBLIC_URL is https:\S+, and TRUST_PROXY names no/m,
   );
-  const named = await command(['doctor'], { ...settings, TRUST_PROXY: '127.0.0.1' });
-  assert.match(named.output, /^ok +reverse proxy +clients are named by 127\.0\.0\.1/m);
-  const plain = await command(['doctor'], env);
+  const trusting = await command(['doctor'], { ...settings, TRUST_PROXY: '127.0.0.1' });
+  assert.match(trusting.output, /^ok +reverse proxy +clients are named by 127\.0\.0\.1/m);
+  const plain = await command(['doctor'], { ...named, IMAP_PORT: '0' });
   assert.doesNotMatch(plain.output, /reverse proxy/);
+  assert.match(
+    plain.output,
+    /^ok .*cert\.pem .*self-signed, which is enough between mail servers$/m,
+  );
 });
 
 test('doctor finds nothing wrong with a new database', async () => {
