@@ -48,11 +48,18 @@ function readScripts(directory: string): readonly string[] {
 function listSite(directory: string): ReadonlySet<string> {
   const root = realpathSync(directory);
   const names = new Set<string>();
+  /** Whether no link leads to a folder: a file in it is within the root, and links need not be resolved for each. */
+  const isPlain = new Map<string, boolean>();
   for (const entry of readdirSync(root, { recursive: true, withFileTypes: true })) {
     const path = join(entry.parentPath, entry.name);
     const name = path.slice(root.length + 1).replaceAll(sep, '/');
     const isHidden = name.startsWith('.') || name.includes('/.');
-    if (!isHidden && isFileWithin(root, path)) names.add(name);
+    const { parentPath } = entry;
+    if (!isPlain.has(parentPath)) {
+      isPlain.set(parentPath, realpathSync.native(parentPath) === parentPath);
+    }
+    const isWithin = (entry.isFile() && isPlain.get(parentPath)) || isFileWithin(root, path);
+    if (!isHidden && isWithin) names.add(name);
   }
   // Selected by Accept-Encoding, never by name.
   for (const name of names) {
