@@ -1,5 +1,5 @@
 /** What became of mail that was sent: what waits, what is tried again, and what could not be delivered, with the reason. */
-import { defineComponent, type FunctionalComponent, ref } from 'vue';
+import { defineComponent, type FunctionalComponent, ref, shallowRef } from 'vue';
 import type { Send, SentMail } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { Dialog } from '../ui/dialog.tsx';
@@ -43,7 +43,8 @@ SendRow.props = ['send', 'cancel'];
 
 export const Outgoing = defineComponent(
   (props: { account: Account; close: () => void }) => {
-    const sends = ref<readonly SentMail[]>();
+    // Not deep: what Vue puts around an operation has none of its private members.
+    const sends = shallowRef<readonly SentMail[]>();
     const failure = ref<string>();
     const fail = (error: unknown) => {
       failure.value = error instanceof Error ? error.message : String(error);

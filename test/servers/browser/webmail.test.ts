@@ -205,6 +205,32 @@ test('two tabs show one mailbox; without a network mail is read and sorted, and 
   await context.close();
 });
 
+test('mail for tomorrow is still listed after a reload, and becomes a draft when it is cancelled', async () => {
+  const { id, address } = await pages.newAccount();
+  const { page, assertQuiet } = await openWebmail(pages, address, { stay: true });
+  await page.getByRole('button', { name: 'Write' }).click();
+  const form = page.getByRole('dialog').filter({ has: page.getByLabel('Subject') });
+  await form.getByRole('combobox', { name: 'To' }).fill('dan@shop.test');
+  await form.getByLabel('Subject').fill('Lunch');
+  await form.getByLabel('Text', { exact: true }).fill('At noon?');
+  await form.getByRole('button', { name: 'Send later' }).click();
+  await page.getByRole('menuitem', { name: /^Tomorrow morning/ }).click();
+  await page.getByText('It will be sent on').first().waitFor();
+  await form.waitFor({ state: 'detached' });
+  await page.reload();
+  await isLive(page);
+  await page.getByRole('button', { name: 'Account' }).click();
+  await page.getByRole('menuitem', { name: 'Outgoing mail' }).click();
+  const list = page.getByRole('dialog', { name: 'Outgoing mail' });
+  await list.getByText('Lunch').waitFor();
+  await list.getByText(/^Goes out/).waitFor();
+  assert.deepEqual(await findViolations(page, 'structure'), []);
+  await list.getByRole('button', { name: 'Cancel sending' }).click();
+  await list.getByText('Cancelled', { exact: true }).first().waitFor();
+  await serverHas(id, 'Drafts', ['Lunch']);
+  assertQuiet();
+});
+
 test('a server that restarts interrupts nothing, and two accounts stay apart', async () => {
   const { address } = await pages.newAccount();
   const { address: second } = await pages.newAccount();
