@@ -135,7 +135,8 @@ export class Tabs {
           this.#hasLock = false;
           resolve();
         };
-        void this.#take();
+        // One that is under way has not said that the lock is here: the next leader would wait for the lease.
+        void Promise.resolve(this.#isTaking).then(() => this.#take());
       });
     };
     platform.lock(this.#name, this.#ending.signal, held).then(
