@@ -98,7 +98,7 @@ export async function* fetchAll(
     const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
     const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview]));
     const { envelopes, structures, bodies } = await readBodies(session, needs, wanted);
-    // Each part of an answer passes several generators: so not one for each message.
+    // Parts of several messages at a time: each that is yielded passes several generators.
     let told: Part[] = [];
     let octets = 0;
     for (const row of wanted) {
@@ -124,7 +124,7 @@ export async function* fetchAll(
         hasNewFlags: flagged !== undefined,
       });
       for (const next of one) {
-        const part = next instanceof Promise ? await next : next;
+        const part = typeof next === 'function' ? await next() : next;
         told.push(part);
         octets += typeof part === 'string' ? part.length : 0;
         if (octets < TEXT_MAX) continue;

@@ -64,3 +64,32 @@ test('a header of any size is read once, as far as headers are, and no more once
     for (;;) if ((await answer.next()).done) return;
   }, /left/);
 });
+
+test('a source is read once the client has taken what stands before it, and not where it left', async () => {
+  let reads = 0;
+  const structure = JSON.stringify({ part: '', headerStart: 0, bodyStart: 10 });
+  const rowOf = (uid: number) => {
+    return { uid, modseq: 1, flags: '', size: 50, body_id: uid, structure };
+  };
+  // Together they are what is sent at a time.
+  const envelopes = new Map([1_000, 65_000].map((size, at) => [at + 1, 'x'.repeat(size)]));
+  const { session } = sessionOf([1, 2], {
+    rows: async () => [rowOf(1), rowOf(2)],
+    texts: async () => envelopes,
+    bodies: async () => new Map([1, 2].map((id) => [id, { content: undefined }])),
+    async *source() {
+      if (++reads > 1) throw new Error('the bucket does not answer');
+      yield Buffer.from('Subject: a');
+    },
+  });
+  const answer = fetch.run(
+    session,
+    new Cursor([' 1:2 (ENVELOPE BODY.PEEK[HEADER.FIELDS (SUBJECT)])']),
+  );
+  assert.equal((await answer.next()).done, false);
+  // A failure that nobody waited for would end the process.
+  await new Promise(setImmediate);
+  assert.equal(reads, 1);
+  await assert.rejects(answer.next(), /the bucket does not answer/);
+  assert.equal(reads, 2);
+});

@@ -24,8 +24,14 @@ export interface Prepared {
   readonly hasNewFlags: boolean;
 }
 
+/**
+ * Reads text of an answer. It begins when it is called: what comes before may wait for the client, and a failure of
+ * a read that nobody waits for yet would end the process.
+ */
+export type ReadText = () => Promise<string>;
+
 /** An item: its text, one that has to be read, or text with the octets that follow it. */
-type Written = string | Promise<string> | readonly [label: string, octets: Part];
+type Written = string | ReadText | readonly [label: string, octets: Part];
 
 /** Characters of an answer that are held before they are sent. */
 export const TEXT_MAX = 64 * 1024;
@@ -40,7 +46,7 @@ export function writeMessage(
   row: Message,
   items: readonly FetchItem[],
   prepared: Prepared,
-): Iterable<Part | Promise<Part>> {
+): Iterable<Part | ReadText> {
   const { selected: view } = session;
   const number = view.numberOf(row.uid);
   if (number === 0) return [];
@@ -65,7 +71,7 @@ function* writeParts(
   row: Message,
   prepared: Prepared,
   source: Source,
-): Generator<Part | Promise<Part>> {
+): Generator<Part | ReadText> {
   let text = head;
   for (let at = 0; at < items.length; at++) {
     session.channel.signal.throwIfAborted();
@@ -77,14 +83,14 @@ function* writeParts(
         : 'part' in item
           ? writeBinary(item, row.size, source)
           : item.kind === 'BODY'
-            ? writeBody(source)
+            ? () => writeBody(source)
             : writeItem(session, item.kind, row, prepared);
     if (typeof written === 'string') text += written;
     if (typeof written === 'string' && text.length < TEXT_MAX) continue;
     if (Array.isArray(written)) text += written[0];
     yield text;
     text = '';
-    if (written instanceof Promise) yield written;
+    if (typeof written === 'function') yield written;
     if (Array.isArray(written)) yield written[1];
   }
   yield `${text})\r\n`;
@@ -134,8 +140,7 @@ function writeSection(section: Section, row: Message, source: Source): Written {
   if (section.names.length > 0) {
     const inRow = source.inRow(range.start, range.end);
     if (inRow) return writeFields(inRow, section);
-    const read = source.header(range.start, range.end);
-    return read.then((header) => writeFields(header, section));
+    return async () => writeFields(await source.header(range.start, range.end), section);
   }
   const { start, end } = cut(range, section.partial);
   const octets = end - start;
