@@ -52,16 +52,8 @@ const TOKEN = new RegExp(
   ].join('|'),
   'suy',
 );
-/** By the number of their group: white space and control characters are none. */
-const TOKEN_KINDS = [
-  undefined,
-  undefined,
-  'word',
-  'special',
-  'quoted',
-  'literal',
-  'stray',
-] as const;
+/** Of the groups from the second on: the first are control characters, and white space has none. */
+const TOKEN_KINDS = ['word', 'special', 'quoted', 'literal', 'stray'] as const;
 
 /** Characters that no header text may have (RFC 5322 section 2.2), and that every reader shows differently. */
 const CONTROL = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/;
@@ -104,7 +96,7 @@ export function tokenize(
     if (text[at] === '(') hasComments = false;
     TOKEN.lastIndex = at;
     const groups = TOKEN.exec(text);
-    const kind = TOKEN_KINDS.find((_, group) => group > 0 && groups?.[group] !== undefined);
+    const kind = TOKEN_KINDS.find((_, index) => groups?.[index + 2] !== undefined);
     if (groups?.[1] !== undefined) onControl();
     if (kind && !take({ kind, text: groups?.[0] ?? '', isApart })) return;
     isApart = kind === undefined;

@@ -9,7 +9,7 @@ import type { Table } from './tables.ts';
 /** Rows in one query of SQLite. */
 const ROWS_AT_ONCE = 500;
 /** Bytes of values after which a transaction ends. */
-const OCTETS_AT_ONCE = 4_000_000;
+const BYTES_AT_ONCE = 4_000_000;
 
 /** How far a move came; the note of the database that is filled. */
 export interface MoveNote {
@@ -84,7 +84,7 @@ function* split(rows: readonly SourceRow[], table: Table) {
   for (const row of rows) {
     some.push(row);
     for (const { name } of table.columns) octets += sizeOf(row[name]);
-    if (octets < OCTETS_AT_ONCE) continue;
+    if (octets < BYTES_AT_ONCE) continue;
     yield { some, octets };
     [some, octets] = [[], 0];
   }
