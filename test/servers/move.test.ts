@@ -261,6 +261,7 @@ function fillRest(file: string): void {
     insert into remembered_logins values ('a', ${ada.accountId}, 1, 2, 3);
     insert into subscriptions values (${ada.accountId}, 'Ž', 1);
     insert into imap_texts select min(id), '(NIL)', '("text" "plain")', 'ž' from bodies;
+    insert into imap_headers select min(id), 'Subject: ž' from bodies;
     insert into search_queue (account_id, body_id, gone) values (1, 2, 1);
     insert into shadow_mailboxes (account_id, name, uidvalidity, uidnext, messages, unseen, modseq, oldest_modseq)
       values (1, 'Ž', '18446744073709551615', 2, 3, 4, 5, 6);

@@ -86,6 +86,7 @@ export async function emptyRows(
   const nothing = { content: null, file: null };
   await tx.updateTable('bodies').set(nothing).where('id', 'in', emptied).execute();
   await tx.deleteFrom('imap_texts').where('body_id', 'in', emptied).execute();
+  await tx.deleteFrom('imap_headers').where('body_id', 'in', emptied).execute();
   return rows.flatMap(({ file }) => (file === null ? [] : [file]));
 }
 

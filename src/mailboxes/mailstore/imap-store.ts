@@ -95,6 +95,15 @@ function prepareTexts({ read, engine }: Database, kind: keyof ImapTexts) {
   );
 }
 
+function prepareHeaders({ read, engine }: Database) {
+  return new PreparedQuery((value: { ids: string }) =>
+    read
+      .selectFrom('imap_headers')
+      .select(['body_id', 'fields'])
+      .where(isAmong(engine, 'body_id', value.ids)),
+  );
+}
+
 export interface ImapStoreOptions {
   readonly database: Database;
   readonly bodies: Bodies;
@@ -112,6 +121,7 @@ export class ImapStore {
   readonly #open: ReturnType<typeof prepareOpen>;
   readonly #indexes = new MailboxIndexes();
   readonly #rows = new Map<string, PreparedQuery<RowsValues, object>>();
+  readonly #headers: ReturnType<typeof prepareHeaders>;
   readonly #texts: Readonly<Record<keyof ImapTexts, ReturnType<typeof prepareTexts>>>;
 
   constructor({ database, bodies, mailboxes, ids, quotas }: ImapStoreOptions) {
@@ -121,6 +131,7 @@ export class ImapStore {
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#open = prepareOpen(database.read);
+    this.#headers = prepareHeaders(database);
     this.#texts = {
       envelope: prepareTexts(database, 'envelope'),
       structure: prepareTexts(database, 'structure'),
@@ -300,14 +311,10 @@ export class ImapStore {
   /** Keeps more of them; bodies that are gone are left out. */
   async keepTexts(made: ReadonlyMap<number, ImapTexts>): Promise<void> {
     await this.#database.write(async (tx) => {
-      const ids = [...made.keys()];
-      const query = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
-      const isShared = this.#database.engine === 'postgres';
-      const rows = await query.$if(isShared, (held) => held.forKeyShare()).execute();
-      const values = rows.flatMap(({ id }) => {
-        const texts = made.get(id);
-        return texts ? [{ body_id: id, ...texts }] : [];
-      });
+      const values = (await this.#holdBodies(tx, made)).map(([id, texts]) => ({
+        body_id: id,
+        ...texts,
+      }));
       if (values.length === 0) return;
       const insert = tx.insertInto('imap_texts').values(values);
       await insert
@@ -316,6 +323,39 @@ export class ImapStore {
         )
         .execute();
     });
+  }
+
+  /** The fields that are kept of headers, by the ids of their bodies. */
+  async headers(bodyIds: readonly number[]): Promise<Map<number, string>> {
+    const ids = JSON.stringify(bodyIds);
+    const rows = await this.#headers.all(this.#database.read, { ids });
+    return new Map(rows.map(({ body_id, fields }) => [body_id, fields]));
+  }
+
+  /** Keeps more of them; bodies that are gone are left out. */
+  async keepHeaders(made: ReadonlyMap<number, string>): Promise<void> {
+    await this.#database.write(async (tx) => {
+      const held = await this.#holdBodies(tx, made);
+      if (held.length === 0) return;
+      await tx
+        .insertInto('imap_headers')
+        .values(held.map(([body_id, fields]) => ({ body_id, fields })))
+        .onConflict((conflict) => conflict.column('body_id').doNothing())
+        .execute();
+    });
+  }
+
+  /** What was made of those bodies that are still there; they stay until the commit. */
+  async #holdBodies<Made>(
+    tx: Queries,
+    made: ReadonlyMap<number, Made>,
+  ): Promise<(readonly [number, Made])[]> {
+    const ids = [...made.keys()];
+    const query = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
+    const isShared = this.#database.engine === 'postgres';
+    const rows = await query.$if(isShared, (held) => held.forKeyShare()).execute();
+    const there = new Set(rows.map(({ id }) => id));
+    return [...made].filter(([id]) => there.has(id)).sort(([a], [b]) => a - b);
   }
 
   /** Where many sources are, as {@link ImapStore.body} says it. */

@@ -18,6 +18,7 @@ import { fifteenth } from './migrations/0015.ts';
 import { sixteenth } from './migrations/0016.ts';
 import { beforeEighteenth, eighteenth } from './migrations/0018.ts';
 import { nineteenth } from './migrations/0019.ts';
+import { twentieth } from './migrations/0020.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -114,6 +115,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0016': sixteenth(engine),
     '0018': eighteenth(engine, isBegun),
     '0019': nineteenth(engine),
+    '0020': twentieth(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

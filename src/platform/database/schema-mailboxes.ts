@@ -46,6 +46,13 @@ export interface ImapTextTable {
   search: string;
 }
 
+/** `mailstore/`: the fields of a body's header that mail programs ask for; read when they are asked for the first time. */
+export interface ImapHeaderTable {
+  body_id: number;
+  /** As in the source, one character an octet; `''` where they are too long to be kept, or have NUL. */
+  fields: string;
+}
+
 /** `mailstore/`: a message in a mailbox. */
 export interface MessageTable {
   mailbox_id: number;

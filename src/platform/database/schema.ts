@@ -32,6 +32,7 @@ import type {
 import type {
   BodyTable,
   CounterTable,
+  ImapHeaderTable,
   ImapTextTable,
   MailboxTable,
   MailserverEventTable,
@@ -159,6 +160,7 @@ export interface Schema {
   tombstones: TombstoneTable;
   subscriptions: SubscriptionTable;
   imap_texts: ImapTextTable;
+  imap_headers: ImapHeaderTable;
   bodies: BodyTable;
   counters: CounterTable;
   mailserver_events: MailserverEventTable;

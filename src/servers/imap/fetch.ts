@@ -3,6 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { isUnknown } from './binary.ts';
+import { headersOf, isKept } from './header-fields.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
@@ -23,6 +24,10 @@ const WITH_TEXTS = 200;
 const WITHOUT = 500;
 /** Where flags alone are asked for, no row is read. */
 const ONLY_FLAGS = 5_000;
+/** Of every message, whatever is asked for. */
+const COLUMNS = [
+  ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
+];
 
 export const fetch = fetching(false);
 export const uidFetch = fetching(true);
@@ -72,13 +77,10 @@ export async function* fetchAll(
   const marksSeen =
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
-  const withTexts = needs.envelopes || needs.structures;
+  const withTexts = needs.envelopes || needs.structures || needs.headers;
   const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
   const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
   const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
-  const columns = [
-    ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
-  ];
   const binaries = request.items.filter((item) => 'part' in item);
   let undecoded = 0;
   let missing = 0;
@@ -89,21 +91,21 @@ export async function* fetchAll(
     const read: Message[] = isByIndex
       ? await readFlags(session, piece)
       : needs.structure
-        ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
-        : await imap.rows(view.mailbox, piece, columns);
+        ? await imap.rows(view.mailbox, piece, [...COLUMNS, 'structure'])
+        : await imap.rows(view.mailbox, piece, COLUMNS);
     missing += piece.length - read.length;
     const since = request.changedSince ?? 0;
     const wanted = since === 0 ? read : read.filter(({ modseq }) => modseq > since);
     const seen = marksSeen ? await markSeen(session, wanted) : undefined;
     const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
     const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview]));
-    const { envelopes, structures, bodies } = await readBodies(session, needs, wanted);
+    const { envelopes, structures, headers, bodies } = await readBodies(session, needs, wanted);
     // Parts of several messages at a time: each that is yielded passes several generators.
     let told: Part[] = [];
     let octets = 0;
     for (const row of wanted) {
       const flagged = seen?.get(row.uid);
-      const isGone = [envelopes, structures, bodies].some(
+      const isGone = [envelopes, structures, headers, bodies].some(
         (some) => some?.has(row.body_id) === false,
       );
       // Its source went after its row was read.
@@ -120,6 +122,7 @@ export async function* fetchAll(
         source,
         envelope: envelopes?.get(row.body_id),
         structure: structures?.get(row.body_id),
+        header: headers?.get(row.body_id),
         preview: previewOf.get(row.uid) ?? undefined,
         hasNewFlags: flagged !== undefined,
       });
@@ -150,6 +153,7 @@ async function readBodies(
   return {
     envelopes: needs.envelopes ? await textsOf(session, 'envelope', rows) : undefined,
     structures: needs.structures ? await textsOf(session, 'structure', rows) : undefined,
+    headers: needs.headers ? await headersOf(session, rows) : undefined,
     bodies: needs.source ? await imap.bodies(rows.map(({ body_id }) => body_id)) : undefined,
   };
 }
@@ -180,12 +184,15 @@ async function markSeen(session: Session, rows: readonly Message[]): Promise<Map
 function needsOf(items: readonly FetchItem[]) {
   const has = (kinds: readonly FetchItem['kind'][]) =>
     items.some(({ kind }) => kinds.includes(kind));
+  const sections = items.flatMap((item) => (item.kind === 'section' ? [item.section] : []));
+  const withParts = has(['BODY', 'binary', 'binary size']);
+  const source = withParts || !sections.every(isKept);
   return {
-    source: has(['BODY', 'section', 'binary', 'binary size']),
+    source,
+    // Where the source is read anyway, they come from there.
+    headers: !source && sections.length > 0,
     // A whole message is sent without a look at its parts.
-    structure:
-      has(['BODY', 'binary', 'binary size']) ||
-      items.some((item) => item.kind === 'section' && !isWhole(item.section)),
+    structure: withParts || (source && !sections.every(isWhole)),
     envelopes: has(['ENVELOPE']),
     structures: has(['BODYSTRUCTURE']),
     previews: has(['PREVIEW']),

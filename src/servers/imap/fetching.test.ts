@@ -47,14 +47,17 @@ test('a header of any size is read once, as far as headers are, and no more once
   let octets = 0;
   const structure = JSON.stringify({ part: '', headerStart: 0, bodyStart: 50_000_000 });
   const row = { uid: 1, modseq: 1, flags: '', size: 50_000_000, body_id: 7, structure };
-  const { session, leave } = sessionOf([1], {
+  const imap = {
     rows: async () => [row],
+    headers: async () => new Map([[7, '']]),
+    body: async () => ({ file: 'a' }),
     bodies: async () => new Map([[7, { content: undefined }]]),
     async *source(_body: unknown, { start, end }: { start: number; end: number }) {
       octets += end - start;
       yield Buffer.from(`A: ${'x'.repeat(70_000)}\r\n`);
     },
-  });
+  };
+  const { session, leave } = sessionOf([1], imap);
   const items = Array.from({ length: 50 }, (_, at) => `BODY.PEEK[HEADER.FIELDS (A B${at})]`);
   const answer = fetch.run(session, new Cursor([` 1 (${items.join(' ')})`]));
   assert.equal((await answer.next()).done, false);
@@ -63,6 +66,12 @@ test('a header of any size is read once, as far as headers are, and no more once
   await assert.rejects(async () => {
     for (;;) if ((await answer.next()).done) return;
   }, /left/);
+  // The same where its usual fields are too long to be kept.
+  const long = sessionOf([1], imap);
+  octets = 0;
+  const usual = ['FROM', 'TO', 'CC'].map((name) => `BODY.PEEK[HEADER.FIELDS (${name})]`);
+  for await (const _ of fetch.run(long.session, new Cursor([` 1 (${usual.join(' ')})`])));
+  assert.equal(octets, 256 * 1024);
 });
 
 test('a source is read once the client has taken what stands before it, and not where it left', async () => {
@@ -84,7 +93,7 @@ test('a source is read once the client has taken what stands before it, and not 
   });
   const answer = fetch.run(
     session,
-    new Cursor([' 1:2 (ENVELOPE BODY.PEEK[HEADER.FIELDS (SUBJECT)])']),
+    new Cursor([' 1:2 (ENVELOPE BODY.PEEK[HEADER.FIELDS (X-OTHER)])']),
   );
   assert.equal((await answer.next()).done, false);
   // A failure that nobody waited for would end the process.

@@ -103,8 +103,11 @@ function rangeOf(message: { start: number; body: number; end: number }, what: Wh
 }
 
 /** The fields of a header that a section names, as they are in the source, with the empty line at the end. */
-export function selectFields(header: Buffer, { what, names }: Section): string {
-  const text = header.toString('latin1');
+export function selectFields(
+  header: string | Buffer,
+  { what, names }: Pick<Section, 'what' | 'names'>,
+): string {
+  const text = typeof header === 'string' ? header : header.toString('latin1');
   const isWanted = what === 'HEADER.FIELDS';
   let selected = '';
   let isIn = false;

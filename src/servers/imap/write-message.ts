@@ -2,6 +2,7 @@
 import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import { writeBinary } from './binary.ts';
 import { writeStructure } from './body-structure.ts';
+import { readHeader } from './header-fields.ts';
 import type { FetchItem } from './parse-fetch.ts';
 import { cut, findSection, type Section, selectFields } from './sections.ts';
 import { No, type Session } from './session.ts';
@@ -19,6 +20,8 @@ export interface Prepared {
   /** Undefined where nothing of it is asked for, or the source is gone. */
   readonly envelope: string | undefined;
   readonly structure: string | undefined;
+  /** The fields that are kept of its header; `''` where they have to be read. Undefined where others are asked for. */
+  readonly header: string | undefined;
   /** The first words, where they were asked for and are known. */
   readonly preview: string | undefined;
   readonly hasNewFlags: boolean;
@@ -53,12 +56,16 @@ export function writeMessage(
   const tellsFlags = prepared.hasNewFlags && !items.some(({ kind }) => kind === 'FLAGS');
   const all = tellsFlags ? [...items, FLAGS] : items;
   const head = `${view.announce(row.flags)}* ${number} FETCH (`;
-  if (prepared.source) return writeParts(session, head, all, row, prepared, prepared.source);
+  if (prepared.source || prepared.header === '')
+    return writeParts(session, head, all, row, prepared);
   let text = head;
   for (let at = 0; at < all.length; at++) {
     const item = all[at] ?? FLAGS;
     if (at > 0) text += ' ';
-    text += writeItem(session, item.kind, row, prepared);
+    text +=
+      item.kind === 'section'
+        ? writeFields(prepared.header ?? gone(row), item.section)
+        : writeItem(session, item.kind, row, prepared);
   }
   return [`${text})\r\n`];
 }
@@ -70,21 +77,25 @@ function* writeParts(
   items: readonly FetchItem[],
   row: Message,
   prepared: Prepared,
-  source: Source,
 ): Generator<Part | ReadText> {
+  const { source } = prepared;
+  // Once for all items that ask for it.
+  let header: Promise<Buffer> | undefined;
+  const headerOnce = () => {
+    header ??= readHeader(session, row);
+    return header;
+  };
   let text = head;
   for (let at = 0; at < items.length; at++) {
     session.channel.signal.throwIfAborted();
     const item = items[at] ?? FLAGS;
     if (at > 0) text += ' ';
     const written =
-      item.kind === 'section'
-        ? writeSection(item.section, row, source)
-        : 'part' in item
-          ? writeBinary(item, row.size, source)
-          : item.kind === 'BODY'
-            ? () => writeBody(source)
-            : writeItem(session, item.kind, row, prepared);
+      item.kind === 'section' && !source
+        ? async () => writeFields(await headerOnce(), item.section)
+        : source
+          ? writeFromSource(item, row, source, () => writeItem(session, item.kind, row, prepared))
+          : writeItem(session, item.kind, row, prepared);
     if (typeof written === 'string') text += written;
     if (typeof written === 'string' && text.length < TEXT_MAX) continue;
     if (Array.isArray(written)) text += written[0];
@@ -94,6 +105,17 @@ function* writeParts(
     if (Array.isArray(written)) yield written[1];
   }
   yield `${text})\r\n`;
+}
+
+function writeFromSource(
+  item: FetchItem,
+  row: Message,
+  source: Source,
+  other: () => string,
+): Written {
+  if (item.kind === 'section') return writeSection(item.section, row, source);
+  if ('part' in item) return writeBinary(item, row.size, source);
+  return item.kind === 'BODY' ? () => writeBody(source) : other();
 }
 
 function writeItem(
@@ -149,7 +171,7 @@ function writeSection(section: Section, row: Message, source: Source): Written {
   return [label, source.inRow(start, end) ?? { octets, open: () => source.open(start, end) }];
 }
 
-function writeFields(header: Buffer, section: Section): string {
+function writeFields(header: string | Buffer, section: Section): string {
   const text = selectFields(header, section);
   const { start, end } = cut({ start: 0, end: text.length }, section.partial);
   return `${section.label} {${end - start}}\r\n${text.slice(start, end)}`;
