@@ -57,15 +57,15 @@ export async function* answerSearch(
   const found = yield* showProgress(session, finding, () => session.progress);
   if (isSaved) view.saved = saved(found, returns);
   const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
-  const told = found.filter((_, at) => countsForModseq(at, found.length, returns));
-  const modseq = hasModseq ? told.reduce((most, row) => Math.max(most, row.modseq), 0) : 0;
+  const told = found.filter((_, at) => hasModseq && countsForModseq(at, found.length, returns));
+  const modseq = told.reduce((most, row) => Math.max(most, row.modseq), 0);
   if (isSaved && returns?.size === 1) yield '';
   else if (returns) {
     const page = partial && { text: partial.text, numbers: cutPartial(numbers, partial) };
     yield writeExtended(session, { numbers, returns, page, isByUid, modseq });
   } else {
     const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
-    yield `* ${name}${numbers.map((number) => ` ${number}`).join('')}${more}\r\n`;
+    yield `${[`* ${name}`, ...numbers].join(' ')}${more}\r\n`;
   }
   return 'That is all';
 }
