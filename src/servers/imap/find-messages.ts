@@ -30,8 +30,8 @@ function isMadeOf(key: SearchKey, kinds: readonly SearchKey['kind'][]): boolean 
   return kinds.includes(key.kind);
 }
 
-/** Messages whose flags are looked at before the time is. */
-const LOOKS_AT_ONCE = 64;
+/** Messages whose flags were looked at before, until the time is. */
+const KNOWN_AT_ONCE = 1_024;
 
 export class Search {
   readonly #session: Session;
@@ -109,7 +109,6 @@ export class Search {
     // Most messages have one of a few texts of flags: where these decide, each is looked at once.
     const known = isMadeOf(this.#key, ['all', 'flag']) ? new Map<string, boolean>() : undefined;
     for (let at = 0; at < uids.length; at++) {
-      if (at % LOOKS_AT_ONCE === 0 && this.#pace.isTired) await this.#pace.rest();
       const row = {
         ...nothing,
         uid: uids[at] ?? 0,
@@ -117,6 +116,8 @@ export class Search {
         flags: flags[at] ?? '',
       };
       let matches = known?.get(row.flags);
+      const isTime = matches === undefined || at % KNOWN_AT_ONCE === 0;
+      if (isTime && this.#pace.isTired) await this.#pace.rest();
       if (matches === undefined) {
         matches = this.#matchesRow(this.#key, new Candidate(this, row)) ?? false;
         known?.set(row.flags, matches);

@@ -46,7 +46,7 @@ describe('a search', () => {
     slowDown(t, 1);
     let turns = 0;
     let isOver = false;
-    const found = new Search(byFlags(), keyOf('UNKEYWORD a'), []).run();
+    const found = new Search(byFlags(), keyOf('UNKEYWORD a MODSEQ 1'), []).run();
     void found.then(() => {
       isOver = true;
     });
@@ -57,8 +57,15 @@ describe('a search', () => {
 
   test('that takes too long is refused', async (t) => {
     slowDown(t, 100);
-    const found = new Search(byFlags(), keyOf('UNSEEN'), []).run();
+    const found = new Search(byFlags(), keyOf('UNSEEN MODSEQ 1'), []).run();
     await assert.rejects(found, (error) => error instanceof No && error.code === 'LIMIT');
+  });
+
+  test('by flags alone looks once at messages that have the same', async (t) => {
+    slowDown(t, 1);
+    const found = await new Search(byFlags(), keyOf('SEEN UNKEYWORD a'), []).run();
+    assert.equal(found.length, UIDS.length);
+    assert.ok(performance.now() < 100, 'the clock, which goes on with each look, says so');
   });
 
   test('of a user with many accounts leaves turns to others', async () => {
