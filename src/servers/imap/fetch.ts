@@ -13,7 +13,7 @@ import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { placeOf } from './view.ts';
 import type { Part } from './write.ts';
-import { type Message, TEXT_MAX, writeMessage } from './write-message.ts';
+import { columnsOf, type Message, TEXT_MAX, writeMessage } from './write-message.ts';
 
 /**
  * Messages whose rows are read at once: with their structures and small sources, of which one may have half a megabyte;
@@ -24,10 +24,6 @@ const WITH_TEXTS = 200;
 const WITHOUT = 500;
 /** Where flags alone are asked for, no row is read. */
 const ONLY_FLAGS = 5_000;
-/** Of every message, whatever is asked for. */
-const COLUMNS = [
-  ...(['modseq', 'flags', 'size', 'internal_date', 'body_id', 'saved_at', 'thread_id'] as const),
-];
 
 export const fetch = fetching(false);
 export const uidFetch = fetching(true);
@@ -77,6 +73,7 @@ export async function* fetchAll(
   const marksSeen =
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
+  const columns = columnsOf(request.items);
   const withTexts = needs.envelopes || needs.structures || needs.headers;
   const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
   const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
@@ -91,8 +88,8 @@ export async function* fetchAll(
     const read: Message[] = isByIndex
       ? await readFlags(session, piece)
       : needs.structure
-        ? await imap.rows(view.mailbox, piece, [...COLUMNS, 'structure'])
-        : await imap.rows(view.mailbox, piece, COLUMNS);
+        ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
+        : await imap.rows(view.mailbox, piece, columns);
     missing += piece.length - read.length;
     const since = request.changedSince ?? 0;
     const wanted = since === 0 ? read : read.filter(({ modseq }) => modseq > since);
@@ -206,10 +203,9 @@ async function readFlags(
   asked: readonly number[],
 ): Promise<Message[]> {
   const { uids, modseqs, flags } = await services.mailstore.imap.index(user, selected.mailbox);
-  const nothing = { size: 0, internal_date: 0, body_id: 0, saved_at: null, thread_id: null };
   return asked.flatMap((uid) => {
     const at = placeOf(uids, uid);
     if (uids[at] !== uid) return [];
-    return { ...nothing, uid, modseq: modseqs[at] ?? 0, flags: flags[at] ?? '' };
+    return { uid, body_id: 0, modseq: modseqs[at] ?? 0, flags: flags[at] ?? '' };
   });
 }

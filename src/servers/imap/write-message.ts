@@ -1,5 +1,5 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
-import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ImapColumn, ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import { writeBinary } from './binary.ts';
 import { writeStructure } from './body-structure.ts';
 import { readHeader } from './header-fields.ts';
@@ -9,9 +9,30 @@ import { No, type Session } from './session.ts';
 import type { Source } from './source.ts';
 import { dateTime, type Part, utf8String } from './write.ts';
 
-export type Message = ImapRow<
-  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'saved_at' | 'thread_id'
->;
+/** Columns that only some items need. */
+type OtherColumn = 'size' | 'internal_date' | 'saved_at' | 'thread_id';
+
+/** Its other columns are read where an item needs them. */
+export type Message = ImapRow<'modseq' | 'flags' | 'body_id'> & Partial<ImapRow<OtherColumn>>;
+
+/** The columns that items need of every message. */
+export function columnsOf(items: readonly FetchItem[]): ImapColumn[] {
+  const has = (kind: FetchItem['kind']) => items.some((item) => item.kind === kind);
+  const withSize = items.some((item) => 'section' in item || 'part' in item);
+  return [
+    ...(['modseq', 'flags', 'body_id'] as const),
+    ...(withSize || has('RFC822.SIZE') ? (['size'] as const) : []),
+    ...(has('INTERNALDATE') ? (['internal_date'] as const) : []),
+    ...(has('SAVEDATE') ? (['saved_at'] as const) : []),
+    ...(has('THREADID') ? (['thread_id'] as const) : []),
+  ];
+}
+
+function columnOf<Column extends OtherColumn>(row: Message, column: Column) {
+  const value: Message[Column] = row[column];
+  if (value === undefined) throw new Error(`${column} of message ${row.uid} was not read`);
+  return value;
+}
 
 /** What was read of a message before it is written. */
 export interface Prepared {
@@ -114,7 +135,7 @@ function writeFromSource(
   other: () => string,
 ): Written {
   if (item.kind === 'section') return writeSection(item.section, row, source);
-  if ('part' in item) return writeBinary(item, row.size, source);
+  if ('part' in item) return writeBinary(item, columnOf(row, 'size'), source);
   return item.kind === 'BODY' ? () => writeBody(source) : other();
 }
 
@@ -131,17 +152,21 @@ function writeItem(
     case 'FLAGS':
       return `FLAGS (${view.flagsOf(row.uid, row.flags)})`;
     case 'INTERNALDATE':
-      return `INTERNALDATE ${dateTime(row.internal_date)}`;
+      return `INTERNALDATE ${dateTime(columnOf(row, 'internal_date'))}`;
     case 'RFC822.SIZE':
-      return `RFC822.SIZE ${row.size}`;
+      return `RFC822.SIZE ${columnOf(row, 'size')}`;
     case 'MODSEQ':
       return `MODSEQ (${row.modseq})`;
-    case 'SAVEDATE':
-      return `SAVEDATE ${row.saved_at === null ? 'NIL' : dateTime(row.saved_at)}`;
+    case 'SAVEDATE': {
+      const at = columnOf(row, 'saved_at');
+      return `SAVEDATE ${at === null ? 'NIL' : dateTime(at)}`;
+    }
     case 'EMAILID':
       return `EMAILID (${objectIds.email(row.body_id)})`;
-    case 'THREADID':
-      return `THREADID ${row.thread_id === null ? 'NIL' : `(${objectIds.thread(row.thread_id)})`}`;
+    case 'THREADID': {
+      const id = columnOf(row, 'thread_id');
+      return `THREADID ${id === null ? 'NIL' : `(${objectIds.thread(id)})`}`;
+    }
     case 'PREVIEW':
       return `PREVIEW ${preview === undefined ? 'NIL' : utf8String(cutPreview(preview))}`;
     case 'ENVELOPE':
@@ -157,7 +182,7 @@ async function writeBody(source: Source): Promise<string> {
 }
 
 function writeSection(section: Section, row: Message, source: Source): Written {
-  const range = findSection(source, row.size, section);
+  const range = findSection(source, columnOf(row, 'size'), section);
   if (!range) return `${section.label} NIL`;
   if (section.names.length > 0) {
     const inRow = source.inRow(range.start, range.end);
