@@ -123,6 +123,7 @@ test('each reader has every event once and in one order, whoever writes, breaks 
     file: join(await mkdtemp(join(ROOT, 'events-')), 'cursors'),
   });
   t.after(() => backend.stop());
+  backend.restart();
   const before = await readAll(a, userId);
   const readers = [
     new Reader(userId, [a, b], 'after'),
@@ -170,24 +171,23 @@ test('each reader has every event once and in one order, whoever writes, breaks 
     holdOpen(at),
   ]).flat();
 
-  await until('much was written', () => written > 25);
+  await until('much was written', () => written > 60);
   backend.restart();
   await nodes.kill(0);
-  await until('more was written', () => written > 50);
+  await until('more was written', () => written > 120);
   backend.restart();
-  await nodes.restart(0);
-  await until('still more was written', () => written > 75);
+  await until('still more was written', () => written > 180);
   isOver = true;
   await Promise.all(writing);
 
   const all = await readAll(b, userId);
-  assert.deepEqual(await readAll(a, userId), all);
   assert.equal(new Set(all).size, all.length);
   assert.ok(all.length > before.length + written);
-  const hasAll = () => readers.every(({ seen }) => seen.length >= all.length);
+  const hasAll = () => [...readers, backend].every(({ seen }) => seen.length >= all.length);
   await until('each reader has the last event', hasAll).catch(() => {});
   await Promise.all(readers.map((reader) => reader.end()));
   for (const { seen } of readers) assert.deepEqual(seen, all);
+  assert.deepEqual(backend.seen, all, 'the program that was killed');
   t.diagnostic(`${all.length} events`);
 
   // Nobody tells a client that lacks some that it has all.
@@ -195,11 +195,9 @@ test('each reader has every event once and in one order, whoever writes, breaks 
   const rows = database.read.selectFrom('events').select('id').orderBy('xid').orderBy('id');
   const gone = (await rows.where('user_id', '=', userId).limit(10).execute()).map(({ id }) => id);
   await database.write((tx) => tx.deleteFrom('events').where('id', 'in', gone).execute());
-  for (const { v2 } of nodes.each) {
-    const { status, body } = await v2('GET', `/v2/events?user_id=${userId}&after=${oldest}`);
-    assert.deepEqual([status, body.code, body.oldest], [410, 'cursor_expired', '0']);
-    const next = await v2('GET', `/v2/events?user_id=${userId}&after=${kept}&limit=1`);
-    assert.equal(next.body.items[0].cursor, all[21]);
-  }
-  await nodes.end();
+  const read = (query: string) => b.v2('GET', `/v2/events?user_id=${userId}&${query}`);
+  const { status, body } = await read(`after=${oldest}`);
+  assert.deepEqual([status, body.code, body.oldest], [410, 'cursor_expired', '0']);
+  const next = await read(`after=${kept}&limit=1`);
+  assert.equal(next.body.items[0].cursor, all[21]);
 });
