@@ -134,3 +134,65 @@ test('a store that is lost is followed by memory, and no change of the user is l
   assert.deepEqual(account.mailbox('INBOX').find(1)?.flags, ['\\Flagged']);
   await mail.close();
 });
+
+test('a sync that began before the answer to a change does not settle it: the copy lacks it still', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { account, server } = world;
+  account.deliver('INBOX', { subject: 'first' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const inbox = client.mailbox('INBOX');
+  const seen: boolean[] = [];
+  // Its answer is of before the change, and comes after the answer to the change.
+  server.failNext({ delayMs: 3000 }, '/mail/sync');
+  account.deliver('INBOX', { subject: 'second' });
+  await world.pass(100);
+  const flagging = inbox.flag([1], { add: ['\\Flagged'] });
+  await world.pass(0, flagging);
+  const stop = inbox.watch({}, ({ messages }) => {
+    const first = messages.find(({ id }) => id === 1);
+    seen.push(first?.flags.includes('\\Flagged') ?? false);
+  });
+  const { applied } = await flagging;
+  await world.pass(0, applied);
+  await applied;
+  assert.equal((await inbox.list()).messages.length, 1, 'the sync is under way');
+  await world.pass(10_000);
+  assert.equal((await inbox.list()).messages.length, 2);
+  assert.ok(seen.length > 1);
+  assert.ok(!seen.includes(false), 'the flag was not seen for a while');
+  stop();
+});
+
+test('a sync that another leader began does not settle a change: nobody knows which came first', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { account, server } = world;
+  const first = await world.open();
+  await world.pass(5000);
+  const inbox = first.client.mailbox('INBOX');
+  // The first page has the message as it was; the leader dies before the next one comes.
+  server.failNext({ delayMs: 1000 }, '/mail/sync');
+  server.failNext({ delayMs: Number.POSITIVE_INFINITY }, '/mail/sync');
+  for (let number = 1; number <= 5; number++) account.deliver('INBOX', { subject: `${number}` });
+  const newest = async () => (await inbox.list()).messages[0];
+  for (let tries = 0; tries < 100 && !(await newest()); tries++) await world.pass(100);
+  const { id } = (await newest()) ?? assert.fail('no page came');
+  const flagging = inbox.flag([id], { add: ['\\Flagged'] });
+  await world.pass(0, flagging);
+  const { applied } = await flagging;
+  await world.pass(0, applied);
+  await applied;
+  assert.equal((await inbox.list()).messages.length, 2, 'the sync is over already');
+  world.kill(first);
+  server.failNext({ delayMs: 1000 }, '/mail/sync');
+  const { client } = await world.open();
+  const seen: boolean[] = [];
+  const stop = client.mailbox('INBOX').watch({}, ({ messages }) => {
+    seen.push(messages.find((message) => message.id === id)?.flags.includes('\\Flagged') ?? false);
+  });
+  await world.pass(40_000);
+  assert.equal((await client.mailbox('INBOX').list()).messages.length, 5);
+  assert.ok(seen.length > 1);
+  assert.ok(!seen.includes(false), 'the flag was not seen for a while');
+  stop();
+});
