@@ -71,10 +71,15 @@ export class Wire {
     this.#wake();
   }
 
-  /** Sends octets, or text of one octet a character. Waits while the client does not read what was sent before. */
-  async write(text: string | Uint8Array): Promise<void> {
+  /** Sends octets, of which several pieces go at once, or text of one octet a character. Waits while the client does not read what was sent before. */
+  async write(text: string | Uint8Array | readonly Uint8Array[]): Promise<void> {
     if (this.#isEnded || !this.#socket.writable) return;
-    this.#socket.write(text, 'latin1');
+    if (typeof text === 'string' || text instanceof Uint8Array) this.#socket.write(text, 'latin1');
+    else {
+      this.#socket.cork();
+      for (const piece of text) this.#socket.write(piece);
+      this.#socket.uncork();
+    }
     while (this.#socket.writableNeedDrain && !this.#isEnded && !this.#socket.destroyed) {
       await this.#change();
     }

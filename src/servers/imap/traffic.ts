@@ -27,14 +27,16 @@ export class Traffic {
   }
 
   /** Resolves when the client has read enough of what was sent before. @throws Bye where it left */
-  async write(octets: string | Uint8Array): Promise<void> {
+  async write(octets: string | Uint8Array | readonly Uint8Array[]): Promise<void> {
     this.isWriting = true;
     await this.#wire.write(octets);
     this.isWriting = false;
     // What else the command would read is for nobody.
     if (this.#wire.isClosed) throw new Bye('The client left');
     this.activeAt = performance.now();
-    this.sent += octets.length;
-    this.#onOctets?.('sent', octets.length);
+    const isOne = typeof octets === 'string' || octets instanceof Uint8Array;
+    const length = isOne ? octets.length : octets.reduce((sum, piece) => sum + piece.length, 0);
+    this.sent += length;
+    this.#onOctets?.('sent', length);
   }
 }
