@@ -150,7 +150,13 @@ export interface ReadMessage {
   readonly auth: Content['auth'];
 }
 
-/** One mailbox: its list, its messages, and what the user does with them. */
+/**
+ * One mailbox: its list, its messages, and what the user does with them.
+ *
+ * Where there is nothing to do (no ids, no flags, a move to where the messages are), the operation is over at once: nothing
+ * is stored or sent, and `undo()` does nothing. A flag that the messages show already is set all the same: another program
+ * may have taken it meanwhile.
+ */
 export interface MailboxHandle {
   readonly name: string;
   /** Calls back at once with what is stored, then after each change; returns what ends it. */
@@ -165,6 +171,7 @@ export interface MailboxHandle {
   source(id: MessageId): Promise<Blob>;
   flag(ids: readonly MessageId[], change: FlagChange): Promise<Operation>;
   move(ids: readonly MessageId[], to: string): Promise<Operation>;
+  /** @throws TypeError where `to` is this mailbox */
   copy(ids: readonly MessageId[], to: string): Promise<Operation>;
   /** Into Trash; for good where `forever`, or where they are in Trash or there is none. */
   delete(ids: readonly MessageId[], options?: { readonly forever?: boolean }): Promise<Operation>;

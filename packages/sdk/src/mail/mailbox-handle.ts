@@ -15,7 +15,7 @@ import type {
 } from './client.ts';
 import type { Copy, NewOperation } from './copy.ts';
 import { changeFlags } from './fold.ts';
-import { type OperationTools, toOperation } from './operation.ts';
+import { type OperationTools, StoredOperation, toOperation } from './operation.ts';
 import { uidOf } from './outbox.ts';
 import {
   type FlagsBefore,
@@ -123,6 +123,8 @@ export class StoredMailbox implements MailboxHandle {
   }
 
   async flag(ids: readonly MessageId[], change: FlagChange): Promise<Operation> {
+    if (ids.length === 0 || !(change.add?.length || change.remove?.length))
+      return this.#nothing('flag');
     const shown = await this.#parts.views.find(this.name, ids);
     const flags = {
       ...(change.add && { add: [...change.add] }),
@@ -143,10 +145,12 @@ export class StoredMailbox implements MailboxHandle {
   }
 
   async move(ids: readonly MessageId[], to: string): Promise<Operation> {
+    if (to === this.name) return this.#nothing('move');
     return await this.#relocate('move', ids, to);
   }
 
   async copy(ids: readonly MessageId[], to: string): Promise<Operation> {
+    if (to === this.name) throw new TypeError(`the messages are in ${to} already`);
     return await this.#relocate('copy', ids, to);
   }
 
@@ -156,7 +160,13 @@ export class StoredMailbox implements MailboxHandle {
   ): Promise<Operation> {
     const trash = this.#parts.copy.bySpecialUse('\\Trash')?.name;
     if (!forever && trash !== undefined && trash !== this.name) return await this.move(ids, trash);
+    if (ids.length === 0) return this.#nothing('delete');
     return await this.#queue(ids, () => ({ kind: 'delete' }));
+  }
+
+  /** The server need not hear of it. */
+  #nothing(kind: Operation['kind']): Operation {
+    return new StoredOperation(this.#parts.tools, [], kind);
   }
 
   async #relocate(
@@ -164,7 +174,7 @@ export class StoredMailbox implements MailboxHandle {
     ids: readonly MessageId[],
     to: string,
   ): Promise<Operation> {
-    if (to === this.name) throw new TypeError(`the messages are in ${to} already`);
+    if (ids.length === 0) return this.#nothing(kind);
     const { views, copy } = this.#parts;
     const shown = await views.find(this.name, ids);
     const box = copy.mailbox(to)?.box;
@@ -191,7 +201,6 @@ export class StoredMailbox implements MailboxHandle {
     };
     // A message that has its UID by now is named by it.
     const now = [...new Set(ids)];
-    if (now.length === 0) throw new TypeError('ids must name at least one message');
     const pieces: NewOperation[] = [];
     for (let at = 0; at < now.length; at += MAX_IDS) {
       const some = now.slice(at, at + MAX_IDS);

@@ -4,6 +4,7 @@ import { ApiError } from '../errors.ts';
 import type { Operation, SendOperation } from './client.ts';
 import type { Copy } from './copy.ts';
 import { inverse } from './outbox.ts';
+import { makeId } from './platform.ts';
 import type { OperationRow, StoredError } from './rows.ts';
 
 /** Calls again whenever what is stored changed, until it answers true. */
@@ -16,18 +17,23 @@ export interface OperationTools {
   readonly queued: () => void;
 }
 
-/** One call may have made several rows: a thousand messages each. */
+/** One call may have made several rows, a thousand messages each; or none, where there was nothing to do: it is over. */
 export class StoredOperation implements Operation {
   readonly id: string;
   readonly kind: Operation['kind'];
   protected readonly tools: OperationTools;
   readonly #rows: readonly OperationRow[];
 
-  constructor(tools: OperationTools, rows: readonly OperationRow[]) {
+  /** @param kind where there are no rows */
+  constructor(
+    tools: OperationTools,
+    rows: readonly OperationRow[],
+    kind: Operation['kind'] = 'flag',
+  ) {
     const [first] = rows;
     this.tools = tools;
-    this.id = first?.group ?? '';
-    this.kind = first?.kind ?? 'flag';
+    this.id = first?.group ?? makeId();
+    this.kind = first?.kind ?? kind;
     this.#rows = rows;
   }
 

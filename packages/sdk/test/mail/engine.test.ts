@@ -196,3 +196,41 @@ test('a sync that another leader began does not settle a change: nobody knows wh
   assert.ok(!seen.includes(false), 'the flag was not seen for a while');
   stop();
 });
+
+test('where there is nothing to do, a change is over at once; a flag that is seen already goes to the server', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { account, server } = world;
+  account.deliver('INBOX', { subject: 'first' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const inbox = client.mailbox('INBOX');
+  const { requests } = server;
+  const before = requests.length;
+  for (const [kind, change] of [
+    ['flag', () => inbox.flag([], { add: ['\\Seen'] })],
+    ['flag', () => inbox.flag([1], {})],
+    ['move', () => inbox.move([], 'Archive')],
+    ['move', () => inbox.move([1], 'INBOX')],
+    ['copy', () => inbox.copy([], 'Archive')],
+    ['move', () => inbox.delete([])],
+    ['delete', () => inbox.delete([], { forever: true })],
+  ] as const) {
+    const operation = await change();
+    assert.equal(operation.kind, kind);
+    await operation.applied;
+    await operation.undo();
+  }
+  await world.pass(100);
+  assert.equal(requests.length, before);
+  assert.deepEqual(await client.pending(), []);
+  await assert.rejects(inbox.copy([1], 'INBOX'), TypeError);
+
+  account.flag('INBOX', [1], ['\\Seen'], []);
+  await world.pass(1000);
+  server.failNext({ delayMs: 3000 }, '/mail/sync');
+  account.flag('INBOX', [1], [], ['\\Seen']);
+  const marking = inbox.flag([1], { add: ['\\Seen'] });
+  await world.pass(0, marking);
+  await world.pass(10_000);
+  assert.deepEqual(account.mailbox('INBOX').find(1)?.flags, ['\\Seen']);
+});
