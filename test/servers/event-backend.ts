@@ -81,6 +81,11 @@ export class EventBackend {
     });
   }
 
+  /** Cursors of the events that its process has, in their order. */
+  get seen(): string[] {
+    return cursorsIn(this.#options.file);
+  }
+
   /** @throws where an event is missing, is there twice, or in another place */
   async check(): Promise<number> {
     const told: string[] = [];
@@ -93,11 +98,10 @@ export class EventBackend {
       after = page.cursor;
       if (!page.has_more) break;
     }
-    const { file } = this.#options;
     const hasAll = () =>
-      cursorsIn(file).length >= told.length && told.every((cursor) => this.#posted.has(cursor));
+      this.seen.length >= told.length && told.every((cursor) => this.#posted.has(cursor));
     await until('the backend has every event', hasAll, CATCHES_UP_MS).catch(() => {});
-    assert.deepEqual(cursorsIn(file), told);
+    assert.deepEqual(this.seen, told);
     assert.deepEqual([...this.#posted.keys()].toSorted(), told.toSorted());
     assert.deepEqual(this.#wrong, []);
     return told.length;
