@@ -71,7 +71,10 @@ export class Wire {
     this.#wake();
   }
 
-  /** Sends octets, of which several pieces go at once, or text of one octet a character. Waits while the client does not read what was sent before. */
+  /**
+   * Sends octets, or text of one octet a character; several pieces go out together. Waits while the client does not read
+   * what was sent before.
+   */
   async write(text: string | Uint8Array | readonly Uint8Array[]): Promise<void> {
     if (this.#isEnded || !this.#socket.writable) return;
     if (typeof text === 'string' || text instanceof Uint8Array) this.#socket.write(text, 'latin1');
