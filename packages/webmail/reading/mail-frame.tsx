@@ -57,7 +57,9 @@ export const MailFrame = defineComponent(
       removeEventListener('resize', forget);
     });
     return () => (
+      // Each document has a frame of its own: Chromium loses a srcdoc that is set while the one before is loading.
       <iframe
+        key={document.value.source}
         ref={frame}
         class={['mail-frame', { bare: document.value.isBare }]}
         title="The message"

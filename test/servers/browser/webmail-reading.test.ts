@@ -210,6 +210,20 @@ test('pictures from elsewhere come when the reader asks, and for senders that we
   await context.close();
 });
 
+test('pictures come also where the reader asks before the mail is loaded', async () => {
+  asked.length = 0;
+  const { page, context } = await parts.open();
+  // Chromium loses a srcdoc that is set in a short moment of the load before it: one look may miss that moment.
+  for (let id = 1; id <= 20; id++) {
+    await show(page, [{ id, html: `<img src="${evil}/${id}.png">` }]);
+    await page.getByRole('button', { name: 'Show pictures' }).click();
+    const deadline = Date.now() + 10_000;
+    while (asked.length < id && Date.now() < deadline) await page.waitForTimeout(20);
+    assert.equal(asked.length, id, 'the picture was not asked for');
+  }
+  await context.close();
+});
+
 test('plain text has its links, files are saved under harmless names, and a list lets go', async () => {
   const { page, context, assertQuiet } = await parts.open({ viewport: PHONE });
   await show(page, [
