@@ -6,7 +6,7 @@ import {
   type ImapListener,
   type ImapMailstore,
   type ImapOptions,
-  ImapPlaces,
+  ImapSlots,
   OpenSessions,
   startImap,
 } from '../../src/servers/imap/imap.ts';
@@ -36,7 +36,7 @@ export function startImapWith(options: Partial<ImapOptions>): Promise<ImapListen
     isSecure: false,
     tls: { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIFICATE.TLS_KEY) },
     isBalancer: () => false,
-    places: new ImapPlaces(),
+    slots: new ImapSlots(),
     sessions: new OpenSessions(),
     logger: pino({ level: 'silent' }),
     ...options,

@@ -133,9 +133,9 @@ export class StrictClient {
   async run(commands: readonly string[], cuts: readonly number[] = []): Promise<string[]> {
     const tagged = commands.map((command) => ({ tag: `t${++this.#tags}`, command }));
     const text = tagged.map(({ tag, command }) => `${tag} ${command}\r\n`).join('');
-    const places = [0, ...cuts.map((cut) => cut % text.length).sort((a, b) => a - b)];
-    for (const [at, from] of places.entries()) {
-      this.#lines.send(text.slice(from, places[at + 1]));
+    const bounds = [0, ...cuts.map((cut) => cut % text.length).sort((a, b) => a - b)];
+    for (const [at, from] of bounds.entries()) {
+      this.#lines.send(text.slice(from, bounds[at + 1]));
       await new Promise(setImmediate);
     }
     const answers: string[] = [];

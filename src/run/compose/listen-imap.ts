@@ -10,7 +10,7 @@ import {
   type ImapListener,
   type ImapMailstore,
   type ImapOptions,
-  ImapPlaces,
+  ImapSlots,
   isExtension,
   type OpenSessions,
   startImap,
@@ -112,9 +112,7 @@ export async function listenImap(
     tls,
     disabled: new Set(imap.disabled),
     isBalancer: testNetworks(imap.proxyNetworks),
-    places: new ImapPlaces(
-      mailstore.kind === 'imap' ? (mailstore.programs ?? PROGRAMS) : undefined,
-    ),
+    slots: new ImapSlots(mailstore.kind === 'imap' ? (mailstore.programs ?? PROGRAMS) : undefined),
     ...(server && {
       openOnServer: (user: MailAccess, client: string, left: AbortSignal) =>
         server.openForProgram(user, client, left),

@@ -2,8 +2,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { MailAccess } from '../../tenants/accounts/accounts.ts';
-import { AccountShares } from './account-shares.ts';
+import { AccountShares, type MailAccess } from '../../tenants/accounts/accounts.ts';
 
 /** Bytes from which a request is a large one. */
 const LARGE = 1024 * 1024;
@@ -49,11 +48,12 @@ export class LargeRequests {
   }
 
   #count(request: FastifyRequest, reply: FastifyReply, holder: MailAccess): void {
-    if (!this.#shares.take(holder)) throw tooMany();
+    const giveBack = this.#shares.take(holder);
+    if (typeof giveBack === 'string') throw tooMany();
     void closed(request, reply)
       .then(() => this.#work.get(request))
       .catch(() => undefined)
-      .then(() => this.#shares.give(holder));
+      .then(giveBack);
   }
 }
 

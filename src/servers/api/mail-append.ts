@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import type { AppendedByClient, Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { AccountShares } from './account-shares.ts';
+import { AccountShares } from '../../tenants/accounts/accounts.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
 import { answerWithin, hashedBody } from './repeat-safely.ts';
 import { Text } from './schemas.ts';
@@ -85,7 +85,8 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
         const arrived = internalDate === undefined ? undefined : readArrival(internalDate);
         const length = Number(request.headers['content-length'] ?? maxMessageBytes);
         if (length > maxMessageBytes) throw tooLarge(maxMessageBytes);
-        if (!shares.take(user)) throw tooMany();
+        const giveBack = shares.take(user);
+        if (typeof giveBack === 'string') throw tooMany();
         try {
           const appended = await mailstore.appendMessage(
             user,
@@ -102,7 +103,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           reply.code(201);
           return placeOf(appended);
         } finally {
-          shares.give(user);
+          giveBack();
         }
       },
     );

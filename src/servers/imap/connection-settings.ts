@@ -9,7 +9,7 @@ export interface ConnectionSettings extends ImapServices {
   readonly hostname: string;
   readonly changes: Pick<Changes, 'subscribe'>;
   readonly secureContext: () => SecureContext;
-  /** Takes a place for one more connection of the account; undefined where it has none left. */
+  /** Takes a slot for one more connection of the account; undefined where it has none left. */
   readonly admit: (user: MailAccess) => (() => void) | undefined;
   readonly onCommand?: ((ended: Ended) => void) | undefined;
   /** Called with octets that came from the client, and with those that it got. */

@@ -11,7 +11,7 @@ import { vanished } from './select.ts';
 import { type Answer, type Command, GONE, No, type Session } from './session.ts';
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
-import { placeOf } from './view.ts';
+import { positionOf } from './view.ts';
 import type { Part } from './write.ts';
 import { columnsOf, type Message, TEXT_MAX, writeMessage } from './write-message.ts';
 
@@ -204,7 +204,7 @@ async function readFlags(
 ): Promise<Message[]> {
   const { uids, modseqs, flags } = await services.mailstore.imap.index(user, selected.mailbox);
   return asked.flatMap((uid) => {
-    const at = placeOf(uids, uid);
+    const at = positionOf(uids, uid);
     if (uids[at] !== uid) return [];
     return { uid, body_id: 0, modseq: modseqs[at] ?? 0, flags: flags[at] ?? '' };
   });

@@ -9,7 +9,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import { tenantOf } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   ClientShares,
   clientKey,
@@ -17,7 +16,7 @@ import {
   type NetworkTest,
   readProxyHeader,
 } from '../../platform/net/net.ts';
-import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
+import { type AccountAccess, AccountShares } from '../../tenants/accounts/accounts.ts';
 import { Connection } from './connection.ts';
 import type { ConnectionSettings } from './connection-settings.ts';
 import type { OpenSessions } from './open-sessions.ts';
@@ -63,7 +62,7 @@ export interface ImapOptions
   /** Milliseconds between two looks for what events did not tell; a minute by default. */
   readonly lookAgainMs?: number;
   /** Of all listeners of the process. */
-  readonly places: ImapPlaces;
+  readonly slots: ImapSlots;
   /** Of all listeners of the process, for operators. */
   readonly sessions: OpenSessions;
   /** Called where a connection is refused: before its login, or since its client, its account or the user of that has too many. */
@@ -94,21 +93,24 @@ const LOOK_AGAIN_MS = 60_000;
 const ACCOUNTS_AT_A_TIME = 1_000;
 
 /**
- * What the connections of a process share: who holds how many of them, so that nobody who is not logged in takes a place
+ * What the connections of a process share: who holds how many of them, so that nobody who is not logged in takes a slot
  * from those who are, and which messages are recent.
  */
-export class ImapPlaces {
+export class ImapSlots {
   readonly strangers = new ClientShares(STRANGERS);
   readonly clients: ClientShares;
-  readonly users: ClientShares;
-  readonly accounts: ClientShares;
+  readonly accounts: AccountShares;
   readonly recents = new RecentMessages();
 
   /** @param connections after a login, in all */
   constructor(connections = CONNECTIONS) {
     this.clients = new ClientShares(connections);
-    this.users = new ClientShares(connections);
-    this.accounts = new ClientShares(connections);
+    this.accounts = new AccountShares({
+      account: OF_ACCOUNT,
+      user: OF_USER,
+      all: connections,
+      leavesAsMany: true,
+    });
   }
 }
 
@@ -232,10 +234,10 @@ export class ImapListener {
   }
 
   #admit(socket: Socket, address: string): void {
-    const { places, sessions, isSecure, logger, onRefused } = this.#options;
+    const { slots, sessions, isSecure, logger, onRefused } = this.#options;
     const key = clientKey(address);
     const most = isLoopback(address) ? STRANGERS : STRANGERS_OF_CLIENT;
-    if (!places.strangers.take(key, 1, most)) {
+    if (!slots.strangers.take(key, 1, most)) {
       onRefused?.('before_login');
       logger.info({ remoteAddress: address }, 'an IMAP connection was refused: too many are open');
       socket.end(isSecure ? '' : '* BYE [LIMIT] Too many connections\r\n');
@@ -244,35 +246,30 @@ export class ImapListener {
     }
     let isStranger = true;
     const known = () => {
-      if (isStranger) places.strangers.give(key, 1);
+      if (isStranger) slots.strangers.give(key, 1);
       isStranger = false;
     };
     socket.once('close', known);
     const settings: ConnectionSettings = {
       ...this.#options,
-      recents: places.recents,
+      recents: slots.recents,
       secureContext: () => this.#secureContext,
       admit: (user) => {
-        const taken: (() => void)[] = [];
-        const giveBack = () => {
-          for (const give of taken.splice(0)) give();
-        };
-        const shares = [
-          ['of_client', places.clients, key, OF_CLIENT],
-          // A user leaves as much as he takes: no number of users takes all.
-          ['of_user', places.users, tenantOf(user), Math.min(OF_USER, places.users.left - 1)],
-          ['of_account', places.accounts, String(user.accountId), OF_ACCOUNT],
-        ] as const;
-        for (const [reason, share, name, most] of shares) {
-          if (!share.take(name, 1, most)) {
-            giveBack();
-            onRefused?.(reason);
-            return undefined;
-          }
-          taken.push(() => share.give(name, 1));
+        if (!slots.clients.take(key, 1, OF_CLIENT)) {
+          onRefused?.('of_client');
+          return undefined;
+        }
+        const giveBack = slots.accounts.take(user);
+        if (typeof giveBack === 'string') {
+          slots.clients.give(key, 1);
+          onRefused?.(giveBack);
+          return undefined;
         }
         known();
-        return giveBack;
+        return () => {
+          slots.clients.give(key, 1);
+          giveBack();
+        };
       },
     };
     const client = { address, isLocal: isLoopback(address), isSecure };

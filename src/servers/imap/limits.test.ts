@@ -1,17 +1,17 @@
-/** Who takes time or places from others is told BYE. */
+/** Who takes time or slots from others is told BYE. */
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import { timeouts } from './connection-settings.ts';
-import { ImapPlaces } from './imap.ts';
+import { ImapSlots } from './imap.ts';
 import type { ImapMailstore } from './session.ts';
 
 describe('the limits of a connection', async () => {
   const before = { ...timeouts };
   Object.assign(timeouts, { stranger: 100, slow: 100 });
-  const places = new ImapPlaces();
+  const slots = new ImapSlots();
   const refused: string[] = [];
   const appendMessages = async (_user: unknown, _name: string, all: AsyncIterable<NewMessage>) => {
     for await (const { source } of all) for await (const _ of source);
@@ -19,7 +19,7 @@ describe('the limits of a connection', async () => {
   };
   const listener = await startImapWith({
     mailstore: { imap: { open: async () => {} }, appendMessages } as unknown as ImapMailstore,
-    places,
+    slots,
     onRefused: (reason) => refused.push(reason),
   });
   const { port } = listener.address();
@@ -38,14 +38,19 @@ describe('the limits of a connection', async () => {
     assert.equal(line, '* BYE Too long without a login');
   });
 
-  test('the accounts of one user do not take all places', async () => {
-    assert.ok(places.users.take('user u', 5_000, 5_000));
+  test('the accounts of one user do not take all slots', async () => {
+    const taken = Array.from({ length: 5_000 }, (_, at) =>
+      slots.accounts.take({ accountId: 10 + at, userId: 'u' }),
+    );
     const client = await ImapLines.connect(port);
     client.send('x LOGIN 2 x\r\n');
     assert.match(await client.next(), /^\* BYE \[LIMIT\]/);
-    places.users.give('user u', 5_000);
+    for (const giveBack of taken) {
+      assert.ok(typeof giveBack !== 'string');
+      giveBack();
+    }
     assert.deepEqual(refused, ['of_user']);
-    for (const share of [places.accounts, places.users]) assert.equal(share.taken, 0);
+    assert.equal(slots.accounts.taken, 0);
   });
 
   test('a message that stalls gives its turn to others', async () => {

@@ -78,7 +78,7 @@ async function* openElsewhere(
     return opened;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    // The places that it has are of no use: it has to connect again for a next try.
+    // The slots that it has are of no use: it has to connect again for a next try.
     session.isOver = true;
     yield '* BYE The mailboxes cannot be opened now\r\n';
     if (error.code === 'account_inactive') throw explain(session, error);

@@ -24,8 +24,8 @@ export function readBinary(command: Cursor, form: string | undefined): BinaryIte
   command.expect(']');
   const isSize = form?.toUpperCase() === '.SIZE';
   const partial = isSize ? undefined : readPartial(command);
-  const place = `[${part}]${partial ? `<${partial.start}>` : ''}`;
+  const section = `[${part}]${partial ? `<${partial.start}>` : ''}`;
   const kind = isSize ? 'binary size' : 'binary';
   const marksSeen = form === undefined;
-  return { kind, part, partial, marksSeen, label: `BINARY${isSize ? '.SIZE' : ''}${place}` };
+  return { kind, part, partial, marksSeen, label: `BINARY${isSize ? '.SIZE' : ''}${section}` };
 }

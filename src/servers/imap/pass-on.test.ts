@@ -10,7 +10,7 @@ import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { Wire } from '../../platform/net/net.ts';
-import { ImapPlaces } from './imap.ts';
+import { ImapSlots } from './imap.ts';
 import { passOn, SentLines } from './pass-on.ts';
 
 const NONE = Buffer.alloc(0);
@@ -27,10 +27,10 @@ describe('a session on a mail server', async () => {
   const fake = createServer({ allowHalfOpen: true }, (socket) => far.push(socket));
   fake.listen(0, '127.0.0.1');
   await once(fake, 'listening');
-  const places = new ImapPlaces(4);
+  const slots = new ImapSlots(4);
   let refusal: Refusal | undefined;
   const listener = await startImapWith({
-    places,
+    slots,
     async openOnServer() {
       if (refusal) throw refusal;
       const socket = connect((fake.address() as AddressInfo).port, '127.0.0.1');
@@ -61,21 +61,21 @@ describe('a session on a mail server', async () => {
     return { socket, server };
   }
 
-  test('that the server refuses is unavailable, and its places are free again', async () => {
+  test('that the server refuses is unavailable, and its slots are free again', async () => {
     refusal = new Refusal('unavailable', 'not now');
     const client = await ImapLines.connect(port);
     client.send('x LOGIN 1 x\r\n');
     assert.equal(await client.next(), '* BYE The mailboxes cannot be opened now');
     assert.match(await client.next(), /^x NO \[UNAVAILABLE\] The login is right/);
     assert.equal(await client.next(), '');
-    for (const share of [places.accounts, places.users]) assert.equal(share.taken, 0);
+    assert.equal(slots.accounts.taken, 0);
     refusal = new Refusal('account_inactive', 'suspended');
     const other = await ImapLines.connect(port);
     assert.match((await other.command('LOGIN 1 x'))[1] ?? '', /^NO \[AUTHORIZATIONFAILED\]/);
     refusal = undefined;
   });
 
-  test('leaves places at the server for other users', async () => {
+  test('leaves slots at the server for other users', async () => {
     const [one, two] = [await open(), await open()];
     const client = await ImapLines.connect(port);
     client.send('x LOGIN 1 x\r\n');

@@ -45,8 +45,8 @@ describe('commands', () => {
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 20 }), fc.array(fc.nat(200)), (texts, cuts) => {
         const octets = Buffer.from(texts.join(''), 'latin1');
-        const places = [0, ...cuts.map((cut) => cut % (octets.length + 1)).sort((a, b) => a - b)];
-        const pieces = places.map((from, at) => octets.subarray(from, places[at + 1]));
+        const bounds = [0, ...cuts.map((cut) => cut % (octets.length + 1)).sort((a, b) => a - b)];
+        const pieces = bounds.map((from, at) => octets.subarray(from, bounds[at + 1]));
         assert.deepEqual(readAll(pieces), readAll([octets]));
       }),
     );

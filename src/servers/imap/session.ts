@@ -78,7 +78,7 @@ export interface Channel {
   /** Ends with the connection: for what waits for its turn. */
   readonly signal: AbortSignal;
   startTls(): void;
-  /** Takes one of the places of the account; false where it has none left. */
+  /** Takes one of the slots of the account; false where it has none left. */
   admit(user: MailAccess): boolean;
   /** Sends what was passed on until now. */
   flush(): Promise<void>;

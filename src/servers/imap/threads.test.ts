@@ -9,7 +9,7 @@ interface Mail {
   readonly id?: string;
   readonly refs?: string;
   readonly subject?: string;
-  /** Where it is not the place in the mailbox. */
+  /** Where it is not its position in the mailbox. */
   readonly at?: number;
 }
 

@@ -70,7 +70,7 @@ export class View {
 
   /** The sequence number of a message; 0 where the session does not see it. */
   numberOf(uid: number): number {
-    const index = placeOf(this.#uids, uid);
+    const index = positionOf(this.#uids, uid);
     return this.#uids[index] === uid ? index + 1 : 0;
   }
 
@@ -84,7 +84,7 @@ export class View {
     this.recent?.take(this.lastUid);
     if (!this.recent) return `* ${this.size} EXISTS\r\n`;
     const recent = this.recent.ranges.reduce(
-      (sum, { from, to }) => sum + placeOf(this.#uids, to + 1) - placeOf(this.#uids, from),
+      (sum, { from, to }) => sum + positionOf(this.#uids, to + 1) - positionOf(this.#uids, from),
       0,
     );
     return `* ${this.size} EXISTS\r\n* ${recent} RECENT\r\n`;
@@ -169,7 +169,7 @@ export class View {
       one === '*' ? last : Number(one),
     );
     const [low, high] = [Math.min(a ?? 0, b ?? 0), Math.max(a ?? 0, b ?? 0)];
-    if (isUids) return [placeOf(this.#uids, low), placeOf(this.#uids, high + 1)];
+    if (isUids) return [positionOf(this.#uids, low), positionOf(this.#uids, high + 1)];
     if (isLenient) return [Math.max(0, low - 1), Math.min(high, this.size)];
     if (low === 0 || high > this.size) throw new BadCommand('No message has this sequence number');
     return [low - 1, high];
@@ -177,7 +177,7 @@ export class View {
 }
 
 /** The index of the first UID from this one on. @param uids ascending */
-export function placeOf(uids: readonly number[], uid: number): number {
+export function positionOf(uids: readonly number[], uid: number): number {
   let low = 0;
   let high = uids.length;
   while (low < high) {

@@ -4,6 +4,7 @@ import type { MailReceiver } from '../../mail/delivery/delivery.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';
 import { isLoopback } from '../../platform/net/net.ts';
 import type { GivenLogin } from '../../protocols/sasl/sasl.ts';
+import type { MostSlots } from '../../tenants/accounts/accounts.ts';
 import type { ProtocolOptions } from './protocol-events.ts';
 import type { RefusalsOptions } from './refusals.ts';
 
@@ -51,6 +52,15 @@ export interface Client {
   unstage(octets: number): void;
   /** Counts the connection for its account and user from now on; false where one has too many, or the client left. */
   logIn(account: Pick<Submitter, 'accountId' | 'userId'>): boolean;
+}
+
+/**
+ * How many connections accounts may hold after their login: they take none from strangers, and strangers none from them. The
+ * accounts of a user hold a tenth of all, and no fewer than one account.
+ */
+export function submitterSlots(all: number): MostSlots {
+  const account = 20;
+  return { account, user: Math.max(account, all / 10), all, leavesAsMany: true };
 }
 
 /** Where clients must log in, they may without TLS only from this machine. */

@@ -20,8 +20,13 @@ import {
   type SharedSlots,
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
-import { AccountShares } from './account-shares.ts';
-import type { Client, ConnectionSettings, Submission } from './clients.ts';
+import { AccountShares } from '../../tenants/accounts/accounts.ts';
+import {
+  type Client,
+  type ConnectionSettings,
+  type Submission,
+  submitterSlots,
+} from './clients.ts';
 import { refusalReply } from './commands.ts';
 import { Connection } from './connection.ts';
 
@@ -157,7 +162,7 @@ export class SmtpListener {
     this.#secureContext = contextOf(options.tls);
     this.#logger = options.logger.child({ protocol: options.protocol });
     this.#shares = new ClientShares(options.maxConnections);
-    this.#accounts = new AccountShares(options.maxConnections);
+    this.#accounts = new AccountShares(submitterSlots(options.maxConnections));
     this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
       this.#accept(socket),
@@ -283,8 +288,9 @@ export class SmtpListener {
     socket.once('close', giveBack);
     const client = this.#clientOf(address, key, isTrusted, (account) => {
       // One that has left would keep its slot: its close was told already.
-      const release = socket.destroyed ? undefined : this.#accounts.take(account);
-      if (!release) return false;
+      if (socket.destroyed) return false;
+      const release = this.#accounts.take(account);
+      if (typeof release === 'string') return false;
       giveBack();
       socket.once('close', release);
       return true;

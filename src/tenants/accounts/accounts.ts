@@ -64,6 +64,7 @@ export {
   type SendingAccount,
   setQuota,
 } from './account-rows.ts';
+export { AccountShares, type MostSlots } from './account-shares.ts';
 export {
   ANSWERS_KEPT_MS,
   AnsweredRequests,
