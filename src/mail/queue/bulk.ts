@@ -8,15 +8,15 @@ import type { Database, Engine, Queries, Row } from '../../platform/database/dat
 import type { EpochMs, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import {
-  factColumns,
-  fits,
+  conditionsOf,
+  isAmong,
+  mayFit,
   type OpenKey,
   type OpenState,
   pastStateOf,
   type QueueFilter,
   type Receiver,
   readKeys,
-  rowFits,
 } from './open-keys.ts';
 import { dropped, hasPayload, putBack } from './operator-rows.ts';
 import type { WorkOptions } from './work-options.ts';
@@ -112,7 +112,7 @@ export async function runBulk(
   const done = () => ({ matched, changed, skipped, ...(isDryRun && { parts: parts.written }) });
   for await (const { rows, at: place } of walk(database, request)) {
     const meant: BulkRow[] = [];
-    for (const row of rows.filter((one) => isNamed(one, request))) {
+    for (const row of rows) {
       const why = whySkipped(row, request);
       if (why) skip(why, 1);
       else if (matched + meant.length < limit) meant.push(row);
@@ -169,10 +169,6 @@ function statesOf({ action, filter: { states } }: BulkRequest): readonly OpenSta
   return usual.length > 0 ? usual : ALLOWED[action].filter((state) => states.includes(state));
 }
 
-function isNamed(row: BulkRow, request: BulkRequest): boolean {
-  return fits(row, request.filter, statesOf(request)) && rowFits(row, request.filter);
-}
-
 function whySkipped(row: BulkRow, { action, heldBy, now }: BulkRequest): SkipReason | undefined {
   if (row.lease_owner !== null) return 'under_way';
   if (action === 'retry') {
@@ -191,14 +187,14 @@ function whySkipped(row: BulkRow, { action, heldBy, now }: BulkRequest): SkipRea
 
 const read = [
   'id',
-  'kind',
-  'destination',
   'domain_id',
+  'status',
+  'reason',
   'updated_at',
   'attempts',
+  'next_attempt_at',
   'lease_owner',
   'held_by',
-  ...factColumns,
   hasPayload.as('is_kept'),
 ] as const;
 
@@ -206,27 +202,27 @@ type BulkRow = Pick<Row<'deliveries'>, Exclude<(typeof read)[number], object>> &
   readonly is_kept: unknown;
 };
 
-/** Rows that may match, and where the walk is after them; undefined at its end. */
+/** Rows that match, and where the walk is after them; undefined at its end. */
 interface Stretch {
   readonly rows: readonly BulkRow[];
   readonly at: OpenKey | undefined;
 }
 
-/** Rows that may match, in steps; each is seen once, whatever happens to those before. */
+/** Rows that match, in steps; each is seen once, whatever happens to those before. */
 async function* walk(database: Database, request: BulkRequest): AsyncGenerator<Stretch> {
   const { after } = request;
   const { ids, destination, domainIds } = request.filter;
   if (ids) {
     // PostgreSQL fails with numbers beyond those of ids.
     const whole = ids.filter(Number.isSafeInteger);
-    yield { rows: await readRows(database, whole), at: undefined };
+    yield { rows: await readRows(database, request, whole), at: undefined };
   } else if (domainIds && destination === undefined) {
     const pairs = domainIds.flatMap((id) => statesOf(request).map((state) => ({ id, state })));
     const isAt = ({ id, state }: (typeof pairs)[number]) =>
       id === after?.domain_id && state === after.status;
     const first = pairs.findIndex(isAt);
     for (const pair of pairs.slice(Math.max(first, 0))) {
-      yield* walkDomain(database, pair.id, pair.state, isAt(pair) ? (after?.id ?? 0) : 0);
+      yield* walkDomain(database, request, pair, isAt(pair) ? (after?.id ?? 0) : 0);
     }
   } else {
     const claims: readonly (number | undefined)[] = domainIds ?? [undefined];
@@ -239,31 +235,40 @@ async function* walk(database: Database, request: BulkRequest): AsyncGenerator<S
   }
 }
 
-async function readRows({ read: queries }: Database, ids: readonly number[]): Promise<BulkRow[]> {
+/** Those of some rows that match. */
+async function readRows(
+  { read: queries }: Database,
+  request: BulkRequest,
+  ids: readonly number[],
+): Promise<BulkRow[]> {
   if (ids.length === 0) return [];
-  return queries.selectFrom('deliveries').select(read).where('id', 'in', ids).execute();
+  let rows = queries.selectFrom('deliveries').select(read).where('id', 'in', ids).orderBy('id');
+  const conditions = [isAmong('status', statesOf(request)), ...conditionsOf(request.filter)];
+  for (const condition of conditions) rows = rows.where(condition);
+  return rows.execute();
 }
 
 /** By `deliveries_by_status`. */
 async function* walkDomain(
-  { read: queries }: Database,
-  domainId: number,
-  state: OpenState,
+  database: Database,
+  request: BulkRequest,
+  { id: domainId, state }: { readonly id: number; readonly state: OpenState },
   from: number,
 ): AsyncGenerator<Stretch> {
   for (let after = from; ; ) {
-    const rows: BulkRow[] = await queries
+    const keys: OpenKey[] = await database.read
       .selectFrom('deliveries')
-      .select(read)
+      .select(['id', 'destination', 'domain_id', 'kind', 'status'])
       .where('domain_id', '=', domainId)
       .where('status', '=', state)
       .where('id', '>', after)
       .orderBy('id')
       .limit(READ_AT_A_TIME)
       .execute();
-    const at = rows.at(-1);
-    yield { rows, at };
-    if (!at || rows.length < READ_AT_A_TIME) return;
+    const ids = keys.map(({ id }) => id);
+    const at = keys.at(-1);
+    yield { rows: await readRows(database, request, ids), at };
+    if (!at || keys.length < READ_AT_A_TIME) return;
     after = at.id;
   }
 }
@@ -276,14 +281,14 @@ async function* walkReceivers(
   from: OpenKey | undefined,
 ): AsyncGenerator<Stretch> {
   const states = statesOf(request);
-  const mayBeMeant = (key: OpenKey) => fits(key, request.filter, states);
+  const mayBeMeant = (key: OpenKey) => mayFit(key, request.filter, states);
   for (let after = from; ; ) {
     const page = { receiver, after, order: 'asc', limit: READ_AT_A_TIME } as const;
     const keys = await readKeys(database.read, page);
     const ids = keys.filter(mayBeMeant).map(({ id }) => id);
     const last = keys.at(-1);
     const at = last && (mayBeMeant(last) ? last : pastStateOf(last, 'asc'));
-    yield { rows: await readRows(database, ids), at };
+    yield { rows: await readRows(database, request, ids), at };
     if (!at || keys.length < READ_AT_A_TIME) return;
     after = at;
   }

@@ -5,7 +5,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
 import {
   behindQuery,
-  fits,
+  mayFit,
   needsRows,
   OPEN_STATES,
   type OpenKey,
@@ -80,7 +80,7 @@ async function findGroups(
       if (last && isOf(key, last)) continue;
       if (firsts.length === limit) return { firsts, next: last };
       last = keyOf(key);
-      if (fits(key, { destination, domainIds, kind })) firsts.push(key);
+      if (mayFit(key, { destination, domainIds, kind })) firsts.push(key);
     }
     if (keys.length < KEYS_READ) return { firsts, next: undefined };
     if (last && domainIds) last = beforeNextOf(domainIds, last);
@@ -213,11 +213,11 @@ export async function listOpen(
     for (const key of keys) {
       if (found.length === limit) return { items: await readRows(queries, found), next: last };
       last = key;
-      if (fits(key, filter)) found.push(key.id);
+      if (mayFit(key, filter)) found.push(key.id);
     }
     if (keys.length < most) return { items: await readRows(queries, found), next: undefined };
     // Where the last key does not match, those that differ from it only by their id do not match either.
-    if (last && way === 'receivers' && !fits(last, filter)) last = pastStateOf(last, 'desc');
+    if (last && way === 'receivers' && !mayFit(last, filter)) last = pastStateOf(last, 'desc');
   }
   return { items: await readRows(queries, found), next: last };
 }
@@ -230,7 +230,7 @@ function readOfReceivers(
   after: OpenKey | undefined,
   limit: number,
 ): Promise<OpenKey[]> {
-  // A single claim is one step in the index; where there are several, `fits` selects.
+  // A single claim is one step in the index; where there are several, `mayFit` selects.
   const domainId = domainIds.length === 1 ? domainIds[0] : undefined;
   const receiver = destination === undefined ? undefined : { destination, domainId };
   return readKeys(queries, { receiver, after, order: 'desc', limit });

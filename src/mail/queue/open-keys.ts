@@ -2,7 +2,7 @@
  * Deliveries that were not delivered, in the order of the index `deliveries_by_receiver`: by receiver, domain, kind,
  * state and id. They are read from the index alone, and from any position in it at the same cost.
  */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
@@ -37,50 +37,47 @@ export interface QueueFilter {
   readonly dueBefore?: EpochMs | undefined;
 }
 
-/** Whether a delivery is among those that are meant, by what the index says of it; {@link rowFits} looks at the rest. */
-export function fits(
+/** Whether a delivery may be meant, by what the index says of it; {@link conditionsOf} says the rest. */
+export function mayFit(
   key: OpenKey,
-  { ids, destination, domainIds, kind, states: given, receiverPart }: QueueFilter,
+  { destination, domainIds, kind, states: given }: QueueFilter,
   states: readonly string[] = given ?? [key.status],
 ): boolean {
   return (
     states.includes(key.status) &&
-    (ids?.includes(key.id) ?? true) &&
     (domainIds?.includes(key.domain_id) ?? true) &&
     key.destination === (destination ?? key.destination) &&
-    key.kind === (kind ?? key.kind) &&
-    isPart(receiverPart, key.destination)
+    key.kind === (kind ?? key.kind)
   );
 }
 
-const isPart = (part: string | undefined, text: string | null) =>
-  part === undefined || (text ?? '').toLowerCase().includes(part.toLowerCase());
-
-/** What of a row a filter looks at, and the index does not have. */
-export const factColumns = [
-  'status',
-  'sender',
-  'mail_from',
-  'reason',
-  'created_at',
-  'next_attempt_at',
-] as const;
-
-type RowFacts = Pick<Row<'deliveries'>, (typeof factColumns)[number]>;
-
-/** Whether a row is among those that are meant, by what {@link fits} does not see. */
-export function rowFits(
-  row: RowFacts,
-  { senders, mailFrom, reason, before, dueBefore }: QueueFilter,
-): boolean {
-  return (
-    (senders?.includes(row.sender) ?? true) &&
-    row.mail_from === (mailFrom ?? row.mail_from) &&
-    isPart(reason, row.reason) &&
-    row.created_at < (before ?? Number.POSITIVE_INFINITY) &&
-    (dueBefore === undefined || (row.status === 'queued' && row.next_attempt_at <= dueBefore))
-  );
+/** What a row has to be like for a filter, but for its id and state. */
+export function conditionsOf(filter: QueueFilter): RawBuilder<boolean>[] {
+  const { destination, receiverPart, kind, domainIds, senders, mailFrom, reason } = filter;
+  const { before, dueBefore } = filter;
+  const conditions = [
+    destination !== undefined && sql<boolean>`destination = ${destination}`,
+    receiverPart !== undefined && contains('destination', receiverPart),
+    kind !== undefined && sql<boolean>`kind = ${kind}`,
+    domainIds !== undefined && isAmong('domain_id', domainIds),
+    senders !== undefined && isAmong('sender', senders),
+    mailFrom !== undefined && sql<boolean>`mail_from = ${mailFrom}`,
+    reason !== undefined && contains('reason', reason),
+    before !== undefined && sql<boolean>`created_at < ${before}`,
+    // What is held or has failed is never due.
+    dueBefore !== undefined &&
+      sql<boolean>`status = ${sql.lit('queued')} and next_attempt_at <= ${dueBefore}`,
+  ];
+  return conditions.filter((one) => one !== false);
 }
+
+export const isAmong = (column: string, values: readonly (string | number)[]) =>
+  values.length === 0
+    ? sql<boolean>`1 = 0`
+    : sql<boolean>`${sql.ref(column)} in (${sql.join(values)})`;
+
+const contains = (column: string, part: string) =>
+  sql<boolean>`lower(${sql.ref(column)}) like ${`%${part.toLowerCase().replaceAll(/[\\%_]/g, '\\$&')}%`} escape '\\'`;
 
 /** Whether a filter asks for more than the index can be searched by. */
 export const needsRows = (filter: QueueFilter): boolean =>

@@ -7,7 +7,14 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { ReadDatabase } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
+import {
+  conditionsOf,
+  isAmong,
+  OPEN_STATES,
+  type OpenKey,
+  type OpenState,
+  type QueueFilter,
+} from './open-keys.ts';
 
 /** What waits for one receiver, or failed at it. */
 export interface QueueReceiver {
@@ -236,36 +243,10 @@ export function ofState(
   const conditions = [
     sql`status = ${sql.lit(state)}`,
     ...(isTroubled ? [TROUBLED] : []),
-    ...conditionsOf(state, filter),
+    ...conditionsOf(filter),
   ];
   return sql`from deliveries ${by} where ${sql.join(conditions, sql` and `)}`;
 }
-
-function conditionsOf(state: OpenState, filter: CountFilter): RawBuilder<unknown>[] {
-  const { destination, receiverPart, kind, domainIds, senders, mailFrom, reason } = filter;
-  const { before, dueBefore } = filter;
-  const conditions: (RawBuilder<unknown> | false)[] = [
-    destination !== undefined && sql`destination = ${destination}`,
-    receiverPart !== undefined && contains('destination', receiverPart),
-    kind !== undefined && sql`kind = ${kind}`,
-    domainIds !== undefined && isAmong('domain_id', domainIds),
-    senders !== undefined && isAmong('sender', senders),
-    mailFrom !== undefined && sql`mail_from = ${mailFrom}`,
-    reason !== undefined && contains('reason', reason),
-    before !== undefined && sql`created_at < ${before}`,
-    // What is held or has failed is never due.
-    dueBefore !== undefined && (state === 'queued' ? sql`next_attempt_at <= ${dueBefore}` : NONE),
-  ];
-  return conditions.filter((one) => one !== false);
-}
-
-const NONE = sql`1 = 0`;
-
-const isAmong = (column: string, values: readonly (string | number)[]) =>
-  values.length === 0 ? NONE : sql`${sql.ref(column)} in (${sql.join(values)})`;
-
-const contains = (column: string, part: string) =>
-  sql`lower(${sql.ref(column)}) like ${`%${part.toLowerCase().replaceAll(/[\\%_]/g, '\\$&')}%`} escape '\\'`;
 
 /** The newest deliveries that fit a filter, whatever it asks for. */
 export async function findNewest(
