@@ -185,7 +185,7 @@ function selectFiltered(queries: Queries, request: PartRequest) {
   }
   if (userId !== undefined) query = query.where('user_id', '=', userId);
   if (forwardMode !== undefined) query = query.where('forward_mode', '=', forwardMode);
-  const { receiving, troubled } = conditionsOf(queries);
+  const { receiving, troubled } = standingOf(queries);
   if (canReceive !== undefined) query = query.where(canReceive ? receiving : not(receiving));
   if (isTroubled !== undefined) query = query.where(isTroubled ? troubled : not(troubled));
   return query;
@@ -193,8 +193,8 @@ function selectFiltered(queries: Queries, request: PartRequest) {
 
 const not = (condition: RawBuilder<boolean>) => sql<boolean>`not (${condition})`;
 
-/** What `canReceive` and `isTroubled` of a claim say, for the database. */
-function conditionsOf(queries: Queries) {
+/** What `canReceive` and `isTroubled` of a claim say. */
+function standingOf(queries: Queries) {
   const failed = (purpose: Purpose | 'any') =>
     sql`domains.id in (${selectFailed(queries, purpose)})`;
   const unsigned = sql`domains.id in (${selectUnsigned(queries)})`;
@@ -249,10 +249,11 @@ export async function findAnyClaim(
 }
 
 function selectOperated(queries: Queries) {
+  const { receiving, troubled } = standingOf(queries);
   return queries
     .selectFrom('domains')
     .innerJoin('routes', 'routes.domain_id', 'domains.id')
-    .select(columns);
+    .select([...columns, receiving.as('can_receive'), troubled.as('is_troubled')]);
 }
 
 type OperatedRow = Awaited<
@@ -281,18 +282,16 @@ async function withHealth(
 type RecordState = Pick<Row<'dns_records'>, 'purpose' | 'status' | 'misses' | 'failing_since'>;
 
 function toOperated(row: OperatedRow, records: readonly RecordState[]): OperatedDomain {
-  const health = healthOf(row, records);
-  const isInForce = row.suspended_at === null && row.status === 'active';
-  const isLapsed = row.suspended_at === null && row.status === 'pending' && row.lapsed_at !== null;
   return {
     ...toDomain(row),
     forwardMode: row.forward_mode,
     ...(row.suspended_at !== null && { suspendedAt: row.suspended_at }),
     ...(row.suspend_reason !== null && { suspendReason: row.suspend_reason }),
     nextCheckAt: row.next_check_at,
-    health,
-    canReceive: isInForce && !health.failed.includes('mx'),
-    isTroubled: isLapsed || (isInForce && (!health.canSend || health.failed.length > 0)),
+    health: healthOf(row, records),
+    // SQLite has 0 and 1.
+    canReceive: Boolean(row.can_receive),
+    isTroubled: Boolean(row.is_troubled),
   };
 }
 
