@@ -7,7 +7,7 @@ import { headersOf, isKept } from './header-fields.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
-import { vanished } from './select.ts';
+import { readSince, vanished } from './select.ts';
 import { type Answer, type Command, GONE, No, type Session } from './session.ts';
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
@@ -41,25 +41,22 @@ function fetching(isByUid: boolean): Command {
       const named = session.selected.resolve(set, isByUid);
       const uids = request.partial ? cutPartial(named, request.partial) : named;
       if (request.items.some(({ kind }) => kind === 'MODSEQ')) yield session.enableCondstore();
-      if (request.vanished) yield await tellVanished(session, set, request);
+      if (request.vanished) yield* tellVanished(session, set, request.changedSince ?? 0);
       return yield* fetchAll(session, uids, request, isByUid);
     },
   };
 }
 
 /** What of a set was removed since (RFC 7162 section 3.2.6). */
-async function tellVanished(session: Session, set: string, request: FetchRequest): Promise<string> {
-  const { mailbox, uids } = session.selected;
-  const asked = UidSet.parse(set.replaceAll('*', String(mailbox.uidnext - 1))) ?? UidSet.empty;
-  const page = await session.services.mailstore.sync(session.user, {
-    mailbox: mailbox.name,
-    uidvalidity: String(mailbox.uidvalidity),
-    token: String(request.changedSince),
-  });
-  const gone = page.reset
-    ? UidSet.between(1, mailbox.uidnext - 1).without(UidSet.of(uids))
-    : UidSet.of(page.changes.removed.map(({ uid }) => uid));
-  return vanished(gone.without(gone.without(asked)));
+async function* tellVanished(
+  session: Session,
+  set: string,
+  changedSince: number,
+): AsyncGenerator<string> {
+  const view = session.selected;
+  const last = String(view.mailbox.uidnext - 1);
+  const asked = UidSet.parse(set.replaceAll('*', last)) ?? UidSet.empty;
+  for await (const { gone } of readSince(session, view, changedSince, asked)) yield vanished(gone);
 }
 
 export async function* fetchAll(

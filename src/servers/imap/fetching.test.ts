@@ -2,20 +2,22 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Cursor } from './cursor.ts';
-import { fetch } from './fetch.ts';
-import type { Session } from './session.ts';
+import { fetch, uidFetch } from './fetch.ts';
+import { select } from './select.ts';
+import type { Answer, Session } from './session.ts';
 import { View } from './view.ts';
 import type { Part } from './write.ts';
 
 const UIDS = Array.from({ length: 12_000 }, (_, at) => at + 1);
 
+const mailbox = {
+  ...{ id: 1, name: 'INBOX', uidvalidity: 1, highestmodseq: 1, pruned_modseq: 0, fork_modseq: 0 },
+  ...{ uidnext: 100, messages: 3, unseen: 0, octets: 0, special_use: null },
+  ...{ keywords: '', recent_uid: 1 },
+};
+
 /** @param imap what the mail store answers */
 function sessionOf(uids: number[], imap: object): { session: Session; leave: () => void } {
-  const mailbox = {
-    ...{ id: 1, name: 'INBOX', uidvalidity: 1, highestmodseq: 1, pruned_modseq: 0, fork_modseq: 0 },
-    ...{ uidnext: 100, messages: 3, unseen: 0, octets: 0, special_use: null },
-    ...{ keywords: '', recent_uid: 1 },
-  };
   const client = new AbortController();
   const session = {
     selected: new View({ mailbox, uids, token: '1', isReadOnly: false }),
@@ -101,4 +103,46 @@ test('a source is read once the client has taken what stands before it, and not 
   assert.equal(reads, 1);
   await assert.rejects(answer.next(), /the bucket does not answer/);
   assert.equal(reads, 2);
+});
+
+/** The lines of VANISHED in an answer. */
+async function vanishedIn(answer: Answer): Promise<string[]> {
+  const lines: string[] = [];
+  for await (const part of answer) lines.push(...[part].flat().map(String));
+  return lines.filter((line) => line.includes('VANISHED'));
+}
+
+test('what was removed earlier is told of all pages, and not of a message that the session still sees', async () => {
+  // Message 2 was removed after the list of messages was read.
+  const pages = [
+    { removed: [1, 2], hasMore: true },
+    { removed: [2, 4], hasMore: false },
+  ].map(({ removed, hasMore }) => ({
+    token: '9',
+    hasMore,
+    changes: { added: [], updated: [], removed: removed.map((uid) => ({ uid })) },
+  }));
+  const uids = [2, 3];
+  const imap = {
+    select: async () => ({ index: { uids, flags: ['', ''] }, mailbox }),
+    keywords: async () => [],
+    objectIds: { mailbox: () => 'm1' },
+    rows: async () => [],
+  };
+  let at = 0;
+  const mailstore = { imap, sync: async () => pages[at++ % pages.length] };
+  const session = {
+    ...sessionOf(uids, imap).session,
+    qresync: true,
+    isRev2: false,
+    services: { mailstore, recents: { open: () => undefined } },
+    closeMailbox: async () => {},
+    enableCondstore: () => '',
+    openMailbox: () => {},
+  } as unknown as Session;
+  const told = ['* VANISHED (EARLIER) 1\r\n', '* VANISHED (EARLIER) 4\r\n'];
+  const resync = new Cursor([' INBOX (QRESYNC (1 1))']);
+  assert.deepEqual(await vanishedIn(select.run(session, resync)), told);
+  const since = new Cursor([' 1:* FLAGS (CHANGEDSINCE 1 VANISHED)']);
+  assert.deepEqual(await vanishedIn(uidFetch.run(session, since)), told);
 });

@@ -1,5 +1,9 @@
 /** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), STATUS, CLOSE, UNSELECT. */
-import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  type AddedMessage,
+  hasFlag,
+  type UpdatedMessage,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { readMailbox, tellMailbox } from './list.ts';
@@ -106,6 +110,29 @@ async function* tellSince(
   view: View,
   { modseq, known }: Resync,
 ): AsyncGenerator<string> {
+  for await (const { gone, changed } of readSince(session, view, modseq, known)) {
+    yield vanished(gone);
+    for (const one of changed) {
+      const number = view.numberOf(one.uid);
+      const flags = one.flags ?? [];
+      if (number === 0) continue;
+      yield `* ${number} FETCH (UID ${one.uid} FLAGS (${flags.join(' ')}) MODSEQ (${one.modseq}))\r\n`;
+    }
+  }
+}
+
+/**
+ * Reads what changed since a state, page by page. A removed message that the session still sees is not among those that
+ * are gone: `VANISHED (EARLIER)` changes no sequence number (RFC 7162 section 3.2.10.1), and it is told when its does.
+ *
+ * @param among the UIDs that the client asks about; all of the mailbox where it does not say
+ */
+export async function* readSince(
+  session: Session,
+  view: View,
+  modseq: number,
+  among?: UidSet,
+): AsyncGenerator<{ gone: UidSet; changed: readonly (AddedMessage | UpdatedMessage)[] }> {
   const { mailbox } = view;
   for (let token = String(modseq), hasMore = true; hasMore; ) {
     const page = await session.services.mailstore.sync(session.user, {
@@ -114,21 +141,13 @@ async function* tellSince(
       token,
       fields: ['flags'],
     });
+    const { added, updated, removed } = page.changes;
     // What was removed is not known any more: all that is not there.
-    if (page.reset) {
-      const all = UidSet.between(1, mailbox.uidnext - 1);
-      yield vanished(
-        (known ? known.within(1, mailbox.uidnext - 1) : all).without(UidSet.of(view.uids)),
-      );
-    }
-    const removed = UidSet.of(page.changes.removed.map(({ uid }) => uid));
-    yield vanished(known ? removed.without(removed.without(known)) : removed);
-    for (const one of [...page.changes.added, ...page.changes.updated]) {
-      const number = view.numberOf(one.uid);
-      const flags = one.flags ?? [];
-      if (number === 0) continue;
-      yield `* ${number} FETCH (UID ${one.uid} FLAGS (${flags.join(' ')}) MODSEQ (${one.modseq}))\r\n`;
-    }
+    const gone = page.reset
+      ? UidSet.between(1, mailbox.uidnext - 1).without(UidSet.of(view.uids))
+      : UidSet.of(removed.map(({ uid }) => uid).filter((uid) => view.numberOf(uid) === 0));
+    const asked = among ? gone.without(gone.without(among)) : gone;
+    yield { gone: asked, changed: [...added, ...updated] };
     token = page.token;
     hasMore = page.hasMore === true;
   }
