@@ -90,6 +90,16 @@ export class ClientShares {
     return this.#total - this.#taken;
   }
 
+  /** Takes one for a client. @returns what gives it back, once; undefined where there is none for it, see {@link take} */
+  hold(client: string, most: number): (() => void) | undefined {
+    if (!this.take(client, 1, most)) return undefined;
+    let isHeld = true;
+    return () => {
+      if (isHeld) this.give(client, 1);
+      isHeld = false;
+    };
+  }
+
   /**
    * Takes some for a client.
    *

@@ -2,7 +2,7 @@
  * Sockets and addresses, in both directions.
  *
  * Clients that connect to us: where a request comes from, under which key a client is counted, and what it holds
- * (`clients.ts`); how often it may do something (`limits.ts`); its turns at what is scarce (`turns.ts`); how HTTP
+ * (`clients.ts`, `listener.ts`); how often it may do something (`limits.ts`); its turns at what is scarce (`turns.ts`); how HTTP
  * requests are refused (`http.ts`).
  *
  * Addresses that we connect to when somebody else named the host: webhooks, and mail exchangers from DNS. A URL or
@@ -47,6 +47,6 @@ export {
   type SharedSlots,
   type Usage,
 } from './limits.ts';
-export { readProxyHeader } from './proxy-header.ts';
+export { type Certificate, Listener } from './listener.ts';
 export { type Party, Turns } from './turns.ts';
 export { Wire } from './wire.ts';

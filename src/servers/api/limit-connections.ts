@@ -29,8 +29,9 @@ export function limitConnections(
     const address = socket.remoteAddress ?? '';
     if (isExempt(address)) return;
     const client = clientKey(address);
-    if (shares.take(client, 1, perClient)) {
-      socket.once('close', () => shares.give(client, 1));
+    const giveBack = shares.hold(client, perClient);
+    if (giveBack) {
+      socket.once('close', giveBack);
       return;
     }
     socket.destroy();

@@ -6,16 +6,17 @@
  * connection, and `view.ts` what it sees of its mailbox; `tell-changes.ts` alone moves that on. `connection.ts` connects a
  * session with its socket, and this file listens and decides who may connect. Nothing is stored here.
  */
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { createSecureContext, type SecureContext } from 'node:tls';
+import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import {
+  type Certificate,
   ClientShares,
   clientKey,
   isLoopback,
+  Listener,
   type NetworkTest,
-  readProxyHeader,
 } from '../../platform/net/net.ts';
+import { Outage, Repeat } from '../../platform/time/time.ts';
 import { type AccountAccess, AccountShares } from '../../tenants/accounts/accounts.ts';
 import { Connection } from './connection.ts';
 import type { ConnectionSettings } from './connection-settings.ts';
@@ -51,9 +52,7 @@ export interface ImapOptions
   readonly port: number;
   /** Whether a connection begins with TLS, or with STARTTLS. */
   readonly isSecure: boolean;
-  /** PEM. */
-  readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer };
-  /** Load balancers that send the PROXY protocol. */
+  readonly tls: Certificate;
   readonly isBalancer: NetworkTest;
   /** The access of accounts now, by id; those that do not exist are left out. */
   readonly accessOf: (ids: readonly number[]) => Promise<ReadonlyMap<number, AccountAccess>>;
@@ -83,8 +82,6 @@ const CONNECTIONS = 10_000;
 const OF_CLIENT = 500;
 const OF_USER = 5_000;
 const OF_ACCOUNT = 64;
-/** Milliseconds for a load balancer to send its header. */
-const HEADER_TIMEOUT = 3_000;
 /** Milliseconds between two looks for clients that keep us waiting. */
 const LOOK_EVERY = 1_000;
 /** Between two looks for what was missed: an event is a hint, and may be lost between nodes, or during a login. */
@@ -123,21 +120,29 @@ export async function startImap(options: ImapOptions): Promise<ImapListener> {
 
 export class ImapListener {
   readonly #options: ImapOptions;
-  readonly #server: Server;
-  #secureContext: SecureContext;
+  readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
   readonly #running = new Set<Promise<void>>();
-  readonly #waiting = new Set<Socket>();
   #look: NodeJS.Timeout | undefined;
-  #lookAgain: NodeJS.Timeout | undefined;
+  readonly #missed: Repeat;
 
   constructor(options: ImapOptions) {
     this.#options = options;
-    this.#secureContext = contextOf(options.tls);
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-      void this.#accept(socket);
+    const { tls, isBalancer, logger } = options;
+    this.#listener = new Listener({
+      tls,
+      isBalancer,
+      maxConnections: CONNECTIONS + 2 * STRANGERS,
+      logger,
+      onClient: (socket, address) => this.#admit(socket, address),
     });
-    this.#server.maxConnections = CONNECTIONS + 2 * STRANGERS;
+    const line =
+      'IMAP connections could not be compared with their accounts: tried again in a minute';
+    this.#missed = new Repeat({
+      everyMs: options.lookAgainMs ?? LOOK_AGAIN_MS,
+      task: () => this.#lookForMissed(),
+      outage: new Outage((err) => logger.warn({ err }, line)),
+    });
   }
 
   connections(): number {
@@ -145,45 +150,28 @@ export class ImapListener {
   }
 
   address(): { readonly host: string; readonly port: number } {
-    const { address, port } = this.#server.address() as AddressInfo;
-    return { host: address, port };
+    return this.#listener.address;
   }
 
   /** Uses another certificate from now on. @throws OpenSSL's error where it cannot use it */
   setTls(tls: ImapOptions['tls']): void {
-    this.#secureContext = contextOf(tls);
+    this.#listener.setTls(tls);
   }
 
   /** See {@link startImap}; called once. */
   async listen(): Promise<void> {
-    const { host, port, logger } = this.#options;
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#server.once('error', reject);
-    this.#server.listen(port, host, resolve);
-    await promise;
-    this.#server.off('error', reject);
-    this.#server.on('error', (error) =>
-      logger.warn({ err: error }, 'an IMAP connection could not be accepted'),
-    );
+    const { host, port } = this.#options;
+    await this.#listener.listen(port, host);
     this.#look = setInterval(() => {
       const now = performance.now();
       for (const connection of this.#connections) connection.checkTime(now, Date.now());
     }, LOOK_EVERY);
-    this.#lookAgain = setInterval(() => {
-      this.#lookForMissed().catch((error: unknown) =>
-        logger.warn(
-          { err: error },
-          'IMAP connections could not be compared with their accounts: tried again in a minute',
-        ),
-      );
-    }, this.#options.lookAgainMs ?? LOOK_AGAIN_MS);
+    this.#missed.start();
   }
 
   /** Tells all clients BYE, and resolves when their commands have ended, or at the deadline. @param deadline milliseconds */
   async close(deadline: number): Promise<void> {
-    const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
-    this.#server.close(() => stop());
-    for (const socket of this.#waiting) socket.destroy();
+    const stopped = this.#listener.close();
     for (const connection of this.#connections)
       connection.end('[UNAVAILABLE] The server stops: connect again');
     const late = setTimeout(() => {
@@ -192,7 +180,7 @@ export class ImapListener {
     await Promise.all([stopped, ...this.#running]);
     clearTimeout(late);
     clearInterval(this.#look);
-    clearInterval(this.#lookAgain);
+    await this.#missed.stop();
   }
 
   async #lookForMissed(): Promise<void> {
@@ -214,61 +202,39 @@ export class ImapListener {
     }
   }
 
-  async #accept(socket: Socket): Promise<void> {
-    const { logger, isBalancer } = this.#options;
-    socket.on('error', (error) => logger.debug({ err: error }, 'an IMAP connection failed'));
-    const peer = socket.remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, '');
-    if (socket.destroyed || peer === undefined) {
-      socket.destroy();
-      return;
-    }
-    if (!isBalancer(peer)) {
-      this.#admit(socket, peer);
-      return;
-    }
-    this.#waiting.add(socket);
-    const address = await readProxyHeader(socket, HEADER_TIMEOUT);
-    this.#waiting.delete(socket);
-    if (address === undefined || socket.destroyed || !this.#server.listening) socket.destroy();
-    else this.#admit(socket, address);
-  }
-
   #admit(socket: Socket, address: string): void {
     const { slots, sessions, isSecure, logger, onRefused } = this.#options;
     const key = clientKey(address);
     const most = isLoopback(address) ? STRANGERS : STRANGERS_OF_CLIENT;
-    if (!slots.strangers.take(key, 1, most)) {
+    const known = slots.strangers.hold(key, most);
+    if (!known) {
       onRefused?.('before_login');
       logger.info({ remoteAddress: address }, 'an IMAP connection was refused: too many are open');
       socket.end(isSecure ? '' : '* BYE [LIMIT] Too many connections\r\n');
       socket.destroySoon();
       return;
     }
-    let isStranger = true;
-    const known = () => {
-      if (isStranger) slots.strangers.give(key, 1);
-      isStranger = false;
-    };
     socket.once('close', known);
     const settings: ConnectionSettings = {
       ...this.#options,
       recents: slots.recents,
-      secureContext: () => this.#secureContext,
+      secureContext: () => this.#listener.secureContext,
       admit: (user) => {
-        if (!slots.clients.take(key, 1, OF_CLIENT)) {
+        const ofClient = slots.clients.hold(key, OF_CLIENT);
+        if (!ofClient) {
           onRefused?.('of_client');
           return undefined;
         }
-        const giveBack = slots.accounts.take(user);
-        if (typeof giveBack === 'string') {
-          slots.clients.give(key, 1);
-          onRefused?.(giveBack);
+        const ofAccount = slots.accounts.take(user);
+        if (typeof ofAccount === 'string') {
+          ofClient();
+          onRefused?.(ofAccount);
           return undefined;
         }
         known();
         return () => {
-          slots.clients.give(key, 1);
-          giveBack();
+          ofClient();
+          ofAccount();
         };
       },
     };
@@ -284,9 +250,4 @@ export class ImapListener {
     this.#running.add(running);
     void running.then(() => this.#running.delete(running));
   }
-}
-
-/** TLS 1.0 and 1.1 must not be used (RFC 8996). */
-function contextOf(tls: ImapOptions['tls']): SecureContext {
-  return createSecureContext({ ...tls, minVersion: 'TLSv1.2' });
 }

@@ -6,17 +6,17 @@
  * who may connect and for how long. A message is answered `250` only after `delivery` has made it durable.
  * Nothing is stored here, and only a few chunks of a message are in memory.
  */
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { createSecureContext, type SecureContext } from 'node:tls';
+import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import type { MailReceiver } from '../../mail/delivery/delivery.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import {
+  type Certificate,
   ClientShares,
   clientKey,
+  Listener,
   type NetworkTest,
-  readProxyHeader,
   type SharedSlots,
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
@@ -43,7 +43,7 @@ export interface SmtpOptions {
   readonly port: number;
   readonly protocol: 'smtp' | 'lmtp';
   /** PEM, for STARTTLS. */
-  readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer };
+  readonly tls: Certificate;
   /** Octets of the largest message (RFC 1870). */
   readonly maxMessageBytes: number;
   /** Concurrent connections of one client; ten times as many for a trusted one. */
@@ -113,8 +113,6 @@ const UNFINISHED_IN_ALL = 40;
 const CROWDED = 0.75;
 /** The most milliseconds between two checks for clients that keep us waiting. */
 const LOOK_EVERY = 1_000;
-/** Milliseconds for a load balancer to send its header. */
-const HEADER_TIMEOUT = 3_000;
 /** Milliseconds for clients to hang up after the 421 of a stop. */
 const STOP_LINGER = 1_000;
 
@@ -130,9 +128,8 @@ export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
 }
 
 export class SmtpListener {
-  readonly #server: Server;
+  readonly #listener: Listener;
   readonly #settings: ConnectionSettings;
-  #secureContext: SecureContext;
   readonly #options: SmtpOptions;
   readonly #limits: SmtpLimits;
   readonly #logger: Logger;
@@ -143,10 +140,7 @@ export class SmtpListener {
   readonly #connections = new Set<Connection>();
   /** What is under way for clients; a client may have left while delivery still has its message. */
   readonly #running = new Set<Promise<void>>();
-  /** Connections for which a load balancer has not named the client yet. */
-  readonly #waiting = new Set<Socket>();
   #look: NodeJS.Timeout | undefined;
-  #address = { host: '', port: 0 };
   #closing: Promise<void> | undefined;
 
   constructor(options: SmtpOptions) {
@@ -157,18 +151,21 @@ export class SmtpListener {
       ...options,
       onCommand: options.traffic?.command,
       onRefused: options.traffic?.refused,
-      secureContext: () => this.#secureContext,
+      secureContext: () => this.#listener.secureContext,
     };
-    this.#secureContext = contextOf(options.tls);
     this.#logger = options.logger.child({ protocol: options.protocol });
     this.#shares = new ClientShares(options.maxConnections);
     this.#accounts = new AccountShares(submitterSlots(options.maxConnections));
     this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
-      this.#accept(socket),
-    );
-    // To answer 421 needs a connection, too; beyond this limit the kernel resets new ones.
-    this.#server.maxConnections = ('logIn' in options.delivery ? 3 : 2) * options.maxConnections;
+    const { tls, isBalancer, maxConnections } = options;
+    this.#listener = new Listener({
+      tls,
+      isBalancer,
+      // To answer 421 needs a connection, too.
+      maxConnections: ('logIn' in options.delivery ? 3 : 2) * maxConnections,
+      logger: this.#logger,
+      onClient: (socket, address) => this.#admit(socket, address),
+    });
   }
 
   /** The number of open connections. */
@@ -177,25 +174,17 @@ export class SmtpListener {
   }
 
   address(): { readonly host: string; readonly port: number } {
-    return this.#address;
+    return this.#listener.address;
   }
 
   /** Uses another certificate for every STARTTLS from now on. @throws OpenSSL's error where it cannot use it */
   setTls(tls: SmtpOptions['tls']): void {
-    this.#secureContext = contextOf(tls);
+    this.#listener.setTls(tls);
   }
 
   /** See {@link startSmtp}; called once. */
   async listen(port: number, host: string): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#server.once('error', reject);
-    this.#server.listen(port, host, resolve);
-    await promise;
-    this.#server.off('error', reject);
-    // For example, no file descriptor is left: the next connection may get one again.
-    this.#server.on('error', (error) =>
-      this.#logger.warn({ err: error }, 'a connection could not be accepted'),
-    );
+    await this.#listener.listen(port, host);
     const { idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime } = this.#limits;
     const { messageTimeout } = this.#settings;
     const limits = [idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime, messageTimeout];
@@ -204,9 +193,6 @@ export class SmtpListener {
     // before them: it may stand still while it reads, and what came meanwhile is read only after the look.
     const look = () => setImmediate((now: number) => this.#endSlowOnes(now), performance.now());
     this.#look = setInterval(look, Math.min(LOOK_EVERY, shortest / 4));
-    // A listening TCP socket has an address of this form; strings are for pipes.
-    const bound = this.#server.address() as AddressInfo;
-    this.#address = { host: bound.address, port: bound.port };
   }
 
   /**
@@ -222,10 +208,8 @@ export class SmtpListener {
   }
 
   async #close(deadline: number): Promise<void> {
-    const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
-    this.#server.close(() => stop());
+    const stopped = this.#listener.close();
     const running = [...this.#running];
-    for (const socket of this.#waiting) socket.destroy();
     for (const connection of this.#connections) connection.drain();
     const { promise: late, resolve: giveUp } = Promise.withResolvers<void>();
     const linger = setTimeout(() => this.#destroy(({ isOver }) => isOver), STOP_LINGER);
@@ -244,47 +228,16 @@ export class SmtpListener {
     for (const connection of this.#connections) if (which(connection)) connection.destroy();
   }
 
-  #accept(socket: Socket): void {
-    // Sockets often fail because of the other side; `close` follows.
-    socket.on('error', (error) => this.#logger.debug({ err: error }, 'connection failed'));
-    // The client has left already: no later event would subtract it from the counts.
-    if (socket.destroyed || !socket.remoteAddress) {
-      socket.destroy();
-      return;
-    }
-    const address = plainAddress(socket.remoteAddress);
-    if (this.#options.isBalancer(address)) void this.#acceptBehind(socket, address);
-    else this.#admit(socket, address);
-  }
-
-  /** Accepts a connection from a load balancer: the client is the one that its header names. */
-  async #acceptBehind(socket: Socket, balancer: string): Promise<void> {
-    this.#waiting.add(socket);
-    const address = await readProxyHeader(socket, HEADER_TIMEOUT);
-    this.#waiting.delete(socket);
-    if (address === undefined || socket.destroyed || !this.#server.listening) {
-      this.#logger.debug(
-        { remoteAddress: balancer },
-        'a connection came without a PROXY header and was closed',
-      );
-      socket.destroy();
-    } else this.#admit(socket, plainAddress(address));
-  }
-
   #admit(socket: Socket, address: string): void {
     const key = clientKey(address);
     const { maxPerIp, slots } = this.#options;
     const isTrusted = this.#options.isTrusted(address);
     const most = isTrusted ? TRUSTED_SHARE * maxPerIp : maxPerIp;
-    if (!this.#shares.take(key, 1, most)) {
+    const giveBack = this.#shares.hold(key, most);
+    if (!giveBack) {
       this.#refuse(socket, address);
       return;
     }
-    let holds = true;
-    const giveBack = () => {
-      if (holds) this.#shares.give(key, 1);
-      holds = false;
-    };
     socket.once('close', giveBack);
     const client = this.#clientOf(address, key, isTrusted, (account) => {
       // One that has left would keep its slot: its close was told already.
@@ -323,7 +276,7 @@ export class SmtpListener {
       return;
     }
     // The client left meanwhile, or the listener stops.
-    if (socket.destroyed || !this.#server.listening) {
+    if (socket.destroyed || !this.#listener.isListening) {
       slots.give(slot, 1);
       socket.destroy();
       return;
@@ -379,16 +332,6 @@ export class SmtpListener {
       connection.checkTime(now, connection.isLoggedIn ? idleTimeout : idle, alive);
     }
   }
-}
-
-/** An IPv4 address in its own form, also from an IPv6 socket (RFC 4291 section 2.5.5.2). */
-function plainAddress(address: string): string {
-  return address.replace(/^::ffff:(?=\d+\.)/i, '');
-}
-
-/** TLS 1.0 and 1.1 must not be used (RFC 8996). */
-function contextOf(tls: SmtpOptions['tls']): SecureContext {
-  return createSecureContext({ ...tls, minVersion: 'TLSv1.2' });
 }
 
 const TOO_MANY = new Refusal('too_many_connections', 'Too many connections, try again later');

@@ -32,17 +32,18 @@ export class AccountShares {
     accountId,
     userId,
   }: Pick<MailAccess, 'accountId' | 'userId'>): (() => void) | 'of_account' | 'of_user' {
-    const account = String(accountId);
-    const { account: ofAccount, user, leavesAsMany } = this.#most;
-    const ofUser = leavesAsMany ? Math.min(user, this.#users.left - 1) : user;
-    if (!this.#users.take(userId, 1, ofUser)) return 'of_user';
-    if (!this.#accounts.take(account, 1, ofAccount)) {
-      this.#users.give(userId, 1);
+    const { account, user, leavesAsMany } = this.#most;
+    const most = leavesAsMany ? Math.min(user, this.#users.left - 1) : user;
+    const ofUser = this.#users.hold(userId, most);
+    if (!ofUser) return 'of_user';
+    const ofAccount = this.#accounts.hold(String(accountId), account);
+    if (!ofAccount) {
+      ofUser();
       return 'of_account';
     }
     return () => {
-      this.#accounts.give(account, 1);
-      this.#users.give(userId, 1);
+      ofUser();
+      ofAccount();
     };
   }
 }

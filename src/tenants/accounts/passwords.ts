@@ -44,13 +44,14 @@ class Line {
 
   /** @throws Refusal unavailable where too many wait already, of this party or of all */
   async run<T>(party: string, work: () => Promise<T>): Promise<T> {
-    if (!this.#shares.take(party, 1, OF_ONE)) {
+    const giveBack = this.#shares.hold(party, OF_ONE);
+    if (!giveBack) {
       throw new Refusal('unavailable', 'too many passwords are being checked', { retryAfter: 5 });
     }
     try {
       return await this.#limit(work);
     } finally {
-      this.#shares.give(party, 1);
+      giveBack();
     }
   }
 }

@@ -247,11 +247,9 @@ export class ResolverGuard {
       this.#clients.run(client ? [client] : [], inTurn, signal).catch(begun.reject);
       return begun.promise;
     }
-    const holder = client?.name ?? '';
-    if (!this.#others.take(holder, 1, OTHERS_OF_ONE)) return unanswered('too busy');
-    this.#hold(lookUp())
-      .catch(begun.reject)
-      .finally(() => this.#others.give(holder, 1));
+    const giveBack = this.#others.hold(client?.name ?? '', OTHERS_OF_ONE);
+    if (!giveBack) return unanswered('too busy');
+    this.#hold(lookUp()).catch(begun.reject).finally(giveBack);
     return begun.promise;
   }
 
