@@ -348,12 +348,7 @@ export async function changeRows(
       })),
     hold: () => rows.set({ status: 'held', held_by: heldBy }),
     release: () => rows.set({ status: 'queued', held_by: null }),
-    drop: () =>
-      rows.set({
-        ...dropped,
-        held_by: null,
-        finished_at: now,
-      }),
+    drop: () => rows.set({ ...dropped, held_by: null, finished_at: now }),
   };
   return changing[action]()
     .returning(['id', 'kind', 'domain_id', 'sender', 'destination'])
