@@ -86,11 +86,11 @@ interface RowsValues {
   readonly uids: string;
 }
 
-function prepareTexts({ read, engine }: Database, kind: keyof ImapTexts) {
+function prepareTexts({ read, engine }: Database, kinds: readonly (keyof ImapTexts)[]) {
   return new PreparedQuery((value: { ids: string }) =>
     read
       .selectFrom('imap_texts')
-      .select(['body_id', `${kind} as text`])
+      .select(['body_id', ...kinds])
       .where(isAmong(engine, 'body_id', value.ids)),
   );
 }
@@ -122,7 +122,7 @@ export class ImapStore {
   readonly #indexes = new MailboxIndexes();
   readonly #rows = new Map<string, PreparedQuery<RowsValues, object>>();
   readonly #headers: ReturnType<typeof prepareHeaders>;
-  readonly #texts: Readonly<Record<keyof ImapTexts, ReturnType<typeof prepareTexts>>>;
+  readonly #texts = new Map<string, ReturnType<typeof prepareTexts>>();
 
   constructor({ database, bodies, mailboxes, ids, quotas }: ImapStoreOptions) {
     this.#quotas = quotas;
@@ -132,11 +132,6 @@ export class ImapStore {
     this.#mailboxes = mailboxes;
     this.#open = prepareOpen(database.read);
     this.#headers = prepareHeaders(database);
-    this.#texts = {
-      envelope: prepareTexts(database, 'envelope'),
-      structure: prepareTexts(database, 'structure'),
-      search: prepareTexts(database, 'search'),
-    };
   }
 
   /** @throws Refusal mailbox_not_found */
@@ -301,11 +296,16 @@ export class ImapStore {
     return rows as unknown as ImapRow<Column>[];
   }
 
-  /** One kind of what is kept of bodies for answers, by their ids. */
-  async texts(kind: keyof ImapTexts, bodyIds: readonly number[]): Promise<Map<number, string>> {
-    const ids = JSON.stringify(bodyIds);
-    const rows = await this.#texts[kind].all(this.#database.read, { ids });
-    return new Map(rows.map(({ body_id, text }) => [body_id, text]));
+  /** Some kinds of what is kept of bodies for answers, by their ids. */
+  async texts<Kind extends keyof ImapTexts>(
+    kinds: readonly Kind[],
+    bodyIds: readonly number[],
+  ): Promise<Map<number, Pick<ImapTexts, Kind>>> {
+    const key = kinds.join(' ');
+    const query = this.#texts.get(key) ?? prepareTexts(this.#database, kinds);
+    this.#texts.set(key, query);
+    const rows = await query.all(this.#database.read, { ids: JSON.stringify(bodyIds) });
+    return new Map(rows.map((row) => [row.body_id, row as Pick<ImapTexts, Kind>]));
   }
 
   /** Keeps more of them; bodies that are gone are left out. */

@@ -1,5 +1,5 @@
 /** A message that a search may mean. */
-import { hasFlag, type ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
+import { hasFlag, type ImapColumn, type ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   decodeRawHeader,
   decodeWords,
@@ -10,14 +10,12 @@ import {
   parseDate,
   readMessageTexts,
 } from '../../protocols/message/message.ts';
+import { columnOf } from './columns.ts';
 import type { EnvelopeField } from './parse-search.ts';
 import { readSearchTexts, type SearchTexts } from './texts.ts';
 
-/** The structure is read only where a source may be. */
-export type Row = ImapRow<
-  'modseq' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'saved_at' | 'thread_id'
-> &
-  Partial<ImapRow<'structure'>>;
+/** Its other columns are read where a key needs them. */
+export type Row = ImapRow<'modseq' | 'body_id'> & Partial<ImapRow<ImapColumn>>;
 
 /** What one search reads of sources, in octets: then it is refused. */
 export const OCTETS_MAX = 64 * 1024 * 1024;
@@ -44,7 +42,7 @@ export class Candidate {
   }
 
   hasFlag(flag: string): boolean {
-    return hasFlag(this.row.flags.toLowerCase(), flag.toLowerCase());
+    return hasFlag(columnOf(this.row, 'flags').toLowerCase(), flag.toLowerCase());
   }
 
   hasEnvelopeText(field: EnvelopeField, text: string): boolean {
@@ -59,7 +57,7 @@ export class Candidate {
     const fields = await this.#header();
     const value = fields.find(({ name }) => name === 'date')?.value ?? '';
     const read = parseDate(value.replace(/(\d\d:\d\d(?::\d\d)?).*$/, '$1'));
-    const at = read === undefined ? this.row.internal_date : Date.parse(read);
+    const at = read === undefined ? columnOf(this.row, 'internal_date') : Date.parse(read);
     return at >= from && at < before;
   }
 
@@ -93,7 +91,7 @@ export class Candidate {
   }
 
   get #root(): MessagePart {
-    return JSON.parse(this.row.structure ?? '') as MessagePart;
+    return JSON.parse(columnOf(this.row, 'structure')) as MessagePart;
   }
 
   #header() {

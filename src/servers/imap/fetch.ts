@@ -71,7 +71,7 @@ export async function* fetchAll(
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
   const columns = columnsOf(request.items);
-  const withTexts = needs.envelopes || needs.structures || needs.headers;
+  const withTexts = needs.texts.length > 0 || needs.headers;
   const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
   const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
   const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
@@ -93,15 +93,13 @@ export async function* fetchAll(
     const seen = marksSeen ? await markSeen(session, wanted) : undefined;
     const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
     const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview]));
-    const { envelopes, structures, headers, bodies } = await readBodies(session, needs, wanted);
+    const { texts, headers, bodies } = await readBodies(session, needs, wanted);
     // Parts of several messages at a time: each that is yielded passes several generators.
     let told: Part[] = [];
     let octets = 0;
     for (const row of wanted) {
       const flagged = seen?.get(row.uid);
-      const isGone = [envelopes, structures, headers, bodies].some(
-        (some) => some?.has(row.body_id) === false,
-      );
+      const isGone = [texts, headers, bodies].some((some) => some?.has(row.body_id) === false);
       // Its source went after its row was read.
       if (isGone) missing++;
       if (isGone) continue;
@@ -114,8 +112,7 @@ export async function* fetchAll(
       }
       const one = writeMessage(session, flagged ? { ...row, ...flagged } : row, request.items, {
         source,
-        envelope: envelopes?.get(row.body_id),
-        structure: structures?.get(row.body_id),
+        texts: texts?.get(row.body_id),
         header: headers?.get(row.body_id),
         preview: previewOf.get(row.uid) ?? undefined,
         hasNewFlags: flagged !== undefined,
@@ -145,8 +142,7 @@ async function readBodies(
 ) {
   const { imap } = session.services.mailstore;
   return {
-    envelopes: needs.envelopes ? await textsOf(session, 'envelope', rows) : undefined,
-    structures: needs.structures ? await textsOf(session, 'structure', rows) : undefined,
+    texts: needs.texts.length > 0 ? await textsOf(session, needs.texts, rows) : undefined,
     headers: needs.headers ? await headersOf(session, rows) : undefined,
     bodies: needs.source ? await imap.bodies(rows.map(({ body_id }) => body_id)) : undefined,
   };
@@ -187,8 +183,10 @@ function needsOf(items: readonly FetchItem[]) {
     headers: !source && sections.length > 0,
     // A whole message is sent without a look at its parts.
     structure: withParts || (source && !sections.every(isWhole)),
-    envelopes: has(['ENVELOPE']),
-    structures: has(['BODYSTRUCTURE']),
+    texts: [
+      ...(has(['ENVELOPE']) ? (['envelope'] as const) : []),
+      ...(has(['BODYSTRUCTURE']) ? (['structure'] as const) : []),
+    ],
     previews: has(['PREVIEW']),
     onlyFlags: items.every(({ kind }) => ['UID', 'FLAGS', 'MODSEQ'].includes(kind)),
   };

@@ -83,10 +83,12 @@ test('a source is read once the client has taken what stands before it, and not 
     return { uid, modseq: 1, flags: '', size: 50, body_id: uid, structure };
   };
   // Together they are what is sent at a time.
-  const envelopes = new Map([1_000, 65_000].map((size, at) => [at + 1, 'x'.repeat(size)]));
+  const texts = new Map(
+    [1_000, 65_000].map((size, at) => [at + 1, { envelope: 'x'.repeat(size) }]),
+  );
   const { session } = sessionOf([1, 2], {
     rows: async () => [rowOf(1), rowOf(2)],
-    texts: async () => envelopes,
+    texts: async () => texts,
     bodies: async () => new Map([1, 2].map((id) => [id, { content: undefined }])),
     async *source() {
       if (++reads > 1) throw new Error('the bucket does not answer');

@@ -1,6 +1,8 @@
 /** Finds the messages that a search means: by columns first, and by sources only where nothing else has ruled them out. */
+import type { ImapColumn } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
+import { columnOf } from './columns.ts';
 import { Pace, tooMuch } from './pace.ts';
 import type { SearchKey } from './parse-search.ts';
 import type { Session } from './session.ts';
@@ -22,6 +24,25 @@ export function names(key: SearchKey, kind: SearchKey['kind']): boolean {
 /** Whether the key asks for nothing but flags, MODSEQs and sets. */
 function onlyFlags(key: SearchKey): boolean {
   return isMadeOf(key, ['all', 'recent', 'set', 'flag', 'modseq']);
+}
+
+/** What keys need of the row of a message; every other column costs as much as one that is needed. */
+const NEEDED: Partial<Record<SearchKey['kind'], readonly ImapColumn[]>> = {
+  flag: ['flags'],
+  size: ['size'],
+  arrived: ['internal_date'],
+  saved: ['saved_at'],
+  threadid: ['thread_id'],
+  header: ['structure'],
+  text: ['structure'],
+  sent: ['internal_date', 'structure'],
+};
+
+function columnsOf(key: SearchKey): ImapColumn[] {
+  const needed = Object.entries(NEEDED).flatMap(([kind, columns]) =>
+    names(key, kind as SearchKey['kind']) ? columns : [],
+  );
+  return [...new Set<ImapColumn>(['modseq', 'body_id', ...needed])];
 }
 
 function isMadeOf(key: SearchKey, kinds: readonly SearchKey['kind'][]): boolean {
@@ -65,20 +86,10 @@ export class Search {
   /** Messages in the view that match, ascending. */
   async run(): Promise<Row[]> {
     const { selected: view, services } = this.#session;
-    const columns = [
-      ...([
-        'modseq',
-        'flags',
-        'size',
-        'internal_date',
-        'body_id',
-        'saved_at',
-        'thread_id',
-      ] as const),
-    ];
-    const withTexts = (['sent', 'header', 'text'] as const).some((kind) => names(this.#key, kind));
-    const withFields = names(this.#key, 'envelope');
     if (onlyFlags(this.#key)) return this.#inIndex();
+    const columns = columnsOf(this.#key);
+    const withTexts = columns.includes('structure');
+    const withFields = names(this.#key, 'envelope');
     const found: Row[] = [];
     const size = withTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
     for (let at = 0; at < view.size; at += size) {
@@ -86,13 +97,11 @@ export class Search {
       this.#session.progress = { done: at, of: view.size };
       await this.#pace.rest();
       const { imap } = services.mailstore;
-      const rows: Row[] = withTexts
-        ? await imap.rows(view.mailbox, uids, [...columns, 'structure'])
-        : await imap.rows(view.mailbox, uids, columns);
-      const texts = withFields ? await textsOf(this.#session, 'search', rows) : undefined;
+      const rows: Row[] = await imap.rows(view.mailbox, uids, columns);
+      const texts = withFields ? await textsOf(this.#session, ['search'], rows) : undefined;
       for (const row of rows) {
         if (this.#pace.isTired) await this.#pace.rest();
-        const candidate = new Candidate(this, row, texts?.get(row.body_id));
+        const candidate = new Candidate(this, row, texts?.get(row.body_id)?.search);
         const isKnown = this.#matchesRow(this.#key, candidate);
         if (isKnown ?? (await this.#matches(this.#key, candidate))) found.push(row);
       }
@@ -105,13 +114,12 @@ export class Search {
     const { selected: view, services, user } = this.#session;
     const { uids, modseqs, flags } = await services.mailstore.imap.index(user, view.mailbox);
     const found: Row[] = [];
-    const nothing = { size: 0, internal_date: 0, body_id: 0, saved_at: null, thread_id: null };
     // Most messages have one of a few texts of flags: where these decide, each is looked at once.
     const known = isMadeOf(this.#key, ['all', 'flag']) ? new Map<string, boolean>() : undefined;
     for (let at = 0; at < uids.length; at++) {
       const row = {
-        ...nothing,
         uid: uids[at] ?? 0,
+        body_id: 0,
         modseq: modseqs[at] ?? 0,
         flags: flags[at] ?? '',
       };
@@ -141,15 +149,15 @@ export class Search {
       case 'flag':
         return message.hasFlag(key.flag) === key.isSet;
       case 'size':
-        return row.size >= key.from && row.size <= key.to;
+        return isWithin(columnOf(row, 'size'), key.from, key.to);
       case 'arrived':
-        return row.internal_date >= key.from && row.internal_date < key.before;
+        return isWithin(columnOf(row, 'internal_date'), key.from, key.before - 1);
       case 'saved':
-        return row.saved_at !== null && row.saved_at >= key.from && row.saved_at < key.before;
+        return isWithin(columnOf(row, 'saved_at'), key.from, key.before - 1);
       case 'emailid':
         return this.#session.services.mailstore.imap.objectIds.email(row.body_id) === key.id;
       case 'threadid':
-        return row.thread_id !== null && this.#threadId(row.thread_id) === key.id;
+        return this.#threadId(columnOf(row, 'thread_id')) === key.id;
       case 'modseq':
         return row.modseq >= key.from;
       case 'envelope':
@@ -202,7 +210,8 @@ export class Search {
     }
   }
 
-  #threadId(id: number): string {
+  #threadId(id: number | null): string | undefined {
+    if (id === null) return undefined;
     return this.#session.services.mailstore.imap.objectIds.thread(id);
   }
 
@@ -221,6 +230,10 @@ export class Search {
     }
     return Buffer.concat(pieces);
   }
+}
+
+function isWithin(value: number | null, from: number, to: number): boolean {
+  return value !== null && value >= from && value <= to;
 }
 
 function costOf(key: SearchKey): number {

@@ -32,6 +32,50 @@ const byFlags = () =>
   });
 const keyOf = (text: string) => readSearch(new Cursor([` ${text}`])).key;
 
+/** A message of which every column can be read, and nothing else is known. */
+const MESSAGE: Readonly<Record<string, unknown>> = {
+  ...{ modseq: 5, flags: '\\Seen', size: 10, internal_date: Date.UTC(2026, 0, 2) },
+  ...{ saved_at: Date.UTC(2026, 0, 2), body_id: 7, thread_id: 3, preview: null },
+  structure: JSON.stringify({ part: '', headerStart: 0, bodyStart: 0, bodyEnd: 0, type: 'a/b' }),
+};
+
+/** The mail store with that message, and the columns that were read of it. */
+function storeOfOne() {
+  const read: string[] = [];
+  const imap = {
+    rows: async (_mailbox: unknown, [uid]: readonly number[], columns: readonly string[]) => {
+      read.push(...columns);
+      return [{ uid, ...Object.fromEntries(columns.map((name) => [name, MESSAGE[name]])) }];
+    },
+    texts: async () => new Map([[7, { search: JSON.stringify({ subject: 'hello' }) }]]),
+    body: async () => undefined,
+    objectIds: { email: (id: number) => `M${id}`, thread: (id: number) => `T${id}` },
+  };
+  return { imap, read };
+}
+
+describe('a search reads of each row what its keys need', () => {
+  for (const [text, columns] of [
+    ['SINCE 1-Jan-2026', ['internal_date']],
+    ['SAVEDSINCE 1-Jan-2026', ['saved_at']],
+    ['LARGER 9 SEEN', ['flags', 'size']],
+    ['EMAILID M7', []],
+    ['THREADID T3', ['thread_id']],
+    ['SUBJECT hello', []],
+    ['OR LARGER 10 NOT (SUBJECT other UNSEEN)', ['flags', 'size']],
+    ['SENTSINCE 1-Jan-2026', ['internal_date', 'structure']],
+    ['NOT HEADER X-A b', ['structure']],
+    ['NOT TEXT b', ['structure']],
+  ] as const) {
+    test(text, async () => {
+      const { imap, read } = storeOfOne();
+      const found = await new Search(sessionOf(1, 'u', imap), keyOf(text), []).run();
+      assert.ok(found.length > 0);
+      assert.deepEqual(new Set(read), new Set(['modseq', 'body_id', ...columns]));
+    });
+  }
+});
+
 describe('a search', () => {
   /** Each look at the clock takes this many milliseconds. */
   function slowDown(t: TestContext, milliseconds: number): void {

@@ -85,10 +85,10 @@ export async function readSortKeys(
     needsTexts,
   });
   for await (const rows of pieces) {
-    const texts = needsTexts ? await textsOf(session, 'search', rows) : undefined;
+    const texts = needsTexts ? await textsOf(session, ['search'], rows) : undefined;
     for (const row of rows) {
       const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
-      const known = texts?.get(row.body_id);
+      const known = texts?.get(row.body_id)?.search;
       if (texts && known === undefined) continue;
       const message = {
         row,

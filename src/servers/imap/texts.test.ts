@@ -16,7 +16,7 @@ async function textsOfMessage(header: string, stored?: ImapTexts) {
   const row = { uid: 1, body_id: 7, structure: JSON.stringify(structure) };
   const kept: ImapTexts[] = [];
   const imap = {
-    texts: (kind: keyof ImapTexts) => Promise.resolve(new Map(stored ? [[7, stored[kind]]] : [])),
+    texts: () => Promise.resolve(new Map(stored ? [[7, stored]] : [])),
     rows: () => Promise.resolve([row]),
     bodies: () => Promise.resolve(new Map([[7, { content }]])),
     keepTexts: (made: ReadonlyMap<number, ImapTexts>) => {
@@ -26,7 +26,7 @@ async function textsOfMessage(header: string, stored?: ImapTexts) {
   };
   const selected = { mailbox: { id: 1 } };
   const session = { services: { mailstore: { imap } }, selected } as unknown as Session;
-  const search = (await textsOf(session, 'search', [row])).get(7);
+  const search = (await textsOf(session, ['search'], [row])).get(7)?.search;
   assert.ok(search);
   return { search, kept };
 }

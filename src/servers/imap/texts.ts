@@ -41,36 +41,36 @@ export interface FirstAddress {
   readonly shown: string;
 }
 
-/** @param text as {@link textsOf} gives it */
+/** @param text as it is kept */
 export function readSearchTexts(text: string): SearchTexts {
   return JSON.parse(text) as SearchTexts;
 }
 
 /**
- * One kind of texts of messages, by the ids of their bodies.
+ * Some kinds of texts of messages, by the ids of their bodies.
  *
  * @param rows of the selected mailbox; a message without a source is left out
  */
-export async function textsOf(
+export async function textsOf<Kind extends keyof ImapTexts>(
   session: Session,
-  kind: keyof ImapTexts,
+  kinds: readonly Kind[],
   rows: readonly ImapRow<'body_id'>[],
-): Promise<ReadonlyMap<number, string>> {
+): Promise<ReadonlyMap<number, Pick<ImapTexts, Kind>>> {
   if (rows.length === 0) return new Map();
   const { imap } = session.services.mailstore;
-  const texts = await imap.texts(kind, [...new Set(rows.map(({ body_id }) => body_id))]);
+  const texts = await imap.texts(kinds, [...new Set(rows.map(({ body_id }) => body_id))]);
   const kept = new Map<number, ImapTexts>();
   const missing = rows.filter(({ body_id }) => {
-    const text = texts.get(body_id);
+    const known: Partial<ImapTexts> | undefined = texts.get(body_id);
     // What searches use was a list once, without what messages are put in order by.
-    return text === undefined || (kind === 'search' && !text.startsWith('{'));
+    return known === undefined || known.search?.startsWith('{') === false;
   });
   for (let at = 0; at < missing.length; at += AT_A_TIME) {
     await turn();
     const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
     const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
     for (const [id, one] of await makeTexts(session, some)) {
-      texts.set(id, one[kind]);
+      texts.set(id, one);
       if (sizeOf(one) <= KEPT_MAX) kept.set(id, one);
     }
   }

@@ -67,9 +67,9 @@ async function findThreads(
   const needsTexts = algorithm === 'REFERENCES';
   const asked = found.map(({ uid }) => uid);
   for await (const rows of readInPieces(session, asked, { withEnvelopes: true, needsTexts })) {
-    const texts = needsTexts ? await textsOf(session, 'search', rows) : undefined;
+    const texts = needsTexts ? await textsOf(session, ['search'], rows) : undefined;
     for (const row of rows) {
-      const known = texts?.get(row.body_id);
+      const known = texts?.get(row.body_id)?.search;
       if (texts && known === undefined) continue;
       const envelope = JSON.parse(row.envelope) as Partial<Envelope>;
       const { text, isReply } = readBaseSubject(envelope.subject ?? '');

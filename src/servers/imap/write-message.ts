@@ -1,7 +1,8 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
-import type { ImapColumn, ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ImapColumn, ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
 import { writeBinary } from './binary.ts';
 import { writeStructure } from './body-structure.ts';
+import { columnOf } from './columns.ts';
 import { readHeader } from './header-fields.ts';
 import type { FetchItem } from './parse-fetch.ts';
 import { cut, findSection, type Section, selectFields } from './sections.ts';
@@ -28,19 +29,12 @@ export function columnsOf(items: readonly FetchItem[]): ImapColumn[] {
   ];
 }
 
-function columnOf<Column extends OtherColumn>(row: Message, column: Column) {
-  const value: Message[Column] = row[column];
-  if (value === undefined) throw new Error(`${column} of message ${row.uid} was not read`);
-  return value;
-}
-
 /** What was read of a message before it is written. */
 export interface Prepared {
   /** Undefined where nothing of it is asked for. */
   readonly source: Source | undefined;
-  /** Undefined where nothing of it is asked for, or the source is gone. */
-  readonly envelope: string | undefined;
-  readonly structure: string | undefined;
+  /** Those that are asked for. */
+  readonly texts: Partial<ImapTexts> | undefined;
   /** The fields that are kept of its header; `''` where they have to be read. Undefined where others are asked for. */
   readonly header: string | undefined;
   /** The first words, where they were asked for and are known. */
@@ -143,7 +137,7 @@ function writeItem(
   { selected: view, services }: Session,
   kind: FetchItem['kind'],
   row: Message,
-  { envelope, structure, preview }: Prepared,
+  { texts, preview }: Prepared,
 ): string {
   const { objectIds } = services.mailstore.imap;
   switch (kind) {
@@ -170,9 +164,9 @@ function writeItem(
     case 'PREVIEW':
       return `PREVIEW ${preview === undefined ? 'NIL' : utf8String(cutPreview(preview))}`;
     case 'ENVELOPE':
-      return `ENVELOPE ${envelope ?? gone(row)}`;
+      return `ENVELOPE ${texts?.envelope ?? gone(row)}`;
     default:
-      return `BODYSTRUCTURE ${structure ?? gone(row)}`;
+      return `BODYSTRUCTURE ${texts?.structure ?? gone(row)}`;
   }
 }
 
