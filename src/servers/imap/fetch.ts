@@ -1,8 +1,10 @@
 /** FETCH and UID FETCH (RFC 9051 section 6.4.5): rows are read in pieces, so that no mailbox is in memory. */
 import { setImmediate as turn } from 'node:timers/promises';
+import { INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
 import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { isUnknown } from './binary.ts';
+import { columnOf } from './columns.ts';
 import { headersOf, isKept } from './header-fields.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
@@ -12,16 +14,15 @@ import { type Answer, type Command, GONE, No, type Session } from './session.ts'
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { positionOf } from './view.ts';
-import type { Part } from './write.ts';
+import type { Output, Part } from './write.ts';
 import { columnsOf, type Message, TEXT_MAX, writeMessage } from './write-message.ts';
 
-/**
- * Messages whose rows are read at once: with their structures and small sources, of which one may have half a megabyte;
- * with texts; and without.
- */
+/** Messages whose rows are read at once: with structures, of which one may have half a megabyte; with texts; without. */
 const WITH_SOURCE = 32;
 const WITH_TEXTS = 200;
 const WITHOUT = 500;
+/** Octets of sources that are read at once. */
+const AHEAD_MAX = 256 * 1024;
 /** Where flags alone are asked for, no row is read. */
 const ONLY_FLAGS = 5_000;
 
@@ -75,9 +76,7 @@ export async function* fetchAll(
   const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
   const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
   const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
-  const binaries = request.items.filter((item) => 'part' in item);
-  let undecoded = 0;
-  let missing = 0;
+  const count: Unsent = { undecoded: 0, missing: 0 };
   for (let at = 0; at < uids.length; at += size) {
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
@@ -87,51 +86,92 @@ export async function* fetchAll(
       : needs.structure
         ? await imap.rows(view.mailbox, piece, [...columns, 'structure'])
         : await imap.rows(view.mailbox, piece, columns);
-    missing += piece.length - read.length;
+    count.missing += piece.length - read.length;
     const since = request.changedSince ?? 0;
     const wanted = since === 0 ? read : read.filter(({ modseq }) => modseq > since);
     const seen = marksSeen ? await markSeen(session, wanted) : undefined;
     const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
-    const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview]));
-    const { texts, headers, bodies } = await readBodies(session, needs, wanted);
-    // Parts of several messages at a time: each that is yielded passes several generators.
-    let told: Part[] = [];
-    let octets = 0;
-    for (const row of wanted) {
-      const flagged = seen?.get(row.uid);
-      const isGone = [texts, headers, bodies].some((some) => some?.has(row.body_id) === false);
-      // Its source went after its row was read.
-      if (isGone) missing++;
-      if (isGone) continue;
-      const source = bodies && new Source(session, row, bodies.get(row.body_id));
-      if (source && binaries.some((item) => isUnknown(item, source.root))) {
-        undecoded++;
-        // The flags that this command has set are told later.
-        session.told.delete(row.uid);
-        continue;
-      }
-      const one = writeMessage(session, flagged ? { ...row, ...flagged } : row, request.items, {
-        source,
-        texts: texts?.get(row.body_id),
-        header: headers?.get(row.body_id),
-        preview: previewOf.get(row.uid) ?? undefined,
-        hasNewFlags: flagged !== undefined,
-      });
-      for (const next of one) {
-        const part = typeof next === 'function' ? await next() : next;
-        told.push(part);
-        octets += typeof part === 'string' ? part.length : 0;
-        if (octets < TEXT_MAX) continue;
-        yield told;
-        [told, octets] = [[], 0];
-      }
+    const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview ?? undefined]));
+    for (const rows of needs.source ? amountsOf(wanted) : [wanted]) {
+      const bodies = await readBodies(session, needs, rows);
+      yield* writeRows(session, rows, request, { ...bodies, seen, previewOf }, count);
     }
-    yield told;
   }
   // After all others, which the client can use.
-  if (undecoded > 0) throw new No('UNKNOWN-CTE', 'The encoding of some parts is not known');
+  if (count.undecoded > 0) throw new No('UNKNOWN-CTE', 'The encoding of some parts is not known');
   // Those that somebody removed (RFC 5530). Not NO: programs would take the others for not fetched.
-  return missing > 0 && !isByUid ? GONE : 'That is all';
+  return count.missing > 0 && !isByUid ? GONE : 'That is all';
+}
+
+/** Messages that are not told of: why, and how many. */
+interface Unsent {
+  undecoded: number;
+  missing: number;
+}
+
+/** Rows whose sources are read at once: what is read ahead of a client is in memory until it has taken that. */
+function* amountsOf(rows: readonly Message[]): Generator<readonly Message[]> {
+  let from = 0;
+  let octets = 0;
+  for (const [at, row] of rows.entries()) {
+    // A larger one is in a file, and comes in pieces.
+    const more = Math.min(columnOf(row, 'size'), INLINE_MAX);
+    if (at > from && octets + more > AHEAD_MAX) {
+      yield rows.slice(from, at);
+      [from, octets] = [at, 0];
+    }
+    octets += more;
+  }
+  yield rows.slice(from);
+}
+
+/** What was read of messages. */
+type ReadAhead = Awaited<ReturnType<typeof readBodies>> & {
+  readonly seen: ReadonlyMap<number, Flagged> | undefined;
+  readonly previewOf: ReadonlyMap<number, string | undefined>;
+};
+
+async function* writeRows(
+  session: Session,
+  rows: readonly Message[],
+  { items }: FetchRequest,
+  { texts, headers, bodies, seen, previewOf }: ReadAhead,
+  count: Unsent,
+): AsyncGenerator<Output> {
+  const binaries = items.filter((item) => 'part' in item);
+  // Parts of several messages at a time: each that is yielded passes several generators.
+  let told: Part[] = [];
+  let octets = 0;
+  for (const row of rows) {
+    const flagged = seen?.get(row.uid);
+    const isGone = [texts, headers, bodies].some((some) => some?.has(row.body_id) === false);
+    // Its source went after its row was read.
+    if (isGone) count.missing++;
+    if (isGone) continue;
+    const source = bodies && new Source(session, row, bodies.get(row.body_id));
+    if (source && binaries.some((item) => isUnknown(item, source.root))) {
+      count.undecoded++;
+      // The flags that this command has set are told later.
+      session.told.delete(row.uid);
+      continue;
+    }
+    const one = writeMessage(session, flagged ? { ...row, ...flagged } : row, items, {
+      source,
+      texts: texts?.get(row.body_id),
+      header: headers?.get(row.body_id),
+      preview: previewOf.get(row.uid),
+      hasNewFlags: flagged !== undefined,
+    });
+    for (const next of one) {
+      const part = typeof next === 'function' ? await next() : next;
+      told.push(part);
+      octets += typeof part === 'string' ? part.length : 0;
+      if (octets < TEXT_MAX) continue;
+      yield told;
+      [told, octets] = [[], 0];
+    }
+  }
+  yield told;
 }
 
 /** What is asked for of the bodies of messages, by their ids. */

@@ -45,6 +45,25 @@ test('flags are read in pieces, so that a client that does not read holds no mai
   assert.equal(reads, 3);
 });
 
+test('of sources a quarter of a megabyte is read before the client has taken what was read before', async () => {
+  const size = 64 * 1024;
+  let octets = 0;
+  const imap = {
+    rows: async (_mailbox: unknown, uids: readonly number[]) =>
+      uids.map((uid) => ({ uid, modseq: 1, flags: '', size, body_id: uid })),
+    bodies: async (ids: readonly number[]) => {
+      octets += ids.length * size;
+      return new Map(ids.map((id) => [id, { content: Buffer.alloc(size) }]));
+    },
+  };
+  const uids = UIDS.slice(0, 64);
+  const answer = fetch.run(sessionOf(uids, imap).session, new Cursor([' 1:* (FLAGS BODY.PEEK[])']));
+  assert.equal((await answer.next()).done, false);
+  assert.equal(octets, 256 * 1024);
+  for await (const _ of answer);
+  assert.equal(octets, uids.length * size);
+});
+
 test('a header of any size is read once, as far as headers are, and no more once the client left', async () => {
   let octets = 0;
   const structure = JSON.stringify({ part: '', headerStart: 0, bodyStart: 50_000_000 });

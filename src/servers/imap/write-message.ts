@@ -19,7 +19,8 @@ export type Message = ImapRow<'modseq' | 'flags' | 'body_id'> & Partial<ImapRow<
 /** The columns that items need of every message. */
 export function columnsOf(items: readonly FetchItem[]): ImapColumn[] {
   const has = (kind: FetchItem['kind']) => items.some((item) => item.kind === kind);
-  const withSize = items.some((item) => 'section' in item || 'part' in item);
+  // Where sources are read, it says how many at once.
+  const withSize = has('BODY') || items.some((item) => 'section' in item || 'part' in item);
   return [
     ...(['modseq', 'flags', 'body_id'] as const),
     ...(withSize || has('RFC822.SIZE') ? (['size'] as const) : []),
