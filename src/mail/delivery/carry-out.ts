@@ -354,8 +354,8 @@ class DeliveryAttempts {
   ): Promise<AfterCommit> {
     if (!storing) throw new Error('the attempt did not read what is to be stored');
     const { queue, trace } = this.#options;
-    const { places, traced, afterCommit } = await storing.commit(tx, async () => bodyId);
-    if (places) await queue.noteStored(tx, id, places);
+    const { locations, traced, afterCommit } = await storing.commit(tx, async () => bodyId);
+    if (locations) await queue.noteStored(tx, id, locations);
     await trace?.write(tx, traced);
     return afterCommit;
   }

@@ -77,7 +77,7 @@ export interface StoredMail {
   readonly refused: ReadonlyMap<number, Refusal>;
   readonly traced: readonly TraceEvent[];
   /** Where the copies are, as far as it is known. */
-  readonly places?: readonly StoredLocation[];
+  readonly locations?: readonly StoredLocation[];
   /** Whether a mailbox or a delivery names the body now. */
   readonly namesBody: boolean;
   /** Publishes the changes, and wakes the queue. */

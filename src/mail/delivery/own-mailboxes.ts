@@ -82,7 +82,7 @@ export class OwnMailboxes implements MailboxStorage {
           traced: appended.map(({ user, uid, change: { mailbox } }) =>
             storedIn(id, user, { mailbox, uid }),
           ),
-          places: appended.map(({ user: { address }, uid, change: { mailbox } }) => {
+          locations: appended.map(({ user: { address }, uid, change: { mailbox } }) => {
             return { address, mailbox, uid };
           }),
           namesBody: appended.length > 0,

@@ -33,9 +33,9 @@ export function receivedEvents(
   return recipients.map((recipient) => ({ ...received, recipient }));
 }
 
-/** @param place the mailbox of the account, or who has the message now */
-export function storedEvent(mailId: string, recipient: string, place: string): TraceEvent {
-  return { mailId, event: 'stored', recipient, detail: place };
+/** @param location the mailbox of the account, or who has the message now */
+export function storedEvent(mailId: string, recipient: string, location: string): TraceEvent {
+  return { mailId, event: 'stored', recipient, detail: location };
 }
 
 /** The event of a copy in one of our own mailboxes. */
@@ -48,7 +48,7 @@ export function storedIn(
 }
 
 /**
- * What the event of a received message tells, besides its place.
+ * What the event of a received message tells, besides where it is stored.
  *
  * @param texts undefined where a mail server has stored it
  */

@@ -176,7 +176,7 @@ suite('the spam filter', () => {
       times: { answerMs: 2_000, restMs: 60_000 },
     });
     const slow = Array.from({ length: 20 }, () => filter.check(mailOf('198.51.100.1')));
-    assert.equal((await filter.check(mailOf()))?.action, 'accept', 'another has places left');
+    assert.equal((await filter.check(mailOf()))?.action, 'accept', 'another has slots left');
     const verdicts = await Promise.all(slow);
     assert.ok(
       verdicts.every((verdict) => verdict?.action === 'defer'),

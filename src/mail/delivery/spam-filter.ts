@@ -8,7 +8,7 @@
  * Senders must not switch it off, for others or for themselves. They choose what is slow to judge, such as links to names
  * whose servers do not answer. So a late answer counts as a failure only where the filter does not answer a ping either;
  * where it does, the message is deferred. Rspamd itself ends the work on a message after 8 seconds (`task_timeout`), and
- * says what it has found by then: we wait for longer. And no client gets all places at it: who waits too long for one is
+ * says what it has found by then: we wait for longer. And no client gets all slots at it: who waits too long for one is
  * deferred, too.
  */
 import type { Readable } from 'node:stream';

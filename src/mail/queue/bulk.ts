@@ -110,7 +110,7 @@ export async function runBulk(
   };
   const parts = new Parts();
   const done = () => ({ matched, changed, skipped, ...(isDryRun && { parts: parts.written }) });
-  for await (const { rows, at: place } of walk(database, request)) {
+  for await (const { rows, at: position } of walk(database, request)) {
     const meant: BulkRow[] = [];
     for (const row of rows) {
       const why = whySkipped(row, request);
@@ -128,8 +128,8 @@ export async function runBulk(
       skip('changed_since', some.length - count);
     }
     if (matched >= limit) break;
-    if (place && performance.now() >= end)
-      return { ...done(), more: true, next: { now, after: place } };
+    if (position && performance.now() >= end)
+      return { ...done(), more: true, next: { now, after: position } };
     await turn();
   }
   return { ...done(), more: false };

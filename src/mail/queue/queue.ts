@@ -190,8 +190,8 @@ export class Queue {
   }
 
   /** Notes, in this transaction, where the message of a delivery was stored as well. */
-  async noteStored(tx: Queries, id: number, places: readonly StoredLocation[]): Promise<void> {
-    const stored = JSON.stringify(places);
+  async noteStored(tx: Queries, id: number, locations: readonly StoredLocation[]): Promise<void> {
+    const stored = JSON.stringify(locations);
     await tx.updateTable('deliveries').set({ stored }).where('id', '=', id).execute();
   }
 

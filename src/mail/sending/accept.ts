@@ -150,7 +150,7 @@ async function write(
     sendAt,
     now,
     messageId: message.messageId,
-    place: kept.place,
+    location: kept.location,
     recipients,
     // A message that is sent at once removes its draft here.
     draft: sendAt === undefined ? undefined : draft,
@@ -181,9 +181,9 @@ async function write(
     recipients,
     ...(sendAt !== undefined && { send_at: new Date(sendAt).toISOString() }),
   };
-  const { mailbox, uid } = kept.place;
-  const place = message.via === undefined ? { mailbox, uid } : {};
-  await writeEvents(tx, [{ type: 'message.sent', accountId, ...place, data }], now);
+  const { mailbox, uid } = kept.location;
+  const location = message.via === undefined ? { mailbox, uid } : {};
+  await writeEvents(tx, [{ type: 'message.sent', accountId, ...location, data }], now);
   const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
   if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));

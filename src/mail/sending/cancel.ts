@@ -76,7 +76,7 @@ export async function cancelSend(
   }
   await Promise.all(cancelled.afterCommit.map(async (one) => one()));
   await bodies.removeFiles(cancelled.files);
-  return cancelled.place;
+  return cancelled.location;
 }
 
 async function write(
@@ -100,15 +100,15 @@ async function write(
     recipients.map(({ address: recipient }) => ({ ...cancelled, recipient })),
   );
   const afterCommit: AfterCommit[] = [];
-  let place: PinnedLocation;
+  let location: PinnedLocation;
   if ('commit' in draft) {
     const kept = await draft.commit(tx, row.body_id);
     afterCommit.push(kept.afterCommit);
-    place = kept.place;
+    location = kept.location;
   } else {
-    place = draft;
+    location = draft;
   }
-  await writeDraft(tx, row.id, place);
+  await writeDraft(tx, row.id, location);
   const { mailbox, uid, uidvalidity, domain_id: domainId, body_id: bodyId } = row;
   const copy = { mailbox, uid, uidvalidity };
   // A mail program that submitted it has kept its own.
@@ -116,7 +116,7 @@ async function write(
     afterCommit.push(await copies.remove(tx, user, copy, { domainId, bodyId }));
   await usage.count(tx, [sentUsage(user.accountId, -row.recipients, size)], row.created_at);
   // Where the copy in Sent was deleted, only its deliveries still named the body.
-  return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };
+  return { afterCommit, location, files: await bodies.release(tx, [row.body_id]) };
 }
 
 function draftOf({ draft }: SendRow): PinnedLocation | undefined {

@@ -48,7 +48,7 @@ export interface Keeping {
 }
 
 export interface KeptCopy {
-  readonly place: PinnedLocation;
+  readonly location: PinnedLocation;
   readonly afterCommit: AfterCommit;
 }
 
@@ -68,14 +68,14 @@ export interface Copies {
   remove(
     tx: Queries,
     user: MailUser,
-    place: PinnedLocation,
+    location: PinnedLocation,
     sent: SentMessage,
   ): Promise<AfterCommit>;
   /** Sets `\Answered` on a message, if it still exists (RFC 3501 section 2.3.2). */
   setAnswered(
     tx: Queries,
     user: MailUser,
-    place: PinnedLocation,
+    location: PinnedLocation,
     sent: SentMessage,
   ): Promise<AfterCommit>;
   /** Starts to repeat what a mail server did not do at once. */
@@ -94,7 +94,7 @@ export const NOWHERE: PinnedLocation = { mailbox: '', uid: 0, uidvalidity: '' };
 
 /** Mail programs put a copy into Sent themselves: a second one would be in the way. */
 export const NO_COPY: Keeping = {
-  commit: async () => ({ place: NOWHERE, afterCommit: () => {} }),
+  commit: async () => ({ location: NOWHERE, afterCommit: () => {} }),
   undo: async () => {},
 };
 
@@ -120,7 +120,10 @@ export class EmbeddedCopies implements Copies {
         if (!kept) throw new Refusal('account_not_found', `there is no account ${user.address}`);
         const { uid, change } = kept;
         const { mailbox, uidvalidity } = change;
-        return { place: { mailbox, uid, uidvalidity }, afterCommit: () => changes.publish(change) };
+        return {
+          location: { mailbox, uid, uidvalidity },
+          afterCommit: () => changes.publish(change),
+        };
       },
       undo: async () => {},
     };
@@ -129,9 +132,9 @@ export class EmbeddedCopies implements Copies {
   /** Nothing to repeat: all of it is in the transactions. */
   start(): void {}
 
-  async remove(tx: Queries, user: MailUser, place: PinnedLocation): Promise<AfterCommit> {
+  async remove(tx: Queries, user: MailUser, location: PinnedLocation): Promise<AfterCommit> {
     const { mailstore, bodies, changes, log } = this.#options;
-    const set = { ...place, uids: [place.uid] };
+    const set = { ...location, uids: [location.uid] };
     const removed = await mailstore.expungeIn(tx, user, set).catch(passOverMissing);
     if (!removed) return () => {};
     return () => {
@@ -145,9 +148,9 @@ export class EmbeddedCopies implements Copies {
     };
   }
 
-  async setAnswered(tx: Queries, user: MailUser, place: PinnedLocation): Promise<AfterCommit> {
+  async setAnswered(tx: Queries, user: MailUser, location: PinnedLocation): Promise<AfterCommit> {
     const { mailstore, changes } = this.#options;
-    const set = { ...place, uids: [place.uid] };
+    const set = { ...location, uids: [location.uid] };
     const change = { add: ['\\Answered'] };
     const flagged = await mailstore.setFlagsIn(tx, user, set, change).catch(passOverMissing);
     return () => {
@@ -173,17 +176,17 @@ type Reader = Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
 export async function pinLocation(
   mailstore: Pick<Reader, 'listMailboxes'>,
   user: MailUser,
-  place: MessageLocation,
+  location: MessageLocation,
 ): Promise<PinnedLocation & { readonly isDrafts: boolean }> {
-  const name = canonicalMailboxName(place.mailbox);
+  const name = canonicalMailboxName(location.mailbox);
   const mailboxes = await mailstore.listMailboxes(user);
   const found = mailboxes.find(({ mailbox }) => mailbox === name);
   if (!found) throw new Refusal('mailbox_not_found', `there is no mailbox "${name}"`);
   const { mailbox, uidvalidity, specialUse } = found;
-  if ((place.uidvalidity ?? uidvalidity) !== uidvalidity) {
+  if ((location.uidvalidity ?? uidvalidity) !== uidvalidity) {
     throw new Refusal('uidvalidity_changed', `${mailbox} has UIDVALIDITY ${uidvalidity} now`);
   }
-  return { mailbox, uid: place.uid, uidvalidity, isDrafts: specialUse === '\\Drafts' };
+  return { mailbox, uid: location.uid, uidvalidity, isDrafts: specialUse === '\\Drafts' };
 }
 
 /**
@@ -195,11 +198,11 @@ export async function pinLocation(
 export async function findDraft(
   mailstore: Reader,
   user: MailUser,
-  place: MessageLocation,
+  location: MessageLocation,
 ): Promise<PinnedLocation | undefined> {
   try {
     // Pinned first: if the mailbox is created again before the message is read, the pin has the old value.
-    const { isDrafts, ...draft } = await pinLocation(mailstore, user, place);
+    const { isDrafts, ...draft } = await pinLocation(mailstore, user, location);
     const { flags } = await mailstore.fetchMessage(user, draft.mailbox, draft.uid);
     if (isDrafts || flags.includes('\\Draft')) return draft;
   } catch (error) {

@@ -13,7 +13,7 @@ export interface NewSend {
   readonly messageId: string;
   readonly bodyId: number;
   /** Of the copy in Sent. */
-  readonly place: PinnedLocation;
+  readonly location: PinnedLocation;
   readonly recipients: number;
   readonly key: RequestKey | undefined;
   /** Of the draft that is removed when the mail is sent. */
@@ -47,7 +47,7 @@ const sendRow = new PreparedQuery((row: Omit<SendRow, 'id' | 'cancelled_at'>, qu
 
 export async function insertSend(
   tx: Queries,
-  { place, key, draft, ...send }: NewSend,
+  { location, key, draft, ...send }: NewSend,
 ): Promise<SendRow> {
   const row = await sendRow.first(tx, {
     public_id: randomUUID(),
@@ -55,7 +55,7 @@ export async function insertSend(
     domain_id: send.domainId,
     message_id: send.messageId,
     body_id: send.bodyId,
-    ...place,
+    ...location,
     recipients: send.recipients,
     idempotency_key: key?.key ?? null,
     request_hash: key?.hash ?? null,

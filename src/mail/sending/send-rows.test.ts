@@ -28,7 +28,7 @@ onEachEngine('rows of sent mail', (engine) => {
           bodyId: 1,
           now,
           messageId: `<${++sent}@acme.test>`,
-          place: { mailbox: 'Sent', uid: sent, uidvalidity: '1' },
+          location: { mailbox: 'Sent', uid: sent, uidvalidity: '1' },
           recipients: statuses.length,
           key: undefined,
           draft: undefined,

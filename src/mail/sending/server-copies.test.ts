@@ -34,7 +34,7 @@ test('a copy of an earlier request is found, and is not removed', async () => {
   const first = await copies.keep(user, message);
   // The process dies here; the request is repeated.
   const second = await copies.keep(user, message);
-  assert.deepEqual((await commit(second)).place, (await commit(first)).place);
+  assert.deepEqual((await commit(second)).location, (await commit(first)).location);
   assert.deepEqual(await uids(), [1]);
   await second.undo();
   assert.deepEqual(await uids(), [1]);
@@ -86,7 +86,7 @@ async function openServer() {
     copies.start();
     return { queue, copies };
   };
-  const place = async (mailbox: string) => {
+  const location = async (mailbox: string) => {
     const { uidvalidity } = await mailstore.sync(user, { mailbox });
     return { mailbox, uid: 1, uidvalidity };
   };
@@ -97,15 +97,15 @@ async function openServer() {
     return { drafts: drafts.changes.added.length, flags, waiting: waiting.length };
   };
   const sent = { domainId, bodyId };
-  return { database, user, server, clock, warnings, start, place, state, sent };
+  return { database, user, server, clock, warnings, start, location, state, sent };
 }
 
 const DONE = { drafts: 0, flags: ['\\Answered'] };
 
 test('a change that succeeds after the commit leaves nothing in the queue', async () => {
-  const { database, user, start, place, state, sent, warnings } = await openServer();
+  const { database, user, start, location, state, sent, warnings } = await openServer();
   const { queue, copies } = start();
-  const [answered, draft] = [await place('INBOX'), await place('Drafts')];
+  const [answered, draft] = [await location('INBOX'), await location('Drafts')];
   for (const time of ['first', 'again, where it is not there any more']) {
     const after = await database.write(async (tx) => [
       await copies.setAnswered(tx, user, answered, sent),
@@ -119,9 +119,10 @@ test('a change that succeeds after the commit leaves nothing in the queue', asyn
 });
 
 test('a change that the mail server did not make at once is repeated until it does', async () => {
-  const { database, user, server, clock, start, place, state, sent, warnings } = await openServer();
+  const { database, user, server, clock, start, location, state, sent, warnings } =
+    await openServer();
   const { queue, copies } = start();
-  const [answered, draft] = [await place('INBOX'), await place('Drafts')];
+  const [answered, draft] = [await location('INBOX'), await location('Drafts')];
   server.isDown = true;
   const after = await database.write(async (tx) => [
     await copies.setAnswered(tx, user, answered, sent),
@@ -143,9 +144,9 @@ test('a change that the mail server did not make at once is repeated until it do
 });
 
 test('if a process dies after the commit, the change is made after its next start', async () => {
-  const { database, user, server, clock, start, place, state, sent } = await openServer();
+  const { database, user, server, clock, start, location, state, sent } = await openServer();
   const before = start();
-  const [answered, draft] = [await place('INBOX'), await place('Drafts')];
+  const [answered, draft] = [await location('INBOX'), await location('Drafts')];
   await database.write(async (tx) => {
     await before.copies.setAnswered(tx, user, answered, sent);
     await before.copies.remove(tx, user, draft, sent);

@@ -47,7 +47,7 @@ export interface ServerCopiesOptions {
 
 const COPY = 'copy';
 
-/** A change in the sender's mailboxes. */
+/** A change in the sender's mailboxes, as rows of the queue name it. */
 const change = Type.Object({
   user: Type.Object({ accountId: Type.Integer(), address: Type.String() }),
   place: Type.Object({
@@ -67,7 +67,7 @@ const undone = {
 
 /** A change that is not done by then is repeated: the process may have died. */
 const REPEATED_AFTER_MS = 60_000;
-/** With fewer than eight the lanes could not keep a place for another user. */
+/** With fewer than eight the lanes could not keep a slot for another user. */
 const CHANGES_AT_A_TIME = 10;
 
 /** A client without an answer repeats its request soon: at most so many messages have come since. */
@@ -85,35 +85,35 @@ export class ServerCopies implements Copies {
     const mailbox = await this.#findMailbox(user, use);
     const known = messageId === undefined ? undefined : await this.#find(user, mailbox, messageId);
     if (known) {
-      const commit = async () => ({ place: known, afterCommit: () => {} });
+      const commit = async () => ({ location: known, afterCommit: () => {} });
       // Not removed: it may belong to another request that is about to be accepted.
       return { commit, undo: async () => {} };
     }
     const request = { mailbox, flags: FLAGS[use], octets: body.size };
     const { uid, state } = await mailstore.appendMessage(user, request, bodies.read(body));
-    const place = { mailbox: state.mailbox, uid, uidvalidity: state.uidvalidity };
+    const location = { mailbox: state.mailbox, uid, uidvalidity: state.uidvalidity };
     return {
-      commit: async () => ({ place, afterCommit: () => {} }),
-      undo: () => this.#takeBack(user, place),
+      commit: async () => ({ location, afterCommit: () => {} }),
+      undo: () => this.#takeBack(user, location),
     };
   }
 
   remove(
     tx: Queries,
     user: MailUser,
-    place: PinnedLocation,
+    location: PinnedLocation,
     sent: SentMessage,
   ): Promise<AfterCommit> {
-    return this.#queue(tx, { user, place, what: 'removed' }, sent);
+    return this.#queue(tx, { user, place: location, what: 'removed' }, sent);
   }
 
   setAnswered(
     tx: Queries,
     user: MailUser,
-    place: PinnedLocation,
+    location: PinnedLocation,
     sent: SentMessage,
   ): Promise<AfterCommit> {
-    return this.#queue(tx, { user, place, what: 'answered' }, sent);
+    return this.#queue(tx, { user, place: location, what: 'answered' }, sent);
   }
 
   start(): void {
@@ -200,9 +200,9 @@ export class ServerCopies implements Copies {
   }
 
   /** Nothing was accepted, so nothing is queued either. */
-  async #takeBack(user: MailUser, place: PinnedLocation): Promise<void> {
+  async #takeBack(user: MailUser, location: PinnedLocation): Promise<void> {
     try {
-      await this.#make({ user, place, what: 'removed' });
+      await this.#make({ user, place: location, what: 'removed' });
     } catch (err) {
       this.#options.log.warn(
         { err, account: user.accountId },

@@ -344,7 +344,7 @@ export class Bodies {
       return refuseToRead();
     }
     if (!(error instanceof BodyLost)) return error;
-    const read = { ...about, store: this.#store.place, file };
+    const read = { ...about, store: this.#store.location, file };
     if (await isNamed(this.#database.read, file)) {
       this.#log?.error(
         read,

@@ -73,7 +73,7 @@ function isBefore(time: Date | undefined, before: number): boolean {
 
 export class BodyBucket implements BodyStore {
   readonly isRemote = true;
-  readonly place: string;
+  readonly location: string;
   readonly #bucket: string;
   readonly #spool: string;
   readonly #client: S3Client;
@@ -83,7 +83,7 @@ export class BodyBucket implements BodyStore {
   constructor(options: BucketOptions) {
     const { endpoint, bucket, region, accessKeyId, secretAccessKey } = options;
     const { deadlineMs = DEADLINE_MS } = options;
-    this.place = `${endpoint}/${bucket}`;
+    this.location = `${endpoint}/${bucket}`;
     this.#bucket = bucket;
     this.#spool = options.spool;
     this.#deadlineMs = deadlineMs;
@@ -139,7 +139,7 @@ export class BodyBucket implements BodyStore {
     try {
       await upload.done();
     } catch (error) {
-      throw unavailable(this.place, error);
+      throw unavailable(this.location, error);
     } finally {
       clearTimeout(timer);
     }
@@ -147,7 +147,7 @@ export class BodyBucket implements BodyStore {
 
   async *read(name: string, wanted: WantedBytes): AsyncGenerator<Uint8Array> {
     const open = (range: string | undefined) => this.#open(name, range);
-    const source = { name: `${this.place}/${name}`, open, attempts: ATTEMPTS };
+    const source = { name: `${this.location}/${name}`, open, attempts: ATTEMPTS };
     yield* readObject({ ...source, deadlineMs: this.#deadlineMs }, wanted);
   }
 
@@ -158,11 +158,11 @@ export class BodyBucket implements BodyStore {
       try {
         return await this.#client.send(new GetObjectCommand(wanted));
       } catch (error) {
-        if (hasStatus(error, 416)) throw new BodyLost(`${this.place}/${name} is cut short`);
-        if (!isMissingObject(error)) throw unavailable(this.place, error);
+        if (hasStatus(error, 416)) throw new BodyLost(`${this.location}/${name} is cut short`);
+        if (!isMissingObject(error)) throw unavailable(this.location, error);
       }
     }
-    throw new BodyLost(`${this.place}/${name} is missing`);
+    throw new BodyLost(`${this.location}/${name} is missing`);
   }
 
   async has(name: string): Promise<boolean> {
@@ -348,7 +348,7 @@ export class BodyBucket implements BodyStore {
     try {
       return await request();
     } catch (error) {
-      throw unavailable(this.place, error);
+      throw unavailable(this.location, error);
     }
   }
 }

@@ -61,7 +61,7 @@ export class BodyFiles {
     const quarantined = await sweepOrphans(this.#sweep(signal), this.#options.now());
     if (quarantined > 0) {
       this.#options.log?.warn(
-        { store: this.#options.store.place, quarantined },
+        { store: this.#options.store.location, quarantined },
         'body files without a message were moved to quarantine: they are removed after BODY_KEEP_HOURS',
       );
     }
@@ -80,7 +80,7 @@ export class BodyFiles {
     const isLow = await this.#isDiskLow();
     const before = isLow ? this.#options.now() : this.#options.now() - this.#options.keepMs;
     const swept = await sweepQuarantine(this.#sweep(signal), before);
-    const files = { store: this.#options.store.place, ...swept };
+    const files = { store: this.#options.store.location, ...swept };
     if (swept.restored > 0) {
       this.#options.log?.warn(
         files,

@@ -34,16 +34,16 @@ const SUBFOLDER = /^[0-9a-f]{2}$/;
 export class BodyFolder implements BodyStore {
   readonly isRemote = false;
   /** Absolute path. */
-  readonly place: string;
+  readonly location: string;
   readonly #made = new Set<string>();
 
   constructor(path: string) {
-    this.place = path;
+    this.location = path;
   }
 
   async create(name = newBodyName()): Promise<NewBody> {
     await this.#makeFolderOf(name);
-    return NewFile.open(name, join(this.place, name));
+    return NewFile.open(name, join(this.location, name));
   }
 
   /** Its file is opened before the first piece is yielded, and stays readable when it is removed meanwhile. */
@@ -58,14 +58,14 @@ export class BodyFolder implements BodyStore {
 
   async #open(name: string): Promise<FileHandle> {
     // The first place once more: a sweep may move the body back between the two.
-    for (const place of ['', QUARANTINE, '']) {
+    for (const folder of ['', QUARANTINE, '']) {
       try {
-        return await open(join(this.place, place, name));
+        return await open(join(this.location, folder, name));
       } catch (error) {
         if (!isMissing(error)) throw error;
       }
     }
-    throw new BodyLost(`${join(this.place, name)} is missing`);
+    throw new BodyLost(`${join(this.location, name)} is missing`);
   }
 
   async has(name: string): Promise<boolean> {
@@ -78,13 +78,13 @@ export class BodyFolder implements BodyStore {
   }
 
   async remove(names: readonly string[]): Promise<void> {
-    for (const name of names) await unlinkIfThere(join(this.place, name));
+    for (const name of names) await unlinkIfThere(join(this.location, name));
   }
 
   async freeBytes(): Promise<number> {
-    const { bavail, bsize } = await statfs(this.place).catch((error: unknown) => {
+    const { bavail, bsize } = await statfs(this.location).catch((error: unknown) => {
       // The folder is created when the first large body comes.
-      if (isMissing(error)) return statfs(dirname(this.place));
+      if (isMissing(error)) return statfs(dirname(this.location));
       throw error;
     });
     return bavail * bsize;
@@ -92,7 +92,7 @@ export class BodyFolder implements BodyStore {
 
   async readNote(note: Note): Promise<string> {
     try {
-      return (await readFile(join(this.place, note), 'utf8')).trim();
+      return (await readFile(join(this.location, note), 'utf8')).trim();
     } catch (error) {
       if (isMissing(error)) return '';
       throw error;
@@ -100,29 +100,29 @@ export class BodyFolder implements BodyStore {
   }
 
   async writeNote(note: Note, text: string): Promise<void> {
-    await ensureFolder(this.place);
-    await replaceDurably(join(this.place, note), `${text}\n`, 0o600);
+    await ensureFolder(this.location);
+    await replaceDurably(join(this.location, note), `${text}\n`, 0o600);
   }
 
   async removeNote(note: Note): Promise<void> {
-    await unlinkIfThere(join(this.place, note));
-    await syncFolder(this.place);
+    await unlinkIfThere(join(this.location, note));
+    await syncFolder(this.location);
   }
 
   async isEmpty(): Promise<boolean> {
-    const names = await listFolder(this.place);
+    const names = await listFolder(this.location);
     return !names.some((name) => name === QUARANTINE || SUBFOLDER.test(name));
   }
 
   list(): AsyncGenerator<string[]> {
-    return listBodies(this.place);
+    return listBodies(this.location);
   }
 
   async *listQuarantined(before: number): AsyncGenerator<string[]> {
-    for await (const names of listBodies(join(this.place, QUARANTINE))) {
+    for await (const names of listBodies(join(this.location, QUARANTINE))) {
       const due: string[] = [];
       for (const name of names) {
-        const age = await ageOf(join(this.place, QUARANTINE, name), before);
+        const age = await ageOf(join(this.location, QUARANTINE, name), before);
         if (age !== undefined && age > 0) due.push(name);
       }
       yield due;
@@ -130,7 +130,7 @@ export class BodyFolder implements BodyStore {
   }
 
   age(name: string, now: number): Promise<number | undefined> {
-    return ageOf(join(this.place, name), now);
+    return ageOf(join(this.location, name), now);
   }
 
   async quarantine(names: readonly string[], now: number): Promise<number> {
@@ -141,7 +141,7 @@ export class BodyFolder implements BodyStore {
 
   /** @returns false where it does not exist */
   async #quarantine(name: string, now: number): Promise<boolean> {
-    const path = join(this.place, name);
+    const path = join(this.location, name);
     try {
       // Before the move: after a crash in between the file looks younger, never older.
       await utimes(path, now / 1000, now / 1000);
@@ -156,7 +156,7 @@ export class BodyFolder implements BodyStore {
   async #move(from: string, to: string, isAgain = false): Promise<boolean> {
     await this.#makeFolderOf(to);
     try {
-      await rename(join(this.place, from), join(this.place, to));
+      await rename(join(this.location, from), join(this.location, to));
       return true;
     } catch (error) {
       if (!isMissing(error)) throw error;
@@ -173,12 +173,12 @@ export class BodyFolder implements BodyStore {
       if (isMissing(error)) return false;
       throw error;
     }
-    await syncFolder(dirname(join(this.place, name)));
+    await syncFolder(dirname(join(this.location, name)));
     return true;
   }
 
   async removeQuarantined(names: readonly string[]): Promise<void> {
-    for (const name of names) await unlinkIfThere(join(this.place, QUARANTINE, name));
+    for (const name of names) await unlinkIfThere(join(this.location, QUARANTINE, name));
   }
 
   /** An unfinished file looks like any other: the sweep finds it as one that no row names. */
@@ -191,7 +191,7 @@ export class BodyFolder implements BodyStore {
     const folder = dirname(name);
     if (this.#made.has(folder)) return;
     // Where the place itself is gone, a new one would take bodies that nobody finds again.
-    await ensureFolder(join(this.place, folder), this.place);
+    await ensureFolder(join(this.location, folder), this.location);
     this.#made.add(folder);
   }
 }

@@ -61,7 +61,7 @@ export interface WantedBytes {
 /** Every method except {@link create} may be called for names that do not exist. */
 export interface BodyStore {
   /** Its name for the operator: a path, or the URL of a bucket without its key. */
-  readonly place: string;
+  readonly location: string;
   /** Whether it may be unreachable for a while: then it is tested now and then. */
   readonly isRemote: boolean;
   /**
@@ -162,28 +162,28 @@ export async function findMismatch(
     await store.writeNote('store-id', ours);
     theirs = await store.readNote('store-id');
   }
-  const mismatch = compareStoreIds(ours, theirs, store.place);
+  const mismatch = compareStoreIds(ours, theirs, store.location);
   return mismatch && `${mismatch.found}. ${mismatch.advice}`;
 }
 
 /**
- * @param theirs id of the store at `place`; `''` where it has none
+ * @param theirs id of the store at `location`; `''` where it has none
  * @returns undefined where the two are equal
  */
 export function compareStoreIds(
   ours: string,
   theirs: string,
-  place: string,
+  location: string,
 ): { readonly found: string; readonly advice: string } | undefined {
   if (theirs === ours) return undefined;
   const whose = theirs === '' ? 'have no store-id' : `belong to store ${theirs}`;
   return {
     found:
-      `the database belongs to store ${ours}, but the bodies in ${place} ${whose}: they do not belong together, ` +
+      `the database belongs to store ${ours}, but the bodies in ${location} ${whose}: they do not belong together, ` +
       'so no mail is accepted and no body is removed',
     advice:
       'Stop the service, correct DATA_DIR, DATABASE_URL or S3_URL, and start it. ' +
-      `Only if database and bodies are the right ones: write ${ours} to ${place}/store-id, and start`,
+      `Only if database and bodies are the right ones: write ${ours} to ${location}/store-id, and start`,
   };
 }
 

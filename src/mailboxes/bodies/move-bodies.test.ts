@@ -69,8 +69,8 @@ test('the next run continues one that was cut short, and copies its half-done bo
   await to.removeNote('moved-up-to');
   const [first, second] = kept;
   assert.ok(first && second);
-  await truncate(join(to.place, first.file), 10);
-  await writeFile(join(to.place, second.file), 'x'.repeat(100_000));
+  await truncate(join(to.location, first.file), 10);
+  await writeFile(join(to.location, second.file), 'x'.repeat(100_000));
   assert.deepEqual(await moveBodies(given), { bodies: 3, octets: 200_000, missing: [] });
   await readAll(stores, to);
 });
@@ -96,7 +96,7 @@ test('a new store that returns other bytes loses nothing', async () => {
       yield Buffer.alloc(100_000);
     }
   }
-  await assert.rejects(moveBodies({ ...given, to: new Forgetful(to.place) }), {
+  await assert.rejects(moveBodies({ ...given, to: new Forgetful(to.location) }), {
     name: 'MoveRefused',
     message: /was written to .*, but reading it back gave other content/,
   });

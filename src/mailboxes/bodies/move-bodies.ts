@@ -98,13 +98,15 @@ async function checkStores(id: string, from: BodyStore, to: BodyStore): Promise<
   if (next !== '' && next !== id) throw foreign(to);
   // An earlier run already removed it.
   if (old === '' && next === '') {
-    throw new MoveRefused(`${from.place} has no store-id: its bodies were moved elsewhere`);
+    throw new MoveRefused(`${from.location} has no store-id: its bodies were moved elsewhere`);
   }
   if (old !== id && !(old === '' && next === id)) throw foreign(from);
 }
 
-function foreign({ place }: BodyStore): MoveRefused {
-  return new MoveRefused(`the bodies in ${place} belong to another database: its store-id differs`);
+function foreign({ location }: BodyStore): MoveRefused {
+  return new MoveRefused(
+    `the bodies in ${location} belong to another database: its store-id differs`,
+  );
 }
 
 /** A body that is in a store, and not in its row. */
@@ -200,7 +202,7 @@ async function copy(name: string, size: number, from: BodyStore, to: BodyStore):
   }
   if ((await digestOf(to, name, size)) === digest) return size;
   throw new MoveRefused(
-    `${name} was written to ${to.place}, but reading it back gave other content`,
+    `${name} was written to ${to.location}, but reading it back gave other content`,
   );
 }
 

@@ -5,15 +5,15 @@ import type { BodyStore } from './body-store.ts';
 /**
  * Opens the store of large bodies: a bucket where one is given, else a folder.
  *
- * @param place.folder absolute path
- * @param place.spool absolute path of a folder for bodies on their way into the bucket
+ * @param location.folder absolute path
+ * @param location.spool absolute path of a folder for bodies on their way into the bucket
  */
-export async function openBodyStore(place: {
+export async function openBodyStore(location: {
   readonly folder: string;
   readonly spool: string;
   readonly bucket: Omit<BucketOptions, 'spool'> | undefined;
 }): Promise<BodyStore> {
-  if (!place.bucket) return new BodyFolder(place.folder);
+  if (!location.bucket) return new BodyFolder(location.folder);
   const { BodyBucket } = await import('./body-bucket.ts');
-  return new BodyBucket({ ...place.bucket, spool: place.spool });
+  return new BodyBucket({ ...location.bucket, spool: location.spool });
 }

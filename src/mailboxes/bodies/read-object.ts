@@ -112,13 +112,13 @@ export function isMissingObject(error: unknown): boolean {
 }
 
 /** The reason in an error of the library, without parts of the request. */
-export function unavailable(place: string, error: unknown): StoreUnavailable | BodyLost {
+export function unavailable(location: string, error: unknown): StoreUnavailable | BodyLost {
   if (error instanceof StoreUnavailable || error instanceof BodyLost) return error;
   const status = statusOf(error);
   const said = error instanceof Error ? (fileErrorCode(error) ?? error.name) : 'cut short';
   // The name comes from the server's answer.
   const reason = /^[A-Za-z_]{1,60}$/.test(said) ? said : 'an error';
-  if (status === undefined) return new StoreUnavailable(`${place} does not answer (${reason})`);
+  if (status === undefined) return new StoreUnavailable(`${location} does not answer (${reason})`);
   const isRefusal = status >= 300 && status < 500 && status !== 408 && status !== 429;
-  return new StoreUnavailable(`${place} answered ${reason} (${status})`, isRefusal);
+  return new StoreUnavailable(`${location} answered ${reason} (${status})`, isRefusal);
 }

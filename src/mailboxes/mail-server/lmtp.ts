@@ -47,7 +47,7 @@ const TIMEOUTS: LmtpClientTimeouts = {
   idle: 30_000,
 };
 const CONNECTIONS = 20;
-/** The part of them for one recipient, and for one domain: a mailbox that stalls leaves the others their places. */
+/** The part of them for one recipient, and for one domain: a mailbox that stalls leaves the others their slots. */
 const OF_RECIPIENT = 0.25;
 const OF_DOMAIN = 0.75;
 

@@ -7,7 +7,7 @@ import type { Hit } from '../search/search.ts';
 import { EmbeddedMailstore } from './mailstore.ts';
 
 onEachEngine('searches at once', (engine) => {
-  test('leave places for others, however many an account or a user makes', async () => {
+  test('leave slots for others, however many an account or a user makes', async () => {
     const { database, bodies, makeUser } = await openTestMailstore(engine);
     const asked: number[] = [];
     const stalled = Promise.withResolvers<Hit[]>();

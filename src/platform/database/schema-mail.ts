@@ -9,7 +9,7 @@ export interface DeliveryTable {
   domain_id: number;
   /** What counts as one receiver: an origin, a mail domain. Holds no secret. */
   destination: string;
-  /** Who has his share of the places for it: `queue/lanes.ts`; empty in rows of before 0.4.0. */
+  /** Who has his share of the slots for it: `queue/lanes.ts`; empty in rows of before 0.4.0. */
   sender: Generated<string>;
   body_id: number;
   /** UUID of the delivery for receivers, the same in every attempt. */

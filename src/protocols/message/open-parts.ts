@@ -267,9 +267,9 @@ function isEmpty(parameters: Readonly<Record<string, string>>): boolean {
   return Object.keys(parameters).length === 0;
 }
 
-/** The number of the part at a place (from 1) in a multipart or message that has a number itself. */
-function numberIn(parent: string | undefined, place: number): string {
-  return parent === undefined ? `${place}` : `${parent}.${place}`;
+/** The number of the part at a position (from 1) in a multipart or message that has a number itself. */
+function numberIn(parent: string | undefined, position: number): string {
+  return parent === undefined ? `${position}` : `${parent}.${position}`;
 }
 
 /**
@@ -292,9 +292,9 @@ function describe(
   const part = number ?? (isMultipart ? undefined : numberIn(message, 1));
   budget.left -= textLength(content);
   const kept = budget.left >= 0;
-  const childNodes = children.map((child, place) =>
+  const childNodes = children.map((child, index) =>
     isMultipart
-      ? describe(child, undefined, budget, numberIn(part ?? message, place + 1))
+      ? describe(child, undefined, budget, numberIn(part ?? message, index + 1))
       : describe(child, part, budget),
   );
   return toPart(draft, content, kept, part, childNodes);

@@ -226,15 +226,15 @@ function readParameters(text: string, start: number): [name: string, raw: string
 function joinSegments(name: string, unordered: readonly Segment[]): string {
   const segments = unordered
     .toSorted((a, b) => a.index - b.index)
-    .filter((segment, place, all) => segment.index !== all[place - 1]?.index);
+    .filter((segment, index, all) => segment.index !== all[index - 1]?.index);
   if (!segments.some((segment) => segment.isEncoded)) {
     return decodeValue(name, segments.map((segment) => segment.raw).join(''));
   }
   let charset: string | undefined;
-  const pieces = segments.map((segment, place) => {
+  const pieces = segments.map((segment, index) => {
     if (!segment.isEncoded) return Buffer.from(segment.raw, 'latin1');
     // charset'language'text: in the first segment only.
-    const start = place === 0 ? /^([^']*)'[^']*'/.exec(segment.raw) : null;
+    const start = index === 0 ? /^([^']*)'[^']*'/.exec(segment.raw) : null;
     if (start?.[1]) charset = start[1];
     return decodeHex(segment.raw.slice(start?.[0].length ?? 0), '%');
   });

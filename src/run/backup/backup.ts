@@ -85,7 +85,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   const found = await store.readNote('store-id');
   if (storeId === undefined || found !== storeId) {
     throw new BackupFailed(
-      `the database belongs to store ${storeId ?? '(none)'}, but the bodies in ${store.place} belong to store ${found || '(none)'}: they do not belong together`,
+      `the database belongs to store ${storeId ?? '(none)'}, but the bodies in ${store.location} belong to store ${found || '(none)'}: they do not belong together`,
     );
   }
   await ensureEmpty(target);
@@ -114,7 +114,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
     engine: database.engine,
     store_id: storeId,
     made_at: new Date().toISOString(),
-    bucket: store.isRemote ? store.place : null,
+    bucket: store.isRemote ? store.location : null,
     bodies: bodies.named,
     octets,
     missing,

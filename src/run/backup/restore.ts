@@ -177,7 +177,7 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
   }
   if (manifest.bucket !== null && (await bucket?.readNote('store-id')) !== manifest.store_id) {
     throw new BackupFailed(
-      `the bodies in ${bucket?.place} do not belong to store ${manifest.store_id}: set S3_URL to the bucket of the backup, ${manifest.bucket}`,
+      `the bodies in ${bucket?.location} do not belong to store ${manifest.store_id}: set S3_URL to the bucket of the backup, ${manifest.bucket}`,
     );
   }
 }
@@ -210,12 +210,12 @@ async function refuseUnusable({ folder, dataDir }: RestoreOptions): Promise<void
       `DATA_DIR: ${dataDir} is in the backup, where nothing may be written: restore into another folder`,
     );
   }
-  let place = dataDir;
+  let location = dataDir;
   // Where it is missing, it is made in the first of its parents that exists.
-  while (!(await isName(place))) place = dirname(place);
+  while (!(await isName(location))) location = dirname(location);
   try {
-    await readdir(place);
-    await access(place, constants.W_OK);
+    await readdir(location);
+    await access(location, constants.W_OK);
   } catch (error) {
     const why = error instanceof Error ? error.message : error;
     throw new BackupFailed(`DATA_DIR: ${dataDir} cannot be used: ${why}`);

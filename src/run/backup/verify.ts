@@ -171,7 +171,7 @@ async function findLost(
 ): Promise<string | undefined> {
   const { folder, bucket, manifest, digests } = given;
   if (bucket && manifest.bucket !== null)
-    return (await bucket.has(file)) ? undefined : `body ${file} is not in ${bucket.place}`;
+    return (await bucket.has(file)) ? undefined : `body ${file} is not in ${bucket.location}`;
   const path = join(BODIES_COPY, file);
   if (!digests.has(path)) return `body ${file} is not in the backup`;
   if (lost.has(file)) return lost.get(file);

@@ -58,7 +58,11 @@ async function note(store: BodyStore, json: true | undefined): Promise<void> {
   const now = new Date();
   await noteBackup(store, now);
   const made_at = now.toISOString();
-  report(json, { ok: true, made_at }, `Noted in ${store.place}: a backup was made at ${made_at}.`);
+  report(
+    json,
+    { ok: true, made_at },
+    `Noted in ${store.location}: a backup was made at ${made_at}.`,
+  );
 }
 
 export function verifyBackupCommand(): Command {

@@ -55,23 +55,23 @@ async function isDatabaseThere({ dataDir, database: { urls } }: StoreSettings): 
 }
 
 export async function checkDatabase(config: Config): Promise<Verdict> {
-  const place = config.database.urls?.map(redactUrl).join(', ') ?? databaseFile(config.dataDir);
+  const location = config.database.urls?.map(redactUrl).join(', ') ?? databaseFile(config.dataDir);
   if (!(await isDatabaseThere(config))) {
-    return warning(`${place} is not there yet`, 'the first start makes it');
+    return warning(`${location} is not there yet`, 'the first start makes it');
   }
   const database = await openToRead(config);
   try {
     const { version, newest } = await schemaVersions(database);
     await refuseUnfit(database);
     if (version === 0)
-      return ok(`${place} answers, and is empty: the first start makes its tables`);
-    const said = `${place} has schema ${version}, this program ${newest}`;
+      return ok(`${location} answers, and is empty: the first start makes its tables`);
+    const said = `${location} has schema ${version}, this program ${newest}`;
     if (version < newest) return warning(said, 'the next start migrates it, or "postroom migrate"');
     return version > newest ? warning(said, 'run the newer program') : ok(said);
   } catch (error) {
-    if (error instanceof UnfitDatabase) return failed(`${place}: ${error.found}`, error.advice);
+    if (error instanceof UnfitDatabase) return failed(`${location}: ${error.found}`, error.advice);
     return failed(
-      `${place}: ${error instanceof Error ? error.message : String(error)}`,
+      `${location}: ${error instanceof Error ? error.message : String(error)}`,
       'check that the database server is running',
     );
   } finally {
@@ -82,10 +82,10 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
 /** Whether the Redis of REDIS_URL answers, and counts. The client is loaded only here. */
 export async function checkRedis(server: NonNullable<Config['redis']>): Promise<Verdict> {
   const { inspectRedis, RedisRefuses } = await import('../../platform/redis/redis.ts');
-  const place = `${server.host}:${server.port}`;
+  const location = `${server.host}:${server.port}`;
   try {
     const { version, isReplica, isFull } = await inspectRedis(server);
-    const said = `${place} answers${version === undefined ? '' : `, version ${version}`}`;
+    const said = `${location} answers${version === undefined ? '' : `, version ${version}`}`;
     if (isReplica) {
       return failed(
         `${said}, and is a replica: it can only be read`,
@@ -100,12 +100,12 @@ export async function checkRedis(server: NonNullable<Config['redis']>): Promise<
   } catch (error) {
     if (error instanceof RedisRefuses) {
       return failed(
-        `${place} refuses the login: ${error.message}`,
+        `${location} refuses the login: ${error.message}`,
         'look at user, password and database in REDIS_URL; Redis has to be version 6 or newer',
       );
     }
     return failed(
-      `${place} does not answer (${reasonOf(error)})`,
+      `${location} does not answer (${reasonOf(error)})`,
       'look at REDIS_URL, at firewalls, and whether Redis is running: until it answers, changes on one node reach the others a minute late',
     );
   }
@@ -122,21 +122,21 @@ export async function checkBucket(
     const theirs = await store.readNote('store-id');
     const database = await lookAtDatabase(config).catch(() => undefined);
     if (!database) {
-      const said = `${store.place} answers; it was not compared with the database, which does not answer`;
+      const said = `${store.location} answers; it was not compared with the database, which does not answer`;
       return warning(said, 'see above');
     }
     if (theirs === '' && database.isNew && (await store.isEmpty())) {
-      return ok(`${store.place} answers; the next start makes it the store of the new database`);
+      return ok(`${store.location} answers; the next start makes it the store of the new database`);
     }
     if (database.storeId === undefined) {
       return failed(
-        `the database is new, but the bodies in ${store.place} belong to ${theirs === '' ? 'another one' : `store ${theirs}`}`,
+        `the database is new, but the bodies in ${store.location} belong to ${theirs === '' ? 'another one' : `store ${theirs}`}`,
         'look at DATABASE_URL and S3_URL: a new database needs an empty bucket',
       );
     }
-    const mismatch = compareStoreIds(database.storeId, theirs, store.place);
+    const mismatch = compareStoreIds(database.storeId, theirs, store.location);
     if (mismatch) return failed(mismatch.found, mismatch.advice);
-    return ok(`${store.place} answers, and belongs to the database`);
+    return ok(`${store.location} answers, and belongs to the database`);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return failed(

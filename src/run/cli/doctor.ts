@@ -193,8 +193,8 @@ async function checkService(url: string): Promise<Verdict> {
   }
 }
 
-const notStarted = (place: string, advice: string) =>
-  warning(`not started: nothing listens at ${place}`, advice);
+const notStarted = (location: string, advice: string) =>
+  warning(`not started: nothing listens at ${location}`, advice);
 
 function checkProxy({ publicUrl, trustProxy }: Config['http']): Verdict {
   if (trustProxy.length > 0) return ok(`clients are named by ${trustProxy.join(', ')}`);
@@ -267,7 +267,7 @@ async function checkBanner(
   { preface, isSecure = false, greeting: expected = '220' }: Banner = {},
 ): Promise<Verdict> {
   const plain = connect({ host: host.replace(/^\[|\]$/g, ''), port });
-  const place = `${host}:${port}`;
+  const location = `${host}:${port}`;
   plain.write(preface ?? '');
   const socket = isSecure ? connectTls({ socket: plain, rejectUnauthorized: false }) : plain;
   try {
@@ -282,11 +282,11 @@ async function checkBanner(
         .split('\r\n')[0]
         ?.replace(/[^ -~]/g, '?') ?? '';
     return line.startsWith(expected)
-      ? ok(`${place} says "${line}"`)
-      : failed(`${place} says "${line}"`, `look at ${setting}`);
+      ? ok(`${location} says "${line}"`)
+      : failed(`${location} says "${line}"`, `look at ${setting}`);
   } catch (error) {
     return failed(
-      `${place} gives no greeting (${reasonOf(error)})`,
+      `${location} gives no greeting (${reasonOf(error)})`,
       `look at ${setting}, and at firewalls`,
     );
   } finally {

@@ -89,9 +89,9 @@ interface Stores {
   readonly setting: string;
 }
 
-async function openStores({ bodies }: Config, place: string): Promise<Stores> {
+async function openStores({ bodies }: Config, location: string): Promise<Stores> {
   const folder = new BodyFolder(bodies.folder);
-  if (place === 'folder') {
+  if (location === 'folder') {
     if (!bodies.bucket) {
       throw new ConfigError([
         'S3_URL: expected the bucket that bodies are moved from, got nothing',
@@ -100,15 +100,15 @@ async function openStores({ bodies }: Config, place: string): Promise<Stores> {
     const from = await openBodyStore(bodies);
     return { from, to: folder, setting: 'without S3_URL' };
   }
-  if (place === 's3' && !bodies.bucket) {
+  if (location === 's3' && !bodies.bucket) {
     throw new ConfigError(['S3_URL: expected the bucket that bodies are moved to, got nothing']);
   }
-  const bucket = place === 's3' ? bodies.bucket : readArgument('--bodies', bucketUrl, place);
+  const bucket = location === 's3' ? bodies.bucket : readArgument('--bodies', bucketUrl, location);
   const to = await openBodyStore({ ...bodies, bucket });
   const now = await openBodyStore(bodies);
   // S3_URL may name the new bucket already.
-  const from = now.place === to.place ? folder : now;
-  return { from, to, setting: `with S3_URL set to ${to.place} and its key` };
+  const from = now.location === to.location ? folder : now;
+  return { from, to, setting: `with S3_URL set to ${to.location} and its key` };
 }
 
 async function moveOnlyBodies(
@@ -131,14 +131,14 @@ async function moveOnlyBodies(
         checkStopped: () => checkStopped(database, signal),
       }),
     );
-    const old = `${from.place}/quarantine`;
+    const old = `${from.location}/quarantine`;
     const text = [
-      `${bodies} bodies are in ${to.place} and were read back; this run copied ${formatBytes(octets)}.`,
+      `${bodies} bodies are in ${to.location} and were read back; this run copied ${formatBytes(octets)}.`,
       ...tellMissing(missing),
       `Start the service ${setting}. The old copies are in ${old}: remove them once the new store is checked.`,
     ];
     bar.end();
-    report(json, { ok: true, bodies, octets, missing, to: to.place, old }, text.join('\n'));
+    report(json, { ok: true, bodies, octets, missing, to: to.location, old }, text.join('\n'));
   } catch (error) {
     bar.end();
     if (error instanceof LeaseTaken) {
@@ -165,7 +165,7 @@ async function checkStopped(database: Database, signal: AbortSignal): Promise<vo
 
 function showBodies(bar: Bar, to: BodyStore) {
   return (done: number, total: number, octets: number) =>
-    bar.show({ name: `bodies to ${to.place}`, done, total, octets });
+    bar.show({ name: `bodies to ${to.location}`, done, total, octets });
 }
 
 type Bar = ReturnType<typeof openBar>;
@@ -190,7 +190,7 @@ async function moveAll(
 ): Promise<void> {
   const { dataDir } = config;
   const urls = readArgument('--to', databaseUrl, to);
-  const place = urls.map((url) => redactUrl(url) ?? '').join(', ');
+  const location = urls.map((url) => redactUrl(url) ?? '').join(', ');
   if (config.database.urls) {
     throw new CommandFailed(
       'DATABASE_URL: the service is on PostgreSQL, but only a data folder of SQLite is moved: leave DATABASE_URL out',
@@ -208,16 +208,16 @@ async function moveAll(
       source: database,
       secrets: await fileSecretStore(dataDir).read(),
       urls,
-      to: place,
+      to: location,
       bodies: stores && bodiesMove(database, stores, bar, missing),
       onProgress: (progress: Progress) => bar.show(progress),
     });
     bar.end();
-    const settings = { database_url: place, bodies: stores?.to.place ?? null };
+    const settings = { database_url: location, bodies: stores?.to.location ?? null };
     report(
       json,
       { ok: true, ...moved, ...settings, missing },
-      describeMoved(moved, place, stores, missing),
+      describeMoved(moved, location, stores, missing),
     );
   } catch (error) {
     bar.end();
@@ -236,12 +236,12 @@ function bodiesMove(
   // The folder is locked, so that no service is started.
   const stores = { database, from, to, checkStopped: async () => {} };
   return {
-    place: to.place,
+    location: to.location,
     async copy() {
       const copied = await copyBodies({ ...stores, onProgress: showBodies(bar, to) });
       missing.push(...copied.missing);
       const { bodies: done, octets } = copied;
-      const ended = `copied ${done} bodies to ${to.place}, ${formatBytes(octets)} in this run`;
+      const ended = `copied ${done} bodies to ${to.location}, ${formatBytes(octets)} in this run`;
       bar.show({ name: 'bodies', done, total: done, octets, ended });
     },
     finish: () => switchStores(stores),
@@ -250,14 +250,14 @@ function bodiesMove(
 
 function describeMoved(
   { wasComplete, tables, rows }: Awaited<ReturnType<typeof moveData>>,
-  place: string,
+  location: string,
   stores: Stores | undefined,
   missing: readonly string[],
 ): string {
-  const settings = `Start the service with DATABASE_URL set to ${place}${stores ? `, and ${stores.setting}` : ''}.`;
-  if (wasComplete) return `Everything was moved to ${place} already. ${settings}`;
+  const settings = `Start the service with DATABASE_URL set to ${location}${stores ? `, and ${stores.setting}` : ''}.`;
+  if (wasComplete) return `Everything was moved to ${location} already. ${settings}`;
   return [
-    `${rows} rows of ${tables} tables are in ${place}, and were compared with those of the folder.`,
+    `${rows} rows of ${tables} tables are in ${location}, and were compared with those of the folder.`,
     ...tellMissing(missing),
     settings,
     'DATA_DIR stays as it is, and starts only with these settings. The first start fills the search index: until then, searches say "indexing".',

@@ -129,8 +129,8 @@ async function openStore(
   if (config.database.urls) {
     const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
     const { settingStore } = await import('../../platform/database/database.ts');
-    const place = 'row "secrets" of table settings';
-    return { store: { ...settingStore(database, 'secrets'), place }, close };
+    const location = 'row "secrets" of table settings';
+    return { store: { ...settingStore(database, 'secrets'), location }, close };
   }
   await refuseMoved(config.dataDir);
   await checkUser(config.dataDir);

@@ -111,7 +111,7 @@ async function readSecrets({ dataDir, database: { urls } }: Config): Promise<Sec
   if (!urls) {
     const store = fileSecretStore(dataDir);
     const text = await store.read();
-    return text === undefined ? undefined : parseSecrets(text, store.place);
+    return text === undefined ? undefined : parseSecrets(text, store.location);
   }
   const { openPostgresToRead, settingOf } = await import('../../platform/database/database.ts');
   const database = openPostgresToRead(urls);

@@ -199,17 +199,17 @@ async function drain({ progress, realtime, api }: Parts, seconds: number): Promi
 /** Several nodes on one PostgreSQL need the same secrets: there they are in the database. */
 function secretStore({ dataDir }: Config, database: Database): SecretStore {
   if (database.engine === 'sqlite') return fileSecretStore(dataDir);
-  return { ...settingStore(database, 'secrets'), place: 'row "secrets" of table settings' };
+  return { ...settingStore(database, 'secrets'), location: 'row "secrets" of table settings' };
 }
 
 /** Stops accepting mail when DATA_DIR disappears: files written there would be lost. */
 function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<() => void> {
   const { dataDir } = config;
-  const places = [dataDir];
+  const paths = [dataDir];
   // On PostgreSQL it is the old one from before a move, which an operator may remove.
-  if (!config.database.urls) places.push(join(dataDir, DATABASE_FILE));
-  if (!config.bodies.bucket) places.push(config.bodies.folder);
-  return watchPaths(places, (path) => {
+  if (!config.database.urls) paths.push(join(dataDir, DATABASE_FILE));
+  if (!config.bodies.bucket) paths.push(config.bodies.folder);
+  return watchPaths(paths, (path) => {
     const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom was running: the process ends`;
     bodies.refuse(line);
     onLost(line);

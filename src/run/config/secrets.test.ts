@@ -230,7 +230,7 @@ test('secrets that are missing beside a database with content are not made again
 test('another store needs only read, create and replace', async () => {
   let stored: string | undefined;
   const store: SecretStore = {
-    place: 'secrets',
+    location: 'secrets',
     read: async () => stored,
     create: async (json) => {
       stored ??= json;

@@ -40,7 +40,7 @@ export type RotatedSecret = Exclude<keyof Secrets, 'idSecret'>;
 /** One text that every node with the same store reads. */
 export interface SecretStore {
   /** The place of the text, for an operator. */
-  readonly place: string;
+  readonly location: string;
   /** @returns undefined where nothing was stored yet */
   read(): Promise<string | undefined>;
   /**
@@ -74,21 +74,21 @@ export async function loadSecrets(
   store: SecretStore,
   isNew = true,
 ): Promise<{ secrets: Secrets; created: boolean }> {
-  const { place } = store;
+  const { location } = store;
   const stored = await store.read();
-  if (stored !== undefined) return { secrets: parseSecrets(stored, place), created: false };
-  if (!isNew) throw secretsMissing(place);
+  if (stored !== undefined) return { secrets: parseSecrets(stored, location), created: false };
+  if (!isNew) throw secretsMissing(location);
   const made = formatSecrets(toMembers(makeSecrets()));
   const kept = await store.create(made);
-  return { secrets: parseSecrets(kept, place), created: kept === made };
+  return { secrets: parseSecrets(kept, location), created: kept === made };
 }
 
 /** New secrets would end every token and link, and the reason may be a folder that is not mounted. */
-function secretsMissing(place: string): ConfigError {
+function secretsMissing(location: string): ConfigError {
   const expected =
     'the secrets of this database, which has domains (bring them back from a backup; if they are ' +
     'lost, write {"jwtSecret":"<32 random characters>"} there, which ends every token and link)';
-  return new ConfigError([problemLine(place, expected, 'nothing')]);
+  return new ConfigError([problemLine(location, expected, 'nothing')]);
 }
 
 /** The secrets that {@link rotateSecret} accepts. */
@@ -103,18 +103,18 @@ export const rotatedSecrets: readonly RotatedSecret[] = [
 /**
  * Gives a secret a new value, from the next start on.
  *
- * @param place `first`: it signs; `last`: it only verifies, so that other nodes learn it before any of them signs with it
+ * @param position `first`: it signs; `last`: it only verifies, so that other nodes learn it before any of them signs with it
  * @returns the new value
  * @throws ConfigError where there are no secrets yet, or they cannot be read
  */
 export async function rotateSecret(
   store: SecretStore,
   name: RotatedSecret,
-  place: 'first' | 'last' = 'first',
+  position: 'first' | 'last' = 'first',
 ): Promise<string> {
   const value = drawSecret(name);
   await change(store, name, ({ values, isAccepted }) =>
-    place === 'first'
+    position === 'first'
       ? { values: [value, ...values], isAccepted }
       : { values: [...values, value], isAccepted: true },
   );
@@ -168,10 +168,10 @@ async function change(
     const text = await store.read();
     if (text === undefined) {
       const expected = 'the secrets that the first start of the service makes';
-      throw new ConfigError([problemLine(store.place, expected, 'nothing')]);
+      throw new ConfigError([problemLine(store.location, expected, 'nothing')]);
     }
-    const members = parseMembers(text, store.place);
-    const secrets = completeSecrets(members, store.place);
+    const members = parseMembers(text, store.location);
+    const secrets = completeSecrets(members, store.location);
     const known: unknown[] = Array.isArray(members[ACCEPTED]) ? members[ACCEPTED] : [];
     const before = { values: secrets[name], isAccepted: known.includes(name) };
     const { values, isAccepted } = changed(before);
@@ -242,7 +242,7 @@ export function fileSecretStore(dataDir: string): SecretStore {
     await storing(dataDir, () => replaceDurably(path, json, 0o600));
     return true;
   };
-  return { place: path, read: readComplete, create, replace };
+  return { location: path, read: readComplete, create, replace };
 }
 
 async function readSecretFile(path: string): Promise<string | undefined> {
@@ -279,32 +279,32 @@ async function storing<Result>(dataDir: string, write: () => Promise<Result>): P
  *
  * @throws ConfigError where they are not readable
  */
-export function parseSecrets(text: string, place: string): Secrets {
-  return completeSecrets(parseMembers(text, place), place);
+export function parseSecrets(text: string, location: string): Secrets {
+  return completeSecrets(parseMembers(text, location), location);
 }
 
-function parseMembers(text: string, place: string): Readonly<Record<string, unknown>> {
+function parseMembers(text: string, location: string): Readonly<Record<string, unknown>> {
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
   } catch {
     // Without the parser's message, which repeats a part of the text.
-    throw unreadable(place, 'text that is no JSON');
+    throw unreadable(location, 'text that is no JSON');
   }
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) {
-    throw unreadable(place, 'no object');
+    throw unreadable(location, 'no object');
   }
   return { ...parsed };
 }
 
-function completeSecrets(members: Readonly<Record<string, unknown>>, place: string): Secrets {
-  const jwtSecret = valuesOf(members, 'jwtSecret', place);
+function completeSecrets(members: Readonly<Record<string, unknown>>, location: string): Secrets {
+  const jwtSecret = valuesOf(members, 'jwtSecret', location);
   // Every version had this one; without it all valid tokens would end.
-  if (jwtSecret === undefined) throw unreadable(place, 'no jwtSecret');
+  if (jwtSecret === undefined) throw unreadable(location, 'no jwtSecret');
   // The oldest: values derived from it do not change when newer ones come before it.
   const first = oldest(jwtSecret);
   const member = (name: keyof Secrets): SigningKeys =>
-    valuesOf(members, name, place) ?? [deriveSecret(first, name)];
+    valuesOf(members, name, location) ?? [deriveSecret(first, name)];
   const linkSecret = member('linkSecret');
   return {
     apiKey: member('apiKey'),
@@ -313,7 +313,7 @@ function completeSecrets(members: Readonly<Record<string, unknown>>, place: stri
     srsSecret: member('srsSecret'),
     linkSecret,
     // Older versions made the ids with this one.
-    idSecret: valuesOf(members, 'idSecret', place) ?? [oldest(linkSecret)],
+    idSecret: valuesOf(members, 'idSecret', location) ?? [oldest(linkSecret)],
   };
 }
 
@@ -324,7 +324,7 @@ function oldest(values: SigningKeys): string {
 function valuesOf(
   members: Readonly<Record<string, unknown>>,
   name: keyof Secrets,
-  place: string,
+  location: string,
 ): SigningKeys | undefined {
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
   if (member === undefined) return undefined;
@@ -332,7 +332,7 @@ function valuesOf(
   const isGood = (value: unknown): value is string =>
     typeof value === 'string' && value.length >= fewestCharacters[name];
   if (isGood(first) && others.every(isGood)) return [first, ...others];
-  throw unreadable(place, `${name} with less than ${fewestCharacters[name]} characters`);
+  throw unreadable(location, `${name} with less than ${fewestCharacters[name]} characters`);
 }
 
 /**
@@ -344,9 +344,9 @@ function deriveSecret(jwtSecret: string, name: keyof Secrets): string {
   return `${name === 'apiKey' ? 'pr_' : ''}${bytes.toString('base64url')}`;
 }
 
-function unreadable(place: string, found: string, cause?: unknown): ConfigError {
+function unreadable(location: string, found: string, cause?: unknown): ConfigError {
   const expected =
     'the generated secrets (bring them back from a backup; removing them makes new ones, ' +
     'which ends every token and link)';
-  return new ConfigError([problemLine(place, expected, found)], { cause });
+  return new ConfigError([problemLine(location, expected, found)], { cause });
 }

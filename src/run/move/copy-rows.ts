@@ -70,12 +70,12 @@ export async function copyRows(
 /** One statement for all rows; bytes are sent as they are. */
 function insertOf({ name, columns }: Table, rows: readonly SourceRow[]): CompiledQuery {
   const values: (Value | undefined)[] = [];
-  const places = rows.map((row) => {
+  const tuples = rows.map((row) => {
     const numbers = columns.map((column) => `$${values.push(row[column.name])}`);
     return `(${numbers.join()})`;
   });
   const names = columns.map((column) => `"${column.name}"`).join();
-  return CompiledQuery.raw(`insert into "${name}" (${names}) values ${places.join()}`, values);
+  return CompiledQuery.raw(`insert into "${name}" (${names}) values ${tuples.join()}`, values);
 }
 
 function* split(rows: readonly SourceRow[], table: Table) {

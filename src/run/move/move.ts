@@ -72,7 +72,7 @@ export interface MoveOptions {
 }
 
 export interface BodiesMove {
-  readonly place: string;
+  readonly location: string;
   /** Copies them; their store stays the one of the database. */
   copy(): Promise<void>;
   /** Makes the new store the one of the database. */
@@ -167,14 +167,14 @@ async function noteMove(
   known: Awaited<ReturnType<typeof readMove>>,
   storeId: string,
 ): Promise<FolderMove> {
-  const place = bodies?.place ?? null;
-  if (known?.isComplete && known.bodies !== place) {
+  const location = bodies?.location ?? null;
+  if (known?.isComplete && known.bodies !== location) {
     const same = known.bodies === null ? 'without --bodies' : `with --bodies ${known.bodies}`;
     throw new MoveFailed(`the move was begun ${same}: end it with the same arguments`);
   }
-  if (known && (known.isComplete || known.to === to) && known.bodies === place) return known;
+  if (known && (known.isComplete || known.to === to) && known.bodies === location) return known;
   const begunAt = new Date().toISOString();
-  const move = { id: randomUUID(), storeId, to, bodies: place, begunAt };
+  const move = { id: randomUUID(), storeId, to, bodies: location, begunAt };
   await beginMove(dataDir, move);
   return move;
 }

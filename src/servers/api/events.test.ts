@@ -191,7 +191,7 @@ onEachEngine('GET /v2/events', (engine) => {
     assert.equal((await of('demo', { 'x-api-key': 'wrong' })).status, 401);
   });
 
-  test('has ten streams and waiting requests for a user at most, and gives their places back', async () => {
+  test('has ten streams and waiting requests for a user at most, and gives their slots back', async () => {
     const streams = await Promise.all(Array.from({ length: 10 }, () => open('', {}, 'crowd')));
     const refused = await api.call('GET', '/v2/events?user_id=crowd');
     assert.deepEqual([refused.status, refused.body.code], [429, 'too_many_connections']);
@@ -202,7 +202,7 @@ onEachEngine('GET /v2/events', (engine) => {
     for (;;) {
       const { status } = await api.call('GET', '/v2/events?user_id=crowd&wait=0');
       if (status === 200) break;
-      assert.ok(Date.now() < deadline, 'the places are free again');
+      assert.ok(Date.now() < deadline, 'the slots are free again');
     }
   });
 

@@ -98,10 +98,10 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
             },
             // Only the parser below sets it; there is none where there is no body.
             hashedBody(request, readMessage(request.body as Readable | undefined, maxMessageBytes)),
-            answerWithin(request, 201, placeOf),
+            answerWithin(request, 201, locationOf),
           );
           reply.code(201);
-          return placeOf(appended);
+          return locationOf(appended);
         } finally {
           giveBack();
         }
@@ -110,7 +110,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
   };
 }
 
-function placeOf({ state: { mailbox, uidvalidity }, uid }: AppendedByClient) {
+function locationOf({ state: { mailbox, uidvalidity }, uid }: AppendedByClient) {
   return { mailbox, uidvalidity, uid };
 }
 

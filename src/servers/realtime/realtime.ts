@@ -223,7 +223,7 @@ export class Realtime {
     return new Refusal(
       'too_many_connections',
       `an account has at most ${PER_ACCOUNT} connections`,
-      // A client that vanished keeps its place until it has missed so many pings.
+      // A client that vanished keeps its slot until it has missed so many pings.
       { retryAfter: 3 * this.#limits.heartbeatSeconds },
     );
   }

@@ -135,7 +135,7 @@ export function judgeSender(results: CheckResults, options: JudgeOptions): Judge
   const everyAuthor = authorsOf(results);
   const authorVerdicts = judgeAuthors(results, options.pctSample);
   const { dmarc, action } = judgeMessage(results, authorVerdicts);
-  // What we had no place to ask must not pass for a policy that cannot be learned.
+  // What we had no slot to ask must not pass for a policy that cannot be learned.
   const isPolicyLost = results.isLost && results.policies.some(({ kind }) => kind === 'unanswered');
   const asked = isPolicyLost && action !== 'reject' ? 'defer' : action;
   const authenticationResults = formatAuthenticationResults(options.hostname, {

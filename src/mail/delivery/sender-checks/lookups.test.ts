@@ -390,7 +390,7 @@ suite('lookups of one party that are never answered', () => {
   const silent = () =>
     openGuard((name) => (name.includes('evil') ? new Promise<LookupAnswer>(() => {}) : found));
 
-  test('leave places for the others, and are no sign that DNS is dead', async () => {
+  test('leave slots for the others, and are no sign that DNS is dead', async () => {
     const { guard, askFor, asked } = silent();
     const flood = Array.from({ length: 600 }, (_, n) =>
       askFor('stranger', `n${n}.evil.test`, 'deciding'),
@@ -501,7 +501,7 @@ suite('a resolver that many lookups have filled', () => {
     assert.equal(guard.isResting(), false);
   });
 
-  test('still works at what it did not answer in time: that keeps its place', async () => {
+  test('still works at what it did not answer in time: that keeps its slot', async () => {
     const late: LookupAnswer = { kind: 'unanswered', reason: 'timeout', failure: 'late' };
     const { askFor, asked } = openGuard((name) => {
       if (name === 'a.root-servers.net') return found;

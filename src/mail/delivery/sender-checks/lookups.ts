@@ -235,7 +235,7 @@ export class ResolverGuard {
     if (this.isResting()) return unanswered('the resolver is left alone');
     const { ms, weight, parties, signal } = asked;
     const begun = Promise.withResolvers<LookupAnswer>();
-    // The places are held until the lookup ends, also where nobody waits for the answer any more.
+    // The slots are held until the lookup ends, also where nobody waits for the answer any more.
     const lookUp = () => {
       const lookup = this.#options.dns.lookup(name, type);
       begun.resolve(this.#watch(lookup, ms));
@@ -253,7 +253,7 @@ export class ResolverGuard {
     return begun.promise;
   }
 
-  /** Ends when the resolver no longer works at a lookup: then the client's place is free again. */
+  /** Ends when the resolver no longer works at a lookup: then the client's slot is free again. */
   async #hold(lookup: Promise<LookupAnswer>): Promise<void> {
     const answer = await lookup;
     const isLate = answer.kind === 'unanswered' && answer.failure === 'late';

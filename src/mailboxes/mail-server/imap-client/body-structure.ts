@@ -26,14 +26,14 @@ interface PartLocation {
 
 function readPart(
   item: ImapAttribute | undefined,
-  place: PartLocation,
+  location: PartLocation,
   budget: Budget,
 ): BodyStructure | undefined {
   const list = listOf(item);
-  if (list.length === 0 || place.depth > MAX_DEPTH || budget.parts-- <= 0) return undefined;
+  if (list.length === 0 || location.depth > MAX_DEPTH || budget.parts-- <= 0) return undefined;
   return Array.isArray(list[0])
-    ? readMultipart(list, place, budget)
-    : readLeaf(list, place, budget);
+    ? readMultipart(list, location, budget)
+    : readLeaf(list, location, budget);
 }
 
 function numberIn(parent: string | undefined, index: number): string {
@@ -51,8 +51,8 @@ function readMultipart(
   const parent = number ?? message;
   const childNodes: BodyStructure[] = [];
   for (const [index, body] of bodies.entries()) {
-    const place = { message: undefined, number: numberIn(parent, index + 1), depth: depth + 1 };
-    const child = readPart(body, place, budget);
+    const location = { message: undefined, number: numberIn(parent, index + 1), depth: depth + 1 };
+    const child = readPart(body, location, budget);
     if (child) childNodes.push(child);
   }
   const [subtype, parameters, disposition] = subtypeAt < 0 ? [] : list.slice(subtypeAt);

@@ -103,8 +103,8 @@ export class MessageReader {
       return { ...piece, uidvalidity };
     });
     const { bytes, items, uidvalidity } = first;
-    const place = { user, mailbox, uidvalidity, uid };
-    const open = (range?: ByteRange) => this.#open(place, '', bytes, range);
+    const location = { user, mailbox, uidvalidity, uid };
+    const open = (range?: ByteRange) => this.#open(location, '', bytes, range);
     return { items, uidvalidity, open, parsed: await parseMessage(open()) };
   }
 
@@ -119,15 +119,15 @@ export class MessageReader {
       const row = await fetchStructure(connection, uid);
       if (!row) throw messageNotFound(mailbox, uid);
       const part = row.structure && findIn(row.structure, number);
-      const place = { mailbox, uidvalidity, uid };
-      const piece = part && (await fetchFirst(connection, place, number));
+      const location = { mailbox, uidvalidity, uid };
+      const piece = part && (await fetchFirst(connection, location, number));
       return part && piece && { part, first: piece.bytes, uidvalidity };
     });
     if (!found) return this.#parsedPart(user, mailbox, uid, number);
     const { part, first, uidvalidity } = found;
-    const place = { user, mailbox, uidvalidity, uid };
+    const location = { user, mailbox, uidvalidity, uid };
     const etag = `"${uidvalidity}-${uid}-${number}"`;
-    const encoded = () => this.#open(place, number, first);
+    const encoded = () => this.#open(location, number, first);
     const key = `${user.accountId} ${mailbox} ${etag}`;
     const size = await this.#sizeOf(key, () => decodedSize(part, first, encoded));
     return {
@@ -137,7 +137,7 @@ export class MessageReader {
       open: (range?: ByteRange) => {
         const isPlain = IDENTITY.has(part.encoding);
         // Where there is no encoding, the octets before the range are not fetched.
-        if (range && isPlain) return this.#open(place, number, first, range);
+        if (range && isPlain) return this.#open(location, number, first, range);
         return decodePart(part.encoding, encoded(), range ?? { start: 0, end: size });
       },
     };

@@ -40,14 +40,14 @@ export async function searchMailboxes(
   connection: Connection,
   request: SearchRequest,
 ): Promise<SearchResult> {
-  const place = request.cursor === undefined ? undefined : readCursor(request.cursor);
+  const position = request.cursor === undefined ? undefined : readCursor(request.cursor);
   const keys = searchKeys(request);
   const matches: SearchMatch[] = [];
-  for (const mailbox of await mailboxesFrom(connection, request.mailbox, place)) {
+  for (const mailbox of await mailboxesFrom(connection, request.mailbox, position)) {
     const selected = await connection.select(mailbox, 'EXAMINE');
     if (selected.exists === 0) continue;
-    const isSame = place?.mailbox === mailbox && place.uidvalidity === selected.uidvalidity;
-    const below = isSame ? place.below : Number.POSITIVE_INFINITY;
+    const isSame = position?.mailbox === mailbox && position.uidvalidity === selected.uidvalidity;
+    const below = isSame ? position.below : Number.POSITIVE_INFINITY;
     const found = [...(await searchUids(connection, keys)).take()];
     const newest = found.filter((uid) => uid < below).sort((a, b) => b - a);
     for (let at = 0; at < newest.length; at += CHUNK) {
@@ -67,13 +67,13 @@ export async function searchMailboxes(
 async function mailboxesFrom(
   connection: Connection,
   name: string | undefined,
-  place: Position | undefined,
+  position: Position | undefined,
 ): Promise<string[]> {
   if (name !== undefined) return [name];
   const names = (await listMailboxes(connection)).map(({ mailbox }) => mailbox);
-  if (!place) return names;
-  const at = names.indexOf(place.mailbox);
-  if (at === -1) throw mailboxNotFound(place.mailbox);
+  if (!position) return names;
+  const at = names.indexOf(position.mailbox);
+  if (at === -1) throw mailboxNotFound(position.mailbox);
   return names.slice(at);
 }
 
@@ -145,14 +145,14 @@ async function readMatches(
   return found.map((match) => ({ ...match, preview: previews.get(match.uid) ?? '' }));
 }
 
-function writeCursor(place: Position): string {
-  return Buffer.from(JSON.stringify(place)).toString('base64url');
+function writeCursor(position: Position): string {
+  return Buffer.from(JSON.stringify(position)).toString('base64url');
 }
 
 function readCursor(text: string): Position {
   try {
-    const place: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
-    if (isPosition(place)) return place;
+    const position: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
+    if (isPosition(position)) return position;
   } catch {
     // Reported below.
   }
