@@ -151,8 +151,14 @@ export class Copy {
     return this.mailboxes.find(({ specialUse, gone }) => specialUse === use && !gone);
   }
 
+  /** The mailbox that a change named; where it was deleted, the one that has its name now. */
+  home(name: string, box: number | undefined): MailboxRow | undefined {
+    const row = this.box(box);
+    return row && !row.gone ? row : this.mailbox(row?.name ?? name);
+  }
+
   readonly placeOf = (name: string, box: number | undefined): Place =>
-    box ?? this.mailbox(name)?.box ?? name;
+    this.home(name, box)?.box ?? name;
 
   /** The changes of the user over the rows that they touch. */
   overlay(): Promise<Overlay> {
@@ -168,7 +174,12 @@ export class Copy {
         found.set(box, await this.rows(box, [...uids]));
       }
     }
-    return fold({ operations, placeOf, row: (box, uid) => found.get(box)?.get(uid) });
+    return fold({
+      operations,
+      placeOf,
+      uidvalidityOf: (box) => this.box(box)?.uidvalidity,
+      row: (box, uid) => found.get(box)?.get(uid),
+    });
   }
 
   /** Messages of a box by UID, of its generation of now. */

@@ -39,6 +39,7 @@ export interface Overlay {
 export interface FoldInput {
   readonly operations: readonly OperationRow[];
   readonly placeOf: (name: string, box: number | undefined) => Place;
+  readonly uidvalidityOf: (box: number) => string | undefined;
   /** The rows that `touchedRows` named, where they exist. */
   readonly row: (box: number, uid: number) => MessageRow | undefined;
 }
@@ -47,7 +48,7 @@ export interface FoldInput {
 export function touchedRows({
   operations,
   placeOf,
-}: Omit<FoldInput, 'row'>): Map<number, Set<number>> {
+}: Pick<FoldInput, 'operations' | 'placeOf'>): Map<number, Set<number>> {
   const wanted = new Map<number, Set<number>>();
   const want = (place: Place, uid: number | undefined) => {
     if (typeof place !== 'number' || !uid) return;
@@ -118,7 +119,7 @@ class Folding {
     if (kind === 'append') this.#make(operation, 0, shown?.[0] ?? undefined, pending);
     if (mail?.draft) this.#hide(operation, this.#entry(mail.draft.id, place), pending);
     for (const [index, id] of ids.entries()) {
-      const entry = this.#entry(id, place);
+      const entry = this.#named(operation, id, place);
       // An earlier change took it away: the server will find nothing either.
       if (entry?.hidden) continue;
       if (kind === 'flag') {
@@ -165,6 +166,13 @@ class Folding {
     this.#local.set(id, entry);
     // Later changes name it by its UID, also before the copy has it.
     if (uid !== undefined) this.#real.set(`${place}/${uid}`, entry);
+  }
+
+  /** The UIDs of a change mean nothing in a mailbox that was made anew since: the server is going to refuse it. */
+  #named({ uidvalidity }: OperationRow, id: MessageId, place: Place): Entry | undefined {
+    const now = typeof place === 'number' ? this.#input.uidvalidityOf(place) : undefined;
+    const isOld = typeof id === 'number' && uidvalidity !== undefined && uidvalidity !== now;
+    return isOld && now !== undefined ? undefined : this.#entry(id, place);
   }
 
   #entry(id: MessageId, place: Place): Entry | undefined {

@@ -12,7 +12,7 @@ import { isHopeless, laneOf, nextBatches, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { type Pushed, Pusher } from './pusher.ts';
 import { reconcile } from './reconcile.ts';
-import type { MailboxRow, MessageRow, OperationRow } from './rows.ts';
+import type { MailboxRow, MessageRow } from './rows.ts';
 import type { MailServer } from './server.ts';
 import { sweep } from './sweep.ts';
 import { Syncer } from './syncer.ts';
@@ -59,7 +59,8 @@ export class Leader {
   #running = 0;
   /** Mailboxes that a sync, or a change that brings one, is reading. */
   readonly #busy = new Set<number>();
-  readonly #lanes = new Set<Place>();
+  /** By the seq of the first change of a request that is under way: its lane, which may have another name by now. */
+  readonly #lanes = new Map<number, Place>();
   readonly #stale = new Set<number>();
   readonly #opened = new Set<string>();
   /** Orders the answers to changes and the beginnings of syncs. */
@@ -175,8 +176,10 @@ export class Leader {
     this.#isIdentified = true;
     this.#attempts.reached();
     for (const tip of mailboxes) this.#note(tip);
-    const names = new Set(mailboxes.map(({ mailbox }) => mailbox));
-    if (copy.mailboxes.some(({ name, gone }) => !gone && !names.has(name))) this.#relist();
+    const ids = new Map(mailboxes.map(({ mailbox, mailboxId }) => [mailbox, mailboxId]));
+    const isOther = ({ name, mailboxId, gone }: MailboxRow) =>
+      !gone && (!ids.has(name) || ids.get(name) !== mailboxId);
+    if (copy.mailboxes.some(isOther)) this.#relist();
     this.#tellState();
   }
 
@@ -292,30 +295,27 @@ export class Leader {
       const [first] = batch;
       if (!first) continue;
       const lane = laneOf(first, copy.placeOf);
-      const key = `push ${first.seq}`;
-      if (this.#lanes.has(lane) || !this.#mayStart(key)) continue;
-      const box = first.kind === 'send' ? undefined : first.box;
+      const { kind, mailbox, seq } = first;
+      const key = `push ${seq}`;
+      const isTaken = this.#lanes.has(seq) || [...this.#lanes.values()].includes(lane);
+      if (isTaken || !this.#mayStart(key)) continue;
+      const isOfOne = kind !== 'send' && kind !== 'mailbox';
+      const box = isOfOne ? copy.home(mailbox, first.box)?.box : undefined;
       // The answer brings the copy up to date, where nothing else does at the same time.
       const isOwner = box !== undefined && !this.#busy.has(box);
       if (isOwner) this.#busy.add(box);
-      this.#lanes.add(lane);
+      this.#lanes.set(seq, lane);
       const began = ++this.#tick;
       const job = async () => this.#pushed(await this.#pusher.push(batch, began, isOwner), began);
       this.#start(
         key,
-        () => this.#bringing(first, job()),
+        () => this.#syncer.bringing(first, job()),
         () => {
-          this.#lanes.delete(lane);
+          this.#lanes.delete(seq);
           if (isOwner) this.#busy.delete(box);
         },
       );
     }
-  }
-
-  #bringing({ kind, box, toBox }: OperationRow, push: Promise<void>): Promise<void> {
-    const target = kind === 'append' ? box : toBox;
-    if (target !== undefined) this.#syncer.holdFor(target, push);
-    return push;
   }
 
   #pushed({ boxes, continues, received, listChanged }: Pushed, began: number): void {

@@ -16,7 +16,7 @@ import type {
 import type { Copy, NewOperation } from './copy.ts';
 import { changeFlags } from './fold.ts';
 import { type OperationTools, StoredOperation, toOperation } from './operation.ts';
-import { uidOf } from './outbox.ts';
+import { placedIn, uidOf } from './outbox.ts';
 import {
   type FlagsBefore,
   MAX_IDS,
@@ -199,13 +199,16 @@ export class StoredMailbox implements MailboxHandle {
       ...(box !== undefined && { box }),
       ...(uidvalidity !== undefined && { uidvalidity }),
     };
-    // A message that has its UID by now is named by it.
+    // A message that has its UID by now is named by it, unless the mailbox was made anew since.
+    const nameOf = (id: MessageId) => {
+      const isOther = (placedIn(id, copy.operations) ?? uidvalidity) !== uidvalidity;
+      return (!isOther && uidOf(id, copy.operations)) || id;
+    };
     const now = [...new Set(ids)];
     const pieces: NewOperation[] = [];
     for (let at = 0; at < now.length; at += MAX_IDS) {
       const some = now.slice(at, at + MAX_IDS);
-      const named = some.map((id) => uidOf(id, copy.operations) || id);
-      pieces.push({ ...place, ...make(some), ids: named });
+      pieces.push({ ...place, ...make(some), ids: some.map(nameOf) });
     }
     const rows = await copy.add(() => pieces);
     tools.queued();

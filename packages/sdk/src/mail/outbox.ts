@@ -6,7 +6,6 @@ import {
   isLive,
   localId,
   MAX_IDS,
-  type MailboxRow,
   type OperationRow,
   readLocalId,
   type StoredError,
@@ -97,6 +96,12 @@ export function uidOf(id: MessageId, operations: readonly OperationRow[]): numbe
   return operations.find(({ seq }) => seq === local?.seq)?.placed?.[local?.index ?? 0] ?? 0;
 }
 
+/** UIDVALIDITY that the UID of a message belongs to, where a change brought the message to its mailbox. */
+export function placedIn(id: MessageId, operations: readonly OperationRow[]): string | undefined {
+  const local = readLocalId(id);
+  return local && operations.find(({ seq }) => seq === local.seq)?.placedIn;
+}
+
 /** Operations that were taken back before they went. */
 export function takenBack({ operations, placeOf }: Outbox): OperationRow[] {
   const pairs = cancellingPairs(operations, placeOf);
@@ -115,16 +120,14 @@ export function isHopeless(operation: OperationRow, operations: readonly Operati
 /**
  * What a batch leaves when its answer came.
  *
- * @param boxes mailboxes that the copy has, or is going to have: others have nothing to wait for
+ * @param awaits boxes of mailboxes that it changed and the copy has, or is going to have
  */
 export function acked(
   operation: OperationRow,
   answer: Partial<OperationRow>,
-  boxes: readonly MailboxRow[],
+  awaits: readonly number[],
 ): OperationRow {
   const { request: _, ...kept } = operation;
-  const places = [operation.box, operation.toBox];
-  const awaits = boxes.map(({ box }) => box).filter((box) => places.includes(box));
   return settle({ ...kept, ...answer, awaits, state: 'acked' });
 }
 

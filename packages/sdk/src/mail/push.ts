@@ -3,7 +3,7 @@ import type { CancelSendAnswer, RelocatedMessage, Sync } from '../api-types.ts';
 import { FIELDS } from './apply-page.ts';
 import { toBase64, writeDraft, writeSend } from './compose.ts';
 import type { Copy } from './copy.ts';
-import { uidOf } from './outbox.ts';
+import { placedIn, uidOf } from './outbox.ts';
 import type { MailboxRow, OperationRow } from './rows.ts';
 import type { MailCall, MailRoute, MailServer } from './server.ts';
 
@@ -40,8 +40,10 @@ export function buildRequest(
   const [first] = batch;
   if (!first) return undefined;
   const { kind, add, remove, action, mail } = first;
-  const mailbox = copy.box(first.box)?.name ?? first.mailbox;
-  const to = first.to === undefined ? undefined : (copy.box(first.toBox)?.name ?? first.to);
+  const row = copy.home(first.mailbox, first.box);
+  const mailbox = row?.name ?? first.mailbox;
+  const to =
+    first.to === undefined ? undefined : (copy.home(first.to, first.toBox)?.name ?? first.to);
   if (kind === 'mailbox') {
     return {
       route: `POST /mail/mailboxes/${action ?? 'create'}`,
@@ -60,7 +62,11 @@ export function buildRequest(
   ];
   const known = uids.filter((uid) => uid > 0).sort((a, b) => a - b);
   if (known.length === 0) return undefined;
-  const uidvalidity = first.uidvalidity ?? copy.box(first.box)?.uidvalidity;
+  const named = batch.flatMap(({ ids }) =>
+    ids.map((id) => placedIn(id, copy.operations) ?? first.uidvalidity ?? row?.uidvalidity),
+  );
+  // What was moved into a mailbox that was made anew since has a UID that is another message's: it is refused.
+  const uidvalidity = named.find((one) => one !== row?.uidvalidity) ?? row?.uidvalidity;
   const state = since && { uidvalidity: since.uidvalidity, token: since.token };
   const body = {
     mailbox,
@@ -115,13 +121,15 @@ export function readAnswer(
   answer: PushAnswer,
   copy: Copy,
 ): Partial<OperationRow> {
-  const { kind, ids } = operation;
-  if (kind === 'append') return { placed: [answer.uid ?? 0] };
+  const { kind, ids, mailbox, box, to, toBox } = operation;
+  const target = to === undefined ? copy.home(mailbox, box) : copy.home(to, toBox);
+  const inTarget = target?.uidvalidity !== undefined && { placedIn: target.uidvalidity };
+  if (kind === 'append') return { placed: [answer.uid ?? 0], ...inTarget };
   if (kind === 'send' && operation.inverseOf !== undefined)
     return { cancelled: answer as CancelSendAnswer };
   if (kind === 'send') return answer.id === undefined ? {} : { sendId: answer.id };
   const pairs = answer.moved ?? answer.copied;
   if (!pairs) return {};
-  const target = new Map(pairs.map(({ uid, toUid }) => [uid, toUid]));
-  return { placed: ids.map((id) => target.get(uidOf(id, copy.operations)) ?? 0) };
+  const uids = new Map(pairs.map(({ uid, toUid }) => [uid, toUid]));
+  return { placed: ids.map((id) => uids.get(uidOf(id, copy.operations)) ?? 0), ...inTarget };
 }

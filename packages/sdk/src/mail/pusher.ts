@@ -5,6 +5,7 @@
 import { ApiError } from '../errors.ts';
 import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
 import type { Copy } from './copy.ts';
+import { placesOf } from './fold.ts';
 import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
@@ -85,7 +86,7 @@ export class Pusher {
       );
       const [first] = still;
       if (!first) return [];
-      const mailbox = copy.box(first.box);
+      const mailbox = copy.home(first.mailbox, first.box);
       const since =
         isOwner && mailbox?.token !== undefined && !mailbox.paging ? mailbox : undefined;
       const request = buildRequest(still, copy, since);
@@ -105,18 +106,16 @@ export class Pusher {
     answer: PushAnswer,
     began: number,
   ): Promise<Pushed> {
-    const { copy, epoch, syncer, isWanted } = this.#options;
+    const { copy, epoch, syncer } = this.#options;
     let received: readonly MessageRow[] = [];
     let continues: number | undefined;
     let boxes: number[] = [];
-    let isAnew = false;
+    let anew: number | undefined;
     await copy.write(epoch, 'strict', async () => {
-      const box = batch[0]?.box;
-      let after = batch.map((one) =>
-        acked(one, readAnswer(one, answer, copy), copy.mailboxes.filter(isWanted)),
-      );
+      let after = batch.map((one) => acked(one, readAnswer(one, answer, copy), this.#awaits(one)));
       const changes: Change[] = [];
-      const row = copy.box(box);
+      const row = batch[0] && homeOf(batch[0], copy);
+      const box = row?.box;
       const { sync } = answer;
       const { since } = request;
       const fits = since && row?.token === since.token && row?.uidvalidity === since.uidvalidity;
@@ -124,7 +123,7 @@ export class Pusher {
         const applied = applyPage(row, sync, await copy.rows(box, uidsOf(sync)));
         changes.push(...applied.changes);
         ({ received } = applied);
-        isAnew = startsAnew(row, sync);
+        if (startsAnew(row, sync)) anew = box;
         if (sync.hasMore) continues = box;
         else {
           after = after.map((one) => settledIn(one, box));
@@ -139,7 +138,7 @@ export class Pusher {
         ...this.#prune(),
       ];
     });
-    const [{ kind, box } = {}] = batch;
+    const [{ kind } = {}] = batch;
     // A mail that is sent is in Sent, and a draft goes; a mailbox that is not in the copy has other numbers.
     const isSend = kind === 'send';
     const touched = isSend
@@ -149,11 +148,7 @@ export class Pusher {
         )
       : [];
     return {
-      boxes: [
-        ...boxes,
-        ...touched.map((one) => one.box),
-        ...(isAnew && box !== undefined ? [box] : []),
-      ],
+      boxes: [...boxes, ...touched.map((one) => one.box), ...(anew !== undefined ? [anew] : [])],
       continues,
       received,
       listChanged: kind === 'mailbox',
@@ -182,14 +177,24 @@ export class Pusher {
       first.inverseOf === undefined;
     const state = wasDone ? 'done' : isUnknown ? 'uncertain' : 'rejected';
     await copy.write(epoch, 'strict', () => this.#end(batch, state, { status, code, detail }));
-    const boxes = batch.flatMap(({ box }) =>
-      box !== undefined && copy.box(box)?.token !== undefined ? [box] : [],
-    );
+    const boxes = batch.flatMap((one) => {
+      const row = homeOf(one, copy);
+      return row?.token === undefined ? [] : [row.box];
+    });
     return {
       ...NOTHING,
       boxes,
       listChanged: code === 'mailbox_not_found' || first?.kind === 'mailbox',
     };
+  }
+
+  /** Others have nothing to wait for. */
+  #awaits(operation: OperationRow): number[] {
+    const { copy, isWanted } = this.#options;
+    if (operation.kind === 'send' || operation.kind === 'mailbox') return [];
+    const places = placesOf(operation, copy.placeOf);
+    const rows = copy.mailboxes.filter((row) => isWanted(row) && places.includes(row.box));
+    return rows.map(({ box }) => box);
   }
 
   #end(
@@ -237,6 +242,9 @@ export class Pusher {
     }));
   }
 }
+
+const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy) =>
+  kind === 'send' || kind === 'mailbox' ? undefined : copy.home(mailbox, box);
 
 function isSession({ status, code }: ApiError): boolean {
   return status === 401 || code === 'account_inactive';

@@ -1,16 +1,17 @@
 /** The server's list of mailboxes as changes of the copy. */
 import type { Mailbox } from '../api-types.ts';
 import type { Copy } from './copy.ts';
+import { settledIn } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { type MailboxRow, put } from './rows.ts';
 import type { Change } from './store.ts';
 
 export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Platform): Change[] {
-  const left = new Set(copy.mailboxes.filter(({ gone }) => !gone));
+  const rows = copy.mailboxes.filter(({ gone }) => !gone);
+  const found = match(rows, listed);
   const changes: Change[] = [];
   for (const mailbox of listed) {
-    const row = find(left, mailbox);
-    if (row) left.delete(row);
+    const row = found.get(mailbox);
     const { specialUse: _, mailboxId: __, ...rest } = row ?? blank(copy, platform);
     const isKept = rest.complete && rest.token !== undefined;
     const next: MailboxRow = {
@@ -24,19 +25,40 @@ export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Plat
     };
     if (JSON.stringify(next) !== JSON.stringify(row)) changes.push(put('mailboxes', next));
   }
-  for (const row of left) changes.push(put('mailboxes', { ...row, gone: true }));
+  const kept = new Set(found.values());
+  const gone = rows.filter((row) => !kept.has(row));
+  for (const row of gone) changes.push(put('mailboxes', { ...row, gone: true }));
+  // Nothing is synced there any more: who waits for it would wait for good.
+  const boxes = new Set(gone.map(({ box }) => box));
+  for (const operation of copy.operations) {
+    const lost = operation.awaits?.filter((box) => boxes.has(box)) ?? [];
+    if (operation.state !== 'acked' || lost.length === 0) continue;
+    changes.push(put('operations', lost.reduce(settledIn, operation)));
+  }
   return changes;
 }
 
-/** By its id, which outlives a new name; servers without ids know names alone. */
-function find(
-  rows: ReadonlySet<MailboxRow>,
-  { mailbox, mailboxId }: Mailbox,
-): MailboxRow | undefined {
-  const all = [...rows];
-  const same = mailboxId === undefined ? undefined : all.find((row) => row.mailboxId === mailboxId);
-  const isOther = (row: MailboxRow) => row.mailboxId !== undefined && mailboxId !== undefined;
-  return same ?? all.find((row) => row.name === mailbox && !isOther(row));
+/**
+ * By their ids, which outlive a new name; then by name, as servers without ids know names alone. One that was deleted
+ * and made anew keeps its box: changes that wait name it, and its list shows what it had until the first page is in.
+ */
+function match(
+  rows: readonly MailboxRow[],
+  listed: readonly Mailbox[],
+): ReadonlyMap<Mailbox, MailboxRow> {
+  const found = new Map<Mailbox, MailboxRow>();
+  const left = new Set(rows);
+  const take = (isSame: (row: MailboxRow, mailbox: Mailbox) => boolean) => {
+    for (const mailbox of listed) {
+      const row = found.has(mailbox) ? undefined : [...left].find((one) => isSame(one, mailbox));
+      if (!row) continue;
+      found.set(mailbox, row);
+      left.delete(row);
+    }
+  };
+  take((row, { mailboxId }) => mailboxId !== undefined && row.mailboxId === mailboxId);
+  take((row, { mailbox }) => row.name === mailbox);
+  return found;
 }
 
 function blank({ account }: Copy, platform: Platform): Omit<MailboxRow, 'name'> {

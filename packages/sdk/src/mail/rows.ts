@@ -151,6 +151,8 @@ export type OperationRow = {
   readonly awaits?: readonly number[];
   /** UIDs that the messages of `ids` got; 0 where there was no such message. */
   readonly placed?: readonly number[];
+  /** UIDVALIDITY of the mailbox that has them, as the copy knew it. */
+  readonly placedIn?: string;
   readonly sendId?: string;
   /** The answer to what took a mail back. */
   readonly cancelled?: CancelSendAnswer;

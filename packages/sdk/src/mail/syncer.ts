@@ -2,8 +2,9 @@
 import { ApiError } from '../errors.ts';
 import { applyPage, FIELDS, uidsOf } from './apply-page.ts';
 import type { Copy } from './copy.ts';
+import { placesOf } from './fold.ts';
 import { settledIn } from './outbox.ts';
-import { isSeen, type MessageRow, put } from './rows.ts';
+import { isSeen, type MessageRow, type OperationRow, put } from './rows.ts';
 import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 
@@ -44,11 +45,16 @@ export class Syncer {
   }
 
   /** A sync of the mailbox that gets messages waits for the answer: it would show them a second time. */
-  holdFor(target: number, push: Promise<void>): void {
+  bringing(operation: OperationRow, push: Promise<void>): Promise<void> {
+    const { kind } = operation;
+    const target = placesOf(operation, this.#options.copy.placeOf).at(-1);
+    const brings = kind === 'append' || kind === 'move' || kind === 'copy';
+    if (!brings || typeof target !== 'number') return push;
     const incoming = this.#incoming.get(target) ?? new Set();
     const isOver = push.catch(() => undefined);
     this.#incoming.set(target, incoming.add(isOver));
     void isOver.then(() => incoming.delete(isOver));
+    return push;
   }
 
   /** @returns what is to be done then: `again`, or `relist` where there is no such mailbox any more */

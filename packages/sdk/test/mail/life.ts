@@ -5,8 +5,9 @@
 import assert from 'node:assert/strict';
 import type { MailMessage, MessageId, Operation, SendOperation } from '../../src/mail/client.ts';
 import type { BodyRow } from '../../src/mail/rows.ts';
+import { happen, hasMessage, isOfOthers } from './others.ts';
 import { Replay } from './replay.ts';
-import { BOXES, SEEN, type Step } from './steps.ts';
+import { BOXES, SEEN, type Step, WORK } from './steps.ts';
 import { BODY_BUDGET, type Tab, type World } from './world.ts';
 
 /** What a tab shows of a message since the user changed it there: a flag, that it is gone, or where it went. */
@@ -32,8 +33,6 @@ export class Life {
   readonly #sends: SendOperation[] = [];
   #maybeSent = 0;
   #kept: Kept[] = [];
-  /** Mailboxes with other UIDs than the copy may know yet: what is seen there may change until it does. */
-  readonly #remade = new Set<string>();
   /** How many views were compared with what they have to be. */
   #compared = 0;
   #mails = 0;
@@ -46,10 +45,11 @@ export class Life {
 
   async live(steps: readonly Step[]): Promise<void> {
     const { world } = this;
-    this.world.account.deliver('INBOX', { subject: 'first' });
+    world.account.create(WORK);
+    world.account.deliver(WORK, { subject: 'work' });
+    world.account.deliver('INBOX', { subject: 'first' });
     await this.#open();
     for (const one of steps) {
-      if (one.do === 'recreate') this.#remade.add(one.box);
       await this.#take(one);
       world.invariants.note();
       await this.#compareViews();
@@ -75,39 +75,13 @@ export class Life {
 
   async #take(one: Step): Promise<void> {
     const { world } = this;
-    const { account, server } = world;
-    const uidOf = (name: string, number: number) => {
-      const { uids } = account.mailbox(name);
-      return uids[number % uids.length];
-    };
-    if (one.do.startsWith('other') || one.do === 'recreate')
-      this.#forget('box' in one ? one.box : '');
+    const { server } = world;
+    if (isOfOthers(one)) {
+      if (one.do !== 'forget' && 'box' in one) this.#forget(one.box);
+      await happen(one, world, () => `mail ${++this.#mails}`);
+      return;
+    }
     switch (one.do) {
-      case 'deliver':
-        for (let i = 0; i < one.count; i++)
-          account.deliver('INBOX', { subject: `mail ${++this.#mails}` });
-        break;
-      case 'other flags': {
-        const uid = uidOf(one.box, one.pick);
-        if (uid) account.flag(one.box, [uid], one.on ? [one.flag] : [], one.on ? [] : [one.flag]);
-        break;
-      }
-      case 'other removes': {
-        const uid = uidOf(one.box, one.pick);
-        if (uid) account.remove(one.box, [uid]);
-        break;
-      }
-      case 'other moves': {
-        const uid = uidOf(one.box, one.pick);
-        if (uid && one.box !== 'Archive') account.relocate(one.box, [uid], 'Archive', true);
-        break;
-      }
-      case 'forget':
-        account.mailbox(one.box).forgetRemoved();
-        break;
-      case 'recreate':
-        account.recreate(one.box);
-        break;
       case 'wait':
         await world.pass(one.ms);
         break;
@@ -192,12 +166,14 @@ export class Life {
     tab: Tab,
     one: Extract<Step, { do: 'flag' | 'move' | 'copy' | 'delete' }>,
   ): Promise<void> {
+    const { world } = this;
     const mailbox = tab.client.mailbox(one.box);
     const view = await this.#settled(mailbox.list());
     const message = view?.messages[one.pick % (view.messages.length || 1)];
     if (!message || ('to' in one && one.to === one.box)) return;
     const { subject } = message.envelope;
     this.#kept = this.#kept.filter((kept) => kept.subject !== subject);
+    const isThere = hasMessage(world.account, await world.invariants.read(), one.box, message.id);
     const ids = [message.id];
     const operation = await this.#settled(
       one.do === 'flag'
@@ -213,6 +189,7 @@ export class Life {
       isRefused = true;
     });
     await this.#isSeen(tab, one, message, () => isRefused);
+    if (!isThere) return;
     const kept = { tab, box: one.box, from: one.box, subject, isOver: () => isRefused };
     const flagsOf = (messages: readonly MailMessage[]) =>
       messages.find(({ id }) => id === message.id)?.flags;
@@ -288,13 +265,7 @@ export class Life {
   /** What the user changed stays changed, until the user or somebody else changes it again. */
   #checkKept(tab: Tab, name: string, messages: readonly MailMessage[]): void {
     for (const { box, subject, holds, isOver, ...kept } of this.#kept) {
-      if (
-        box === name &&
-        !this.#remade.has(name) &&
-        kept.tab === tab &&
-        !isOver() &&
-        !holds(messages)
-      )
+      if (box === name && kept.tab === tab && !isOver() && !holds(messages))
         this.world.faults.push(`${subject} in ${name} is shown as it was before`);
     }
   }

@@ -75,7 +75,10 @@ export class Replay {
   }
 
   #placeOf(name: string, box: number | undefined): number | string {
-    return box ?? this.#rows.mailboxes.find((row) => row.name === name && !row.gone)?.box ?? name;
+    const known = this.#rows.mailboxes.find((row) => row.box === box);
+    const wanted = known?.name ?? name;
+    const there = this.#rows.mailboxes.find((row) => row.name === wanted && !row.gone);
+    return known && !known.gone ? known.box : (there?.box ?? name);
   }
 
   #carryOut(operation: OperationRow): void {
@@ -109,7 +112,9 @@ export class Replay {
     if (kind === 'append') give(0, noted(0));
     if (mail?.draft) take(this.#find(mail.draft.id, source));
     for (const [index, id] of ids.entries()) {
-      const letter = this.#find(id, source);
+      // A UID of a mailbox that was made anew since means nothing there.
+      const isOld = typeof id === 'number' && this.#isOther(source, operation.uidvalidity);
+      const letter = isOld ? undefined : this.#find(id, source);
       if (letter?.isGone) continue;
       if (kind === 'flag') {
         if (letter) letter.flags = changeFlags(letter.flags, operation);
@@ -118,6 +123,11 @@ export class Replay {
       if (kind !== 'copy') take(letter);
       if (kind === 'move' || kind === 'copy') give(index, letter ?? noted(index));
     }
+  }
+
+  #isOther(place: number | string, uidvalidity: string | undefined): boolean {
+    const now = this.#rows.mailboxes.find(({ box }) => box === place)?.uidvalidity;
+    return now !== undefined && uidvalidity !== undefined && now !== uidvalidity;
   }
 
   #find(id: MessageId, place: number | string): Letter | undefined {

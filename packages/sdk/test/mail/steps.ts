@@ -2,7 +2,9 @@
 import fc from 'fast-check';
 import type { Fault } from '../../src/testing/testing.ts';
 
-export const BOXES = ['INBOX', 'Archive', 'Trash'];
+/** The one that an app may delete. */
+export const WORK = 'Work';
+export const BOXES = ['INBOX', 'Archive', 'Trash', WORK];
 export const SEEN = '\\Seen';
 
 const pick = fc.nat(30);
@@ -58,6 +60,15 @@ export const step = fc.oneof(
   {
     weight: 1,
     arbitrary: fc.record({ do: fc.constantFrom('forget' as const, 'recreate' as const), box }),
+  },
+  {
+    weight: 2,
+    // Another app deletes a mailbox with its mail, and makes one with its name that much later.
+    arbitrary: fc.record({
+      do: fc.constant('remake' as const),
+      box: fc.constant(WORK),
+      ms: fc.constantFrom(0, 10, 300, 2000, 40_000),
+    }),
   },
   {
     weight: 6,
