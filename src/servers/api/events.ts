@@ -1,5 +1,5 @@
 /** `GET /v2/events`: what happened, page by page (a long poll), or as it happens (`text/event-stream`). */
-import type { EventEmitter } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
@@ -199,7 +199,9 @@ class OpenRequests {
   #isOver = false;
 
   /** @returns aborted when the response is closed, or the server stops */
-  add(response: EventEmitter): AbortSignal {
+  add(response: ServerResponse): AbortSignal {
+    // A client that left while it was admitted: its response says so no more, and its place would be held for nobody.
+    if (response.destroyed) return AbortSignal.abort();
     const ending = new AbortController();
     this.#endings.add(ending);
     response.once('close', () => {
