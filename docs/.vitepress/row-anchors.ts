@@ -6,7 +6,8 @@ import type { MarkdownRenderer } from 'vitepress';
 
 export function nameRows(markdown: MarkdownRenderer): void {
   markdown.core.ruler.push('row_anchors', ({ tokens }) => {
-    const named = new Set<string>();
+    // Headings have theirs already.
+    const named = new Set(tokens.map((token) => token.attrGet('id')));
     for (const [index, token] of tokens.entries()) {
       if (token.type !== 'tr_open' || tokens[index + 1]?.type !== 'td_open') continue;
       const [code, ...others] = tokens[index + 2]?.children ?? [];
