@@ -17,8 +17,8 @@ export interface ConnectionSettings extends ImapServices {
 }
 
 /**
- * In milliseconds: for a login, for which a client may be silent after it, and not read what was sent; for the messages of
- * an APPEND in all, and before they come at 1 kB/s, which is a millisecond for each octet.
+ * In milliseconds: for a login, for which a client may be silent after it, and not read what was sent, nor its mail server;
+ * for the messages of an APPEND in all, and before they come at 1 kB/s, which is a millisecond for each octet.
  */
 export const timeouts = {
   stranger: 60_000,

@@ -126,8 +126,8 @@ export class Connection implements Channel {
   }
 
   /**
-   * Ends the connection of a client that is silent for too long, does not read, sends a message too slowly, or does not log
-   * in: whatever a stranger sends, it has no more time.
+   * Ends the connection of a client that is silent for too long, does not read, as its mail server must, sends a message too
+   * slowly, or does not log in: whatever a stranger sends, it has no more time.
    *
    * @param now by the monotonic clock
    */
@@ -136,6 +136,7 @@ export class Connection implements Channel {
     const silent = now - this.#traffic.activeAt;
     if (this.#traffic.isWriting && silent > timeouts.blocked) this.destroy();
     if (this.#incoming.isSlow(now)) this.#wire.interrupt();
+    if (this.#traffic.isStuck(now)) this.end('The mail server does not read');
     if (this.#session.isLoggedIn) {
       if (silent > timeouts.idle) this.end('Silent for too long');
     } else if (now - this.#since > timeouts.stranger) {
@@ -266,6 +267,7 @@ export class Connection implements Channel {
         wire: this.#wire,
         early: this.#incoming.takeWaiting(),
         write: (octets) => this.#traffic.write(octets),
+        onSending: (isSending) => this.#traffic.passes(isSending),
         onBytes: (amount) => {
           this.#traffic.take(amount);
           session.commandAt = Date.now();

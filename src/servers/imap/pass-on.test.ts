@@ -10,6 +10,7 @@ import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { Wire } from '../../platform/net/net.ts';
+import { timeouts } from './connection-settings.ts';
 import { ImapSlots } from './imap.ts';
 import { passOn, SentLines } from './pass-on.ts';
 
@@ -128,6 +129,20 @@ describe('a session on a mail server', async () => {
     assert.equal(await everything(socket), '* BYE\r\ny OK\r\n');
   });
 
+  test('with a server that does not read is over, and the program is told why', async () => {
+    const before = timeouts.blocked;
+    const { socket, server } = await open();
+    const answer = everything(socket);
+    const piece = Buffer.alloc(64 * 1024, 'x');
+    // Until no socket on the way takes more.
+    while (socket.write(piece) || socket.writableLength < 4 * piece.length) await turn();
+    timeouts.blocked = 0;
+    assert.equal(await answer, '* BYE The mail server does not read\r\n');
+    timeouts.blocked = before;
+    server.end();
+    await once(server.resume(), 'close');
+  });
+
   test('of a program that vanishes ends at the server', async () => {
     const { socket, server } = await open();
     const closed = once(server, 'close');
@@ -158,7 +173,7 @@ test('nothing is read of a server that the program does not read', async () => {
     return isRead.promise;
   };
   const over = passOn(
-    { wire, early: NONE, write, onBytes() {} },
+    { wire, early: NONE, write, onBytes() {}, onSending() {} },
     { wire: server, early: NONE, capabilities: '', destroy: () => server.destroy() },
   );
   const held = () => read * piece.length - written;
@@ -210,7 +225,7 @@ describe('where a line begins', () => {
     program.push('a COM');
     const wires = [new Wire(program as Socket), new Wire(server as Socket)] as const;
     const over = passOn(
-      { wire: wires[0], early: NONE, write: async () => {}, onBytes: () => {} },
+      { wire: wires[0], early: NONE, write: async () => {}, onBytes() {}, onSending() {} },
       {
         wire: wires[1],
         early: NONE,

@@ -24,6 +24,8 @@ export interface Program {
   write(octets: Uint8Array): Promise<void>;
   /** Called with how many octets came from it. */
   onBytes(amount: number): void;
+  /** Called before and after octets are sent to the server, which may not read. */
+  onSending(isSending: boolean): void;
 }
 
 /** Milliseconds for the server to answer what a program sent before it ended its side. */
@@ -48,7 +50,9 @@ export async function passOn(program: Program, server: OpenedAccount): Promise<S
       if (/compress/i.test(text)) seen.lose();
       last = text.slice(1 - 'compress'.length);
     }
+    program.onSending(true);
     await server.wire.write(octets);
+    program.onSending(false);
   };
   const toServer = async () => {
     if (program.early.length > 0) await send(program.early);

@@ -1,5 +1,6 @@
 /** What goes over a connection: how much, when, and whether its client keeps us waiting. */
 import type { Wire } from '../../platform/net/net.ts';
+import { timeouts } from './connection-settings.ts';
 import { Bye } from './session.ts';
 
 export class Traffic {
@@ -12,6 +13,8 @@ export class Traffic {
   sent = 0;
   /** Whether the client has to read before we go on. */
   isWriting = false;
+  /** Since when the mail server, to which a session is passed on, has to read before we go on. */
+  #passingSince: number | undefined;
 
   /** @param onOctets called with how many came or were read */
   constructor(wire: Wire, onOctets?: (direction: 'received' | 'sent', octets: number) => void) {
@@ -24,6 +27,16 @@ export class Traffic {
     this.activeAt = performance.now();
     this.received += octets;
     this.#onOctets?.('received', octets);
+  }
+
+  /** What the client sent is passed on to its mail server, or was. */
+  passes(isPassing: boolean): void {
+    this.#passingSince = isPassing ? performance.now() : undefined;
+  }
+
+  /** Whether the mail server does not read. @param now by the monotonic clock */
+  isStuck(now: number): boolean {
+    return this.#passingSince !== undefined && now - this.#passingSince > timeouts.blocked;
   }
 
   /** Resolves when the client has read enough of what was sent before. @throws Bye where it left */
