@@ -5,6 +5,7 @@
  *
  * `node bench/message-lists.ts [MESSAGES] [postgres://...]`; the database of that URL is emptied.
  */
+
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -19,6 +20,7 @@ import {
   openSqlite,
 } from '../src/platform/database/database.ts';
 import { findMessages, type MessageFilter } from '../src/servers/operator/find-messages.ts';
+import { insertDomain } from './support/domain.ts';
 
 const [, , count = '1000000', url] = process.argv;
 const MESSAGES = Number(count);
@@ -41,21 +43,7 @@ type DeliveryRow = NewRow<'deliveries'>;
 async function seed(database: Database): Promise<void> {
   const bodyId = await database.write(async (tx) => {
     for (let number = 0; number < DOMAINS; number++) {
-      await tx
-        .insertInto('domains')
-        .values({
-          user_id: 'u',
-          organization_id: null,
-          name: `d${number}.test`,
-          status: 'active',
-          dkim_selector: 's',
-          dkim_private_key: 'k',
-          created_at: NOW,
-          verified_at: NOW,
-          lapsed_at: null,
-          verify_called_at: null,
-        })
-        .execute();
+      await insertDomain(tx, `d${number}.test`);
     }
     const body = { size: 1, content: Buffer.from('x'), file: null };
     const row = await tx.insertInto('bodies').values(body).returning('id').executeTakeFirst();

@@ -2,10 +2,12 @@
  * Worker: a queue on a fresh data folder that holds so many deliveries all the time; half of them wait
  * for a dead receiver, the rest are due at ten live ones. Answers with what one delivery costs.
  */
+
 import { join } from 'node:path';
 import { type NewDelivery, Queue } from '../src/mail/queue/queue.ts';
 import { Bodies, BodyFolder } from '../src/mailboxes/bodies/bodies.ts';
 import { type Database, openSqlite } from '../src/platform/database/database.ts';
+import { insertDomain, USER_ID } from './support/domain.ts';
 import { makeFolder, removeFolder } from './support/folders.ts';
 import { answerTasks } from './support/worker.ts';
 
@@ -28,25 +30,12 @@ const AT_ONCE = 500;
 const HOUR_MS = 3_600_000;
 const PAYLOAD = JSON.stringify({ url: 'http://hooks.test/', body: 'x'.repeat(2_000) });
 
-export async function insertDomain(database: Database, bodies: Bodies) {
+/** Inserts what the row of a delivery names. */
+export async function insertDomainAndBody(database: Database, bodies: Bodies) {
   return database.write(async (tx) => {
-    const { id: domainId } = await tx
-      .insertInto('domains')
-      .values({
-        user_id: 'bench',
-        organization_id: null,
-        name: 'bench.test',
-        status: 'active',
-        dkim_selector: 'bench',
-        dkim_private_key: 'none',
-        created_at: 0,
-        verified_at: 0,
-        lapsed_at: null,
-      })
-      .returning('id')
-      .executeTakeFirstOrThrow();
+    const domainId = await insertDomain(tx);
     const bodyId = await bodies.commit(tx, { size: 2, content: Buffer.from('hi') });
-    return { userId: 'bench', domainId, bodyId };
+    return { userId: USER_ID, domainId, bodyId };
   });
 }
 
@@ -56,7 +45,7 @@ async function measure({ queued, deliveries }: QueueLoad): Promise<QueueCost> {
   const folder = makeFolder();
   const database = await openSqlite({ path: join(folder, 'queue.sqlite') });
   const bodies = new Bodies({ database, store: new BodyFolder(join(folder, 'bodies')) });
-  const ids = await insertDomain(database, bodies);
+  const ids = await insertDomainAndBody(database, bodies);
   const queue = new Queue({ database, log: quiet });
   const delivery = (destination: string): NewDelivery => ({
     ...ids,

@@ -15,7 +15,7 @@ import {
 import { Bodies, BodyFolder } from '../src/mailboxes/bodies/bodies.ts';
 import { openSqlite } from '../src/platform/database/database.ts';
 import { createAddressFilter } from '../src/platform/net/net.ts';
-import { insertDomain, quiet } from './queue-worker.ts';
+import { insertDomainAndBody, quiet } from './queue-worker.ts';
 import { makeFolder, removeFolder } from './support/folders.ts';
 import { findFreePort, portOf } from './support/ports.ts';
 import { answerTasks } from './support/worker.ts';
@@ -37,7 +37,7 @@ answerTasks(async ({ url, live, dead, manner }: BesideDead): Promise<number[]> =
   const folder = makeFolder();
   const database = await openSqlite({ path: join(folder, 'queue.sqlite') });
   const bodies = new Bodies({ database, store: new BodyFolder(join(folder, 'bodies')) });
-  const ids = await insertDomain(database, bodies);
+  const ids = await insertDomainAndBody(database, bodies);
   const queue = new Queue({ database, log: quiet });
   const silent = createServer((socket) => socket.resume());
   const port = manner === 'silent' ? await portOf(silent) : await findFreePort();

@@ -9,7 +9,7 @@ import { createWebhookSender, webhookDestination } from '../src/mail/webhooks/we
 import { Bodies, BodyFolder } from '../src/mailboxes/bodies/bodies.ts';
 import { openSqlite } from '../src/platform/database/database.ts';
 import { createAddressFilter } from '../src/platform/net/net.ts';
-import { insertDomain, quiet } from './queue-worker.ts';
+import { insertDomainAndBody, quiet } from './queue-worker.ts';
 import { makeFolder, removeFolder } from './support/folders.ts';
 import { type MemoryUse, measureMemory } from './support/memory.ts';
 import { answerTasks } from './support/worker.ts';
@@ -41,7 +41,7 @@ async function byQueue({ url, deliveries, inFlight }: FanOut): Promise<number> {
   const folder = makeFolder();
   const database = await openSqlite({ path: join(folder, 'queue.sqlite') });
   const bodies = new Bodies({ database, store: new BodyFolder(join(folder, 'bodies')) });
-  const ids = await insertDomain(database, bodies);
+  const ids = await insertDomainAndBody(database, bodies);
   const queue = new Queue({ database, log: quiet });
   const sender = createWebhookSender({
     filter: createAddressFilter(['127.0.0.0/8']),

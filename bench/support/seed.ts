@@ -2,6 +2,7 @@
  * Worker: fills a data folder with accounts and mail before the service starts on it, through the
  * mail store itself; accounts are written as rows, since thousands of argon2id hashes take minutes.
  */
+
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,6 +21,7 @@ import {
   settingStore,
 } from '../../src/platform/database/database.ts';
 import { corpusMessage } from './corpus.ts';
+import { insertDomain } from './domain.ts';
 import { message20K, messageWithAttachment, smallMessage } from './messages.ts';
 import { answerTasks } from './worker.ts';
 
@@ -65,21 +67,7 @@ const CORPUS_DATES = 100_003;
 
 async function insertAccounts(database: Database, count: number): Promise<number[]> {
   const domain_id = await database.write(async (tx) => {
-    const { id } = await tx
-      .insertInto('domains')
-      .values({
-        user_id: 'bench',
-        organization_id: null,
-        name: 'bench.test',
-        status: 'active',
-        dkim_selector: 'bench',
-        dkim_private_key: 'none',
-        created_at: 0,
-        verified_at: 0,
-        lapsed_at: null,
-      })
-      .returning('id')
-      .executeTakeFirstOrThrow();
+    const id = await insertDomain(tx);
     await tx.insertInto('routes').values({ domain_id: id, forward_mode: 'store' }).execute();
     await tx
       .insertInto('dns_records')

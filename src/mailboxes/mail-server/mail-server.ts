@@ -3,7 +3,8 @@
  * inbound mail to it. Owns the tables `shadow_*`: the last known state of mailboxes whose server does not report all
  * changes.
  */
+export type { ImapAppend } from './imap-client/append-message.ts';
 export { ImapMailstore, type ImapServer, type RawConnection } from './imap-client/imap.ts';
 export { logIn } from './imap-client/log-in.ts';
 export { markAllShadows, markShadowsOf, purgeShadows } from './imap-client/purge-shadows.ts';
-export { type ImapAppend, ServerDelivery, type ServerDeliveryOptions } from './server-delivery.ts';
+export { ServerDelivery, type ServerDeliveryOptions } from './server-delivery.ts';

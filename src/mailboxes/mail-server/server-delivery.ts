@@ -4,7 +4,6 @@
  */
 import { Refusal } from '../../platform/errors/errors.ts';
 import { inTime } from '../../platform/net/net.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
 import type {
   AppendTarget,
   MailboxResult,
@@ -12,19 +11,8 @@ import type {
   MailUser,
   ServerMail,
 } from '../mailstore/mailstore.ts';
+import type { ImapAppend } from './imap-client/append-message.ts';
 import { failed, LmtpClient, type LmtpClientOptions, withLineEnds } from './lmtp.ts';
-
-/** What IMAP APPEND needs (RFC 3501 section 6.3.11). */
-export interface ImapAppend {
-  /** Reads the message, every line of it ending in CRLF; may be called several times. */
-  readonly open: () => AsyncIterable<Uint8Array>;
-  /** Octets as `open` gives them. */
-  readonly size: number;
-  readonly flags: readonly string[];
-  readonly internalDate?: EpochMs | undefined;
-  /** Ends the attempt, which counts as failed: it is repeated, so a message added later would come twice. */
-  readonly signal: AbortSignal;
-}
 
 export interface ServerDeliveryOptions {
   /** The LMTP server; without one all mail goes by IMAP. */

@@ -38,14 +38,17 @@ export class EventFeed {
   readonly #options: EventFeedOptions;
   /** By user. */
   readonly #followers = new Map<string, Set<Follower>>();
-  readonly #owners: LRUCache<number, Promise<AccountOwner | undefined>>;
+  readonly #owners: LRUCache<number, AccountOwner>;
   #unsubscribe: (() => void) | undefined;
   /** The highest ids that the last two looks found. */
   #seen: readonly [number, number] | undefined;
 
   constructor(options: EventFeedOptions) {
     this.#options = options;
-    this.#owners = new LRUCache({ max: OWNERS_MAX });
+    this.#owners = new LRUCache({
+      max: OWNERS_MAX,
+      fetchMethod: (accountId) => options.findOwner(accountId),
+    });
   }
 
   /**
@@ -108,18 +111,8 @@ export class EventFeed {
   }
 
   async #passMailbox({ kind: _, eventType: __, ...change }: MailboxChange): Promise<void> {
-    const { accountId } = change;
-    let finding = this.#owners.get(accountId);
-    if (!finding) {
-      finding = this.#options.findOwner(accountId);
-      this.#owners.set(accountId, finding);
-      finding.then(
-        (owner) => owner ?? this.#owners.delete(accountId),
-        () => this.#owners.delete(accountId),
-      );
-    }
     // A hint that fails is lost.
-    const owner = await finding.catch(() => undefined);
+    const owner = await this.#owners.fetch(change.accountId).catch(() => undefined);
     if (!owner) return;
     for (const follower of this.#followers.get(owner.userId) ?? []) {
       follower.tell(owner, { ...change, address: owner.address });

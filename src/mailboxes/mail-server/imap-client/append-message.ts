@@ -38,16 +38,15 @@ import {
 } from './wire.ts';
 
 /** A message to add (RFC 3501 section 6.3.11). */
-export interface AppendedSource {
-  /** Reads the message, every line of it ending in CRLF. */
+export interface ImapAppend {
+  /** Reads the message, every line of it ending in CRLF; may be called several times. */
   readonly open: () => AsyncIterable<Uint8Array>;
+  /** Octets as `open` gives them. */
   readonly size: number;
   readonly flags: readonly string[];
   /** By default when the server adds it. */
   readonly internalDate?: EpochMs | undefined;
-  /**
-   * Ends the attempt. The message is tried again afterwards, so this attempt must not add it later.
-   */
+  /** Ends the attempt, which counts as failed: it is repeated, so a message added later would come twice. */
   readonly signal: AbortSignal;
 }
 
@@ -76,7 +75,7 @@ export class MessageAppender {
   }
 
   /** See `ImapMailstore.appendByImap`. */
-  async deliver(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
+  async deliver(user: MailUser, mailbox: string, message: ImapAppend): Promise<void> {
     const name = canonicalMailboxName(mailbox);
     try {
       await this.#inTurn(user, undefined, message.signal, async (connection) => {
@@ -123,7 +122,7 @@ export class MessageAppender {
   #send(
     user: MailUser,
     name: string,
-    about: Pick<AppendedSource, 'flags' | 'internalDate'> & { readonly uidnext: number },
+    about: Pick<ImapAppend, 'flags' | 'internalDate'> & { readonly uidnext: number },
     body: StagedBody,
   ): Promise<AppendedByClient> {
     const { bodies, changeOf } = this.#options;
@@ -195,7 +194,7 @@ async function look(connection: Connection, mailbox: string): Promise<Pick<SyncS
 async function append(
   connection: Connection,
   mailbox: string,
-  { open, size, flags, internalDate, signal }: AppendedSource,
+  { open, size, flags, internalDate, signal }: ImapAppend,
 ): Promise<number | undefined> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
   // Courier refuses APPEND to a mailbox that the session has open read-only. Dovecot reads changes of the open mailbox

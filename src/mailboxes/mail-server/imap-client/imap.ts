@@ -40,7 +40,7 @@ import type {
   SyncResult,
 } from '../../mailstore/mailstore.ts';
 import { canonicalMailboxName, partiesOf } from '../../mailstore/mailstore.ts';
-import { type AppendedSource, MessageAppender } from './append-message.ts';
+import { type ImapAppend, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
@@ -194,7 +194,7 @@ export class ImapMailstore implements Mailstore {
    * @throws Refusal `mailbox_full` or `mailbox_refused` for good, `unavailable` for now; the reason of
    *   the message's signal
    */
-  appendByImap(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
+  appendByImap(user: MailUser, mailbox: string, message: ImapAppend): Promise<void> {
     return this.#appender.deliver(user, mailbox, message);
   }
 

@@ -54,20 +54,14 @@ interface MessageLocation {
 export class MessageReader {
   readonly #read: Read;
   /** Decoded sizes of large parts: a message never changes under its UIDVALIDITY and UID. */
-  readonly #sizes = new LRUCache<string, Promise<number>>({ max: SIZES_KEPT });
+  readonly #sizes = new LRUCache<string, number, () => Promise<number>>({
+    max: SIZES_KEPT,
+    // It reads the part; run once for readers that come together.
+    fetchMethod: (_key, _known, { context: measure }) => measure(),
+  });
 
   constructor(read: Read) {
     this.#read = read;
-  }
-
-  /** @param measure reads the part; run once for readers that come together */
-  #sizeOf(key: string, measure: () => Promise<number>): Promise<number> {
-    const known = this.#sizes.get(key);
-    if (known) return known;
-    const size = measure();
-    this.#sizes.set(key, size);
-    size.catch(() => this.#sizes.delete(key));
-    return size;
   }
 
   /**
@@ -129,7 +123,8 @@ export class MessageReader {
     const etag = `"${uidvalidity}-${uid}-${number}"`;
     const encoded = () => this.#open(location, number, first);
     const key = `${user.accountId} ${mailbox} ${etag}`;
-    const size = await this.#sizeOf(key, () => decodedSize(part, first, encoded));
+    const measure = () => decodedSize(part, first, encoded);
+    const size = await this.#sizes.forceFetch(key, { context: measure });
     return {
       size,
       etag,
