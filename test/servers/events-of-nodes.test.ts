@@ -13,7 +13,7 @@ import { atEnd, openTestDatabase } from '../support/databases.ts';
 import { ROOT } from '../support/process.ts';
 import { API_KEY, type TestClient } from '../support/service.ts';
 import { EventBackend } from './event-backend.ts';
-import { until } from './mail-load.ts';
+import { LONG_MS, until } from './mail-load.ts';
 import { startRedis } from './redis.ts';
 import { RunningNodes } from './running-nodes.ts';
 
@@ -21,6 +21,8 @@ import { RunningNodes } from './running-nodes.ts';
 const WRITERS = 4;
 /** Milliseconds; a transaction of ours stays open up to so long. */
 const OPEN_MS = 150;
+/** Streams that a user may have. */
+const PLACES = 10;
 /** A reader breaks off after so many events at most. */
 const EVENTS_MAX = 12;
 
@@ -191,6 +193,20 @@ test('each reader has every event once and in one order, whoever writes, breaks 
   for (const { seen } of readers) assert.deepEqual(seen, all);
   assert.deepEqual(backend.seen, all, 'the program that was killed');
   t.diagnostic(`${all.length} events`);
+
+  // Clients and a node were killed meanwhile. HAProxy notices a client that is gone by a comment that it cannot pass on.
+  backend.stop();
+  const openAll = async () => {
+    const streams = Array.from({ length: PLACES }, () => new AbortController());
+    const url = `${b.url}/v2/events?user_id=${userId}`;
+    const headers = { accept: 'text/event-stream', 'x-api-key': API_KEY };
+    const answers = await Promise.all(streams.map(({ signal }) => fetch(url, { headers, signal })));
+    for (const stream of streams) stream.abort();
+    // The node has to notice these, too, before the next ones come.
+    await pause(500);
+    return answers.every(({ status }) => status === 200);
+  };
+  await until('all places of the user are free', openAll, LONG_MS);
 
   // Nobody tells a client that lacks some that it has all.
   const [oldest = '', kept = ''] = [all[3], all[20]];
