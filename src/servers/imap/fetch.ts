@@ -56,8 +56,10 @@ async function* tellVanished(
 ): AsyncGenerator<string> {
   const view = session.selected;
   const last = String(view.mailbox.uidnext - 1);
-  const asked = UidSet.parse(set.replaceAll('*', last)) ?? UidSet.empty;
-  for await (const { gone } of readSince(session, view, changedSince, asked)) yield vanished(gone);
+  const known = UidSet.parse(set.replaceAll('*', last)) ?? UidSet.empty;
+  // The messages that changed are read by the command itself.
+  const asked = { modseq: changedSince, known, fields: [] };
+  for await (const { gone } of readSince(session, view, asked)) yield vanished(gone);
 }
 
 export async function* fetchAll(

@@ -133,7 +133,7 @@ async function vanishedIn(answer: Answer): Promise<string[]> {
   return lines.filter((line) => line.includes('VANISHED'));
 }
 
-test('what was removed earlier is told of all pages, and not of a message that the session still sees', async () => {
+test('what was removed earlier is told, but for a message that the session still sees', async () => {
   // Message 2 was removed after the list of messages was read.
   const pages = [
     { removed: [1, 2], hasMore: true },

@@ -2,6 +2,7 @@
 import {
   type AddedMessage,
   hasFlag,
+  type SyncRequest,
   type UpdatedMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
@@ -110,7 +111,8 @@ async function* tellSince(
   view: View,
   { modseq, known }: Resync,
 ): AsyncGenerator<string> {
-  for await (const { gone, changed } of readSince(session, view, modseq, known)) {
+  const asked = { modseq, known, fields: ['flags'] } as const;
+  for await (const { gone, changed } of readSince(session, view, asked)) {
     yield vanished(gone);
     for (const one of changed) {
       const number = view.numberOf(one.uid);
@@ -122,32 +124,33 @@ async function* tellSince(
 }
 
 /**
- * Reads what changed since a state, page by page. A removed message that the session still sees is not among those that
- * are gone: `VANISHED (EARLIER)` changes no sequence number (RFC 7162 section 3.2.10.1), and it is told when its does.
+ * Reads what changed since a state, in pages where fields are read. A removed message that the session still sees is not
+ * among those that are gone: `VANISHED (EARLIER)` changes no sequence number (RFC 7162 section 3.2.10.1), and this message
+ * is told of when its number is given up.
  *
- * @param among the UIDs that the client asks about; all of the mailbox where it does not say
+ * @param asked.known the UIDs that the client asks about; all of the mailbox where it does not say
  */
 export async function* readSince(
   session: Session,
   view: View,
-  modseq: number,
-  among?: UidSet,
+  asked: Pick<Resync, 'modseq' | 'known'> & Required<Pick<SyncRequest, 'fields'>>,
 ): AsyncGenerator<{ gone: UidSet; changed: readonly (AddedMessage | UpdatedMessage)[] }> {
   const { mailbox } = view;
+  const { modseq, known, fields } = asked;
   for (let token = String(modseq), hasMore = true; hasMore; ) {
     const page = await session.services.mailstore.sync(session.user, {
       mailbox: mailbox.name,
       uidvalidity: String(mailbox.uidvalidity),
       token,
-      fields: ['flags'],
+      fields,
     });
     const { added, updated, removed } = page.changes;
     // What was removed is not known any more: all that is not there.
     const gone = page.reset
       ? UidSet.between(1, mailbox.uidnext - 1).without(UidSet.of(view.uids))
       : UidSet.of(removed.map(({ uid }) => uid).filter((uid) => view.numberOf(uid) === 0));
-    const asked = among ? gone.without(gone.without(among)) : gone;
-    yield { gone: asked, changed: [...added, ...updated] };
+    const meant = known ? gone.without(gone.without(known)) : gone;
+    yield { gone: meant, changed: [...added, ...updated] };
     token = page.token;
     hasMore = page.hasMore === true;
   }
