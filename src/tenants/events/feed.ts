@@ -48,6 +48,7 @@ export class EventFeed {
     this.#owners = new LRUCache({
       max: OWNERS_MAX,
       fetchMethod: (accountId) => options.findOwner(accountId),
+      ignoreFetchAbort: true,
     });
   }
 

@@ -58,6 +58,8 @@ export class MessageReader {
     max: SIZES_KEPT,
     // It reads the part; run once for readers that come together.
     fetchMethod: (_key, _known, { context: measure }) => measure(),
+    // Where others take its slot meanwhile, its readers get it all the same.
+    ignoreFetchAbort: true,
   });
 
   constructor(read: Read) {
