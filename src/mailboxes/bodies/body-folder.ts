@@ -57,7 +57,7 @@ export class BodyFolder implements BodyStore {
   }
 
   async #open(name: string): Promise<FileHandle> {
-    // The first place once more: a sweep may move the body back between the two.
+    // The first folder once more: a sweep may move the body back between the two.
     for (const folder of ['', QUARANTINE, '']) {
       try {
         return await open(join(this.location, folder, name));
@@ -190,7 +190,7 @@ export class BodyFolder implements BodyStore {
   async #makeFolderOf(name: string): Promise<void> {
     const folder = dirname(name);
     if (this.#made.has(folder)) return;
-    // Where the place itself is gone, a new one would take bodies that nobody finds again.
+    // Where the store's own folder is gone, a new one would take bodies that nobody finds again.
     await ensureFolder(join(this.location, folder), this.location);
     this.#made.add(folder);
   }

@@ -39,7 +39,7 @@ export type RotatedSecret = Exclude<keyof Secrets, 'idSecret'>;
 
 /** One text that every node with the same store reads. */
 export interface SecretStore {
-  /** The place of the text, for an operator. */
+  /** Where the text is, for an operator. */
   readonly location: string;
   /** @returns undefined where nothing was stored yet */
   read(): Promise<string | undefined>;

@@ -200,7 +200,7 @@ class OpenRequests {
 
   /** @returns aborted when the response is closed, or the server stops */
   add(response: ServerResponse): AbortSignal {
-    // A client that left while it was admitted: its response says so no more, and its place would be held for nobody.
+    // The client left while it was admitted. No "close" follows any more: its slot would be held for nobody.
     if (response.destroyed) return AbortSignal.abort();
     const ending = new AbortController();
     this.#endings.add(ending);
