@@ -135,17 +135,18 @@ async function open(
   const parts = buildParts({ ...common, now, shared });
   onStop(() => parts.imap?.close());
   await checkBodies(bodies, nodes, isNew).catch(explainBucket);
-  onStop(await watchData(config, parts, onLost));
-  parts.search?.start();
-  onStop(() => parts.search?.stop());
-  nodes.lead('maintenance', (signal) => parts.maintenance.run(signal));
-  onStop(() => nodes.stopLeading());
+  // Before any background work: a full disk fails all writes of one commit, and the start with them.
   const renamed = await parts.domains.adoptNames();
   if (renamed > 0)
     logger.info(
       { domains: renamed },
       'the DNS records of domains now name the new MAIL_HOSTNAME or SPF_INCLUDE',
     );
+  onStop(await watchData(config, parts, onLost));
+  parts.search?.start();
+  onStop(() => parts.search?.stop());
+  nodes.lead('maintenance', (signal) => parts.maintenance.run(signal));
+  onStop(() => nodes.stopLeading());
   parts.verification.start();
   onStop(() => parts.verification.stop());
   onStop(() => parts.trace.flush());
