@@ -99,7 +99,8 @@ export class RedisSlots implements SharedSlots {
         state.failed(error);
       }
     }
-    this.#add(key, taken - wanted);
+    // Redis may have been told of them while they were asked for.
+    if (taken < wanted) this.give(key, wanted - taken);
     return taken;
   }
 
