@@ -1,4 +1,5 @@
 /** SEARCH (RFC 9051 section 6.4.4, RFC 4731, RFC 7162): text to a tree of criteria. */
+import type { EpochMs } from '../../platform/time/time.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
 import { type PartialRange, readPartialRange } from './partial.ts';
 import { No } from './session.ts';
@@ -93,6 +94,7 @@ class KeyReader {
   readonly #command: Cursor;
   #keys = 0;
   #depth = 0;
+  #now: EpochMs | undefined;
 
   constructor(command: Cursor) {
     this.#command = command;
@@ -221,7 +223,9 @@ class KeyReader {
   }
 
   #ago(): number {
-    return Date.now() - this.#number() * 1_000;
+    // One instant for all keys: else a message could be neither OLDER nor YOUNGER than the same number of seconds.
+    this.#now ??= Date.now();
+    return this.#now - this.#number() * 1_000;
   }
 
   /** RFC 7162 section 3.1.5: the name of a flag and who set it may come first; both mean nothing here. */

@@ -76,6 +76,19 @@ describe('a search reads of each row what its keys need', () => {
   }
 });
 
+test('all keys of a search that count seconds are of one instant', (t) => {
+  let now = Date.UTC(2026, 0, 2);
+  t.mock.method(Date, 'now', () => ++now);
+  const arrived = { kind: 'arrived' };
+  assert.deepEqual(keyOf('OLDER 60 YOUNGER 60'), {
+    kind: 'and',
+    keys: [
+      { ...arrived, from: 0, before: now - 60_000 + 1 },
+      { ...arrived, from: now - 60_000, before: Number.MAX_SAFE_INTEGER },
+    ],
+  });
+});
+
 describe('a search', () => {
   /** Each look at the clock takes this many milliseconds. */
   function slowDown(t: TestContext, milliseconds: number): void {

@@ -107,10 +107,11 @@ export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
     },
     async ({ params: { id } }) => {
       const { read } = database;
-      const [account] = await findOperated(database, [id]);
-      const [written] = account ? await writeAccounts(parts, [account]) : [];
-      if (!account || !written) throw new Refusal('account_not_found', `there is no account ${id}`);
+      // All numbers of the answer are of one instant: in another hour, the sum would not be that of the hours.
       const at = now();
+      const [account] = await findOperated(database, [id]);
+      const [written] = account ? await writeAccounts(parts, [account], at) : [];
+      if (!account || !written) throw new Refusal('account_not_found', `there is no account ${id}`);
       const { domainId, userId } = account;
       const owner = { accountId: id, domainId, userId };
       const [hours, receivers, reasons, signIns] = await Promise.all([

@@ -4,6 +4,7 @@ import { waitingOfAccounts } from '../../mail/queue/queue.ts';
 import { SEND } from '../../mail/sending/sending.ts';
 import { type MailTotals, totalsOfAccounts } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { dayOfAccounts, type HourSums, noMail } from '../../tenants/usage/usage.ts';
 import { AccountBody, Integer, isoTime, RecordId, replaced, writeAccount } from '../api/api.ts';
@@ -66,17 +67,22 @@ export interface AccountRouteParts extends AccountOrderParts {
   readonly countsMail: boolean;
 }
 
-/** The items for accounts, with their contents. */
+/**
+ * The items for accounts, with their contents.
+ *
+ * @param at when their last 24 hours end
+ */
 export async function writeAccounts(
-  { database, countsMail, quotaBytes, now }: AccountRouteParts,
+  { database, countsMail, quotaBytes }: AccountRouteParts,
   accounts: readonly OperatedAccount[],
+  at: EpochMs,
 ): Promise<Type.Static<typeof OperatedAccountBody>[]> {
   const none: MailTotals = { messages: 0, bytes: 0 };
   const ids = countsMail ? accounts.map(({ id }) => id) : [];
   const owners = accounts.map(({ id, domainId, userId }) => ({ accountId: id, domainId, userId }));
   const [totals, sums, waiting] = await Promise.all([
     totalsOfAccounts(database.read, ids),
-    dayOfAccounts(database.read, now(), accounts),
+    dayOfAccounts(database.read, at, accounts),
     waitingOfAccounts(database.read, SEND, owners),
   ]);
   return accounts.map((account) => ({

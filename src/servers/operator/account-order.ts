@@ -3,6 +3,7 @@ import { waitingOfAllAccounts } from '../../mail/queue/queue.ts';
 import { SEND } from '../../mail/sending/sending.ts';
 import { bytesOfAllAccounts } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import {
   type AccountFilter,
   type AccountKey,
@@ -17,16 +18,23 @@ export interface AccountOrderParts {
   readonly database: Database;
   /** Quota of accounts without one of their own, in bytes; 0 for no limit. */
   readonly quotaBytes: number;
-  readonly now: () => number;
+  readonly now: () => EpochMs;
+}
+
+/** What a number of all accounts is read from. */
+interface Measured extends Pick<AccountOrderParts, 'database' | 'quotaBytes'> {
+  readonly accounts: readonly AccountKey[];
+  /** When the last 24 hours end. */
+  readonly at: EpochMs;
 }
 
 type Numbers = ReadonlyMap<number, number>;
 
 const ofDay =
   (member: keyof HourSums) =>
-  async ({ database, now }: AccountOrderParts): Promise<Numbers> =>
+  async ({ database, at }: Measured): Promise<Numbers> =>
     new Map(
-      [...(await dayOfAllAccounts(database.read, now()))].map(([id, sums]) => [id, sums[member]]),
+      [...(await dayOfAllAccounts(database.read, at))].map(([id, sums]) => [id, sums[member]]),
     );
 
 /** The number of each account by which it is sorted; 0 for accounts that are left out. */
@@ -37,7 +45,7 @@ const measures = {
   refused_24h: ofDay('refused'),
   waiting: ({ database }) => waitingOfAllAccounts(database.read, SEND),
   bytes: ({ database }) => bytesOfAllAccounts(database.read),
-  quota_used: async ({ database, quotaBytes }, accounts) => {
+  quota_used: async ({ database, quotaBytes, accounts }) => {
     const bytes = await bytesOfAllAccounts(database.read);
     return new Map(
       accounts.map((one) => [
@@ -47,10 +55,7 @@ const measures = {
     );
   },
   last_login_at: ({ database }) => lastLogins(database.read),
-} satisfies Record<
-  string,
-  (parts: AccountOrderParts, accounts: readonly AccountKey[]) => Promise<Numbers>
->;
+} satisfies Record<string, (measured: Measured) => Promise<Numbers>>;
 
 export type Measure = keyof typeof measures;
 export const MEASURES = Object.keys(measures) as Measure[];
@@ -78,6 +83,8 @@ export interface RankRequest {
   readonly limit: number;
   /** Only accounts after this one. */
   readonly after: RankKey | undefined;
+  /** When the last 24 hours end. */
+  readonly at: EpochMs;
 }
 
 /** An account with its place in the order. */
@@ -91,12 +98,12 @@ export interface RankedAccount {
  * change with each message, and an index of them would cost each message more than the few lists that are read.
  */
 export async function rankAccounts(
-  parts: AccountOrderParts,
+  parts: Pick<AccountOrderParts, 'database' | 'quotaBytes'>,
   filter: AccountFilter,
-  { measure, isDescending, limit, after }: RankRequest,
+  { measure, isDescending, limit, after, at }: RankRequest,
 ): Promise<RankedAccount[]> {
   const accounts = await listAccountKeys(parts.database, filter);
-  const numbers = await measures[measure](parts, accounts);
+  const numbers = await measures[measure]({ ...parts, accounts, at });
   const sign = isDescending ? -1 : 1;
   // Of equal ones the newest first, as in the list by age.
   const compare = (one: RankKey, other: RankKey) => sign * (one[0] - other[0]) || other[1] - one[1];

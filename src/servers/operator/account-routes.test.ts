@@ -8,9 +8,13 @@ import { Usage } from '../../tenants/usage/usage.ts';
 import { MEASURES } from './account-order.ts';
 
 const HOUR = 3_600_000;
+const NOW = Date.UTC(2026, 4, 3, 12, 59, 59, 999);
 
 onEachEngine('accounts of all users', (engine) => {
   let api: RunningApi;
+  /** What the next looks at the clock show; after them it stands. */
+  let coming: number[] = [];
+  let now = NOW;
   /** Ids by local part, in the order in which they were made. */
   const ids: Record<string, number> = {};
   let domainId: number;
@@ -18,7 +22,16 @@ onEachEngine('accounts of all users', (engine) => {
   const idOf = (name: string) => ids[name] ?? assert.fail(name);
 
   before(async () => {
-    api = await startApi(engine);
+    api = await startApi(
+      engine,
+      {},
+      {
+        now: () => {
+          now = coming.shift() ?? now;
+          return now;
+        },
+      },
+    );
     await api.activateDomain('ann', 'acme.test');
     await api.activateDomain('bob', 'other.test');
     const make = async (userId: string, domain: string, localPart: string) => {
@@ -28,13 +41,13 @@ onEachEngine('accounts of all users', (engine) => {
     for (const name of ['ada', 'ben', 'cal']) await make('ann', 'acme.test', name);
     await make('bob', 'other.test', 'zoe');
     domainId = (await api.domains.find('ann', 'acme.test')).id;
-    const usage = new Usage({ database: api.database });
+    const usage = new Usage({ database: api.database, now: () => NOW });
     await api.database.write(async (tx) => {
       const [ada, ben, zoe] = ['ada', 'ben', 'zoe'].map(idOf);
       assert.ok(ada && ben && zoe);
       await usage.count(tx, [{ accountId: ada, messagesIn: 4 }]);
-      await usage.count(tx, [{ accountId: ada, messagesOut: 10 }], Date.now() - 3 * HOUR);
-      await usage.count(tx, [{ accountId: ada, messagesOut: 100 }], Date.now() - 25 * HOUR);
+      await usage.count(tx, [{ accountId: ada, messagesOut: 10 }], NOW - 3 * HOUR);
+      await usage.count(tx, [{ accountId: ada, messagesOut: 100 }], NOW - 25 * HOUR);
       await usage.count(tx, [{ accountId: ben, messagesOut: 20 }]);
       await usage.count(tx, [{ accountId: zoe, messagesOut: 5 }]);
       await usage.count(tx, [{ accountId: zoe, bounced: 2 }]);
@@ -87,7 +100,7 @@ onEachEngine('accounts of all users', (engine) => {
           body_id: bodyId,
           public_id: `${name}${status}${at}`,
           status,
-          next_attempt_at: Date.now() + HOUR,
+          next_attempt_at: NOW + HOUR,
           last_error: error === undefined ? null : JSON.stringify({ status: Number(code), text }),
           created_at: 1_000 * (at + 1),
           updated_at: 1_000,
@@ -149,6 +162,25 @@ onEachEngine('accounts of all users', (engine) => {
     assert.deepEqual([status, body.errors?.[0]?.field], [400, 'sort']);
   });
 
+  test('have numbers of one instant, also where an hour begins while they are read', async () => {
+    // In the next hour, what ada sent is over; in that of the day after, all is.
+    for (const end of [NOW + 21 * HOUR, NOW + 24 * HOUR]) {
+      for (let looks = 0; looks < 8; looks++) {
+        const soon = () => [...Array.from({ length: looks }, () => end - HOUR), end];
+        coming = soon();
+        const { items } = await list('?sort=-sent_24h');
+        const sent = items.map((one: { sent_24h: number }) => one.sent_24h);
+        const sorted = sent.toSorted((one: number, other: number) => other - one);
+        assert.deepEqual(sent, sorted);
+        coming = soon();
+        const { body } = await api.call('GET', `/v2/operator/accounts/${idOf('ada')}`);
+        const sum = body.hours.reduce((all: number, one: { sent: number }) => all + one.sent, 0);
+        assert.equal(body.sent_24h, sum);
+      }
+    }
+    coming = [NOW];
+  });
+
   test('are paged in every order', async () => {
     for (const sort of ['', '&sort=address', '&sort=-sent_24h', '&sort=waiting', '&q=a']) {
       const all = (await list(`?limit=200${sort}`)).items;
@@ -188,7 +220,7 @@ onEachEngine('accounts of all users', (engine) => {
           uid: 1,
           uidvalidity: '1',
           recipients: 3,
-          created_at: Date.now(),
+          created_at: NOW,
         })
         .returning('id')
         .executeTakeFirstOrThrow();

@@ -62,6 +62,8 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
         },
       },
       async ({ query }) => {
+        // Sorted by the numbers that are shown, also where an hour begins meanwhile.
+        const at = parts.now();
         const prefix = query.q?.toLowerCase();
         const domain =
           query.domain === undefined
@@ -71,10 +73,10 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
         const ranked = measureOf(query.sort ?? '');
         if (ranked) {
           const page = readPage(query, isRankKey);
-          const asked = { ...ranked, after: page.after, limit: page.limit + 1 };
+          const asked = { ...ranked, after: page.after, limit: page.limit + 1, at };
           const rows = await rankAccounts(parts, filter, asked);
           const shown = rows.slice(0, page.limit).map(({ account }) => account);
-          const items = await writeAccounts(parts, shown);
+          const items = await writeAccounts(parts, shown, at);
           return {
             ...answerPage(
               rows,
@@ -94,7 +96,7 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
           limit: page.limit + 1,
           after: afterOf(page.after),
         });
-        const items = await writeAccounts(parts, rows.slice(0, page.limit));
+        const items = await writeAccounts(parts, rows.slice(0, page.limit), at);
         const key = (row: OperatedAccount) =>
           order === 'newest' ? [row.id] : [row.address, row.id];
         return { ...answerPage(rows, page, key, ({ id }) => id), items };

@@ -290,7 +290,7 @@ async function setStatus(
 
 async function writeAccount(parts: ChangeRouteParts, account: Account) {
   const found = await findOperated(parts.database, [account.id]);
-  const [written] = await writeAccounts(parts, found);
+  const [written] = await writeAccounts(parts, found, parts.now());
   if (!written) throw new Error('one account was written as none');
   return written;
 }

@@ -1,5 +1,6 @@
 /** `GET /v2/operator/overview`: what the service did in the last hours, for charts. */
 import { type Static, Type } from 'typebox';
+import type { EpochMs } from '../../platform/time/time.ts';
 import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
 import { credentials, Instant, isoTime, type RouteGroup } from '../api/api.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -70,6 +71,8 @@ const OverviewBody = Type.Object({
 interface OverviewParts {
   readonly traffic: Pick<Traffic, 'read' | 'readBefore' | 'flush'>;
   readonly metrics: Pick<Metrics, 'readGauge'>;
+  /** The same on all nodes. */
+  readonly now: () => EpochMs;
 }
 
 /** The route of the overview. */
@@ -99,19 +102,21 @@ export function overviewRoutes(parts: OverviewParts): RouteGroup {
         },
       },
       async ({ query }) => {
-        const { traffic, metrics } = parts;
+        const { traffic, metrics, now } = parts;
         // Includes what just happened on this node.
         await traffic.flush();
         const hours = query.hours ?? HOURS_DEFAULT;
-        const [points, before, now] = await Promise.all([
-          traffic.read(hours),
-          traffic.readBefore(hours),
+        // One instant for both: else five minutes that begin between them would be in neither, or in both.
+        const at = now();
+        const [points, before, current] = await Promise.all([
+          traffic.read(hours, at),
+          traffic.readBefore(hours, at),
           readNow(metrics),
         ]);
         const series = points.map(writePoint);
         const { stored_bytes } = series.findLast((point) => point.queue) ?? {};
         return {
-          now: { ...now, ...(stored_bytes !== undefined && { stored_bytes }) },
+          now: { ...current, ...(stored_bytes !== undefined && { stored_bytes }) },
           ...(before && { before: writeBefore(before) }),
           series,
         };

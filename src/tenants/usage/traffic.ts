@@ -103,10 +103,10 @@ export class Traffic {
     );
   }
 
-  /** What was counted in the last hours, the oldest first, including spans without any count. */
-  async read(hours: number): Promise<TrafficPoint[]> {
+  /** What was counted in the last hours before an instant, the oldest first, including spans without any count. */
+  async read(hours: number, now: EpochMs = this.#options.now()): Promise<TrafficPoint[]> {
     const { database } = this.#options;
-    const { span, first, last } = this.#within(hours, FINE_HOURS);
+    const { span, first, last } = this.#within(hours, now, FINE_HOURS);
     const rows = await database.read
       .selectFrom('traffic')
       .select(['at', 'name', 'value'])
@@ -123,10 +123,13 @@ export class Traffic {
   }
 
   /** What was counted in as many hours before those; undefined where not all of them are kept. */
-  async readBefore(hours: number): Promise<Amounts | undefined> {
+  async readBefore(
+    hours: number,
+    now: EpochMs = this.#options.now(),
+  ): Promise<Amounts | undefined> {
     if (2 * hours > HOURS_MAX) return undefined;
     // Five minutes are kept for three days.
-    const { span, first } = this.#within(hours, FINE_HOURS / 2);
+    const { span, first } = this.#within(hours, now, FINE_HOURS / 2);
     const rows = await this.#options.database.read
       .selectFrom('traffic')
       .select(({ fn }) => ['name', fn.sum<number | string>('value').as('value')])
@@ -139,9 +142,13 @@ export class Traffic {
   }
 
   /** The spans of the last hours, those of five minutes for so many hours at most. */
-  #within(hours: number, fineHours: number): { span: number; first: number; last: number } {
+  #within(
+    hours: number,
+    now: EpochMs,
+    fineHours: number,
+  ): { span: number; first: number; last: number } {
     const span = hours <= fineHours ? SPANS[0].span : SPANS[1].span;
-    const last = Math.floor(this.#options.now() / span) * span;
+    const last = Math.floor(now / span) * span;
     return { span, first: last - hours * HOUR_MS + span, last };
   }
 }
