@@ -604,12 +604,15 @@ onEachEngine('sending mail', (engine) => {
       attachments: [{ filename: 'größe.png', contentType: 'image/png', content: picture }],
     });
     const question = { mailbox: 'INBOX', uid: 1 };
+    const { uidvalidity } = (
+      await service.mail(ada.token, 'POST', '/mail/sync', { mailbox: 'INBOX' })
+    ).body;
     const { status, body } = await send(ada, {
       to: [{ address: 'answer@far.test' }],
       subject: 'Re: Question',
       text: 'Well.',
       inReplyTo: question,
-      attachments: [{ ...question, part: '2' }],
+      attachments: [{ ...question, uidvalidity, part: '2' }],
     });
     assert.equal(status, 202, JSON.stringify(body));
     assert.deepEqual((await inbox(ada))[0].flags, ['\\Answered']);
@@ -643,6 +646,7 @@ onEachEngine('sending mail', (engine) => {
       [{ attachments: [{ ...question, part: '9' }] }, 'part_not_found'],
       [{ attachments: [{ ...question, uid: 77, part: '2' }] }, 'message_not_found'],
       [{ attachments: [{ ...question, mailbox: 'Nowhere', part: '2' }] }, 'mailbox_not_found'],
+      [{ attachments: [{ ...question, uidvalidity: '1', part: '2' }] }, 'uidvalidity_changed'],
       [{ inReplyTo: { ...question, uid: 77 } }, 'message_not_found'],
       [{ attachments: [{ mailbox: 'INBOX' }] }, 'invalid_request'],
     ];

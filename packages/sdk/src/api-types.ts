@@ -2427,6 +2427,8 @@ export interface SendMessageBody {
     mailbox?: string;
     /** UID of the message in its mailbox. */
     uid?: number;
+    /** As the last sync returned it; the call is refused if it has changed. */
+    uidvalidity?: string;
     /** IMAP part number. */
     part?: string;
     /** The id that the HTML names as `cid:`. */

@@ -17,7 +17,7 @@ import {
   type Correspondent,
   checkComposition,
 } from './compose-message.ts';
-import type { MessageLocation } from './copies.ts';
+import { type MessageLocation, pinLocation } from './copies.ts';
 
 /** A file: its bytes are in the request, or are a part of a message of the account. */
 export type GivenAttachment = {
@@ -29,6 +29,8 @@ export type GivenAttachment = {
   readonly content?: string;
   readonly mailbox?: string;
   readonly uid?: number;
+  /** Of the mailbox; its current one when left out. */
+  readonly uidvalidity?: string;
   /** IMAP part number. */
   readonly part?: string;
 };
@@ -66,7 +68,7 @@ export interface OwnFields {
 
 /** What is needed to read a request. */
 export interface RequestContext {
-  readonly mailstore: Pick<Mailstore, 'fetchMessage' | 'fetchPart'>;
+  readonly mailstore: Pick<Mailstore, 'fetchMessage' | 'fetchPart' | 'listMailboxes'>;
   readonly user: MailUser;
   readonly account: SendingAccount;
   readonly own: OwnFields;
@@ -152,14 +154,16 @@ const PIECE = 64 * 1024;
 const ANY_TYPE = 'application/octet-stream';
 
 function readAttachment(
-  { content, mailbox, uid, part, ...given }: GivenAttachment,
+  { content, mailbox, uid, uidvalidity, part, ...given }: GivenAttachment,
   field: string,
   context: RequestContext,
 ): Promise<ComposedAttachment> | ComposedAttachment {
   if (mailbox !== undefined && uid !== undefined && part !== undefined && content === undefined) {
-    return readPart(given, { mailbox, uid }, part, context);
+    const location = { mailbox, uid, ...(uidvalidity !== undefined && { uidvalidity }) };
+    return readPart(given, location, part, context);
   }
-  if (content === undefined || mailbox !== undefined || uid !== undefined || part !== undefined) {
+  const named = [mailbox, uid, uidvalidity, part];
+  if (content === undefined || named.some((one) => one !== undefined)) {
     throw invalidField(field, 'must have content, or mailbox, uid and part');
   }
   if (content.length % 4 !== 0 || !/^[A-Za-z\d+/]*={0,2}$/.test(content)) {
@@ -176,13 +180,16 @@ function* piecesOf(bytes: Buffer): Generator<Buffer> {
 
 /** A part of a message of the account; its bytes do not pass through the app. */
 async function readPart(
-  given: Omit<GivenAttachment, 'content' | 'mailbox' | 'uid' | 'part'>,
-  { mailbox, uid }: MessageLocation,
+  given: Omit<GivenAttachment, 'content' | keyof MessageLocation | 'part'>,
+  location: MessageLocation,
   part: string,
   { mailstore, user }: RequestContext,
 ): Promise<ComposedAttachment> {
+  const { mailbox, uid, uidvalidity } = location;
   const content = await mailstore.fetchPart(user, mailbox, uid, part);
   const message = await mailstore.fetchMessage(user, mailbox, uid);
+  // Afterwards: where the mailbox was made anew meanwhile, both may be of another message.
+  if (uidvalidity !== undefined) await pinLocation(mailstore, user, location);
   const number = parsePartNumber(part);
   const found = number === undefined ? undefined : findPart(message.structure, number);
   const filename = given.filename ?? content.filename;

@@ -86,6 +86,7 @@ const attachment = Type.Object({
     }),
   ),
   uid: Type.Optional(uidSchema),
+  uidvalidity: Type.Optional(uidvaliditySchema),
   part: Type.Optional(Text('IMAP part number.', '2')),
   contentId: Type.Optional(Text('The id that the HTML names as `cid:`.', 'logo@sender.test')),
   inline: Type.Optional(Type.Boolean({ description: 'Meant to be shown within the message.' })),

@@ -1,34 +1,23 @@
 /** Mail of the user as the API takes it: a send as JSON, a draft as a message (RFC 5322, MIME). */
 import type { SendMessageBody } from '../api-types.ts';
+import { ApiError } from '../errors.ts';
 import type { Copy } from './copy.ts';
-import { uidOf } from './outbox.ts';
-import type { OperationRow, StoredAttachment, StoredMail } from './rows.ts';
+import { findNamed, locate, locateLeft } from './named.ts';
+import type { OperationRow, StoredAttachment } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 /** The body of `POST /mail/send`, with the names of blobs in place of the bytes of files. */
 export function writeSend(operation: OperationRow, copy: Copy): Record<string, unknown> {
   const { mail, undoSeconds } = operation;
   const { draft, inReplyTo, attachments, ...rest } = mail ?? {};
-  const place = ({ mailbox, id }: NonNullable<StoredMail['draft']>) => {
-    const uid = uidOf(id, copy.operations);
-    const uidvalidity = typeof id === 'number' ? copy.mailbox(mailbox)?.uidvalidity : undefined;
-    // What it answers may be gone; the mail goes all the same.
-    return uid === 0 ? undefined : { mailbox, uid, uidvalidity };
-  };
   const files = attachments?.map(({ from, size: _, ...attachment }) =>
-    from
-      ? {
-          ...attachment,
-          mailbox: from.mailbox,
-          uid: uidOf(from.id, copy.operations),
-          part: from.part,
-        }
-      : attachment,
+    from ? { ...attachment, ...locate(from, copy), part: from.part } : attachment,
   );
   return {
     ...rest,
-    ...(draft && { draft: place(draft) }),
-    ...(inReplyTo && { inReplyTo: place(inReplyTo) }),
+    // What it answers may be gone; the mail goes all the same.
+    ...(draft && { draft: locateLeft(draft, copy) }),
+    ...(inReplyTo && { inReplyTo: locateLeft(inReplyTo, copy) }),
     ...(files && { attachments: files }),
     ...(undoSeconds && { delaySeconds: undoSeconds }),
   };
@@ -43,7 +32,7 @@ export async function writeDraft(
   server: MailServer,
 ): Promise<Blob> {
   const { from, to, cc, bcc, replyTo, subject = '', text, html, attachments = [] } = mail;
-  const answered = await findMessageId(mail, copy);
+  const answered = (await findNamed(mail.inReplyTo, copy))?.envelope.messageId;
   const date = shown?.[0]?.internalDate ?? '';
   const fields = [
     ...people('From', from ? [from] : [{ address: copy.address }]),
@@ -65,13 +54,6 @@ export async function writeDraft(
   for (const file of attachments) files.push(filePart(file, await readFile(file, copy, server)));
   const whole = files.length === 0 ? body : multipart('mixed', `${id}m`, [body, ...files]);
   return new Blob([[...fields, ...whole, ''].join('\r\n')], { type: 'message/rfc822' });
-}
-
-async function findMessageId({ inReplyTo }: StoredMail, copy: Copy): Promise<string | undefined> {
-  const box = inReplyTo && copy.mailbox(inReplyTo.mailbox)?.box;
-  if (!inReplyTo || box === undefined) return undefined;
-  const uid = uidOf(inReplyTo.id, copy.operations);
-  return (await copy.rows(box, [uid])).get(uid)?.envelope.messageId;
 }
 
 function multipart(
@@ -103,9 +85,18 @@ async function readFile(
     const row = await copy.store.get('blobs', [copy.account, blob ?? '']);
     return (row?.bytes as Uint8Array | undefined) ?? new Uint8Array();
   }
-  const query = { mailbox: from.mailbox, uid: uidOf(from.id, copy.operations), part: from.part };
+  const located = locateLeft(from, copy);
+  if (!located) throw messageGone();
+  const { mailbox, uid } = located;
+  const query = { mailbox, uid, part: from.part };
   const part = await server.call('GET /mail/attachment', { query });
   return new Uint8Array(await part.arrayBuffer());
+}
+
+/** As the server says it. */
+function messageGone(): ApiError {
+  const problem = { code: 'message_not_found', detail: 'the message that has the file is gone' };
+  return new ApiError(new Response(null, { status: 404 }), JSON.stringify(problem), 0);
 }
 
 function filePart(file: StoredAttachment, bytes: Uint8Array): string[] {

@@ -1,9 +1,15 @@
 /** Mail of the user as it is stored until it goes: its files as blobs, and how it is shown meanwhile. */
 import type { OutgoingMail } from './client.ts';
 import type { Copy } from './copy.ts';
-import { uidOf } from './outbox.ts';
+import { findNamed, locate } from './named.ts';
 import { makeId, type Platform } from './platform.ts';
-import { type MessageFacts, put, type StoredAttachment, type StoredMail } from './rows.ts';
+import {
+  type MessageFacts,
+  type NamedMessage,
+  put,
+  type StoredAttachment,
+  type StoredMail,
+} from './rows.ts';
 import type { Change } from './store.ts';
 
 export interface StoredOutgoing {
@@ -44,16 +50,14 @@ export async function storeMail(
 }
 
 /** A message that has its UID by now is named by it. */
-function named<Place extends { readonly id: string | number }>(place: Place, copy: Copy): Place {
-  const id = place.id as Parameters<typeof uidOf>[0];
-  return { ...place, id: uidOf(id, copy.operations) || id };
+function named<Place extends NamedMessage>(place: Place, copy: Copy): Place {
+  const { uid, uidvalidity } = locate(place, copy);
+  return uid === 0 ? place : { ...place, id: uid, ...(uidvalidity && { uidvalidity }) };
 }
 
 async function showMail(mail: StoredMail, copy: Copy, platform: Platform): Promise<MessageFacts> {
   const { from, to, cc, bcc, subject = '', text = '', attachments = [], inReplyTo } = mail;
-  const box = inReplyTo && copy.mailbox(inReplyTo.mailbox)?.box;
-  const uid = inReplyTo ? uidOf(inReplyTo.id, copy.operations) : 0;
-  const answered = box === undefined ? undefined : (await copy.rows(box, [uid])).get(uid);
+  const answered = await findNamed(inReplyTo, copy);
   const now = new Date(platform.now()).toISOString();
   const size = attachments.reduce((sum, file) => sum + (file.size ?? 0), text.length);
   return {

@@ -165,6 +165,10 @@ export class Pusher {
     if (!(error instanceof ApiError) || isPassing(error) || isSession(error)) throw error;
     const [first] = batch;
     const { status, code, detail } = error;
+    if (code === 'uidvalidity_changed' && (first?.mail?.draft || first?.mail?.inReplyTo)) {
+      await copy.write(epoch, 'strict', () => [put('operations', sendAlone(first))]);
+      return NOTHING;
+    }
     // The first attempt made it, and its answer was lost.
     const wasDone =
       isAgain &&
@@ -245,6 +249,12 @@ export class Pusher {
 
 const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy) =>
   kind === 'send' || kind === 'mailbox' ? undefined : copy.home(mailbox, box);
+
+/** A mail that goes without the messages it names: their mailbox was made anew, and they are gone. */
+function sendAlone({ request: _, mail = {}, ...kept }: OperationRow): OperationRow {
+  const { draft: _draft, inReplyTo: _answered, ...rest } = mail;
+  return { ...kept, state: 'queued', mail: rest };
+}
 
 function isSession({ status, code }: ApiError): boolean {
   return status === 401 || code === 'account_inactive';

@@ -166,8 +166,18 @@ export type StoredError = {
 };
 
 /** Mail that waits: its files are blobs of the store. */
-export type StoredMail = Omit<OutgoingMail, 'attachments'> & {
+export type StoredMail = Omit<OutgoingMail, 'attachments' | 'draft' | 'inReplyTo'> & {
+  readonly draft?: NamedMessage;
+  readonly inReplyTo?: NamedMessage;
   readonly attachments?: readonly StoredAttachment[];
+};
+
+/** A message that mail names. */
+export type NamedMessage = {
+  readonly mailbox: string;
+  readonly id: MessageId;
+  /** Of the mailbox, when the user named it; undefined where the id is no UID, or is of an older version. */
+  readonly uidvalidity?: string;
 };
 
 export type StoredAttachment = {
@@ -178,7 +188,7 @@ export type StoredAttachment = {
   /** Of `blobs`; or, in place of it, a part of a message. */
   readonly blob?: string;
   readonly size?: number;
-  readonly from?: { readonly mailbox: string; readonly id: MessageId; readonly part: string };
+  readonly from?: NamedMessage & { readonly part: string };
 };
 
 /** Puts a row of a table; the one place where a row loses its type. */

@@ -127,13 +127,18 @@ export class FakeSends {
     content,
     mailbox = 'INBOX',
     uid = 0,
+    uidvalidity,
     part = '1',
     ...given
   }: GivenAttachment): NewAttachment {
     if (content !== undefined) {
       return { ...given, content: Uint8Array.from(atob(content), (one) => one.charCodeAt(0)) };
     }
-    const { parts, attachments } = this.#account.message({ mailbox, uid });
+    const { parts, attachments } = this.#account.message({
+      mailbox,
+      uid,
+      ...(uidvalidity !== undefined && { uidvalidity }),
+    });
     const bytes = parts.get(part);
     if (!bytes) throw new Refusal('part_not_found', `the message has no part ${part}`);
     const { filename, contentType } = attachments.find((one) => one.part === part) ?? {};

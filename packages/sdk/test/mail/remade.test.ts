@@ -116,3 +116,41 @@ test('the answer of a change leaves no messages of a mailbox that was deleted me
   assert.equal(await boxOf(), undefined);
   assert.deepEqual(await world.store.range({ table: 'messages', prefix: [box ?? 0] }), []);
 });
+
+const to = [{ address: 'bob@sender.test' }];
+const file = (content: string) => ({ attachments: [{ filename: 'a.txt', content }] });
+
+/** Mail waits that names the only message of a mailbox; then another mailbox has its name, and another message its UID. */
+async function remakeBeforeSend(mailOf: (named: { mailbox: string; id: number }) => object) {
+  const { world, account, server, client, settled } = await begin();
+  const flags = ['\\Draft'];
+  const id = account.deliver(WORK, { subject: 'old', ...file('old') }, { flags });
+  await world.pass(5000);
+  server.online = false;
+  const { applied } = await settled(
+    client.send({ to, subject: 'mail', ...mailOf({ mailbox: WORK, id }) }),
+  );
+  const outcome = applied.then(() => 'sent', String);
+  remake(account);
+  assert.equal(account.deliver(WORK, { subject: 'new', ...file('new') }, { flags }), id);
+  server.online = true;
+  await world.pass(60_000);
+  return { outcome: await settled(outcome), other: account.mailbox(WORK).find(id), account };
+}
+
+test('mail removes and answers no other message that has the UID since the mailbox was made anew', async () => {
+  const { outcome, other } = await remakeBeforeSend((named) => ({
+    draft: named,
+    inReplyTo: named,
+  }));
+  assert.equal(outcome, 'sent');
+  assert.deepEqual(other?.flags, ['\\Draft']);
+});
+
+test('mail takes no file of another message that has the UID since the mailbox was made anew', async () => {
+  const { outcome, account } = await remakeBeforeSend((named) => ({
+    attachments: [{ from: { ...named, part: '2' } }],
+  }));
+  assert.match(outcome, /^ApiError: 409 uidvalidity_changed/);
+  assert.equal(account.mailbox('Sent').uids.length, 0);
+});
