@@ -218,25 +218,22 @@ function refuseUnguarded({ url }: { readonly url: string }): void {
  * event.
  */
 function webSocketRoute(app: Api): void {
-  app.get(
-    '/ws',
-    {
-      config: { refusals: ['upgrade_required', 'account_inactive'] },
-      schema: {
-        tags: ['Mail'],
-        summary: 'Get mailbox changes at once',
-        description:
-          'A WebSocket (RFC 6455). Browsers, which cannot set Authorization, offer the subprotocols `postroom` and `bearer.<JWT>`. The first message is `hello`, with the state of every mailbox; then comes one `mailbox_changed` for each change. An event is a hint: sync with the token of your own last sync.',
-        operationId: 'connect',
-        security: credentials.bearer,
-        response: { 101: { description: 'The connection speaks WebSocket.', type: 'null' } },
-        'x-events': socketEvents,
-      },
+  app.get('/ws', {
+    config: { refusals: ['upgrade_required', 'account_inactive'] },
+    schema: {
+      tags: ['Mail'],
+      summary: 'Get mailbox changes at once',
+      description:
+        'A WebSocket (RFC 6455). Browsers, which cannot set Authorization, offer the subprotocols `postroom` and `bearer.<JWT>`. The first message is `hello`, with the state of every mailbox; then comes one `mailbox_changed` for each change. An event is a hint: sync with the token of your own last sync.',
+      operationId: 'connect',
+      security: credentials.bearer,
+      response: { 101: { description: 'The connection speaks WebSocket.', type: 'null' } },
+      'x-events': socketEvents,
     },
-    (_request, reply) => {
+    handler: (_request, reply) => {
       // RFC 9110 section 15.5.22: the answer names the protocol to upgrade to.
       reply.header('upgrade', 'websocket').header('sec-websocket-version', '13');
       throw new Refusal('upgrade_required', 'this path speaks WebSocket only');
     },
-  );
+  });
 }

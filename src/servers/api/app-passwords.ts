@@ -73,44 +73,38 @@ export function addAppPasswords(app: Api, appPasswords: OwnedAppPasswords): void
 }
 
 function addList(app: Api, appPasswords: OwnedAppPasswords): void {
-  app.get(
-    path,
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        ...common,
-        summary: "List an account's app passwords",
-        description: 'All of them, at most 20; the oldest first.',
-        operationId: 'listAppPasswords',
-        params: Type.Object({ id: RecordId }),
-        querystring: UserQuery,
-        response: { 200: Type.Object({ items: Type.Array(AppPasswordBody) }) },
-      },
+  app.get(path, {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      ...common,
+      summary: "List an account's app passwords",
+      description: 'All of them, at most 20; the oldest first.',
+      operationId: 'listAppPasswords',
+      params: Type.Object({ id: RecordId }),
+      querystring: UserQuery,
+      response: { 200: Type.Object({ items: Type.Array(AppPasswordBody) }) },
     },
-    async (request) => {
+    handler: async (request) => {
       const items = await appPasswords.list(ownerOf(request), request.params.id);
       return { items: items.map(write) };
     },
-  );
+  });
 }
 
 function addCreate(app: Api, appPasswords: OwnedAppPasswords): void {
-  app.post(
-    path,
-    {
-      config: { refusals: ['account_not_found'], compress: false },
-      schema: {
-        ...common,
-        summary: 'Make an app password',
-        description:
-          'For one mail program of the account: it opens IMAP and submission, and nothing else. The password is shown once.',
-        operationId: 'createAppPassword',
-        params: Type.Object({ id: RecordId }),
-        body: Type.Object({ user_id: UserId, name: Name }),
-        response: { 201: OnceShown },
-      },
+  app.post(path, {
+    config: { refusals: ['account_not_found'], compress: false },
+    schema: {
+      ...common,
+      summary: 'Make an app password',
+      description:
+        'For one mail program of the account: it opens IMAP and submission, and nothing else. The password is shown once.',
+      operationId: 'createAppPassword',
+      params: Type.Object({ id: RecordId }),
+      body: Type.Object({ user_id: UserId, name: Name }),
+      response: { 201: OnceShown },
     },
-    async (request, reply) => {
+    handler: async (request, reply) => {
       const { params, body } = request;
       const within = answerWithin(request, 201, writeOnceShown);
       const by = actorOf(request);
@@ -118,31 +112,28 @@ function addCreate(app: Api, appPasswords: OwnedAppPasswords): void {
       const made = await appPasswords.create(owner, params.id, body.name, by, within);
       return reply.code(201).send(writeOnceShown(made));
     },
-  );
+  });
 }
 
 function addDelete(app: Api, appPasswords: OwnedAppPasswords): void {
-  app.post(
-    `${path}/:passwordId/delete`,
-    {
-      config: { refusals: ['account_not_found', 'app_password_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Revoke an app password',
-        description:
-          'From then on it opens nothing. The sessions of mail programs that it opened end at once, on all nodes.',
-        operationId: 'deleteAppPassword',
-        params: Type.Object({ id: RecordId, passwordId: RecordId }),
-        body: Type.Object({ user_id: UserId }),
-        response: { 200: Type.Object({ ok: Type.Boolean(), deleted: AppPasswordBody }) },
-      },
+  app.post(`${path}/:passwordId/delete`, {
+    config: { refusals: ['account_not_found', 'app_password_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Revoke an app password',
+      description:
+        'From then on it opens nothing. The sessions of mail programs that it opened end at once, on all nodes.',
+      operationId: 'deleteAppPassword',
+      params: Type.Object({ id: RecordId, passwordId: RecordId }),
+      body: Type.Object({ user_id: UserId }),
+      response: { 200: Type.Object({ ok: Type.Boolean(), deleted: AppPasswordBody }) },
     },
-    async (request) => {
+    handler: async (request) => {
       const { id, passwordId } = request.params;
       const describe = (deleted: AppPassword) => ({ ok: true, deleted: write(deleted) });
       const within = answerWithin(request, 200, describe);
       const by = actorOf(request);
       return describe(await appPasswords.remove(ownerOf(request), id, passwordId, by, within));
     },
-  );
+  });
 }

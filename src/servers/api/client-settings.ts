@@ -163,31 +163,28 @@ export function clientSettingsRoutes(
 ): RouteGroup {
   const servers = serversOf(settings);
   return (app) => {
-    app.get(
-      '/v2/domains/:domain/client-settings',
-      {
-        config: { refusals: ['domain_not_found'] },
-        schema: {
-          ...common,
-          tags: ['Domains'],
-          summary: 'Read the settings of mail programs',
-          description:
-            "What people type into their mail programs, and the SRV records (RFC 6186, RFC 8314) by which programs find it. The records are no part of the domain's status: publish them or not.",
-          operationId: 'getClientSettings',
-          params: Type.Object({ domain: DomainName }),
-          querystring: UserQuery,
-          response: {
-            200: Type.Object({
-              domain: DomainName,
-              imap: Type.Array(ServerBody),
-              smtp: Type.Array(ServerBody),
-              username: Text('What the user name is.', 'the whole address'),
-              srv: Type.Array(SrvBody),
-            }),
-          },
+    app.get('/v2/domains/:domain/client-settings', {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...common,
+        tags: ['Domains'],
+        summary: 'Read the settings of mail programs',
+        description:
+          "What people type into their mail programs, and the SRV records (RFC 6186, RFC 8314) by which programs find it. The records are no part of the domain's status: publish them or not.",
+        operationId: 'getClientSettings',
+        params: Type.Object({ domain: DomainName }),
+        querystring: UserQuery,
+        response: {
+          200: Type.Object({
+            domain: DomainName,
+            imap: Type.Array(ServerBody),
+            smtp: Type.Array(ServerBody),
+            username: Text('What the user name is.', 'the whole address'),
+            srv: Type.Array(SrvBody),
+          }),
         },
       },
-      async (request) => {
+      handler: async (request) => {
         const { name } = await domains.find(ownerOf(request), request.params.domain);
         return {
           domain: name,
@@ -197,24 +194,21 @@ export function clientSettingsRoutes(
           srv: srvRecords(settings),
         };
       },
-    );
-    app.get(
-      '/v2/email-accounts/:id/mobileconfig',
-      {
-        config: { refusals: ['account_not_found'] },
-        schema: {
-          ...common,
-          tags: ['Email accounts'],
-          summary: 'Get the profile of an account for Apple devices',
-          description:
-            'A configuration profile (`.mobileconfig`) that sets the account up in Mail of iOS and macOS. It has no password: the device asks for it. Without IMAP and submission there is none.',
-          operationId: 'getMobileconfig',
-          params: Type.Object({ id: RecordId }),
-          querystring: UserQuery,
-          response: { 200: { content: { [PROFILE]: { schema: Type.String() } } } },
-        },
+    });
+    app.get('/v2/email-accounts/:id/mobileconfig', {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        ...common,
+        tags: ['Email accounts'],
+        summary: 'Get the profile of an account for Apple devices',
+        description:
+          'A configuration profile (`.mobileconfig`) that sets the account up in Mail of iOS and macOS. It has no password: the device asks for it. Without IMAP and submission there is none.',
+        operationId: 'getMobileconfig',
+        params: Type.Object({ id: RecordId }),
+        querystring: UserQuery,
+        response: { 200: { content: { [PROFILE]: { schema: Type.String() } } } },
       },
-      async (request, reply) => {
+      handler: async (request, reply) => {
         const account = await accounts.get(ownerOf(request), request.params.id);
         refuseOff(servers, true);
         const [imap] = servers.imap;
@@ -224,7 +218,7 @@ export function clientSettingsRoutes(
         reply.header('content-disposition', name).type(PROFILE);
         return reply.send(writeMobileconfig([imap, smtp], account));
       },
-    );
+    });
   };
 }
 

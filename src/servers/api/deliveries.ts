@@ -104,39 +104,36 @@ function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
 /** `GET /v2/domains/:domain/deliveries` and `POST /v2/domains/:domain/deliveries/:id/retry`. */
 export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Queue): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/domains/:domain/deliveries',
-      {
-        config: { refusals: ['domain_not_found'] },
-        schema: {
-          tags: ['Domains'],
-          summary: 'List deliveries',
-          description:
-            'Webhooks, forwarded mail, bounces and mail that accounts sent, waiting or ended, in the order in which they were queued, or the newest first.',
-          operationId: 'listDeliveries',
-          security: credentials.apiKey,
-          params: Type.Object({ domain: DomainName }),
-          querystring: Type.Object({
-            user_id: UserId,
-            status: Type.Optional(Status),
-            webhook_id: Type.Optional(
-              Type.String({
-                maxLength: 64,
-                description: 'Only the delivery with this header `webhook-id`.',
-                examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'],
-              }),
-            ),
-            ...pageFields,
-          }),
-          response: {
-            200: Type.Object({
-              items: Type.Array(DeliveryBody),
-              ...pageEcho,
+    app.get('/v2/domains/:domain/deliveries', {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        tags: ['Domains'],
+        summary: 'List deliveries',
+        description:
+          'Webhooks, forwarded mail, bounces and mail that accounts sent, waiting or ended, in the order in which they were queued, or the newest first.',
+        operationId: 'listDeliveries',
+        security: credentials.apiKey,
+        params: Type.Object({ domain: DomainName }),
+        querystring: Type.Object({
+          user_id: UserId,
+          status: Type.Optional(Status),
+          webhook_id: Type.Optional(
+            Type.String({
+              maxLength: 64,
+              description: 'Only the delivery with this header `webhook-id`.',
+              examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'],
             }),
-          },
+          ),
+          ...pageFields,
+        }),
+        response: {
+          200: Type.Object({
+            items: Type.Array(DeliveryBody),
+            ...pageEcho,
+          }),
         },
       },
-      async (request) => {
+      handler: async (request) => {
         const { params, query } = request;
         const { id: domainId } = await domains.find(ownerOf(request), params.domain);
         const page = pageOf(query);
@@ -147,24 +144,21 @@ export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Que
           publicId === undefined ? queue.count({ domainId, status }, most) : items.length;
         return answerPage(items.map(writeDelivery), page, count);
       },
-    );
-    app.post(
-      '/v2/domains/:domain/deliveries/:id/retry',
-      {
-        config: { refusals: ['domain_not_found', 'delivery_not_found', 'delivery_released'] },
-        schema: {
-          tags: ['Domains'],
-          summary: 'Try a delivery again',
-          description:
-            'Tries the delivery again now, from the start of its schedule, with the same webhook-id and body. It also repeats one that was delivered.',
-          operationId: 'retryDelivery',
-          security: credentials.apiKey,
-          params: Type.Object({ domain: DomainName, id: RecordId }),
-          body: Type.Object({ user_id: UserId }),
-          response: { 200: Type.Object({ delivery: DeliveryBody }) },
-        },
+    });
+    app.post('/v2/domains/:domain/deliveries/:id/retry', {
+      config: { refusals: ['domain_not_found', 'delivery_not_found', 'delivery_released'] },
+      schema: {
+        tags: ['Domains'],
+        summary: 'Try a delivery again',
+        description:
+          'Tries the delivery again now, from the start of its schedule, with the same webhook-id and body. It also repeats one that was delivered.',
+        operationId: 'retryDelivery',
+        security: credentials.apiKey,
+        params: Type.Object({ domain: DomainName, id: RecordId }),
+        body: Type.Object({ user_id: UserId }),
+        response: { 200: Type.Object({ delivery: DeliveryBody }) },
       },
-      async (request) => {
+      handler: async (request) => {
         const { params } = request;
         const { id: domainId } = await domains.find(ownerOf(request), params.domain);
         const describe = (retried: Delivery) => ({ delivery: writeDelivery(retried) });
@@ -176,6 +170,6 @@ export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Que
         }
         return describe(delivery);
       },
-    );
+    });
   };
 }

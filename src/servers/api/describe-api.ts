@@ -276,24 +276,21 @@ export function descriptionRoute(app: Api): void {
     const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 27)}"`;
     return { text, etag };
   };
-  app.get(
-    '/docs/openapi.json',
-    {
-      schema: {
-        tags: ['Documentation'],
-        summary: 'This description',
-        operationId: 'openapi',
-        security: credentials.none,
-        response: {
-          200: {
-            description: 'OpenAPI 3.1',
-            content: { 'application/json': { schema: anything } },
-          },
-          304: Type.Null({ description: 'The client has it already.' }),
+  app.get('/docs/openapi.json', {
+    schema: {
+      tags: ['Documentation'],
+      summary: 'This description',
+      operationId: 'openapi',
+      security: credentials.none,
+      response: {
+        200: {
+          description: 'OpenAPI 3.1',
+          content: { 'application/json': { schema: anything } },
         },
+        304: Type.Null({ description: 'The client has it already.' }),
       },
     },
-    (request, reply) => {
+    handler: (request, reply) => {
       written ??= write();
       const { text, etag } = written;
       reply.header('etag', etag).header('cache-control', 'public, no-cache');
@@ -301,5 +298,5 @@ export function descriptionRoute(app: Api): void {
       if (matchesEtag(request.headers['if-none-match'], etag)) return reply.code(304).send(null);
       return reply.type('application/json; charset=utf-8').send(text);
     },
-  );
+  });
 }

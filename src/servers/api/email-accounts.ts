@@ -119,29 +119,26 @@ export function accountRoutes(parts: AccountRouteParts): RouteGroup {
 }
 
 function addCreate(app: Api, accounts: OwnedAccounts): void {
-  app.post(
-    '/v2/email-accounts/create',
-    {
-      config: {
-        refusals: ['domain_not_found', 'domain_not_active', 'address_exists'],
-        compress: false,
-      },
-      schema: {
-        ...common,
-        summary: 'Create an account',
-        description: 'On an active domain of the user. The password is shown once.',
-        operationId: 'createAccount',
-        body: Type.Object({
-          domain: DomainName,
-          local_part: Text('The part before the @.', 'ada'),
-          display_name: Type.Optional(Type.String({ examples: ['Ada'] })),
-          user_id: UserId,
-          password: Type.Optional(Password),
-        }),
-        response: { 201: OnceShown },
-      },
+  app.post('/v2/email-accounts/create', {
+    config: {
+      refusals: ['domain_not_found', 'domain_not_active', 'address_exists'],
+      compress: false,
     },
-    async (request, reply) => {
+    schema: {
+      ...common,
+      summary: 'Create an account',
+      description: 'On an active domain of the user. The password is shown once.',
+      operationId: 'createAccount',
+      body: Type.Object({
+        domain: DomainName,
+        local_part: Text('The part before the @.', 'ada'),
+        display_name: Type.Optional(Type.String({ examples: ['Ada'] })),
+        user_id: UserId,
+        password: Type.Optional(Password),
+      }),
+      response: { 201: OnceShown },
+    },
+    handler: async (request, reply) => {
       const { body } = request;
       const account = {
         ...ownerOf(request),
@@ -154,27 +151,24 @@ function addCreate(app: Api, accounts: OwnedAccounts): void {
       const made = await accounts.create(account, actorOf(request), within);
       return reply.code(201).send(writeOnceShown(made));
     },
-  );
+  });
 }
 
 function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomains): void {
-  app.get(
-    '/v2/domains/:domain/email-accounts',
-    {
-      config: { refusals: ['domain_not_found'] },
-      schema: {
-        ...common,
-        summary: "List a domain's accounts",
-        description: 'Ordered by id: the oldest first, or the newest.',
-        operationId: 'listDomainAccounts',
-        params: Type.Object({ domain: DomainName }),
-        querystring: Type.Object({ user_id: UserId, ...pageFields }),
-        response: {
-          200: Type.Object({ domain: DomainBody, items: Type.Array(AccountBody), ...pageEcho }),
-        },
+  app.get('/v2/domains/:domain/email-accounts', {
+    config: { refusals: ['domain_not_found'] },
+    schema: {
+      ...common,
+      summary: "List a domain's accounts",
+      description: 'Ordered by id: the oldest first, or the newest.',
+      operationId: 'listDomainAccounts',
+      params: Type.Object({ domain: DomainName }),
+      querystring: Type.Object({ user_id: UserId, ...pageFields }),
+      response: {
+        200: Type.Object({ domain: DomainBody, items: Type.Array(AccountBody), ...pageEcho }),
       },
     },
-    async (request) => {
+    handler: async (request) => {
       const page = pageOf(request.query);
       const owner = ownerOf(request);
       const domain = await domains.find(owner, request.params.domain);
@@ -184,109 +178,97 @@ function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomain
       const answer = await answerPage(items.map(writeAccount), page, count);
       return { domain: writeDomain(domain), ...answer };
     },
-  );
+  });
 }
 
 function addList(app: Api, accounts: OwnedAccounts): void {
-  app.get(
-    '/v2/email-accounts',
-    {
-      config: { refusals: ['domain_not_found'] },
-      schema: {
-        ...common,
-        summary: "List a user's accounts",
-        description: 'Ordered by id: the oldest first, or the newest.',
-        operationId: 'listAccounts',
-        querystring: Type.Object({
-          user_id: UserId,
-          domain: Type.Optional(DomainName),
-          ...pageFields,
-        }),
-        response: { 200: Type.Object({ items: Type.Array(AccountBody), ...pageEcho }) },
-      },
+  app.get('/v2/email-accounts', {
+    config: { refusals: ['domain_not_found'] },
+    schema: {
+      ...common,
+      summary: "List a user's accounts",
+      description: 'Ordered by id: the oldest first, or the newest.',
+      operationId: 'listAccounts',
+      querystring: Type.Object({
+        user_id: UserId,
+        domain: Type.Optional(DomainName),
+        ...pageFields,
+      }),
+      response: { 200: Type.Object({ items: Type.Array(AccountBody), ...pageEcho }) },
     },
-    async (request) => {
+    handler: async (request) => {
       const { query } = request;
       const page = pageOf(query);
       const asked = { ...ownerOf(request), domain: query.domain };
       const items = await accounts.list({ ...asked, ...page });
       return answerPage(items.map(writeAccount), page, (most) => accounts.count(asked, most));
     },
-  );
+  });
 }
 
 function addReadAndUpdate(app: Api, accounts: OwnedAccounts): void {
-  app.get(
-    '/v2/email-accounts/:id',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Read an account',
-        operationId: 'getAccount',
-        params: AccountPath,
-        querystring: UserQuery,
-        response: { 200: OneAccount },
-      },
+  app.get('/v2/email-accounts/:id', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Read an account',
+      operationId: 'getAccount',
+      params: AccountPath,
+      querystring: UserQuery,
+      response: { 200: OneAccount },
     },
-    async (request) => ({
+    handler: async (request) => ({
       account: writeAccount(await accounts.get(ownerOf(request), request.params.id)),
     }),
-  );
-  app.put(
-    '/v2/email-accounts/:id',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Update an account',
-        description:
-          'Changes the fields that are given. Mail to a suspended account is deferred, and its tokens stop at once.',
-        operationId: 'updateAccount',
-        params: AccountPath,
-        body: Type.Object({
-          user_id: UserId,
-          display_name: Type.Optional(Type.String({ examples: ['Ada L.'] })),
-          status: Type.Optional(
-            Type.Enum(['active', 'suspended'], { type: 'string', examples: ['suspended'] }),
-          ),
-        }),
-        response: { 200: OneAccount },
-      },
+  });
+  app.put('/v2/email-accounts/:id', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Update an account',
+      description:
+        'Changes the fields that are given. Mail to a suspended account is deferred, and its tokens stop at once.',
+      operationId: 'updateAccount',
+      params: AccountPath,
+      body: Type.Object({
+        user_id: UserId,
+        display_name: Type.Optional(Type.String({ examples: ['Ada L.'] })),
+        status: Type.Optional(
+          Type.Enum(['active', 'suspended'], { type: 'string', examples: ['suspended'] }),
+        ),
+      }),
+      response: { 200: OneAccount },
     },
-    async (request) => {
+    handler: async (request) => {
       const { params, body } = request;
       const changed = { displayName: body.display_name, status: body.status };
       const by = actorOf(request);
       const account = await accounts.update(ownerOf(request), params.id, changed, by);
       return { account: writeAccount(account) };
     },
-  );
+  });
 }
 
 function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
-  app.post(
-    '/v2/email-accounts/delete',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Delete an account',
-        description: 'Also deletes its mail. Its tokens stop at once.',
-        operationId: 'deleteAccount',
-        body: Type.Object({ id: RecordId, user_id: UserId }),
-        response: {
-          200: Type.Object({
-            ok: Type.Boolean(),
-            deleted: Type.Object({
-              id: RecordId,
-              address: Type.String({ examples: ['ada@acme.test'] }),
-            }),
+  app.post('/v2/email-accounts/delete', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Delete an account',
+      description: 'Also deletes its mail. Its tokens stop at once.',
+      operationId: 'deleteAccount',
+      body: Type.Object({ id: RecordId, user_id: UserId }),
+      response: {
+        200: Type.Object({
+          ok: Type.Boolean(),
+          deleted: Type.Object({
+            id: RecordId,
+            address: Type.String({ examples: ['ada@acme.test'] }),
           }),
-        },
+        }),
       },
     },
-    async (request) => {
+    handler: async (request) => {
       const { id } = request.body;
       const owner = ownerOf(request);
       await accounts.get(owner, id);
@@ -295,26 +277,23 @@ function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
       const within = answerWithin(request, 200, describe);
       return describe(await accounts.remove(owner, id, recorded, within));
     },
-  );
+  });
 }
 
 function addPasswordReset(app: Api, accounts: OwnedAccounts): void {
-  app.post(
-    '/v2/email-accounts/:id/password/reset',
-    {
-      config: { refusals: ['account_not_found'], compress: false },
-      schema: {
-        ...common,
-        summary: "Reset an account's password",
-        description:
-          'The password is shown once. Tokens issued before, and app passwords, stop at once.',
-        operationId: 'resetPassword',
-        params: AccountPath,
-        body: Type.Object({ user_id: UserId, password: Type.Optional(Password) }),
-        response: { 200: OnceShown },
-      },
+  app.post('/v2/email-accounts/:id/password/reset', {
+    config: { refusals: ['account_not_found'], compress: false },
+    schema: {
+      ...common,
+      summary: "Reset an account's password",
+      description:
+        'The password is shown once. Tokens issued before, and app passwords, stop at once.',
+      operationId: 'resetPassword',
+      params: AccountPath,
+      body: Type.Object({ user_id: UserId, password: Type.Optional(Password) }),
+      response: { 200: OnceShown },
     },
-    async (request) => {
+    handler: async (request) => {
       const { password } = request.body;
       const { id } = request.params;
       const by = actorOf(request);
@@ -322,29 +301,26 @@ function addPasswordReset(app: Api, accounts: OwnedAccounts): void {
       const within = answerWithin(request, 200, writeOnceShown);
       return writeOnceShown(await accounts.resetPassword(owner, id, password, by, within));
     },
-  );
+  });
 }
 
 function addToken(app: Api, accounts: OwnedAccounts, tokens: Tokens): void {
-  app.post(
-    '/v2/email-accounts/:id/token',
-    {
-      config: {
-        refusals: ['account_not_found', 'account_inactive'],
-        compress: false,
-        takesKey: false,
-      },
-      schema: {
-        ...common,
-        summary: 'Issue a token for an account',
-        description: 'Opens /mail and /ws without the password, for an app of the user.',
-        operationId: 'issueToken',
-        params: AccountPath,
-        body: Type.Object({ user_id: UserId }),
-        response: { 200: TokenBody },
-      },
+  app.post('/v2/email-accounts/:id/token', {
+    config: {
+      refusals: ['account_not_found', 'account_inactive'],
+      compress: false,
+      takesKey: false,
     },
-    async (request) =>
+    schema: {
+      ...common,
+      summary: 'Issue a token for an account',
+      description: 'Opens /mail and /ws without the password, for an app of the user.',
+      operationId: 'issueToken',
+      params: AccountPath,
+      body: Type.Object({ user_id: UserId }),
+      response: { 200: TokenBody },
+    },
+    handler: async (request) =>
       writeToken(await tokens.issue(await accounts.get(ownerOf(request), request.params.id))),
-  );
+  });
 }

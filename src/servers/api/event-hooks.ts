@@ -69,61 +69,52 @@ const answer = { 200: Type.Object({ hook: HookBody }) };
 
 export function eventHookRoutes(hooks: EventHooks): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/event-hooks',
-      {
-        config: { refusals: ['event_hook_not_found'] },
-        schema: {
-          ...common,
-          summary: 'Show where events are posted',
-          description: 'Also how many wait, and why the oldest of them was not taken.',
-          operationId: 'getEventHook',
-          querystring: UserQuery,
-          response: answer,
-        },
+    app.get('/v2/event-hooks', {
+      config: { refusals: ['event_hook_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Show where events are posted',
+        description: 'Also how many wait, and why the oldest of them was not taken.',
+        operationId: 'getEventHook',
+        querystring: UserQuery,
+        response: answer,
       },
-      async (request) => {
+      handler: async (request) => {
         const hook = await hooks.find(ownerOf(request));
         return { hook: writeHook(hook, request.caller?.isReadOnly) };
       },
-    );
-    app.put(
-      '/v2/event-hooks',
-      {
-        schema: {
-          ...common,
-          summary: 'Post events to a URL',
-          description:
-            'What `GET /v2/events` tells of the user from now on is posted to the URL, each event as JSON of its own, signed and repeated as webhooks are: at least once, in any order. `webhook-id` is the cursor of the event. A user has one such URL; another one also gets what waits for the one before.',
-          operationId: 'setEventHook',
-          body: Type.Object({ user_id: UserId, url: Url, types: Types, secret: Secret }),
-          response: answer,
-        },
+    });
+    app.put('/v2/event-hooks', {
+      schema: {
+        ...common,
+        summary: 'Post events to a URL',
+        description:
+          'What `GET /v2/events` tells of the user from now on is posted to the URL, each event as JSON of its own, signed and repeated as webhooks are: at least once, in any order. `webhook-id` is the cursor of the event. A user has one such URL; another one also gets what waits for the one before.',
+        operationId: 'setEventHook',
+        body: Type.Object({ user_id: UserId, url: Url, types: Types, secret: Secret }),
+        response: answer,
       },
-      async (request) => {
+      handler: async (request) => {
         const { user_id: _, ...settings } = request.body;
         const hook = await hooks.set(ownerOf(request), settings, actorOf(request));
         return { hook: writeHook(hook) };
       },
-    );
-    app.post(
-      '/v2/event-hooks/delete',
-      {
-        config: { refusals: ['event_hook_not_found'] },
-        schema: {
-          ...common,
-          summary: 'Post no more events',
-          description: 'What waits is removed; an attempt that is under way may still arrive.',
-          operationId: 'deleteEventHook',
-          body: Type.Object({ user_id: UserId }),
-          response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Url }) },
-        },
+    });
+    app.post('/v2/event-hooks/delete', {
+      config: { refusals: ['event_hook_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Post no more events',
+        description: 'What waits is removed; an attempt that is under way may still arrive.',
+        operationId: 'deleteEventHook',
+        body: Type.Object({ user_id: UserId }),
+        response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Url }) },
       },
-      async (request) => {
+      handler: async (request) => {
         const describe = (deleted: string) => ({ ok: true, deleted });
         const within = answerWithin(request, 200, describe);
         return describe(await hooks.remove(ownerOf(request), actorOf(request), within));
       },
-    );
+    });
   };
 }

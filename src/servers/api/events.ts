@@ -131,23 +131,20 @@ export function eventRoutes(
   return (app) => {
     const open = new OpenRequests();
     app.addHook('preClose', async () => open.end());
-    app.get(
-      '/v2/events',
-      {
-        exposeHeadRoute: false,
-        config: { refusals: ['cursor_expired', 'too_many_connections'], compress: false },
-        schema: {
-          tags: ['Events'],
-          summary: 'Follow what happens to a user',
-          description:
-            'Events in the order in which they happened, each once. The request waits where there is none. With `Accept: text/event-stream` the same events come as they happen, each with its cursor as `id`, which `Last-Event-ID` takes as `after` does; and `mailbox.changed`, which is a hint and has no id.',
-          operationId: 'listEvents',
-          security: credentials.apiKey,
-          querystring: query,
-          response: { 200: answer },
-        },
+    app.get('/v2/events', {
+      exposeHeadRoute: false,
+      config: { refusals: ['cursor_expired', 'too_many_connections'], compress: false },
+      schema: {
+        tags: ['Events'],
+        summary: 'Follow what happens to a user',
+        description:
+          'Events in the order in which they happened, each once. The request waits where there is none. With `Accept: text/event-stream` the same events come as they happen, each with its cursor as `id`, which `Last-Event-ID` takes as `after` does; and `mailbox.changed`, which is a hint and has no id.',
+        operationId: 'listEvents',
+        security: credentials.apiKey,
+        querystring: query,
+        response: { 200: answer },
       },
-      async (request, reply) => {
+      handler: async (request, reply) => {
         const { types, limit = AT_A_TIME, wait = 25 } = request.query;
         const scope = { ...ownerOf(request), ...readTypes(types) };
         const after = afterOf(request.headers['last-event-id'], request.query.after);
@@ -189,7 +186,7 @@ export function eventRoutes(
           throw error;
         }
       },
-    );
+    });
   };
 }
 

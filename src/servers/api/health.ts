@@ -48,35 +48,29 @@ export function healthRoutes(
     else log.info('ready again');
   };
   return (app) => {
-    app.get(
-      '/healthz',
-      {
-        config: { charge: 'none' },
-        schema: {
-          tags: ['Service'],
-          summary: 'Is the process alive?',
-          operationId: 'health',
-          security: credentials.none,
-          response: { 200: Health },
-        },
+    app.get('/healthz', {
+      config: { charge: 'none' },
+      schema: {
+        tags: ['Service'],
+        summary: 'Is the process alive?',
+        operationId: 'health',
+        security: credentials.none,
+        response: { 200: Health },
       },
-      () => ({ status: 'ok' }),
-    );
-    app.get(
-      '/readyz',
-      {
-        config: { charge: 'none', refusals: ['unavailable'] },
-        schema: {
-          tags: ['Service'],
-          summary: 'Can it do its work?',
-          description:
-            'Ready when the database, the listeners, the bodies and the mail server, if there is one, work; else `detail` names those that do not. `degraded` when some of the work waits for a part, such as mail above 64 KiB for a bucket that does not answer, or for a full disk. A node whose disk is full is not ready where another one has room. Not ready from the moment when the process is told to stop.',
-          operationId: 'readiness',
-          security: credentials.none,
-          response: { 200: Readiness },
-        },
+      handler: () => ({ status: 'ok' }),
+    });
+    app.get('/readyz', {
+      config: { charge: 'none', refusals: ['unavailable'] },
+      schema: {
+        tags: ['Service'],
+        summary: 'Can it do its work?',
+        description:
+          'Ready when the database, the listeners, the bodies and the mail server, if there is one, work; else `detail` names those that do not. `degraded` when some of the work waits for a part, such as mail above 64 KiB for a bucket that does not answer, or for a full disk. A node whose disk is full is not ready where another one has room. Not ready from the moment when the process is told to stop.',
+        operationId: 'readiness',
+        security: credentials.none,
+        response: { 200: Readiness },
       },
-      async () => {
+      handler: async () => {
         const verdicts = await Promise.all(
           Object.entries(checks).map(async ([part, check]) => ({ part, is: await verdict(check) })),
         );
@@ -91,7 +85,7 @@ export function healthRoutes(
         if (degraded) return { status: 'degraded' as const, detail: degraded };
         return { status: 'ready' as const };
       },
-    );
+    });
   };
 }
 

@@ -43,43 +43,40 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
   const shares = new AccountShares(SHARES);
   return (app, tools) => {
     acceptMessageBodies(app);
-    app.post(
-      '/mail/append',
-      {
-        schema: {
-          tags: ['Mail'],
-          summary: 'Put a message into a mailbox',
-          operationId: 'appendMessage',
-          description:
-            'Stores the source as it is; nothing is sent. At most `MAX_MESSAGE_BYTES` (50 MiB).',
-          security: credentials.bearer,
-          querystring,
-          body: { content: { 'message/rfc822': { schema: source } } },
-          response: {
-            201: Type.Object(
-              {
-                mailbox: Text('Name of the mailbox.', 'INBOX'),
-                uidvalidity: Type.String({ examples: ['1795244400'] }),
-                uid: uidSchema,
-              },
-              { title: 'StoredMessage', description: 'Where a message was stored.' },
-            ),
-          },
-        },
-        config: {
-          refusals: [
-            'mailbox_not_found',
-            'account_inactive',
-            'body_too_large',
-            'mailbox_full',
-            'mailbox_refused',
-            'mail_server_refused',
-            'quota_exceeded',
-            'storage_full',
-          ],
+    app.post('/mail/append', {
+      schema: {
+        tags: ['Mail'],
+        summary: 'Put a message into a mailbox',
+        operationId: 'appendMessage',
+        description:
+          'Stores the source as it is; nothing is sent. At most `MAX_MESSAGE_BYTES` (50 MiB).',
+        security: credentials.bearer,
+        querystring,
+        body: { content: { 'message/rfc822': { schema: source } } },
+        response: {
+          201: Type.Object(
+            {
+              mailbox: Text('Name of the mailbox.', 'INBOX'),
+              uidvalidity: Type.String({ examples: ['1795244400'] }),
+              uid: uidSchema,
+            },
+            { title: 'StoredMessage', description: 'Where a message was stored.' },
+          ),
         },
       },
-      async (request, reply) => {
+      config: {
+        refusals: [
+          'mailbox_not_found',
+          'account_inactive',
+          'body_too_large',
+          'mailbox_full',
+          'mailbox_refused',
+          'mail_server_refused',
+          'quota_exceeded',
+          'storage_full',
+        ],
+      },
+      handler: async (request, reply) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, flags = [], internalDate } = request.query;
         const arrived = internalDate === undefined ? undefined : readArrival(internalDate);
@@ -106,7 +103,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           giveBack();
         }
       },
-    );
+    });
   };
 }
 

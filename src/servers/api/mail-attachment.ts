@@ -29,38 +29,35 @@ export const partAnswer = {
 
 export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
-    app.get(
-      '/mail/attachment',
-      {
-        schema: {
-          tags: ['Mail'],
-          summary: 'Fetch one MIME part',
-          operationId: 'fetchAttachment',
-          description:
-            'The bytes of the part with its transfer encoding removed. Accepts Range, If-Range and If-None-Match.',
-          security: credentials.bearer,
-          querystring: Type.Object({
-            ...messageQuery,
-            part: Type.String({
-              minLength: 1,
-              description: 'Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5).',
-              examples: ['2'],
-            }),
+    app.get('/mail/attachment', {
+      schema: {
+        tags: ['Mail'],
+        summary: 'Fetch one MIME part',
+        operationId: 'fetchAttachment',
+        description:
+          'The bytes of the part with its transfer encoding removed. Accepts Range, If-Range and If-None-Match.',
+        security: credentials.bearer,
+        querystring: Type.Object({
+          ...messageQuery,
+          part: Type.String({
+            minLength: 1,
+            description: 'Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5).',
+            examples: ['2'],
           }),
-          response: partAnswer,
-        },
-        config: {
-          refusals: [
-            'mailbox_not_found',
-            'message_not_found',
-            'part_not_found',
-            'range_not_satisfiable',
-            'account_inactive',
-            'body_unavailable',
-          ],
-        },
+        }),
+        response: partAnswer,
       },
-      async (request, reply) => {
+      config: {
+        refusals: [
+          'mailbox_not_found',
+          'message_not_found',
+          'part_not_found',
+          'range_not_satisfiable',
+          'account_inactive',
+          'body_unavailable',
+        ],
+      },
+      handler: async (request, reply) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, uid, part: number } = request.query;
         if (parsePartNumber(number) === undefined) {
@@ -69,7 +66,7 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
         const part = await mailstore.fetchPart(user, mailbox || 'INBOX', uid, number);
         return sendPart(request, reply, part);
       },
-    );
+    });
   };
 }
 

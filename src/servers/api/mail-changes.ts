@@ -92,36 +92,33 @@ const refusals = [
 
 export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
-    app.post(
-      '/mail/flags',
-      {
-        bodyLimit: MAIL_BODY_MAX,
-        schema: {
-          tags: ['Mail'],
-          summary: 'Change flags',
-          operationId: 'changeFlags',
-          description:
-            'Adds and removes IMAP flags; a flag that is both added and removed is removed. `updated` has each of the messages that exists, with its flags as they are now.',
-          security: credentials.bearer,
-          body: Type.Object(
-            {
-              ...messageSet,
-              add: flags('Flags to add.'),
-              remove: flags('Flags to remove.'),
-            },
-            { examples: [{ mailbox: 'INBOX', uids: [7], add: ['\\Seen'] }] },
-          ),
-          response: {
-            200: Type.Object({
-              ...mailboxState,
-              updated,
-              ...synced,
-            }),
+    app.post('/mail/flags', {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Change flags',
+        operationId: 'changeFlags',
+        description:
+          'Adds and removes IMAP flags; a flag that is both added and removed is removed. `updated` has each of the messages that exists, with its flags as they are now.',
+        security: credentials.bearer,
+        body: Type.Object(
+          {
+            ...messageSet,
+            add: flags('Flags to add.'),
+            remove: flags('Flags to remove.'),
           },
+          { examples: [{ mailbox: 'INBOX', uids: [7], add: ['\\Seen'] }] },
+        ),
+        response: {
+          200: Type.Object({
+            ...mailboxState,
+            updated,
+            ...synced,
+          }),
         },
-        config: { refusals: [...refusals] },
       },
-      async (request) => {
+      config: { refusals: [...refusals] },
+      handler: async (request) => {
         const user = await tools.authenticateMail(request);
         const { add, remove } = request.body;
         checkSince(mailstore, request.body);
@@ -132,31 +129,28 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
         const synced = await syncAfter(mailstore, user, request);
         return { ...stateOf(state), updated, ...synced };
       },
-    );
+    });
     relocationRoute(app, tools, mailstore, 'move');
     relocationRoute(app, tools, mailstore, 'copy');
-    app.post(
-      '/mail/delete',
-      {
-        bodyLimit: MAIL_BODY_MAX,
-        schema: {
-          tags: ['Mail'],
-          summary: 'Delete messages for good',
-          operationId: 'deleteMessages',
-          description: 'They cannot be brought back. To put messages into Trash, move them.',
-          security: credentials.bearer,
-          body: Type.Object(messageSet, { examples: [{ mailbox: 'Trash', uids: [7] }] }),
-          response: {
-            200: Type.Object({
-              ...mailboxState,
-              removed: Type.Array(removedSchema),
-              ...synced,
-            }),
-          },
+    app.post('/mail/delete', {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Delete messages for good',
+        operationId: 'deleteMessages',
+        description: 'They cannot be brought back. To put messages into Trash, move them.',
+        security: credentials.bearer,
+        body: Type.Object(messageSet, { examples: [{ mailbox: 'Trash', uids: [7] }] }),
+        response: {
+          200: Type.Object({
+            ...mailboxState,
+            removed: Type.Array(removedSchema),
+            ...synced,
+          }),
         },
-        config: { refusals: [...refusals] },
       },
-      async (request) => {
+      config: { refusals: [...refusals] },
+      handler: async (request) => {
         const user = await tools.authenticateMail(request);
         checkSince(mailstore, request.body);
         const { state, removed } = await mailstore.expunge(user, setOf(request.body));
@@ -166,7 +160,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           ...(await syncAfter(mailstore, user, request)),
         };
       },
-    );
+    });
   };
 }
 
@@ -177,30 +171,27 @@ function relocationRoute(
   verb: 'move' | 'copy',
 ): void {
   const done = verb === 'move' ? 'moved' : 'copied';
-  app.post(
-    `/mail/${verb}`,
-    {
-      bodyLimit: MAIL_BODY_MAX,
-      schema: {
-        tags: ['Mail'],
-        summary: verb === 'move' ? 'Move messages' : 'Copy messages',
-        operationId: `${verb}Messages`,
-        description: `Into another mailbox of the account. \`${done}\` says which UID each has there.`,
-        security: credentials.bearer,
-        body: Type.Object(
-          { ...messageSet, to: mailboxName('The mailbox that gets them.') },
-          { examples: [{ mailbox: 'INBOX', uids: [7], to: 'Archive' }] },
-        ),
-        response: { 200: relocated(done) },
-      },
-      config: {
-        refusals: [
-          ...refusals,
-          ...(verb === 'copy' ? (['quota_exceeded', 'mailbox_full'] as const) : []),
-        ],
-      },
+  app.post(`/mail/${verb}`, {
+    bodyLimit: MAIL_BODY_MAX,
+    schema: {
+      tags: ['Mail'],
+      summary: verb === 'move' ? 'Move messages' : 'Copy messages',
+      operationId: `${verb}Messages`,
+      description: `Into another mailbox of the account. \`${done}\` says which UID each has there.`,
+      security: credentials.bearer,
+      body: Type.Object(
+        { ...messageSet, to: mailboxName('The mailbox that gets them.') },
+        { examples: [{ mailbox: 'INBOX', uids: [7], to: 'Archive' }] },
+      ),
+      response: { 200: relocated(done) },
     },
-    async (request) => {
+    config: {
+      refusals: [
+        ...refusals,
+        ...(verb === 'copy' ? (['quota_exceeded', 'mailbox_full'] as const) : []),
+      ],
+    },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
       if (verb === 'move' && canonicalMailboxName(mailbox) === canonicalMailboxName(to)) {
@@ -217,7 +208,7 @@ function relocationRoute(
       const relocated = await mailstore[verb](user, setOf(request.body), to, within);
       return { ...describe(relocated), ...(await syncAfter(mailstore, user, request)) };
     },
-  );
+  });
 }
 
 function setOf({ mailbox, uids, uidvalidity }: SetBody): MessageSet {

@@ -88,70 +88,64 @@ const messagesAnswer = Type.Object({
 /** @param hostname our name in Authentication-Results fields */
 export function mailContentRoutes(mailstore: Mailstore, hostname: string): RouteGroup {
   return (app, tools) => {
-    app.get(
-      '/mail/content',
-      {
-        schema: {
-          tags: ['Mail'],
-          summary: 'Read a message without MIME',
-          operationId: 'readContent',
-          description: 'Its text, its HTML and what is attached. Never sets `\\Seen`.',
-          security: credentials.bearer,
-          querystring: Type.Object(messageQuery),
-          response: { 200: contentSchema },
-        },
-        config: {
-          refusals: [
-            'mailbox_not_found',
-            'message_not_found',
-            'account_inactive',
-            'body_unavailable',
-          ],
-        },
+    app.get('/mail/content', {
+      schema: {
+        tags: ['Mail'],
+        summary: 'Read a message without MIME',
+        operationId: 'readContent',
+        description: 'Its text, its HTML and what is attached. Never sets `\\Seen`.',
+        security: credentials.bearer,
+        querystring: Type.Object(messageQuery),
+        response: { 200: contentSchema },
       },
-      async (request) => {
+      config: {
+        refusals: [
+          'mailbox_not_found',
+          'message_not_found',
+          'account_inactive',
+          'body_unavailable',
+        ],
+      },
+      handler: async (request) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, uid } = request.query;
         const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
         return (await readContent(message, contentFields, hostname)) as Content;
       },
-    );
-    app.post(
-      '/mail/messages',
-      {
-        bodyLimit: MAIL_BODY_MAX,
-        schema: {
-          tags: ['Mail'],
-          summary: 'Read several messages',
-          operationId: 'readMessages',
-          description:
-            'As /mail/content, for up to 100 messages. A message that does not exist, or whose source cannot be read, is left out. An answer that becomes too long ends after a message, and has `hasMore`.',
-          security: credentials.bearer,
-          body: Type.Object(
-            {
-              mailbox: mailboxName('The mailbox that has the messages.'),
-              uids: Type.Array(uidSchema, { minItems: 1, maxItems: MESSAGES_MAX }),
-              fields: Type.Optional(
-                Type.Array(Type.Enum([...contentFields]), {
-                  maxItems: contentFields.length,
-                  description: 'What each message carries besides its uid; all when left out.',
-                }),
-              ),
-            },
-            { examples: [{ mailbox: 'INBOX', uids: [6, 7], fields: ['envelope', 'preview'] }] },
-          ),
-          response: { 200: messagesAnswer },
-        },
-        config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+    });
+    app.post('/mail/messages', {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Read several messages',
+        operationId: 'readMessages',
+        description:
+          'As /mail/content, for up to 100 messages. A message that does not exist, or whose source cannot be read, is left out. An answer that becomes too long ends after a message, and has `hasMore`.',
+        security: credentials.bearer,
+        body: Type.Object(
+          {
+            mailbox: mailboxName('The mailbox that has the messages.'),
+            uids: Type.Array(uidSchema, { minItems: 1, maxItems: MESSAGES_MAX }),
+            fields: Type.Optional(
+              Type.Array(Type.Enum([...contentFields]), {
+                maxItems: contentFields.length,
+                description: 'What each message carries besides its uid; all when left out.',
+              }),
+            ),
+          },
+          { examples: [{ mailbox: 'INBOX', uids: [6, 7], fields: ['envelope', 'preview'] }] },
+        ),
+        response: { 200: messagesAnswer },
       },
-      async (request) => {
+      config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+      handler: async (request) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, uids, fields = contentFields } = request.body;
         const read = async (uid: number) =>
           readContent(await mailstore.fetchMessage(user, mailbox, uid), fields, hostname);
         return readMessages([...new Set(uids)], read);
       },
-    );
+    });
   };
 }
 

@@ -28,130 +28,117 @@ export function mailMailboxRoutes(mailstore: Mailstore): RouteGroup {
 type AddRoute = (app: Parameters<RouteGroup>[0], tools: RouteTools, mailstore: Mailstore) => void;
 
 const listRoute: AddRoute = (app, tools, mailstore) => {
-  app.get(
-    '/mail/mailboxes',
-    {
-      schema: {
-        tags: ['Mail'],
-        summary: 'List mailboxes',
-        operationId: 'listMailboxes',
-        description:
-          'Every mailbox of the account, INBOX first. `token` is what a sync returns now.',
-        security: credentials.bearer,
-        response: { 200: Type.Object({ mailboxes: Type.Array(summary) }) },
-      },
-      config: { refusals: ['account_inactive'] },
+  app.get('/mail/mailboxes', {
+    schema: {
+      tags: ['Mail'],
+      summary: 'List mailboxes',
+      operationId: 'listMailboxes',
+      description: 'Every mailbox of the account, INBOX first. `token` is what a sync returns now.',
+      security: credentials.bearer,
+      response: { 200: Type.Object({ mailboxes: Type.Array(summary) }) },
     },
-    async (request) => {
+    config: { refusals: ['account_inactive'] },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return { mailboxes: await mailstore.listMailboxes(user) };
     },
-  );
+  });
 };
 
 const createRoute: AddRoute = (app, tools, mailstore) => {
-  app.post(
-    '/mail/mailboxes/create',
-    {
-      bodyLimit: MAIL_BODY_MAX,
-      schema: {
-        tags: ['Mail'],
-        summary: 'Make a mailbox',
-        operationId: 'createMailbox',
-        description: 'Levels of a name are separated by `/`.',
-        security: credentials.bearer,
-        body: Type.Object(
-          { mailbox: mailboxName('Name of the new mailbox.') },
-          { examples: [{ mailbox: 'Projects' }] },
-        ),
-        response: { 201: mailboxStateSchema },
-      },
-      config: { refusals: ['mailbox_exists', 'account_inactive', 'mail_server_refused'] },
+  app.post('/mail/mailboxes/create', {
+    bodyLimit: MAIL_BODY_MAX,
+    schema: {
+      tags: ['Mail'],
+      summary: 'Make a mailbox',
+      operationId: 'createMailbox',
+      description: 'Levels of a name are separated by `/`.',
+      security: credentials.bearer,
+      body: Type.Object(
+        { mailbox: mailboxName('Name of the new mailbox.') },
+        { examples: [{ mailbox: 'Projects' }] },
+      ),
+      response: { 201: mailboxStateSchema },
     },
-    async (request, reply) => {
+    config: { refusals: ['mailbox_exists', 'account_inactive', 'mail_server_refused'] },
+    handler: async (request, reply) => {
       const user = await tools.authenticateMail(request);
       const { state } = await mailstore.createMailbox(user, request.body.mailbox);
       return reply.code(201).send(state);
     },
-  );
+  });
 };
 
 const renameRoute: AddRoute = (app, tools, mailstore) => {
-  app.post(
-    '/mail/mailboxes/rename',
-    {
-      bodyLimit: MAIL_BODY_MAX,
-      schema: {
-        tags: ['Mail'],
-        summary: 'Rename a mailbox',
-        operationId: 'renameMailbox',
-        description:
-          'Also renames the mailboxes below it. INBOX and special-use mailboxes cannot be renamed.',
-        security: credentials.bearer,
-        body: Type.Object(
-          {
-            mailbox: mailboxName('Its name now.'),
-            to: mailboxName('Its new name.'),
-          },
-          { examples: [{ mailbox: 'Projects', to: 'Archive/Projects' }] },
-        ),
-        response: { 200: mailboxStateSchema },
-      },
-      config: {
-        refusals: [
-          'mailbox_not_found',
-          'mailbox_exists',
-          'mailbox_protected',
-          'account_inactive',
-          'mail_server_refused',
-        ],
-      },
+  app.post('/mail/mailboxes/rename', {
+    bodyLimit: MAIL_BODY_MAX,
+    schema: {
+      tags: ['Mail'],
+      summary: 'Rename a mailbox',
+      operationId: 'renameMailbox',
+      description:
+        'Also renames the mailboxes below it. INBOX and special-use mailboxes cannot be renamed.',
+      security: credentials.bearer,
+      body: Type.Object(
+        {
+          mailbox: mailboxName('Its name now.'),
+          to: mailboxName('Its new name.'),
+        },
+        { examples: [{ mailbox: 'Projects', to: 'Archive/Projects' }] },
+      ),
+      response: { 200: mailboxStateSchema },
     },
-    async (request) => {
+    config: {
+      refusals: [
+        'mailbox_not_found',
+        'mailbox_exists',
+        'mailbox_protected',
+        'account_inactive',
+        'mail_server_refused',
+      ],
+    },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
       return (await mailstore.renameMailbox(user, mailbox, to)).state;
     },
-  );
+  });
 };
 
 const deleteRoute: AddRoute = (app, tools, mailstore) => {
-  app.post(
-    '/mail/mailboxes/delete',
-    {
-      bodyLimit: MAIL_BODY_MAX,
-      schema: {
-        tags: ['Mail'],
-        summary: 'Delete a mailbox with its messages',
-        operationId: 'deleteMailbox',
-        description:
-          'Deletes it for good. Mailboxes below it stay. INBOX and special-use mailboxes cannot be deleted.',
-        security: credentials.bearer,
-        body: Type.Object(
-          { mailbox: mailboxName('Name of the mailbox.') },
-          { examples: [{ mailbox: 'Projects' }] },
-        ),
-        response: {
-          200: Type.Object({
-            ok: Type.Literal(true),
-            deleted: Type.String({ examples: ['Projects'] }),
-          }),
-        },
-      },
-      config: {
-        refusals: [
-          'mailbox_not_found',
-          'mailbox_has_children',
-          'mailbox_protected',
-          'account_inactive',
-          'mail_server_refused',
-        ],
+  app.post('/mail/mailboxes/delete', {
+    bodyLimit: MAIL_BODY_MAX,
+    schema: {
+      tags: ['Mail'],
+      summary: 'Delete a mailbox with its messages',
+      operationId: 'deleteMailbox',
+      description:
+        'Deletes it for good. Mailboxes below it stay. INBOX and special-use mailboxes cannot be deleted.',
+      security: credentials.bearer,
+      body: Type.Object(
+        { mailbox: mailboxName('Name of the mailbox.') },
+        { examples: [{ mailbox: 'Projects' }] },
+      ),
+      response: {
+        200: Type.Object({
+          ok: Type.Literal(true),
+          deleted: Type.String({ examples: ['Projects'] }),
+        }),
       },
     },
-    async (request) => {
+    config: {
+      refusals: [
+        'mailbox_not_found',
+        'mailbox_has_children',
+        'mailbox_protected',
+        'account_inactive',
+        'mail_server_refused',
+      ],
+    },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       const { state } = await mailstore.deleteMailbox(user, request.body.mailbox);
       return { ok: true as const, deleted: state.mailbox };
     },
-  );
+  });
 };

@@ -33,30 +33,27 @@ const messageAnswer = Type.Object(
 
 export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
-    app.get(
-      '/mail/message',
-      {
-        schema: {
-          tags: ['Mail'],
-          summary: 'Fetch a message',
-          operationId: 'fetchMessage',
-          description:
-            'Never sets `\\Seen`. `rfc822` is lossless: UTF-8 where the source is valid UTF-8, else ' +
-            'one character per byte. With `Accept: message/rfc822` the source itself is streamed.',
-          security: credentials.bearer,
-          querystring: Type.Object(messageQuery),
-          response: { 200: writtenHere(messageAnswer) },
-        },
-        config: {
-          refusals: [
-            'mailbox_not_found',
-            'message_not_found',
-            'account_inactive',
-            'body_unavailable',
-          ],
-        },
+    app.get('/mail/message', {
+      schema: {
+        tags: ['Mail'],
+        summary: 'Fetch a message',
+        operationId: 'fetchMessage',
+        description:
+          'Never sets `\\Seen`. `rfc822` is lossless: UTF-8 where the source is valid UTF-8, else ' +
+          'one character per byte. With `Accept: message/rfc822` the source itself is streamed.',
+        security: credentials.bearer,
+        querystring: Type.Object(messageQuery),
+        response: { 200: writtenHere(messageAnswer) },
       },
-      async (request, reply) => {
+      config: {
+        refusals: [
+          'mailbox_not_found',
+          'message_not_found',
+          'account_inactive',
+          'body_unavailable',
+        ],
+      },
+      handler: async (request, reply) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, uid } = request.query;
         const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
@@ -72,7 +69,7 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
         // Fastify sends a text of this type unchanged.
         return reply.type('application/json; charset=utf-8').send(answer);
       },
-    );
+    });
   };
 }
 

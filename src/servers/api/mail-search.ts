@@ -86,34 +86,31 @@ const searchAnswer = Type.Unsafe<SearchResult>(
 
 export function mailSearchRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
-    app.post(
-      '/mail/search',
-      {
-        bodyLimit: 4 * MAIL_BODY_MAX,
-        schema: {
-          tags: ['Mail'],
-          summary: 'Search messages',
-          operationId: 'searchMessages',
-          description:
-            'Messages that have every word, newest first. Words match whole, without regard to case ' +
-            'and accents; in scripts without spaces any two characters in a row are found.',
-          security: credentials.bearer,
-          body: searchBody,
-          response: { 200: searchAnswer },
-        },
-        config: {
-          refusals: [
-            'mailbox_not_found',
-            'account_inactive',
-            'search_too_long',
-            'nothing_to_search',
-            'too_many_words',
-            'too_many_prefixes',
-            'prefix_too_short',
-          ],
-        },
+    app.post('/mail/search', {
+      bodyLimit: 4 * MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Search messages',
+        operationId: 'searchMessages',
+        description:
+          'Messages that have every word, newest first. Words match whole, without regard to case ' +
+          'and accents; in scripts without spaces any two characters in a row are found.',
+        security: credentials.bearer,
+        body: searchBody,
+        response: { 200: searchAnswer },
       },
-      async (request) => {
+      config: {
+        refusals: [
+          'mailbox_not_found',
+          'account_inactive',
+          'search_too_long',
+          'nothing_to_search',
+          'too_many_words',
+          'too_many_prefixes',
+          'prefix_too_short',
+        ],
+      },
+      handler: async (request) => {
         const user = await tools.authenticateMail(request);
         const { text, from, to, subject, body, since, before, limit, ...rest } = request.body;
         return mailstore.search(user, {
@@ -124,6 +121,6 @@ export function mailSearchRoutes(mailstore: Mailstore): RouteGroup {
           limit: limit ?? MATCHES_DEFAULT,
         });
       },
-    );
+    });
   };
 }

@@ -221,44 +221,41 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
     done(null, new GivenSource(payload)),
   );
   const large = new LargeRequests();
-  app.post(
-    '/mail/send',
-    {
-      bodyLimit: SEND_BODY_MAX,
-      // Before the body is read: nobody else can make us hold so much.
-      preParsing: async (request, reply, payload) => {
-        const holder = await tools.authenticateMail(request);
-        const body = Readable.from(large.read(request, reply, payload, holder), {
-          objectMode: false,
-        });
-        // It may break off when it is no longer read: after a refusal.
-        return body.on('error', () => undefined);
-      },
-      schema: {
-        tags: ['Mail'],
-        summary: 'Send a message',
-        operationId: 'sendMessage',
-        description:
-          'The answer comes once the message is stored: in Sent, and for its recipients, who each get it once. Postroom tries for five days; for a recipient who does not get it, the account gets a bounce in INBOX. With `Idempotency-Key` the same request can be made again: the message is sent once. A body of `message/rfc822`, at most `MAX_MESSAGE_BYTES`, is sent as it is to the recipients that To, Cc and Bcc name; `sendAt` and `delaySeconds` are then parameters of the query.',
-        security: credentials.bearer,
-        headers: keyHeaders('for as long as the sent message is known'),
-        querystring: query,
-        body: {
-          content: {
-            'application/json': { schema: sendBody },
-            'message/rfc822': {
-              schema: Type.Unknown({ description: 'The source of the message.' }),
-            },
+  app.post('/mail/send', {
+    bodyLimit: SEND_BODY_MAX,
+    // Before the body is read: nobody else can make us hold so much.
+    preParsing: async (request, reply, payload) => {
+      const holder = await tools.authenticateMail(request);
+      const body = Readable.from(large.read(request, reply, payload, holder), {
+        objectMode: false,
+      });
+      // It may break off when it is no longer read: after a refusal.
+      return body.on('error', () => undefined);
+    },
+    schema: {
+      tags: ['Mail'],
+      summary: 'Send a message',
+      operationId: 'sendMessage',
+      description:
+        'The answer comes once the message is stored: in Sent, and for its recipients, who each get it once. Postroom tries for five days; for a recipient who does not get it, the account gets a bounce in INBOX. With `Idempotency-Key` the same request can be made again: the message is sent once. A body of `message/rfc822`, at most `MAX_MESSAGE_BYTES`, is sent as it is to the recipients that To, Cc and Bcc name; `sendAt` and `delaySeconds` are then parameters of the query.',
+      security: credentials.bearer,
+      headers: keyHeaders('for as long as the sent message is known'),
+      querystring: query,
+      body: {
+        content: {
+          'application/json': { schema: sendBody },
+          'message/rfc822': {
+            schema: Type.Unknown({ description: 'The source of the message.' }),
           },
         },
-        response: { 202: acceptedAnswer },
       },
-      config: {
-        refusals: [...refusals],
-      },
+      response: { 202: acceptedAnswer },
     },
-    (request, reply) => large.work(request, accept(request, reply)),
-  );
+    config: {
+      refusals: [...refusals],
+    },
+    handler: (request, reply) => large.work(request, accept(request, reply)),
+  });
 
   async function accept(request: FastifyRequest, reply: FastifyReply): Promise<Accepted> {
     const user = await tools.authenticateMail(request);
@@ -275,95 +272,83 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
 }
 
 function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
-  app.post(
-    '/mail/sends/cancel',
-    {
-      bodyLimit: MAIL_BODY_MAX,
-      schema: {
-        tags: ['Mail'],
-        summary: 'Cancel a message',
-        operationId: 'cancelSend',
-        description:
-          'Works until the message went out to any recipient. The message is removed from Sent and is a draft again. A second call gets the same answer.',
-        security: credentials.bearer,
-        body: Type.Object({ id: sendId }),
-        response: { 200: cancelAnswer },
-      },
-      config: { refusals: ['account_inactive', 'send_not_found', 'already_sent'] },
+  app.post('/mail/sends/cancel', {
+    bodyLimit: MAIL_BODY_MAX,
+    schema: {
+      tags: ['Mail'],
+      summary: 'Cancel a message',
+      operationId: 'cancelSend',
+      description:
+        'Works until the message went out to any recipient. The message is removed from Sent and is a draft again. A second call gets the same answer.',
+      security: credentials.bearer,
+      body: Type.Object({ id: sendId }),
+      response: { 200: cancelAnswer },
     },
-    async (request) => {
+    config: { refusals: ['account_inactive', 'send_not_found', 'already_sent'] },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return { ok: true, draft: await sending.cancel(user, request.body.id) };
     },
-  );
+  });
 }
 
 function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
-  app.get(
-    '/mail/sends/:id',
-    {
-      schema: {
-        tags: ['Mail'],
-        summary: 'Read the status of a sent message',
-        operationId: 'readSend',
-        description: 'Kept for 30 days.',
-        security: credentials.bearer,
-        params: Type.Object({ id: sendId }),
-        response: { 200: statusAnswer },
-      },
-      config: { refusals: ['account_inactive', 'send_not_found'] },
+  app.get('/mail/sends/:id', {
+    schema: {
+      tags: ['Mail'],
+      summary: 'Read the status of a sent message',
+      operationId: 'readSend',
+      description: 'Kept for 30 days.',
+      security: credentials.bearer,
+      params: Type.Object({ id: sendId }),
+      response: { 200: statusAnswer },
     },
-    async (request) => {
+    config: { refusals: ['account_inactive', 'send_not_found'] },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return sending.find(user, { id: request.params.id });
     },
-  );
+  });
   const find = {
     tags: ['Mail'],
     security: credentials.bearer,
     response: { 200: statusAnswer },
   };
-  app.get(
-    '/mail/sends',
-    {
-      schema: {
-        ...find,
-        summary: 'Find a message by its key',
-        operationId: 'findSend',
-        description: 'The message that was sent with this `Idempotency-Key`.',
-        querystring: Type.Object({
-          key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
-        }),
-      },
-      config: { refusals: ['account_inactive', 'send_not_found'] },
+  app.get('/mail/sends', {
+    schema: {
+      ...find,
+      summary: 'Find a message by its key',
+      operationId: 'findSend',
+      description: 'The message that was sent with this `Idempotency-Key`.',
+      querystring: Type.Object({
+        key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
+      }),
     },
-    async (request) => {
+    config: { refusals: ['account_inactive', 'send_not_found'] },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return sending.find(user, { key: request.query.key });
     },
-  );
-  app.get(
-    '/mail/sends/by-message-id',
-    {
-      schema: {
-        ...find,
-        summary: 'Find a message by its Message-ID',
-        operationId: 'findSendByMessageId',
-        description:
-          'The newest message with this Message-ID, also one that a mail program submitted.',
-        querystring: Type.Object({
-          messageId: Type.String({
-            minLength: 1,
-            maxLength: MESSAGE_ID_MAX,
-            examples: ['<7b1f@acme.test>'],
-          }),
+  });
+  app.get('/mail/sends/by-message-id', {
+    schema: {
+      ...find,
+      summary: 'Find a message by its Message-ID',
+      operationId: 'findSendByMessageId',
+      description:
+        'The newest message with this Message-ID, also one that a mail program submitted.',
+      querystring: Type.Object({
+        messageId: Type.String({
+          minLength: 1,
+          maxLength: MESSAGE_ID_MAX,
+          examples: ['<7b1f@acme.test>'],
         }),
-      },
-      config: { refusals: ['account_inactive', 'send_not_found'] },
+      }),
     },
-    async (request) => {
+    config: { refusals: ['account_inactive', 'send_not_found'] },
+    handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return sending.find(user, { messageId: request.query.messageId });
     },
-  );
+  });
 }

@@ -46,23 +46,20 @@ function given(text: string | undefined): text is string {
 
 export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
-    app.post(
-      '/mail/sync',
-      {
-        bodyLimit: MAIL_BODY_MAX,
-        schema: {
-          tags: ['Mail'],
-          summary: 'Sync a mailbox',
-          operationId: 'syncMailbox',
-          description:
-            'Returns what changed since `token`; without a token, everything as `added`. With `reset: true` the client first drops its copy of the mailbox. A page ends at `limit`, or earlier if envelopes and structures are large. Then it has `hasMore`, and its token leads to the next page.',
-          security: credentials.bearer,
-          body: syncBody,
-          response: { 200: writtenHere(syncAnswer) },
-        },
-        config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+    app.post('/mail/sync', {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Sync a mailbox',
+        operationId: 'syncMailbox',
+        description:
+          'Returns what changed since `token`; without a token, everything as `added`. With `reset: true` the client first drops its copy of the mailbox. A page ends at `limit`, or earlier if envelopes and structures are large. Then it has `hasMore`, and its token leads to the next page.',
+        security: credentials.bearer,
+        body: syncBody,
+        response: { 200: writtenHere(syncAnswer) },
       },
-      async (request, reply) => {
+      config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+      handler: async (request, reply) => {
         const { uidvalidity, token, limit, fields, order } = request.body;
         const mailbox = given(request.body.mailbox) ? request.body.mailbox : 'INBOX';
         const { mailbox: row, ...user } = await tools.authenticateMail(request, mailbox);
@@ -82,7 +79,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         if (first.done) return reply.send(first.value);
         return reply.send(Readable.from(inTurns(first, pieces), { objectMode: false }));
       },
-    );
+    });
   };
 }
 

@@ -53,46 +53,43 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
     const slots = Array.from({ length: SLOTS }, (_, slot) => new LoginCookies(publicUrl, slot));
     // The schema of the query has made sure of the number.
     const cookiesOf = ({ slot = 0 }: { slot?: number }) => slots[slot] as LoginCookies;
-    app.post(
-      '/mail/token',
-      {
-        bodyLimit: MAIL_BODY_MAX,
-        config: { refusals: ['unauthorized', 'account_inactive'], compress: false },
-        schema: {
-          tags: ['Mail'],
-          summary: 'Log in to a mailbox',
-          description:
-            'Exchanges the address and password of an account for a token. After 10 failures from one client, or 100 from clients that never logged in to the account, it answers 429 for a while. With `remember: true` a browser gets a cookie for POST /mail/token/renew.',
-          operationId: 'login',
-          security: credentials.none,
-          querystring: SlotQuery,
-          body: Type.Object({
-            address: Type.String({
-              minLength: 1,
-              maxLength: CREDENTIAL_MAX,
-              examples: ['ada@acme.test'],
-            }),
-            password: Type.String({
-              minLength: 1,
-              maxLength: CREDENTIAL_MAX,
-              examples: ['correct horse'],
-            }),
-            remember: Type.Optional(
-              Type.Boolean({
-                description: 'Sets a cookie. It expires when it was not used for 30 days.',
-              }),
-            ),
+    app.post('/mail/token', {
+      bodyLimit: MAIL_BODY_MAX,
+      config: { refusals: ['unauthorized', 'account_inactive'], compress: false },
+      schema: {
+        tags: ['Mail'],
+        summary: 'Log in to a mailbox',
+        description:
+          'Exchanges the address and password of an account for a token. After 10 failures from one client, or 100 from clients that never logged in to the account, it answers 429 for a while. With `remember: true` a browser gets a cookie for POST /mail/token/renew.',
+        operationId: 'login',
+        security: credentials.none,
+        querystring: SlotQuery,
+        body: Type.Object({
+          address: Type.String({
+            minLength: 1,
+            maxLength: CREDENTIAL_MAX,
+            examples: ['ada@acme.test'],
           }),
-          response: { 200: TokenBody },
-        },
+          password: Type.String({
+            minLength: 1,
+            maxLength: CREDENTIAL_MAX,
+            examples: ['correct horse'],
+          }),
+          remember: Type.Optional(
+            Type.Boolean({
+              description: 'Sets a cookie. It expires when it was not used for 30 days.',
+            }),
+          ),
+        }),
+        response: { 200: TokenBody },
       },
-      async (request, reply) => {
+      handler: async (request, reply) => {
         const { address, password, remember } = request.body;
         if (!remember) return writeToken(await tokens.login(address, password, request.ip));
         const issued = await tokens.loginRemembered(address, password, request.ip);
         return cookiesOf(request.query).answer(issued, request, reply);
       },
-    );
+    });
     addRenewal(app, tokens, cookiesOf);
     addEnd(app, tokens, cookiesOf);
   };
@@ -104,23 +101,20 @@ const isOver: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'account_inactiv
 type CookiesOf = (query: { slot?: number }) => LoginCookies;
 
 function addRenewal(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
-  app.post(
-    '/mail/token/renew',
-    {
-      bodyLimit: MAIL_BODY_MAX,
-      config: { refusals: ['account_inactive'], compress: false },
-      schema: {
-        tags: ['Mail'],
-        summary: 'Renew a token without the password',
-        description:
-          'Needs the cookie of POST /mail/token, and sets the next one. Each cookie is accepted once. Using one that was replaced more than a minute ago ends the login. A password reset, a suspension, and 30 days without a renewal end it too.',
-        operationId: 'renewToken',
-        security: credentials.cookie,
-        querystring: SlotQuery,
-        response: { 200: TokenBody },
-      },
+  app.post('/mail/token/renew', {
+    bodyLimit: MAIL_BODY_MAX,
+    config: { refusals: ['account_inactive'], compress: false },
+    schema: {
+      tags: ['Mail'],
+      summary: 'Renew a token without the password',
+      description:
+        'Needs the cookie of POST /mail/token, and sets the next one. Each cookie is accepted once. Using one that was replaced more than a minute ago ends the login. A password reset, a suspension, and 30 days without a renewal end it too.',
+      operationId: 'renewToken',
+      security: credentials.cookie,
+      querystring: SlotQuery,
+      response: { 200: TokenBody },
     },
-    async (request, reply) => {
+    handler: async (request, reply) => {
       const cookies = cookiesOf(request.query);
       const remembered = cookies.read(request);
       const renewed = await renewAny(tokens, remembered).catch((error: unknown) => {
@@ -131,7 +125,7 @@ function addRenewal(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
       });
       return cookies.answer(renewed, request, reply);
     },
-  );
+  });
 }
 
 function endsLogin(error: unknown): error is Refusal {
@@ -153,28 +147,25 @@ async function renewAny(tokens: Tokens, remembered: readonly string[]): Promise<
 }
 
 function addEnd(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
-  app.post(
-    '/mail/token/forget',
-    {
-      bodyLimit: MAIL_BODY_MAX,
-      schema: {
-        tags: ['Mail'],
-        summary: 'Forget a login',
-        description:
-          'Ends the login of the cookie, and removes the cookie. Tokens stay valid until they expire.',
-        operationId: 'forgetLogin',
-        security: credentials.none,
-        querystring: SlotQuery,
-        response: { 200: Type.Object({ ok: Type.Literal(true) }) },
-      },
+  app.post('/mail/token/forget', {
+    bodyLimit: MAIL_BODY_MAX,
+    schema: {
+      tags: ['Mail'],
+      summary: 'Forget a login',
+      description:
+        'Ends the login of the cookie, and removes the cookie. Tokens stay valid until they expire.',
+      operationId: 'forgetLogin',
+      security: credentials.none,
+      querystring: SlotQuery,
+      response: { 200: Type.Object({ ok: Type.Literal(true) }) },
     },
-    async (request, reply) => {
+    handler: async (request, reply) => {
       const cookies = cookiesOf(request.query);
       for (const remembered of cookies.read(request)) await tokens.forget(remembered);
       cookies.set('', request, reply);
       return { ok: true as const };
     },
-  );
+  });
 }
 
 /** The cookie by which a browser remembers a login. */

@@ -80,28 +80,25 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
       }
       return bodies.read(clientKey(request.ip), payload);
     });
-    app.post(
-      '/hooks/mailserver',
-      {
-        bodyLimit: BODY_MAX,
-        schema: {
-          tags: ['Mail server'],
-          summary: 'Accept mailbox change events',
-          description:
-            'Each new event is passed on once to the WebSockets of its account. A line that is not an event, or names no account here, is listed in `rejected`; the other lines are accepted. Postroom remembers each `event_id` for 24 hours, so that a batch can be sent again.',
-          operationId: 'takeMailserverEvents',
-          security: credentials.signature,
-          body: { content: { 'application/x-ndjson': { schema: batch } } },
-          response: { 200: outcome },
-        },
-        config: { charge: 'own', refusals: ['invalid_request', 'body_too_large'] },
-        onRequest: async (request, reply) => {
-          if (isSignature(request.headers[SIGNATURE_HEADER])) return;
-          await limits.take('requests', request, reply);
-          throw badSignature();
-        },
+    app.post('/hooks/mailserver', {
+      bodyLimit: BODY_MAX,
+      schema: {
+        tags: ['Mail server'],
+        summary: 'Accept mailbox change events',
+        description:
+          'Each new event is passed on once to the WebSockets of its account. A line that is not an event, or names no account here, is listed in `rejected`; the other lines are accepted. Postroom remembers each `event_id` for 24 hours, so that a batch can be sent again.',
+        operationId: 'takeMailserverEvents',
+        security: credentials.signature,
+        body: { content: { 'application/x-ndjson': { schema: batch } } },
+        response: { 200: outcome },
       },
-      async (request, reply) => {
+      config: { charge: 'own', refusals: ['invalid_request', 'body_too_large'] },
+      onRequest: async (request, reply) => {
+        if (isSignature(request.headers[SIGNATURE_HEADER])) return;
+        await limits.take('requests', request, reply);
+        throw badSignature();
+      },
+      handler: async (request, reply) => {
         const body = bodyOf(request);
         try {
           if (!events.verify(body.bytes, String(request.headers[SIGNATURE_HEADER]))) {
@@ -116,7 +113,7 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
           body.release();
         }
       },
-    );
+    });
   };
 }
 

@@ -81,67 +81,61 @@ type AddRoute = (
 ) => void;
 
 const addSource: AddRoute = (app, { bodies }, findBody) => {
-  app.get(
-    '/webhooks/raw/:id',
-    {
-      config: {
-        charge: 'own',
-        refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
-      },
-      schema: {
-        ...common,
-        summary: 'Fetch the source of a message by its link',
-        description:
-          'The `raw_url` of a webhook. It is valid for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
-        operationId: 'fetchRawMessage',
-        params: Type.Object({ id: linkId }),
-        response: {
-          200: {
-            description: 'The source of the message.',
-            content: { 'message/rfc822': { schema: source } },
-          },
+  app.get('/webhooks/raw/:id', {
+    config: {
+      charge: 'own',
+      refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
+    },
+    schema: {
+      ...common,
+      summary: 'Fetch the source of a message by its link',
+      description:
+        'The `raw_url` of a webhook. It is valid for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
+      operationId: 'fetchRawMessage',
+      params: Type.Object({ id: linkId }),
+      response: {
+        200: {
+          description: 'The source of the message.',
+          content: { 'message/rfc822': { schema: source } },
         },
       },
     },
-    async (request, reply) => {
+    handler: async (request, reply) => {
       const link = { ...request.params, ...request.query };
       const { bodyId, body } = await findBody(link, request, reply);
       const content = await beginStream(bodies.read(body, undefined, false, { bodyId }));
       return reply.type('message/rfc822').header('content-length', body.size).send(content);
     },
-  );
+  });
 };
 
 const addAttachment: AddRoute = (app, { bodies }, findBody) => {
-  app.get(
-    '/webhooks/attachments/:id/:part',
-    {
-      config: {
-        charge: 'own',
-        refusals: [
-          'link_invalid',
-          'message_not_found',
-          'part_not_found',
-          'range_not_satisfiable',
-          'body_unavailable',
-        ],
-      },
-      schema: {
-        ...common,
-        summary: 'Fetch an attachment by its link',
-        description:
-          'The `url` of an attachment in a webhook. It is valid for this one part, as long as the `raw_url`, and needs no other credential. Accepts Range, If-Range and If-None-Match.',
-        operationId: 'fetchLinkedAttachment',
-        params: Type.Object({ id: linkId, part: Type.String({ maxLength: 100 }) }),
-        response: partAnswer,
-      },
+  app.get('/webhooks/attachments/:id/:part', {
+    config: {
+      charge: 'own',
+      refusals: [
+        'link_invalid',
+        'message_not_found',
+        'part_not_found',
+        'range_not_satisfiable',
+        'body_unavailable',
+      ],
     },
-    async (request, reply) => {
+    schema: {
+      ...common,
+      summary: 'Fetch an attachment by its link',
+      description:
+        'The `url` of an attachment in a webhook. It is valid for this one part, as long as the `raw_url`, and needs no other credential. Accepts Range, If-Range and If-None-Match.',
+      operationId: 'fetchLinkedAttachment',
+      params: Type.Object({ id: linkId, part: Type.String({ maxLength: 100 }) }),
+      response: partAnswer,
+    },
+    handler: async (request, reply) => {
       const link = { ...request.params, ...request.query };
       const found = await findBody(link, request, reply);
       return sendPart(request, reply, await openPart(bodies, found, link));
     },
-  );
+  });
 };
 
 async function findMessage(

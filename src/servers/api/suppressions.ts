@@ -39,24 +39,21 @@ export function suppressionRoutes(
   suppressions: Suppressions,
 ): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/domains/:domain/suppressions',
-      {
-        config: { refusals: ['domain_not_found'] },
-        schema: {
-          tags: ['Domains'],
-          summary: 'List suppressed addresses',
-          description:
-            'Addresses of which a mail server said that they do not exist (status 5.1.x). Mail from the ' +
-            "domain's accounts to them bounces at once. In the order in which they were added, or the newest first.",
-          operationId: 'listSuppressions',
-          security: credentials.apiKey,
-          params: Type.Object({ domain: DomainName }),
-          querystring: Type.Object({ user_id: UserId, ...pageFields }),
-          response: { 200: Type.Object({ items: Type.Array(SuppressionBody), ...pageEcho }) },
-        },
+    app.get('/v2/domains/:domain/suppressions', {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        tags: ['Domains'],
+        summary: 'List suppressed addresses',
+        description:
+          'Addresses of which a mail server said that they do not exist (status 5.1.x). Mail from the ' +
+          "domain's accounts to them bounces at once. In the order in which they were added, or the newest first.",
+        operationId: 'listSuppressions',
+        security: credentials.apiKey,
+        params: Type.Object({ domain: DomainName }),
+        querystring: Type.Object({ user_id: UserId, ...pageFields }),
+        response: { 200: Type.Object({ items: Type.Array(SuppressionBody), ...pageEcho }) },
       },
-      async (request) => {
+      handler: async (request) => {
         const { id } = await domains.find(ownerOf(request), request.params.domain);
         const page = pageOf(request.query);
         const items = await suppressions.list(id, page);
@@ -66,23 +63,20 @@ export function suppressionRoutes(
         }));
         return answerPage(written, page, (most) => suppressions.count(id, most));
       },
-    );
-    app.post(
-      '/v2/domains/:domain/suppressions/delete',
-      {
-        config: { refusals: ['domain_not_found', 'suppression_not_found'] },
-        schema: {
-          tags: ['Domains'],
-          summary: 'Allow mail to this address again',
-          description: 'Removes the address from the list.',
-          operationId: 'deleteSuppression',
-          security: credentials.apiKey,
-          params: Type.Object({ domain: DomainName }),
-          body: Type.Object({ user_id: UserId, address: Address }),
-          response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Address }) },
-        },
+    });
+    app.post('/v2/domains/:domain/suppressions/delete', {
+      config: { refusals: ['domain_not_found', 'suppression_not_found'] },
+      schema: {
+        tags: ['Domains'],
+        summary: 'Allow mail to this address again',
+        description: 'Removes the address from the list.',
+        operationId: 'deleteSuppression',
+        security: credentials.apiKey,
+        params: Type.Object({ domain: DomainName }),
+        body: Type.Object({ user_id: UserId, address: Address }),
+        response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Address }) },
       },
-      async (request) => {
+      handler: async (request) => {
         const { params, body } = request;
         const domain = await domains.find(ownerOf(request), params.domain);
         const describe = (deleted: string) => ({ ok: true, deleted });
@@ -93,6 +87,6 @@ export function suppressionRoutes(
         }
         return describe(deleted);
       },
-    );
+    });
   };
 }

@@ -91,21 +91,18 @@ const DetailsBody = Type.Object(
 
 export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
   const { database, now } = parts;
-  app.get(
-    '/v2/operator/accounts/:id',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        tags: ['Operator'],
-        summary: 'Read an account of any user',
-        description: 'With what it sent, received and bounced, and why its mail waits.',
-        operationId: 'getAnyAccount',
-        security: credentials.operator,
-        params: Type.Object({ id: RecordId }),
-        response: { 200: DetailsBody },
-      },
+  app.get('/v2/operator/accounts/:id', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      tags: ['Operator'],
+      summary: 'Read an account of any user',
+      description: 'With what it sent, received and bounced, and why its mail waits.',
+      operationId: 'getAnyAccount',
+      security: credentials.operator,
+      params: Type.Object({ id: RecordId }),
+      response: { 200: DetailsBody },
     },
-    async ({ params: { id } }) => {
+    handler: async ({ params: { id } }) => {
       const { read } = database;
       // All numbers of the answer are of one instant: in another hour, the sum would not be that of the hours.
       const at = now();
@@ -129,7 +126,7 @@ export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
         sign_ins: signIns.map(({ client, at }) => ({ client, at: isoTime(at) })),
       };
     },
-  );
+  });
 }
 
 interface Spans {

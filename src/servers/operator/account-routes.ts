@@ -47,21 +47,18 @@ const ListQuery = Type.Object({
 export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
   const { database } = parts;
   return (app) => {
-    app.get(
-      '/v2/operator/accounts',
-      {
-        config: { refusals: ['domain_not_found'] },
-        schema: {
-          tags: ['Operator'],
-          summary: 'List the accounts of all users',
-          description: 'The newest first; with `q` by address; with `sort` as it says.',
-          operationId: 'listAllAccounts',
-          security: credentials.operator,
-          querystring: ListQuery,
-          response: { 200: Type.Object({ items: Type.Array(OperatedAccountBody), ...listEcho }) },
-        },
+    app.get('/v2/operator/accounts', {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'List the accounts of all users',
+        description: 'The newest first; with `q` by address; with `sort` as it says.',
+        operationId: 'listAllAccounts',
+        security: credentials.operator,
+        querystring: ListQuery,
+        response: { 200: Type.Object({ items: Type.Array(OperatedAccountBody), ...listEcho }) },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         // Sorted by the numbers that are shown, also where an hour begins meanwhile.
         const at = parts.now();
         const prefix = query.q?.toLowerCase();
@@ -101,7 +98,7 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
           order === 'newest' ? [row.id] : [row.address, row.id];
         return { ...answerPage(rows, page, key, ({ id }) => id), items };
       },
-    );
+    });
     addAccountDetails(app, parts);
   };
 }

@@ -60,20 +60,17 @@ function sumOf({ readGauge }: AttentionParts, name: string): Promise<number | un
 
 export function attentionRoutes(parts: AttentionParts): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/operator/attention',
-      {
-        schema: {
-          tags: ['Operator'],
-          summary: 'Read what needs somebody now',
-          description:
-            'Checks the service as it is now: its nodes, disk, queue, domains, senders, mailboxes, certificate, and what it needs (Redis, the bucket, DNS, Rspamd). Disk, certificate and what it needs are those of the node that answers.',
-          operationId: 'getAttention',
-          security: credentials.operator,
-          response: { 200: AttentionBody },
-        },
+    app.get('/v2/operator/attention', {
+      schema: {
+        tags: ['Operator'],
+        summary: 'Read what needs somebody now',
+        description:
+          'Checks the service as it is now: its nodes, disk, queue, domains, senders, mailboxes, certificate, and what it needs (Redis, the bucket, DNS, Rspamd). Disk, certificate and what it needs are those of the node that answers.',
+        operationId: 'getAttention',
+        security: credentials.operator,
+        response: { 200: AttentionBody },
       },
-      async () => {
+      handler: async () => {
         const [checked, waiting, cannotSend] = await Promise.all([
           checkAll(parts),
           sumOf(parts, 'postroom_queue_depth'),
@@ -95,6 +92,6 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
           checks: checked.map(({ rule: { name, level }, state }) => ({ name, level, state })),
         };
       },
-    );
+    });
   };
 }

@@ -42,31 +42,28 @@ function writeEntry({ at, requestId, ...entry }: KeptEntry): Type.Static<typeof 
 /** The route of the audit log. */
 export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/operator/audit',
-      {
-        schema: {
-          tags: ['Operator'],
-          summary: 'List what was changed',
-          description:
-            'The newest first. The entry of a deletion has the name of what was deleted, and counts of what was deleted with it.',
-          operationId: 'listAudit',
-          security: credentials.operator,
-          querystring: Type.Object({
-            target: Type.Optional(
-              Type.String({
-                minLength: 1,
-                maxLength: 1_000,
-                description: 'Only what was done to this, as `target` of an entry names it.',
-                examples: ['acme.test'],
-              }),
-            ),
-            ...listFields,
-          }),
-          response: { 200: Type.Object({ items: Type.Array(AuditBody), ...listEcho }) },
-        },
+    app.get('/v2/operator/audit', {
+      schema: {
+        tags: ['Operator'],
+        summary: 'List what was changed',
+        description:
+          'The newest first. The entry of a deletion has the name of what was deleted, and counts of what was deleted with it.',
+        operationId: 'listAudit',
+        security: credentials.operator,
+        querystring: Type.Object({
+          target: Type.Optional(
+            Type.String({
+              minLength: 1,
+              maxLength: 1_000,
+              description: 'Only what was done to this, as `target` of an entry names it.',
+              examples: ['acme.test'],
+            }),
+          ),
+          ...listFields,
+        }),
+        response: { 200: Type.Object({ items: Type.Array(AuditBody), ...listEcho }) },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         const page = readPage(query, isIdKey);
         const entries = await listAudit(database.read, {
           before: page.after?.[0],
@@ -75,6 +72,6 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
         });
         return answerPage(entries, page, ({ id }) => [id], writeEntry);
       },
-    );
+    });
   };
 }

@@ -41,61 +41,53 @@ const common = { tags: ['Operator'], security: credentials.operator };
 /** The routes that list, add and delete blocks. */
 export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/operator/blocks',
-      {
-        schema: {
-          ...common,
-          summary: 'List the blocked senders',
-          description: 'The newest first.',
-          operationId: 'listBlocks',
-          querystring: Type.Object(listFields),
-          response: { 200: Type.Object({ items: Type.Array(BlockBody), ...listEcho }) },
-        },
+    app.get('/v2/operator/blocks', {
+      schema: {
+        ...common,
+        summary: 'List the blocked senders',
+        description: 'The newest first.',
+        operationId: 'listBlocks',
+        querystring: Type.Object(listFields),
+        response: { 200: Type.Object({ items: Type.Array(BlockBody), ...listEcho }) },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         const page = readPage(query, isIdKey);
         const found = await blocks.list({ before: page.after?.[0], limit: page.limit + 1 });
         return answerPage(found, page, ({ id }) => [id], writeBlock);
       },
-    );
-    app.post(
-      '/v2/operator/blocks',
-      {
-        schema: {
-          ...common,
-          summary: 'Block a sender',
-          description:
-            'Its mail is refused at `MAIL FROM` with `550 5.7.1`: at once on the node that answers, within 10 seconds on the others. If the sender is blocked already, the answer has the existing block.',
-          operationId: 'addBlock',
-          body: Type.Object({
-            kind: Kind,
-            value: Type.String({
-              maxLength: 1024,
-              description: 'The address, the domain, or the network (an IP address alone is one).',
-              examples: ['bad.example'],
-            }),
-            note: Type.Optional(Note),
+    });
+    app.post('/v2/operator/blocks', {
+      schema: {
+        ...common,
+        summary: 'Block a sender',
+        description:
+          'Its mail is refused at `MAIL FROM` with `550 5.7.1`: at once on the node that answers, within 10 seconds on the others. If the sender is blocked already, the answer has the existing block.',
+        operationId: 'addBlock',
+        body: Type.Object({
+          kind: Kind,
+          value: Type.String({
+            maxLength: 1024,
+            description: 'The address, the domain, or the network (an IP address alone is one).',
+            examples: ['bad.example'],
           }),
-          response: { 200: BlockBody },
-        },
+          note: Type.Optional(Note),
+        }),
+        response: { 200: BlockBody },
       },
-      async (request) => writeBlock(await blocks.add(request.body, actorOf(request))),
-    );
-    app.post(
-      '/v2/operator/blocks/delete',
-      {
-        config: { refusals: ['block_not_found'] },
-        schema: {
-          ...common,
-          summary: 'Accept the mail of a sender again',
-          description: 'The answer has the removed block.',
-          operationId: 'deleteBlock',
-          body: Type.Object({ id: RecordId }),
-          response: { 200: BlockBody },
-        },
+      handler: async (request) => writeBlock(await blocks.add(request.body, actorOf(request))),
+    });
+    app.post('/v2/operator/blocks/delete', {
+      config: { refusals: ['block_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Accept the mail of a sender again',
+        description: 'The answer has the removed block.',
+        operationId: 'deleteBlock',
+        body: Type.Object({ id: RecordId }),
+        response: { 200: BlockBody },
       },
-      async (request) => writeBlock(await blocks.remove(request.body.id, actorOf(request))),
-    );
+      handler: async (request) =>
+        writeBlock(await blocks.remove(request.body.id, actorOf(request))),
+    });
   };
 }

@@ -61,24 +61,21 @@ export function operatorChangeRoutes(parts: ChangeRouteParts): RouteGroup {
 }
 
 function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
-  app.post(
-    '/v2/operator/domains/suspend',
-    {
-      config: { refusals: ['domain_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Suspend a domain',
-        description:
-          'Nobody can sign in to its accounts, and their sockets end. Mail to it is deferred (450), so that its sender keeps it. Its deliveries wait.',
-        operationId: 'suspendDomain',
-        body: Type.Object({
-          ...DomainChoice,
-          reason: Type.Optional(Type.String({ examples: ['unpaid since March'] })),
-        }),
-        response: { 200: OperatedDomainBody },
-      },
+  app.post('/v2/operator/domains/suspend', {
+    config: { refusals: ['domain_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Suspend a domain',
+      description:
+        'Nobody can sign in to its accounts, and their sockets end. Mail to it is deferred (450), so that its sender keeps it. Its deliveries wait.',
+      operationId: 'suspendDomain',
+      body: Type.Object({
+        ...DomainChoice,
+        reason: Type.Optional(Type.String({ examples: ['unpaid since March'] })),
+      }),
+      response: { 200: OperatedDomainBody },
     },
-    async (request) => {
+    handler: async (request) => {
       const { domain, user_id, reason } = request.body;
       if (reason !== undefined) checkReason(reason);
       const by = actorOf(request);
@@ -88,7 +85,7 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
       await orderAll(parts, by, id, 'hold');
       return writeDomain(parts, domain, user_id);
     },
-  );
+  });
 }
 
 /** Holds the waiting deliveries of a suspended domain, or releases them. */
@@ -125,20 +122,17 @@ async function suspend(
 }
 
 function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
-  app.post(
-    '/v2/operator/domains/resume',
-    {
-      config: { refusals: ['domain_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Resume a domain',
-        description: 'Ends its suspension; its deliveries go on.',
-        operationId: 'resumeDomain',
-        body: Type.Object(DomainChoice),
-        response: { 200: OperatedDomainBody },
-      },
+  app.post('/v2/operator/domains/resume', {
+    config: { refusals: ['domain_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Resume a domain',
+      description: 'Ends its suspension; its deliveries go on.',
+      operationId: 'resumeDomain',
+      body: Type.Object(DomainChoice),
+      response: { 200: OperatedDomainBody },
     },
-    async (request) => {
+    handler: async (request) => {
       const { domain, user_id } = request.body;
       const by = actorOf(request);
       const { id } = await parts.database.write(async (tx) => {
@@ -155,7 +149,7 @@ function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
       await orderAll(parts, by, id, 'release');
       return writeDomain(parts, domain, user_id);
     },
-  );
+  });
 }
 
 async function writeDomain(parts: ChangeRouteParts, domain: string, userId: string | undefined) {
@@ -166,32 +160,27 @@ async function writeDomain(parts: ChangeRouteParts, domain: string, userId: stri
 }
 
 function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
-  app.post(
-    '/v2/operator/domains/delete',
-    {
-      config: { refusals: ['domain_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Delete a domain of any user',
-        description:
-          'Without `confirm` nothing is changed: the answer counts what would be deleted. With `confirm`, which has to be the name of the domain, the domain is deleted with its accounts, their mail and its deliveries.',
-        operationId: 'deleteAnyDomain',
-        body: Type.Object({
-          ...DomainChoice,
-          confirm: Type.Optional(
-            Type.String({ description: 'The name of the domain, once more.' }),
-          ),
+  app.post('/v2/operator/domains/delete', {
+    config: { refusals: ['domain_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Delete a domain of any user',
+      description:
+        'Without `confirm` nothing is changed: the answer counts what would be deleted. With `confirm`, which has to be the name of the domain, the domain is deleted with its accounts, their mail and its deliveries.',
+      operationId: 'deleteAnyDomain',
+      body: Type.Object({
+        ...DomainChoice,
+        confirm: Type.Optional(Type.String({ description: 'The name of the domain, once more.' })),
+      }),
+      response: {
+        200: Type.Object({
+          would_remove: Type.Optional(Contents),
+          deleted: Type.Optional(DomainName),
+          removed: Type.Optional(Contents),
         }),
-        response: {
-          200: Type.Object({
-            would_remove: Type.Optional(Contents),
-            deleted: Type.Optional(DomainName),
-            removed: Type.Optional(Contents),
-          }),
-        },
       },
     },
-    async (request) => {
+    handler: async (request) => {
       const { domain, user_id, confirm } = request.body;
       const claim = await findAnyClaim(parts.database.read, domain, user_id);
       const counts = await parts.contents.ofDomain(claim.id);
@@ -203,7 +192,7 @@ function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
       await parts.accounts.removeDomain(claim.userId, claim.name, recorded);
       return { deleted: claim.name, removed: counts };
     },
-  );
+  });
 }
 
 /** Whether waiting mail goes, too, and how much went. */
@@ -223,20 +212,17 @@ const SuspendedBody = Type.Object(
 );
 
 function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
-  app.post(
-    '/v2/operator/accounts/suspend',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Suspend an account of any user',
-        description: 'Its tokens stop, its sockets end, and mail to it is deferred (450).',
-        operationId: 'suspendAnyAccount',
-        body: Type.Object({ ...AccountChoice, drop_waiting: dropWaiting }),
-        response: { 200: SuspendedBody },
-      },
+  app.post('/v2/operator/accounts/suspend', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Suspend an account of any user',
+      description: 'Its tokens stop, its sockets end, and mail to it is deferred (450).',
+      operationId: 'suspendAnyAccount',
+      body: Type.Object({ ...AccountChoice, drop_waiting: dropWaiting }),
+      response: { 200: SuspendedBody },
     },
-    async (request) => {
+    handler: async (request) => {
       const { drop_waiting: drops = false } = request.body;
       const id = chosenAccount(request.body);
       const by = actorOf(request);
@@ -253,28 +239,25 @@ function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
       );
       return { ...(await writeAccount(parts, account)), dropped: changed };
     },
-  );
+  });
 }
 
 function addResumeAccount(app: Api, parts: ChangeRouteParts): void {
-  app.post(
-    '/v2/operator/accounts/resume',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Resume an account of any user',
-        description: 'It accepts mail again, and its owner can sign in.',
-        operationId: 'resumeAnyAccount',
-        body: Type.Object(AccountChoice),
-        response: { 200: OperatedAccountBody },
-      },
+  app.post('/v2/operator/accounts/resume', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Resume an account of any user',
+      description: 'It accepts mail again, and its owner can sign in.',
+      operationId: 'resumeAnyAccount',
+      body: Type.Object(AccountChoice),
+      response: { 200: OperatedAccountBody },
     },
-    async (request) => {
+    handler: async (request) => {
       const id = chosenAccount(request.body);
       return writeAccount(parts, await setStatus(parts, actorOf(request), id, 'active'));
     },
-  );
+  });
 }
 
 async function setStatus(

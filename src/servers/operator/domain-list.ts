@@ -73,20 +73,17 @@ const ListQuery = Type.Object({
 /** The routes that read domains. */
 export function domainRoutes(parts: DomainRouteParts): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/operator/domains',
-      {
-        schema: {
-          tags: ['Operator'],
-          summary: 'List the domains of all users',
-          description: 'The newest first; with `q` by name; with `sort` as it says.',
-          operationId: 'listAllDomains',
-          security: credentials.operator,
-          querystring: ListQuery,
-          response: { 200: Type.Object({ items: Type.Array(OperatedDomainBody), ...listEcho }) },
-        },
+    app.get('/v2/operator/domains', {
+      schema: {
+        tags: ['Operator'],
+        summary: 'List the domains of all users',
+        description: 'The newest first; with `q` by name; with `sort` as it says.',
+        operationId: 'listAllDomains',
+        security: credentials.operator,
+        querystring: ListQuery,
+        response: { 200: Type.Object({ items: Type.Array(OperatedDomainBody), ...listEcho }) },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         const prefix = query.q?.toLowerCase();
         const order: ClaimOrder = query.sort ?? (prefix === undefined ? 'newest' : 'name');
         const page = readPosition(query, order);
@@ -113,7 +110,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
           items: written,
         };
       },
-    );
+    });
     addDomainDetails(app, parts);
   };
 }

@@ -203,23 +203,20 @@ function writeHealth(health: OperatedDomain['health']) {
 /** The route that reads one domain. */
 export function addDomainDetails(app: Api, parts: DomainRouteParts): void {
   const { database, domains, contents } = parts;
-  app.get(
-    '/v2/operator/domains/:domain',
-    {
-      config: { refusals: ['domain_not_found'] },
-      schema: {
-        tags: ['Operator'],
-        summary: 'Read a domain of any user',
-        description:
-          'The active claim on the name, or the only one. If several users claim the name, `user_id` names one.',
-        operationId: 'getAnyDomain',
-        security: credentials.operator,
-        params: Type.Object({ domain: DomainName }),
-        querystring: Type.Object({ user_id: Type.Optional(UserId) }),
-        response: { 200: DetailsBody },
-      },
+  app.get('/v2/operator/domains/:domain', {
+    config: { refusals: ['domain_not_found'] },
+    schema: {
+      tags: ['Operator'],
+      summary: 'Read a domain of any user',
+      description:
+        'The active claim on the name, or the only one. If several users claim the name, `user_id` names one.',
+      operationId: 'getAnyDomain',
+      security: credentials.operator,
+      params: Type.Object({ domain: DomainName }),
+      querystring: Type.Object({ user_id: Type.Optional(UserId) }),
+      response: { 200: DetailsBody },
     },
-    async ({ params, query }) => {
+    handler: async ({ params, query }) => {
       const domain = await findAnyClaim(database.read, params.domain, query.user_id);
       const { dns } = await domains.get(domain.userId, domain.name);
       const [written] = await writeDomains(parts, [domain]);
@@ -227,7 +224,7 @@ export function addDomainDetails(app: Api, parts: DomainRouteParts): void {
       const would_remove = await contents.ofDomain(domain.id);
       return { ...written, ...writeDns(dns), would_remove };
     },
-  );
+  });
 }
 
 function writeDns(dns: readonly DnsRecord[]) {

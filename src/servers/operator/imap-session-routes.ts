@@ -84,54 +84,48 @@ function isSessionKey(values: ListKey): values is SessionKey {
 }
 
 function addList(app: Api, parts: ImapSessionParts): void {
-  app.get(
-    '/v2/operator/imap-sessions',
-    {
-      schema: {
-        ...common,
-        summary: 'List the sessions of mail programs',
-        description:
-          'All that are open by IMAP now, the newest login first. Every node is asked: what one does not answer within a second is not in the list.',
-        operationId: 'listImapSessions',
-        querystring: Type.Object({
-          account_id: Type.Optional(RecordId),
-          ...listFields,
+  app.get('/v2/operator/imap-sessions', {
+    schema: {
+      ...common,
+      summary: 'List the sessions of mail programs',
+      description:
+        'All that are open by IMAP now, the newest login first. Every node is asked: what one does not answer within a second is not in the list.',
+      operationId: 'listImapSessions',
+      querystring: Type.Object({
+        account_id: Type.Optional(RecordId),
+        ...listFields,
+      }),
+      response: {
+        200: Type.Object({
+          items: Type.Array(SessionBody),
+          complete: Type.Boolean({ description: 'Whether all nodes have answered.' }),
+          ...listEcho,
         }),
-        response: {
-          200: Type.Object({
-            items: Type.Array(SessionBody),
-            complete: Type.Boolean({ description: 'Whether all nodes have answered.' }),
-            ...listEcho,
-          }),
-        },
       },
     },
-    async ({ query }) => {
+    handler: async ({ query }) => {
       const page = readPage(query, isSessionKey);
       const asked = { accountId: query.account_id, after: page.after, limit: page.limit + 1 };
       const { sessions: found, isComplete } = await parts.sessions.list(asked);
       const answer = answerPage(found, page, ({ since, id }) => [since, id], writeSession);
       return { ...answer, complete: isComplete };
     },
-  );
+  });
 }
 
 function addEnd(app: Api, parts: ImapSessionParts): void {
-  app.post(
-    '/v2/operator/imap-sessions/:id/end',
-    {
-      config: { refusals: ['session_not_found'] },
-      schema: {
-        ...common,
-        summary: 'End the session of a mail program',
-        description:
-          'At once, on whichever node it is. The program may log in again: revoke its app password, or suspend the account, to prevent that.',
-        operationId: 'endImapSession',
-        params: Type.Object({ id: SessionId }),
-        response: { 200: SessionBody },
-      },
+  app.post('/v2/operator/imap-sessions/:id/end', {
+    config: { refusals: ['session_not_found'] },
+    schema: {
+      ...common,
+      summary: 'End the session of a mail program',
+      description:
+        'At once, on whichever node it is. The program may log in again: revoke its app password, or suspend the account, to prevent that.',
+      operationId: 'endImapSession',
+      params: Type.Object({ id: SessionId }),
+      response: { 200: SessionBody },
     },
-    async (request) => {
+    handler: async (request) => {
       const { database, sessions, changes, now } = parts;
       const { id } = request.params;
       const [session] = (await sessions.list({ id, limit: 1 })).sessions;
@@ -143,5 +137,5 @@ function addEnd(app: Api, parts: ImapSessionParts): void {
       changes.publish({ kind: 'mail_sessions', accountId, by: 'session', id });
       return writeSession(session);
     },
-  );
+  });
 }

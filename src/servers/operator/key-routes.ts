@@ -108,20 +108,17 @@ export function keyRoutes(
 }
 
 function addList(app: Api, keys: Pick<NamedKeys, 'list'>, now: () => EpochMs): void {
-  app.get(
-    '/v2/operator/keys',
-    {
-      schema: {
-        ...common,
-        summary: 'List the API keys',
-        description:
-          'The newest first, also those that were revoked or have ended. Those of API_KEYS, and the generated one, are settings: they are not in the list.',
-        operationId: 'listKeys',
-        querystring: Type.Object(listFields),
-        response: { 200: Type.Object({ items: Type.Array(KeyBody), ...listEcho }) },
-      },
+  app.get('/v2/operator/keys', {
+    schema: {
+      ...common,
+      summary: 'List the API keys',
+      description:
+        'The newest first, also those that were revoked or have ended. Those of API_KEYS, and the generated one, are settings: they are not in the list.',
+      operationId: 'listKeys',
+      querystring: Type.Object(listFields),
+      response: { 200: Type.Object({ items: Type.Array(KeyBody), ...listEcho }) },
     },
-    async ({ query }) => {
+    handler: async ({ query }) => {
       const page = readPage(query, isIdKey);
       const found = await keys.list({ before: page.after?.[0], limit: page.limit + 1 });
       const at = now();
@@ -132,46 +129,43 @@ function addList(app: Api, keys: Pick<NamedKeys, 'list'>, now: () => EpochMs): v
         (key) => writeKey(key, at),
       );
     },
-  );
+  });
 }
 
 function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs): void {
-  app.post(
-    '/v2/operator/keys',
-    {
-      config: { compress: false },
-      schema: {
-        ...common,
-        summary: 'Make an API key',
-        description:
-          'The key is shown once. It opens what its scope says at once, on all nodes. To replace one without a gap, make the next one, change its users over, and revoke the old one when `last_used_at` stands still.',
-        operationId: 'createKey',
-        body: Type.Object(
-          {
-            name: Name,
-            scope: Scope,
-            user_id: Type.Optional(BoundUser),
-            organization_id: Type.Optional(BoundOrganization),
-            read_only: Type.Optional(ReadOnly),
-            expires_at: Type.Optional(
-              Text(
-                'From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end.',
-                '2027-01-31T12:00:00Z',
-              ),
+  app.post('/v2/operator/keys', {
+    config: { compress: false },
+    schema: {
+      ...common,
+      summary: 'Make an API key',
+      description:
+        'The key is shown once. It opens what its scope says at once, on all nodes. To replace one without a gap, make the next one, change its users over, and revoke the old one when `last_used_at` stands still.',
+      operationId: 'createKey',
+      body: Type.Object(
+        {
+          name: Name,
+          scope: Scope,
+          user_id: Type.Optional(BoundUser),
+          organization_id: Type.Optional(BoundOrganization),
+          read_only: Type.Optional(ReadOnly),
+          expires_at: Type.Optional(
+            Text(
+              'From then on it opens nothing; a date means its midnight in UTC. Without it, the key has no end.',
+              '2027-01-31T12:00:00Z',
             ),
-          },
-          // Not with `organization_id`: a key is bound to one of the two.
-          { examples: [{ name: 'billing', scope: 'product', user_id: 'demo', read_only: true }] },
-        ),
-        response: {
-          201: Type.Object({
-            key: KeyBody,
-            api_key: Text('For the header `x-api-key`. Shown only here.', 'prk_3f9c2d01…'),
-          }),
+          ),
         },
+        // Not with `organization_id`: a key is bound to one of the two.
+        { examples: [{ name: 'billing', scope: 'product', user_id: 'demo', read_only: true }] },
+      ),
+      response: {
+        201: Type.Object({
+          key: KeyBody,
+          api_key: Text('For the header `x-api-key`. Shown only here.', 'prk_3f9c2d01…'),
+        }),
       },
     },
-    async (request, reply) => {
+    handler: async (request, reply) => {
       const { name, scope, user_id, organization_id, read_only, expires_at } = request.body;
       const wanted = {
         name,
@@ -185,24 +179,22 @@ function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs
       const { key, secret } = await keys.create(wanted, actorOf(request));
       return reply.code(201).send({ key: writeKey(key, now()), api_key: secret });
     },
-  );
+  });
 }
 
 function addRevoke(app: Api, keys: Pick<NamedKeys, 'revoke'>, now: () => EpochMs): void {
-  app.post(
-    '/v2/operator/keys/revoke',
-    {
-      config: { refusals: ['key_not_found'] },
-      schema: {
-        ...common,
-        summary: 'Revoke an API key',
-        description:
-          'From then on it opens nothing, on all nodes; sessions of the console that it opened end. It stays in the list. One that was revoked before is not changed.',
-        operationId: 'revokeKey',
-        body: Type.Object({ id: RecordId }),
-        response: { 200: KeyBody },
-      },
+  app.post('/v2/operator/keys/revoke', {
+    config: { refusals: ['key_not_found'] },
+    schema: {
+      ...common,
+      summary: 'Revoke an API key',
+      description:
+        'From then on it opens nothing, on all nodes; sessions of the console that it opened end. It stays in the list. One that was revoked before is not changed.',
+      operationId: 'revokeKey',
+      body: Type.Object({ id: RecordId }),
+      response: { 200: KeyBody },
     },
-    async (request) => writeKey(await keys.revoke(request.body.id, actorOf(request)), now()),
-  );
+    handler: async (request) =>
+      writeKey(await keys.revoke(request.body.id, actorOf(request)), now()),
+  });
 }

@@ -123,43 +123,37 @@ export interface MessageRouteParts extends MessageParts {
 export function messageRoutes(parts: MessageRouteParts): RouteGroup {
   const { database, queue } = parts;
   return (app) => {
-    app.get(
-      '/v2/operator/messages',
-      {
-        config: { refusals: ['account_not_found'] },
-        schema: {
-          tags: ['Operator'],
-          summary: 'List messages',
-          description:
-            'One item for each message of the last TRACE_DAYS, the newest first; with `status` bounced, dropped or cancelled ' +
-            'the pages follow the time at which that happened. Recipient, sender, Message-ID, ' +
-            'domain and status are looked up in indexes. The other filters choose among what one of these, or the time, ' +
-            'finds: a page looks at 5,000 entries at most, so it may have fewer items than `limit` and still a cursor.',
-          operationId: 'listMessages',
-          security: credentials.operator,
-          querystring: MessageQuery,
-          response: { 200: Type.Object({ items: Type.Array(MessageItem), ...listEcho }) },
-        },
+    app.get('/v2/operator/messages', {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'List messages',
+        description:
+          'One item for each message of the last TRACE_DAYS, the newest first; with `status` bounced, dropped or cancelled ' +
+          'the pages follow the time at which that happened. Recipient, sender, Message-ID, ' +
+          'domain and status are looked up in indexes. The other filters choose among what one of these, or the time, ' +
+          'finds: a page looks at 5,000 entries at most, so it may have fewer items than `limit` and still a cursor.',
+        operationId: 'listMessages',
+        security: credentials.operator,
+        querystring: MessageQuery,
+        response: { 200: Type.Object({ items: Type.Array(MessageItem), ...listEcho }) },
       },
-      ({ query }) => listPage(parts, query),
-    );
-    app.get(
-      '/v2/operator/messages/:id',
-      {
-        config: { refusals: ['message_not_found'] },
-        schema: {
-          tags: ['Operator'],
-          summary: 'Read a message',
-          description:
-            'One message: the state of each recipient, its deliveries with the next attempt and what can be done, and all ' +
-            'that happened to it.',
-          operationId: 'readMessage',
-          security: credentials.operator,
-          params: Type.Object({ id: MailId }),
-          response: { 200: MessageBody },
-        },
+      handler: ({ query }) => listPage(parts, query),
+    });
+    app.get('/v2/operator/messages/:id', {
+      config: { refusals: ['message_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'Read a message',
+        description:
+          'One message: the state of each recipient, its deliveries with the next attempt and what can be done, and all ' +
+          'that happened to it.',
+        operationId: 'readMessage',
+        security: credentials.operator,
+        params: Type.Object({ id: MailId }),
+        response: { 200: MessageBody },
       },
-      async ({ params }) => {
+      handler: async ({ params }) => {
         const id = (await mailIdOf(parts, params.id)).toLowerCase();
         const message = (await readMessages(parts, [id])).get(id);
         if (!message) {
@@ -172,7 +166,7 @@ export function messageRoutes(parts: MessageRouteParts): RouteGroup {
         ]);
         return writeDetails(message, queue, { names, suppressed });
       },
-    );
+    });
   };
 }
 

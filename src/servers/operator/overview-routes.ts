@@ -78,30 +78,27 @@ interface OverviewParts {
 /** The route of the overview. */
 export function overviewRoutes(parts: OverviewParts): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/operator/overview',
-      {
-        schema: {
-          tags: ['Operator'],
-          summary: 'Read what the service did',
-          description:
-            'In steps of five minutes; of an hour for more than 48 hours. Nodes add their counts once a minute; a node that is killed loses its last minute.',
-          operationId: 'getOverview',
-          security: credentials.operator,
-          querystring: Type.Object({
-            hours: Type.Optional(
-              Type.Integer({
-                minimum: 1,
-                maximum: HOURS_MAX,
-                description: 'The last so many hours; 24 when left out.',
-                examples: [24],
-              }),
-            ),
-          }),
-          response: { 200: OverviewBody },
-        },
+    app.get('/v2/operator/overview', {
+      schema: {
+        tags: ['Operator'],
+        summary: 'Read what the service did',
+        description:
+          'In steps of five minutes; of an hour for more than 48 hours. Nodes add their counts once a minute; a node that is killed loses its last minute.',
+        operationId: 'getOverview',
+        security: credentials.operator,
+        querystring: Type.Object({
+          hours: Type.Optional(
+            Type.Integer({
+              minimum: 1,
+              maximum: HOURS_MAX,
+              description: 'The last so many hours; 24 when left out.',
+              examples: [24],
+            }),
+          ),
+        }),
+        response: { 200: OverviewBody },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         const { traffic, metrics, now } = parts;
         // Includes what just happened on this node.
         await traffic.flush();
@@ -121,7 +118,7 @@ export function overviewRoutes(parts: OverviewParts): RouteGroup {
           series,
         };
       },
-    );
+    });
   };
 }
 

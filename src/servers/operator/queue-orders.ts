@@ -172,21 +172,18 @@ export function orderRoute(
 ): void {
   const { database, now } = parts;
   const [summary, description] = orders[action];
-  app.post(
-    `/v2/operator/queue/${action}`,
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        tags: ['Operator'],
-        summary,
-        description: `${description} At least one filter is given, or \`ids\`. Deliveries that are being attempted right now are not changed. After 5 seconds the answer has \`more\`: call again with \`next\`.`,
-        operationId: `${action}Queue`,
-        security: credentials.operator,
-        body: OrderBody,
-        response: { 200: StepBody },
-      },
+  app.post(`/v2/operator/queue/${action}`, {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      tags: ['Operator'],
+      summary,
+      description: `${description} At least one filter is given, or \`ids\`. Deliveries that are being attempted right now are not changed. After 5 seconds the answer has \`more\`: call again with \`next\`.`,
+      operationId: `${action}Queue`,
+      security: credentials.operator,
+      body: OrderBody,
+      response: { 200: StepBody },
     },
-    async (request) => {
+    handler: async (request) => {
       const { ids, dry_run: isDryRun = false, next, limit, ...asked } = request.body;
       if (
         ids === undefined &&
@@ -200,7 +197,7 @@ export function orderRoute(
       const target = JSON.stringify({ ...asked, ids });
       return writeStep(parts, await orderBulk(parts, actorOf(request), order, target));
     },
-  );
+  });
 }
 
 async function writeStep(

@@ -159,21 +159,18 @@ function isGroupKey(values: ListKey): values is readonly [string, number, string
 export function queueRoutes(parts: OrderParts): RouteGroup {
   const { database, now } = parts;
   return (app) => {
-    app.get(
-      '/v2/operator/queue',
-      {
-        schema: {
-          tags: ['Operator'],
-          summary: 'Count the deliveries that wait',
-          description:
-            'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names. With filters a page may have fewer items than `limit` and still a cursor.',
-          operationId: 'listQueue',
-          security: credentials.operator,
-          querystring: Type.Object({ ...filterFields, ...listFields }),
-          response: { 200: Type.Object({ items: Type.Array(GroupBody), ...listEcho }) },
-        },
+    app.get('/v2/operator/queue', {
+      schema: {
+        tags: ['Operator'],
+        summary: 'Count the deliveries that wait',
+        description:
+          'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names. With filters a page may have fewer items than `limit` and still a cursor.',
+        operationId: 'listQueue',
+        security: credentials.operator,
+        querystring: Type.Object({ ...filterFields, ...listFields }),
+        response: { 200: Type.Object({ items: Type.Array(GroupBody), ...listEcho }) },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         const { limit, after } = readPage(query, isGroupKey);
         const [destination = '', domainId = 0, kind = ''] = after ?? [];
         const { states, ...filter } = await filterOf(database.read, query, now());
@@ -190,24 +187,21 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
           ...(next && { cursor: nextCursor([next.destination, next.domainId, next.kind]) }),
         };
       },
-    );
-    app.get(
-      '/v2/operator/queue/deliveries',
-      {
-        config: { refusals: ['account_not_found'] },
-        schema: {
-          tags: ['Operator'],
-          summary: 'List single deliveries that wait',
-          description:
-            'Those of a domain, and those of `q`, `sender`, `account`, `reason`, `older_than` and `due_within` come newest first; others by ' +
-            'receiver, each newest first. With filters a page may have fewer items than `limit` and still a cursor.',
-          operationId: 'listQueueDeliveries',
-          security: credentials.operator,
-          querystring: Type.Object({ ...deliveryFields, ...listFields }),
-          response: { 200: Type.Object({ items: Type.Array(OpenDeliveryBody), ...listEcho }) },
-        },
+    });
+    app.get('/v2/operator/queue/deliveries', {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'List single deliveries that wait',
+        description:
+          'Those of a domain, and those of `q`, `sender`, `account`, `reason`, `older_than` and `due_within` come newest first; others by ' +
+          'receiver, each newest first. With filters a page may have fewer items than `limit` and still a cursor.',
+        operationId: 'listQueueDeliveries',
+        security: credentials.operator,
+        querystring: Type.Object({ ...deliveryFields, ...listFields }),
+        response: { 200: Type.Object({ items: Type.Array(OpenDeliveryBody), ...listEcho }) },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         const { limit, after } = readPage(query, isOpenKey);
         const filter = await filterOf(database.read, query, now());
         const { items, next } = await listOpen(database, filter, {
@@ -222,7 +216,7 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
           ...(next && { cursor: nextCursor(writeOpenKey(next)) }),
         };
       },
-    );
+    });
     receiverRoutes(app, parts);
     for (const action of Object.keys(orders) as BulkAction[]) orderRoute(app, parts, action);
   };

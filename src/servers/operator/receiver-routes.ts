@@ -146,29 +146,26 @@ export function receiverRoutes(
   app: Parameters<RouteGroup>[0],
   { database, now }: OrderParts,
 ): void {
-  app.get(
-    '/v2/operator/queue/receivers',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        tags: ['Operator'],
-        summary: 'List receivers with what waits for them',
-        description:
-          'A row for each receiver with what is queued or held for it, the oldest first: since when, why, and what comes next. With ' +
-          '`status: failed` those at which deliveries failed in the last 30 days, by the time of the last failure.',
-        operationId: 'listQueueReceivers',
-        security: credentials.operator,
-        querystring: Type.Object({ ...deliveryFields, ...listFields }),
-        response: {
-          200: Type.Object({
-            items: Type.Array(ReceiverBody),
-            ...listEcho,
-            total: Type.Optional(count('Receivers in all; absent on a page behind the last one.')),
-          }),
-        },
+  app.get('/v2/operator/queue/receivers', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      tags: ['Operator'],
+      summary: 'List receivers with what waits for them',
+      description:
+        'A row for each receiver with what is queued or held for it, the oldest first: since when, why, and what comes next. With ' +
+        '`status: failed` those at which deliveries failed in the last 30 days, by the time of the last failure.',
+      operationId: 'listQueueReceivers',
+      security: credentials.operator,
+      querystring: Type.Object({ ...deliveryFields, ...listFields }),
+      response: {
+        200: Type.Object({
+          items: Type.Array(ReceiverBody),
+          ...listEcho,
+          total: Type.Optional(count('Receivers in all; absent on a page behind the last one.')),
+        }),
       },
     },
-    async ({ query }) => {
+    handler: async ({ query }) => {
       const { limit, after } = readPage(query, isTextKey);
       const filter = await filterOf(database.read, query, now());
       const [destination = '', rank = 0] = after ?? [];
@@ -183,26 +180,23 @@ export function receiverRoutes(
         ...(total !== undefined && { total }),
       };
     },
-  );
-  app.get(
-    '/v2/operator/queue/summary',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        tags: ['Operator'],
-        summary: 'Count a part of the queue',
-        description:
-          'Counts what fits the filters by reason, domain and sender; without `status` what is queued or held.',
-        operationId: 'summarizeQueue',
-        security: credentials.operator,
-        querystring: Type.Object(deliveryFields),
-        response: { 200: SummaryBody },
-      },
+  });
+  app.get('/v2/operator/queue/summary', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      tags: ['Operator'],
+      summary: 'Count a part of the queue',
+      description:
+        'Counts what fits the filters by reason, domain and sender; without `status` what is queued or held.',
+      operationId: 'summarizeQueue',
+      security: credentials.operator,
+      querystring: Type.Object(deliveryFields),
+      response: { 200: SummaryBody },
     },
-    async ({ query }) => {
+    handler: async ({ query }) => {
       const summary = await summarize(database, await filterOf(database.read, query, now()));
       const ids = summary.domains.map(({ domainId }) => domainId);
       return writeSummary(summary, await findClaimNames(database.read, ids));
     },
-  );
+  });
 }

@@ -48,18 +48,15 @@ export function serviceRoutes(
   settings: readonly ShownSetting[],
 ): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/operator/nodes',
-      {
-        schema: {
-          ...common,
-          summary: 'List the nodes',
-          description: 'Nodes of the last day that did not stop normally; the newest first.',
-          operationId: 'listNodes',
-          response: { 200: Type.Object({ items: Type.Array(NodeBody), limit: listEcho.limit }) },
-        },
+    app.get('/v2/operator/nodes', {
+      schema: {
+        ...common,
+        summary: 'List the nodes',
+        description: 'Nodes of the last day that did not stop normally; the newest first.',
+        operationId: 'listNodes',
+        response: { 200: Type.Object({ items: Type.Array(NodeBody), limit: listEcho.limit }) },
       },
-      async () => {
+      handler: async () => {
         const items = (await nodes.list()).map(({ startedAt, seenAt, isRunning, ...node }) => ({
           ...node,
           started_at: isoTime(startedAt),
@@ -68,20 +65,17 @@ export function serviceRoutes(
         }));
         return { items, limit: items.length };
       },
-    );
-    app.get(
-      '/v2/operator/settings',
-      {
-        schema: {
-          ...common,
-          summary: 'List the settings in force',
-          description:
-            'The settings of the node that answers, in the order of the documentation. For a secret, and for a setting that may hold one, it only says whether it is set.',
-          operationId: 'listSettings',
-          response: { 200: Type.Object({ items: Type.Array(SettingBody), limit: listEcho.limit }) },
-        },
+    });
+    app.get('/v2/operator/settings', {
+      schema: {
+        ...common,
+        summary: 'List the settings in force',
+        description:
+          'The settings of the node that answers, in the order of the documentation. For a secret, and for a setting that may hold one, it only says whether it is set.',
+        operationId: 'listSettings',
+        response: { 200: Type.Object({ items: Type.Array(SettingBody), limit: listEcho.limit }) },
       },
-      async () => {
+      handler: async () => {
         const items = settings.map(({ key, value, isSet, isHidden }) => ({
           key,
           ...(value !== undefined && { value }),
@@ -90,7 +84,7 @@ export function serviceRoutes(
         }));
         return { items, limit: items.length };
       },
-    );
+    });
   };
 }
 
@@ -111,20 +105,17 @@ interface LogLevelParts {
 
 export function logLevelRoute({ database, nodes, logger, now }: LogLevelParts): RouteGroup {
   return (app) => {
-    app.post(
-      '/v2/operator/log-level',
-      {
-        schema: {
-          ...common,
-          summary: 'Change the level of the log',
-          description:
-            'At once on the node that answers, within 5 seconds on the others. Each process keeps it until it ends; the next start uses LOG_LEVEL again.',
-          operationId: 'changeLogLevel',
-          body: Type.Object({ level: Level }),
-          response: { 200: Type.Object({ level: Level }) },
-        },
+    app.post('/v2/operator/log-level', {
+      schema: {
+        ...common,
+        summary: 'Change the level of the log',
+        description:
+          'At once on the node that answers, within 5 seconds on the others. Each process keeps it until it ends; the next start uses LOG_LEVEL again.',
+        operationId: 'changeLogLevel',
+        body: Type.Object({ level: Level }),
+        response: { 200: Type.Object({ level: Level }) },
       },
-      async (request) => {
+      handler: async (request) => {
         const { level } = request.body;
         const entry = { action: 'log_level.change', target: level, at: now() };
         await database.write(async (tx) => {
@@ -134,6 +125,6 @@ export function logLevelRoute({ database, nodes, logger, now }: LogLevelParts): 
         changeLevel(logger, level);
         return { level };
       },
-    );
+    });
   };
 }

@@ -62,29 +62,26 @@ export function sessionFinder(sessions: ConsoleSessions, cookie: HostCookie): Fi
 /** The route that needs no credential, since it asks for the key itself. */
 export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): RouteGroup {
   return (app) => {
-    app.post(
-      PATH,
-      {
-        bodyLimit: BODY_MAX,
-        config: { refusals: ['unauthorized', 'key_restricted'], compress: false },
-        schema: {
-          ...common,
-          summary: 'Sign in to the console',
-          description:
-            'Exchanges the API key of an operator for a cookie that opens /v2 for 12 hours, as far as the key does. After 10 wrong keys from one client in an hour it answers 429.',
-          operationId: 'openConsoleSession',
-          security: credentials.none,
-          body: Type.Object({
-            api_key: Type.String({
-              minLength: 1,
-              maxLength: API_KEY_MAX,
-              examples: ['pk_live_3f9c2d'],
-            }),
+    app.post(PATH, {
+      bodyLimit: BODY_MAX,
+      config: { refusals: ['unauthorized', 'key_restricted'], compress: false },
+      schema: {
+        ...common,
+        summary: 'Sign in to the console',
+        description:
+          'Exchanges the API key of an operator for a cookie that opens /v2 for 12 hours, as far as the key does. After 10 wrong keys from one client in an hour it answers 429.',
+        operationId: 'openConsoleSession',
+        security: credentials.none,
+        body: Type.Object({
+          api_key: Type.String({
+            minLength: 1,
+            maxLength: API_KEY_MAX,
+            examples: ['pk_live_3f9c2d'],
           }),
-          response: { 200: SessionBody },
-        },
+        }),
+        response: { 200: SessionBody },
       },
-      async (request, reply) => {
+      handler: async (request, reply) => {
         const { secret, ...session } = await sessions.open({
           apiKey: request.body.api_key,
           ip: request.ip,
@@ -95,7 +92,7 @@ export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): Rout
         cookie.set(secret, request, reply);
         return writeSession(session);
       },
-    );
+    });
   };
 }
 
@@ -103,41 +100,35 @@ export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): Rout
 export function sessionRoutes(sessions: ConsoleSessions, cookie: HostCookie): RouteGroup {
   const find = sessionFinder(sessions, cookie);
   return (app) => {
-    app.get(
-      PATH,
-      {
-        config: { compress: false },
-        schema: {
-          ...common,
-          summary: "Read the console's session",
-          description:
-            'For a page that was reloaded: the cookie is enough to get the CSRF token again.',
-          operationId: 'getConsoleSession',
-          security: credentials.console,
-          response: { 200: SessionBody },
-        },
+    app.get(PATH, {
+      config: { compress: false },
+      schema: {
+        ...common,
+        summary: "Read the console's session",
+        description:
+          'For a page that was reloaded: the cookie is enough to get the CSRF token again.',
+        operationId: 'getConsoleSession',
+        security: credentials.console,
+        response: { 200: SessionBody },
       },
-      async (request) => writeSession(await requireSession(find, request)),
-    );
-    app.delete(
-      PATH,
-      {
-        config: { isForReadOnly: true },
-        schema: {
-          ...common,
-          summary: 'Sign out of the console',
-          description: 'Ends the session on all nodes: its cookie opens nothing any more.',
-          operationId: 'endConsoleSession',
-          security: credentials.console,
-          response: { 200: Type.Object({ ok: Type.Boolean() }) },
-        },
+      handler: async (request) => writeSession(await requireSession(find, request)),
+    });
+    app.delete(PATH, {
+      config: { isForReadOnly: true },
+      schema: {
+        ...common,
+        summary: 'Sign out of the console',
+        description: 'Ends the session on all nodes: its cookie opens nothing any more.',
+        operationId: 'endConsoleSession',
+        security: credentials.console,
+        response: { 200: Type.Object({ ok: Type.Boolean() }) },
       },
-      async (request, reply) => {
+      handler: async (request, reply) => {
         for (const secret of cookie.read(request)) await sessions.end(secret);
         cookie.set('', request, reply);
         return { ok: true };
       },
-    );
+    });
   };
 }
 

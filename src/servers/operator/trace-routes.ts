@@ -104,21 +104,18 @@ function isTraceKey(values: ListKey): values is readonly [number, number, number
 
 export function traceRoutes(parts: TraceParts): RouteGroup {
   return (app) => {
-    app.get(
-      '/v2/operator/trace',
-      {
-        schema: {
-          tags: ['Operator'],
-          summary: 'Find messages',
-          description:
-            'What happened to messages, the newest first, in the last TRACE_DAYS. Sender and Message-ID find messages that came in or were submitted; the time line of the id has the rest. With several filters a page may have fewer items than `limit` and still a cursor.',
-          operationId: 'listTrace',
-          security: credentials.operator,
-          querystring: TraceQuery,
-          response: { 200: Type.Object({ items: Type.Array(TraceBody), ...listEcho }) },
-        },
+    app.get('/v2/operator/trace', {
+      schema: {
+        tags: ['Operator'],
+        summary: 'Find messages',
+        description:
+          'What happened to messages, the newest first, in the last TRACE_DAYS. Sender and Message-ID find messages that came in or were submitted; the time line of the id has the rest. With several filters a page may have fewer items than `limit` and still a cursor.',
+        operationId: 'listTrace',
+        security: credentials.operator,
+        querystring: TraceQuery,
+        response: { 200: Type.Object({ items: Type.Array(TraceBody), ...listEcho }) },
       },
-      async ({ query }) => {
+      handler: async ({ query }) => {
         const page = readPage(query, isTraceKey);
         const { id, since, until, message_id: messageId, recipient, sender } = query;
         const { after } = page;
@@ -138,28 +135,25 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
           ...(next && { cursor: nextCursor([next.at, next.id, next.listed]) }),
         };
       },
-    );
-    app.get(
-      '/v2/operator/trace/:id',
-      {
-        config: { refusals: ['message_not_found'] },
-        schema: {
-          tags: ['Operator'],
-          summary: 'Read what became of a message',
-          description: 'Everything that happened to one message, the oldest first.',
-          operationId: 'readTrace',
-          security: credentials.operator,
-          params: Type.Object({ id: MailId }),
-          response: { 200: Type.Object({ items: Type.Array(TraceBody) }) },
-        },
+    });
+    app.get('/v2/operator/trace/:id', {
+      config: { refusals: ['message_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: 'Read what became of a message',
+        description: 'Everything that happened to one message, the oldest first.',
+        operationId: 'readTrace',
+        security: credentials.operator,
+        params: Type.Object({ id: MailId }),
+        response: { 200: Type.Object({ items: Type.Array(TraceBody) }) },
       },
-      async ({ params }) => {
+      handler: async ({ params }) => {
         const rows = await timeLine(parts.database.read, await mailIdOf(parts, params.id));
         if (rows.length === 0) {
           throw new Refusal('message_not_found', `the trace has no message ${params.id}`);
         }
         return { items: rows.map(writeItem) };
       },
-    );
+    });
   };
 }

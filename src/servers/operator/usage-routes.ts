@@ -78,34 +78,31 @@ function addUsage(
   database: Pick<Database, 'read'>,
   now: () => number,
 ): void {
-  app.get(
-    '/v2/operator/usage',
-    {
-      schema: {
-        tags: ['Operator'],
-        summary: 'List usage by day',
-        description:
-          'The newest day first, by domain, account or user. Deleted ones keep their names. Mail that no account ' +
-          'gets, since its domain forwards it or has a webhook, counts for the domain.',
-        operationId: 'listUsage',
-        security: credentials.operator,
-        querystring: Type.Object({
-          from: day('The first day; 30 days ago when left out.'),
-          to: day('The last day; today when left out.'),
-          by: Type.Optional(
-            Type.Enum(['domain', 'account', 'user'], {
-              type: 'string',
-              description: 'What each item is about; a domain when left out.',
-            }),
-          ),
-          domain: Type.Optional(Type.String({ description: 'Only of this domain.' })),
-          user_id: Type.Optional(Type.String({ description: 'Only of this user.' })),
-          ...listFields,
-        }),
-        response: { 200: Type.Object({ items: Type.Array(UsageBody), ...listEcho }) },
-      },
+  app.get('/v2/operator/usage', {
+    schema: {
+      tags: ['Operator'],
+      summary: 'List usage by day',
+      description:
+        'The newest day first, by domain, account or user. Deleted ones keep their names. Mail that no account ' +
+        'gets, since its domain forwards it or has a webhook, counts for the domain.',
+      operationId: 'listUsage',
+      security: credentials.operator,
+      querystring: Type.Object({
+        from: day('The first day; 30 days ago when left out.'),
+        to: day('The last day; today when left out.'),
+        by: Type.Optional(
+          Type.Enum(['domain', 'account', 'user'], {
+            type: 'string',
+            description: 'What each item is about; a domain when left out.',
+          }),
+        ),
+        domain: Type.Optional(Type.String({ description: 'Only of this domain.' })),
+        user_id: Type.Optional(Type.String({ description: 'Only of this user.' })),
+        ...listFields,
+      }),
+      response: { 200: Type.Object({ items: Type.Array(UsageBody), ...listEcho }) },
     },
-    async ({ query }) => {
+    handler: async ({ query }) => {
       const { by = 'domain', domain, user_id: userId } = query;
       const page = readPage(query, isKeyOf(by));
       const to = dayOf(query.to === undefined ? now() : readInstant('to', query.to, true));
@@ -119,37 +116,34 @@ function addUsage(
       const keyOf = (item: UsageItem) => usageKeys[by].map((name) => item[name] ?? 0);
       return answerPage(items, page, keyOf, writeItem);
     },
-  );
+  });
 }
 
 function addQuota(app: Parameters<RouteGroup>[0], database: Database, now: () => number): void {
-  app.post(
-    '/v2/operator/accounts/quota',
-    {
-      config: { refusals: ['account_not_found'] },
-      schema: {
-        tags: ['Operator'],
-        summary: "Set an account's quota",
-        description:
-          'Bytes that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). A quota below what is stored removes nothing, but stops new messages. It does not hold for mailboxes on your own mail server.',
-        operationId: 'setQuota',
-        security: credentials.operator,
-        body: Type.Object({
-          ...AccountChoice,
-          quota_bytes: Type.Optional(Type.Integer({ minimum: 0, examples: [1_000_000_000] })),
+  app.post('/v2/operator/accounts/quota', {
+    config: { refusals: ['account_not_found'] },
+    schema: {
+      tags: ['Operator'],
+      summary: "Set an account's quota",
+      description:
+        'Bytes that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). A quota below what is stored removes nothing, but stops new messages. It does not hold for mailboxes on your own mail server.',
+      operationId: 'setQuota',
+      security: credentials.operator,
+      body: Type.Object({
+        ...AccountChoice,
+        quota_bytes: Type.Optional(Type.Integer({ minimum: 0, examples: [1_000_000_000] })),
+      }),
+      response: {
+        200: Type.Object({
+          id: RecordId,
+          address: Type.String({ examples: ['ada@acme.test'] }),
+          quota_bytes: Type.Optional(Type.Integer({ examples: [1_000_000_000] })),
+          account_id: Type.Integer({ ...replaced('id'), examples: [1] }),
+          email: Type.String({ ...replaced('address'), examples: ['ada@acme.test'] }),
         }),
-        response: {
-          200: Type.Object({
-            id: RecordId,
-            address: Type.String({ examples: ['ada@acme.test'] }),
-            quota_bytes: Type.Optional(Type.Integer({ examples: [1_000_000_000] })),
-            account_id: Type.Integer({ ...replaced('id'), examples: [1] }),
-            email: Type.String({ ...replaced('address'), examples: ['ada@acme.test'] }),
-          }),
-        },
       },
     },
-    async (request) => {
+    handler: async (request) => {
       const { quota_bytes } = request.body;
       const id = chosenAccount(request.body);
       const address = await database.write(async (tx) => {
@@ -162,5 +156,5 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database, now: () =>
       const limit = quota_bytes === undefined ? {} : { quota_bytes };
       return { id, address, ...limit, account_id: id, email: address };
     },
-  );
+  });
 }
