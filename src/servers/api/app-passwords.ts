@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { Instant, isoTime, RecordId, Text, UserId, UserQuery } from './schemas.ts';
-import { type Api, actorOf, credentials, type Owned, ownerOf } from './server.ts';
+import { type Api, actorOf, type Owned, ownerOf } from './server.ts';
 
 const Name = Type.String({
   maxLength: 255,
@@ -48,7 +48,6 @@ const OnceShown = Type.Object(
 
 const NOTE = 'Save this password now: it is not shown again.';
 
-const common = { tags: ['Email accounts'], security: credentials.apiKey };
 const path = '/v2/email-accounts/:id/app-passwords';
 
 function write({ id, name, createdAt, lastUsed }: AppPassword) {
@@ -76,7 +75,6 @@ function addList(app: Api, appPasswords: OwnedAppPasswords): void {
   app.get(path, {
     config: { refusals: ['account_not_found'] },
     schema: {
-      ...common,
       summary: "List an account's app passwords",
       description: 'All of them, at most 20; the oldest first.',
       operationId: 'listAppPasswords',
@@ -95,7 +93,6 @@ function addCreate(app: Api, appPasswords: OwnedAppPasswords): void {
   app.post(path, {
     config: { refusals: ['account_not_found'], compress: false },
     schema: {
-      ...common,
       summary: 'Make an app password',
       description:
         'For one mail program of the account: it opens IMAP and submission, and nothing else. The password is shown once.',
@@ -119,7 +116,6 @@ function addDelete(app: Api, appPasswords: OwnedAppPasswords): void {
   app.post(`${path}/:passwordId/delete`, {
     config: { refusals: ['account_not_found', 'app_password_not_found'] },
     schema: {
-      ...common,
       summary: 'Revoke an app password',
       description:
         'From then on it opens nothing. The sessions of mail programs that it opened end at once, on all nodes.',

@@ -12,7 +12,7 @@ import { parseAddress } from '../../protocols/message/message.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { DomainName, RecordId, Text, UserQuery } from './schemas.ts';
-import { type Api, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
+import { type Api, type Owned, ownerOf, type RouteGroup } from './server.ts';
 import {
   type ProgramServer,
   type ProgramServers,
@@ -153,8 +153,6 @@ const SrvBody = Type.Object(
   { title: 'SrvRecord', description: 'A record that helps mail programs; mail needs none.' },
 );
 
-const common = { security: credentials.apiKey };
-
 /** For products, about their domains and accounts. */
 export function clientSettingsRoutes(
   domains: Owned<Pick<Domains, 'find'>>,
@@ -166,8 +164,6 @@ export function clientSettingsRoutes(
     app.get('/v2/domains/:domain/client-settings', {
       config: { refusals: ['domain_not_found'] },
       schema: {
-        ...common,
-        tags: ['Domains'],
         summary: 'Read the settings of mail programs',
         description:
           "What people type into their mail programs, and the SRV records (RFC 6186, RFC 8314) by which programs find it. The records are no part of the domain's status: publish them or not.",
@@ -198,8 +194,6 @@ export function clientSettingsRoutes(
     app.get('/v2/email-accounts/:id/mobileconfig', {
       config: { refusals: ['account_not_found'] },
       schema: {
-        ...common,
-        tags: ['Email accounts'],
         summary: 'Get the profile of an account for Apple devices',
         description:
           'A configuration profile (`.mobileconfig`) that sets the account up in Mail of iOS and macOS. It has no password: the device asks for it. Without IMAP and submission there is none.',

@@ -17,7 +17,7 @@ import {
   Text,
   UserId,
 } from './schemas.ts';
-import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
+import { actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
   type: 'string',
@@ -107,12 +107,10 @@ export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Que
     app.get('/v2/domains/:domain/deliveries', {
       config: { refusals: ['domain_not_found'] },
       schema: {
-        tags: ['Domains'],
         summary: 'List deliveries',
         description:
           'Webhooks, forwarded mail, bounces and mail that accounts sent, waiting or ended, in the order in which they were queued, or the newest first.',
         operationId: 'listDeliveries',
-        security: credentials.apiKey,
         params: Type.Object({ domain: DomainName }),
         querystring: Type.Object({
           user_id: UserId,
@@ -148,12 +146,10 @@ export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Que
     app.post('/v2/domains/:domain/deliveries/:id/retry', {
       config: { refusals: ['domain_not_found', 'delivery_not_found', 'delivery_released'] },
       schema: {
-        tags: ['Domains'],
         summary: 'Try a delivery again',
         description:
           'Tries the delivery again now, from the start of its schedule, with the same webhook-id and body. It also repeats one that was delivered.',
         operationId: 'retryDelivery',
-        security: credentials.apiKey,
         params: Type.Object({ domain: DomainName, id: RecordId }),
         body: Type.Object({ user_id: UserId }),
         response: { 200: Type.Object({ delivery: DeliveryBody }) },

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { STATUS_CODES } from 'node:http';
 import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
-import type { FastifySchema } from 'fastify';
+import type { FastifySchema, RouteOptions } from 'fastify';
 import { Type } from 'typebox';
 import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.ts';
 import { ERRORS_PAGE } from '../../platform/net/net.ts';
@@ -34,6 +34,24 @@ const tags = [
   { name: 'Service', description: 'Whether the service is alive and ready.' },
   { name: 'Documentation', description: 'These pages.' },
 ];
+
+/** The section of the routes below a path, and what opens them; a route whose schema says otherwise keeps that. */
+const sections = [
+  { path: '/v2/domain', tags: ['Domains'], security: credentials.apiKey },
+  { path: '/v2/email-accounts', tags: ['Email accounts'], security: credentials.apiKey },
+  { path: '/v2/event', tags: ['Events'], security: credentials.apiKey },
+  { path: '/v2/operator/', tags: ['Operator'], security: credentials.operator },
+  { path: '/mail/', tags: ['Mail'], security: credentials.bearer },
+  { path: '/ws', tags: ['Mail'], security: credentials.bearer },
+  { path: '/webhooks/', tags: ['Webhooks'], security: credentials.none },
+  { path: '/hooks/', tags: ['Mail server'], security: credentials.signature },
+];
+
+function describeSection(route: RouteOptions): void {
+  if (!route.schema?.operationId) return;
+  const { path, ...common } = sections.find((one) => route.url.startsWith(one.path)) ?? {};
+  route.schema = { ...common, ...route.schema };
+}
 
 const securitySchemes = {
   apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
@@ -111,6 +129,7 @@ const ProblemBody = Type.Object(
 /** Collects the routes that are registered after it. */
 export function describeApi(app: Api): void {
   app.addSchema(ProblemBody);
+  app.addHook('onRoute', describeSection);
   app.register(swagger, {
     hideUntagged: true,
     convertConstToEnum: false,
@@ -136,7 +155,8 @@ export function describeApi(app: Api): void {
 /** Adds the answers that every route of its kind may give to those of the route. */
 function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): FastifySchema {
   if (!schema?.tags) return schema;
-  const codes = new Set<ErrorCode>(own);
+  const isMailbox = schema.security?.some(({ bearer }) => bearer);
+  const codes = new Set<ErrorCode>(isMailbox ? ['account_inactive', ...own] : own);
   if (schema.body || schema.querystring || schema.params) codes.add('invalid_request');
   if (schema.body) codes.add('body_too_large').add('unsupported_media_type');
   if (schema.security?.length) codes.add('unauthorized');

@@ -36,7 +36,6 @@ import {
   type Api,
   actorOf,
   type ContentsCounter,
-  credentials,
   type Owned,
   ownerOf,
   type RouteGroup,
@@ -59,8 +58,6 @@ const DnsListing = {
     'text/plain': { schema: Type.String() },
   },
 };
-
-const common = { tags: ['Domains'], security: credentials.apiKey };
 
 type OwnedDomains = Owned<
   Pick<
@@ -96,7 +93,6 @@ function addCreate(app: Api, domains: OwnedDomains): void {
   app.post('/v2/domain', {
     config: { refusals: ['domain_exists'] },
     schema: {
-      ...common,
       summary: 'Claim a domain',
       description:
         'The domain is pending until its DNS records are verified. Postroom checks them by itself.',
@@ -135,7 +131,6 @@ function writeCreated(details: DomainDetails) {
 
 function addReads(app: Api, domains: OwnedDomains): void {
   const read = {
-    ...common,
     params: DomainPath,
     querystring: UserQuery,
   };
@@ -182,7 +177,6 @@ function withoutSecrets({ route, ...details }: DomainDetails): DomainDetails {
 function addList(app: Api, domains: OwnedDomains): void {
   app.get('/v2/domains', {
     schema: {
-      ...common,
       summary: "List a user's domains",
       description: 'Ordered by id: the oldest first, or the newest.',
       operationId: 'listDomains',
@@ -202,7 +196,6 @@ function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts):
   app.post('/v2/domains/delete', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
       summary: 'Delete a domain',
       description: 'Also deletes its DNS records, route and accounts, and their mail.',
       operationId: 'deleteDomain',
@@ -225,7 +218,6 @@ function addSetRoute(app: Api, domains: OwnedDomains): void {
   app.put('/v2/domains/:domain/route', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
       summary: "Set how a domain's mail is handled",
       description:
         'Replaces the whole route: a field that is left out is cleared. Mail that was accepted before keeps the old route.',
@@ -284,7 +276,6 @@ function addMark(app: Api, domains: OwnedDomains): void {
   app.post('/v2/domains/:domain/dns/mark', {
     config: { refusals: ['domain_not_found', 'dns_record_not_found'] },
     schema: {
-      ...common,
       summary: 'Set a DNS record by hand',
       description:
         'For administration and tests. The automatic check leaves the record alone until it is marked `pending`.',
@@ -319,7 +310,6 @@ function addVerify(app: Api, domains: OwnedDomains, verification: OwnedVerificat
       takesKey: false,
     },
     schema: {
-      ...common,
       summary: "Check a domain's DNS records now",
       description:
         'Asks DNS at once and returns the result. A domain becomes active without this call, since Postroom checks it by itself. At most once in 10 seconds for a domain.',
@@ -341,7 +331,6 @@ function addRotateDkim(app: Api, domains: OwnedDomains): void {
   app.post('/v2/domains/:domain/dkim/rotate', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
       summary: "Change a domain's DKIM key",
       description:
         'Makes a second DKIM record, to be published beside the first. Mail is signed with the new key once DNS shows the record; the old one has to stay in DNS for 7 more days. While a new key waits for its record, the call changes nothing.',

@@ -32,7 +32,6 @@ import {
   type Api,
   actorOf,
   type ContentsCounter,
-  credentials,
   type Owned,
   ownerOf,
   type RouteGroup,
@@ -69,8 +68,6 @@ const NOTE = 'Save this password now: it is not shown again.';
 const AccountPath = Type.Object({ id: RecordId });
 
 const Password = Text('At least 8 characters; generated when left out.', 'correct horse');
-
-const common = { tags: ['Email accounts'], security: credentials.apiKey };
 
 export function writeAccount(account: Account): Type.Static<typeof AccountBody> {
   return {
@@ -125,7 +122,6 @@ function addCreate(app: Api, accounts: OwnedAccounts): void {
       compress: false,
     },
     schema: {
-      ...common,
       summary: 'Create an account',
       description: 'On an active domain of the user. The password is shown once.',
       operationId: 'createAccount',
@@ -158,7 +154,7 @@ function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomain
   app.get('/v2/domains/:domain/email-accounts', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
+      tags: ['Email accounts'],
       summary: "List a domain's accounts",
       description: 'Ordered by id: the oldest first, or the newest.',
       operationId: 'listDomainAccounts',
@@ -185,7 +181,6 @@ function addList(app: Api, accounts: OwnedAccounts): void {
   app.get('/v2/email-accounts', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
       summary: "List a user's accounts",
       description: 'Ordered by id: the oldest first, or the newest.',
       operationId: 'listAccounts',
@@ -210,7 +205,6 @@ function addReadAndUpdate(app: Api, accounts: OwnedAccounts): void {
   app.get('/v2/email-accounts/:id', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      ...common,
       summary: 'Read an account',
       operationId: 'getAccount',
       params: AccountPath,
@@ -224,7 +218,6 @@ function addReadAndUpdate(app: Api, accounts: OwnedAccounts): void {
   app.put('/v2/email-accounts/:id', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      ...common,
       summary: 'Update an account',
       description:
         'Changes the fields that are given. Mail to a suspended account is deferred, and its tokens stop at once.',
@@ -253,7 +246,6 @@ function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
   app.post('/v2/email-accounts/delete', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      ...common,
       summary: 'Delete an account',
       description: 'Also deletes its mail. Its tokens stop at once.',
       operationId: 'deleteAccount',
@@ -284,7 +276,6 @@ function addPasswordReset(app: Api, accounts: OwnedAccounts): void {
   app.post('/v2/email-accounts/:id/password/reset', {
     config: { refusals: ['account_not_found'], compress: false },
     schema: {
-      ...common,
       summary: "Reset an account's password",
       description:
         'The password is shown once. Tokens issued before, and app passwords, stop at once.',
@@ -312,7 +303,6 @@ function addToken(app: Api, accounts: OwnedAccounts, tokens: Tokens): void {
       takesKey: false,
     },
     schema: {
-      ...common,
       summary: 'Issue a token for an account',
       description: 'Opens /mail and /ws without the password, for an app of the user.',
       operationId: 'issueToken',

@@ -5,7 +5,7 @@ import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { Instant, isoTime, Text, UserId, UserQuery } from './schemas.ts';
-import { actorOf, credentials, ownerOf, type RouteGroup } from './server.ts';
+import { actorOf, ownerOf, type RouteGroup } from './server.ts';
 
 const Url = Text('http or https.', 'https://app.example.com/hooks/events');
 const Secret = Type.Optional(
@@ -64,7 +64,6 @@ function writeHook(hook: HookState, isReadOnly = false): Type.Static<typeof Hook
   };
 }
 
-const common = { tags: ['Events'], security: credentials.apiKey };
 const answer = { 200: Type.Object({ hook: HookBody }) };
 
 export function eventHookRoutes(hooks: EventHooks): RouteGroup {
@@ -72,7 +71,6 @@ export function eventHookRoutes(hooks: EventHooks): RouteGroup {
     app.get('/v2/event-hooks', {
       config: { refusals: ['event_hook_not_found'] },
       schema: {
-        ...common,
         summary: 'Show where events are posted',
         description: 'Also how many wait, and why the oldest of them was not taken.',
         operationId: 'getEventHook',
@@ -86,7 +84,6 @@ export function eventHookRoutes(hooks: EventHooks): RouteGroup {
     });
     app.put('/v2/event-hooks', {
       schema: {
-        ...common,
         summary: 'Post events to a URL',
         description:
           'What `GET /v2/events` tells of the user from now on is posted to the URL, each event as JSON of its own, signed and repeated as webhooks are: at least once, in any order. `webhook-id` is the cursor of the event. A user has one such URL; another one also gets what waits for the one before.',
@@ -103,7 +100,6 @@ export function eventHookRoutes(hooks: EventHooks): RouteGroup {
     app.post('/v2/event-hooks/delete', {
       config: { refusals: ['event_hook_not_found'] },
       schema: {
-        ...common,
         summary: 'Post no more events',
         description: 'What waits is removed; an attempt that is under way may still arrive.',
         operationId: 'deleteEventHook',

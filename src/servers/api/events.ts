@@ -18,7 +18,7 @@ import {
 } from '../../tenants/events/events.ts';
 import { beginStream } from './answer-errors.ts';
 import { Instant, Integer, Text, UserId } from './schemas.ts';
-import { credentials, ownerOf, type RouteGroup } from './server.ts';
+import { ownerOf, type RouteGroup } from './server.ts';
 
 export interface EventRoutesOptions {
   readonly events: Events;
@@ -135,12 +135,10 @@ export function eventRoutes(
       exposeHeadRoute: false,
       config: { refusals: ['cursor_expired', 'too_many_connections'], compress: false },
       schema: {
-        tags: ['Events'],
         summary: 'Follow what happens to a user',
         description:
           'Events in the order in which they happened, each once. The request waits where there is none. With `Accept: text/event-stream` the same events come as they happen, each with its cursor as `id`, which `Last-Event-ID` takes as `after` does; and `mailbox.changed`, which is a hint and has no id.',
         operationId: 'listEvents',
-        security: credentials.apiKey,
         querystring: query,
         response: { 200: answer },
       },

@@ -20,7 +20,7 @@ interface KnownPath {
 export function collectPaths(app: Api): (path: string) => string {
   const known: KnownPath[] = [];
   app.addHook('onRoute', ({ method, url, schema }) => {
-    if (!schema?.tags || method === 'HEAD') return;
+    if (!schema?.operationId || method === 'HEAD') return;
     known.push({ name: `${String(method)} ${url}`, segments: segmentsOf(url) });
   });
   return (path) => {

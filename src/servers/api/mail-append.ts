@@ -7,7 +7,7 @@ import { AccountShares } from '../../tenants/accounts/accounts.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
 import { answerWithin, hashedBody } from './repeat-safely.ts';
 import { Text } from './schemas.ts';
-import { type Api, credentials, type RouteGroup } from './server.ts';
+import type { Api, RouteGroup } from './server.ts';
 
 /** Messages that are read at once: of one account, of all accounts of one user, and in all. */
 const SHARES = { account: 4, user: 30, all: 40 };
@@ -45,12 +45,10 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
     acceptMessageBodies(app);
     app.post('/mail/append', {
       schema: {
-        tags: ['Mail'],
         summary: 'Put a message into a mailbox',
         operationId: 'appendMessage',
         description:
           'Stores the source as it is; nothing is sent. At most `MAX_MESSAGE_BYTES` (50 MiB).',
-        security: credentials.bearer,
         querystring,
         body: { content: { 'message/rfc822': { schema: source } } },
         response: {
@@ -67,7 +65,6 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
       config: {
         refusals: [
           'mailbox_not_found',
-          'account_inactive',
           'body_too_large',
           'mailbox_full',
           'mailbox_refused',

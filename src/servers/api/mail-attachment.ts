@@ -8,7 +8,7 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { parsePartNumber } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { messageQuery } from './mail-schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import type { RouteGroup } from './server.ts';
 
 /** Streams are not serialized: this only describes them. */
 const bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
@@ -31,12 +31,10 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
     app.get('/mail/attachment', {
       schema: {
-        tags: ['Mail'],
         summary: 'Fetch one MIME part',
         operationId: 'fetchAttachment',
         description:
           'The bytes of the part with its transfer encoding removed. Accepts Range, If-Range and If-None-Match.',
-        security: credentials.bearer,
         querystring: Type.Object({
           ...messageQuery,
           part: Type.String({
@@ -53,7 +51,6 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
           'message_not_found',
           'part_not_found',
           'range_not_satisfiable',
-          'account_inactive',
           'body_unavailable',
         ],
       },

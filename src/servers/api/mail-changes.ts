@@ -25,7 +25,7 @@ import {
 } from './mail-schemas.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { Text } from './schemas.ts';
-import { credentials, type RouteGroup, type RouteTools } from './server.ts';
+import type { RouteGroup, RouteTools } from './server.ts';
 
 /** The most messages that one call changes. */
 const UIDS_MAX = 1_000;
@@ -83,24 +83,17 @@ interface SetBody {
   readonly fields?: Parameters<Mailstore['sync']>[1]['fields'];
 }
 
-const refusals = [
-  'mailbox_not_found',
-  'uidvalidity_changed',
-  'account_inactive',
-  'mail_server_refused',
-] as const;
+const refusals = ['mailbox_not_found', 'uidvalidity_changed', 'mail_server_refused'] as const;
 
 export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
     app.post('/mail/flags', {
       bodyLimit: MAIL_BODY_MAX,
       schema: {
-        tags: ['Mail'],
         summary: 'Change flags',
         operationId: 'changeFlags',
         description:
           'Adds and removes IMAP flags; a flag that is both added and removed is removed. `updated` has each of the messages that exists, with its flags as they are now.',
-        security: credentials.bearer,
         body: Type.Object(
           {
             ...messageSet,
@@ -135,11 +128,9 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
     app.post('/mail/delete', {
       bodyLimit: MAIL_BODY_MAX,
       schema: {
-        tags: ['Mail'],
         summary: 'Delete messages for good',
         operationId: 'deleteMessages',
         description: 'They cannot be brought back. To put messages into Trash, move them.',
-        security: credentials.bearer,
         body: Type.Object(messageSet, { examples: [{ mailbox: 'Trash', uids: [7] }] }),
         response: {
           200: Type.Object({
@@ -174,11 +165,9 @@ function relocationRoute(
   app.post(`/mail/${verb}`, {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
-      tags: ['Mail'],
       summary: verb === 'move' ? 'Move messages' : 'Copy messages',
       operationId: `${verb}Messages`,
       description: `Into another mailbox of the account. \`${done}\` says which UID each has there.`,
-      security: credentials.bearer,
       body: Type.Object(
         { ...messageSet, to: mailboxName('The mailbox that gets them.') },
         { examples: [{ mailbox: 'INBOX', uids: [7], to: 'Archive' }] },

@@ -13,7 +13,7 @@ import {
   uidSchema,
 } from './mail-schemas.ts';
 import { Integer, Text } from './schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import type { RouteGroup } from './server.ts';
 
 /** The most bytes of text, and of HTML. */
 const TEXT_MAX = 2 * 1024 * 1024;
@@ -90,21 +90,14 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
   return (app, tools) => {
     app.get('/mail/content', {
       schema: {
-        tags: ['Mail'],
         summary: 'Read a message without MIME',
         operationId: 'readContent',
         description: 'Its text, its HTML and what is attached. Never sets `\\Seen`.',
-        security: credentials.bearer,
         querystring: Type.Object(messageQuery),
         response: { 200: contentSchema },
       },
       config: {
-        refusals: [
-          'mailbox_not_found',
-          'message_not_found',
-          'account_inactive',
-          'body_unavailable',
-        ],
+        refusals: ['mailbox_not_found', 'message_not_found', 'body_unavailable'],
       },
       handler: async (request) => {
         const user = await tools.authenticateMail(request);
@@ -116,12 +109,10 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
     app.post('/mail/messages', {
       bodyLimit: MAIL_BODY_MAX,
       schema: {
-        tags: ['Mail'],
         summary: 'Read several messages',
         operationId: 'readMessages',
         description:
           'As /mail/content, for up to 100 messages. A message that does not exist, or whose source cannot be read, is left out. An answer that becomes too long ends after a message, and has `hasMore`.',
-        security: credentials.bearer,
         body: Type.Object(
           {
             mailbox: mailboxName('The mailbox that has the messages.'),
@@ -137,7 +128,7 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
         ),
         response: { 200: messagesAnswer },
       },
-      config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+      config: { refusals: ['mailbox_not_found'] },
       handler: async (request) => {
         const user = await tools.authenticateMail(request);
         const { mailbox, uids, fields = contentFields } = request.body;

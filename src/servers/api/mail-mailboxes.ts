@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
 import { Integer, Text } from './schemas.ts';
-import { credentials, type RouteGroup, type RouteTools } from './server.ts';
+import type { RouteGroup, RouteTools } from './server.ts';
 
 const summary = Type.Object(
   {
@@ -30,14 +30,11 @@ type AddRoute = (app: Parameters<RouteGroup>[0], tools: RouteTools, mailstore: M
 const listRoute: AddRoute = (app, tools, mailstore) => {
   app.get('/mail/mailboxes', {
     schema: {
-      tags: ['Mail'],
       summary: 'List mailboxes',
       operationId: 'listMailboxes',
       description: 'Every mailbox of the account, INBOX first. `token` is what a sync returns now.',
-      security: credentials.bearer,
       response: { 200: Type.Object({ mailboxes: Type.Array(summary) }) },
     },
-    config: { refusals: ['account_inactive'] },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return { mailboxes: await mailstore.listMailboxes(user) };
@@ -49,18 +46,16 @@ const createRoute: AddRoute = (app, tools, mailstore) => {
   app.post('/mail/mailboxes/create', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
-      tags: ['Mail'],
       summary: 'Make a mailbox',
       operationId: 'createMailbox',
       description: 'Levels of a name are separated by `/`.',
-      security: credentials.bearer,
       body: Type.Object(
         { mailbox: mailboxName('Name of the new mailbox.') },
         { examples: [{ mailbox: 'Projects' }] },
       ),
       response: { 201: mailboxStateSchema },
     },
-    config: { refusals: ['mailbox_exists', 'account_inactive', 'mail_server_refused'] },
+    config: { refusals: ['mailbox_exists', 'mail_server_refused'] },
     handler: async (request, reply) => {
       const user = await tools.authenticateMail(request);
       const { state } = await mailstore.createMailbox(user, request.body.mailbox);
@@ -73,12 +68,10 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
   app.post('/mail/mailboxes/rename', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
-      tags: ['Mail'],
       summary: 'Rename a mailbox',
       operationId: 'renameMailbox',
       description:
         'Also renames the mailboxes below it. INBOX and special-use mailboxes cannot be renamed.',
-      security: credentials.bearer,
       body: Type.Object(
         {
           mailbox: mailboxName('Its name now.'),
@@ -89,13 +82,7 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
       response: { 200: mailboxStateSchema },
     },
     config: {
-      refusals: [
-        'mailbox_not_found',
-        'mailbox_exists',
-        'mailbox_protected',
-        'account_inactive',
-        'mail_server_refused',
-      ],
+      refusals: ['mailbox_not_found', 'mailbox_exists', 'mailbox_protected', 'mail_server_refused'],
     },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
@@ -109,12 +96,10 @@ const deleteRoute: AddRoute = (app, tools, mailstore) => {
   app.post('/mail/mailboxes/delete', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
-      tags: ['Mail'],
       summary: 'Delete a mailbox with its messages',
       operationId: 'deleteMailbox',
       description:
         'Deletes it for good. Mailboxes below it stay. INBOX and special-use mailboxes cannot be deleted.',
-      security: credentials.bearer,
       body: Type.Object(
         { mailbox: mailboxName('Name of the mailbox.') },
         { examples: [{ mailbox: 'Projects' }] },
@@ -131,7 +116,6 @@ const deleteRoute: AddRoute = (app, tools, mailstore) => {
         'mailbox_not_found',
         'mailbox_has_children',
         'mailbox_protected',
-        'account_inactive',
         'mail_server_refused',
       ],
     },

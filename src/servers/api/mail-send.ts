@@ -16,7 +16,7 @@ import {
 } from './mail-schemas.ts';
 import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
 import { Text } from './schemas.ts';
-import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
+import type { Api, RouteGroup, RouteTools } from './server.ts';
 
 /** The most bytes of a message as JSON; a larger one is sent as message/rfc822. */
 const SEND_BODY_MAX = 16 * 1024 * 1024;
@@ -202,7 +202,6 @@ class GivenSource {
 }
 
 const refusals = [
-  'account_inactive',
   'send_disabled',
   'domain_not_ready',
   'send_limit',
@@ -233,12 +232,10 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
       return body.on('error', () => undefined);
     },
     schema: {
-      tags: ['Mail'],
       summary: 'Send a message',
       operationId: 'sendMessage',
       description:
         'The answer comes once the message is stored: in Sent, and for its recipients, who each get it once. Postroom tries for five days; for a recipient who does not get it, the account gets a bounce in INBOX. With `Idempotency-Key` the same request can be made again: the message is sent once. A body of `message/rfc822`, at most `MAX_MESSAGE_BYTES`, is sent as it is to the recipients that To, Cc and Bcc name; `sendAt` and `delaySeconds` are then parameters of the query.',
-      security: credentials.bearer,
       headers: keyHeaders('for as long as the sent message is known'),
       querystring: query,
       body: {
@@ -275,16 +272,14 @@ function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
   app.post('/mail/sends/cancel', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
-      tags: ['Mail'],
       summary: 'Cancel a message',
       operationId: 'cancelSend',
       description:
         'Works until the message went out to any recipient. The message is removed from Sent and is a draft again. A second call gets the same answer.',
-      security: credentials.bearer,
       body: Type.Object({ id: sendId }),
       response: { 200: cancelAnswer },
     },
-    config: { refusals: ['account_inactive', 'send_not_found', 'already_sent'] },
+    config: { refusals: ['send_not_found', 'already_sent'] },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return { ok: true, draft: await sending.cancel(user, request.body.id) };
@@ -295,23 +290,19 @@ function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
 function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
   app.get('/mail/sends/:id', {
     schema: {
-      tags: ['Mail'],
       summary: 'Read the status of a sent message',
       operationId: 'readSend',
       description: 'Kept for 30 days.',
-      security: credentials.bearer,
       params: Type.Object({ id: sendId }),
       response: { 200: statusAnswer },
     },
-    config: { refusals: ['account_inactive', 'send_not_found'] },
+    config: { refusals: ['send_not_found'] },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return sending.find(user, { id: request.params.id });
     },
   });
   const find = {
-    tags: ['Mail'],
-    security: credentials.bearer,
     response: { 200: statusAnswer },
   };
   app.get('/mail/sends', {
@@ -324,7 +315,7 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
         key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
       }),
     },
-    config: { refusals: ['account_inactive', 'send_not_found'] },
+    config: { refusals: ['send_not_found'] },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return sending.find(user, { key: request.query.key });
@@ -345,7 +336,7 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
         }),
       }),
     },
-    config: { refusals: ['account_inactive', 'send_not_found'] },
+    config: { refusals: ['send_not_found'] },
     handler: async (request) => {
       const user = await tools.authenticateMail(request);
       return sending.find(user, { messageId: request.query.messageId });

@@ -10,7 +10,7 @@ import {
   syncAnswer,
   writtenHere,
 } from './mail-schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import type { RouteGroup } from './server.ts';
 
 const syncBody = Type.Object(
   {
@@ -49,16 +49,14 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
     app.post('/mail/sync', {
       bodyLimit: MAIL_BODY_MAX,
       schema: {
-        tags: ['Mail'],
         summary: 'Sync a mailbox',
         operationId: 'syncMailbox',
         description:
           'Returns what changed since `token`; without a token, everything as `added`. With `reset: true` the client first drops its copy of the mailbox. A page ends at `limit`, or earlier if envelopes and structures are large. Then it has `hasMore`, and its token leads to the next page.',
-        security: credentials.bearer,
         body: syncBody,
         response: { 200: writtenHere(syncAnswer) },
       },
-      config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+      config: { refusals: ['mailbox_not_found'] },
       handler: async (request, reply) => {
         const { uidvalidity, token, limit, fields, order } = request.body;
         const mailbox = given(request.body.mailbox) ? request.body.mailbox : 'INBOX';

@@ -57,7 +57,6 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
       bodyLimit: MAIL_BODY_MAX,
       config: { refusals: ['unauthorized', 'account_inactive'], compress: false },
       schema: {
-        tags: ['Mail'],
         summary: 'Log in to a mailbox',
         description:
           'Exchanges the address and password of an account for a token. After 10 failures from one client, or 100 from clients that never logged in to the account, it answers 429 for a while. With `remember: true` a browser gets a cookie for POST /mail/token/renew.',
@@ -105,7 +104,6 @@ function addRenewal(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
     bodyLimit: MAIL_BODY_MAX,
     config: { refusals: ['account_inactive'], compress: false },
     schema: {
-      tags: ['Mail'],
       summary: 'Renew a token without the password',
       description:
         'Needs the cookie of POST /mail/token, and sets the next one. Each cookie is accepted once. Using one that was replaced more than a minute ago ends the login. A password reset, a suspension, and 30 days without a renewal end it too.',
@@ -150,7 +148,6 @@ function addEnd(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
   app.post('/mail/token/forget', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
-      tags: ['Mail'],
       summary: 'Forget a login',
       description:
         'Ends the login of the cookie, and removes the cookie. Tokens stay valid until they expire.',

@@ -13,7 +13,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey } from '../../platform/net/net.ts';
 import { BatchBodies, type HeldBody } from './batch-bodies.ts';
 import { Text } from './schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import type { RouteGroup } from './server.ts';
 
 const MIB = 1_048_576;
 const BODY_MAX = 16 * MIB;
@@ -83,12 +83,10 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
     app.post('/hooks/mailserver', {
       bodyLimit: BODY_MAX,
       schema: {
-        tags: ['Mail server'],
         summary: 'Accept mailbox change events',
         description:
           'Each new event is passed on once to the WebSockets of its account. A line that is not an event, or names no account here, is listed in `rejected`; the other lines are accepted. Postroom remembers each `event_id` for 24 hours, so that a batch can be sent again.',
         operationId: 'takeMailserverEvents',
-        security: credentials.signature,
         body: { content: { 'application/x-ndjson': { schema: batch } } },
         response: { 200: outcome },
       },

@@ -21,7 +21,7 @@ import {
 } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { partAnswer, sendPart } from './mail-attachment.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import type { RouteGroup } from './server.ts';
 
 export interface RawMessagesOptions {
   readonly bodies: Bodies;
@@ -41,12 +41,6 @@ const linkQuery = Type.Object({
 });
 
 const linkId = Type.String({ maxLength: 64 });
-
-const common = {
-  tags: ['Webhooks'],
-  security: credentials.none,
-  querystring: linkQuery,
-};
 
 interface LinkRequest extends LinkTarget {
   readonly expires: string;
@@ -87,7 +81,7 @@ const addSource: AddRoute = (app, { bodies }, findBody) => {
       refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
     },
     schema: {
-      ...common,
+      querystring: linkQuery,
       summary: 'Fetch the source of a message by its link',
       description:
         'The `raw_url` of a webhook. It is valid for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
@@ -122,7 +116,7 @@ const addAttachment: AddRoute = (app, { bodies }, findBody) => {
       ],
     },
     schema: {
-      ...common,
+      querystring: linkQuery,
       summary: 'Fetch an attachment by its link',
       description:
         'The `url` of an attachment in a webhook. It is valid for this one part, as long as the `raw_url`, and needs no other credential. Accepts Range, If-Range and If-None-Match.',

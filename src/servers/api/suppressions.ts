@@ -16,7 +16,7 @@ import {
   Text,
   UserId,
 } from './schemas.ts';
-import { actorOf, credentials, type Owned, ownerOf, type RouteGroup } from './server.ts';
+import { actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Address = Type.String({ examples: ['bob@sender.test'] });
 
@@ -42,13 +42,11 @@ export function suppressionRoutes(
     app.get('/v2/domains/:domain/suppressions', {
       config: { refusals: ['domain_not_found'] },
       schema: {
-        tags: ['Domains'],
         summary: 'List suppressed addresses',
         description:
           'Addresses of which a mail server said that they do not exist (status 5.1.x). Mail from the ' +
           "domain's accounts to them bounces at once. In the order in which they were added, or the newest first.",
         operationId: 'listSuppressions',
-        security: credentials.apiKey,
         params: Type.Object({ domain: DomainName }),
         querystring: Type.Object({ user_id: UserId, ...pageFields }),
         response: { 200: Type.Object({ items: Type.Array(SuppressionBody), ...pageEcho }) },
@@ -67,11 +65,9 @@ export function suppressionRoutes(
     app.post('/v2/domains/:domain/suppressions/delete', {
       config: { refusals: ['domain_not_found', 'suppression_not_found'] },
       schema: {
-        tags: ['Domains'],
         summary: 'Allow mail to this address again',
         description: 'Removes the address from the list.',
         operationId: 'deleteSuppression',
-        security: credentials.apiKey,
         params: Type.Object({ domain: DomainName }),
         body: Type.Object({ user_id: UserId, address: Address }),
         response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Address }) },

@@ -1,15 +1,7 @@
 /** `/v2/operator/blocks`: senders whose mail is refused. */
 import { Type } from 'typebox';
 import type { Block, Blocks } from '../../mail/blocks/blocks.ts';
-import {
-  actorOf,
-  credentials,
-  Instant,
-  isoTime,
-  RecordId,
-  type RouteGroup,
-  Text,
-} from '../api/api.ts';
+import { actorOf, Instant, isoTime, RecordId, type RouteGroup, Text } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Kind = Type.Enum(['address', 'domain', 'network'], {
@@ -36,14 +28,11 @@ function writeBlock({ createdAt, note, ...block }: Block): Type.Static<typeof Bl
   return { ...block, ...(note !== undefined && { note }), created_at: isoTime(createdAt) };
 }
 
-const common = { tags: ['Operator'], security: credentials.operator };
-
 /** The routes that list, add and delete blocks. */
 export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): RouteGroup {
   return (app) => {
     app.get('/v2/operator/blocks', {
       schema: {
-        ...common,
         summary: 'List the blocked senders',
         description: 'The newest first.',
         operationId: 'listBlocks',
@@ -58,7 +47,6 @@ export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): Ro
     });
     app.post('/v2/operator/blocks', {
       schema: {
-        ...common,
         summary: 'Block a sender',
         description:
           'Its mail is refused at `MAIL FROM` with `550 5.7.1`: at once on the node that answers, within 10 seconds on the others. If the sender is blocked already, the answer has the existing block.',
@@ -79,7 +67,6 @@ export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): Ro
     app.post('/v2/operator/blocks/delete', {
       config: { refusals: ['block_not_found'] },
       schema: {
-        ...common,
         summary: 'Accept the mail of a sender again',
         description: 'The answer has the removed block.',
         operationId: 'deleteBlock',

@@ -11,15 +11,7 @@ import {
 } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
-import {
-  type Api,
-  actorOf,
-  credentials,
-  DomainName,
-  Integer,
-  type RouteGroup,
-  UserId,
-} from '../api/api.ts';
+import { type Api, actorOf, DomainName, Integer, type RouteGroup, UserId } from '../api/api.ts';
 import {
   AccountChoice,
   type AccountRouteParts,
@@ -42,8 +34,6 @@ export interface ChangeRouteParts extends DomainRouteParts, AccountRouteParts {
   readonly now: () => EpochMs;
 }
 
-const common = { tags: ['Operator'], security: credentials.operator };
-
 const DomainChoice = {
   domain: DomainName,
   user_id: Type.Optional(UserId),
@@ -64,7 +54,6 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/domains/suspend', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
       summary: 'Suspend a domain',
       description:
         'Nobody can sign in to its accounts, and their sockets end. Mail to it is deferred (450), so that its sender keeps it. Its deliveries wait.',
@@ -125,7 +114,6 @@ function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/domains/resume', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
       summary: 'Resume a domain',
       description: 'Ends its suspension; its deliveries go on.',
       operationId: 'resumeDomain',
@@ -163,7 +151,6 @@ function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/domains/delete', {
     config: { refusals: ['domain_not_found'] },
     schema: {
-      ...common,
       summary: 'Delete a domain of any user',
       description:
         'Without `confirm` nothing is changed: the answer counts what would be deleted. With `confirm`, which has to be the name of the domain, the domain is deleted with its accounts, their mail and its deliveries.',
@@ -215,7 +202,6 @@ function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/accounts/suspend', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      ...common,
       summary: 'Suspend an account of any user',
       description: 'Its tokens stop, its sockets end, and mail to it is deferred (450).',
       operationId: 'suspendAnyAccount',
@@ -246,7 +232,6 @@ function addResumeAccount(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/accounts/resume', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      ...common,
       summary: 'Resume an account of any user',
       description: 'It accepts mail again, and its owner can sign in.',
       operationId: 'resumeAnyAccount',

@@ -8,7 +8,6 @@ import { recordAudit } from '../../tenants/audit/audit.ts';
 import {
   type Api,
   actorOf,
-  credentials,
   Instant,
   Integer,
   isoTime,
@@ -70,8 +69,6 @@ interface ImapSessionParts {
   readonly now: () => EpochMs;
 }
 
-const common = { tags: ['Operator'], security: credentials.operator };
-
 export function imapSessionRoutes(parts: ImapSessionParts): RouteGroup {
   return (app) => {
     addList(app, parts);
@@ -86,7 +83,6 @@ function isSessionKey(values: ListKey): values is SessionKey {
 function addList(app: Api, parts: ImapSessionParts): void {
   app.get('/v2/operator/imap-sessions', {
     schema: {
-      ...common,
       summary: 'List the sessions of mail programs',
       description:
         'All that are open by IMAP now, the newest login first. Every node is asked: what one does not answer within a second is not in the list.',
@@ -117,7 +113,6 @@ function addEnd(app: Api, parts: ImapSessionParts): void {
   app.post('/v2/operator/imap-sessions/:id/end', {
     config: { refusals: ['session_not_found'] },
     schema: {
-      ...common,
       summary: 'End the session of a mail program',
       description:
         'At once, on whichever node it is. The program may log in again: revoke its app password, or suspend the account, to prevent that.',

@@ -6,7 +6,6 @@ import type { Key, NamedKeys } from '../../tenants/keys/keys.ts';
 import {
   type Api,
   actorOf,
-  credentials,
   Instant,
   isoTime,
   RecordId,
@@ -89,8 +88,6 @@ function writeKey(key: Key, now: EpochMs): Type.Static<typeof KeyBody> {
   };
 }
 
-const common = { tags: ['Operator'], security: credentials.operator };
-
 /**
  * The routes that list, make and revoke keys.
  *
@@ -110,7 +107,6 @@ export function keyRoutes(
 function addList(app: Api, keys: Pick<NamedKeys, 'list'>, now: () => EpochMs): void {
   app.get('/v2/operator/keys', {
     schema: {
-      ...common,
       summary: 'List the API keys',
       description:
         'The newest first, also those that were revoked or have ended. Those of API_KEYS, and the generated one, are settings: they are not in the list.',
@@ -136,7 +132,6 @@ function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs
   app.post('/v2/operator/keys', {
     config: { compress: false },
     schema: {
-      ...common,
       summary: 'Make an API key',
       description:
         'The key is shown once. It opens what its scope says at once, on all nodes. To replace one without a gap, make the next one, change its users over, and revoke the old one when `last_used_at` stands still.',
@@ -186,7 +181,6 @@ function addRevoke(app: Api, keys: Pick<NamedKeys, 'revoke'>, now: () => EpochMs
   app.post('/v2/operator/keys/revoke', {
     config: { refusals: ['key_not_found'] },
     schema: {
-      ...common,
       summary: 'Revoke an API key',
       description:
         'From then on it opens nothing, on all nodes; sessions of the console that it opened end. It stays in the list. One that was revoked before is not changed.',

@@ -8,7 +8,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, Instant, type RouteGroup } from '../api/api.ts';
+import { Instant, type RouteGroup } from '../api/api.ts';
 import {
   findMessages,
   type MessageFilter,
@@ -126,7 +126,6 @@ export function messageRoutes(parts: MessageRouteParts): RouteGroup {
     app.get('/v2/operator/messages', {
       config: { refusals: ['account_not_found'] },
       schema: {
-        tags: ['Operator'],
         summary: 'List messages',
         description:
           'One item for each message of the last TRACE_DAYS, the newest first; with `status` bounced, dropped or cancelled ' +
@@ -134,7 +133,6 @@ export function messageRoutes(parts: MessageRouteParts): RouteGroup {
           'domain and status are looked up in indexes. The other filters choose among what one of these, or the time, ' +
           'finds: a page looks at 5,000 entries at most, so it may have fewer items than `limit` and still a cursor.',
         operationId: 'listMessages',
-        security: credentials.operator,
         querystring: MessageQuery,
         response: { 200: Type.Object({ items: Type.Array(MessageItem), ...listEcho }) },
       },
@@ -143,13 +141,11 @@ export function messageRoutes(parts: MessageRouteParts): RouteGroup {
     app.get('/v2/operator/messages/:id', {
       config: { refusals: ['message_not_found'] },
       schema: {
-        tags: ['Operator'],
         summary: 'Read a message',
         description:
           'One message: the state of each recipient, its deliveries with the next attempt and what can be done, and all ' +
           'that happened to it.',
         operationId: 'readMessage',
-        security: credentials.operator,
         params: Type.Object({ id: MailId }),
         response: { 200: MessageBody },
       },

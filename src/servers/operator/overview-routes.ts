@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
-import { credentials, Instant, isoTime, type RouteGroup } from '../api/api.ts';
+import { Instant, isoTime, type RouteGroup } from '../api/api.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 
 const HOURS_DEFAULT = 24;
@@ -80,12 +80,10 @@ export function overviewRoutes(parts: OverviewParts): RouteGroup {
   return (app) => {
     app.get('/v2/operator/overview', {
       schema: {
-        tags: ['Operator'],
         summary: 'Read what the service did',
         description:
           'In steps of five minutes; of an hour for more than 48 hours. Nodes add their counts once a minute; a node that is killed loses its last minute.',
         operationId: 'getOverview',
-        security: credentials.operator,
         querystring: Type.Object({
           hours: Type.Optional(
             Type.Integer({

@@ -6,7 +6,7 @@ import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, Integer, type RouteGroup, Text } from '../api/api.ts';
+import { Integer, type RouteGroup, Text } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { type ListKey, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf, isOpenKey, toOpenKey, writeOpenKey } from './queue-filters.ts';
@@ -175,11 +175,9 @@ export function orderRoute(
   app.post(`/v2/operator/queue/${action}`, {
     config: { refusals: ['account_not_found'] },
     schema: {
-      tags: ['Operator'],
       summary,
       description: `${description} At least one filter is given, or \`ids\`. Deliveries that are being attempted right now are not changed. After 5 seconds the answer has \`more\`: call again with \`next\`.`,
       operationId: `${action}Queue`,
-      security: credentials.operator,
       body: OrderBody,
       response: { 200: StepBody },
     },

@@ -9,7 +9,6 @@ import {
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
 import {
-  credentials,
   DeliveryKind,
   Instant,
   Integer,
@@ -161,12 +160,10 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
   return (app) => {
     app.get('/v2/operator/queue', {
       schema: {
-        tags: ['Operator'],
         summary: 'Count the deliveries that wait',
         description:
           'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names. With filters a page may have fewer items than `limit` and still a cursor.',
         operationId: 'listQueue',
-        security: credentials.operator,
         querystring: Type.Object({ ...filterFields, ...listFields }),
         response: { 200: Type.Object({ items: Type.Array(GroupBody), ...listEcho }) },
       },
@@ -191,13 +188,11 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
     app.get('/v2/operator/queue/deliveries', {
       config: { refusals: ['account_not_found'] },
       schema: {
-        tags: ['Operator'],
         summary: 'List single deliveries that wait',
         description:
           'Those of a domain, and those of `q`, `sender`, `account`, `reason`, `older_than` and `due_within` come newest first; others by ' +
           'receiver, each newest first. With filters a page may have fewer items than `limit` and still a cursor.',
         operationId: 'listQueueDeliveries',
-        security: credentials.operator,
         querystring: Type.Object({ ...deliveryFields, ...listFields }),
         response: { 200: Type.Object({ items: Type.Array(OpenDeliveryBody), ...listEcho }) },
       },

@@ -7,7 +7,7 @@ import {
   summarize,
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { credentials, Instant, Integer, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, Integer, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { isTextKey, type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 import type { OrderParts } from './queue-orders.ts';
@@ -149,13 +149,11 @@ export function receiverRoutes(
   app.get('/v2/operator/queue/receivers', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      tags: ['Operator'],
       summary: 'List receivers with what waits for them',
       description:
         'A row for each receiver with what is queued or held for it, the oldest first: since when, why, and what comes next. With ' +
         '`status: failed` those at which deliveries failed in the last 30 days, by the time of the last failure.',
       operationId: 'listQueueReceivers',
-      security: credentials.operator,
       querystring: Type.Object({ ...deliveryFields, ...listFields }),
       response: {
         200: Type.Object({
@@ -184,12 +182,10 @@ export function receiverRoutes(
   app.get('/v2/operator/queue/summary', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      tags: ['Operator'],
       summary: 'Count a part of the queue',
       description:
         'Counts what fits the filters by reason, domain and sender; without `status` what is queued or held.',
       operationId: 'summarizeQueue',
-      security: credentials.operator,
       querystring: Type.Object(deliveryFields),
       response: { 200: SummaryBody },
     },

@@ -6,7 +6,7 @@ import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
-import { actorOf, credentials, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { actorOf, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { listEcho } from './lists.ts';
 
 const NodeBody = Type.Object(
@@ -40,8 +40,6 @@ interface ShownSetting {
   readonly value?: string | undefined;
 }
 
-const common = { tags: ['Operator'], security: credentials.operator };
-
 /** @param settings of the node that answers: without any secret value */
 export function serviceRoutes(
   nodes: Pick<Nodes, 'list'>,
@@ -50,7 +48,6 @@ export function serviceRoutes(
   return (app) => {
     app.get('/v2/operator/nodes', {
       schema: {
-        ...common,
         summary: 'List the nodes',
         description: 'Nodes of the last day that did not stop normally; the newest first.',
         operationId: 'listNodes',
@@ -68,7 +65,6 @@ export function serviceRoutes(
     });
     app.get('/v2/operator/settings', {
       schema: {
-        ...common,
         summary: 'List the settings in force',
         description:
           'The settings of the node that answers, in the order of the documentation. For a secret, and for a setting that may hold one, it only says whether it is set.',
@@ -107,7 +103,6 @@ export function logLevelRoute({ database, nodes, logger, now }: LogLevelParts): 
   return (app) => {
     app.post('/v2/operator/log-level', {
       schema: {
-        ...common,
         summary: 'Change the level of the log',
         description:
           'At once on the node that answers, within 5 seconds on the others. Each process keeps it until it ends; the next start uses LOG_LEVEL again.',

@@ -34,8 +34,6 @@ function writeSession({ csrfToken, expiresAt }: ConsoleSession): Type.Static<typ
   return { csrf_token: csrfToken, expires_at: isoTime(expiresAt) };
 }
 
-const common = { tags: ['Operator'] };
-
 /** @param publicUrl of the service: with HTTPS, the cookie is sent only by HTTPS */
 export function consoleCookie(publicUrl: () => string): HostCookie {
   return new HostCookie({
@@ -66,7 +64,6 @@ export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): Rout
       bodyLimit: BODY_MAX,
       config: { refusals: ['unauthorized', 'key_restricted'], compress: false },
       schema: {
-        ...common,
         summary: 'Sign in to the console',
         description:
           'Exchanges the API key of an operator for a cookie that opens /v2 for 12 hours, as far as the key does. After 10 wrong keys from one client in an hour it answers 429.',
@@ -103,7 +100,6 @@ export function sessionRoutes(sessions: ConsoleSessions, cookie: HostCookie): Ro
     app.get(PATH, {
       config: { compress: false },
       schema: {
-        ...common,
         summary: "Read the console's session",
         description:
           'For a page that was reloaded: the cookie is enough to get the CSRF token again.',
@@ -116,7 +112,6 @@ export function sessionRoutes(sessions: ConsoleSessions, cookie: HostCookie): Ro
     app.delete(PATH, {
       config: { isForReadOnly: true },
       schema: {
-        ...common,
         summary: 'Sign out of the console',
         description: 'Ends the session on all nodes: its cookie opens nothing any more.',
         operationId: 'endConsoleSession',

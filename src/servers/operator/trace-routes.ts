@@ -4,7 +4,7 @@ import { findMailId } from '../../mail/queue/queue.ts';
 import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { credentials, Instant, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, isoTime, type RouteGroup, Text } from '../api/api.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 
 export const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
@@ -106,12 +106,10 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
   return (app) => {
     app.get('/v2/operator/trace', {
       schema: {
-        tags: ['Operator'],
         summary: 'Find messages',
         description:
           'What happened to messages, the newest first, in the last TRACE_DAYS. Sender and Message-ID find messages that came in or were submitted; the time line of the id has the rest. With several filters a page may have fewer items than `limit` and still a cursor.',
         operationId: 'listTrace',
-        security: credentials.operator,
         querystring: TraceQuery,
         response: { 200: Type.Object({ items: Type.Array(TraceBody), ...listEcho }) },
       },
@@ -139,11 +137,9 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
     app.get('/v2/operator/trace/:id', {
       config: { refusals: ['message_not_found'] },
       schema: {
-        tags: ['Operator'],
         summary: 'Read what became of a message',
         description: 'Everything that happened to one message, the oldest first.',
         operationId: 'readTrace',
-        security: credentials.operator,
         params: Type.Object({ id: MailId }),
         response: { 200: Type.Object({ items: Type.Array(TraceBody) }) },
       },

@@ -13,7 +13,7 @@ import {
   type UsageKey,
   usageKeys,
 } from '../../tenants/usage/usage.ts';
-import { credentials, Integer, RecordId, type RouteGroup, replaced, Text } from '../api/api.ts';
+import { Integer, RecordId, type RouteGroup, replaced, Text } from '../api/api.ts';
 import { AccountChoice, chosenAccount } from './account-items.ts';
 import { actorOf } from './audit-routes.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
@@ -80,13 +80,11 @@ function addUsage(
 ): void {
   app.get('/v2/operator/usage', {
     schema: {
-      tags: ['Operator'],
       summary: 'List usage by day',
       description:
         'The newest day first, by domain, account or user. Deleted ones keep their names. Mail that no account ' +
         'gets, since its domain forwards it or has a webhook, counts for the domain.',
       operationId: 'listUsage',
-      security: credentials.operator,
       querystring: Type.Object({
         from: day('The first day; 30 days ago when left out.'),
         to: day('The last day; today when left out.'),
@@ -123,12 +121,10 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database, now: () =>
   app.post('/v2/operator/accounts/quota', {
     config: { refusals: ['account_not_found'] },
     schema: {
-      tags: ['Operator'],
       summary: "Set an account's quota",
       description:
         'Bytes that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). A quota below what is stored removes nothing, but stops new messages. It does not hold for mailboxes on your own mail server.',
       operationId: 'setQuota',
-      security: credentials.operator,
       body: Type.Object({
         ...AccountChoice,
         quota_bytes: Type.Optional(Type.Integer({ minimum: 0, examples: [1_000_000_000] })),
