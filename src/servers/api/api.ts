@@ -79,6 +79,7 @@ export {
   Instant,
   Integer,
   isoTime,
+  present,
   RecordId,
   replaced,
   Text,

@@ -13,6 +13,7 @@ import {
   pageEcho,
   pageFields,
   pageOf,
+  present,
   RecordId,
   Text,
   UserId,
@@ -82,7 +83,7 @@ const DeliveryBody = Type.Object(
 );
 
 function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
-  const { lastError, nextAttemptAt, finishedAt, messageId, subject, stored } = delivery;
+  const { subject, stored } = delivery;
   return {
     id: delivery.id,
     webhook_id: delivery.publicId,
@@ -90,14 +91,14 @@ function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
     destination: delivery.destination,
     status: delivery.status,
     attempts: delivery.attempts,
-    ...(lastError !== undefined && { last_error: lastError }),
-    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
     created_at: isoTime(delivery.createdAt),
     updated_at: isoTime(delivery.updatedAt),
-    ...(finishedAt !== undefined && { finished_at: isoTime(finishedAt) }),
-    ...(messageId !== undefined && { message_id: messageId }),
-    ...(subject !== undefined && { subject }),
-    ...(stored !== undefined && { stored: [...stored] }),
+    ...present({ last_error: delivery.lastError, message_id: delivery.messageId, subject }),
+    ...present({
+      next_attempt_at: isoTime(delivery.nextAttemptAt),
+      finished_at: isoTime(delivery.finishedAt),
+      stored: stored && [...stored],
+    }),
   };
 }
 

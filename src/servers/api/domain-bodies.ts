@@ -6,6 +6,7 @@ import {
   DomainName,
   Integer,
   isoTime,
+  present,
   RecordId,
   Text,
   writeDomain,
@@ -140,17 +141,16 @@ export function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody
     record_type: record.recordType,
     host: record.host,
     expected_value: record.expectedValue,
-    ...(record.priority !== undefined && { priority: record.priority }),
     purpose: record.purpose,
     status: record.status,
-    ...(record.observedValue !== undefined && { observed_value: record.observedValue }),
-    ...(record.detail !== undefined && { detail: record.detail }),
-    ...(record.lastCheckedAt !== undefined && { last_checked_at: isoTime(record.lastCheckedAt) }),
-    ...(record.lastCheck !== undefined && { last_check: record.lastCheck }),
     misses: record.misses,
-    ...(record.failingSince !== undefined && { failing_since: isoTime(record.failingSince) }),
-    ...(record.keyState !== undefined && { key_state: record.keyState }),
-    ...(record.removableAt !== undefined && { removable_at: isoTime(record.removableAt) }),
+    ...present({ priority: record.priority, detail: record.detail, key_state: record.keyState }),
+    ...present({ observed_value: record.observedValue, last_check: record.lastCheck }),
+    ...present({
+      last_checked_at: isoTime(record.lastCheckedAt),
+      failing_since: isoTime(record.failingSince),
+      removable_at: isoTime(record.removableAt),
+    }),
   };
 }
 
@@ -158,12 +158,12 @@ function writeRoute(route: Route): Type.Static<typeof RouteBody> {
   return {
     domain: route.domain,
     forward_mode: route.forwardMode,
-    ...(route.webhookUrl !== undefined && { webhook_url: route.webhookUrl }),
-    ...(route.webhookSecret !== undefined && { webhook_secret: route.webhookSecret }),
-    ...(route.webhookSecretPrevious !== undefined && {
+    ...present({
+      webhook_url: route.webhookUrl,
+      webhook_secret: route.webhookSecret,
       webhook_secret_previous: route.webhookSecretPrevious,
+      forward_to_email: route.forwardToEmail,
     }),
-    ...(route.forwardToEmail !== undefined && { forward_to_email: route.forwardToEmail }),
   };
 }
 

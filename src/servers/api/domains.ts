@@ -26,6 +26,7 @@ import {
   pageEcho,
   pageFields,
   pageOf,
+  present,
   RecordId,
   Text,
   UserId,
@@ -291,11 +292,8 @@ function addMark(app: Api, domains: OwnedDomains): void {
     },
     handler: async (request) => {
       const { params, body } = request;
-      const mark = {
-        id: body.id,
-        status: body.status,
-        ...(body.observed_value !== undefined && { observedValue: body.observed_value }),
-      };
+      const { id, status, observed_value: observedValue } = body;
+      const mark = { id, status, ...present({ observedValue }) };
       const by = actorOf(request);
       const owner = ownerOf(request);
       return writeDetails(await domains.markDnsRecord(owner, params.domain, mark, by));

@@ -4,7 +4,7 @@ import { type EventHooks, type HookState, QUEUED_MAX } from '../../mail/webhooks
 import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
-import { Instant, isoTime, Text, UserId, UserQuery } from './schemas.ts';
+import { Instant, isoTime, present, Text, UserId, UserQuery } from './schemas.ts';
 import { actorOf, ownerOf, type RouteGroup } from './server.ts';
 
 const Url = Text('http or https.', 'https://app.example.com/hooks/events');
@@ -48,7 +48,7 @@ const HookBody = Type.Object(
 
 /** Who has the secret can write to the receiver: a key that only reads does not get it. */
 function writeHook(hook: HookState, isReadOnly = false): Type.Static<typeof HookBody> {
-  const { previous, types, lastError, missedAt } = hook;
+  const { previous, types, lastError } = hook;
   return {
     user_id: hook.userId,
     url: hook.url,
@@ -60,7 +60,7 @@ function writeHook(hook: HookState, isReadOnly = false): Type.Static<typeof Hook
     created_at: isoTime(hook.createdAt),
     waiting: hook.waiting,
     ...(lastError && { last_error: lastError }),
-    ...(missedAt !== undefined && { missed_at: isoTime(missedAt) }),
+    ...present({ missed_at: isoTime(hook.missedAt) }),
   };
 }
 

@@ -77,9 +77,11 @@ export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
     id: domain.id,
     domain: domain.name,
     status: domain.status,
-    ...(domain.organizationId !== undefined && { organization_id: domain.organizationId }),
     created_at: isoTime(domain.createdAt),
-    ...(domain.verifiedAt !== undefined && { verified_at: isoTime(domain.verifiedAt) }),
+    ...present({
+      organization_id: domain.organizationId,
+      verified_at: isoTime(domain.verifiedAt),
+    }),
   };
 }
 
@@ -89,8 +91,17 @@ export function replaced(by: string): { readonly deprecated: true; readonly desc
 }
 
 /** An instant in milliseconds since 1970 in the form of RFC 3339. */
-export function isoTime(instant: number): string {
-  return new Date(instant).toISOString();
+export function isoTime(instant: number): string;
+export function isoTime(instant: number | undefined): string | undefined;
+export function isoTime(instant: number | undefined): string | undefined {
+  return instant === undefined ? undefined : new Date(instant).toISOString();
+}
+
+/** The members of an answer that have a value: the others are left out of it. */
+export function present<Members extends object>(members: Members) {
+  const found = Object.entries(members).filter(([, value]) => value != null);
+  // Only members were left out.
+  return Object.fromEntries(found) as { [Name in keyof Members]?: NonNullable<Members[Name]> };
 }
 
 /** Fields of a query that asks for one page of a listing. */

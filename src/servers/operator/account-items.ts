@@ -7,7 +7,15 @@ import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { dayOfAccounts, type HourSums, noMail } from '../../tenants/usage/usage.ts';
-import { AccountBody, Integer, isoTime, RecordId, replaced, writeAccount } from '../api/api.ts';
+import {
+  AccountBody,
+  Integer,
+  isoTime,
+  present,
+  RecordId,
+  replaced,
+  writeAccount,
+} from '../api/api.ts';
 import type { AccountOrderParts } from './account-order.ts';
 
 export const accountFields = {
@@ -91,7 +99,7 @@ export async function writeAccounts(
     quota_bytes: account.quotaBytes ?? quotaBytes,
     ...writeSums(sums.get(account.id) ?? noMail),
     waiting: waiting.get(account.id) ?? 0,
-    ...(account.lastLoginAt !== undefined && { last_login_at: isoTime(account.lastLoginAt) }),
+    ...present({ last_login_at: isoTime(account.lastLoginAt) }),
     account_id: account.id,
     email: account.address,
     suspended: account.status === 'suspended',

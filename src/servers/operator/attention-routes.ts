@@ -1,6 +1,6 @@
 /** `GET /v2/operator/attention`: what needs an operator now. */
 import { Type } from 'typebox';
-import { Instant, Integer, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, Integer, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
 
 const Name = Text('Name of the check.', 'receivers_failing');
@@ -78,14 +78,11 @@ export function attentionRoutes(parts: AttentionParts): RouteGroup {
           if (!finding) return [];
           const { since, ...about } = finding;
           const { name, level } = rule;
-          return [{ name, level, ...about, ...(since !== undefined && { since: isoTime(since) }) }];
+          return [{ name, level, ...about, ...present({ since: isoTime(since) }) }];
         });
         return {
           checked_at: isoTime(parts.now()),
-          counts: {
-            ...(waiting !== undefined && { waiting }),
-            ...(cannotSend !== undefined && { cannot_send: cannotSend }),
-          },
+          counts: present({ waiting, cannot_send: cannotSend }),
           items: found,
           checks: checked.map(({ rule: { name, level }, state }) => ({ name, level, state })),
         };

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { type KeptEntry, listAudit } from '../../tenants/audit/audit.ts';
-import { Instant, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 export { actorOf } from '../api/api.ts';
@@ -34,8 +34,7 @@ function writeEntry({ at, requestId, ...entry }: KeptEntry): Type.Static<typeof 
   return {
     ...rest,
     at: isoTime(at),
-    ...(counts !== undefined && { counts: { ...counts } }),
-    ...(requestId !== undefined && { request_id: requestId }),
+    ...present({ counts: counts && { ...counts }, request_id: requestId }),
   };
 }
 

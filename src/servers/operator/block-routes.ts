@@ -1,7 +1,7 @@
 /** `/v2/operator/blocks`: senders whose mail is refused. */
 import { Type } from 'typebox';
 import type { Block, Blocks } from '../../mail/blocks/blocks.ts';
-import { actorOf, Instant, isoTime, RecordId, type RouteGroup, Text } from '../api/api.ts';
+import { actorOf, Instant, isoTime, present, RecordId, type RouteGroup, Text } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Kind = Type.Enum(['address', 'domain', 'network'], {
@@ -25,7 +25,7 @@ const BlockBody = Type.Object(
 );
 
 function writeBlock({ createdAt, note, ...block }: Block): Type.Static<typeof BlockBody> {
-  return { ...block, ...(note !== undefined && { note }), created_at: isoTime(createdAt) };
+  return { ...block, ...present({ note }), created_at: isoTime(createdAt) };
 }
 
 /** The routes that list, add and delete blocks. */

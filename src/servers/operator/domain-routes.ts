@@ -21,6 +21,7 @@ import {
   Integer,
   isoTime,
   Purpose,
+  present,
   RecordStatus,
   replaced,
   UserId,
@@ -169,12 +170,14 @@ export async function writeDomains(
     ...writeDomain(domain),
     user_id: domain.userId,
     suspended: domain.suspendedAt !== undefined,
-    ...(domain.suspendedAt !== undefined && { suspended_at: isoTime(domain.suspendedAt) }),
-    ...(domain.suspendReason !== undefined && { suspend_reason: domain.suspendReason }),
+    ...present({
+      suspended_at: isoTime(domain.suspendedAt),
+      suspend_reason: domain.suspendReason,
+      lapsed_at: isoTime(domain.lapsedAt),
+    }),
     forward_mode: domain.forwardMode,
     route: domain.forwardMode,
     accounts: accounts.get(domain.id) ?? 0,
-    ...(domain.lapsedAt !== undefined && { lapsed_at: isoTime(domain.lapsedAt) }),
     can_receive: domain.canReceive,
     ...writeHealth(domain.health),
     next_check_at: isoTime(domain.nextCheckAt),
@@ -189,13 +192,14 @@ function writeMail({ in: received, out: sent, bounced }: HourSums) {
 }
 
 function writeHealth(health: OperatedDomain['health']) {
-  const { canSend, canSendSince, failed, failedSince, missing } = health;
   return {
-    can_send: canSend,
-    ...(canSendSince !== undefined && { can_send_since: isoTime(canSendSince) }),
-    records_failed: [...failed],
-    ...(failedSince !== undefined && { records_failed_since: isoTime(failedSince) }),
-    records_missing: [...missing],
+    can_send: health.canSend,
+    records_failed: [...health.failed],
+    records_missing: [...health.missing],
+    ...present({
+      can_send_since: isoTime(health.canSendSince),
+      records_failed_since: isoTime(health.failedSince),
+    }),
   };
 }
 

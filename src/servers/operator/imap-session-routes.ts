@@ -11,6 +11,7 @@ import {
   Instant,
   Integer,
   isoTime,
+  present,
   RecordId,
   type RouteGroup,
   Text,
@@ -43,16 +44,14 @@ const SessionBody = Type.Object(
 );
 
 function writeSession(session: OpenSession): Type.Static<typeof SessionBody> {
-  const { program, appPasswordId, mailbox } = session;
+  const { program, mailbox } = session;
   return {
     id: session.id,
     account_id: session.accountId,
     address: session.address,
     client: session.client,
     secure: session.isSecure,
-    ...(program !== undefined && { program }),
-    ...(appPasswordId !== undefined && { app_password_id: appPasswordId }),
-    ...(mailbox !== undefined && { mailbox }),
+    ...present({ program, mailbox, app_password_id: session.appPasswordId }),
     since: isoTime(session.since),
     last_command: session.command,
     last_command_at: isoTime(session.commandAt),

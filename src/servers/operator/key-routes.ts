@@ -8,6 +8,7 @@ import {
   actorOf,
   Instant,
   isoTime,
+  present,
   RecordId,
   type RouteGroup,
   Text,
@@ -71,20 +72,20 @@ function statusOf({ revokedAt, expiresAt }: Key, now: EpochMs) {
 }
 
 function writeKey(key: Key, now: EpochMs): Type.Static<typeof KeyBody> {
-  const { userId, organizationId, expiresAt, revokedAt, lastUsedAt } = key;
   return {
     id: key.id,
     name: key.name,
     scope: key.scope,
-    ...(userId !== undefined && { user_id: userId }),
-    ...(organizationId !== undefined && { organization_id: organizationId }),
+    ...present({ user_id: key.userId, organization_id: key.organizationId }),
     read_only: key.isReadOnly,
     status: statusOf(key, now),
     created_at: isoTime(key.createdAt),
     created_by: key.createdBy,
-    ...(expiresAt !== undefined && { expires_at: isoTime(expiresAt) }),
-    ...(revokedAt !== undefined && { revoked_at: isoTime(revokedAt) }),
-    ...(lastUsedAt !== undefined && { last_used_at: isoTime(lastUsedAt) }),
+    ...present({
+      expires_at: isoTime(key.expiresAt),
+      revoked_at: isoTime(key.revokedAt),
+      last_used_at: isoTime(key.lastUsedAt),
+    }),
   };
 }
 

@@ -1,7 +1,7 @@
 /** Messages as the operator's API shows them: in the list, and one with all that happened to it. */
 import { Type } from 'typebox';
 import type { KnownDelivery, Queue } from '../../mail/queue/queue.ts';
-import { Instant, Integer, isoTime, LastError, Text } from '../api/api.ts';
+import { Instant, Integer, isoTime, LastError, present, Text } from '../api/api.ts';
 import { explainReply } from './explain-reply.ts';
 import {
   type Message,
@@ -142,8 +142,8 @@ export const MessageBody = Type.Object(
   { title: 'OperatedMessageDetails', description: 'A message with all that happened to it.' },
 );
 
-function writeShared({ id, at, direction, status, counts, opening, ...message }: Message) {
-  const { nextAttemptAt, reason } = message;
+function writeShared(message: Message) {
+  const { id, at, direction, status, counts, opening, reason } = message;
   const { sender, domain, message_id, subject, size, client, node } = opening ?? {};
   return {
     id,
@@ -151,15 +151,8 @@ function writeShared({ id, at, direction, status, counts, opening, ...message }:
     direction,
     status,
     counts,
-    ...(sender != null && { sender }),
-    ...(domain != null && { domain }),
-    ...(message_id != null && { message_id }),
-    ...(subject != null && { subject }),
-    ...(size != null && { size }),
-    ...(client != null && { client }),
-    ...(node != null && { node }),
-    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
-    ...(reason !== undefined && { reason }),
+    ...present({ sender, domain, message_id, subject, size, client, node, reason }),
+    ...present({ next_attempt_at: isoTime(message.nextAttemptAt) }),
   };
 }
 
@@ -201,11 +194,9 @@ function writeRecipient(recipient: RecipientState): Type.Static<typeof Recipient
   const { address, status, at, reason, deliveries } = recipient;
   const explanation = reason === undefined ? undefined : explainReply(reason);
   return {
-    ...(address !== undefined && { address }),
     status,
     at: isoTime(at),
-    ...(reason !== undefined && { reason }),
-    ...(explanation !== undefined && { explanation }),
+    ...present({ address, reason, explanation }),
     delivery_ids: [...deliveries],
   };
 }
@@ -215,9 +206,7 @@ function writeDelivery(
   delivery: KnownDelivery,
   names: ReadonlyMap<number, string>,
 ): Type.Static<typeof DeliveryItem> {
-  const { id, publicId, kind, destination, status, heldBy, attempts, lastError } = delivery;
-  const { nextAttemptAt } = delivery;
-  const lastAttemptAt = queue.lastAttemptAt(delivery);
+  const { id, publicId, kind, destination, status, attempts } = delivery;
   return {
     id,
     webhook_id: publicId,
@@ -225,11 +214,12 @@ function writeDelivery(
     destination,
     domain: names.get(delivery.domainId) ?? '',
     status,
-    ...(heldBy !== undefined && { held_by: heldBy }),
     attempts,
-    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
-    ...(lastAttemptAt !== undefined && { last_attempt_at: isoTime(lastAttemptAt) }),
-    ...(lastError !== undefined && { last_error: lastError }),
+    ...present({ held_by: delivery.heldBy, last_error: delivery.lastError }),
+    ...present({
+      next_attempt_at: isoTime(delivery.nextAttemptAt),
+      last_attempt_at: isoTime(queue.lastAttemptAt(delivery)),
+    }),
     actions: actionsOf(delivery),
   };
 }

@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
-import { Instant, isoTime, type RouteGroup } from '../api/api.ts';
+import { Instant, isoTime, present, type RouteGroup } from '../api/api.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 
 const HOURS_DEFAULT = 24;
@@ -111,7 +111,7 @@ export function overviewRoutes(parts: OverviewParts): RouteGroup {
         const series = points.map(writePoint);
         const { stored_bytes } = series.findLast((point) => point.queue) ?? {};
         return {
-          now: { ...current, ...(stored_bytes !== undefined && { stored_bytes }) },
+          now: { ...current, ...present({ stored_bytes }) },
           ...(before && { before: writeBefore(before) }),
           series,
         };
@@ -154,8 +154,6 @@ function writePoint({ at, amounts }: TrafficPoint): Static<typeof PointBody> {
     );
   const deferrals = all('deferred');
   const queue = all('queue');
-  const smtp = percentile95(all('smtp_seconds'));
-  const http = percentile95(all('http_seconds'));
   return {
     at: isoTime(at),
     received: one('received'),
@@ -169,9 +167,11 @@ function writePoint({ at, amounts }: TrafficPoint): Static<typeof PointBody> {
     webhook_attempts: all('webhook'),
     bounced: one('send:failed') + one('forward:failed'),
     bounces_sent: one('bounce:delivered'),
-    ...(smtp !== undefined && { smtp_p95_ms: smtp }),
-    ...(http !== undefined && { http_p95_ms: http }),
-    ...(amounts.stored_bytes !== undefined && { stored_bytes: amounts.stored_bytes }),
+    ...present({
+      smtp_p95_ms: percentile95(all('smtp_seconds')),
+      http_p95_ms: percentile95(all('http_seconds')),
+      stored_bytes: amounts.stored_bytes,
+    }),
     ...(Object.keys(queue).length > 0 && { queue }),
   };
 }

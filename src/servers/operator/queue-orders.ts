@@ -6,7 +6,7 @@ import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { Integer, type RouteGroup, Text } from '../api/api.ts';
+import { Integer, present, type RouteGroup, Text } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { type ListKey, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf, isOpenKey, toOpenKey, writeOpenKey } from './queue-filters.ts';
@@ -223,10 +223,7 @@ async function writeParts(
   return {
     statuses: states.map(({ value, count }) => ({ status: value, count })),
     domains: sumByName(domainIds, names),
-    reasons: reasons.map(({ value, count }) => ({
-      ...(value !== null && { reason: value }),
-      count,
-    })),
+    reasons: reasons.map(({ value, count }) => ({ ...present({ reason: value }), count })),
   };
 }
 

@@ -14,6 +14,7 @@ import {
   Integer,
   isoTime,
   LastError,
+  present,
   type RouteGroup,
   replaced,
   Text,
@@ -108,7 +109,7 @@ function writeGroup(
       oldest_due_at: isoTime(oldestDueAt),
       overdue_seconds: Math.max(Math.floor((now - oldestDueAt) / 1_000), 0),
     }),
-    ...(lastError !== undefined && { last_error: lastError }),
+    ...present({ last_error: lastError }),
   };
 }
 
@@ -116,9 +117,8 @@ function writeOpen(
   delivery: OpenDelivery,
   names: ReadonlyMap<number, string>,
 ): Type.Static<typeof OpenDeliveryBody> {
-  const { status, heldBy, mailId, nextAttemptAt, messageId, lastError } = delivery;
-  const { id, destination, kind, attempts, createdAt, recipient, subject } = delivery;
-  const { url, mailFrom } = delivery;
+  const { id, destination, kind, status, attempts, url, recipient, subject } = delivery;
+  const dueAt = isoTime(delivery.nextAttemptAt);
   // The list has none that was delivered.
   const waiting = status === 'delivered' ? 'failed' : status;
   return {
@@ -129,18 +129,16 @@ function writeOpen(
     webhook_id: delivery.publicId,
     domain: names.get(delivery.domainId) ?? '',
     status: waiting,
-    created_at: isoTime(createdAt),
-    ...(mailId !== undefined && { mail_id: mailId }),
-    ...(heldBy !== undefined && { held_by: heldBy }),
-    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
-    ...(url !== undefined && { url }),
-    ...(mailFrom !== undefined && { sender: mailFrom }),
-    ...(recipient !== undefined && { recipient }),
-    ...(subject !== undefined && { subject }),
-    ...(messageId !== undefined && { message_id: messageId }),
-    ...(lastError !== undefined && { last_error: lastError }),
+    created_at: isoTime(delivery.createdAt),
     state: stateNames[waiting],
-    ...(nextAttemptAt !== undefined && { due_at: isoTime(nextAttemptAt) }),
+    ...present({ url, recipient, subject, sender: delivery.mailFrom, mail_id: delivery.mailId }),
+    ...present({
+      held_by: delivery.heldBy,
+      next_attempt_at: dueAt,
+      due_at: dueAt,
+      message_id: delivery.messageId,
+      last_error: delivery.lastError,
+    }),
   };
 }
 

@@ -7,7 +7,7 @@ import {
   summarize,
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { Instant, Integer, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, Integer, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { isTextKey, type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 import type { OrderParts } from './queue-orders.ts';
@@ -74,17 +74,11 @@ const SummaryBody = Type.Object(
 /** Domains that are named of a receiver. */
 const DOMAINS_NAMED = 20;
 
-function writeTimes({
-  oldestAt,
-  nextAttemptAt,
-}: {
-  readonly oldestAt?: number;
-  readonly nextAttemptAt?: number;
-}) {
-  return {
-    ...(oldestAt !== undefined && { oldest_at: isoTime(oldestAt) }),
-    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
-  };
+function writeTimes(at: { readonly oldestAt?: number; readonly nextAttemptAt?: number }) {
+  return present({
+    oldest_at: isoTime(at.oldestAt),
+    next_attempt_at: isoTime(at.nextAttemptAt),
+  });
 }
 
 function writeReceiver(
@@ -102,11 +96,10 @@ function writeReceiver(
     ...(nextAttemptAt !== undefined && {
       overdue_seconds: Math.max(Math.floor((now - nextAttemptAt) / 1_000), 0),
     }),
-    ...(failedAt !== undefined && { failed_at: isoTime(failedAt) }),
+    ...present({ failed_at: isoTime(failedAt), last_success_at: isoTime(lastSuccessAt) }),
     ...(reason && { reason: reason.text, reason_count: reason.count }),
     domains: [...new Set(domainIds.slice(0, DOMAINS_NAMED).map((id) => names.get(id) ?? ''))],
     domain_count: domainIds.length,
-    ...(lastSuccessAt !== undefined && { last_success_at: isoTime(lastSuccessAt) }),
   };
 }
 
@@ -129,7 +122,7 @@ function writeSummary(
       ...writeTimes(at),
     })),
     senders: senders.map(({ mailFrom, counts: own, ...at }) => ({
-      ...(mailFrom !== undefined && { sender: mailFrom }),
+      ...present({ sender: mailFrom }),
       counts: own,
       ...writeTimes(at),
     })),
@@ -175,7 +168,7 @@ export function receiverRoutes(
         items: receivers.map((receiver) => writeReceiver(receiver, names, now())),
         limit,
         ...(next && { cursor: nextCursor(writeKey(next)) }),
-        ...(total !== undefined && { total }),
+        ...present({ total }),
       };
     },
   });

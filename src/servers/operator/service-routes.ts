@@ -6,7 +6,7 @@ import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
-import { actorOf, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { actorOf, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { listEcho } from './lists.ts';
 
 const NodeBody = Type.Object(
@@ -74,7 +74,7 @@ export function serviceRoutes(
       handler: async () => {
         const items = settings.map(({ key, value, isSet, isHidden }) => ({
           key,
-          ...(value !== undefined && { value }),
+          ...present({ value }),
           set: isSet,
           hidden: isHidden,
         }));

@@ -4,7 +4,7 @@ import { findMailId } from '../../mail/queue/queue.ts';
 import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { Instant, isoTime, type RouteGroup, Text } from '../api/api.ts';
+import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
 
 export const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
@@ -43,21 +43,14 @@ export const TraceBody = Type.Object(
 );
 
 export function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
-  const { mail_id: id, at, event, node, ...rest } = row;
-  const { sender, recipient, message_id, delivery_id, webhook_id, status, detail, client } = rest;
+  const { sender, recipient, message_id, delivery_id, webhook_id, status, detail, client } = row;
   return {
-    id,
-    at: isoTime(at),
-    event,
-    node,
-    ...(sender !== null && { sender }),
-    ...(recipient !== null && { recipient }),
-    ...(message_id !== null && { message_id }),
-    ...(delivery_id !== null && { delivery_id }),
-    ...(webhook_id !== null && { webhook_id }),
-    ...(status !== null && { status }),
-    ...(detail !== null && { detail }),
-    ...(client !== null && { client }),
+    id: row.mail_id,
+    at: isoTime(row.at),
+    event: row.event,
+    node: row.node,
+    ...present({ sender, recipient, message_id, delivery_id }),
+    ...present({ webhook_id, status, detail, client }),
   };
 }
 
