@@ -5,11 +5,7 @@ import { answerWithin } from './repeat-safely.ts';
 import { Instant, isoTime, RecordId, Text, UserId, UserQuery } from './schemas.ts';
 import { type Api, actorOf, type Owned, ownerOf } from './server.ts';
 
-const Name = Type.String({
-  maxLength: 255,
-  description: 'For people; several may have the same.',
-  examples: ["Ada's phone"],
-});
+const Name = Text('For people; several may have the same.', "Ada's phone", { maxLength: 255 });
 
 const AppPasswordBody = Type.Object(
   {
@@ -17,11 +13,7 @@ const AppPasswordBody = Type.Object(
     name: Name,
     created_at: Instant(),
     last_used_at: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: 'Accurate to a minute; absent where it was never used.',
-        examples: ['2026-01-31T12:05:00.000Z'],
-      }),
+      Instant('Accurate to a minute; absent where it was never used.', '2026-01-31T12:05:00.000Z'),
     ),
     last_used_by: Type.Optional(
       Type.Enum(['imap', 'submission'], {

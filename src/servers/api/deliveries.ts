@@ -117,11 +117,11 @@ export function deliveryRoutes(domains: Owned<Pick<Domains, 'find'>>, queue: Que
           user_id: UserId,
           status: Type.Optional(Status),
           webhook_id: Type.Optional(
-            Type.String({
-              maxLength: 64,
-              description: 'Only the delivery with this header `webhook-id`.',
-              examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'],
-            }),
+            Text(
+              'Only the delivery with this header `webhook-id`.',
+              '0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a',
+              { maxLength: 64 },
+            ),
           ),
           ...pageFields,
         }),

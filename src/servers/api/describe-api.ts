@@ -11,6 +11,7 @@ import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.
 import { ERRORS_PAGE } from '../../platform/net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
+import { Text } from './schemas.ts';
 import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
 import { version } from './version.ts';
 
@@ -88,10 +89,10 @@ const securitySchemes = {
 /** The body of every error answer. */
 const ProblemBody = Type.Object(
   {
-    type: Type.String({
-      description: 'Where the code is explained, below the address of the server.',
-      examples: [`${ERRORS_PAGE}#invalid_request`],
-    }),
+    type: Text(
+      'Where the code is explained, below the address of the server.',
+      `${ERRORS_PAGE}#invalid_request`,
+    ),
     title: Type.String({ description: 'The same for every occurrence of the code.' }),
     status: Type.Integer({ description: 'The status of the answer.' }),
     detail: Type.String({ description: 'What was wrong this time.' }),

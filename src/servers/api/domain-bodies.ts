@@ -4,6 +4,7 @@ import type { DnsRecord, DomainDetails, Route } from '../../tenants/domains/doma
 import {
   DomainBody,
   DomainName,
+  Instant,
   Integer,
   isoTime,
   present,
@@ -49,16 +50,12 @@ export const DnsRecordBody = Type.Object(
       ),
     ),
     detail: Type.Optional(
-      Type.String({
-        description: 'The result of the last check, and what to do about it.',
-        examples: [
-          'Mail goes to mx.example.net: replace the MX records by one that names mail.localhost.',
-        ],
-      }),
+      Text(
+        'The result of the last check, and what to do about it.',
+        'Mail goes to mx.example.net: replace the MX records by one that names mail.localhost.',
+      ),
     ),
-    last_checked_at: Type.Optional(
-      Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:30.000Z'] }),
-    ),
+    last_checked_at: Type.Optional(Instant(undefined, '2026-01-31T12:00:30.000Z')),
     last_check: Type.Optional(
       Type.Enum(['ok', 'missed', 'unanswered'], {
         type: 'string',
@@ -72,11 +69,7 @@ export const DnsRecordBody = Type.Object(
       0,
     ),
     failing_since: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: 'When the first of these answers came.',
-        examples: ['2026-01-31T12:00:30.000Z'],
-      }),
+      Instant('When the first of these answers came.', '2026-01-31T12:00:30.000Z'),
     ),
     key_state: Type.Optional(
       Type.Enum(['next', 'old'], {
@@ -87,11 +80,10 @@ export const DnsRecordBody = Type.Object(
       }),
     ),
     removable_at: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: 'Of an `old` DKIM record: it has to stay in DNS until then.',
-        examples: ['2026-02-07T12:00:00.000Z'],
-      }),
+      Instant(
+        'Of an `old` DKIM record: it has to stay in DNS until then.',
+        '2026-02-07T12:00:00.000Z',
+      ),
     ),
   },
   { title: 'DnsRecord', description: 'A record that the zone of the domain must have.' },

@@ -4,7 +4,7 @@ import { type EventHooks, type HookState, QUEUED_MAX } from '../../mail/webhooks
 import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
-import { Instant, isoTime, present, Text, UserId, UserQuery } from './schemas.ts';
+import { Instant, Integer, isoTime, present, Text, UserId, UserQuery } from './schemas.ts';
 import { actorOf, ownerOf, type RouteGroup } from './server.ts';
 
 const Url = Text('http or https.', 'https://app.example.com/hooks/events');
@@ -31,10 +31,10 @@ const HookBody = Type.Object(
       Type.String({ description: 'The old `secret`, for 24 hours after a change: both sign.' }),
     ),
     created_at: Instant(),
-    waiting: Type.Integer({
-      description: `Events that wait for their next attempt; ${QUEUED_MAX.toLocaleString('en')} stands for as many or more.`,
-      examples: [0],
-    }),
+    waiting: Integer(
+      `Events that wait for their next attempt; ${QUEUED_MAX.toLocaleString('en')} stands for as many or more.`,
+      0,
+    ),
     last_error: Type.Optional(LastError),
     missed_at: Type.Optional(
       Type.String({

@@ -91,34 +91,22 @@ const answer = Type.Object({
 const query = Type.Object({
   user_id: UserId,
   after: Type.Optional(
-    Type.String({
-      maxLength: 64,
-      description:
-        'Only events after this cursor; `0` for all that are kept. When left out, what happens from now on.',
-      examples: ['0'],
-    }),
+    Text(
+      'Only events after this cursor; `0` for all that are kept. When left out, what happens from now on.',
+      '0',
+      { maxLength: 64 },
+    ),
   ),
   types: Type.Optional(
-    Type.String({
+    Text('Only these types, separated by commas.', 'message.received,send.bounced', {
       maxLength: 1_000,
-      description: 'Only these types, separated by commas.',
-      examples: ['message.received,send.bounced'],
     }),
   ),
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 1_000,
-      description: '100 when left out.',
-      examples: [100],
-    }),
-  ),
+  limit: Type.Optional(Integer('100 when left out.', 100, { minimum: 1, maximum: 1_000 })),
   wait: Type.Optional(
-    Type.Integer({
+    Integer('Seconds to wait for an event where there is none; 25 when left out.', 25, {
       minimum: 0,
       maximum: 50,
-      description: 'Seconds to wait for an event where there is none; 25 when left out.',
-      examples: [25],
     }),
   ),
 });

@@ -25,12 +25,11 @@ const querystring = Type.Object({
     }),
   ),
   internalDate: Type.Optional(
-    Type.String({
-      maxLength: 64,
-      description:
-        'When the message arrived (RFC 3339), as an import keeps it; by default now. A mail server keeps whole seconds.',
-      examples: ['2026-01-31T12:00:00Z'],
-    }),
+    Text(
+      'When the message arrived (RFC 3339), as an import keeps it; by default now. A mail server keeps whole seconds.',
+      '2026-01-31T12:00:00Z',
+      { maxLength: 64 },
+    ),
   ),
 });
 

@@ -8,6 +8,7 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { parsePartNumber } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { messageQuery } from './mail-schemas.ts';
+import { Text } from './schemas.ts';
 import type { RouteGroup } from './server.ts';
 
 /** Streams are not serialized: this only describes them. */
@@ -37,10 +38,8 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
           'The bytes of the part with its transfer encoding removed. Accepts Range, If-Range and If-None-Match.',
         querystring: Type.Object({
           ...messageQuery,
-          part: Type.String({
+          part: Text('Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5).', '2', {
             minLength: 1,
-            description: 'Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5).',
-            examples: ['2'],
           }),
         }),
         response: partAnswer,

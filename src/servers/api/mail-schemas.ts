@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import { type TSchema, Type } from 'typebox';
 import { messageFields } from '../../mailboxes/mailstore/mailstore.ts';
-import { Text } from './schemas.ts';
+import { Integer, Text } from './schemas.ts';
 import { SAME_SHAPE } from './server.ts';
 
 /**
@@ -101,11 +101,11 @@ export function mailboxName(description: string) {
   return Type.String({ minLength: 1, maxLength: MAILBOX_MAX, description, examples: ['INBOX'] });
 }
 
-export const uidvaliditySchema = Type.String({
-  maxLength: 64,
-  description: 'As the last sync returned it; the call is refused if it has changed.',
-  examples: ['1795244400'],
-});
+export const uidvaliditySchema = Text(
+  'As the last sync returned it; the call is refused if it has changed.',
+  '1795244400',
+  { maxLength: 64 },
+);
 
 /** The state of a mailbox after a call. */
 export const mailboxState = {
@@ -126,11 +126,9 @@ export const fieldsSchema = Type.Array(Type.Enum([...messageFields]), {
 });
 
 // RFC 3501 section 2.3.1.1: a UID is a 32-bit number that is not zero.
-export const uidSchema = Type.Integer({
+export const uidSchema = Integer('UID of the message in its mailbox.', 7, {
   minimum: 1,
   maximum: 4_294_967_295,
-  description: 'UID of the message in its mailbox.',
-  examples: [7],
 });
 
 /** A message whose flags changed. */
@@ -221,20 +219,9 @@ export const syncAnswer = Type.Object(
 
 /** One message of a mailbox, in the query of a GET. */
 export const messageQuery = {
-  mailbox: Type.Optional(
-    Type.String({
-      maxLength: 1_024,
-      description: 'Mailbox name; INBOX when left out.',
-      examples: ['INBOX'],
-    }),
-  ),
+  mailbox: Type.Optional(Text('Mailbox name; INBOX when left out.', 'INBOX', { maxLength: 1_024 })),
   // RFC 3501 section 2.3.1.1: a UID is a 32-bit number that is not zero.
-  uid: Type.Integer({
-    minimum: 1,
-    maximum: 4_294_967_295,
-    description: 'As in a sync.',
-    examples: [7],
-  }),
+  uid: Integer('As in a sync.', 7, { minimum: 1, maximum: 4_294_967_295 }),
 };
 
 /** Describes an answer whose JSON the route writes itself, as text or as a stream of text. */

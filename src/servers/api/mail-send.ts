@@ -15,7 +15,7 @@ import {
   uidvaliditySchema,
 } from './mail-schemas.ts';
 import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
-import { Text } from './schemas.ts';
+import { Integer, Text } from './schemas.ts';
 import type { Api, RouteGroup, RouteTools } from './server.ts';
 
 /** The most bytes of a message as JSON; a larger one is sent as message/rfc822. */
@@ -52,20 +52,18 @@ const place = (description: string) =>
 const DELAY_MAX = 366 * 24 * 60 * 60;
 const times = {
   sendAt: Type.Optional(
-    Type.String({
-      maxLength: 40,
-      description: 'When the message goes out (RFC 3339), within a year; at once when left out.',
-      examples: ['2026-02-01T08:00:00Z'],
-    }),
+    Text(
+      'When the message goes out (RFC 3339), within a year; at once when left out.',
+      '2026-02-01T08:00:00Z',
+      { maxLength: 40 },
+    ),
   ),
   delaySeconds: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: DELAY_MAX,
-      description:
-        'The message goes out so many seconds later, and can be cancelled until then; in place of sendAt.',
-      examples: [30],
-    }),
+    Integer(
+      'The message goes out so many seconds later, and can be cancelled until then; in place of sendAt.',
+      30,
+      { minimum: 0, maximum: DELAY_MAX },
+    ),
   ),
 };
 
@@ -78,12 +76,11 @@ const attachment = Type.Object({
   ),
   content: Type.Optional(Text('The bytes, as base64.', 'YSxiCg==')),
   mailbox: Type.Optional(
-    Type.String({
-      maxLength: MAILBOX_MAX,
-      description:
-        'In place of `content`, with `uid` and `part`: a part of another message of the account.',
-      examples: ['INBOX'],
-    }),
+    Text(
+      'In place of `content`, with `uid` and `part`: a part of another message of the account.',
+      'INBOX',
+      { maxLength: MAILBOX_MAX },
+    ),
   ),
   uid: Type.Optional(uidSchema),
   uidvalidity: Type.Optional(uidvaliditySchema),

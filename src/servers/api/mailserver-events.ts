@@ -12,7 +12,7 @@ import { isSignature, type MailserverEvents } from '../../mailboxes/event-hook/e
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey } from '../../platform/net/net.ts';
 import { BatchBodies, type HeldBody } from './batch-bodies.ts';
-import { Text } from './schemas.ts';
+import { Integer, Text } from './schemas.ts';
 import type { RouteGroup } from './server.ts';
 
 const MIB = 1_048_576;
@@ -55,7 +55,7 @@ const outcome = Type.Object(
       Type.Array(
         Type.Object(
           {
-            line: Type.Integer({ minimum: 1, description: 'Counted from 1.', examples: [2] }),
+            line: Integer('Counted from 1.', 2, { minimum: 1 }),
             event_id: Type.Optional(Text('Absent if the line has none.', 'evt-2')),
             reason: Text('What is wrong with it.', 'user is not the address of an account'),
           },

@@ -1,17 +1,17 @@
 /**
  * Shapes that several routes of /v2 share.
  */
-import { Type } from 'typebox';
+import { type TNumberOptions, type TStringOptions, Type } from 'typebox';
 import type { IdPage } from '../../platform/database/database.ts';
 import type { Domain } from '../../tenants/domains/domains.ts';
 
-/* Members of bodies and answers, each with what it is and an example. */
+/* Members of bodies and answers: what each is, an example, and its limits. */
 
-export const Text = (description: string, example: string) =>
-  Type.String({ description, examples: [example] });
+export const Text = (description: string, example: string, limits: TStringOptions = {}) =>
+  Type.String({ ...limits, description, examples: [example] });
 
-export const Integer = (description: string, example: number) =>
-  Type.Integer({ description, examples: [example] });
+export const Integer = (description: string, example: number, limits: TNumberOptions = {}) =>
+  Type.Integer({ ...limits, description, examples: [example] });
 
 /** RFC 3339, as {@link isoTime} writes it. */
 export const Instant = (description?: string, example = '2026-01-31T12:00:00.000Z') =>
@@ -22,20 +22,15 @@ export const Instant = (description?: string, example = '2026-01-31T12:00:00.000
   });
 
 /** The user whose domains and accounts a call is about. */
-export const UserId = Type.String({
+export const UserId = Text('The user of your product who owns everything in this call.', 'demo', {
   minLength: 1,
   maxLength: 255,
-  description: 'The user of your product who owns everything in this call.',
-  examples: ['demo'],
 });
 
-export const DomainName = Type.String({
-  description: 'Domain name; capitals and IDN are fine.',
-  examples: ['acme.test'],
-});
+export const DomainName = Text('Domain name; capitals and IDN are fine.', 'acme.test');
 
 /** Ids have no limits here: an impossible one is answered like an unknown one. */
-export const RecordId = Type.Integer({ description: 'Given by the server.', examples: [1] });
+export const RecordId = Integer('Given by the server.', 1);
 
 export const UserQuery = Type.Object({ user_id: UserId });
 
@@ -45,17 +40,9 @@ export const DomainBody = Type.Object(
     id: RecordId,
     domain: DomainName,
     status: Type.Enum(['pending', 'active'], { type: 'string', examples: ['pending'] }),
-    organization_id: Type.Optional(
-      Type.String({ description: 'As it was given at the claim.', examples: ['org-1'] }),
-    ),
-    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
-    verified_at: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: 'When it last became active.',
-        examples: ['2026-01-31T12:05:00.000Z'],
-      }),
-    ),
+    organization_id: Type.Optional(Text('As it was given at the claim.', 'org-1')),
+    created_at: Instant(),
+    verified_at: Type.Optional(Instant('When it last became active.', '2026-01-31T12:05:00.000Z')),
   },
   {
     title: 'Domain',
@@ -107,29 +94,20 @@ export function present<Members extends object>(members: Members) {
 /** Fields of a query that asks for one page of a listing. */
 export const pageFields = {
   limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 1000,
-      description: 'The most items of a page; 50 when left out.',
-      examples: [50],
-    }),
+    Integer('The most items of a page; 50 when left out.', 50, { minimum: 1, maximum: 1000 }),
   ),
   offset: Type.Optional(
-    Type.Integer({
+    Integer('The number of items to skip; 0 when left out.', 0, {
       minimum: 0,
       maximum: Number.MAX_SAFE_INTEGER,
-      description: 'The number of items to skip; 0 when left out.',
-      examples: [0],
     }),
   ),
   after: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: Number.MAX_SAFE_INTEGER,
-      description:
-        'Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages.',
-      examples: [50],
-    }),
+    Integer(
+      'Only items that come after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages.',
+      50,
+      { minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
+    ),
   ),
   order: Type.Optional(
     Type.Enum(['oldest', 'newest'], {
@@ -145,14 +123,13 @@ const TOTAL_MAX = 10_000;
 
 /** The fields of its page that a listing returns. */
 export const pageEcho = {
-  limit: Type.Integer({ description: 'The limit that was used.', examples: [50] }),
-  offset: Type.Integer({ description: 'The offset that was used.', examples: [0] }),
+  limit: Integer('The limit that was used.', 50),
+  offset: Integer('The offset that was used.', 0),
   total: Type.Optional(
-    Type.Integer({
-      description:
-        'How many items all pages have. Left out above 10,000, and where counting would cost something.',
-      examples: [1],
-    }),
+    Integer(
+      'How many items all pages have. Left out above 10,000, and where counting would cost something.',
+      1,
+    ),
   ),
 };
 

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { listAllAccounts, type OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { findAnyClaim } from '../../tenants/domains/domains.ts';
-import { DomainName, type RouteGroup, UserId } from '../api/api.ts';
+import { DomainName, type RouteGroup, Text, UserId } from '../api/api.ts';
 import { addAccountDetails } from './account-details.ts';
 import { type AccountRouteParts, OperatedAccountBody, writeAccounts } from './account-items.ts';
 import { MEASURES, measureOf, rankAccounts } from './account-order.ts';
@@ -24,13 +24,11 @@ const ListQuery = Type.Object({
   domain: Type.Optional(DomainName),
   user_id: Type.Optional(UserId),
   q: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 255,
-      description:
-        'Beginning of the address; without `sort` the list is in the order of addresses.',
-      examples: ['ada@'],
-    }),
+    Text(
+      'Beginning of the address; without `sort` the list is in the order of addresses.',
+      'ada@',
+      { minLength: 1, maxLength: 255 },
+    ),
   ),
   sort: Type.Optional(
     Type.Enum(SORTS, {

@@ -49,11 +49,9 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
         operationId: 'listAudit',
         querystring: Type.Object({
           target: Type.Optional(
-            Type.String({
+            Text('Only what was done to this, as `target` of an entry names it.', 'acme.test', {
               minLength: 1,
               maxLength: 1_000,
-              description: 'Only what was done to this, as `target` of an entry names it.',
-              examples: ['acme.test'],
             }),
           ),
           ...listFields,

@@ -53,11 +53,11 @@ export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): Ro
         operationId: 'addBlock',
         body: Type.Object({
           kind: Kind,
-          value: Type.String({
-            maxLength: 1024,
-            description: 'The address, the domain, or the network (an IP address alone is one).',
-            examples: ['bad.example'],
-          }),
+          value: Text(
+            'The address, the domain, or the network (an IP address alone is one).',
+            'bad.example',
+            { maxLength: 1024 },
+          ),
           note: Type.Optional(Note),
         }),
         response: { 200: BlockBody },

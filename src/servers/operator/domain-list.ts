@@ -6,7 +6,7 @@ import {
   listAllClaims,
   type OperatedDomain,
 } from '../../tenants/domains/domains.ts';
-import { ForwardMode, type RouteGroup, UserId } from '../api/api.ts';
+import { ForwardMode, type RouteGroup, Text, UserId } from '../api/api.ts';
 import {
   addDomainDetails,
   type DomainRouteParts,
@@ -52,11 +52,9 @@ const ListQuery = Type.Object({
     }),
   ),
   q: Type.Optional(
-    Type.String({
+    Text('Beginning of the name; the list is then in the order of names.', 'acme', {
       minLength: 1,
       maxLength: 255,
-      description: 'Beginning of the name; the list is then in the order of names.',
-      examples: ['acme'],
     }),
   ),
   sort: Type.Optional(

@@ -15,28 +15,24 @@ import {
 } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
-const Name = Type.String({
+const Name = Text('For people; the audit log has it. Several keys may have the same.', 'billing', {
   maxLength: 200,
-  description: 'For people; the audit log has it. Several keys may have the same.',
-  examples: ['billing'],
 });
 const Scope = Type.Enum(['operator', 'product'], {
   type: 'string',
   description: '`operator`: all of /v2. `product`: all of it but /v2/operator.',
   examples: ['product'],
 });
-const BoundUser = Type.String({
-  maxLength: 255,
-  description: 'Of a product key: the only user whose things it sees and changes.',
-  examples: ['demo'],
-});
-const BoundOrganization = Type.String({
-  minLength: 1,
-  maxLength: 255,
-  description:
-    'Of a product key: it sees and changes only domains that were claimed with this `organization_id`, and their accounts.',
-  examples: ['org-1'],
-});
+const BoundUser = Text(
+  'Of a product key: the only user whose things it sees and changes.',
+  'demo',
+  { maxLength: 255 },
+);
+const BoundOrganization = Text(
+  'Of a product key: it sees and changes only domains that were claimed with this `organization_id`, and their accounts.',
+  'org-1',
+  { minLength: 1, maxLength: 255 },
+);
 const ReadOnly = Type.Boolean({
   description: 'Whether it only reads: then every method but GET is refused.',
 });

@@ -13,12 +13,7 @@ const CURSOR_MAX = 2048;
 /** Fields of a query that asks for a page. */
 export const listFields = {
   limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: LIMIT_MAX,
-      description: 'The most items of a page; 50 when left out.',
-      examples: [50],
-    }),
+    Integer('The most items of a page; 50 when left out.', 50, { minimum: 1, maximum: LIMIT_MAX }),
   ),
   cursor: Type.Optional(
     Type.String({

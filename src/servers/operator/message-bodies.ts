@@ -92,11 +92,7 @@ const DeliveryItem = Type.Object(
     attempts: Type.Integer({ examples: [2] }),
     next_attempt_at: Type.Optional(Instant()),
     last_attempt_at: Type.Optional(
-      Type.String({
-        format: 'date-time',
-        description: 'About when it is given up, if all attempts fail.',
-        examples: ['2026-02-05T12:00:00.000Z'],
-      }),
+      Instant('About when it is given up, if all attempts fail.', '2026-02-05T12:00:00.000Z'),
     ),
     last_error: Type.Optional(LastError),
     actions: Type.Array(Action, { description: 'What can be done with it now.' }),

@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
-import { Instant, isoTime, present, type RouteGroup } from '../api/api.ts';
+import { Instant, Integer, isoTime, present, type RouteGroup } from '../api/api.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 
 const HOURS_DEFAULT = 24;
@@ -86,11 +86,9 @@ export function overviewRoutes(parts: OverviewParts): RouteGroup {
         operationId: 'getOverview',
         querystring: Type.Object({
           hours: Type.Optional(
-            Type.Integer({
+            Integer('The last so many hours; 24 when left out.', 24, {
               minimum: 1,
               maximum: HOURS_MAX,
-              description: 'The last so many hours; 24 when left out.',
-              examples: [24],
             }),
           ),
         }),

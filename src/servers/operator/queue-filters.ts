@@ -12,7 +12,7 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds } from '../../tenants/domains/domains.ts';
-import { replaced } from '../api/api.ts';
+import { Integer, replaced, Text } from '../api/api.ts';
 import type { ListKey } from './lists.ts';
 
 export const Status = Type.Enum(['queued', 'held', 'failed'], {
@@ -38,12 +38,11 @@ const states: Record<StateName, OpenState> = { pending: 'queued', held: 'held', 
 
 export const filterFields = {
   destination: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 1000,
-      description: 'Origin of a webhook, domain of mail, or address of a mailbox.',
-      examples: ['https://receiver.example'],
-    }),
+    Text(
+      'Origin of a webhook, domain of mail, or address of a mailbox.',
+      'https://receiver.example',
+      { minLength: 1, maxLength: 1000 },
+    ),
   ),
   domain: Type.Optional(Type.String({ minLength: 1, maxLength: 255, examples: ['acme.test'] })),
   kind: Type.Optional(
@@ -70,53 +69,39 @@ export const deliveryFields = {
   ...filterFields,
   status: Type.Optional(Waiting),
   q: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 255,
-      description: "A part of the receiver's name.",
-      examples: ['receiver'],
-    }),
+    Text("A part of the receiver's name.", 'receiver', { minLength: 1, maxLength: 255 }),
   ),
   sender: Type.Optional(
-    Type.String({
-      maxLength: 320,
-      description:
-        'From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it.',
-      examples: ['ada@acme.test'],
-    }),
+    Text(
+      'From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it.',
+      'ada@acme.test',
+      { maxLength: 320 },
+    ),
   ),
   reason: Type.Optional(
-    Type.String({
+    Text('A part of the reason of the last failed attempt, as the lists name it.', 'greylisted', {
       minLength: 1,
       maxLength: 255,
-      description: 'A part of the reason of the last failed attempt, as the lists name it.',
-      examples: ['greylisted'],
     }),
   ),
   older_than: Type.Optional(
-    Type.Integer({
+    Integer('Only those that were queued at least so many seconds ago.', 3600, {
       minimum: 0,
       maximum: SECONDS_MAX,
-      description: 'Only those that were queued at least so many seconds ago.',
-      examples: [3600],
     }),
   ),
   due_within: Type.Optional(
-    Type.Integer({
+    Integer('Only those whose next attempt is due within so many seconds.', 600, {
       minimum: 0,
       maximum: SECONDS_MAX,
-      description: 'Only those whose next attempt is due within so many seconds.',
-      examples: [600],
     }),
   ),
   account: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 320,
-      description:
-        'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
-      examples: ['ada@acme.test'],
-    }),
+    Text(
+      'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
+      'ada@acme.test',
+      { minLength: 1, maxLength: 320 },
+    ),
   ),
 };
 

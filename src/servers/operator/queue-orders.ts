@@ -76,18 +76,14 @@ const OrderBody = Type.Object(
       }),
     ),
     limit: Type.Optional(
-      Type.Integer({
+      Integer('The most that are changed: with 1, one is tried.', 1, {
         minimum: 1,
         maximum: 1_000_000,
-        description: 'The most that are changed: with 1, one is tried.',
-        examples: [1],
       }),
     ),
     next: Type.Optional(
-      Type.String({
+      Text('`next` of the answer before, unchanged, with the same filters.', NEXT_EXAMPLE, {
         maxLength: 2048,
-        description: '`next` of the answer before, unchanged, with the same filters.',
-        examples: [NEXT_EXAMPLE],
       }),
     ),
     dry_run: Type.Optional(

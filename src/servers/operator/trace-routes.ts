@@ -56,22 +56,15 @@ export function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
 
 const Bound = Instant(undefined, '2026-01-31T12:00:00Z');
 const Address = Type.String({ minLength: 1, maxLength: 320, examples: ['ann@acme.test'] });
-export const MailId = Type.String({
-  minLength: 1,
-  maxLength: 64,
-  description: "Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`.",
-  examples: [MAIL_ID],
-});
+export const MailId = Text(
+  "Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`.",
+  MAIL_ID,
+  { minLength: 1, maxLength: 64 },
+);
 
 const TraceQuery = Type.Object({
   recipient: Type.Optional(Address),
-  sender: Type.Optional(
-    Type.String({
-      maxLength: 320,
-      description: 'Empty for bounces.',
-      examples: ['bob@sender.test'],
-    }),
-  ),
+  sender: Type.Optional(Text('Empty for bounces.', 'bob@sender.test', { maxLength: 320 })),
   message_id: Type.Optional(
     Type.String({ minLength: 1, maxLength: 1000, examples: ['<1@sender.test>'] }),
   ),
