@@ -2,12 +2,13 @@
 import { Type } from 'typebox';
 import { listAllAccounts, type OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { findAnyClaim } from '../../tenants/domains/domains.ts';
-import { DomainName, type RouteGroup, Text, UserId } from '../api/api.ts';
+import { DomainName, type RouteGroup, UserId } from '../api/api.ts';
 import { addAccountDetails } from './account-details.ts';
 import { type AccountRouteParts, OperatedAccountBody, writeAccounts } from './account-items.ts';
 import { MEASURES, measureOf, rankAccounts } from './account-order.ts';
 import {
   answerPage,
+  filterText,
   isIdKey,
   isRankKey,
   isTextKey,
@@ -23,12 +24,10 @@ const SORTS = ['address', ...MEASURES.flatMap((name) => [name, `-${name}`])];
 const ListQuery = Type.Object({
   domain: Type.Optional(DomainName),
   user_id: Type.Optional(UserId),
-  q: Type.Optional(
-    Text(
-      'Beginning of the address; without `sort` the list is in the order of addresses.',
-      'ada@',
-      { minLength: 1, maxLength: 255 },
-    ),
+  q: filterText(
+    'Beginning of the address; without `sort` the list is in the order of addresses.',
+    'ada@',
+    255,
   ),
   sort: Type.Optional(
     Type.Enum(SORTS, {
@@ -70,15 +69,7 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
           const rows = await rankAccounts(parts, filter, asked);
           const shown = rows.slice(0, page.limit).map(({ account }) => account);
           const items = await writeAccounts(parts, shown, at);
-          return {
-            ...answerPage(
-              rows,
-              page,
-              ({ key }) => key,
-              ({ key }) => key,
-            ),
-            items,
-          };
+          return answerPage(rows, page, ({ key }) => key, items);
         }
         const order = (query.sort ?? prefix) === undefined ? 'newest' : 'address';
         const page: ListPage<readonly [number] | readonly [string, number]> =
@@ -92,7 +83,7 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
         const items = await writeAccounts(parts, rows.slice(0, page.limit), at);
         const key = (row: OperatedAccount) =>
           order === 'newest' ? [row.id] : [row.address, row.id];
-        return { ...answerPage(rows, page, key, ({ id }) => id), items };
+        return answerPage(rows, page, key, items);
       },
     });
     addAccountDetails(app, parts);

@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { type KeptEntry, listAudit } from '../../tenants/audit/audit.ts';
 import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
-import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
+import { answerPage, filterText, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 export { actorOf } from '../api/api.ts';
 
@@ -48,11 +48,10 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
           'The newest first. The entry of a deletion has the name of what was deleted, and counts of what was deleted with it.',
         operationId: 'listAudit',
         querystring: Type.Object({
-          target: Type.Optional(
-            Text('Only what was done to this, as `target` of an entry names it.', 'acme.test', {
-              minLength: 1,
-              maxLength: 1_000,
-            }),
+          target: filterText(
+            'Only what was done to this, as `target` of an entry names it.',
+            'acme.test',
+            1_000,
           ),
           ...listFields,
         }),
@@ -65,7 +64,7 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
           target: query.target,
           limit: page.limit + 1,
         });
-        return answerPage(entries, page, ({ id }) => [id], writeEntry);
+        return answerPage(entries, page, ({ id }) => [id], entries.map(writeEntry));
       },
     });
   };

@@ -42,7 +42,7 @@ export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): Ro
       handler: async ({ query }) => {
         const page = readPage(query, isIdKey);
         const found = await blocks.list({ before: page.after?.[0], limit: page.limit + 1 });
-        return answerPage(found, page, ({ id }) => [id], writeBlock);
+        return answerPage(found, page, ({ id }) => [id], found.map(writeBlock));
       },
     });
     app.post('/v2/operator/blocks', {

@@ -23,7 +23,7 @@ import {
   Contents,
   type DomainRouteParts,
   OperatedDomainBody,
-  writeDomains,
+  writeOperatedDomain,
 } from './domain-routes.ts';
 import { orderBulk } from './queue-orders.ts';
 
@@ -68,7 +68,7 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
       const { domain, user_id, reason } = request.body;
       if (reason !== undefined) checkReason(reason);
       const by = actorOf(request);
-      const { id } = await suspend(parts, by, { domain, userId: user_id, reason });
+      const { id } = await changeDomain(parts, by, 'suspend', request.body);
       // Each step is repeated when the call is repeated: a node may have died in between.
       await parts.accounts.endAccess(id, 'suspended');
       await orderAll(parts, by, id, 'hold');
@@ -91,20 +91,23 @@ async function orderAll(
   await untilDone<BulkPosition>((next) => queue.bulk({ ...order, ...next }, by));
 }
 
-async function suspend(
+interface DomainChange {
+  readonly domain: string;
+  readonly user_id?: string | undefined;
+  readonly reason?: string;
+}
+
+async function changeDomain(
   { database, now }: ChangeRouteParts,
   by: Actor,
-  named: {
-    readonly domain: string;
-    readonly userId: string | undefined;
-    readonly reason: string | undefined;
-  },
+  action: 'suspend' | 'resume',
+  { domain, user_id, reason }: DomainChange,
 ) {
   return database.write(async (tx) => {
-    const claim = await findAnyClaim(tx, named.domain, named.userId);
+    const claim = await findAnyClaim(tx, domain, user_id);
     const at = now();
-    if (await setSuspended(tx, claim.id, at, named.reason)) {
-      await recordAudit(tx, by, { action: 'domain.suspend', target: claim.name, at });
+    if (await setSuspended(tx, claim.id, action === 'suspend' ? at : undefined, reason)) {
+      await recordAudit(tx, by, { action: `domain.${action}`, target: claim.name, at });
     }
     return claim;
   });
@@ -123,17 +126,7 @@ function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
     handler: async (request) => {
       const { domain, user_id } = request.body;
       const by = actorOf(request);
-      const { id } = await parts.database.write(async (tx) => {
-        const claim = await findAnyClaim(tx, domain, user_id);
-        if (await setSuspended(tx, claim.id, undefined, undefined)) {
-          await recordAudit(tx, by, {
-            action: 'domain.resume',
-            target: claim.name,
-            at: parts.now(),
-          });
-        }
-        return claim;
-      });
+      const { id } = await changeDomain(parts, by, 'resume', { domain, user_id });
       await orderAll(parts, by, id, 'release');
       return writeDomain(parts, domain, user_id);
     },
@@ -141,10 +134,7 @@ function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
 }
 
 async function writeDomain(parts: ChangeRouteParts, domain: string, userId: string | undefined) {
-  const claim = await findAnyClaim(parts.database.read, domain, userId);
-  const [written] = await writeDomains(parts, [claim]);
-  if (!written) throw new Error('one domain was written as none');
-  return written;
+  return writeOperatedDomain(parts, await findAnyClaim(parts.database.read, domain, userId));
 }
 
 function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {

@@ -6,7 +6,7 @@ import {
   listAllClaims,
   type OperatedDomain,
 } from '../../tenants/domains/domains.ts';
-import { ForwardMode, type RouteGroup, Text, UserId } from '../api/api.ts';
+import { ForwardMode, type RouteGroup, UserId } from '../api/api.ts';
 import {
   addDomainDetails,
   type DomainRouteParts,
@@ -15,6 +15,7 @@ import {
 } from './domain-routes.ts';
 import {
   answerPage,
+  filterText,
   isIdKey,
   isTextKey,
   type ListKey,
@@ -51,12 +52,7 @@ const ListQuery = Type.Object({
       examples: ['dkim'],
     }),
   ),
-  q: Type.Optional(
-    Text('Beginning of the name; the list is then in the order of names.', 'acme', {
-      minLength: 1,
-      maxLength: 255,
-    }),
-  ),
+  q: filterText('Beginning of the name; the list is then in the order of names.', 'acme', 255),
   sort: Type.Optional(
     Type.Enum(['trouble'], {
       type: 'string',
@@ -95,16 +91,8 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
           limit: page.limit + 1,
           after: positionOf(page.after),
         });
-        const written = await writeDomains(parts, rows.slice(0, page.limit));
-        return {
-          ...answerPage(
-            rows,
-            page,
-            (row) => keyOf(row, order),
-            ({ id }) => id,
-          ),
-          items: written,
-        };
+        const items = await writeDomains(parts, rows.slice(0, page.limit));
+        return answerPage(rows, page, (row) => keyOf(row, order), items);
       },
     });
     addDomainDetails(app, parts);

@@ -187,6 +187,12 @@ export async function writeDomains(
   }));
 }
 
+export async function writeOperatedDomain(parts: DomainRouteParts, domain: OperatedDomain) {
+  const [written] = await writeDomains(parts, [domain]);
+  if (!written) throw new Error('one domain was written as none');
+  return written;
+}
+
 function writeMail({ in: received, out: sent, bounced }: HourSums) {
   return { received_24h: received, sent_24h: sent, bounced_24h: bounced };
 }
@@ -220,8 +226,7 @@ export function addDomainDetails(app: Api, parts: DomainRouteParts): void {
     handler: async ({ params, query }) => {
       const domain = await findAnyClaim(database.read, params.domain, query.user_id);
       const { dns } = await domains.get(domain.userId, domain.name);
-      const [written] = await writeDomains(parts, [domain]);
-      if (!written) throw new Error('one domain was written as none');
+      const written = await writeOperatedDomain(parts, domain);
       const would_remove = await contents.ofDomain(domain.id);
       return { ...written, ...writeDns(dns), would_remove };
     },

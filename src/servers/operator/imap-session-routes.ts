@@ -102,7 +102,8 @@ function addList(app: Api, parts: ImapSessionParts): void {
       const page = readPage(query, isSessionKey);
       const asked = { accountId: query.account_id, after: page.after, limit: page.limit + 1 };
       const { sessions: found, isComplete } = await parts.sessions.list(asked);
-      const answer = answerPage(found, page, ({ since, id }) => [since, id], writeSession);
+      const items = found.map(writeSession);
+      const answer = answerPage(found, page, ({ since, id }) => [since, id], items);
       return { ...answer, complete: isComplete };
     },
   });

@@ -115,12 +115,8 @@ function addList(app: Api, keys: Pick<NamedKeys, 'list'>, now: () => EpochMs): v
       const page = readPage(query, isIdKey);
       const found = await keys.list({ before: page.after?.[0], limit: page.limit + 1 });
       const at = now();
-      return answerPage(
-        found,
-        page,
-        ({ id }) => [id],
-        (key) => writeKey(key, at),
-      );
+      const items = found.map((key) => writeKey(key, at));
+      return answerPage(found, page, ({ id }) => [id], items);
     },
   });
 }

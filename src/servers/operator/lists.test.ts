@@ -9,12 +9,9 @@ function list(query: { limit?: number; cursor?: string }) {
   const page = readPage(query, isIdKey);
   const [after] = page.after ?? [];
   const found = rows.filter(({ id }) => after === undefined || id < after);
-  return answerPage(
-    found.slice(0, page.limit + 1),
-    page,
-    ({ id }) => [id],
-    ({ id }) => id,
-  );
+  const shown = found.slice(0, page.limit + 1);
+  const ids = shown.map(({ id }) => id);
+  return answerPage(shown, page, ({ id }) => [id], ids);
 }
 
 test('every page has a cursor except the last', () => {

@@ -4,7 +4,7 @@
  */
 import { Type } from 'typebox';
 import { invalidField } from '../../platform/errors/errors.ts';
-import { Integer } from '../api/api.ts';
+import { Integer, Text } from '../api/api.ts';
 
 const LIMIT_DEFAULT = 50;
 const LIMIT_MAX = 200;
@@ -22,6 +22,10 @@ export const listFields = {
     }),
   ),
 };
+
+/** A text that a list is filtered by. */
+export const filterText = (description: string, example: string, maxLength = 320) =>
+  Type.Optional(Text(description, example, { minLength: 1, maxLength }));
 
 /** The fields of an answer besides its items. */
 export const listEcho = {
@@ -80,18 +84,21 @@ export function isTextKey(values: ListKey): values is readonly [string, number] 
  * Makes an answer of the rows.
  *
  * @param rows one more than the limit, if there are more: that one is not shown
+ * @param items those of the rows
  */
 export function answerPage<Row, Item>(
   rows: readonly Row[],
   { limit }: ListPage<ListKey>,
   keyOf: (row: Row) => ListKey,
-  write: (row: Row) => Item,
-): { items: Item[]; limit: number; cursor?: string } {
-  const shown = rows.slice(0, limit);
-  const last = shown.at(-1);
-  const items = shown.map(write);
-  if (last === undefined || rows.length <= limit) return { items, limit };
-  return { items, limit, cursor: nextCursor(keyOf(last)) };
+  items: readonly Item[],
+) {
+  const last = rows.length > limit ? rows[limit - 1] : undefined;
+  return answerUntil(items.slice(0, limit), limit, last && keyOf(last));
+}
+
+/** @param next the key of the last item; undefined on the last page */
+export function answerUntil<Item>(items: Item[], limit: number, next: ListKey | undefined) {
+  return { items, limit, ...(next && { cursor: nextCursor(next) }) };
 }
 
 /** The cursor of a page whose last item has that key. */

@@ -16,7 +16,7 @@ import {
   type Position,
   readMessages,
 } from './find-messages.ts';
-import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+import { answerUntil, filterText, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 import {
   MessageBody,
   MessageItem,
@@ -27,27 +27,27 @@ import {
 import type { Message, MessageStatus } from './message-state.ts';
 import { MailId, mailIdOf } from './trace-routes.ts';
 
-const text = (description: string, example: string, maxLength = 320) =>
-  Type.Optional(Type.String({ minLength: 1, maxLength, description, examples: [example] }));
-
 /** Filters that may also say what must not match, as `not_sender` for example. */
 const filterFields = {
-  recipient: text('An address.', 'ann@acme.test'),
+  recipient: filterText('An address.', 'ann@acme.test'),
   sender: Type.Optional(
     Type.String({ maxLength: 320, description: 'An address; empty for bounces.' }),
   ),
-  address: text('The recipient or the sender.', 'ann@acme.test'),
-  domain: text("The sender's domain of what accounts send, else the recipient's.", 'acme.test'),
-  message_id: text('Of its header.', '<1@sender.test>', 1_000),
-  status: text(
+  address: filterText('The recipient or the sender.', 'ann@acme.test'),
+  domain: filterText(
+    "The sender's domain of what accounts send, else the recipient's.",
+    'acme.test',
+  ),
+  message_id: filterText('Of its header.', '<1@sender.test>', 1_000),
+  status: filterText(
     'One or more of the values of `status`, separated by commas. A message has the state of any of its recipients.',
     'deferred,held',
   ),
   direction: Type.Optional(Type.Enum(['in', 'out'], { type: 'string', examples: ['out'] })),
-  client: text('Address of the client that brought it.', '192.0.2.1'),
-  node: text('The host that took it.', 'mail-1'),
-  subject: text('Part of the subject; found only with TRACE_SUBJECTS.', 'invoice'),
-  reason: text('Part of the newest answer about a recipient.', '451'),
+  client: filterText('Address of the client that brought it.', '192.0.2.1'),
+  node: filterText('The host that took it.', 'mail-1'),
+  subject: filterText('Part of the subject; found only with TRACE_SUBJECTS.', 'invoice'),
+  reason: filterText('Part of the newest answer about a recipient.', '451'),
 };
 
 const notFields = Object.fromEntries(
@@ -61,7 +61,7 @@ const notFields = Object.fromEntries(
 
 const MessageQuery = Type.Object({
   ...filterFields,
-  account: text(
+  account: filterText(
     'Address of an account: what it sent and got. With `address`: what it exchanged with that one.',
     'ann@acme.test',
   ),
@@ -199,11 +199,8 @@ async function listPage(parts: MessageRouteParts, query: Type.Static<typeof Mess
   };
   const after = page.after && readPositions(page.after);
   const { items, next } = await findMessages(parts, filter, { after, limit: page.limit });
-  return {
-    items: items.map(writeMessage),
-    limit: page.limit,
-    ...(next && { cursor: nextCursor(next.flatMap(({ at, id }) => [at, id])) }),
-  };
+  const key = next?.flatMap(({ at, id }) => [at, id]);
+  return answerUntil(items.map(writeMessage), page.limit, key);
 }
 
 function notOf(query: Readonly<Record<string, unknown>>): MessageFilter['not'] {

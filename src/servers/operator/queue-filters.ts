@@ -13,7 +13,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds } from '../../tenants/domains/domains.ts';
 import { Integer, replaced, Text } from '../api/api.ts';
-import type { ListKey } from './lists.ts';
+import { filterText, type ListKey } from './lists.ts';
 
 export const Status = Type.Enum(['queued', 'held', 'failed'], {
   type: 'string',
@@ -37,12 +37,10 @@ export const stateNames: Record<OpenState, StateName> = {
 const states: Record<StateName, OpenState> = { pending: 'queued', held: 'held', failed: 'failed' };
 
 export const filterFields = {
-  destination: Type.Optional(
-    Text(
-      'Origin of a webhook, domain of mail, or address of a mailbox.',
-      'https://receiver.example',
-      { minLength: 1, maxLength: 1000 },
-    ),
+  destination: filterText(
+    'Origin of a webhook, domain of mail, or address of a mailbox.',
+    'https://receiver.example',
+    1000,
   ),
   domain: Type.Optional(Type.String({ minLength: 1, maxLength: 255, examples: ['acme.test'] })),
   kind: Type.Optional(
@@ -62,15 +60,15 @@ const Waiting = Type.Enum(['waiting', ...OPEN_STATES], {
   examples: ['waiting'],
 });
 
-const SECONDS_MAX = 31_536_000;
+const YEAR = 31_536_000;
+const seconds = (description: string, example: number) =>
+  Type.Optional(Integer(description, example, { minimum: 0, maximum: YEAR }));
 
 /** Where deliveries are counted one by one. */
 export const deliveryFields = {
   ...filterFields,
   status: Type.Optional(Waiting),
-  q: Type.Optional(
-    Text("A part of the receiver's name.", 'receiver', { minLength: 1, maxLength: 255 }),
-  ),
+  q: filterText("A part of the receiver's name.", 'receiver', 255),
   sender: Type.Optional(
     Text(
       'From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it.',
@@ -78,46 +76,20 @@ export const deliveryFields = {
       { maxLength: 320 },
     ),
   ),
-  reason: Type.Optional(
-    Text('A part of the reason of the last failed attempt, as the lists name it.', 'greylisted', {
-      minLength: 1,
-      maxLength: 255,
-    }),
+  reason: filterText(
+    'A part of the reason of the last failed attempt, as the lists name it.',
+    'greylisted',
+    255,
   ),
-  older_than: Type.Optional(
-    Integer('Only those that were queued at least so many seconds ago.', 3600, {
-      minimum: 0,
-      maximum: SECONDS_MAX,
-    }),
-  ),
-  due_within: Type.Optional(
-    Integer('Only those whose next attempt is due within so many seconds.', 600, {
-      minimum: 0,
-      maximum: SECONDS_MAX,
-    }),
-  ),
-  account: Type.Optional(
-    Text(
-      'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
-      'ada@acme.test',
-      { minLength: 1, maxLength: 320 },
-    ),
+  older_than: seconds('Only those that were queued at least so many seconds ago.', 3600),
+  due_within: seconds('Only those whose next attempt is due within so many seconds.', 600),
+  account: filterText(
+    'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
+    'ada@acme.test',
   ),
 };
 
-interface Asked {
-  readonly destination?: string;
-  readonly domain?: string;
-  readonly kind?: string;
-  readonly status?: OpenState | 'waiting';
-  readonly state?: StateName;
-  readonly account?: string;
-  readonly q?: string;
-  readonly sender?: string;
-  readonly reason?: string;
-  readonly older_than?: number;
-  readonly due_within?: number;
-}
+type Asked = Type.Static<Type.TObject<typeof deliveryFields>>;
 
 function statesOf({ status, state }: Asked): readonly OpenState[] | undefined {
   if (status === 'waiting') return ['queued', 'held'];

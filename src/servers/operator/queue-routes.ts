@@ -19,7 +19,7 @@ import {
   replaced,
   Text,
 } from '../api/api.ts';
-import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+import { answerUntil, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 import {
   deliveryFields,
   filterFields,
@@ -176,11 +176,8 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
         });
         const ids = groups.map((group) => group.domainId);
         const names = await findClaimNames(database.read, ids);
-        return {
-          items: groups.map((group) => writeGroup(group, names, now())),
-          limit,
-          ...(next && { cursor: nextCursor([next.destination, next.domainId, next.kind]) }),
-        };
+        const items = groups.map((group) => writeGroup(group, names, now()));
+        return answerUntil(items, limit, next && [next.destination, next.domainId, next.kind]);
       },
     });
     app.get('/v2/operator/queue/deliveries', {
@@ -197,17 +194,12 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
       handler: async ({ query }) => {
         const { limit, after } = readPage(query, isOpenKey);
         const filter = await filterOf(database.read, query, now());
-        const { items, next } = await listOpen(database, filter, {
-          after: toOpenKey(after),
-          limit,
-        });
-        const ids = items.map((item) => item.domainId);
+        const page = { after: toOpenKey(after), limit };
+        const { items: found, next } = await listOpen(database, filter, page);
+        const ids = found.map((delivery) => delivery.domainId);
         const names = await findClaimNames(database.read, ids);
-        return {
-          items: items.map((item) => writeOpen(item, names)),
-          limit,
-          ...(next && { cursor: nextCursor(writeOpenKey(next)) }),
-        };
+        const items = found.map((delivery) => writeOpen(delivery, names));
+        return answerUntil(items, limit, next && writeOpenKey(next));
       },
     });
     receiverRoutes(app, parts);

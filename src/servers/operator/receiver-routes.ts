@@ -8,7 +8,7 @@ import {
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
 import { Instant, Integer, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
-import { isTextKey, type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+import { answerUntil, isTextKey, listEcho, listFields, readPage } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 import type { OrderParts } from './queue-orders.ts';
 
@@ -129,12 +129,6 @@ function writeSummary(
   };
 }
 
-/** The key of a receiver in a cursor. */
-const writeKey = ({ rank, destination }: { rank: number; destination: string }): ListKey => [
-  destination,
-  rank,
-];
-
 export function receiverRoutes(
   app: Parameters<RouteGroup>[0],
   { database, now }: OrderParts,
@@ -164,12 +158,9 @@ export function receiverRoutes(
       const { receivers, next, total } = await listReceivers(database, filter, page);
       const ids = receivers.flatMap(({ domainIds }) => domainIds.slice(0, DOMAINS_NAMED));
       const names = await findClaimNames(database.read, ids);
-      return {
-        items: receivers.map((receiver) => writeReceiver(receiver, names, now())),
-        limit,
-        ...(next && { cursor: nextCursor(writeKey(next)) }),
-        ...present({ total }),
-      };
+      const items = receivers.map((receiver) => writeReceiver(receiver, names, now()));
+      const key = next && [next.destination, next.rank];
+      return { ...answerUntil(items, limit, key), ...present({ total }) };
     },
   });
   app.get('/v2/operator/queue/summary', {

@@ -5,7 +5,7 @@ import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
-import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+import { answerUntil, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 
 export const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
 
@@ -113,11 +113,8 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
           until: until === undefined ? undefined : readInstant('until', until),
           before: after && { at: after[0], id: after[1], listed: after[2] },
         });
-        return {
-          items: items.map(writeItem),
-          limit: page.limit,
-          ...(next && { cursor: nextCursor([next.at, next.id, next.listed]) }),
-        };
+        const key = next && [next.at, next.id, next.listed];
+        return answerUntil(items.map(writeItem), page.limit, key);
       },
     });
     app.get('/v2/operator/trace/:id', {

@@ -112,7 +112,7 @@ function addUsage(
       const asked = { by, from, to, domain: domain?.toLowerCase(), userId, after };
       const items = await listUsage(database.read, { ...asked, limit: limit + 1 });
       const keyOf = (item: UsageItem) => usageKeys[by].map((name) => item[name] ?? 0);
-      return answerPage(items, page, keyOf, writeItem);
+      return answerPage(items, page, keyOf, items.map(writeItem));
     },
   });
 }
