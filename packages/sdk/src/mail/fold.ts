@@ -117,7 +117,7 @@ class Folding {
     const place = this.#input.placeOf(operation.mailbox, operation.box);
     const pending = state !== 'acked';
     if (kind === 'append') this.#make(operation, 0, shown?.[0] ?? undefined, pending);
-    if (mail?.draft) this.#hide(operation, this.#entry(mail.draft.id, place), pending);
+    if (mail?.draft) this.#hide(operation, this.#named(mail.draft, mail.draft.id, place), pending);
     for (const [index, id] of ids.entries()) {
       const entry = this.#named(operation, id, place);
       // An earlier change took it away: the server will find nothing either.
@@ -149,13 +149,14 @@ class Folding {
     facts: MessageFacts | undefined,
     pending: boolean,
   ): void {
-    const { mailbox, box, to, toBox, seq, placed } = operation;
+    const { mailbox, box, to, toBox, seq, placed, placedIn } = operation;
     const place =
       to === undefined ? this.#input.placeOf(mailbox, box) : this.#input.placeOf(to, toBox);
     const id = localId(seq, index);
-    const uid = placed?.[index];
     // There was no such message: nothing was moved.
-    if (uid === 0) return;
+    if (placed?.[index] === 0) return;
+    // Where the mailbox was made anew before or since, its UIDs are of other messages.
+    const uid = this.#isOther(placedIn, place) ? undefined : placed?.[index];
     const real = uid === undefined ? undefined : this.#entry(uid, place);
     if (real?.base) {
       this.#local.set(id, real);
@@ -169,10 +170,19 @@ class Folding {
   }
 
   /** The UIDs of a change mean nothing in a mailbox that was made anew since: the server is going to refuse it. */
-  #named({ uidvalidity }: OperationRow, id: MessageId, place: Place): Entry | undefined {
+  #named(
+    { uidvalidity }: Pick<OperationRow, 'uidvalidity'>,
+    id: MessageId,
+    place: Place,
+  ): Entry | undefined {
+    const isOld = typeof id === 'number' && this.#isOther(uidvalidity, place);
+    return isOld ? undefined : this.#entry(id, place);
+  }
+
+  /** Whether the copy has another mailbox of that name. */
+  #isOther(uidvalidity: string | undefined, place: Place): boolean {
     const now = typeof place === 'number' ? this.#input.uidvalidityOf(place) : undefined;
-    const isOld = typeof id === 'number' && uidvalidity !== undefined && uidvalidity !== now;
-    return isOld && now !== undefined ? undefined : this.#entry(id, place);
+    return uidvalidity !== undefined && now !== undefined && uidvalidity !== now;
   }
 
   #entry(id: MessageId, place: Place): Entry | undefined {

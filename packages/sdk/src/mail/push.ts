@@ -25,6 +25,8 @@ export interface PushAnswer extends Partial<CancelSendAnswer> {
   readonly moved?: readonly RelocatedMessage[];
   readonly copied?: readonly RelocatedMessage[];
   readonly uid?: number;
+  /** Of the mailbox that got messages; of the one that was changed, where none did. */
+  readonly uidvalidity?: string;
   readonly id?: string;
 }
 
@@ -121,9 +123,8 @@ export function readAnswer(
   answer: PushAnswer,
   copy: Copy,
 ): Partial<OperationRow> {
-  const { kind, ids, mailbox, box, to, toBox } = operation;
-  const target = to === undefined ? copy.home(mailbox, box) : copy.home(to, toBox);
-  const inTarget = target?.uidvalidity !== undefined && { placedIn: target.uidvalidity };
+  const { kind, ids } = operation;
+  const inTarget = answer.uidvalidity !== undefined && { placedIn: answer.uidvalidity };
   if (kind === 'append') return { placed: [answer.uid ?? 0], ...inTarget };
   if (kind === 'send' && operation.inverseOf !== undefined)
     return { cancelled: answer as CancelSendAnswer };

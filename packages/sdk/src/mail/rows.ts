@@ -151,7 +151,7 @@ export type OperationRow = {
   readonly awaits?: readonly number[];
   /** UIDs that the messages of `ids` got; 0 where there was no such message. */
   readonly placed?: readonly number[];
-  /** UIDVALIDITY of the mailbox that has them, as the copy knew it. */
+  /** UIDVALIDITY of the mailbox that has them. */
   readonly placedIn?: string;
   readonly sendId?: string;
   /** The answer to what took a mail back. */

@@ -81,6 +81,23 @@ test('undo moves nothing out of a mailbox that was made anew: its UIDs are of ot
   assert.equal(account.mailbox('INBOX').uids.length, 0);
 });
 
+test('undo moves nothing out of a mailbox that was made anew before the answer of the move came', async () => {
+  const { world, account, server, client, move, settled } = await begin();
+  server.failNext({ delayMs: 3000 }, '/mail/move');
+  const moving = await move();
+  await world.pass(1000);
+  remake(account);
+  account.deliver(WORK, { subject: 'other' });
+  await world.pass(1000);
+  await settled(moving.applied);
+  const refused: string[] = [];
+  client.on('rejected', ({ error }) => refused.push(error.message));
+  await settled(moving.undo());
+  await world.pass(5000);
+  assert.match(refused.join(), /^409 uidvalidity_changed/);
+  assert.equal(account.mailbox(WORK).uids.length, 1);
+});
+
 test('a change of flags is not shown at the message that has the UID since the mailbox was made anew', async () => {
   const { world, account, server, work, seen, settled } = await begin();
   const uid = account.deliver(WORK, { subject: 'old' });
