@@ -13,15 +13,14 @@ const dayOf = (at: number) => new Date(at).toISOString().slice(0, 10);
 
 export const UsageTable = defineComponent(
   (props: { domain: string }) => {
-    const now = Date.now();
     const list = loadList(
-      () => ({
-        domain: props.domain,
-        by: 'domain',
-        from: dayOf(now - DAYS * DAY_MS),
-        to: dayOf(now),
-      }),
-      (query, cursor, signal) => read<Page<UsageItem>>('/usage', { ...query, cursor }, signal),
+      () => ({ domain: props.domain, by: 'domain' }),
+      (query, cursor, signal) => {
+        // At each look: a page that stays open sees the new day.
+        const now = Date.now();
+        const days = { from: dayOf(now - DAYS * DAY_MS), to: dayOf(now) };
+        return read<Page<UsageItem>>('/usage', { ...query, ...days, cursor }, signal);
+      },
       ({ day }) => day,
     );
     return () => (

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { mailWithin } from '../../console/screens/links.ts';
+import { qualifiers, toQuery } from '../../console/screens/message-search.ts';
 import { parseSearch } from '../../console/ui/search.ts';
 
 const known = [
@@ -32,4 +34,32 @@ test('URLs, Message-IDs and what is half written are no terms', () => {
 test('a qualifier or value that does not exist is named', () => {
   assert.equal(read('form:x').problem, 'There is no form: here.');
   assert.equal(read('is:lost').problem, 'is: is one of bounced, waiting.');
+});
+
+test('a link to the mail of a span finds all of it, also in the hour that comes twice', (t) => {
+  const zone = process.env.TZ;
+  t.after(() => {
+    if (zone === undefined) delete process.env.TZ;
+    else process.env.TZ = zone;
+  });
+  for (const [TZ, changes] of [
+    ['America/New_York', Date.UTC(2026, 10, 1, 6)],
+    ['America/New_York', Date.UTC(2026, 2, 8, 7)],
+    ['Australia/Lord_Howe', Date.UTC(2026, 3, 4, 15)],
+    ['Asia/Kathmandu', Date.UTC(2026, 11, 31, 18, 15)],
+  ] as const) {
+    process.env.TZ = TZ;
+    for (let minute = -150; minute < 150; minute++) {
+      const after = changes + minute * 60_000 + 1;
+      const before = after + 3_599_000;
+      const link = mailWithin(after, before, 'dir:in');
+      const q = typeof link === 'string' ? '' : String(link.query?.q);
+      const { since = '', until = '' } = toQuery(
+        { search: parseSearch(q, qualifiers), span: '' },
+        before,
+      );
+      assert.equal(Date.parse(since), after - 1, `${TZ}: ${q}`);
+      assert.equal(Date.parse(until), after - 1 + 3_600_000, `${TZ}: ${q}`);
+    }
+  }
 });

@@ -36,7 +36,7 @@ export const LaterMenu = defineComponent(
     };
     return () => (
       <>
-        <Menu label="Send later" icon="chevron" items={items()} />
+        <Menu label="Send later" icon="chevron" items={items} />
         {chosen.value !== undefined && (
           <Dialog
             title="Send later"

@@ -9,13 +9,16 @@ export interface MenuItem {
   readonly run: () => void;
 }
 
+type MenuItems = readonly (MenuItem | undefined)[];
+
 interface MenuProps {
   readonly label: string;
   /** Shown in place of three dots. */
   readonly icon?: IconName;
   /** Shown beside the icon; the button is an icon alone where left out. */
   readonly text?: string;
-  readonly items: readonly (MenuItem | undefined)[];
+  /** A function is asked whenever the menu opens: its items may depend on the time. */
+  readonly items: MenuItems | (() => MenuItems);
 }
 
 export const Menu = defineComponent(
@@ -36,6 +39,7 @@ export const Menu = defineComponent(
       button.value?.focus();
       item.run();
     };
+    const itemsNow = () => (typeof props.items === 'function' ? props.items() : props.items);
     // Vue's types do not know popovers.
     const opens = { popovertarget: id };
     const floats = { popover: 'auto' };
@@ -65,7 +69,7 @@ export const Menu = defineComponent(
           onKeydown={moveFocus}
         >
           {isOpen.value &&
-            props.items.map((item) => item && <Entry item={item} choose={() => choose(item)} />)}
+            itemsNow().map((item) => item && <Entry item={item} choose={() => choose(item)} />)}
         </div>
       </>
     );

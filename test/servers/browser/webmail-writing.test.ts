@@ -26,6 +26,20 @@ const LETTER = {
   ],
 };
 
+const HOURS_AWAY = 7_200_000;
+/** Sets the clock of a page ahead. Playwright's own clock stands still, or has timers of its own. */
+const setAhead = `{
+  const Real = Date;
+  window.Date = class extends Real {
+    constructor(...parts) {
+      super(...(parts.length === 0 ? [Date.now()] : parts));
+    }
+    static now() {
+      return Real.now() + ${HOURS_AWAY};
+    }
+  };
+}`;
+
 async function open(kind: string, options: Parameters<WebmailParts['open']>[0] = {}) {
   const watched = await parts.open(options);
   const { page } = watched;
@@ -195,6 +209,18 @@ test('a message is forwarded with its files, scheduled, or thrown away and had a
   await page.keyboard.press('Escape');
   await form.waitFor({ state: 'detached' });
   assert.equal((await mails('saveDraft')).at(-1)?.subject, 'Kept');
+  await context.close();
+});
+
+test('an hour later is an hour after the menu was opened, however long the message was written', async () => {
+  const { page, context, form, sent } = await open('forward');
+  await form.getByRole('combobox', { name: 'To' }).fill('dan@shop.test');
+  await form.getByLabel('Text', { exact: true }).fill('For you');
+  const later = Date.now() + HOURS_AWAY;
+  await inPage(page, setAhead);
+  await form.getByRole('button', { name: 'Send later' }).click();
+  await page.getByRole('menuitem', { name: /^In an hour/ }).click();
+  assert.ok(Date.parse((await sent())?.sendAt ?? '') >= later + 3_600_000);
   await context.close();
 });
 
