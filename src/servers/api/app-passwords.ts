@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
 import { answerWithin } from './repeat-safely.ts';
-import { Instant, isoTime, RecordId, Text, UserId, UserQuery } from './schemas.ts';
+import { Instant, isoTime, RecordId, SAVE_PASSWORD, Text, UserId, UserQuery } from './schemas.ts';
 import { type Api, actorOf, type Owned, ownerOf } from './server.ts';
 
 const Name = Text('For people; several may have the same.', "Ada's phone", { maxLength: 255 });
@@ -33,12 +33,10 @@ const OnceShown = Type.Object(
       'Shown only here. Dashes and capitals do not matter.',
       'k7pm-2xwv-hd4n-qz8c-t5rj',
     ),
-    note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
+    note: Type.String({ examples: [SAVE_PASSWORD] }),
   },
   { title: 'NewAppPassword', description: 'An app password that was just made.' },
 );
-
-const NOTE = 'Save this password now: it is not shown again.';
 
 const path = '/v2/email-accounts/:id/app-passwords';
 
@@ -52,18 +50,12 @@ function write({ id, name, createdAt, lastUsed }: AppPassword) {
 }
 
 function writeOnceShown({ appPassword, password }: NewAppPassword) {
-  return { app_password: write(appPassword), password, note: NOTE };
+  return { app_password: write(appPassword), password, note: SAVE_PASSWORD };
 }
 
 export type OwnedAppPasswords = Owned<Pick<AppPasswords, 'list' | 'create' | 'remove'>>;
 
 export function addAppPasswords(app: Api, appPasswords: OwnedAppPasswords): void {
-  addList(app, appPasswords);
-  addCreate(app, appPasswords);
-  addDelete(app, appPasswords);
-}
-
-function addList(app: Api, appPasswords: OwnedAppPasswords): void {
   app.get(path, {
     config: { refusals: ['account_not_found'] },
     schema: {
@@ -79,9 +71,6 @@ function addList(app: Api, appPasswords: OwnedAppPasswords): void {
       return { items: items.map(write) };
     },
   });
-}
-
-function addCreate(app: Api, appPasswords: OwnedAppPasswords): void {
   app.post(path, {
     config: { refusals: ['account_not_found'], compress: false },
     schema: {
@@ -102,9 +91,6 @@ function addCreate(app: Api, appPasswords: OwnedAppPasswords): void {
       return reply.code(201).send(writeOnceShown(made));
     },
   });
-}
-
-function addDelete(app: Api, appPasswords: OwnedAppPasswords): void {
   app.post(`${path}/:passwordId/delete`, {
     config: { refusals: ['account_not_found', 'app_password_not_found'] },
     schema: {

@@ -80,13 +80,11 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
   const { domains, verification } = parts;
   return (app) => {
     addCreate(app, domains);
-    addList(app, domains);
     addReads(app, domains);
     addDelete(app, parts);
     addSetRoute(app, domains);
     addMark(app, domains);
-    addVerify(app, domains, verification);
-    addRotateDkim(app, domains);
+    addVerifyAndRotate(app, domains, verification);
   };
 }
 
@@ -131,6 +129,21 @@ function writeCreated(details: DomainDetails) {
 }
 
 function addReads(app: Api, domains: OwnedDomains): void {
+  app.get('/v2/domains', {
+    schema: {
+      summary: "List a user's domains",
+      description: 'Ordered by id: the oldest first, or the newest.',
+      operationId: 'listDomains',
+      querystring: Type.Object({ user_id: UserId, ...pageFields }),
+      response: { 200: Type.Object({ items: Type.Array(DomainBody), ...pageEcho }) },
+    },
+    handler: async (request) => {
+      const page = pageOf(request.query);
+      const owner = ownerOf(request);
+      const items = await domains.list({ ...owner, ...page });
+      return answerPage(items.map(writeDomain), page, (most) => domains.count(owner, most));
+    },
+  });
   const read = {
     params: DomainPath,
     querystring: UserQuery,
@@ -173,24 +186,6 @@ function addReads(app: Api, domains: OwnedDomains): void {
 function withoutSecrets({ route, ...details }: DomainDetails): DomainDetails {
   const { webhookSecret: _secret, webhookSecretPrevious: _previous, ...shown } = route;
   return { ...details, route: shown };
-}
-
-function addList(app: Api, domains: OwnedDomains): void {
-  app.get('/v2/domains', {
-    schema: {
-      summary: "List a user's domains",
-      description: 'Ordered by id: the oldest first, or the newest.',
-      operationId: 'listDomains',
-      querystring: Type.Object({ user_id: UserId, ...pageFields }),
-      response: { 200: Type.Object({ items: Type.Array(DomainBody), ...pageEcho }) },
-    },
-    handler: async (request) => {
-      const page = pageOf(request.query);
-      const owner = ownerOf(request);
-      const items = await domains.list({ ...owner, ...page });
-      return answerPage(items.map(writeDomain), page, (most) => domains.count(owner, most));
-    },
-  });
 }
 
 function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts): void {
@@ -301,7 +296,11 @@ function addMark(app: Api, domains: OwnedDomains): void {
   });
 }
 
-function addVerify(app: Api, domains: OwnedDomains, verification: OwnedVerification): void {
+function addVerifyAndRotate(
+  app: Api,
+  domains: OwnedDomains,
+  verification: OwnedVerification,
+): void {
   app.post('/v2/domains/:domain/verify', {
     config: {
       refusals: ['domain_not_found', 'rate_limited', 'unavailable'],
@@ -323,9 +322,6 @@ function addVerify(app: Api, domains: OwnedDomains, verification: OwnedVerificat
       return writeDetails(await domains.get(owner, domain));
     },
   });
-}
-
-function addRotateDkim(app: Api, domains: OwnedDomains): void {
   app.post('/v2/domains/:domain/dkim/rotate', {
     config: { refusals: ['domain_not_found'] },
     schema: {

@@ -23,6 +23,7 @@ import {
   pageFields,
   pageOf,
   RecordId,
+  SAVE_PASSWORD,
   Text,
   UserId,
   UserQuery,
@@ -58,12 +59,10 @@ const OnceShown = Type.Object(
   {
     account: AccountBody,
     password: Text('Shown only here.', 'correct horse'),
-    note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
+    note: Type.String({ examples: [SAVE_PASSWORD] }),
   },
   { title: 'AccountWithPassword', description: 'An account whose password was just set.' },
 );
-
-const NOTE = 'Save this password now: it is not shown again.';
 
 const AccountPath = Type.Object({ id: RecordId });
 
@@ -84,7 +83,7 @@ export function writeAccount(account: Account): Type.Static<typeof AccountBody> 
 }
 
 function writeOnceShown(made: AccountWithPassword): Type.Static<typeof OnceShown> {
-  return { account: writeAccount(made.account), password: made.password, note: NOTE };
+  return { account: writeAccount(made.account), password: made.password, note: SAVE_PASSWORD };
 }
 
 type OwnedAccounts = Owned<
@@ -105,12 +104,10 @@ export function accountRoutes(parts: AccountRouteParts): RouteGroup {
   const { accounts, domains, tokens, appPasswords } = parts;
   return (app) => {
     addCreate(app, accounts);
-    addListOfDomain(app, accounts, domains);
-    addList(app, accounts);
+    addLists(app, accounts, domains);
     addReadAndUpdate(app, accounts);
     addDelete(app, parts);
-    addPasswordReset(app, accounts);
-    addToken(app, accounts, tokens);
+    addPasswordAndToken(app, accounts, tokens);
     addAppPasswords(app, appPasswords);
   };
 }
@@ -150,7 +147,7 @@ function addCreate(app: Api, accounts: OwnedAccounts): void {
   });
 }
 
-function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomains): void {
+function addLists(app: Api, accounts: OwnedAccounts, domains: OwnedDomains): void {
   app.get('/v2/domains/:domain/email-accounts', {
     config: { refusals: ['domain_not_found'] },
     schema: {
@@ -175,9 +172,6 @@ function addListOfDomain(app: Api, accounts: OwnedAccounts, domains: OwnedDomain
       return { domain: writeDomain(domain), ...answer };
     },
   });
-}
-
-function addList(app: Api, accounts: OwnedAccounts): void {
   app.get('/v2/email-accounts', {
     config: { refusals: ['domain_not_found'] },
     schema: {
@@ -272,7 +266,7 @@ function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
   });
 }
 
-function addPasswordReset(app: Api, accounts: OwnedAccounts): void {
+function addPasswordAndToken(app: Api, accounts: OwnedAccounts, tokens: Tokens): void {
   app.post('/v2/email-accounts/:id/password/reset', {
     config: { refusals: ['account_not_found'], compress: false },
     schema: {
@@ -293,9 +287,6 @@ function addPasswordReset(app: Api, accounts: OwnedAccounts): void {
       return writeOnceShown(await accounts.resetPassword(owner, id, password, by, within));
     },
   });
-}
-
-function addToken(app: Api, accounts: OwnedAccounts, tokens: Tokens): void {
   app.post('/v2/email-accounts/:id/token', {
     config: {
       refusals: ['account_not_found', 'account_inactive'],

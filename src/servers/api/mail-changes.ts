@@ -25,7 +25,7 @@ import {
 } from './mail-schemas.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { Text } from './schemas.ts';
-import type { RouteGroup, RouteTools } from './server.ts';
+import type { Api, RouteGroup, RouteTools } from './server.ts';
 
 /** The most messages that one call changes. */
 const UIDS_MAX = 1_000;
@@ -75,13 +75,7 @@ const relocated = (what: 'moved' | 'copied') =>
     ...synced,
   });
 
-interface SetBody {
-  readonly mailbox: string;
-  readonly uids: readonly number[];
-  readonly uidvalidity?: string;
-  readonly since?: { readonly uidvalidity?: string; readonly token?: string };
-  readonly fields?: Parameters<Mailstore['sync']>[1]['fields'];
-}
+type SetBody = Type.Static<Type.TObject<typeof messageSet>>;
 
 const refusals = ['mailbox_not_found', 'uidvalidity_changed', 'mail_server_refused'] as const;
 
@@ -110,7 +104,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           }),
         },
       },
-      config: { refusals: [...refusals] },
+      config: { refusals },
       handler: async (request) => {
         const user = await tools.authenticateMail(request);
         const { add, remove } = request.body;
@@ -140,7 +134,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           }),
         },
       },
-      config: { refusals: [...refusals] },
+      config: { refusals },
       handler: async (request) => {
         const user = await tools.authenticateMail(request);
         checkSince(mailstore, request.body);
@@ -156,7 +150,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
 }
 
 function relocationRoute(
-  app: Parameters<RouteGroup>[0],
+  app: Api,
   tools: RouteTools,
   mailstore: Mailstore,
   verb: 'move' | 'copy',
@@ -204,11 +198,7 @@ function setOf({ mailbox, uids, uidvalidity }: SetBody): MessageSet {
   return { mailbox, uids, ...(uidvalidity !== undefined && { uidvalidity }) };
 }
 
-function stateOf({
-  mailbox,
-  uidvalidity,
-  token,
-}: SyncResult | { mailbox: string; uidvalidity: string; token: string }) {
+function stateOf({ mailbox, uidvalidity, token }: Omit<SyncResult, 'changes'>) {
   return { mailbox, uidvalidity, token };
 }
 

@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
 import { Integer, Text } from './schemas.ts';
-import type { RouteGroup, RouteTools } from './server.ts';
+import type { Api, RouteGroup, RouteTools } from './server.ts';
 
 const summary = Type.Object(
   {
@@ -18,53 +18,43 @@ const summary = Type.Object(
 
 export function mailMailboxRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
-    listRoute(app, tools, mailstore);
-    createRoute(app, tools, mailstore);
-    renameRoute(app, tools, mailstore);
-    deleteRoute(app, tools, mailstore);
+    app.get('/mail/mailboxes', {
+      schema: {
+        summary: 'List mailboxes',
+        operationId: 'listMailboxes',
+        description:
+          'Every mailbox of the account, INBOX first. `token` is what a sync returns now.',
+        response: { 200: Type.Object({ mailboxes: Type.Array(summary) }) },
+      },
+      handler: async (request) => {
+        const user = await tools.authenticateMail(request);
+        return { mailboxes: await mailstore.listMailboxes(user) };
+      },
+    });
+    app.post('/mail/mailboxes/create', {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        summary: 'Make a mailbox',
+        operationId: 'createMailbox',
+        description: 'Levels of a name are separated by `/`.',
+        body: Type.Object(
+          { mailbox: mailboxName('Name of the new mailbox.') },
+          { examples: [{ mailbox: 'Projects' }] },
+        ),
+        response: { 201: mailboxStateSchema },
+      },
+      config: { refusals: ['mailbox_exists', 'mail_server_refused'] },
+      handler: async (request, reply) => {
+        const user = await tools.authenticateMail(request);
+        const { state } = await mailstore.createMailbox(user, request.body.mailbox);
+        return reply.code(201).send(state);
+      },
+    });
+    renameAndDelete(app, tools, mailstore);
   };
 }
 
-type AddRoute = (app: Parameters<RouteGroup>[0], tools: RouteTools, mailstore: Mailstore) => void;
-
-const listRoute: AddRoute = (app, tools, mailstore) => {
-  app.get('/mail/mailboxes', {
-    schema: {
-      summary: 'List mailboxes',
-      operationId: 'listMailboxes',
-      description: 'Every mailbox of the account, INBOX first. `token` is what a sync returns now.',
-      response: { 200: Type.Object({ mailboxes: Type.Array(summary) }) },
-    },
-    handler: async (request) => {
-      const user = await tools.authenticateMail(request);
-      return { mailboxes: await mailstore.listMailboxes(user) };
-    },
-  });
-};
-
-const createRoute: AddRoute = (app, tools, mailstore) => {
-  app.post('/mail/mailboxes/create', {
-    bodyLimit: MAIL_BODY_MAX,
-    schema: {
-      summary: 'Make a mailbox',
-      operationId: 'createMailbox',
-      description: 'Levels of a name are separated by `/`.',
-      body: Type.Object(
-        { mailbox: mailboxName('Name of the new mailbox.') },
-        { examples: [{ mailbox: 'Projects' }] },
-      ),
-      response: { 201: mailboxStateSchema },
-    },
-    config: { refusals: ['mailbox_exists', 'mail_server_refused'] },
-    handler: async (request, reply) => {
-      const user = await tools.authenticateMail(request);
-      const { state } = await mailstore.createMailbox(user, request.body.mailbox);
-      return reply.code(201).send(state);
-    },
-  });
-};
-
-const renameRoute: AddRoute = (app, tools, mailstore) => {
+function renameAndDelete(app: Api, tools: RouteTools, mailstore: Mailstore): void {
   app.post('/mail/mailboxes/rename', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
@@ -90,9 +80,6 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
       return (await mailstore.renameMailbox(user, mailbox, to)).state;
     },
   });
-};
-
-const deleteRoute: AddRoute = (app, tools, mailstore) => {
   app.post('/mail/mailboxes/delete', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
@@ -125,4 +112,4 @@ const deleteRoute: AddRoute = (app, tools, mailstore) => {
       return { ok: true as const, deleted: state.mailbox };
     },
   });
-};
+}

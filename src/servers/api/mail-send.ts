@@ -245,9 +245,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
       },
       response: { 202: acceptedAnswer },
     },
-    config: {
-      refusals: [...refusals],
-    },
+    config: { refusals },
     handler: (request, reply) => large.work(request, accept(request, reply)),
   });
 
@@ -299,18 +297,15 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
       return sending.find(user, { id: request.params.id });
     },
   });
-  const find = {
-    response: { 200: statusAnswer },
-  };
   app.get('/mail/sends', {
     schema: {
-      ...find,
       summary: 'Find a message by its key',
       operationId: 'findSend',
       description: 'The message that was sent with this `Idempotency-Key`.',
       querystring: Type.Object({
         key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
       }),
+      response: { 200: statusAnswer },
     },
     config: { refusals: ['send_not_found'] },
     handler: async (request) => {
@@ -320,7 +315,6 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
   });
   app.get('/mail/sends/by-message-id', {
     schema: {
-      ...find,
       summary: 'Find a message by its Message-ID',
       operationId: 'findSendByMessageId',
       description:
@@ -332,6 +326,7 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
           examples: ['<7b1f@acme.test>'],
         }),
       }),
+      response: { 200: statusAnswer },
     },
     config: { refusals: ['send_not_found'] },
     handler: async (request) => {

@@ -89,8 +89,7 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
         return cookiesOf(request.query).answer(issued, request, reply);
       },
     });
-    addRenewal(app, tokens, cookiesOf);
-    addEnd(app, tokens, cookiesOf);
+    addRenewAndForget(app, tokens, cookiesOf);
   };
 }
 
@@ -99,7 +98,7 @@ const isOver: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'account_inactiv
 
 type CookiesOf = (query: { slot?: number }) => LoginCookies;
 
-function addRenewal(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
+function addRenewAndForget(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
   app.post('/mail/token/renew', {
     bodyLimit: MAIL_BODY_MAX,
     config: { refusals: ['account_inactive'], compress: false },
@@ -124,27 +123,6 @@ function addRenewal(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
       return cookies.answer(renewed, request, reply);
     },
   });
-}
-
-function endsLogin(error: unknown): error is Refusal {
-  return error instanceof Refusal && isOver.has(error.code);
-}
-
-/** Renews by the first valid cookie: another host of the domain may have set one of the same name. */
-async function renewAny(tokens: Tokens, remembered: readonly string[]): Promise<RememberedToken> {
-  let refusal = new Refusal('unauthorized', `there is no cookie ${LOGIN_COOKIE}: sign in`);
-  for (const [index, text] of remembered.entries()) {
-    try {
-      return await tokens.renew(text);
-    } catch (error) {
-      if (!endsLogin(error)) throw error;
-      if (index === 0) refusal = error;
-    }
-  }
-  throw refusal;
-}
-
-function addEnd(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
   app.post('/mail/token/forget', {
     bodyLimit: MAIL_BODY_MAX,
     schema: {
@@ -163,6 +141,24 @@ function addEnd(app: Api, tokens: Tokens, cookiesOf: CookiesOf): void {
       return { ok: true as const };
     },
   });
+}
+
+function endsLogin(error: unknown): error is Refusal {
+  return error instanceof Refusal && isOver.has(error.code);
+}
+
+/** Renews by the first valid cookie: another host of the domain may have set one of the same name. */
+async function renewAny(tokens: Tokens, remembered: readonly string[]): Promise<RememberedToken> {
+  let refusal = new Refusal('unauthorized', `there is no cookie ${LOGIN_COOKIE}: sign in`);
+  for (const [index, text] of remembered.entries()) {
+    try {
+      return await tokens.renew(text);
+    } catch (error) {
+      if (!endsLogin(error)) throw error;
+      if (index === 0) refusal = error;
+    }
+  }
+  throw refusal;
 }
 
 /** The cookie by which a browser remembers a login. */

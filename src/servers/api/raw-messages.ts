@@ -48,6 +48,7 @@ interface LinkRequest extends LinkTarget {
 }
 
 export function rawMessageRoute(options: RawMessagesOptions): RouteGroup {
+  const { bodies } = options;
   return (app, { limits }) => {
     /** A valid link has a budget of its own; an invalid one counts like any other request. */
     const findBody = async (link: LinkRequest, request: FastifyRequest, reply: FastifyReply) => {
@@ -56,81 +57,65 @@ export function rawMessageRoute(options: RawMessagesOptions): RouteGroup {
       await limits.take('links', request, reply);
       return findMessage(options, link.id);
     };
-    addSource(app, options, findBody);
-    addAttachment(app, options, findBody);
+    app.get('/webhooks/raw/:id', {
+      config: {
+        charge: 'own',
+        refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
+      },
+      schema: {
+        querystring: linkQuery,
+        summary: 'Fetch the source of a message by its link',
+        description:
+          'The `raw_url` of a webhook. It is valid for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
+        operationId: 'fetchRawMessage',
+        params: Type.Object({ id: linkId }),
+        response: {
+          200: {
+            description: 'The source of the message.',
+            content: { 'message/rfc822': { schema: source } },
+          },
+        },
+      },
+      handler: async (request, reply) => {
+        const link = { ...request.params, ...request.query };
+        const { bodyId, body } = await findBody(link, request, reply);
+        const content = await beginStream(bodies.read(body, undefined, false, { bodyId }));
+        return reply.type('message/rfc822').header('content-length', body.size).send(content);
+      },
+    });
+    app.get('/webhooks/attachments/:id/:part', {
+      config: {
+        charge: 'own',
+        refusals: [
+          'link_invalid',
+          'message_not_found',
+          'part_not_found',
+          'range_not_satisfiable',
+          'body_unavailable',
+        ],
+      },
+      schema: {
+        querystring: linkQuery,
+        summary: 'Fetch an attachment by its link',
+        description:
+          'The `url` of an attachment in a webhook. It is valid for this one part, as long as the `raw_url`, and needs no other credential. Accepts Range, If-Range and If-None-Match.',
+        operationId: 'fetchLinkedAttachment',
+        params: Type.Object({ id: linkId, part: Type.String({ maxLength: 100 }) }),
+        response: partAnswer,
+      },
+      handler: async (request, reply) => {
+        const link = { ...request.params, ...request.query };
+        const found = await findBody(link, request, reply);
+        return sendPart(request, reply, await openPart(bodies, found, link));
+      },
+    });
   };
 }
-
-type FindBody = (link: LinkRequest, request: FastifyRequest, reply: FastifyReply) => Promise<Found>;
 
 interface Found {
   readonly bodyId: number;
   readonly body: StoredBody;
 }
-
-type AddRoute = (
-  app: Parameters<RouteGroup>[0],
-  options: RawMessagesOptions,
-  findBody: FindBody,
-) => void;
-
-const addSource: AddRoute = (app, { bodies }, findBody) => {
-  app.get('/webhooks/raw/:id', {
-    config: {
-      charge: 'own',
-      refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
-    },
-    schema: {
-      querystring: linkQuery,
-      summary: 'Fetch the source of a message by its link',
-      description:
-        'The `raw_url` of a webhook. It is valid for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
-      operationId: 'fetchRawMessage',
-      params: Type.Object({ id: linkId }),
-      response: {
-        200: {
-          description: 'The source of the message.',
-          content: { 'message/rfc822': { schema: source } },
-        },
-      },
-    },
-    handler: async (request, reply) => {
-      const link = { ...request.params, ...request.query };
-      const { bodyId, body } = await findBody(link, request, reply);
-      const content = await beginStream(bodies.read(body, undefined, false, { bodyId }));
-      return reply.type('message/rfc822').header('content-length', body.size).send(content);
-    },
-  });
-};
-
-const addAttachment: AddRoute = (app, { bodies }, findBody) => {
-  app.get('/webhooks/attachments/:id/:part', {
-    config: {
-      charge: 'own',
-      refusals: [
-        'link_invalid',
-        'message_not_found',
-        'part_not_found',
-        'range_not_satisfiable',
-        'body_unavailable',
-      ],
-    },
-    schema: {
-      querystring: linkQuery,
-      summary: 'Fetch an attachment by its link',
-      description:
-        'The `url` of an attachment in a webhook. It is valid for this one part, as long as the `raw_url`, and needs no other credential. Accepts Range, If-Range and If-None-Match.',
-      operationId: 'fetchLinkedAttachment',
-      params: Type.Object({ id: linkId, part: Type.String({ maxLength: 100 }) }),
-      response: partAnswer,
-    },
-    handler: async (request, reply) => {
-      const link = { ...request.params, ...request.query };
-      const found = await findBody(link, request, reply);
-      return sendPart(request, reply, await openPart(bodies, found, link));
-    },
-  });
-};
 
 async function findMessage(
   { bodies, database }: RawMessagesOptions,

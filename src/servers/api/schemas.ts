@@ -34,6 +34,9 @@ export const RecordId = Integer('Given by the server.', 1);
 
 export const UserQuery = Type.Object({ user_id: UserId });
 
+/** The note beside a password. */
+export const SAVE_PASSWORD = 'Save this password now: it is not shown again.';
+
 /** The contract's Domain, with additions. */
 export const DomainBody = Type.Object(
   {

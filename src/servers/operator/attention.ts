@@ -83,13 +83,14 @@ export const LIMITS = {
 /** The longest that one look may take. */
 const LOOK_MS = 2_000;
 
+interface GaugeRule extends Pick<Rule, 'name' | 'level' | 'alert'> {
+  readonly metric: string;
+  isWrong(value: number, parts: AttentionParts): boolean;
+  write(value: number): Finding;
+}
+
 /** A rule about the first value of one gauge. */
-function gauge(
-  about: Pick<Rule, 'name' | 'level' | 'alert'> & { readonly metric: string },
-  isWrong: (value: number, parts: AttentionParts) => boolean,
-  write: (value: number) => Finding,
-): Rule {
-  const { metric, ...rule } = about;
+function gauge({ metric, isWrong, write, ...rule }: GaugeRule): Rule {
   return {
     ...rule,
     async look(parts) {
@@ -109,22 +110,21 @@ const away = (
   text: string,
   level: Level = 'warning',
 ): Rule =>
-  gauge(
-    { name, level, alert, metric },
-    (value) => value === wrong,
-    () => ({ text, count: 1, link: '/nodes' }),
-  );
+  gauge({
+    name,
+    level,
+    alert,
+    metric,
+    isWrong: (value) => value === wrong,
+    write: () => ({ text, count: 1, link: '/nodes' }),
+  });
 
 const gigabytes = (octets: number) => `${(octets / 1e9).toFixed(1)} GB`;
 const many = (count: number, one: string, more = `${one}s`) =>
   `${count} ${count === 1 ? one : more}`;
 
 export const rules: readonly Rule[] = [
-  {
-    name: 'nodes_silent',
-    level: 'critical',
-    look: lookForSilentNodes,
-  },
+  { name: 'nodes_silent', level: 'critical', look: lookForSilentNodes },
   {
     name: 'disk_full',
     level: 'critical',
@@ -181,20 +181,18 @@ export const rules: readonly Rule[] = [
       };
     },
   },
-  gauge(
-    {
-      name: 'domains_cannot_send',
-      level: 'warning',
-      alert: 'PostroomDomainsCannotSend',
-      metric: 'postroom_domains_cannot_send',
-    },
-    (count) => count > LIMITS.unableToSend,
-    (count) => ({
+  gauge({
+    name: 'domains_cannot_send',
+    level: 'warning',
+    alert: 'PostroomDomainsCannotSend',
+    metric: 'postroom_domains_cannot_send',
+    isWrong: (count) => count > LIMITS.unableToSend,
+    write: (count) => ({
       text: `${many(count, 'active domain')} cannot send: the DKIM record is not verified.`,
       count,
       link: '/domains?q=-can:send+status:active',
     }),
-  ),
+  }),
   {
     name: 'bounces_too_many',
     level: 'critical',
@@ -249,20 +247,18 @@ export const rules: readonly Rule[] = [
       };
     },
   },
-  gauge(
-    {
-      name: 'certificate_ends',
-      level: 'warning',
-      alert: 'PostroomCertificateEnds',
-      metric: 'postroom_certificate_end_timestamp_seconds',
-    },
-    (end, { now }) => end > 0 && end - now() / 1_000 < LIMITS.certificateSeconds,
-    (end) => ({
+  gauge({
+    name: 'certificate_ends',
+    level: 'warning',
+    alert: 'PostroomCertificateEnds',
+    metric: 'postroom_certificate_end_timestamp_seconds',
+    isWrong: (end, { now }) => end > 0 && end - now() / 1_000 < LIMITS.certificateSeconds,
+    write: (end) => ({
       text: `The certificate of STARTTLS ends on ${new Date(end * 1_000).toISOString().slice(0, 10)}.`,
       count: 1,
       link: '/nodes',
     }),
-  ),
+  }),
   away(
     'certificate_broken',
     'PostroomCertificateBroken',
@@ -297,48 +293,42 @@ export const rules: readonly Rule[] = [
     1,
     'DNS does not answer: mail is accepted without SPF, DKIM and DMARC.',
   ),
-  gauge(
-    {
-      name: 'search_behind',
-      level: 'warning',
-      alert: 'PostroomSearchBehind',
-      metric: 'postroom_search_waiting',
-    },
-    (waiting) => waiting > LIMITS.searchWaiting,
-    (waiting) => ({
+  gauge({
+    name: 'search_behind',
+    level: 'warning',
+    alert: 'PostroomSearchBehind',
+    metric: 'postroom_search_waiting',
+    isWrong: (waiting) => waiting > LIMITS.searchWaiting,
+    write: (waiting) => ({
       text: `The search index lacks ${waiting} changes: searches miss the newest mail.`,
       count: waiting,
       link: '/',
     }),
-  ),
-  gauge(
-    {
-      name: 'database_log_grows',
-      level: 'warning',
-      alert: 'PostroomDatabaseLogGrows',
-      metric: 'postroom_database_log_bytes',
-    },
-    (octets) => octets > LIMITS.logBytes,
-    (octets) => ({
+  }),
+  gauge({
+    name: 'database_log_grows',
+    level: 'warning',
+    alert: 'PostroomDatabaseLogGrows',
+    metric: 'postroom_database_log_bytes',
+    isWrong: (octets) => octets > LIMITS.logBytes,
+    write: (octets) => ({
       text: `The write-ahead log of the database has ${gigabytes(octets)}: a long read, such as a backup, keeps it from being emptied.`,
       count: 1,
       link: '/nodes',
     }),
-  ),
-  gauge(
-    {
-      name: 'overloaded',
-      level: 'warning',
-      alert: 'PostroomOverloaded',
-      metric: 'nodejs_eventloop_lag_p99_seconds',
-    },
-    (seconds) => seconds > LIMITS.lagSeconds,
-    (seconds) => ({
+  }),
+  gauge({
+    name: 'overloaded',
+    level: 'warning',
+    alert: 'PostroomOverloaded',
+    metric: 'nodejs_eventloop_lag_p99_seconds',
+    isWrong: (seconds) => seconds > LIMITS.lagSeconds,
+    write: (seconds) => ({
       text: `This node answers ${seconds.toFixed(1)} s late: it has more work than its processor can do.`,
       count: 1,
       link: '/',
     }),
-  ),
+  }),
   {
     name: 'deliveries_held',
     level: 'note',

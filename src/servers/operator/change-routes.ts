@@ -42,15 +42,13 @@ const DomainChoice = {
 /** The routes that suspend, resume and delete. */
 export function operatorChangeRoutes(parts: ChangeRouteParts): RouteGroup {
   return (app) => {
-    addSuspendDomain(app, parts);
-    addResumeDomain(app, parts);
+    addSuspensionOfDomain(app, parts);
     addDeleteDomain(app, parts);
-    addSuspendAccount(app, parts);
-    addResumeAccount(app, parts);
+    addSuspensionOfAccount(app, parts);
   };
 }
 
-function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
+function addSuspensionOfDomain(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/domains/suspend', {
     config: { refusals: ['domain_not_found'] },
     schema: {
@@ -72,6 +70,23 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
       // Each step is repeated when the call is repeated: a node may have died in between.
       await parts.accounts.endAccess(id, 'suspended');
       await orderAll(parts, by, id, 'hold');
+      return writeDomain(parts, domain, user_id);
+    },
+  });
+  app.post('/v2/operator/domains/resume', {
+    config: { refusals: ['domain_not_found'] },
+    schema: {
+      summary: 'Resume a domain',
+      description: 'Ends its suspension; its deliveries go on.',
+      operationId: 'resumeDomain',
+      body: Type.Object(DomainChoice),
+      response: { 200: OperatedDomainBody },
+    },
+    handler: async (request) => {
+      const { domain, user_id } = request.body;
+      const by = actorOf(request);
+      const { id } = await changeDomain(parts, by, 'resume', { domain, user_id });
+      await orderAll(parts, by, id, 'release');
       return writeDomain(parts, domain, user_id);
     },
   });
@@ -110,26 +125,6 @@ async function changeDomain(
       await recordAudit(tx, by, { action: `domain.${action}`, target: claim.name, at });
     }
     return claim;
-  });
-}
-
-function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
-  app.post('/v2/operator/domains/resume', {
-    config: { refusals: ['domain_not_found'] },
-    schema: {
-      summary: 'Resume a domain',
-      description: 'Ends its suspension; its deliveries go on.',
-      operationId: 'resumeDomain',
-      body: Type.Object(DomainChoice),
-      response: { 200: OperatedDomainBody },
-    },
-    handler: async (request) => {
-      const { domain, user_id } = request.body;
-      const by = actorOf(request);
-      const { id } = await changeDomain(parts, by, 'resume', { domain, user_id });
-      await orderAll(parts, by, id, 'release');
-      return writeDomain(parts, domain, user_id);
-    },
   });
 }
 
@@ -188,7 +183,7 @@ const SuspendedBody = Type.Object(
   { title: 'SuspendedAccount', description: 'An account after its suspension.' },
 );
 
-function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
+function addSuspensionOfAccount(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/accounts/suspend', {
     config: { refusals: ['account_not_found'] },
     schema: {
@@ -216,9 +211,6 @@ function addSuspendAccount(app: Api, parts: ChangeRouteParts): void {
       return { ...(await writeAccount(parts, account)), dropped: changed };
     },
   });
-}
-
-function addResumeAccount(app: Api, parts: ChangeRouteParts): void {
   app.post('/v2/operator/accounts/resume', {
     config: { refusals: ['account_not_found'] },
     schema: {

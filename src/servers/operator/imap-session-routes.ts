@@ -6,7 +6,6 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import {
-  type Api,
   actorOf,
   Instant,
   Integer,
@@ -68,69 +67,61 @@ interface ImapSessionParts {
   readonly now: () => EpochMs;
 }
 
-export function imapSessionRoutes(parts: ImapSessionParts): RouteGroup {
-  return (app) => {
-    addList(app, parts);
-    addEnd(app, parts);
-  };
-}
-
 function isSessionKey(values: ListKey): values is SessionKey {
   return values.length === 2 && Number.isFinite(values[0]) && typeof values[1] === 'string';
 }
 
-function addList(app: Api, parts: ImapSessionParts): void {
-  app.get('/v2/operator/imap-sessions', {
-    schema: {
-      summary: 'List the sessions of mail programs',
-      description:
-        'All that are open by IMAP now, the newest login first. Every node is asked: what one does not answer within a second is not in the list.',
-      operationId: 'listImapSessions',
-      querystring: Type.Object({
-        account_id: Type.Optional(RecordId),
-        ...listFields,
-      }),
-      response: {
-        200: Type.Object({
-          items: Type.Array(SessionBody),
-          complete: Type.Boolean({ description: 'Whether all nodes have answered.' }),
-          ...listEcho,
+export function imapSessionRoutes(parts: ImapSessionParts): RouteGroup {
+  return (app) => {
+    app.get('/v2/operator/imap-sessions', {
+      schema: {
+        summary: 'List the sessions of mail programs',
+        description:
+          'All that are open by IMAP now, the newest login first. Every node is asked: what one does not answer within a second is not in the list.',
+        operationId: 'listImapSessions',
+        querystring: Type.Object({
+          account_id: Type.Optional(RecordId),
+          ...listFields,
         }),
+        response: {
+          200: Type.Object({
+            items: Type.Array(SessionBody),
+            complete: Type.Boolean({ description: 'Whether all nodes have answered.' }),
+            ...listEcho,
+          }),
+        },
       },
-    },
-    handler: async ({ query }) => {
-      const page = readPage(query, isSessionKey);
-      const asked = { accountId: query.account_id, after: page.after, limit: page.limit + 1 };
-      const { sessions: found, isComplete } = await parts.sessions.list(asked);
-      const items = found.map(writeSession);
-      const answer = answerPage(found, page, ({ since, id }) => [since, id], items);
-      return { ...answer, complete: isComplete };
-    },
-  });
-}
-
-function addEnd(app: Api, parts: ImapSessionParts): void {
-  app.post('/v2/operator/imap-sessions/:id/end', {
-    config: { refusals: ['session_not_found'] },
-    schema: {
-      summary: 'End the session of a mail program',
-      description:
-        'At once, on whichever node it is. The program may log in again: revoke its app password, or suspend the account, to prevent that.',
-      operationId: 'endImapSession',
-      params: Type.Object({ id: SessionId }),
-      response: { 200: SessionBody },
-    },
-    handler: async (request) => {
-      const { database, sessions, changes, now } = parts;
-      const { id } = request.params;
-      const [session] = (await sessions.list({ id, limit: 1 })).sessions;
-      if (!session) throw new Refusal('session_not_found', `there is no open session ${id}`);
-      const { accountId, address, client } = session;
-      const target = `${address} from ${client} (${id})`;
-      const entry = { action: 'imap_session.end', target, at: now() };
-      await database.write((tx) => recordAudit(tx, actorOf(request), entry));
-      changes.publish({ kind: 'mail_sessions', accountId, by: 'session', id });
-      return writeSession(session);
-    },
-  });
+      handler: async ({ query }) => {
+        const page = readPage(query, isSessionKey);
+        const asked = { accountId: query.account_id, after: page.after, limit: page.limit + 1 };
+        const { sessions: found, isComplete } = await parts.sessions.list(asked);
+        const items = found.map(writeSession);
+        const answer = answerPage(found, page, ({ since, id }) => [since, id], items);
+        return { ...answer, complete: isComplete };
+      },
+    });
+    app.post('/v2/operator/imap-sessions/:id/end', {
+      config: { refusals: ['session_not_found'] },
+      schema: {
+        summary: 'End the session of a mail program',
+        description:
+          'At once, on whichever node it is. The program may log in again: revoke its app password, or suspend the account, to prevent that.',
+        operationId: 'endImapSession',
+        params: Type.Object({ id: SessionId }),
+        response: { 200: SessionBody },
+      },
+      handler: async (request) => {
+        const { database, sessions, changes, now } = parts;
+        const { id } = request.params;
+        const [session] = (await sessions.list({ id, limit: 1 })).sessions;
+        if (!session) throw new Refusal('session_not_found', `there is no open session ${id}`);
+        const { accountId, address, client } = session;
+        const target = `${address} from ${client} (${id})`;
+        const entry = { action: 'imap_session.end', target, at: now() };
+        await database.write((tx) => recordAudit(tx, actorOf(request), entry));
+        changes.publish({ kind: 'mail_sessions', accountId, by: 'session', id });
+        return writeSession(session);
+      },
+    });
+  };
 }

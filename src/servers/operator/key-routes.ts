@@ -95,13 +95,16 @@ export function keyRoutes(
   now: () => EpochMs,
 ): RouteGroup {
   return (app) => {
-    addList(app, keys, now);
+    addListAndRevoke(app, keys, now);
     addCreate(app, keys, now);
-    addRevoke(app, keys, now);
   };
 }
 
-function addList(app: Api, keys: Pick<NamedKeys, 'list'>, now: () => EpochMs): void {
+function addListAndRevoke(
+  app: Api,
+  keys: Pick<NamedKeys, 'list' | 'revoke'>,
+  now: () => EpochMs,
+): void {
   app.get('/v2/operator/keys', {
     schema: {
       summary: 'List the API keys',
@@ -118,6 +121,19 @@ function addList(app: Api, keys: Pick<NamedKeys, 'list'>, now: () => EpochMs): v
       const items = found.map((key) => writeKey(key, at));
       return answerPage(found, page, ({ id }) => [id], items);
     },
+  });
+  app.post('/v2/operator/keys/revoke', {
+    config: { refusals: ['key_not_found'] },
+    schema: {
+      summary: 'Revoke an API key',
+      description:
+        'From then on it opens nothing, on all nodes; sessions of the console that it opened end. It stays in the list. One that was revoked before is not changed.',
+      operationId: 'revokeKey',
+      body: Type.Object({ id: RecordId }),
+      response: { 200: KeyBody },
+    },
+    handler: async (request) =>
+      writeKey(await keys.revoke(request.body.id, actorOf(request)), now()),
   });
 }
 
@@ -167,21 +183,5 @@ function addCreate(app: Api, keys: Pick<NamedKeys, 'create'>, now: () => EpochMs
       const { key, secret } = await keys.create(wanted, actorOf(request));
       return reply.code(201).send({ key: writeKey(key, now()), api_key: secret });
     },
-  });
-}
-
-function addRevoke(app: Api, keys: Pick<NamedKeys, 'revoke'>, now: () => EpochMs): void {
-  app.post('/v2/operator/keys/revoke', {
-    config: { refusals: ['key_not_found'] },
-    schema: {
-      summary: 'Revoke an API key',
-      description:
-        'From then on it opens nothing, on all nodes; sessions of the console that it opened end. It stays in the list. One that was revoked before is not changed.',
-      operationId: 'revokeKey',
-      body: Type.Object({ id: RecordId }),
-      response: { 200: KeyBody },
-    },
-    handler: async (request) =>
-      writeKey(await keys.revoke(request.body.id, actorOf(request)), now()),
   });
 }

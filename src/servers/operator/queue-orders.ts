@@ -6,7 +6,7 @@ import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { Integer, present, type RouteGroup, Text } from '../api/api.ts';
+import { type Api, Integer, present, Text } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { type ListKey, nextCursor, readPage } from './lists.ts';
 import { deliveryFields, filterOf, isOpenKey, toOpenKey, writeOpenKey } from './queue-filters.ts';
@@ -161,11 +161,7 @@ function readPosition(next: string | undefined) {
   return { now, after: isOpenKey(key) ? toOpenKey(key) : undefined };
 }
 
-export function orderRoute(
-  app: Parameters<RouteGroup>[0],
-  parts: OrderParts,
-  action: BulkAction,
-): void {
+export function orderRoute(app: Api, parts: OrderParts, action: BulkAction): void {
   const { database, now } = parts;
   const [summary, description] = orders[action];
   app.post(`/v2/operator/queue/${action}`, {

@@ -7,7 +7,7 @@ import {
   summarize,
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { Instant, Integer, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
+import { type Api, Instant, Integer, isoTime, present, Text } from '../api/api.ts';
 import { answerUntil, isTextKey, listEcho, listFields, readPage } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 import type { OrderParts } from './queue-orders.ts';
@@ -129,10 +129,7 @@ function writeSummary(
   };
 }
 
-export function receiverRoutes(
-  app: Parameters<RouteGroup>[0],
-  { database, now }: OrderParts,
-): void {
+export function receiverRoutes(app: Api, { database, now }: OrderParts): void {
   app.get('/v2/operator/queue/receivers', {
     config: { refusals: ['account_not_found'] },
     schema: {

@@ -13,7 +13,7 @@ import {
   type UsageKey,
   usageKeys,
 } from '../../tenants/usage/usage.ts';
-import { Integer, RecordId, type RouteGroup, replaced, Text } from '../api/api.ts';
+import { type Api, Integer, RecordId, type RouteGroup, replaced, Text } from '../api/api.ts';
 import { AccountChoice, chosenAccount } from './account-items.ts';
 import { actorOf } from './audit-routes.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
@@ -73,11 +73,7 @@ export function usageRoutes(database: Database, now: () => EpochMs): RouteGroup 
   };
 }
 
-function addUsage(
-  app: Parameters<RouteGroup>[0],
-  database: Pick<Database, 'read'>,
-  now: () => number,
-): void {
+function addUsage(app: Api, database: Pick<Database, 'read'>, now: () => number): void {
   app.get('/v2/operator/usage', {
     schema: {
       summary: 'List usage by day',
@@ -117,7 +113,7 @@ function addUsage(
   });
 }
 
-function addQuota(app: Parameters<RouteGroup>[0], database: Database, now: () => number): void {
+function addQuota(app: Api, database: Database, now: () => number): void {
   app.post('/v2/operator/accounts/quota', {
     config: { refusals: ['account_not_found'] },
     schema: {
