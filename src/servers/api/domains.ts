@@ -60,12 +60,7 @@ const DnsListing = {
   },
 };
 
-type OwnedDomains = Owned<
-  Pick<
-    Domains,
-    'create' | 'get' | 'list' | 'count' | 'find' | 'setRoute' | 'markDnsRecord' | 'rotateDkim'
-  >
->;
+type OwnedDomains = Owned<Domains>;
 type OwnedVerification = Owned<Pick<Verification, 'verify'>>;
 
 interface DomainRouteParts {

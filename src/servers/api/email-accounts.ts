@@ -86,9 +86,7 @@ function writeOnceShown(made: AccountWithPassword): Type.Static<typeof OnceShown
   return { account: writeAccount(made.account), password: made.password, note: SAVE_PASSWORD };
 }
 
-type OwnedAccounts = Owned<
-  Pick<Accounts, 'create' | 'list' | 'count' | 'get' | 'update' | 'remove' | 'resetPassword'>
->;
+type OwnedAccounts = Owned<Accounts>;
 type OwnedDomains = Owned<Pick<Domains, 'find'>>;
 
 interface AccountRouteParts {

@@ -105,7 +105,7 @@ export const LOGIN_COOKIE = 'postroom_login';
 /** The console's session. */
 export const CONSOLE_COOKIE = 'postroom-console';
 
-/** The credential that an operation needs, for the API description. */
+/** The credentials that operations need, for the API description: by the section of the path (`describe-api.ts`). */
 export const credentials = {
   apiKey: [{ apiKey: [] }],
   /** Of the operator alone: the key, or the console's cookie. */

@@ -25,25 +25,17 @@ import {
   readPage,
 } from './lists.ts';
 
+/** As a query writes it. */
+const flag = (description: string) =>
+  Type.Optional(Type.Enum(['true', 'false'], { type: 'string', description, examples: ['false'] }));
+
 const ListQuery = Type.Object({
   status: Type.Optional(
     Type.Enum(['pending', 'active', 'suspended'], { type: 'string', examples: ['active'] }),
   ),
   user_id: Type.Optional(UserId),
-  can_send: Type.Optional(
-    Type.Enum(['true', 'false'], {
-      type: 'string',
-      description: 'Only domains that can send, or only those that cannot, pending ones too.',
-      examples: ['false'],
-    }),
-  ),
-  can_receive: Type.Optional(
-    Type.Enum(['true', 'false'], {
-      type: 'string',
-      description: 'Only domains that can receive, or only those that cannot.',
-      examples: ['false'],
-    }),
-  ),
+  can_send: flag('Only domains that can send, or only those that cannot, pending ones too.'),
+  can_receive: flag('Only domains that can receive, or only those that cannot.'),
   forward_mode: Type.Optional(ForwardMode),
   records_failed: Type.Optional(
     Type.Enum(['any', 'mx', 'spf', 'dmarc', 'dkim'], {
