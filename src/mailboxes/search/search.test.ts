@@ -461,12 +461,26 @@ test('a damaged index is built again, also while no mail comes', async () => {
   assert.deepEqual(await found(search, user, 'kept'), [id]);
 });
 
-test('an index that cannot be written is searched as before, and continues later', async () => {
+test('an index that cannot be written is searched as before, and continues later, also where the clock is set back', async (t) => {
   const store = await openTestMailstore('sqlite');
   const user = await store.makeUser();
   const id = await add(store, user, mail('kept', 'x'));
   const failed = Promise.withResolvers<void>();
-  const log = { info: () => {}, error: () => failed.resolve() };
+  let shown = 0;
+  const log = {
+    info: () => {},
+    error() {
+      // An hour with each look: the retry must not wait until the clock shows its time again.
+      if (shown === 0) {
+        shown = Date.now();
+        t.mock.method(Date, 'now', () => {
+          shown -= 3_600_000;
+          return shown;
+        });
+      }
+      failed.resolve();
+    },
+  };
   const search = startSearch(store, { retryMs: 10, log });
   await settle(search, user);
   // The index may be on its way to the disk.
