@@ -36,14 +36,14 @@ onEachEngine('traffic', (engine) => {
     await one.traffic.flush();
     one.counted.received = 6;
     await one.traffic.flush();
-    const fine = await one.traffic.read(1);
+    const fine = await one.traffic.read(1, now);
     assert.equal(fine.length, 12);
     assert.deepEqual(fine.slice(-2), [
       { at: NOON, amounts: { received: 9, 'refused:account_not_found': 1 } },
       { at: NOON + 5 * MINUTE, amounts: { received: 1 } },
     ]);
     assert.deepEqual(fine[0], { at: NOON - 50 * MINUTE, amounts: {} });
-    const coarse = await one.traffic.read(49);
+    const coarse = await one.traffic.read(49, now);
     assert.equal(coarse.length, 49);
     assert.deepEqual(coarse.at(-1), {
       at: NOON,
@@ -55,11 +55,11 @@ onEachEngine('traffic', (engine) => {
     const { traffic } = openNode();
     const start = now;
     now += HOUR;
-    assert.equal((await traffic.readBefore(1))?.received, 10);
+    assert.equal((await traffic.readBefore(1, now))?.received, 10);
     now = start + 30 * HOUR;
-    assert.equal((await traffic.readBefore(24))?.received, 10, 'hours are kept for longer');
-    assert.equal((await traffic.readBefore(12))?.received, undefined);
-    assert.equal(await traffic.readBefore(361), undefined);
+    assert.equal((await traffic.readBefore(24, now))?.received, 10, 'hours are kept for longer');
+    assert.equal((await traffic.readBefore(12, now))?.received, undefined);
+    assert.equal(await traffic.readBefore(361, now), undefined);
     now = start;
   });
 
@@ -79,14 +79,14 @@ onEachEngine('traffic', (engine) => {
     assert.equal(said.length, 1);
     isDown = false;
     await traffic.stop();
-    assert.equal((await openNode().traffic.read(1)).at(-1)?.amounts.sent, 2);
+    assert.equal((await openNode().traffic.read(1, now)).at(-1)?.amounts.sent, 2);
   });
 
   test('of a gauge is its last value', async () => {
     const { traffic } = openNode();
     await traffic.gauge({ stored_bytes: 10, 'queue:held': 2 });
     await traffic.gauge({ stored_bytes: 7, 'queue:held': 0 });
-    const { amounts = {} } = (await traffic.read(1)).at(-1) ?? {};
+    const { amounts = {} } = (await traffic.read(1, now)).at(-1) ?? {};
     assert.deepEqual([amounts.stored_bytes, amounts['queue:held']], [7, 0]);
   });
 
@@ -97,7 +97,7 @@ onEachEngine('traffic', (engine) => {
     now += 72 * HOUR;
     while ((await prune()) > 0);
     assert.deepEqual(
-      (await traffic.read(100)).map(({ amounts }) => amounts.received).filter(Boolean),
+      (await traffic.read(100, now)).map(({ amounts }) => amounts.received).filter(Boolean),
       [10],
       'the hour is there',
     );

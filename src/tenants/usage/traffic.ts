@@ -104,7 +104,7 @@ export class Traffic {
   }
 
   /** What was counted in the last hours before an instant, the oldest first, including spans without any count. */
-  async read(hours: number, now: EpochMs = this.#options.now()): Promise<TrafficPoint[]> {
+  async read(hours: number, now: EpochMs): Promise<TrafficPoint[]> {
     const { database } = this.#options;
     const { span, first, last } = this.#within(hours, now, FINE_HOURS);
     const rows = await database.read
@@ -123,10 +123,7 @@ export class Traffic {
   }
 
   /** What was counted in as many hours before those; undefined where not all of them are kept. */
-  async readBefore(
-    hours: number,
-    now: EpochMs = this.#options.now(),
-  ): Promise<Amounts | undefined> {
+  async readBefore(hours: number, now: EpochMs): Promise<Amounts | undefined> {
     if (2 * hours > HOURS_MAX) return undefined;
     // Five minutes are kept for three days.
     const { span, first } = this.#within(hours, now, FINE_HOURS / 2);

@@ -175,10 +175,9 @@ export class StoredMailClient implements MailClient {
 
   async send(mail: OutgoingMail, { undoSeconds }: SendOptions = {}): Promise<SendOperation> {
     const { stored, shown, files } = await storeMail(mail, this.#copy, this.#options.platform);
-    const drafts = this.#drafts(stored.draft?.mailbox);
     const operation: NewOperation = {
       kind: 'send',
-      ...drafts,
+      ...this.#drafts(stored.draft?.mailbox),
       ids: [],
       mail: stored,
       shown: [shown],
@@ -225,10 +224,12 @@ export class StoredMailClient implements MailClient {
     };
   }
 
-  #drafts(mailbox: string | undefined): Pick<NewOperation, 'mailbox' | 'box'> {
+  #drafts(mailbox: string | undefined): Pick<NewOperation, 'mailbox' | 'box' | 'uidvalidity'> {
     const row =
       mailbox === undefined ? this.#copy.bySpecialUse('\\Drafts') : this.#copy.mailbox(mailbox);
-    return row ? { mailbox: row.name, box: row.box } : { mailbox: mailbox ?? 'Drafts' };
+    if (!row) return { mailbox: mailbox ?? 'Drafts' };
+    const { name, box, uidvalidity } = row;
+    return { mailbox: name, box, ...(uidvalidity !== undefined && { uidvalidity }) };
   }
 
   async sends(): Promise<SentMail[]> {

@@ -81,21 +81,16 @@ test('undo moves nothing out of a mailbox that was made anew: its UIDs are of ot
   assert.equal(account.mailbox('INBOX').uids.length, 0);
 });
 
-test('undo moves nothing out of a mailbox that was made anew before the answer of the move came', async () => {
-  const { world, account, server, client, move, settled } = await begin();
-  server.failNext({ delayMs: 3000 }, '/mail/move');
-  const moving = await move();
-  await world.pass(1000);
+test('a message that is moved can be changed, also where its mailbox was made anew and the tab does not know', async () => {
+  const { account, server, work, move, settled } = await begin();
+  server.fault = ({ path }) => (path === '/mail/sync' ? { status: 500 } : undefined);
   remake(account);
-  account.deliver(WORK, { subject: 'other' });
-  await world.pass(1000);
+  const moving = await move();
+  const [{ id = 0 } = {}] = (await settled(work.list())).messages;
   await settled(moving.applied);
-  const refused: string[] = [];
-  client.on('rejected', ({ error }) => refused.push(error.message));
-  await settled(moving.undo());
-  await world.pass(5000);
-  assert.match(refused.join(), /^409 uidvalidity_changed/);
-  assert.equal(account.mailbox(WORK).uids.length, 1);
+  const flagging = await settled(work.flag([id], { add: ['\\Flagged'] }));
+  await settled(flagging.applied);
+  assert.deepEqual(account.mailbox(WORK).find(1)?.flags, ['\\Flagged']);
 });
 
 test('a change of flags is not shown at the message that has the UID since the mailbox was made anew', async () => {
@@ -170,4 +165,41 @@ test('mail takes no file of another message that has the UID since the mailbox w
   }));
   assert.match(outcome, /^ApiError: 409 uidvalidity_changed/);
   assert.equal(account.mailbox('Sent').uids.length, 0);
+});
+
+test('a draft takes no file of another message that has the UID since the mailbox was made anew', async () => {
+  const { world, account, server, client, settled } = await begin();
+  const id = account.deliver(WORK, { subject: 'old', ...file('old') });
+  await world.pass(5000);
+  server.fault = ({ path }) => (path === '/mail/attachment' ? { status: 500 } : undefined);
+  const from = { mailbox: WORK, id, part: '2' };
+  const { operation } = await settled(
+    client.saveDraft({ to, subject: 'mail', attachments: [{ from }] }),
+  );
+  remake(account);
+  account.deliver(WORK, { subject: 'new', ...file('new') });
+  await world.pass(5000);
+  server.fault = undefined;
+  const refused = assert.rejects(operation.applied, /message_not_found/);
+  await world.pass(60_000);
+  await refused;
+  assert.equal(account.mailbox('Drafts').uids.length, 0);
+});
+
+test('a draft replaces no other message that has the UID since the mailbox was made anew', async () => {
+  const { world, account, server, client, settled } = await begin();
+  const flags = ['\\Draft'];
+  const id = account.deliver(WORK, { subject: 'old' }, { flags });
+  await world.pass(5000);
+  server.fault = ({ path }) => (path === '/mail/append' ? { status: 500 } : undefined);
+  const mail = { to, subject: 'mail' };
+  const { operation } = await settled(client.saveDraft(mail, { mailbox: WORK, id }));
+  remake(account);
+  account.deliver(WORK, { subject: 'new' }, { flags });
+  await world.pass(5000);
+  server.fault = undefined;
+  await settled(operation.applied);
+  await world.pass(60_000);
+  assert.deepEqual(account.mailbox(WORK).uids, [id]);
+  assert.equal(account.mailbox('Drafts').uids.length, 1);
 });
