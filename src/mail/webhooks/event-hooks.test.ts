@@ -230,17 +230,20 @@ onEachEngine('event hooks', (engine) => {
     const { owner, url, tell } = await newUser();
     const some = Array.from({ length: MOST + 20 }, (_, index) => `${index}`);
     await tell('domain.failing', ...some);
-    await until(async () => (await hooks.find(owner)).waiting === MOST);
     const { id } = await hooks.find(owner);
     const domainId = 2 ** 52 + id;
+    const queued = { domainId, status: 'queued' } as const;
+    await until(async () => (await queue.count(queued, 10_000)) === MOST);
     await queue.idle();
     assert.equal(await queue.count({ domainId }, 10_000), MOST);
+    assert.equal((await hooks.find(owner)).waiting, some.length, 'also those behind the queue');
     isAway = false;
     const filter = { kind: 'event', domainIds: [domainId] };
     await queue.bulk({ action: 'retry', filter, isDryRun: false, heldBy: 'operator' }, 'test');
-    await until(async () => (await hooks.find(owner)).waiting === 0);
+    await until(async () => (await queue.count(queued, 10_000)) === 0);
     queuer.look();
     await until(() => new Set(detailsAt(url)).size === some.length);
+    await until(async () => (await hooks.find(owner)).waiting === 0);
   });
 
   test('says that events are missing which were pruned first', async () => {

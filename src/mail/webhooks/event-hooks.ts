@@ -55,9 +55,9 @@ export function secretsOf({ secret, previous }: EventHook, now: EpochMs): string
 
 /** A hook, and how it fares. */
 export interface HookState extends EventHook {
-  /** Events that wait for their next attempt; {@link QUEUED_MAX} stands for as many or more. */
+  /** Events that were not taken yet, in the queue and behind it; {@link QUEUED_MAX} stands for as many or more. */
   readonly waiting: number;
-  /** Why the oldest of them was not posted yet. */
+  /** Why the oldest of those in the queue was not posted yet. */
   readonly lastError: DeliveryError | undefined;
 }
 
@@ -73,7 +73,7 @@ export interface EventHooksOptions {
   readonly database: Database;
   readonly queue: Queue;
   readonly bodies: Pick<Bodies, 'release'>;
-  readonly events: Pick<Events, 'now'>;
+  readonly events: Pick<Events, 'now' | 'count'>;
   /** Called after the commit: the events of this user are posted from now on. */
   readonly onSet: (hook: EventHook) => void;
   readonly now: () => EpochMs;
@@ -149,12 +149,16 @@ export class EventHooks {
   }
 
   async #withState(hook: EventHook): Promise<HookState> {
-    const { queue } = this.#options;
-    const waiting = { domainId: partyOf(hook).domainId, status: 'queued' } as const;
-    const [oldest] = await queue.list({ ...waiting, limit: 1, offset: 0 });
+    const { queue, events } = this.#options;
+    const { userId, types, cursor } = hook;
+    const queued = { domainId: partyOf(hook).domainId, status: 'queued' } as const;
+    const [oldest] = await queue.list({ ...queued, limit: 1, offset: 0 });
+    // Behind a full queue they wait in their table: a queue that has just been emptied is not the end.
+    const scope = { userId, organizationId: undefined, types };
+    const behind = await events.count(scope, cursor, QUEUED_MAX);
     return {
       ...hook,
-      waiting: await queue.count(waiting, QUEUED_MAX),
+      waiting: Math.min(QUEUED_MAX, behind + (await queue.count(queued, QUEUED_MAX))),
       lastError: oldest?.lastError,
     };
   }

@@ -13,7 +13,12 @@
  * old cursors.
  */
 import { sql } from 'kysely';
-import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import {
+  countUpTo,
+  type Database,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { EventType } from './event-types.ts';
@@ -153,6 +158,12 @@ export class Events {
     };
   }
 
+  /** How many events of the scope there are after a cursor, also those that cannot be read yet; `most` stands for as many or more. */
+  count(scope: EventScope, after: string, most: number): Promise<number> {
+    const rows = this.#after(scope, readCursor('after', after));
+    return countUpTo(this.#database.read, rows.select('id'), most);
+  }
+
   /** The highest id. */
   async lastId(): Promise<number> {
     const { last } = await this.#database.read
@@ -196,21 +207,25 @@ export class Events {
     return row?.xid === xid && row.created_at === created_at;
   }
 
-  #rows({ userId, organizationId, types }: EventScope, { xid, id }: Position, limit: number) {
-    return this.#database.read
-      .selectFrom('events')
+  #rows(scope: EventScope, after: Position, limit: number) {
+    return this.#after(scope, after)
       .select(['id', 'xid', 'type', 'account_id', 'mailbox', 'uid', 'data', 'created_at'])
       .select(this.#isSettled.as('isSettled'))
+      .orderBy('xid')
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+  }
+
+  #after({ userId, organizationId, types }: EventScope, { xid, id }: Position) {
+    return this.#database.read
+      .selectFrom('events')
       .where('user_id', '=', userId)
       .where(sql<boolean>`(xid, id) > (${xid}, ${id})`)
       .$if(organizationId !== undefined, (query) =>
         query.where('organization_id', '=', organizationId ?? ''),
       )
-      .$if(types !== undefined, (query) => query.where('type', 'in', [...(types ?? [])]))
-      .orderBy('xid')
-      .orderBy('id')
-      .limit(limit)
-      .execute();
+      .$if(types !== undefined, (query) => query.where('type', 'in', [...(types ?? [])]));
   }
 
   /**
