@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { answerOnSocket, answerProblem } from '../../platform/net/net.ts';
 
 /** What Node's HTTP parser reports, by its code. */
@@ -40,13 +40,29 @@ export function answerBrokenRequest(
 export function judgeUrl(request: FastifyRequest): Refusal | undefined {
   const url = request.raw.url ?? '';
   if (!url.includes('%')) return undefined;
-  if (url.includes('%00')) return new Refusal('invalid_request', 'the URL has a NUL character');
+  for (const [name, text] of Object.entries(request.params ?? {})) {
+    if (hasNul(String(text))) return invalidField(name === '*' ? 'path' : name, NO_NUL);
+  }
   const start = url.indexOf('?');
   if (start === -1) return undefined;
+  for (const pair of url.slice(start + 1).split('&')) {
+    const parts = pair.split('=').map(decode);
+    const field = parts[0] || 'query';
+    if (parts.includes(undefined)) return invalidField(field, 'must be percent-encoded UTF-8');
+    if (parts.some(hasNul)) return invalidField(field, NO_NUL);
+  }
+  return undefined;
+}
+
+const NO_NUL = 'must have no NUL characters';
+
+const hasNul = (text: string | undefined) => text?.includes('\0') === true;
+
+/** @returns undefined where it cannot be decoded */
+function decode(text: string): string | undefined {
   try {
-    decodeURIComponent(url.slice(start + 1));
-    return undefined;
+    return decodeURIComponent(text);
   } catch {
-    return new Refusal('invalid_request', 'the query is not valid percent-encoded UTF-8');
+    return undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** JSON bodies are limited before they are parsed. */
+/** JSON bodies are limited before they are parsed; text that no database can store is refused by its field. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
@@ -29,4 +29,38 @@ test('a body of too many values is refused, wherever they are', async () => {
 test('characters in a string do not count', async () => {
   assert.equal((await post(`"x":"\\"${',:[{'.repeat(20_000)}\\\\"`)).status, 404);
   assert.equal((await post(`"x":[${'1,'.repeat(19_000)}1]`)).status, 404);
+});
+
+test('text that cannot be stored is refused, and the answer names the field', async () => {
+  for (const [more, field] of [
+    [String.raw`"x":"a\u0000b"`, 'x'],
+    [String.raw`"x":[1,{"y":"\ud800"}]`, 'x.1.y'],
+    [String.raw`"x":{"\u0000":1}`, 'x'],
+    [String.raw`"\udfff":1`, 'body'],
+    [String.raw`"x":${'['.repeat(9_000)}"\u0000"${']'.repeat(9_000)}`, `x${'.0'.repeat(99)}.`],
+  ] as const) {
+    const { status, body } = await post(more);
+    assert.equal(status, 400);
+    const message = 'must have no NUL characters or unpaired surrogates';
+    assert.deepEqual(body.errors, [{ field, message }]);
+  }
+});
+
+test('text of a URL that cannot be stored or decoded is refused by its field', async () => {
+  for (const [path, field] of [
+    ['/v2/domains?user_id=a%00', 'user_id'],
+    ['/v2/domains?user_id=a&%6cimit=%00', 'limit'],
+    ['/v2/domains?user_id=%ed%a0%80', 'user_id'],
+    ['/v2/domains?user_id=a&x=100%', 'x'],
+    ['/v2/domains?%ff=1', 'query'],
+    ['/v2/domains/a%00/info?user_id=a', 'domain'],
+  ] as const) {
+    const { status, body } = await api.call('GET', path);
+    assert.equal(status, 400, path);
+    assert.deepEqual(
+      body.errors?.map((error: { field: string }) => error.field),
+      [field],
+      path,
+    );
+  }
 });

@@ -3,7 +3,7 @@
  * cannot store; members that are null count as absent.
  */
 import { isUtf8 } from 'node:buffer';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { Api } from './server.ts';
 
 /**
@@ -38,13 +38,9 @@ export function acceptJsonBodies(app: Api): void {
     void parseJson(request, text, (error, body: unknown) => {
       if (error) return done(error);
       // UTF-8 JSON has no raw control characters, so only an escape can make such text.
-      if (text.includes('\\u') && !isStorable(body)) {
-        return done(
-          new Refusal(
-            'invalid_request',
-            'the body has text with NUL characters or unpaired surrogates',
-          ),
-        );
+      const field = text.includes('\\u') ? findUnstorable(body) : undefined;
+      if (field !== undefined) {
+        return done(invalidField(field, 'must have no NUL characters or unpaired surrogates'));
       }
       done(null, text.includes('null') ? withoutNulls(body) : body);
     });
@@ -75,21 +71,45 @@ function hasManyValues(json: Uint8Array): boolean {
   return false;
 }
 
+/** A value of a body, and the member or item that it is. */
+interface Place {
+  readonly value: unknown;
+  readonly name: string;
+  readonly parent: Place | undefined;
+}
+
+/** The longest name of a field; its sender chooses how deep it lies. */
+const FIELD_MAX = 200;
+
 /**
- * Whether every string can be stored: PostgreSQL has no U+0000, and a lone surrogate has no UTF-8. Walks with a
- * stack of its own, since the sender chooses the depth.
+ * The field of which a string cannot be stored: PostgreSQL has no U+0000, and a lone surrogate has no UTF-8. Where that is
+ * the name of a member, the object that has it. Walks with a stack of its own, since the sender chooses the depth.
  */
-function isStorable(body: unknown): boolean {
-  const pending: unknown[] = [body];
-  while (pending.length > 0) {
-    const value = pending.pop();
+function findUnstorable(body: unknown): string | undefined {
+  const pending: Place[] = [{ value: body, name: '', parent: undefined }];
+  for (let place = pending.pop(); place; place = pending.pop()) {
+    const { value } = place;
     if (typeof value === 'string') {
-      if (value.includes('\0') || !value.isWellFormed()) return false;
+      if (!isStorable(value)) return fieldOf(place);
     } else if (typeof value === 'object' && value !== null) {
-      for (const [key, member] of Object.entries(value)) pending.push(key, member);
+      for (const [name, member] of Object.entries(value)) {
+        if (!isStorable(name)) return fieldOf(place);
+        pending.push({ value: member, name, parent: place });
+      }
     }
   }
-  return true;
+  return undefined;
+}
+
+function isStorable(text: string): boolean {
+  return !text.includes('\0') && text.isWellFormed();
+}
+
+/** Named as fields of the wrong type are, such as `to.0.name`. */
+function fieldOf(place: Place): string {
+  const names: string[] = [];
+  for (let at = place; at.parent; at = at.parent) names.push(at.name);
+  return names.reverse().join('.').slice(0, FIELD_MAX).toWellFormed() || 'body';
 }
 
 /** Many clients send null for values that they do not have; a required member is then missing. */
