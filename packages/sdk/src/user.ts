@@ -96,7 +96,7 @@ export class Domains extends Group {
    */
   async waitUntilActive(domain: string, options: WaitOptions = {}): Promise<DomainDetails> {
     const { timeoutMs = HOUR_MS, onCheck, ...callOptions } = options;
-    const end = Date.now() + timeoutMs;
+    const end = performance.now() + timeoutMs;
     let found: DomainDetails | undefined;
     for (let wait = FIRST_CHECK_MS; ; wait = Math.min(2 * wait, CHECK_MS)) {
       try {
@@ -106,7 +106,7 @@ export class Domains extends Group {
       } catch (error) {
         if (!isPassing(error)) throw error;
       }
-      if (Date.now() + wait > end) throw new Error(describeMissing(domain, found));
+      if (performance.now() + wait > end) throw new Error(describeMissing(domain, found));
       await pause(wait, callOptions.signal);
     }
   }

@@ -159,6 +159,20 @@ test('mail removes and answers no other message that has the UID since the mailb
   assert.deepEqual(other?.flags, ['\\Draft']);
 });
 
+test('mail that waits hides no other message that has the UID of its draft since the mailbox was made anew', async () => {
+  const { world, account, server, client, seen, settled } = await begin();
+  const flags = ['\\Draft'];
+  const id = account.deliver(WORK, { subject: 'old' }, { flags });
+  await world.pass(5000);
+  server.fault = ({ path }) => (path === '/mail/send' ? { status: 500 } : undefined);
+  await settled(client.send({ to, subject: 'mail', draft: { mailbox: WORK, id } }));
+  assert.equal(seen.at(-1), '', 'its own draft is hidden');
+  remake(account);
+  account.deliver(WORK, { subject: 'new' }, { flags });
+  await world.pass(5000);
+  assert.equal(seen.at(-1), 'new,\\Draft');
+});
+
 test('mail takes no file of another message that has the UID since the mailbox was made anew', async () => {
   const { outcome, account } = await remakeBeforeSend((named) => ({
     attachments: [{ from: { ...named, part: '2' } }],
