@@ -1,78 +1,81 @@
 /** The page where nobody is signed in; it also adds an account, and takes the password of one that was signed out. */
-import { computed, defineComponent, reactive, ref } from 'vue';
+import { defineComponent, ref } from 'vue';
 import { ApiError, ConnectionError } from '../sdk/src/errors.ts';
 import { accounts, current, signIn } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
+import { reasonOf } from './ui/format.ts';
+import { Failure } from './ui/loaded.tsx';
 
 /** An account is signed in to, and another one is open. */
 export const isSigningIn = ref(false);
 
+function close(): void {
+  isSigningIn.value = false;
+}
+
 export const SignIn = defineComponent(() => {
-  const isOver = current.value?.live.state === 'stopped';
-  const form = reactive({
-    address: isOver ? (current.value?.address ?? '') : '',
-    password: '',
-    stay: current.value?.session.login.slot !== undefined,
-  });
+  const over = current.value?.live.state === 'stopped' ? current.value : undefined;
   const error = ref<string>();
   const isBusy = ref(false);
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isBusy.value) return;
+    const form = new FormData(event.target as HTMLFormElement);
     isBusy.value = true;
     error.value = undefined;
     try {
-      await signIn(form.address, form.password, form.stay);
-      isSigningIn.value = false;
+      await signIn(String(form.get('address')), String(form.get('password')), form.has('stay'));
+      close();
     } catch (failure) {
       error.value = explain(failure);
     } finally {
       isBusy.value = false;
     }
   };
-  const canCancel = computed(() => accounts.value.length > 0);
   return () => (
     <main class="sign-in">
       <form class="card" onSubmit={(event) => void submit(event)}>
         <h1>{brand.name}</h1>
         <p class="soft">Sign in with the address and password of your mailbox.</p>
-        <Field form={form} name="address" label="Address" type="email" autocomplete="username" />
-        <Field
-          form={form}
-          name="password"
-          label="Password"
-          type="password"
-          autocomplete="current-password"
-        />
+        <label class="field">
+          Address
+          <input
+            name="address"
+            type="email"
+            required
+            autocomplete="username"
+            autofocus
+            maxlength="1024"
+            defaultValue={over?.address}
+          />
+        </label>
+        <label class="field">
+          Password
+          <input
+            name="password"
+            type="password"
+            required
+            autocomplete="current-password"
+            maxlength="1024"
+          />
+        </label>
         <label class="choice">
           <input
+            name="stay"
             type="checkbox"
-            checked={form.stay}
-            onChange={(event) => {
-              form.stay = (event.target as HTMLInputElement).checked;
-            }}
+            checked={current.value?.session.login.slot !== undefined}
           />
           <span>
             Stay signed in
             <span class="hint">and keep a copy of the mail on this device, to read it offline</span>
           </span>
         </label>
-        {error.value && (
-          <p class="notice bad" role="alert">
-            {error.value}
-          </p>
-        )}
+        <Failure text={error.value} />
         <button type="submit" class="main" disabled={isBusy.value}>
           {isBusy.value ? 'Signing in…' : 'Sign in'}
         </button>
-        {canCancel.value && (
-          <button
-            type="button"
-            class="link"
-            onClick={() => {
-              isSigningIn.value = false;
-            }}
-          >
+        {accounts.value.length > 0 && (
+          <button type="button" class="link" onClick={close}>
             Cancel
           </button>
         )}
@@ -81,38 +84,9 @@ export const SignIn = defineComponent(() => {
   );
 });
 
-interface FieldProps {
-  readonly form: { address: string; password: string };
-  readonly name: 'address' | 'password';
-  readonly label: string;
-  readonly type: string;
-  readonly autocomplete: string;
-}
-
-function Field({ form, name, label, type, autocomplete }: FieldProps) {
-  return (
-    <div class="field">
-      <label for={name}>{label}</label>
-      <input
-        id={name}
-        name={name}
-        type={type}
-        required
-        autocomplete={autocomplete}
-        autofocus={name === 'address'}
-        maxlength="1024"
-        value={form[name]}
-        onInput={(event) => {
-          form[name] = (event.target as HTMLInputElement).value;
-        }}
-      />
-    </div>
-  );
-}
-
 function explain(failure: unknown): string {
   if (failure instanceof ConnectionError) return 'The server cannot be reached. Try again.';
-  if (!(failure instanceof ApiError)) return String(failure);
+  if (!(failure instanceof ApiError)) return reasonOf(failure);
   if (failure.status === 429) {
     return `Too many attempts: try again in ${failure.retryAfter ?? 60} seconds.`;
   }

@@ -39,7 +39,7 @@ export function toCorrespondents(addresses: readonly Address[] | undefined): Cor
     const key = address.toLowerCase();
     if (address === '' || known.has(key)) return [];
     known.add(key);
-    const shown = straighten(name).replace(/\s+/g, ' ').trim();
+    const shown = straighten(name);
     return [{ ...(shown !== '' && shown !== address && { name: shown }), address }];
   });
 }

@@ -1,7 +1,6 @@
 /** The files of a message that is written, and what is quoted below it. */
 import type { FunctionalComponent } from 'vue';
 import { MailFrame } from '../reading/mail-frame.tsx';
-import { straighten } from '../reading/stranger-text.ts';
 import { formatSize } from '../ui/format.ts';
 import { Icon, Tool } from '../ui/icon.tsx';
 import { FILES_MAX, uploadSize } from './checks.ts';
@@ -19,9 +18,9 @@ export const FileList: FunctionalComponent<FilesProps> = ({ files, remove }) =>
         {files.map(({ filename, size }, at) => (
           <li key={`${at} ${filename}`}>
             <Icon name="attach" />
-            <span class="name">{straighten(filename)}</span>
+            {filename}
             <span class="soft">{formatSize(size)}</span>
-            <Tool icon="close" label={`Remove ${straighten(filename)}`} press={() => remove(at)} />
+            <Tool icon="close" label={`Remove ${filename}`} press={() => remove(at)} />
           </li>
         ))}
       </ul>
@@ -32,7 +31,6 @@ export const FileList: FunctionalComponent<FilesProps> = ({ files, remove }) =>
       )}
     </section>
   );
-FileList.props = ['files', 'remove'];
 
 /** Chooses files of this device. */
 export const AttachButton: FunctionalComponent<{ attach: (files: FileList) => void }> = ({
@@ -54,7 +52,6 @@ export const AttachButton: FunctionalComponent<{ attach: (files: FileList) => vo
     />
   </label>
 );
-AttachButton.props = ['attach'];
 
 interface QuoteProps {
   readonly quote: Quote;
@@ -81,4 +78,3 @@ export const QuoteFold: FunctionalComponent<QuoteProps> = ({ quote, drop }) => (
     )}
   </details>
 );
-QuoteFold.props = ['quote', 'drop'];

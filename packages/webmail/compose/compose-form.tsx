@@ -2,6 +2,7 @@
 import { defineComponent, type FunctionalComponent, ref } from 'vue';
 import type { Account } from '../state/parts.ts';
 import { Icon, Tool } from '../ui/icon.tsx';
+import { Failure } from '../ui/loaded.tsx';
 import { Menu } from '../ui/menu.tsx';
 import { AttachButton, FileList, QuoteFold } from './compose-files.tsx';
 import { PlainEditor, RichEditor } from './editor.tsx';
@@ -19,11 +20,13 @@ interface FormProps {
 }
 
 export const ComposeForm = defineComponent(
-  (props: FormProps) => {
-    const { session } = props;
+  ({ title, account, session }: FormProps) => {
     const { content } = session;
     const files = useFiles(session);
     const isLarge = ref(false);
+    const enlarge = () => {
+      isLarge.value = !isLarge.value;
+    };
     const press = (event: KeyboardEvent) => {
       // Single keys belong to the text; those of the list do nothing here.
       event.stopPropagation();
@@ -37,6 +40,8 @@ export const ComposeForm = defineComponent(
       event.preventDefault();
       void session.send();
     };
+    const removeFile = (at: number) =>
+      session.change({ files: content.files.filter((_, one) => one !== at) });
     return () => (
       <form
         class={['compose-form', { large: isLarge.value, dropping: files.isDropping.value }]}
@@ -45,33 +50,21 @@ export const ComposeForm = defineComponent(
         onKeydown={press}
         {...files.on}
       >
-        <header class="compose-head">
-          <h2>{props.title}</h2>
+        <header>
+          <h2>{title}</h2>
           <span class="soft" role="status">
             {session.status.value}
           </span>
-          <Tool
-            icon="expand"
-            label="Larger"
-            pressed={isLarge.value}
-            press={() => {
-              isLarge.value = !isLarge.value;
-            }}
-          />
+          <Tool icon="expand" label="Larger" pressed={isLarge.value} press={enlarge} />
           <Tool icon="close" label="Save and close" press={() => void session.close()} />
         </header>
         <div class="fields">
-          <ComposeFields account={props.account} session={session} />
+          <ComposeFields account={account} session={session} />
           <ComposeText session={session} attach={files.attach} />
           {content.quote && (
-            <QuoteFold quote={content.quote} drop={() => change(session, { quote: undefined })} />
+            <QuoteFold quote={content.quote} drop={() => session.change({ quote: undefined })} />
           )}
-          <FileList
-            files={content.files}
-            remove={(at) =>
-              change(session, { files: content.files.filter((_, one) => one !== at) })
-            }
-          />
+          <FileList files={content.files} remove={removeFile} />
         </div>
         <ComposeFoot session={session} attach={files.attach} />
       </form>
@@ -80,52 +73,42 @@ export const ComposeForm = defineComponent(
   { props: ['title', 'account', 'session'] },
 );
 
-function change(session: ComposeSession, changes: Partial<ComposeSession['content']>): void {
-  Object.assign(session.content, changes);
-  session.changed();
-}
-
 /** To, Cc, Bcc and the subject; and why it is not sent. */
 const ComposeFields = defineComponent(
-  (props: Omit<FormProps, 'title'>) => {
-    const { session } = props;
+  ({ account, session }: Omit<FormProps, 'title'>) => {
     const { content, trouble } = session;
     const hasCopies = ref(content.cc.length + content.bcc.length > 0);
-    const people = (field: 'to' | 'cc' | 'bcc', label: string, more?: () => unknown) => (
+    const showCopies = () => {
+      hasCopies.value = true;
+    };
+    const people = (field: 'to' | 'cc' | 'bcc', label: string) => (
       <Recipients
         key={field}
         label={label}
         people={content[field]}
-        client={props.account.client}
+        client={account.client}
         startsHere={field === 'to' && content.to.length === 0}
-        onChange={(chosen) => change(session, { [field]: chosen })}
+        onChange={(chosen) => session.change({ [field]: chosen })}
       >
-        {more?.()}
+        {hasCopies.value ? undefined : (
+          <button type="button" class="link" onClick={showCopies}>
+            Cc, Bcc
+          </button>
+        )}
       </Recipients>
-    );
-    const showCopies = () => (
-      <button
-        type="button"
-        class="link"
-        onClick={() => {
-          hasCopies.value = true;
-        }}
-      >
-        Cc, Bcc
-      </button>
     );
     return () => (
       <>
-        {people('to', 'To', hasCopies.value ? undefined : showCopies)}
+        {people('to', 'To')}
         {hasCopies.value && people('cc', 'Cc')}
         {hasCopies.value && people('bcc', 'Bcc')}
-        <label class="subject">
+        <label class="subject-field">
           <span>Subject</span>
           <input
             type="text"
             value={content.subject}
             onInput={(event) =>
-              change(session, { subject: (event.target as HTMLInputElement).value })
+              session.change({ subject: (event.target as HTMLInputElement).value })
             }
             onKeydown={(event) => {
               // In a field of one line Enter would press "Send".
@@ -133,11 +116,7 @@ const ComposeFields = defineComponent(
             }}
           />
         </label>
-        {trouble.value?.why && (
-          <p class="notice bad" role="alert">
-            {trouble.value.why}
-          </p>
-        )}
+        <Failure text={trouble.value?.why} />
       </>
     );
   },
@@ -154,25 +133,27 @@ const ComposeText: FunctionalComponent<PartProps> = ({ session, attach }) =>
     <PlainEditor
       text={session.content.text}
       startsHere={session.content.to.length > 0}
-      onChange={(text) => change(session, { text })}
+      onChange={(text) => session.change({ text })}
     />
   ) : (
     <RichEditor
       html={session.content.html}
       onFiles={attach}
-      onChange={(html) => change(session, { html })}
+      onChange={(html) => session.change({ html })}
     />
   );
-ComposeText.props = ['session', 'attach'];
 
 const ComposeFoot: FunctionalComponent<PartProps> = ({ session, attach }) => {
   const { html, text } = session.content;
-  const turn = () => {
-    if (html === undefined) change(session, { html: textToHtml(text) });
-    else change(session, { html: undefined, text: htmlTools.textOf(html) });
-  };
+  const turn = () =>
+    session.change(
+      html === undefined
+        ? { html: textToHtml(text) }
+        : { html: undefined, text: htmlTools.textOf(html) },
+    );
+  const discard = () => void session.discard();
   return (
-    <footer class="compose-foot">
+    <footer>
       <button
         type="submit"
         class="main"
@@ -182,21 +163,15 @@ const ComposeFoot: FunctionalComponent<PartProps> = ({ session, attach }) => {
         <Icon name="send" />
         {session.isSending.value ? 'Sending…' : 'Send'}
       </button>
-      <LaterMenu send={(at) => void session.send(at)} />
+      <LaterMenu send={(at) => void session.send(at.toISOString())} />
       <AttachButton attach={attach} />
       <Menu
         label="More"
         items={[
           { label: html === undefined ? 'Formatting' : 'Plain text', icon: 'edit', run: turn },
-          {
-            label: 'Throw away',
-            icon: 'delete',
-            isDangerous: true,
-            run: () => void session.discard(),
-          },
+          { label: 'Throw away', icon: 'delete', isDangerous: true, run: discard },
         ]}
       />
     </footer>
   );
 };
-ComposeFoot.props = ['session', 'attach'];

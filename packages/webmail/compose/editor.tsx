@@ -1,6 +1,8 @@
 /** The text of a message: plain, or with formatting by Squire, which is loaded when somebody wants it. */
 import type Squire from 'squire-rte';
 import { defineComponent, onBeforeUnmount, onMounted, ref, shallowRef } from 'vue';
+import { reasonOf } from '../ui/format.ts';
+import { Failure } from '../ui/loaded.tsx';
 import { rebuild } from './html-tools.ts';
 
 interface PlainProps {
@@ -83,7 +85,7 @@ export const RichEditor = defineComponent(
         editor.value = made;
         made.moveCursorToStart().focus();
       } catch (error) {
-        failure.value = error instanceof Error ? error.message : String(error);
+        failure.value = `The editor could not be loaded: ${reasonOf(error)}. Write plain text.`;
       }
     });
     onBeforeUnmount(() => {
@@ -113,11 +115,7 @@ export const RichEditor = defineComponent(
             </button>
           ))}
         </div>
-        {failure.value !== undefined && (
-          <p class="notice bad" role="alert">
-            The editor could not be loaded: {failure.value}. Write plain text.
-          </p>
-        )}
+        <Failure text={failure.value} />
         {/* biome-ignore lint/a11y/useSemanticElements: a textarea has no formatting. */}
         {/* biome-ignore lint/a11y/useFocusableInteractive: Vue's name of it is tabindex. */}
         <div

@@ -1,10 +1,11 @@
 /** What became of mail that was sent: what waits, what is tried again, and what could not be delivered, with the reason. */
-import { defineComponent, type FunctionalComponent, ref, shallowRef } from 'vue';
+import { defineComponent, type FunctionalComponent } from 'vue';
 import type { Send, SentMail } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { formatWhen } from '../ui/format.ts';
-import { say } from '../ui/toasts.tsx';
+import { useLoaded, Waiting } from '../ui/loaded.tsx';
+import { say, sayFailure } from '../ui/toasts.tsx';
 
 const STATES: Readonly<Record<Send['status'], string>> = {
   queued: 'Sending',
@@ -39,39 +40,34 @@ const SendRow: FunctionalComponent<{ send: SentMail; cancel: () => void }> = ({ 
     </li>
   );
 };
-SendRow.props = ['send', 'cancel'];
+
+interface OutgoingProps {
+  readonly account: Account;
+  readonly close: () => void;
+}
 
 export const Outgoing = defineComponent(
-  (props: { account: Account; close: () => void }) => {
-    // Not deep: what Vue puts around an operation has none of its private members.
-    const sends = shallowRef<readonly SentMail[]>();
-    const failure = ref<string>();
-    const fail = (error: unknown) => {
-      failure.value = error instanceof Error ? error.message : String(error);
-    };
-    const look = async () => {
-      sends.value = await props.account.client.sends();
-    };
+  ({ account, close }: OutgoingProps) => {
+    const sends = useLoaded(() => account.client.sends());
     const cancel = async ({ operation }: SentMail) => {
-      await operation.cancel();
-      await look();
-      say('It is a draft again, and is not sent');
+      try {
+        await operation.cancel();
+        say('It is a draft again, and is not sent');
+      } catch (error) {
+        sayFailure('It was not cancelled', error);
+      }
+      sends.again();
     };
-    look().catch(fail);
     return () => (
-      <Dialog title="Outgoing mail" close={props.close}>
-        {failure.value !== undefined ? (
-          <p class="notice bad" role="alert">
-            {failure.value}
-          </p>
-        ) : sends.value === undefined ? (
-          <p class="soft">Loading…</p>
+      <Dialog title="Outgoing mail" close={close}>
+        {sends.value === undefined ? (
+          <Waiting of={sends} />
         ) : sends.value.length === 0 ? (
           <p>Nothing was sent lately.</p>
         ) : (
           <ul class="outgoing">
             {sends.value.map((send) => (
-              <SendRow key={send.id} send={send} cancel={() => void cancel(send).catch(fail)} />
+              <SendRow key={send.id} send={send} cancel={() => void cancel(send)} />
             ))}
           </ul>
         )}

@@ -1,6 +1,6 @@
 /** Whom an answer goes to, what its subject is, and what it quotes. */
 import type { Correspondent, Envelope } from '../../sdk/src/api-types.ts';
-import { formatAddress, formatName, straighten } from '../reading/stranger-text.ts';
+import { formatAddress, nameOf, straighten } from '../reading/stranger-text.ts';
 import { toCorrespondents } from './addresses.ts';
 
 export interface Recipients {
@@ -50,7 +50,7 @@ export function forwardSubject(subject: string): string {
 }
 
 function prefixed(prefix: string, before: RegExp, subject: string): string {
-  let plain = straighten(subject).trim();
+  let plain = straighten(subject);
   while (before.test(plain)) plain = plain.replace(before, '');
   return `${prefix} ${plain}`.trim();
 }
@@ -58,7 +58,7 @@ function prefixed(prefix: string, before: RegExp, subject: string): string {
 /** What stands above the quoted text. @param when the time as it is shown */
 export function attribution(envelope: Envelope, when: string): string {
   const [from] = envelope.from ?? [];
-  return `On ${when}, ${from ? formatName(from) : 'somebody'} wrote:`;
+  return `On ${when}, ${from ? nameOf(from) : 'somebody'} wrote:`;
 }
 
 /** What stands above a forwarded text. */

@@ -4,6 +4,7 @@
  */
 import { type Ref, reactive, ref } from 'vue';
 import type { MailClient, SendOperation } from '../../sdk/src/mail/client.ts';
+import { reasonOf } from '../ui/format.ts';
 import { FILES_MAX, findMissingFile, findTrouble, type Trouble, uploadSize } from './checks.ts';
 import {
   type ComposeContent,
@@ -63,6 +64,11 @@ export class ComposeSession {
   /** Whether something would be lost if the page went now. */
   get isDirty(): boolean {
     return this.#version !== this.#savedVersion && !this.#isEnded;
+  }
+
+  change(changes: Partial<ComposeContent>): void {
+    Object.assign(this.content, changes);
+    this.changed();
   }
 
   /** Something was written. */
@@ -224,8 +230,4 @@ export class ComposeSession {
     this.#isEnded = true;
     this.#options.page.close();
   }
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -15,7 +15,6 @@ export interface UsedFiles {
 }
 
 export function useFiles(session: ComposeSession): UsedFiles {
-  const { content } = session;
   const isDropping = ref(false);
   const attach = (files: Iterable<File>) => {
     const added = [...files].map((file) => ({
@@ -25,8 +24,7 @@ export function useFiles(session: ComposeSession): UsedFiles {
       content: file,
     }));
     if (added.length === 0) return;
-    content.files = [...content.files, ...added];
-    session.changed();
+    session.change({ files: [...session.content.files, ...added] });
   };
   const hasFiles = ({ dataTransfer }: DragEvent) => dataTransfer?.types.includes('Files') === true;
   return {

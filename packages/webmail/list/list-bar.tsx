@@ -1,51 +1,42 @@
 /** Above the list: what it shows, how many are chosen, and what can be done with these. */
-import { defineComponent, type FunctionalComponent } from 'vue';
+import type { FunctionalComponent } from 'vue';
 import { current } from '../state/accounts.ts';
-import { removeForEver } from '../state/actions.ts';
 import { commands, state } from '../state/commands.ts';
-import { titleOf } from '../state/describe.ts';
+import { titleOfName } from '../state/describe.ts';
+import { opens } from '../state/overlay.ts';
 import { goTo, route } from '../state/route.ts';
-import { count, formatNumber } from '../ui/format.ts';
 import { Tool } from '../ui/icon.tsx';
-import { ask } from '../ui/questions.tsx';
 import { sayFailure } from '../ui/toasts.tsx';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
 
-export const ListBar = defineComponent(() => () => (
-  <div class="list-bar">{selection.chosen.size > 0 ? <Chosen /> : <Title />}</div>
-));
+export const ListBar: FunctionalComponent = () => (
+  <div class="list-bar">
+    {selection.chosen.size > 0 ? <Chosen /> : route.value.query ? <Found /> : <Title />}
+  </div>
+);
+
+function chooseTool() {
+  const isEmpty = list.rows.value.length === 0;
+  return <Tool icon="check" label="Choose all" press={selection.chooseRead} disabled={isEmpty} />;
+}
 
 const Title: FunctionalComponent = () => {
-  const { mailbox, query, address } = route.value;
-  const { total, isOffline, isIndexing } = list.source.value;
-  const info = current.value?.live.mailboxes.find(({ name }) => name === mailbox);
+  const { mailbox } = route.value;
+  const { mailboxes } = current.value?.live ?? { mailboxes: [] };
+  const { total } = mailboxes.find(({ name }) => name === mailbox) ?? list.source.value;
   return (
     <>
-      <Tool
-        icon="check"
-        label="Choose all"
-        press={() => selection.chooseRead()}
-        disabled={list.rows.value.length === 0}
-      />
-      <h1>
-        {query ? 'Search' : info ? titleOf(info) : mailbox}
-        <span class="soft">
-          {query
-            ? `${count(list.rows.value.length, 'match').replace('matchs', 'matches')}`
-            : formatNumber(info?.total ?? total)}
-        </span>
+      {chooseTool()}
+      <h1 class="cut">
+        {titleOfName(mailboxes, mailbox)} <span class="soft">{total.toLocaleString()}</span>
       </h1>
-      {query && isOffline && <span class="note">Only mail on this device</span>}
-      {query && isIndexing && <span class="note">New mail is still being indexed</span>}
-      {query ? (
-        <Tool icon="close" label="End the search" press={() => goTo(address, 'INBOX')} />
-      ) : (
-        <>
-          {state.use.value === '\\Trash' && total > 0 && <EmptyTrash total={total} />}
-          <Tool icon="refresh" label="Look for new mail" press={look} />
-        </>
+      {state.use.value === '\\Trash' && total > 0 && (
+        <button type="button" class="link" onClick={commands.empty}>
+          Empty
+        </button>
       )}
+      <Tool icon="refresh" label="Look for new mail" press={look} />
     </>
   );
 };
@@ -57,36 +48,35 @@ function look(): void {
     .catch((error: unknown) => sayFailure('No answer from the server', error));
 }
 
-function EmptyTrash({ total }: { total: number }) {
-  const { mailbox } = route.value;
-  const askFirst = () =>
-    ask({
-      title: 'Empty the trash?',
-      text: `${count(total, 'message')} will be gone. Nobody can bring them back.`,
-      action: 'Empty the trash',
-      isDangerous: true,
-      run: () => removeForEver({ allOf: mailbox, total }),
-    });
+const Found: FunctionalComponent = () => {
+  const { isOffline, isIndexing } = list.source.value;
+  const { length } = list.rows.value;
   return (
-    <button type="button" class="link" onClick={askFirst}>
-      Empty
-    </button>
+    <>
+      {chooseTool()}
+      <h1 class="cut">
+        Search <span class="soft">{length === 1 ? '1 match' : `${length} matches`}</span>
+      </h1>
+      {isOffline && <span class="note">Only mail on this device</span>}
+      {isIndexing && <span class="note">New mail is still being indexed</span>}
+      <Tool icon="close" label="End the search" press={() => goTo(route.value.address, 'INBOX')} />
+    </>
   );
-}
+};
 
 const Chosen: FunctionalComponent = () => {
   const { chosen, isAll } = selection;
-  const { total } = list.source.value;
-  const canHaveAll = !isAll.value && !route.value.query && list.missing.value > 0;
+  const total = list.source.value.total.toLocaleString();
+  const canHaveAll = !isAll.value && list.missing.value > 0;
   return (
     <>
-      <Tool icon="close" label="Choose none" shortcut="Escape" press={() => selection.clear()} />
+      <Tool icon="close" label="Choose none" shortcut="Escape" press={selection.clear} />
       <span class="amount">
-        {isAll.value ? `All ${formatNumber(total)}` : `${formatNumber(chosen.size)} chosen`}
+        {isAll.value ? `All ${total}` : `${chosen.size.toLocaleString()} chosen`}
       </span>
       {canHaveAll && chosen.size === list.rows.value.length && (
-        <button type="button" class="link" onClick={() => selection.chooseAll()}>
-          All {formatNumber(total)}
+        <button type="button" class="link" onClick={selection.chooseAll}>
+          All {total}
         </button>
       )}
       <span class="actions" role="toolbar" aria-label="Chosen messages">
@@ -112,7 +102,7 @@ export const Actions: FunctionalComponent = () => {
         shortcut="u"
         press={commands.toggleRead}
       />
-      <Tool icon="move" label="Move to" shortcut="v" press={commands.askWhere} />
+      <Tool icon="move" label="Move to" shortcut="v" press={opens('move')} />
     </>
   );
 };

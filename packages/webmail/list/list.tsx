@@ -5,48 +5,32 @@
  * The list of a mailbox or of a search, as a treegrid (APG; its example is an inbox). It has the focus as a whole and
  * names its active row, so that the focus stays where it is when rows come and go.
  */
-import { defineComponent, nextTick, ref, watch } from 'vue';
+import { defineComponent, type FunctionalComponent, nextTick, ref, watch } from 'vue';
 import { current } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
-import { titleOf } from '../state/describe.ts';
+import { titleOfName } from '../state/describe.ts';
 import { route } from '../state/route.ts';
-import { openRow } from '../thread/opened.ts';
 import { ListRow, rowId } from './row.tsx';
 import type { Row } from './rows.ts';
 import { selection } from './selection.ts';
-import { list } from './source.ts';
-import { useVirtual } from './virtual.ts';
+import { list, listName } from './source.ts';
+import { ROW_PX, useVirtual } from './virtual.ts';
 
-/** As the style sheet has it. */
-const ROW_PX = 76;
 /** So many rows before the end of what was read, more is read. */
 const AHEAD = 60;
 
 export const List = defineComponent(() => {
   const grid = ref<HTMLElement>();
-  const height = ref(ROW_PX);
   const { rows, missing } = list;
-  const { range, read, show } = useVirtual({
-    scroller: grid,
-    rows: () => rows.value.length,
-    height,
-  });
+  const { range, read, show } = useVirtual(grid, () => rows.value.length);
   watch(
     [selection.index, () => selection.active.value?.key],
     () => void nextTick(() => show(selection.index.value)),
   );
-  watch(
-    () => [range.value.to, rows.value.length] as const,
-    ([to, length]) => {
-      if (to + AHEAD > length) list.more();
-    },
-  );
-  watch(
-    () => [route.value.address, route.value.query ?? route.value.mailbox].join(),
-    () => {
-      if (grid.value) grid.value.scrollTop = 0;
-    },
-  );
+  watch([() => range.value.to, () => rows.value.length], ([to, length]) => {
+    if (to + AHEAD > length) list.more();
+  });
+  watch(listName, () => grid.value?.scrollTo(0, 0));
   return () => (
     <div
       ref={grid}
@@ -73,11 +57,10 @@ export const List = defineComponent(() => {
             index={index}
             isActive={index === selection.index.value}
             isChosen={selection.isAll.value || selection.chosen.has(row.key)}
-            open={() => press(row, index)}
           />
         ))}
       </div>
-      <Nothing />
+      {rows.value.length === 0 && <Nothing />}
     </div>
   );
 });
@@ -92,22 +75,16 @@ function drawn({ from, to }: { from: number; to: number }): [Row, number][] {
   return active && (at < from || at >= to) ? [...seen, [active, at]] : seen;
 }
 
-function press(row: Row, index: number): void {
-  selection.activate(index);
-  openRow(row, route.value.open ? 'replace' : 'push');
-}
-
 function labelOf(): string {
   const { mailbox, query } = route.value;
-  if (query) return `Found for ${query}`;
-  const info = current.value?.live.mailboxes.find(({ name }) => name === mailbox);
-  return info ? titleOf(info) : mailbox;
+  return query ? `Found for ${query}` : titleOfName(current.value?.live.mailboxes ?? [], mailbox);
 }
 
 /** Keys of a treegrid; letters are those of the whole page. */
 function pressed(event: KeyboardEvent): void {
   const { active, index } = selection;
   const row = active.value;
+  const isControl = event.ctrlKey || event.metaKey;
   const page = Math.floor((event.currentTarget as HTMLElement).clientHeight / ROW_PX) - 1;
   const moves: Readonly<Record<string, number>> = {
     ArrowDown: index.value + 1,
@@ -118,7 +95,7 @@ function pressed(event: KeyboardEvent): void {
     End: list.rows.value.length - 1,
   };
   const to = moves[event.key];
-  if (to !== undefined && !event.ctrlKey && !event.metaKey) {
+  if (to !== undefined && !isControl) {
     if (event.shiftKey && row) selection.extend(row.key);
     selection.activate(to);
     if (event.shiftKey && active.value) selection.extend(active.value.key);
@@ -126,26 +103,27 @@ function pressed(event: KeyboardEvent): void {
   else if (event.key === ' ' && row) selection.toggle(row.key);
   else if (event.key === 'ArrowRight' && row && !list.unfolded.has(row.key)) list.toggle(row.key);
   else if (event.key === 'ArrowLeft' && row && list.unfolded.has(row.key)) list.toggle(row.key);
-  else if (event.key === 'a' && (event.ctrlKey || event.metaKey)) selection.chooseRead();
+  else if (event.key === 'a' && isControl) selection.chooseRead();
   else return;
   event.preventDefault();
   event.stopPropagation();
 }
 
-const Nothing = () => {
+function whyEmpty(): [title: string, text: string] {
   const { isLoading, error } = list.source.value;
-  if (list.rows.value.length > 0) return null;
-  const [title, text] = error
-    ? ['The search failed', error]
-    : isLoading
-      ? ['Loading…', '']
-      : route.value.query
-        ? ['Nothing found', 'Try fewer words, or another spelling.']
-        : ['No mail here', 'New mail appears by itself.'];
+  if (error) return ['The search failed', error];
+  if (isLoading) return ['Loading…', ''];
+  return route.value.query
+    ? ['Nothing found', 'Try fewer words, or another spelling.']
+    : ['No mail here', 'New mail appears by itself.'];
+}
+
+const Nothing: FunctionalComponent = () => {
+  const [title, text] = whyEmpty();
   return (
     <div class="nothing" role="row">
       <div role="gridcell">
-        <p class="title">{title}</p>
+        <b>{title}</b>
         <p class="soft">{text}</p>
       </div>
     </div>

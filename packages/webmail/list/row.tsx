@@ -2,13 +2,14 @@
 // biome-ignore-all lint/a11y/useFocusableInteractive: the grid has the focus, and names its active row
 // biome-ignore-all lint/a11y/useKeyWithClickEvents: the grid has the keys
 /** One row of the list. */
-import { defineComponent } from 'vue';
+import type { FunctionalComponent } from 'vue';
+import { nameOf, namesOf, subjectOf } from '../reading/stranger-text.ts';
 import { commands } from '../state/commands.ts';
 import { route } from '../state/route.ts';
 import { isOpen } from '../thread/opened.ts';
 import { Avatar } from '../ui/avatar.tsx';
-import { formatFull, formatWhen, nameOf, namesOf } from '../ui/format.ts';
 import { Icon } from '../ui/icon.tsx';
+import { When } from '../ui/when.tsx';
 import type { Row } from './rows.ts';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
@@ -18,7 +19,6 @@ interface RowProps {
   readonly index: number;
   readonly isActive: boolean;
   readonly isChosen: boolean;
-  readonly open: () => void;
 }
 
 /** As the id of an element: every character of the key that an id may not have is a number. */
@@ -29,101 +29,91 @@ export function rowId({ key, isChild }: Row): string {
 
 /** Who it is from; in Sent and Drafts, to whom. */
 function peopleOf({ messages, latest }: Row): string {
-  const { from, to } = latest.envelope;
-  const isMine = /^(?:sent|drafts)\b/i.test(latest.mailbox);
-  if (isMine) return `To: ${namesOf(to)}`;
-  if (messages.length === 1) return namesOf(from);
+  if (/^(?:sent|drafts)\b/i.test(latest.mailbox)) return `To: ${namesOf(latest.envelope.to)}`;
+  if (messages.length === 1) return namesOf(latest.envelope.from);
   const names = messages.flatMap(({ envelope }) => (envelope.from ?? []).slice(0, 1).map(nameOf));
   return [...new Set(names)].join(', ') || 'nobody';
 }
 
-export const ListRow = defineComponent(
-  (props: RowProps) => () => {
-    const { row, index, isActive, isChosen, open } = props;
-    const { latest, messages } = row;
-    const count = messages.length;
-    const isUnfolded = list.unfolded.has(row.key);
-    return (
-      <div
-        id={rowId(row)}
-        class={[
-          'row',
-          {
-            unread: row.isUnread,
-            active: isActive,
-            chosen: isChosen,
-            open: isOpen(row),
-            child: row.isChild,
-          },
-        ]}
-        role="row"
-        aria-rowindex={index + 1}
-        aria-level={row.isChild ? 2 : 1}
-        aria-selected={isChosen}
-        aria-expanded={count > 1 ? isUnfolded : undefined}
-        style={{ transform: `translateY(${index}00%)` }}
-        onClick={(event) => pressed(event, row, open)}
-      >
-        <span role="gridcell" class="mark">
-          <Avatar person={latest.envelope.from?.[0]} />
-          <span
-            class="box"
-            role="checkbox"
-            tabindex="-1"
-            aria-checked={isChosen}
-            aria-label={`Choose ${latest.envelope.subject || 'the message'}`}
-          >
-            <Icon name="check" />
-          </span>
-        </span>
-        <span role="gridcell" class="words">
-          <span class="line">
-            {row.isUnread && <span class="unseen">Unread. </span>}
-            <span class="who">{peopleOf(row)}</span>
-            <Signs row={row} />
-            <time datetime={latest.internalDate} title={formatFull(latest.internalDate)}>
-              {formatWhen(latest.internalDate)}
-            </time>
-          </span>
-          <span class="subject">
-            {latest.envelope.subject || '(no subject)'}
-            {count > 1 && !row.isChild && <Count amount={count} />}
-          </span>
-          <span class="preview">
-            {route.value.query && <span class="where">{latest.mailbox}</span>}
-            {latest.preview}
-          </span>
-        </span>
-        <span role="gridcell" class="star-cell">
-          <button
-            type="button"
-            class={['tool', 'star', { on: row.isStarred }]}
-            tabindex="-1"
-            aria-label={row.isStarred ? 'Remove the star' : 'Star'}
-          >
-            <Icon name="star" filled={row.isStarred} />
-          </button>
-        </span>
-      </div>
-    );
-  },
-  { props: ['row', 'index', 'isActive', 'isChosen', 'open'] },
-);
-
-function Count({ amount }: { amount: number }) {
+export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, isChosen }) => {
+  const { latest, messages, isUnread, isStarred, isChild } = row;
+  const { envelope, internalDate } = latest;
+  const count = messages.length;
+  const looks = {
+    unread: isUnread,
+    active: isActive,
+    chosen: isChosen,
+    open: isOpen(row),
+    child: isChild,
+  };
   return (
-    <button type="button" class="count" tabindex="-1" aria-label={`${amount} messages, unfold`}>
-      {amount}
-    </button>
+    <div
+      id={rowId(row)}
+      class={['row', looks]}
+      role="row"
+      aria-rowindex={index + 1}
+      aria-level={isChild ? 2 : 1}
+      aria-selected={isChosen}
+      aria-expanded={count > 1 ? list.unfolded.has(row.key) : undefined}
+      style={{ transform: `translateY(${index}00%)` }}
+      onClick={(event) => pressed(event, row, index)}
+    >
+      <span role="gridcell" class="mark">
+        <Avatar person={envelope.from?.[0]} />
+        <span
+          class="box"
+          role="checkbox"
+          tabindex="-1"
+          aria-checked={isChosen}
+          aria-label={`Choose ${subjectOf(envelope)}`}
+        >
+          <Icon name="check" />
+        </span>
+      </span>
+      <span role="gridcell" class="words">
+        <span class="line">
+          {isUnread && <span class="unseen">Unread. </span>}
+          <span class="who cut">{peopleOf(row)}</span>
+          <Signs row={row} />
+          <When at={internalDate} />
+        </span>
+        <span class="line">
+          <span class="subject cut">{subjectOf(envelope)}</span>
+          {count > 1 && !isChild && (
+            <button
+              type="button"
+              class="count"
+              tabindex="-1"
+              aria-label={`${count} messages, unfold`}
+            >
+              {count}
+            </button>
+          )}
+        </span>
+        <span class="preview cut">
+          {route.value.query && <span class="where">{latest.mailbox}</span>}
+          {latest.preview}
+        </span>
+      </span>
+      <span role="gridcell" class="star-cell">
+        <button
+          type="button"
+          class={['tool', 'star', { on: isStarred }]}
+          tabindex="-1"
+          aria-label={isStarred ? 'Remove the star' : 'Star'}
+        >
+          <Icon name="star" filled={isStarred} />
+        </button>
+      </span>
+    </div>
   );
-}
+};
 
 function Signs({ row }: { row: Row }) {
-  const isAnswered = row.latest.flags.includes('\\Answered');
   return (
     <span class="signs">
       {row.isPending && <span class="pending">Pending</span>}
-      {isAnswered && <Sign name="reply" says="Answered" />}
+      {row.latest.flags.includes('\\Answered') && <Sign name="reply" says="Answered" />}
       {row.hasAttachment && <Sign name="attach" says="Has attachments" />}
     </span>
   );
@@ -139,7 +129,7 @@ function Sign({ name, says }: { name: 'reply' | 'attach'; says: string }) {
 }
 
 /** A press opens the row, but on its box, star or number. */
-function pressed(event: MouseEvent, row: Row, open: () => void): void {
+function pressed(event: MouseEvent, row: Row, index: number): void {
   const pressedOn = event.target as Element;
   if (pressedOn.closest('.star')) commands.starRow(row);
   else if (pressedOn.closest('.count')) list.toggle(row.key);
@@ -147,5 +137,8 @@ function pressed(event: MouseEvent, row: Row, open: () => void): void {
     event.preventDefault();
     if (event.shiftKey) selection.extend(row.key);
     else selection.toggle(row.key);
-  } else open();
+  } else {
+    selection.activate(index);
+    commands.open();
+  }
 }

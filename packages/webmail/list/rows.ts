@@ -15,11 +15,12 @@ export interface Row {
   readonly isChild: boolean;
 }
 
-export const SEEN = '\\Seen';
-export const FLAGGED = '\\Flagged';
-
 export function isUnread({ flags }: MailMessage): boolean {
-  return !flags.includes(SEEN);
+  return !flags.includes('\\Seen');
+}
+
+export function isStarred({ flags }: MailMessage): boolean {
+  return flags.includes('\\Flagged');
 }
 
 /** Names a message among those of all mailboxes. */
@@ -35,54 +36,30 @@ function makeRow(key: string, messages: readonly MailMessage[], isChild = false)
     messages,
     latest,
     isUnread: messages.some(isUnread),
-    isStarred: messages.some(({ flags }) => flags.includes(FLAGGED)),
+    isStarred: messages.some(isStarred),
     hasAttachment: messages.some((message) => message.hasAttachment),
     isPending: messages.some(({ pending }) => pending),
     isChild,
   };
 }
 
-/**
- * Makes rows of the messages of a list, newest first. A row whose messages are the same as before is the same object,
- * so that it is not drawn again.
- */
-export class RowMaker {
-  #before = new Map<string, Row>();
-
-  make(messages: readonly MailMessage[], options: { byThread: boolean }): Row[] {
-    const groups = new Map<string, MailMessage[]>();
-    for (const message of messages) {
-      const key =
-        options.byThread && message.threadId !== undefined
-          ? `t/${message.threadId}`
-          : `m/${keyOf(message)}`;
-      const group = groups.get(key);
-      if (group) group.push(message);
-      else groups.set(key, [message]);
-    }
-    const rows = new Map<string, Row>();
-    for (const [key, group] of groups) rows.set(key, this.#reuse(key, group));
-    this.#before = rows;
-    return [...rows.values()];
-  }
-
-  #reuse(key: string, messages: readonly MailMessage[]): Row {
-    const before = this.#before.get(key);
-    const isSame =
-      before?.messages.length === messages.length &&
-      messages.every((message, index) => message === before.messages[index]);
-    return before && isSame ? before : makeRow(key, messages);
-  }
+interface RowOptions {
+  readonly byThread: boolean;
+  /** Keys of conversations whose messages have rows below theirs. */
+  readonly unfolded: ReadonlySet<string>;
 }
 
-/** The rows, with those of the messages of each conversation that is unfolded below it. */
-export function unfold(rows: readonly Row[], unfolded: ReadonlySet<string>): Row[] {
-  if (unfolded.size === 0) return [...rows];
-  return rows.flatMap((row) =>
-    unfolded.has(row.key) && row.messages.length > 1
-      ? [row, ...row.messages.map((message) => makeRow(`m/${keyOf(message)}`, [message], true))]
-      : [row],
+/** Makes rows of the messages of a list, newest first. */
+export function makeRows(messages: readonly MailMessage[], options: RowOptions): Row[] {
+  const alone = (message: MailMessage) => `m/${keyOf(message)}`;
+  const groups = Map.groupBy(messages, (message) =>
+    options.byThread && message.threadId !== undefined ? `t/${message.threadId}` : alone(message),
   );
+  return [...groups].flatMap(([key, group]) => {
+    const row = makeRow(key, group);
+    if (group.length === 1 || !options.unfolded.has(key)) return [row];
+    return [row, ...group.map((message) => makeRow(alone(message), [message], true))];
+  });
 }
 
 /** A match of a search as a message of a list. What only the copy knows is left at nothing. */

@@ -1,8 +1,7 @@
 /** Which rows are chosen, and which one the keys act on. */
 import { computed, shallowReactive, shallowRef, watch } from 'vue';
-import { route } from '../state/route.ts';
 import type { Row } from './rows.ts';
-import { list } from './source.ts';
+import { list, listName } from './source.ts';
 
 const chosen = shallowReactive(new Set<string>());
 /** All of the mailbox, also what is not read from the copy yet. */
@@ -13,31 +12,29 @@ let activeIndex = 0;
 /** A range begins there. */
 let anchor: string | undefined;
 
-const rows = list.rows;
+const { rows } = list;
 const indexOf = (key: string | undefined) => rows.value.findIndex((row) => row.key === key);
 
+/** Of the row that the keys act on; -1 where there is none. */
 const index = computed(() => {
   const at = indexOf(activeKey.value);
   return at >= 0 ? at : Math.min(activeIndex, rows.value.length - 1);
 });
+const active = computed<Row | undefined>(() => rows.value[index.value]);
 
 export const selection = {
   chosen,
   isAll,
-  /** Index of the row that the keys act on; -1 where there is none. */
   index,
-  active: computed<Row | undefined>(() => rows.value[index.value]),
-  rows: computed(() => rows.value.filter(({ key }) => isAll.value || chosen.has(key))),
+  active,
   /** What an action is for: the chosen rows, or the active one. */
   targets: computed<readonly Row[]>(() => {
     const some = rows.value.filter(({ key }) => chosen.has(key));
-    const active = rows.value[index.value];
-    return some.length > 0 ? some : active ? [active] : [];
+    return some.length === 0 && active.value ? [active.value] : some;
   }),
   activate(at: number): void {
-    const row = rows.value[Math.max(0, Math.min(at, rows.value.length - 1))];
-    activeKey.value = row?.key;
-    activeIndex = row ? rows.value.indexOf(row) : 0;
+    activeIndex = Math.max(0, Math.min(at, rows.value.length - 1));
+    activeKey.value = rows.value[activeIndex]?.key;
   },
   toggle(key: string): void {
     isAll.value = false;
@@ -46,15 +43,10 @@ export const selection = {
   },
   /** All rows from the last one that was chosen to this one. */
   extend(key: string): void {
-    const from = indexOf(anchor);
-    const to = indexOf(key);
-    if (from < 0 || to < 0) {
-      selection.toggle(key);
-      return;
-    }
-    for (const row of rows.value.slice(Math.min(from, to), Math.max(from, to) + 1)) {
-      chosen.add(row.key);
-    }
+    const ends = [indexOf(anchor), indexOf(key)].toSorted((a, b) => a - b);
+    const [from = -1, to = -1] = ends;
+    if (from < 0) selection.toggle(key);
+    else for (const row of rows.value.slice(from, to + 1)) chosen.add(row.key);
   },
   chooseRead(): void {
     for (const { key } of rows.value) chosen.add(key);
@@ -69,17 +61,11 @@ export const selection = {
   },
 };
 
-watch(
-  () => {
-    const { address, mailbox, query } = route.value;
-    return `${address}\n${query ?? mailbox}`;
-  },
-  () => {
-    selection.clear();
-    activeKey.value = undefined;
-    activeIndex = 0;
-  },
-);
+watch(listName, () => {
+  selection.clear();
+  activeKey.value = undefined;
+  activeIndex = 0;
+});
 
 // The place is remembered as long as the row is there; rows that are gone are chosen no more.
 watch(rows, (now) => {

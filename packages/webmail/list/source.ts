@@ -6,7 +6,9 @@ import { current, type OpenAccount } from '../state/accounts.ts';
 import { titleOf } from '../state/describe.ts';
 import { byThread } from '../state/remembered.ts';
 import { route } from '../state/route.ts';
-import { keyOf, messageOf, type Row, RowMaker, unfold } from './rows.ts';
+import { reasonOf } from '../ui/format.ts';
+import { sayFailure } from '../ui/toasts.tsx';
+import { keyOf, makeRows, messageOf, type Row } from './rows.ts';
 
 /** Messages that are read from the copy at first; scrolling down reads more. */
 const FIRST_LIMIT = 200;
@@ -36,20 +38,20 @@ const source = shallowRef<Source>(nothing);
 const unfolded = shallowReactive(new Set<string>());
 /** Matches that an action took away, until the search is made again. */
 const gone = shallowReactive(new Set<string>());
-const maker = new RowMaker();
 
-let limit = FIRST_LIMIT;
-let stop: () => void = () => undefined;
-let more: () => void = () => undefined;
-
-const threads = computed(() => {
-  const messages = source.value.messages.filter((message) => !gone.has(keyOf(message)));
-  return maker.make(messages, { byThread: byThread.value && !route.value.query });
-});
+/** Ends what fills the list, and reads more of it. */
+interface Filling {
+  stop(): void;
+  more(): void;
+}
+let filling: Filling | undefined;
 
 export const list = {
   source,
-  rows: computed<readonly Row[]>(() => unfold(threads.value, unfolded)),
+  rows: computed<readonly Row[]>(() => {
+    const messages = source.value.messages.filter((message) => !gone.has(keyOf(message)));
+    return makeRows(messages, { byThread: byThread.value && !route.value.query, unfolded });
+  }),
   /** Rows that are not read yet: the list is as high as if they were there. */
   missing: computed(() =>
     route.value.query ? 0 : Math.max(0, source.value.total - source.value.messages.length),
@@ -59,85 +61,82 @@ export const list = {
     if (!unfolded.delete(key)) unfolded.add(key);
   },
   /** Reads more of the copy, or the next page of a search. */
-  more: () => more(),
+  more: () => filling?.more(),
   hide: (messages: readonly MailMessage[]) => {
     if (route.value.query) for (const message of messages) gone.add(keyOf(message));
   },
   unhide: () => gone.clear(),
 };
 
+/** What the list is of; a match that is open changes the mailbox of the route, and not what was found. */
+export const listName = computed(() => {
+  const { address, mailbox, query } = route.value;
+  return JSON.stringify([current.value?.address ?? address, query ? '' : mailbox, query]);
+});
+
 /** Follows the mailbox that the page shows. */
 export function followList(): void {
   watch(
-    // A match that is open changes the mailbox of the route, and not what was found.
-    [
-      current,
-      () => (route.value.query ? '' : route.value.mailbox),
-      () => route.value.query,
-    ] as const,
-    ([account, mailbox, query]) => {
-      stop();
-      stop = () => undefined;
-      more = () => undefined;
+    [current, listName] as const,
+    ([account]) => {
+      const { mailbox, query } = route.value;
+      filling?.stop();
       source.value = nothing;
-      limit = FIRST_LIMIT;
       unfolded.clear();
       gone.clear();
-      if (!account) return;
-      if (query) searchFor(account, query);
-      else follow(account, mailbox);
+      filling = account && (query ? searchFor(account, query) : follow(account, mailbox));
     },
     { immediate: true },
   );
 }
 
-function follow(account: OpenAccount, mailbox: string): void {
+function follow(account: OpenAccount, mailbox: string): Filling {
   const handle = account.client.mailbox(mailbox);
   const tell = ({ messages, total, state }: MailboxView) => {
     const isLoading = messages.length === 0 && total === 0 && state === 'syncing';
     source.value = { ...nothing, messages, total, isLoading };
   };
-  const begin = () => {
-    stop();
-    stop = handle.watch({ limit }, tell);
+  let limit = FIRST_LIMIT;
+  let stop = handle.watch({ limit }, tell);
+  return {
+    stop: () => stop(),
+    more() {
+      const { messages, total } = source.value;
+      // Not again before what was asked for is there.
+      if (messages.length < limit || messages.length >= total) return;
+      limit *= 3;
+      stop();
+      stop = handle.watch({ limit }, tell);
+    },
   };
-  more = () => {
-    const { messages, total } = source.value;
-    // Not again before what was asked for is there.
-    if (messages.length < limit || messages.length >= total) return;
-    limit *= 3;
-    begin();
-  };
-  begin();
 }
 
 /** A mailbox as somebody types it: by its name or title, in any case. */
 function mailboxOf({ live }: OpenAccount, typed: string): string {
   const wanted = typed.toLowerCase();
-  const found = live.mailboxes.find(
-    (one) => one.name.toLowerCase() === wanted || titleOf(one).toLowerCase() === wanted,
+  const found = live.mailboxes.find((one) =>
+    [one.name.toLowerCase(), titleOf(one).toLowerCase()].includes(wanted),
   );
   return found?.name ?? typed;
 }
 
-function searchFor(account: OpenAccount, query: string): void {
-  const { client } = account;
+function searchFor(account: OpenAccount, query: string): Filling {
   const controller = new AbortController();
-  stop = () => controller.abort();
+  const { signal } = controller;
+  const { mailbox, ...asked } = readQuery(query);
+  const body = { ...asked, ...(mailbox && { mailbox: mailboxOf(account, mailbox) }) };
   let cursor: string | undefined;
-  const load = async (before: readonly MailMessage[]) => {
+  const load = async () => {
+    const before = source.value.messages;
+    const next = cursor;
+    cursor = undefined;
     source.value = { ...source.value, isLoading: true };
-    more = () => undefined;
     try {
-      const asked = readQuery(query);
-      const { mailbox } = asked;
-      const body = {
-        ...asked,
-        ...(mailbox !== undefined && { mailbox: mailboxOf(account, mailbox) }),
-        ...(cursor !== undefined && { cursor }),
-      };
-      const found = await client.search(body, { signal: controller.signal });
-      if (controller.signal.aborted) return;
+      const found = await account.client.search(
+        { ...body, ...(next !== undefined && { cursor: next }) },
+        { signal },
+      );
+      if (signal.aborted) return;
       const messages = [...before, ...found.matches.map(messageOf)];
       source.value = {
         ...nothing,
@@ -148,12 +147,18 @@ function searchFor(account: OpenAccount, query: string): void {
         isIndexing: found.indexing,
       };
       cursor = found.cursor;
-      if (cursor !== undefined) more = () => void load(messages);
     } catch (error) {
-      if (controller.signal.aborted) return;
-      const reason = error instanceof Error ? error.message : String(error);
-      source.value = { ...nothing, isLoading: false, error: reason };
+      if (signal.aborted) return;
+      // What was found before stays.
+      source.value = { ...source.value, isLoading: false, error: reasonOf(error) };
+      if (before.length > 0) sayFailure('The search could not go on', error);
     }
   };
-  void load([]);
+  void load();
+  return {
+    stop: () => controller.abort(),
+    more() {
+      if (cursor !== undefined) void load();
+    },
+  };
 }

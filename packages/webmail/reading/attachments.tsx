@@ -1,83 +1,74 @@
 /** The files of a message: pictures are seen here, all are saved. */
-import { defineComponent, onBeforeUnmount, ref } from 'vue';
+import { defineComponent, onBeforeUnmount, ref, shallowRef } from 'vue';
 import type { Attachment } from '../../sdk/src/api-types.ts';
-import type { MailboxHandle, ReadMessage } from '../../sdk/src/mail/client.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { formatSize } from '../ui/format.ts';
 import { Icon, Tool } from '../ui/icon.tsx';
 import { sayFailure } from '../ui/toasts.tsx';
-import { saveAttachment } from './files.ts';
-import { isPicture, safeFileName, straighten } from './stranger-text.ts';
-
-interface AttachmentsProps {
-  readonly mailbox: MailboxHandle;
-  readonly read: ReadMessage;
-  readonly files: readonly Attachment[];
-}
+import { saveFile } from './files.ts';
+import type { OpenMessage } from './open-message.ts';
+import { isPicture, safeFileName } from './stranger-text.ts';
 
 /** Octets. A larger picture is saved, not shown. */
 const SHOWN_MAX = 20_000_000;
 
 export const Attachments = defineComponent(
-  (props: AttachmentsProps) => {
-    const shown = ref<{ file: Attachment; url: string }>();
+  ({ open: { mailbox, read, attached } }: { open: OpenMessage }) => {
+    const shown = shallowRef<{ name: string; url: string }>();
     const busy = ref<string>();
     const close = () => {
       if (shown.value) URL.revokeObjectURL(shown.value.url);
       shown.value = undefined;
     };
     onBeforeUnmount(close);
-    const attempt = async (file: Attachment, what: string, run: () => Promise<void>) => {
+    /** Fetches a file for something that is done with it. */
+    const use = async (file: Attachment, act: (bytes: Blob, name: string) => void) => {
+      const name = safeFileName(file);
       busy.value = file.part;
       try {
-        await run();
+        act(await mailbox.attachment(read.message.id, file.part), name);
       } catch (error) {
-        sayFailure(`${safeFileName(file)} was not ${what}`, error);
+        sayFailure(`${name} was not fetched`, error);
       } finally {
         busy.value = undefined;
       }
     };
-    const save = (file: Attachment) =>
-      attempt(file, 'saved', () => saveAttachment(props.mailbox, props.read, file));
-    const open = (file: Attachment) =>
-      attempt(file, 'opened', async () => {
-        const bytes = await props.mailbox.attachment(props.read.message.id, file.part);
+    const show = (file: Attachment) =>
+      use(file, (bytes, name) => {
         close();
         const url = URL.createObjectURL(new Blob([bytes], { type: file.contentType }));
-        shown.value = { file, url };
+        shown.value = { name, url };
       });
+    const entry = (file: Attachment) => {
+      const name = safeFileName(file);
+      const isShown = isPicture(file.contentType) && file.size <= SHOWN_MAX;
+      const save = () => void use(file, saveFile);
+      return (
+        <li key={file.part} aria-busy={busy.value === file.part}>
+          <button
+            type="button"
+            class="file"
+            title={isShown ? `Open ${name}` : `Save ${name}`}
+            onClick={isShown ? () => void show(file) : save}
+          >
+            <Icon name="attach" />
+            <span class="cut">{name}</span>
+            <span class="soft">{formatSize(file.size)}</span>
+          </button>
+          {isShown && <Tool icon="download" label={`Save ${name}`} press={save} />}
+        </li>
+      );
+    };
     return () => (
       <section class="attachments" aria-label="Attachments">
-        <ul>
-          {props.files.map((file) => {
-            const name = straighten(safeFileName(file));
-            const isOpened = isPicture(file.contentType) && file.size <= SHOWN_MAX;
-            return (
-              <li key={file.part} aria-busy={busy.value === file.part}>
-                <button
-                  type="button"
-                  class="file"
-                  title={isOpened ? `Open ${name}` : `Save ${name}`}
-                  onClick={() => void (isOpened ? open(file) : save(file))}
-                >
-                  <Icon name="attach" />
-                  <span class="name">{name}</span>
-                  <span class="soft">{formatSize(file.size)}</span>
-                </button>
-                {isOpened && (
-                  <Tool icon="download" label={`Save ${name}`} press={() => void save(file)} />
-                )}
-              </li>
-            );
-          })}
-        </ul>
+        <ul>{attached.map(entry)}</ul>
         {shown.value && (
-          <Dialog title={straighten(safeFileName(shown.value.file))} isWide close={close}>
-            <img class="seen-picture" src={shown.value.url} alt={safeFileName(shown.value.file)} />
+          <Dialog title={shown.value.name} isWide close={close}>
+            <img class="seen-picture" src={shown.value.url} alt={shown.value.name} />
           </Dialog>
         )}
       </section>
     );
   },
-  { props: ['mailbox', 'read', 'files'] },
+  { props: ['open'] },
 );

@@ -2,7 +2,7 @@
 import type { Attachment } from '../../sdk/src/api-types.ts';
 import type { MailboxHandle, ReadMessage } from '../../sdk/src/mail/client.ts';
 import { decodeCid } from './clean-mail.ts';
-import { isPicture, safeFileName } from './stranger-text.ts';
+import { isPicture } from './stranger-text.ts';
 
 /** A picture is a request each; a newsletter has some dozen. */
 const PICTURES_MAX = 24;
@@ -71,13 +71,4 @@ export function saveFile(bytes: Blob, filename: string): void {
   link.click();
   // The browser reads it after this; a minute is enough.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
-}
-
-/** Saves a file of a message. */
-export async function saveAttachment(
-  mailbox: MailboxHandle,
-  { message }: ReadMessage,
-  file: Attachment,
-): Promise<void> {
-  saveFile(await mailbox.attachment(message.id, file.part), safeFileName(file));
 }

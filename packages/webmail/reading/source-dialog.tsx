@@ -1,90 +1,82 @@
 /** What only the source of a message tells: its header, and how to leave the list that sent it. */
-import { defineComponent, ref } from 'vue';
-import type { MailboxHandle, MailMessage } from '../../sdk/src/mail/client.ts';
+import { defineComponent, type FunctionalComponent } from 'vue';
 import { Dialog } from '../ui/dialog.tsx';
-import { readUnsubscribe } from './unsubscribe.ts';
+import { useLoaded, Waiting } from '../ui/loaded.tsx';
+import type { OpenMessage } from './open-message.ts';
+import { readUnsubscribe, type UnsubscribeWays } from './unsubscribe.ts';
 
 interface SourceProps {
-  readonly kind: 'source' | 'unsubscribe';
-  readonly mailbox: MailboxHandle;
-  readonly message: MailMessage;
-  readonly onMailto: (url: string) => void;
+  readonly open: OpenMessage;
   readonly close: () => void;
 }
 
-/** Octets that are shown: the header, and the beginning of the text. */
+/** Octets that are read: the header, and the beginning of the text. */
 const SHOWN_MAX = 100_000;
 
+async function sourceOf({ mailbox, read }: OpenMessage): Promise<string> {
+  const source = await mailbox.source(read.message.id);
+  return await source.slice(0, SHOWN_MAX).text();
+}
+
 export const SourceDialog = defineComponent(
-  (props: SourceProps) => {
-    const source = ref<string>();
-    const failure = ref<string>();
-    props.mailbox
-      .source(props.message.id)
-      .then(async (bytes) => {
-        source.value = await bytes.slice(0, SHOWN_MAX).text();
-      })
-      .catch((error: unknown) => {
-        failure.value = error instanceof Error ? error.message : String(error);
-      });
-    const unsubscribe = () => {
-      const ways = readUnsubscribe(source.value ?? '');
-      if (!ways) return <p>This message does not say how to unsubscribe.</p>;
-      const { page, mailto } = ways;
-      return (
-        <>
-          <p>
-            The sender of this list offers it. If you never signed up, mark the message as spam: an
-            answer shows that somebody reads it.
-          </p>
-          <div class="buttons">
-            {mailto && (
-              <button
-                type="button"
-                class="plain"
-                onClick={() => {
-                  props.close();
-                  props.onMailto(mailto);
-                }}
-              >
-                Write a mail
-              </button>
-            )}
-            {page && (
-              <a class="button" href={page} target="_blank" rel="noopener noreferrer nofollow">
-                Open {new URL(page).host}
-              </a>
-            )}
-          </div>
-        </>
-      );
-    };
-    const content = () => {
-      if (failure.value !== undefined) {
-        return (
-          <p class="notice bad" role="alert">
-            {failure.value}
-          </p>
-        );
-      }
-      if (source.value === undefined) return <p class="soft">Loading…</p>;
-      return props.kind === 'source' ? (
-        <pre class="source" tabindex="0">
-          {source.value}
-        </pre>
-      ) : (
-        unsubscribe()
-      );
-    };
+  ({ open, close }: SourceProps) => {
+    const source = useLoaded(() => sourceOf(open));
     return () => (
-      <Dialog
-        title={props.kind === 'source' ? 'Source' : 'Unsubscribe'}
-        isWide={props.kind === 'source'}
-        close={props.close}
-      >
-        {content()}
+      <Dialog title="Source" isWide close={close}>
+        {source.value === undefined ? (
+          <Waiting of={source} />
+        ) : (
+          <pre class="source" tabindex="0">
+            {source.value}
+          </pre>
+        )}
       </Dialog>
     );
   },
-  { props: ['kind', 'mailbox', 'message', 'onMailto', 'close'] },
+  { props: ['open', 'close'] },
 );
+
+export const UnsubscribeDialog = defineComponent(
+  ({ open, close }: SourceProps) => {
+    const ways = useLoaded(async () => readUnsubscribe(await sourceOf(open)));
+    const writeTo = (url: string) => {
+      close();
+      open.writeTo(url);
+    };
+    return () => (
+      <Dialog title="Unsubscribe" close={close}>
+        {ways.value ? <Ways ways={ways.value} writeTo={writeTo} /> : <Waiting of={ways} />}
+      </Dialog>
+    );
+  },
+  { props: ['open', 'close'] },
+);
+
+interface WaysProps {
+  readonly ways: UnsubscribeWays;
+  readonly writeTo: (url: string) => void;
+}
+
+const Ways: FunctionalComponent<WaysProps> = ({ ways: { page, mailto }, writeTo }) =>
+  page || mailto ? (
+    <>
+      <p>
+        The sender of this list offers it. If you never signed up, mark the message as spam: an
+        answer shows that somebody reads it.
+      </p>
+      <div class="buttons">
+        {mailto && (
+          <button type="button" class="plain" onClick={() => writeTo(mailto)}>
+            Write a mail
+          </button>
+        )}
+        {page && (
+          <a class="button" href={page} target="_blank" rel="noopener noreferrer nofollow">
+            Open {new URL(page).host}
+          </a>
+        )}
+      </div>
+    </>
+  ) : (
+    <p>This message does not say how to unsubscribe.</p>
+  );

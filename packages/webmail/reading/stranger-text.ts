@@ -1,23 +1,31 @@
-/** Names, sizes and addresses from strangers, as one line of a page. */
-import type { Address } from '../../sdk/src/api-types.ts';
+/** Names, subjects and addresses from strangers, as one line of a page. */
+import type { Address, Envelope } from '../../sdk/src/api-types.ts';
 
 /**
  * Without the characters that reverse the order of others (a name must not make its address read backwards) and
  * without invisible ones.
  */
 export function straighten(text: string): string {
-  return text.replace(/[\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g, '');
+  const plain = text.replace(/[\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g, '');
+  return plain.replace(/\s+/g, ' ').trim();
 }
 
 /** `Bob <bob@sender.test>`; the address alone where there is no name. */
 export function formatAddress({ name, address }: Address): string {
-  const shown = straighten(name && address ? `${name} <${address}>` : name || address || '');
-  return shown.replace(/\s+/g, ' ').trim();
+  return straighten(name && address ? `${name} <${address}>` : name || address || '');
 }
 
-/** The name, or the address of somebody who has none. */
-export function formatName({ name, address }: Address): string {
-  return straighten(name || address || '').trim() || 'somebody';
+/** The name that somebody goes by: their own, or the address. */
+export function nameOf({ name = '', address = '' }: Address): string {
+  return straighten(name) || straighten(address) || 'somebody';
+}
+
+export function namesOf(people: readonly Address[] | undefined): string {
+  return (people ?? []).map(nameOf).join(', ') || 'nobody';
+}
+
+export function subjectOf({ subject }: Envelope): string {
+  return straighten(subject) || '(no subject)';
 }
 
 /** A name to save a file by: a name from a stranger must not lead into folders or hide its ending. */
@@ -26,15 +34,9 @@ export function safeFileName(file: {
   contentType: string;
   part: string;
 }): string {
-  const given = (file.filename ?? '').replace(/[/\\:\p{Cc}\p{Bidi_Control}]/gu, '').trim();
+  const given = straighten((file.filename ?? '').replace(/[/\\:\p{Cc}]/gu, ''));
   if (given !== '' && !/^\.+$/.test(given)) return given.slice(-200);
   return file.contentType === 'message/rfc822' ? 'message.eml' : `part-${file.part}`;
-}
-
-export function formatSize(bytes: number): string {
-  if (bytes < 1000) return `${bytes} bytes`;
-  if (bytes < 999_500) return `${Math.round(bytes / 1000)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
 /** Whether a browser shows it as a picture; never SVG, which is a document. */

@@ -1,7 +1,7 @@
-/** The search box of the page, with what its operators are. */
-import { defineComponent, ref, watch } from 'vue';
-import { current } from '../state/accounts.ts';
-import { go, goTo, route } from '../state/route.ts';
+/** The search box of the page; what its operators are is shown as long as the focus is within. */
+import { computed, defineComponent, ref } from 'vue';
+import type { Account } from '../state/parts.ts';
+import { go, route } from '../state/route.ts';
 import { Icon } from '../ui/icon.tsx';
 
 const ID = 'search';
@@ -21,63 +21,44 @@ const operators = [
   ['before:', 'a day'],
 ] as const;
 
-export const SearchBox = defineComponent(() => {
-  const words = ref(route.value.query ?? '');
-  const input = ref<HTMLInputElement>();
-  const isOpen = ref(false);
-  watch(
-    () => route.value.query,
-    (query) => {
-      words.value = query ?? '';
-    },
-  );
-  const search = (event: Event) => {
-    event.preventDefault();
-    const account = current.value;
-    const query = words.value.trim();
-    if (!account) return;
-    isOpen.value = false;
-    if (query) go({ address: account.address, mailbox: 'INBOX', query });
-    else goTo(account.address, 'INBOX');
-    document.querySelector<HTMLElement>('.list')?.focus();
-  };
-  const add = (operator: string) => {
-    words.value = `${words.value.trimEnd()} ${operator}`.trimStart();
-    input.value?.focus();
-  };
-  const left = ({ relatedTarget, currentTarget }: FocusEvent) => {
-    if (!(currentTarget as Element).contains(relatedTarget as Node | null)) isOpen.value = false;
-  };
-  return () => (
-    <search>
-      <form
-        class="search"
-        onSubmit={search}
-        onFocusout={left}
-        onKeydown={(event: KeyboardEvent) => {
-          if (event.key === 'Escape') isOpen.value = false;
-        }}
-      >
-        <Icon name="search" />
-        <input
-          ref={input}
-          id={ID}
-          type="search"
-          aria-label="Search mail"
-          placeholder="Search mail"
-          autocomplete="off"
-          spellcheck={false}
-          enterkeyhint="search"
-          maxlength="1000"
-          value={words.value}
-          onFocus={() => {
-            isOpen.value = true;
-          }}
-          onInput={(event: Event) => {
-            words.value = (event.target as HTMLInputElement).value;
-          }}
-        />
-        {isOpen.value && (
+function leave(): void {
+  document.querySelector<HTMLElement>('.list')?.focus();
+}
+
+export const SearchBox = defineComponent(
+  (props: { account: Account }) => {
+    const input = ref<HTMLInputElement>();
+    const query = computed(() => route.value.query ?? '');
+    const search = (event: Event) => {
+      event.preventDefault();
+      const words = input.value?.value.trim();
+      go({ address: props.account.address, mailbox: 'INBOX', ...(words && { query: words }) });
+      leave();
+    };
+    const add = (operator: string) => {
+      if (!input.value) return;
+      input.value.value = `${input.value.value.trimEnd()} ${operator}`.trimStart();
+      input.value.focus();
+    };
+    const press = (event: KeyboardEvent) => {
+      if (event.key === 'Escape') leave();
+    };
+    return () => (
+      <search>
+        <form class="search" onSubmit={search} onKeydown={press}>
+          <Icon name="search" />
+          <input
+            ref={input}
+            id={ID}
+            type="search"
+            aria-label="Search mail"
+            placeholder="Search mail"
+            autocomplete="off"
+            spellcheck={false}
+            enterkeyhint="search"
+            maxlength="1000"
+            value={query.value}
+          />
           <ul class="operators" aria-label="What the search knows">
             {operators.map(([operator, meaning]) => (
               <li key={operator}>
@@ -87,8 +68,9 @@ export const SearchBox = defineComponent(() => {
               </li>
             ))}
           </ul>
-        )}
-      </form>
-    </search>
-  );
-});
+        </form>
+      </search>
+    );
+  },
+  { props: ['account'] },
+);

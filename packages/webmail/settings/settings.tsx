@@ -1,42 +1,9 @@
 /** How this browser uses the webmail. */
-import { type FunctionalComponent, type Ref, ref } from 'vue';
-import { current } from '../state/accounts.ts';
+import type { FunctionalComponent, Ref } from 'vue';
+import { closeOverlay } from '../state/overlay.ts';
+import type { Account } from '../state/parts.ts';
 import * as remembered from '../state/remembered.ts';
 import { Dialog } from '../ui/dialog.tsx';
-
-export const isSettingsOpen = ref(false);
-
-const close = () => {
-  isSettingsOpen.value = false;
-};
-
-export const Settings: FunctionalComponent = () => (
-  <Dialog title="Settings" close={close}>
-    <form
-      class="settings"
-      onSubmit={(event) => {
-        event.preventDefault();
-        close();
-      }}
-    >
-      <Choice label="Colours" choice={remembered.theme} choices={themes} />
-      <Switch label="Messages by conversation" isOn={remembered.byThread} />
-      <Switch label="Single keys do something" isOn={remembered.singleKeys} />
-      <Choice
-        label="Time to take a sent mail back"
-        choice={remembered.undoSeconds}
-        choices={times}
-      />
-      <Signature />
-      <Pictures />
-      <div class="buttons">
-        <button type="submit" class="main">
-          Done
-        </button>
-      </div>
-    </form>
-  </Dialog>
-);
 
 const themes = [
   ['system', 'As the system'],
@@ -49,6 +16,22 @@ const times = [
   [10, '10 seconds'],
   [30, '30 seconds'],
 ] as const;
+
+export const Settings: FunctionalComponent<{ account: Account }> = ({ account }) => (
+  <Dialog title="Settings" close={closeOverlay}>
+    <Choice label="Colours" choice={remembered.theme} choices={themes} />
+    <Switch label="Messages by conversation" isOn={remembered.byThread} />
+    <Switch label="Single keys do something" isOn={remembered.singleKeys} />
+    <Choice label="Time to take a sent mail back" choice={remembered.undoSeconds} choices={times} />
+    <Signature address={account.address} />
+    <Pictures />
+    <div class="buttons">
+      <button type="button" class="main" onClick={closeOverlay}>
+        Done
+      </button>
+    </div>
+  </Dialog>
+);
 
 interface ChoiceProps<Value extends string | number> {
   readonly label: string;
@@ -76,64 +59,61 @@ function Choice<Value extends string | number>({ label, choice, choices }: Choic
 }
 
 function Switch({ label, isOn }: { label: string; isOn: Ref<boolean> }) {
+  const turn = (event: Event) => {
+    isOn.value = (event.target as HTMLInputElement).checked;
+  };
   return (
     <label class="setting">
       {label}
-      <input
-        type="checkbox"
-        checked={isOn.value}
-        onChange={(event) => {
-          isOn.value = (event.target as HTMLInputElement).checked;
-        }}
-      />
+      <input type="checkbox" checked={isOn.value} onChange={turn} />
     </label>
   );
 }
 
-const Signature: FunctionalComponent = () => {
-  const address = current.value?.address ?? '';
+const Signature: FunctionalComponent<{ address: string }> = ({ address }) => {
+  const { signatures } = remembered;
   const change = (event: Event) => {
     const text = (event.target as HTMLTextAreaElement).value;
-    const { [address]: _before, ...others } = remembered.signatures.value;
-    remembered.signatures.value = text ? { ...others, [address]: text } : others;
+    signatures.value = { ...signatures.value, [address]: text };
   };
   return (
-    <div class="field">
-      <label for="signature">Signature of {address}</label>
+    <label class="field">
+      Signature of {address}
       <textarea
-        id="signature"
         rows="3"
         maxlength="2000"
-        value={remembered.signatures.value[address] ?? ''}
+        value={signatures.value[address] ?? ''}
         onChange={change}
       />
-    </div>
+    </label>
   );
 };
 
 const Pictures: FunctionalComponent = () => {
   const { picturesFrom } = remembered;
-  if (picturesFrom.value.length === 0) return null;
+  const forget = (address: string) => {
+    picturesFrom.value = picturesFrom.value.filter((one) => one !== address);
+  };
   return (
-    <div class="field">
-      <p>Pictures from elsewhere are shown in mail of:</p>
-      <ul class="people">
-        {picturesFrom.value.map((address) => (
-          <li key={address}>
-            {address}
-            <button
-              type="button"
-              class="link"
-              aria-label={`Ask again for ${address}`}
-              onClick={() => {
-                picturesFrom.value = picturesFrom.value.filter((one) => one !== address);
-              }}
-            >
-              Ask again
-            </button>
-          </li>
-        ))}
-      </ul>
-    </div>
+    picturesFrom.value.length > 0 && (
+      <div class="field">
+        <p>Pictures from elsewhere are shown in mail of:</p>
+        <ul class="entries">
+          {picturesFrom.value.map((address) => (
+            <li key={address}>
+              {address}
+              <button
+                type="button"
+                class="link"
+                aria-label={`Ask again for ${address}`}
+                onClick={() => forget(address)}
+              >
+                Ask again
+              </button>
+            </li>
+          ))}
+        </ul>
+      </div>
+    )
   );
 };

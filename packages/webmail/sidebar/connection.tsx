@@ -2,9 +2,9 @@
 import type { FunctionalComponent } from 'vue';
 import type { MailState } from '../../sdk/src/mail/client.ts';
 import { isSigningIn } from '../sign-in.tsx';
-import { current } from '../state/accounts.ts';
+import type { OpenAccount } from '../state/accounts.ts';
+import { opens } from '../state/overlay.ts';
 import { count } from '../ui/format.ts';
-import { isPendingOpen } from './pending.tsx';
 
 const words: Readonly<Record<MailState, string>> = {
   cached: 'Connecting…',
@@ -15,44 +15,37 @@ const words: Readonly<Record<MailState, string>> = {
   stopped: 'Signed out',
 };
 
-export const Connection: FunctionalComponent = () => {
-  const account = current.value;
-  if (!account) return null;
-  const { state, reason, pending, refused } = account.live;
+/** The page where one signs in lies in place of all others. */
+export function openSignIn(): void {
+  isSigningIn.value = true;
+}
+
+export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ account }) => {
+  const { client, live } = account;
+  const { state, reason, pending, refused } = live;
   return (
     <div class="connection" data-state={state}>
       <p title={reason}>
         <span class="dot" aria-hidden="true" />
         {words[state]}
         {state === 'offline' && (
-          <button type="button" class="link" onClick={() => account.client.reconnect()}>
+          <button type="button" class="link" onClick={() => client.reconnect()}>
             Try now
           </button>
         )}
         {state === 'stopped' && (
-          <button
-            type="button"
-            class="link"
-            onClick={() => {
-              isSigningIn.value = true;
-            }}
-          >
+          <button type="button" class="link" onClick={openSignIn}>
             Sign in
           </button>
         )}
       </p>
-      {(pending.length > 0 || refused.length > 0) && (
-        <button type="button" class="link" onClick={openPending}>
-          {pending.length > 0 && `${count(pending.length, 'change')} pending`}
-          {pending.length > 0 && refused.length > 0 && ', '}
+      {pending.length + refused.length > 0 && (
+        <button type="button" class="link" onClick={opens('pending')}>
+          {pending.length > 0 && `${count(pending.length, 'change')} pending `}
           {refused.length > 0 && <span class="bad">{refused.length} refused</span>}
         </button>
       )}
-      {account.client.storage === 'memory' && <p class="hint">Nothing is kept on this device.</p>}
+      {client.storage === 'memory' && <p class="hint">Nothing is kept on this device.</p>}
     </div>
   );
 };
-
-function openPending(): void {
-  isPendingOpen.value = true;
-}

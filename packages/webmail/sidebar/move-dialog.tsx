@@ -1,21 +1,21 @@
-// biome-ignore-all lint/a11y/useFocusableInteractive: the box of words has the focus (APG combobox)
-// biome-ignore-all lint/a11y/useKeyWithClickEvents: the box of words has the focus and the keys (APG combobox)
-/** Where to move the messages: type some letters of the mailbox, and press Enter (APG combobox with a list). */
+/** Where to move the messages: type some letters of the mailbox, and press Enter. */
 import { computed, defineComponent, ref } from 'vue';
 import { current } from '../state/accounts.ts';
-import { commands, isMoveOpen } from '../state/commands.ts';
+import { commands } from '../state/commands.ts';
 import { iconOf, sortMailboxes, titleOf } from '../state/describe.ts';
+import { closeOverlay } from '../state/overlay.ts';
 import { route } from '../state/route.ts';
 import { Dialog } from '../ui/dialog.tsx';
-import { Icon } from '../ui/icon.tsx';
+import { Icon, type IconName } from '../ui/icon.tsx';
+import { useOptions } from '../ui/options.tsx';
 import { sayFailure } from '../ui/toasts.tsx';
 
 interface Place {
   readonly name: string;
   readonly title: string;
-  readonly icon: Parameters<typeof Icon>[0]['name'];
+  readonly icon: IconName;
   /** It is made first. */
-  readonly isNew: boolean;
+  readonly isNew?: boolean;
 }
 
 /** What is in them was written here. */
@@ -25,34 +25,24 @@ const NOT_FOR_MAIL = ['\\Drafts', '\\Sent'];
 function matches(words: string): Place[] {
   const wanted = words.trim().toLowerCase();
   const places = sortMailboxes(current.value?.live.mailboxes ?? [])
-    .filter(
-      ({ name, specialUse }) =>
-        name !== route.value.mailbox && !NOT_FOR_MAIL.includes(specialUse ?? ''),
-    )
+    .filter(({ name }) => name !== route.value.mailbox)
+    .filter(({ specialUse }) => !NOT_FOR_MAIL.includes(specialUse ?? ''))
     .map((mailbox): Place => {
-      const { name } = mailbox;
-      return { name, title: titleOf(mailbox), icon: iconOf(mailbox), isNew: false };
+      return { name: mailbox.name, title: titleOf(mailbox), icon: iconOf(mailbox) };
     });
   const at = ({ title }: Place) => title.toLowerCase().indexOf(wanted);
   const found = places.filter((place) => at(place) >= 0).toSorted((a, b) => at(a) - at(b));
   const isKnown = places.some(({ title }) => title.toLowerCase() === wanted);
   if (wanted === '' || isKnown) return found;
-  return [
-    ...found,
-    { name: words.trim(), title: `New folder ${words.trim()}`, icon: 'plus', isNew: true },
-  ];
+  const name = words.trim();
+  return [...found, { name, title: `New folder ${name}`, icon: 'plus', isNew: true }];
 }
 
-const close = () => {
-  isMoveOpen.value = false;
-};
-
-async function choose(place: Place | undefined): Promise<void> {
-  if (!place) return;
-  close();
+async function choose({ name, isNew }: Place): Promise<void> {
+  closeOverlay();
   try {
-    if (place.isNew) await current.value?.client.createMailbox(place.name);
-    commands.moveTo(place.name);
+    if (isNew) await current.value?.client.createMailbox(name);
+    commands.moveTo(name);
   } catch (error) {
     sayFailure('The folder could not be made', error);
   }
@@ -60,51 +50,35 @@ async function choose(place: Place | undefined): Promise<void> {
 
 export const MoveDialog = defineComponent(() => {
   const words = ref('');
-  const active = ref(0);
-  const places = computed(() => matches(words.value));
+  const options = useOptions({
+    label: 'Mailboxes',
+    items: computed(() => matches(words.value)),
+    choose: (place) => void choose(place),
+    show: ({ icon, title }) => [<Icon name={icon} />, title],
+  });
   const type = (event: Event) => {
     words.value = (event.target as HTMLInputElement).value;
-    active.value = 0;
+    options.active.value = 0;
   };
   const press = (event: KeyboardEvent) => {
-    const { length } = places.value;
-    if (event.key === 'ArrowDown') active.value = (active.value + 1) % length;
-    else if (event.key === 'ArrowUp') active.value = (active.value - 1 + length) % length;
-    else if (event.key === 'Enter') void choose(places.value[active.value]);
+    const place = options.chosen();
+    if (event.key === 'ArrowDown') options.next();
+    else if (event.key === 'ArrowUp') options.before();
+    else if (event.key === 'Enter' && place) void choose(place);
     else return;
     event.preventDefault();
   };
   return () => (
-    <Dialog title="Move to" close={close}>
+    <Dialog title="Move to" close={closeOverlay}>
       <input
-        class="move-words"
-        role="combobox"
+        {...options.box()}
         aria-label="Mailbox"
-        aria-expanded="true"
-        aria-controls="places"
-        aria-activedescendant={places.value.length > 0 ? `place-${active.value}` : undefined}
-        aria-autocomplete="list"
-        autocomplete="off"
         autofocus
         placeholder="Type a name"
-        value={words.value}
         onInput={type}
         onKeydown={press}
       />
-      <div id="places" class="places" role="listbox" aria-label="Mailboxes">
-        {places.value.map((place, index) => (
-          <div
-            key={place.name}
-            id={`place-${index}`}
-            role="option"
-            tabindex="-1"
-            aria-selected={index === active.value}
-            onClick={() => void choose(place)}
-          >
-            <Icon name={place.icon} /> {place.title}
-          </div>
-        ))}
-      </div>
+      <div class="places">{options.list()}</div>
     </Dialog>
   );
 });

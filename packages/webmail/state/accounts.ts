@@ -3,6 +3,7 @@ import { computed, shallowReactive, shallowRef } from 'vue';
 import type { MailboxInfo, MailClient, MailState, Operation } from '../../sdk/src/mail/client.ts';
 import { memoryStore, openMail } from '../../sdk/src/mail.ts';
 import { indexedDbStore } from '../../sdk/src/stores/indexeddb.ts';
+import { subjectOf } from '../reading/stranger-text.ts';
 import { announce, say } from '../ui/toasts.tsx';
 import { describeOperation } from './describe.ts';
 import type { Account } from './parts.ts';
@@ -13,10 +14,10 @@ import { type Login, Session, SLOTS } from './session.ts';
 /** Logins that a new tab has as well. */
 const staying = remember<readonly Login[]>('logins', []);
 /** Logins of this tab. */
-const IN_TAB = 'postroom-webmail-logins';
+const inTab = remember<readonly Login[]>('logins', [], sessionStorage);
 
 /** A change that the server refused. */
-export interface Refused {
+interface Refused {
   readonly operation: Operation;
   readonly reason: string;
 }
@@ -54,39 +55,29 @@ export class OpenAccount implements Account {
       live.changes++;
       void this.look();
     });
-    client.on('mailboxes', ({ mailboxes }) => {
-      live.mailboxes = mailboxes;
-      void this.look();
-    });
+    client.on('mailboxes', () => void this.look());
     client.on('rejected', ({ operation, error }) => {
       live.refused = [...live.refused, { operation, reason: error.message }];
-      say(`${describeOperation(operation)} was refused: ${error.message}`, {
-        tone: 'failed',
-        forMs: 20_000,
-      });
+      const text = `${describeOperation(operation)} was refused: ${error.message}`;
+      say(text, { tone: 'failed', forMs: 20_000 });
     });
     client.on('uncertain', ({ operation }) => {
-      live.refused = [
-        ...live.refused,
-        { operation, reason: 'it is not known whether it was sent' },
-      ];
-      say('Whether a mail was sent is not known. Look into Sent before you send it again.', {
-        tone: 'failed',
-        forMs: Number.POSITIVE_INFINITY,
-      });
+      const reason = 'it is not known whether it was sent';
+      live.refused = [...live.refused, { operation, reason }];
+      const text = 'Whether a mail was sent is not known. Look into Sent before you send it again.';
+      say(text, { tone: 'failed', forMs: Number.POSITIVE_INFINITY });
     });
-    client.on('received', ({ messages }) => {
-      const [first] = messages;
-      if (first) announce(`New mail: ${first.envelope.subject || 'no subject'}`);
+    client.on('received', ({ messages: [first] }) => {
+      if (first) announce(`New mail: ${subjectOf(first.envelope)}`);
     });
   }
 
   /** Looks what has not reached the server, now and whenever one of these changes is over. */
   async look(): Promise<void> {
-    const pending = await this.client.pending();
-    this.live.pending = pending;
+    this.live.pending = await this.client.pending();
     this.live.mailboxes = await this.client.mailboxes();
-    for (const { id, applied } of pending.filter((one) => !this.#awaited.has(one.id))) {
+    for (const { id, applied } of this.live.pending) {
+      if (this.#awaited.has(id)) continue;
       this.#awaited.add(id);
       const over = () => {
         this.#awaited.delete(id);
@@ -104,25 +95,22 @@ export const current = computed(
   () => accounts.value.find(({ address }) => address === route.value.address) ?? accounts.value[0],
 );
 
-async function open(session: Session): Promise<OpenAccount> {
-  const { login } = session;
-  const stays = login.slot !== undefined;
+async function open(session: Session): Promise<void> {
+  const { address, slot } = session.login;
   const client = await openMail({
     baseUrl: location.origin,
-    address: login.address,
+    address,
     // A login of this tab leaves nothing on the machine.
-    store: stays ? indexedDbStore() : memoryStore(),
+    store: slot === undefined ? memoryStore() : indexedDbStore(),
     auth: () => session.token(),
     app: 'webmail',
   });
-  const account = new OpenAccount(client, session);
-  accounts.value = [...accounts.value, account];
-  return account;
+  accounts.value = [...accounts.value, new OpenAccount(client, session)];
 }
 
 /** Opens what was signed in before. Cached mail is there without a network. */
 export async function openRemembered(): Promise<void> {
-  for (const login of [...staying.value, ...inTab()]) await open(new Session(login));
+  for (const login of [...staying.value, ...inTab.value]) await open(new Session(login));
 }
 
 /**
@@ -137,9 +125,13 @@ export async function signIn(address: string, password: string, stay: boolean): 
   const slot = stay ? (before?.session.login.slot ?? free) : undefined;
   const session = new Session({ address: name, ...(slot !== undefined && { slot }) });
   await session.signIn(password);
-  if (before) await close(before);
-  if (slot === undefined) keepInTab([...inTab(), session.login]);
-  else staying.value = [...staying.value, session.login];
+  if (before) {
+    // Its copy stays.
+    await before.client.close();
+    forget(before);
+  }
+  const logins = slot === undefined ? inTab : staying;
+  logins.value = [...logins.value, session.login];
   await open(session);
   go({ address: name, mailbox: 'INBOX' }, 'replace');
 }
@@ -151,25 +143,11 @@ export async function signOut(account: OpenAccount): Promise<void> {
   forget(account);
 }
 
-/** Closes an account whose login is made anew; its copy stays. */
-async function close(account: OpenAccount): Promise<void> {
-  await account.client.close();
-  forget(account);
-}
-
 function forget({ address }: OpenAccount): void {
   const others = (login: { readonly address: string }) => login.address !== address;
   staying.value = staying.value.filter(others);
-  keepInTab(inTab().filter(others));
+  inTab.value = inTab.value.filter(others);
   accounts.value = accounts.value.filter(others);
-}
-
-function inTab(): readonly Login[] {
-  return JSON.parse(sessionStorage.getItem(IN_TAB) ?? '[]') as Login[];
-}
-
-function keepInTab(logins: readonly Login[]): void {
-  sessionStorage.setItem(IN_TAB, JSON.stringify(logins));
 }
 
 // A change that is only in memory would be lost; one in the copy is not.

@@ -5,12 +5,12 @@ import type {
   MessageId,
   Operation,
 } from '../../sdk/src/mail/client.ts';
-import { FLAGGED, isUnread, SEEN } from '../list/rows.ts';
+import { isUnread } from '../list/rows.ts';
 import { list } from '../list/source.ts';
 import { count } from '../ui/format.ts';
 import { say, sayFailure } from '../ui/toasts.tsx';
 import { current, type OpenAccount } from './accounts.ts';
-import { titleOf } from './describe.ts';
+import { titleOfName } from './describe.ts';
 
 /** Messages that one operation changes at most: so many UIDs does a request take. */
 const BATCH = 1000;
@@ -20,27 +20,35 @@ export type Target =
   | { readonly messages: readonly MailMessage[] }
   | { readonly allOf: string; readonly total: number };
 
-type Change = (handle: MailboxHandle, ids: readonly MessageId[]) => Promise<Operation>;
-
-/** By mailbox, in batches. */
-async function idsOf({ client }: OpenAccount, target: Target) {
-  const byMailbox = new Map<string, MessageId[]>();
-  if ('allOf' in target) byMailbox.set(target.allOf, await client.mailbox(target.allOf).ids());
-  else {
-    for (const { mailbox, id } of target.messages) {
-      byMailbox.set(mailbox, [...(byMailbox.get(mailbox) ?? []), id]);
-    }
-  }
-  return byMailbox;
+export function sizeOf(target: Target): number {
+  return 'allOf' in target ? target.total : target.messages.length;
 }
 
-function sizeOf(target: Target): number {
-  return 'allOf' in target ? target.total : target.messages.length;
+/** Those of the messages for which something is to be done; of all of a mailbox, all. */
+function only(target: Target, isMeant: (message: MailMessage) => boolean): Target {
+  return 'allOf' in target ? target : { messages: target.messages.filter(isMeant) };
+}
+
+/** Names of messages by mailbox, as many as an operation takes. */
+async function batchesOf({ client }: OpenAccount, target: Target) {
+  const byMailbox: [mailbox: string, ids: readonly MessageId[]][] =
+    'allOf' in target
+      ? [[target.allOf, await client.mailbox(target.allOf).ids()]]
+      : [...Map.groupBy(target.messages, ({ mailbox }) => mailbox)].map(([mailbox, some]) => [
+          mailbox,
+          some.map(({ id }) => id),
+        ]);
+  return byMailbox.flatMap(([mailbox, ids]) =>
+    Array.from({ length: Math.ceil(ids.length / BATCH) }, (_, index) => ({
+      handle: client.mailbox(mailbox),
+      ids: ids.slice(index * BATCH, (index + 1) * BATCH),
+    })),
+  );
 }
 
 interface Deed {
   readonly target: Target;
-  readonly change: Change;
+  readonly change: (handle: MailboxHandle, ids: readonly MessageId[]) => Promise<Operation>;
   /** "Archived", for the message that it was done; nothing is said where it is left out. */
   readonly done?: string;
   /** "Archiving", for the message that it failed. */
@@ -63,16 +71,11 @@ async function carryOut({ target, change, done, doing, leaves }: Deed): Promise<
   };
   try {
     if (leaves && 'messages' in target) list.hide(target.messages);
-    for (const [mailbox, ids] of await idsOf(account, target)) {
-      for (let from = 0; from < ids.length; from += BATCH) {
-        const operation = await change(
-          account.client.mailbox(mailbox),
-          ids.slice(from, from + BATCH),
-        );
-        // A refusal is told by the client's event.
-        operation.applied.catch(() => undefined);
-        operations.push(operation);
-      }
+    for (const { handle, ids } of await batchesOf(account, target)) {
+      const operation = await change(handle, ids);
+      // A refusal is told by the client's event.
+      operation.applied.catch(() => undefined);
+      operations.push(operation);
     }
     void account.look();
     if (done === undefined) return;
@@ -85,40 +88,15 @@ async function carryOut({ target, change, done, doing, leaves }: Deed): Promise<
   }
 }
 
-/** The mailbox of a special use (RFC 6154), made where the account has none. */
-async function special(account: OpenAccount, use: string, name: string): Promise<string> {
-  const found = (await account.client.mailboxes()).find(
-    (mailbox) => mailbox.specialUse === use || mailbox.name === name,
-  );
-  if (!found) await account.client.createMailbox(name);
-  return found?.name ?? name;
-}
-
-async function moveToSpecial(target: Target, use: string, name: string, words: [string, string]) {
-  const account = current.value;
-  if (!account) return;
-  const [done, doing] = words;
-  try {
-    const to = await special(account, use, name);
-    await moveTo(target, to, done, doing);
-  } catch (error) {
-    sayFailure(`${doing} failed`, error);
-  }
-}
-
-export async function moveTo(
+export function moveTo(
   target: Target,
   to: string,
-  done = `Moved to ${titleOfName(to)}`,
+  done = `Moved to ${titleOfName(current.value?.live.mailboxes ?? [], to)}`,
   doing = 'Moving',
 ): Promise<void> {
-  // What is there already stays.
-  const moved: Target =
-    'messages' in target
-      ? { messages: target.messages.filter(({ mailbox }) => mailbox !== to) }
-      : target;
-  await carryOut({
-    target: moved,
+  return carryOut({
+    // What is there already stays.
+    target: only(target, ({ mailbox }) => mailbox !== to),
     change: (handle, ids) => handle.move(ids, to),
     done,
     doing,
@@ -126,15 +104,24 @@ export async function moveTo(
   });
 }
 
-function titleOfName(name: string): string {
-  const mailbox = current.value?.live.mailboxes.find((one) => one.name === name);
-  return mailbox ? titleOf(mailbox) : name;
+/** Moves into the mailbox of a special use (RFC 6154), which is made where the account has none. */
+function moveToSpecial(use: string, name: string, done: string, doing: string) {
+  return async (target: Target): Promise<void> => {
+    const client = current.value?.client;
+    if (!client) return;
+    try {
+      const mailboxes = await client.mailboxes();
+      const found = mailboxes.find((one) => one.specialUse === use || one.name === name);
+      if (!found) await client.createMailbox(name);
+      await moveTo(target, found?.name ?? name, done, doing);
+    } catch (error) {
+      sayFailure(`${doing} failed`, error);
+    }
+  };
 }
 
-export const archive = (target: Target) =>
-  moveToSpecial(target, '\\Archive', 'Archive', ['Archived', 'Archiving']);
-export const markSpam = (target: Target) =>
-  moveToSpecial(target, '\\Junk', 'Junk', ['Moved to Spam', 'Moving to Spam']);
+export const archive = moveToSpecial('\\Archive', 'Archive', 'Archived', 'Archiving');
+export const markSpam = moveToSpecial('\\Junk', 'Junk', 'Moved to Spam', 'Moving to Spam');
 export const notSpam = (target: Target) => moveTo(target, 'INBOX');
 
 export function remove(target: Target): Promise<void> {
@@ -157,24 +144,21 @@ export function removeForEver(target: Target): Promise<void> {
   });
 }
 
+/** Adds a flag, or takes it away. */
+function flag(name: string, isOn: boolean): Deed['change'] {
+  return (handle, ids) => handle.flag(ids, { [isOn ? 'add' : 'remove']: [name] });
+}
+
 /** @param isQuiet the page does it by itself: nothing is said */
 export function markRead(target: Target, read: boolean, isQuiet = false): Promise<void> {
-  const wanted: Target =
-    'messages' in target
-      ? { messages: target.messages.filter((message) => isUnread(message) === read) }
-      : target;
   return carryOut({
-    target: wanted,
-    change: (handle, ids) => handle.flag(ids, { [read ? 'add' : 'remove']: [SEEN] }),
+    target: only(target, (message) => isUnread(message) === read),
+    change: flag('\\Seen', read),
     ...(!isQuiet && { done: read ? 'Marked as read' : 'Marked as unread' }),
     doing: 'Marking',
   });
 }
 
 export function star(target: Target, isOn: boolean): Promise<void> {
-  return carryOut({
-    target,
-    change: (handle, ids) => handle.flag(ids, { [isOn ? 'add' : 'remove']: [FLAGGED] }),
-    doing: 'Marking',
-  });
+  return carryOut({ target, change: flag('\\Flagged', isOn), doing: 'Marking' });
 }

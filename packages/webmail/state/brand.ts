@@ -1,5 +1,5 @@
-/** The name and the colour that the operator gave the webmail (WEBMAIL_NAME, WEBMAIL_COLOR). */
-import { ref, watchEffect } from 'vue';
+/** The name and the colour that the operator gave the webmail (WEBMAIL_NAME, WEBMAIL_COLOR), and whether it is dark. */
+import { computed, ref, watchEffect } from 'vue';
 import { theme } from './remembered.ts';
 
 /** As the service wrote it into the page. */
@@ -15,6 +15,11 @@ system.addEventListener('change', ({ matches }) => {
   isSystemDark.value = matches;
 });
 
+/** As the system has it, or as chosen here. */
+export const isDark = computed(
+  () => theme.value === 'dark' || (theme.value === 'system' && isSystemDark.value),
+);
+
 /** Relative luminance (WCAG 2.2). */
 function luminance(hex: string): number {
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
@@ -27,21 +32,18 @@ function luminance(hex: string): number {
 /** Contrast of 4.5 to white: what is lighter gets dark letters. */
 const LIGHT = 0.183;
 
-/** Light or dark as the system has it, or as chosen here; and the operator's colour, readable in both. */
+/** Shows the page light or dark, with the operator's colour, readable in both. */
 export function followTheme(): void {
   const color = read('webmail-color');
-  const root = document.documentElement;
+  const { classList, style } = document.documentElement;
   watchEffect(() => {
-    const isDark = theme.value === 'dark' || (theme.value === 'system' && isSystemDark.value);
-    root.classList.toggle('dark', isDark);
+    classList.toggle('dark', isDark.value);
     if (color === undefined) return;
-    root.style.setProperty('--button', color);
-    root.style.setProperty('--button-strong', `color-mix(in oklab, ${color} 85%, black)`);
-    root.style.setProperty('--on-button', luminance(color) > LIGHT ? '#16171a' : '#fff');
-    const share = Math.max(0, luminance(color) - LIGHT) * 100;
-    const text = isDark
-      ? `color-mix(in oklab, ${color} 45%, white)`
-      : `color-mix(in oklab, ${color} ${Math.max(35, 100 - share)}%, black)`;
-    root.style.setProperty('--action', text);
+    style.setProperty('--button', color);
+    style.setProperty('--button-strong', `color-mix(in oklab, ${color} 85%, black)`);
+    style.setProperty('--on-button', luminance(color) > LIGHT ? '#16171a' : '#fff');
+    const share = Math.max(35, 100 - Math.max(0, luminance(color) - LIGHT) * 100);
+    const text = isDark.value ? '45%, white' : `${share}%, black`;
+    style.setProperty('--action', `color-mix(in oklab, ${color} ${text})`);
   });
 }

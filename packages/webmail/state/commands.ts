@@ -1,6 +1,6 @@
 /** What buttons and keys do with the rows that are chosen, with the active one, or with what is open. */
-import { computed, shallowRef } from 'vue';
-import { isUnread, type Row } from '../list/rows.ts';
+import { computed } from 'vue';
+import { isStarred, isUnread, type Row } from '../list/rows.ts';
 import { selection } from '../list/selection.ts';
 import { list } from '../list/source.ts';
 import { isOpen, openRow, reading } from '../thread/opened.ts';
@@ -11,15 +11,9 @@ import { current } from './accounts.ts';
 import type { Target } from './actions.ts';
 import * as actions from './actions.ts';
 import { write } from './parts.ts';
-import { closeOpen, route } from './route.ts';
+import { closeOpen, isNarrow, route } from './route.ts';
 
-/** Whether the dialog that asks where to move is open. */
-export const isMoveOpen = shallowRef(false);
-
-/** One pane at a time. */
-export const isNarrow = matchMedia('(max-width: 720px)');
-
-export const target = computed<Target>(() => {
+const target = computed<Target>(() => {
   const { chosen, isAll, targets } = selection;
   if (isAll.value && !route.value.query) {
     return { allOf: route.value.mailbox, total: list.source.value.total };
@@ -37,22 +31,17 @@ export const state = {
   /** The special use of the mailbox that is shown. */
   use: computed(() => {
     const { mailbox } = route.value;
-    const found = current.value?.live.mailboxes.find(({ name }) => name === mailbox);
-    return found?.specialUse ?? (mailbox === 'INBOX' ? 'INBOX' : undefined);
+    return current.value?.live.mailboxes.find(({ name }) => name === mailbox)?.specialUse;
   }),
   isUnread: computed(() => known.value.some(isUnread)),
-  isStarred: computed(
-    () => known.value.length > 0 && known.value.every(({ flags }) => flags.includes('\\Flagged')),
-  ),
 };
 
 /** Does something that takes the messages away, and goes on with what comes next. */
 function leave(act: (target: Target) => Promise<void>): void {
   const what = target.value;
-  const rows = list.rows.value;
-  const opened = rows.findIndex(isOpen);
-  const acts = selection.chosen.size === 0 && route.value.open !== undefined;
-  if (acts) {
+  if (selection.chosen.size === 0 && route.value.open) {
+    const rows = list.rows.value;
+    const opened = rows.findIndex(isOpen);
     const next = rows[opened + 1] ?? rows[opened - 1];
     if (next && !isNarrow.matches && opened >= 0) openRow(next, 'replace');
     else closeOpen();
@@ -61,26 +50,29 @@ function leave(act: (target: Target) => Promise<void>): void {
   void act(what);
 }
 
+/** Asks before messages are gone for good. */
+function removeForEver(what: Target, title: string, run: () => void): void {
+  ask({
+    title,
+    text: `${count(actions.sizeOf(what), 'message')} of Trash will be gone. Nobody can bring them back.`,
+    action: title.replace('?', ''),
+    isDangerous: true,
+    run: async () => run(),
+  });
+}
+
 export const commands = {
   archive: () => leave(actions.archive),
   spam: () => leave(state.use.value === '\\Junk' ? actions.notSpam : actions.markSpam),
   moveTo: (mailbox: string) => leave((what) => actions.moveTo(what, mailbox)),
-  askWhere: () => {
-    isMoveOpen.value = true;
-  },
   remove(): void {
-    if (state.use.value !== '\\Trash') {
-      leave(actions.remove);
-      return;
-    }
-    const amount = 'messages' in target.value ? target.value.messages.length : target.value.total;
-    ask({
-      title: 'Delete for good?',
-      text: `${count(amount, 'message')} of Trash will be gone. Nobody can bring them back.`,
-      action: 'Delete for good',
-      isDangerous: true,
-      run: async () => leave(actions.removeForEver),
-    });
+    if (state.use.value !== '\\Trash') leave(actions.remove);
+    else removeForEver(target.value, 'Delete for good?', () => leave(actions.removeForEver));
+  },
+  /** All of the mailbox that is shown: Trash. */
+  empty(): void {
+    const all = { allOf: route.value.mailbox, total: list.source.value.total };
+    removeForEver(all, 'Empty the trash?', () => void actions.removeForEver(all));
   },
   toggleRead(): void {
     const toRead = state.isUnread.value;
@@ -90,11 +82,15 @@ export const commands = {
     void actions.markRead(what, toRead);
   },
   toggleStar(): void {
-    const isOn = !state.isStarred.value;
+    const isOn = !known.value.every(isStarred);
     void actions.star(target.value, isOn);
     announce(isOn ? 'Starred' : 'Star removed');
   },
   starRow: (row: Row) => void actions.star({ messages: row.messages }, !row.isStarred),
+  choose(): void {
+    const row = selection.active.value;
+    if (row) selection.toggle(row.key);
+  },
   answer(kind: 'reply' | 'reply-all' | 'forward'): void {
     const account = current.value;
     const about =
@@ -109,8 +105,7 @@ export const commands = {
   step(by: number): void {
     const from = route.value.open ? list.rows.value.findIndex(isOpen) : selection.index.value;
     selection.activate(from < 0 ? 0 : from + by);
-    const row = selection.active.value;
-    if (row && route.value.open) openRow(row, 'replace');
+    if (route.value.open) commands.open();
   },
   open(): void {
     const row = selection.active.value;

@@ -1,12 +1,13 @@
 /**
- * What the parts of the webmail know of each other: accounts, messages by their names, and what is being written.
+ * What the parts of the webmail know of each other: accounts, and what is being written.
  *
  * The shell mounts `Composer` (compose/composer.tsx) with a `Writing`, `ProtocolPanel` (panel/panel.tsx) with an
  * account, and in a thread `MessageBody` (reading/message-body.tsx) with a message; each of them asks the account's
  * client for the rest.
  */
 import { shallowRef } from 'vue';
-import type { Address, MailClient, MailMessage, MessageId } from '../../sdk/src/mail/client.ts';
+import type { Address, MailClient, MailMessage } from '../../sdk/src/mail/client.ts';
+import type { ComposeContent } from '../compose/content.ts';
 
 /** An account that is signed in here. */
 export interface Account {
@@ -14,31 +15,31 @@ export interface Account {
   readonly client: MailClient;
 }
 
-/** A message of an account. */
-export interface MessageName {
-  readonly mailbox: string;
-  readonly id: MessageId;
-}
-
 /** What is written: a message of its own, one about another message, or a draft that goes on. */
-export type Writing =
+export type Writing = {
+  readonly account: Account;
+  /** What it had before it was taken back: it does not begin anew. */
+  readonly again?: ComposeContent;
+} & (
   | {
       readonly kind: 'new';
-      readonly account: Account;
       readonly to?: readonly Address[];
       readonly subject?: string;
       readonly text?: string;
     }
-  | {
-      readonly kind: 'reply' | 'reply-all' | 'forward' | 'draft';
-      readonly account: Account;
-      readonly about: MailMessage;
-    };
+  | { readonly kind: 'reply' | 'reply-all' | 'forward' | 'draft'; readonly about: MailMessage }
+);
 
-/** What the composer shows; undefined while it is closed. */
-export const writing = shallowRef<Writing>();
+/** What the composer shows, undefined while it is closed; and whether that may go: it is saved then. */
+export const writing = shallowRef<Writing & { readonly id: number }>();
+export const composer = { leave: async () => true };
 
-/** Opens the composer. It asks what becomes of a text that is open already. */
+let lastId = 0;
+
+/** Opens the composer, in place of a text that is open already once that is saved. */
 export function write(what: Writing): void {
-  writing.value = what;
+  void composer.leave().then((mayGo) => {
+    lastId += 1;
+    if (mayGo) writing.value = { ...what, id: lastId };
+  });
 }

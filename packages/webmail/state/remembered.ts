@@ -5,31 +5,36 @@ import { type Ref, ref, watch } from 'vue';
  * A value that a reload keeps.
  *
  * @param usual what it is until somebody chooses; it is not stored
+ * @param storage of the tab alone, in place of that of all
  */
-export function remember<Value>(name: string, usual: Value): Ref<Value> {
+export function remember<Value>(
+  name: string,
+  usual: Value,
+  storage: Storage = localStorage,
+): Ref<Value> {
   const key = `postroom-webmail-${name}`;
-  const value = ref(read(key, usual)) as Ref<Value>;
+  const read = (): Value => {
+    try {
+      return JSON.parse(storage.getItem(key) ?? '');
+    } catch {
+      return usual;
+    }
+  };
+  const value = ref(read()) as Ref<Value>;
   watch(
     value,
     (chosen) => {
-      if (JSON.stringify(chosen) === JSON.stringify(usual)) localStorage.removeItem(key);
-      else localStorage.setItem(key, JSON.stringify(chosen));
+      if (JSON.stringify(chosen) === JSON.stringify(usual)) storage.removeItem(key);
+      else storage.setItem(key, JSON.stringify(chosen));
     },
-    { deep: true },
+    // A page that is left next has stored it.
+    { deep: true, flush: 'sync' },
   );
   // Another tab chose.
   addEventListener('storage', (event) => {
-    if (event.key === key) value.value = read(key, usual);
+    if (event.storageArea === storage && event.key === key) value.value = read();
   });
   return value;
-}
-
-function read<Value>(key: string, usual: Value): Value {
-  try {
-    return JSON.parse(localStorage.getItem(key) ?? '') as Value;
-  } catch {
-    return usual;
-  }
 }
 
 export const theme = remember<'system' | 'light' | 'dark'>('theme', 'system');

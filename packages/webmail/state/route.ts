@@ -18,6 +18,8 @@ export interface Route {
 }
 
 export const route = shallowRef<Route>(read());
+/** One pane at a time. */
+export const isNarrow = matchMedia('(max-width: 720px)');
 /** Whether the panel with the protocol is open. */
 export const isPanelOpen = shallowRef(/\?(?:.*&)?protocol$/.test(location.hash));
 
@@ -64,7 +66,7 @@ export function goTo(address: string, mailbox: string): void {
   go({ address, mailbox });
 }
 
-/** Closes what is open: by Back where it was opened here, so that Back does not open it again. */
+/** Closes what is open, without a step for Back. */
 export function closeOpen(): void {
   const { open: _open, ...rest } = route.value;
   go(rest, 'replace');

@@ -6,6 +6,7 @@ import { ProtocolPanel } from '../panel/panel.tsx';
 import { MessageBody } from '../reading/message-body.tsx';
 import { type Account, write, writing } from '../state/parts.ts';
 import { useKeys } from '../ui/keys.ts';
+import { Questions } from '../ui/questions.tsx';
 import { Toasts } from '../ui/toasts.tsx';
 import { type GivenMessage, type MemoryClient, memoryClient } from './memory-client.ts';
 import '../../../console/styles/base.css';
@@ -71,7 +72,8 @@ const Page = defineComponent(() => {
       {shown.value && messages(shown.value.given, shown.value.account)}
       {shown.value && opened(shown.value.account)}
       <output hidden>{JSON.stringify(writing.value?.kind)}</output>
-      {writing.value && <Composer writing={writing.value} />}
+      {writing.value && <Composer key={writing.value.id} writing={writing.value} />}
+      <Questions />
       <Toasts />
     </main>
   );

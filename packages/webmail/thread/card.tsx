@@ -1,13 +1,14 @@
 /** One message of a conversation: a line, or the whole of it. */
 import type { FunctionalComponent } from 'vue';
 import type { MailMessage } from '../../sdk/src/mail/client.ts';
-import { FLAGGED, isUnread } from '../list/rows.ts';
+import { isStarred, isUnread } from '../list/rows.ts';
 import { MessageBody } from '../reading/message-body.tsx';
+import { nameOf } from '../reading/stranger-text.ts';
 import { star } from '../state/actions.ts';
 import { type Account, write } from '../state/parts.ts';
 import { Avatar } from '../ui/avatar.tsx';
-import { formatFull, formatWhen, nameOf } from '../ui/format.ts';
 import { Icon, Tool } from '../ui/icon.tsx';
+import { When } from '../ui/when.tsx';
 
 interface CardProps {
   readonly account: Account;
@@ -17,62 +18,53 @@ interface CardProps {
 }
 
 export const Card: FunctionalComponent<CardProps> = ({ account, message, isOpen, toggle }) => {
-  const { envelope, internalDate, flags } = message;
-  const [from] = envelope.from ?? [];
-  const isDraft = flags.includes('\\Draft');
+  const [from] = message.envelope.from ?? [];
+  const isDraft = message.flags.includes('\\Draft');
   return (
-    <section class={['message', { folded: !isOpen, unread: isUnread(message) }]}>
+    <section class={['message', { unread: isUnread(message) }]}>
       <header>
         <button type="button" class="who" aria-expanded={isOpen} onClick={toggle}>
           <Avatar person={from} />
           <span class="names">
-            <b>{from ? nameOf(from) : 'nobody'}</b>
-            {isOpen ? (
-              <span class="soft">{from?.address}</span>
-            ) : (
-              <span class="soft preview">{message.preview}</span>
-            )}
+            <b class="cut">{from ? nameOf(from) : 'nobody'}</b>
+            <span class="soft cut">{isOpen ? from?.address : message.preview}</span>
           </span>
           {isDraft && <span class="note">Draft</span>}
           {message.hasAttachment && !isOpen && <Icon name="attach" />}
-          <time datetime={internalDate} title={formatFull(internalDate)}>
-            {formatWhen(internalDate)}
-          </time>
+          <When at={message.internalDate} />
         </button>
-        {isOpen && <CardTools account={account} message={message} />}
+        {isOpen && (isDraft ? draftTool(account, message) : tools(account, message))}
       </header>
       {isOpen && <MessageBody account={account} message={message} />}
     </section>
   );
 };
-Card.props = ['account', 'message', 'isOpen', 'toggle'];
 
-const CardTools: FunctionalComponent<Pick<CardProps, 'account' | 'message'>> = (props) => {
-  const { account, message } = props;
-  if (message.flags.includes('\\Draft')) {
-    return (
-      <Tool
-        icon="edit"
-        label="Go on writing"
-        press={() => write({ kind: 'draft', account, about: message })}
-      />
-    );
-  }
-  const isStarred = message.flags.includes(FLAGGED);
+function draftTool(account: Account, about: MailMessage) {
+  return (
+    <Tool
+      icon="edit"
+      label="Go on writing"
+      press={() => write({ kind: 'draft', account, about })}
+    />
+  );
+}
+
+function tools(account: Account, about: MailMessage) {
+  const isOn = isStarred(about);
   return (
     <>
       <Tool
         icon="star"
         label="Star"
-        pressed={isStarred}
-        press={() => void star({ messages: [message] }, !isStarred)}
+        pressed={isOn}
+        press={() => void star({ messages: [about] }, !isOn)}
       />
       <Tool
         icon="reply"
         label="Reply to this message"
-        press={() => write({ kind: 'reply', account, about: message })}
+        press={() => write({ kind: 'reply', account, about })}
       />
     </>
   );
-};
-CardTools.props = ['account', 'message'];
+}

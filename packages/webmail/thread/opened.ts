@@ -7,6 +7,7 @@ import { current, type OpenAccount } from '../state/accounts.ts';
 import { write } from '../state/parts.ts';
 import { byThread } from '../state/remembered.ts';
 import { go, type Route, route } from '../state/route.ts';
+import { reasonOf } from '../ui/format.ts';
 
 interface Opened {
   /** Oldest first; empty while it is read. */
@@ -91,15 +92,18 @@ export function followOpened(): void {
   );
   watch(
     () => [current.value, route.value, list.source.value, current.value?.live.changes] as const,
-    async ([account, now]) => {
+    async ([account, now], _before, onCleanup) => {
       if (!account || !now.open) return;
-      try {
-        const messages = await read(account, now);
-        if (route.value === now) opened.value = { messages, error: undefined };
-      } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
-        if (route.value === now) opened.value = { messages: [], error: reason };
-      }
+      // What was asked for last is shown, whichever answer comes first.
+      let isOver = false;
+      onCleanup(() => {
+        isOver = true;
+      });
+      const found = await read(account, now).then(
+        (messages) => ({ messages, error: undefined }),
+        (error: unknown) => ({ messages: [], error: reasonOf(error) }),
+      );
+      if (!isOver) opened.value = found;
     },
     { immediate: true },
   );

@@ -11,11 +11,13 @@ import {
 import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import { Actions } from '../list/list-bar.tsx';
 import { isUnread, keyOf } from '../list/rows.ts';
+import { subjectOf } from '../reading/stranger-text.ts';
 import { current } from '../state/accounts.ts';
 import { markRead } from '../state/actions.ts';
-import { commands, isNarrow } from '../state/commands.ts';
-import { closeOpen, route } from '../state/route.ts';
+import { commands } from '../state/commands.ts';
+import { closeOpen, isNarrow, route } from '../state/route.ts';
 import { Icon, Tool } from '../ui/icon.tsx';
+import { Failure } from '../ui/loaded.tsx';
 import { Card } from './card.tsx';
 import { reading } from './opened.ts';
 
@@ -42,20 +44,17 @@ export const Thread = defineComponent(() => {
   });
   const toggle = (message: MailMessage) => unfolded.set(keyOf(message), !isUnfolded(message));
   return () => {
-    if (!route.value.open || !current.value) return <NothingOpen />;
     const account = current.value;
+    if (!route.value.open || !account) return <NothingOpen />;
+    const [first] = messages.value;
     const { error } = reading.opened.value ?? {};
     return (
-      <article class="thread" aria-label={subjectOf(messages.value)}>
+      <article class="thread" aria-labelledby="subject">
         <Bar />
-        <h2 ref={heading} tabindex="-1">
-          {subjectOf(messages.value)}
+        <h2 ref={heading} id="subject" tabindex="-1">
+          {first ? subjectOf(first.envelope) : !error && 'Loading…'}
         </h2>
-        {error && (
-          <p class="notice bad" role="alert">
-            This message cannot be read now: {error}
-          </p>
-        )}
+        <Failure text={error && `This message cannot be read now: ${error}`} />
         <ol>
           {messages.value.map((message) => (
             <li key={keyOf(message)}>
@@ -68,21 +67,17 @@ export const Thread = defineComponent(() => {
             </li>
           ))}
         </ol>
-        {messages.value.length > 0 && <Answers />}
+        {first && <Answers />}
       </article>
     );
   };
 });
 
-function subjectOf(messages: readonly MailMessage[]): string {
-  return messages[0]?.envelope.subject || '(no subject)';
-}
-
 const NothingOpen: FunctionalComponent = () => (
-  <div class="nothing-open">
+  <div class="nothing-open soft">
     <Icon name="mail" />
-    <p class="soft">Choose a message to read it here.</p>
-    <p class="soft small">
+    <p>Choose a message to read it here.</p>
+    <p class="small">
       <kbd>?</kbd> shows the keys.
     </p>
   </div>
@@ -94,7 +89,6 @@ const Bar: FunctionalComponent = () => (
       <Tool icon="back" label="Back to the list" press={closeOpen} />
     </span>
     <Actions />
-    <span class="space" />
     <span class="steps">
       <Tool icon="up" label="Newer" shortcut="k" press={() => commands.step(-1)} />
       <Tool icon="chevron" label="Older" shortcut="j" press={() => commands.step(1)} />
@@ -102,16 +96,18 @@ const Bar: FunctionalComponent = () => (
   </div>
 );
 
+const answers = [
+  ['reply', 'Reply'],
+  ['reply-all', 'Reply all'],
+  ['forward', 'Forward'],
+] as const;
+
 const Answers: FunctionalComponent = () => (
   <p class="answers">
-    <button type="button" class="plain" onClick={() => commands.answer('reply')}>
-      <Icon name="reply" /> Reply
-    </button>
-    <button type="button" class="plain" onClick={() => commands.answer('reply-all')}>
-      <Icon name="reply-all" /> Reply all
-    </button>
-    <button type="button" class="plain" onClick={() => commands.answer('forward')}>
-      <Icon name="forward" /> Forward
-    </button>
+    {answers.map(([kind, label]) => (
+      <button key={kind} type="button" class="plain" onClick={() => commands.answer(kind)}>
+        <Icon name={kind} /> {label}
+      </button>
+    ))}
   </p>
 );

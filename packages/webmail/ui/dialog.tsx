@@ -1,5 +1,5 @@
 /** A dialog that is there while it is rendered: the browser keeps the focus within, Escape and Back close it. */
-import { defineComponent, onMounted, ref } from 'vue';
+import { defineComponent, onBeforeUnmount, onMounted, ref, useId } from 'vue';
 import { Tool } from './icon.tsx';
 
 interface DialogProps {
@@ -9,15 +9,13 @@ interface DialogProps {
   readonly isWide?: boolean;
 }
 
-let lastId = 0;
-
 export const Dialog = defineComponent(
   (props: DialogProps, { slots }) => {
     const element = ref<HTMLDialogElement>();
-    lastId += 1;
-    const id = `dialog-${lastId}`;
-    // The browser gives the focus back to where it was when the element closes, also by its removal.
+    const id = useId();
     onMounted(() => element.value?.showModal());
+    // The browser gives the focus back to where it was, which it does not do for an element that is removed while open.
+    onBeforeUnmount(() => element.value?.close());
     return () => (
       <dialog
         ref={element}

@@ -1,5 +1,5 @@
 /** A button with a menu below it (APG menu button): arrows move in it, Escape and a press elsewhere close it. */
-import { defineComponent, type FunctionalComponent, nextTick, ref, useId } from 'vue';
+import { defineComponent, nextTick, ref, useId } from 'vue';
 import { Icon, type IconName } from './icon.tsx';
 
 export interface MenuItem {
@@ -15,8 +15,6 @@ interface MenuProps {
   readonly label: string;
   /** Shown in place of three dots. */
   readonly icon?: IconName;
-  /** Shown beside the icon; the button is an icon alone where left out. */
-  readonly text?: string;
   /** A function is asked whenever the menu opens: its items may depend on the time. */
   readonly items: MenuItems | (() => MenuItems);
 }
@@ -39,28 +37,36 @@ export const Menu = defineComponent(
       button.value?.focus();
       item.run();
     };
+    const entry = (item: MenuItem) => (
+      <button
+        type="button"
+        role="menuitem"
+        tabindex="-1"
+        class={{ dangerous: item.isDangerous }}
+        onClick={() => choose(item)}
+      >
+        {item.icon && <Icon name={item.icon} />}
+        {item.label}
+      </button>
+    );
     const itemsNow = () => (typeof props.items === 'function' ? props.items() : props.items);
-    // Vue's types do not know popovers.
-    const opens = { popovertarget: id };
-    const floats = { popover: 'auto' };
     return () => (
       <>
         <button
           ref={button}
-          {...opens}
           type="button"
-          class={props.text ? 'plain' : 'tool'}
-          aria-label={props.text ? undefined : props.label}
+          class="tool"
+          aria-label={props.label}
           title={props.label}
+          popovertarget={id}
           aria-haspopup="menu"
           aria-expanded={isOpen.value}
         >
           <Icon name={props.icon ?? 'more'} />
-          {props.text}
         </button>
         <div
           ref={list}
-          {...floats}
+          popover="auto"
           id={id}
           class="popup"
           role="menu"
@@ -68,26 +74,12 @@ export const Menu = defineComponent(
           onToggle={(event: Event) => void follow(event as ToggleEvent)}
           onKeydown={moveFocus}
         >
-          {isOpen.value &&
-            itemsNow().map((item) => item && <Entry item={item} choose={() => choose(item)} />)}
+          {isOpen.value && itemsNow().map((item) => item && entry(item))}
         </div>
       </>
     );
   },
-  { props: ['label', 'icon', 'text', 'items'] },
-);
-
-const Entry: FunctionalComponent<{ item: MenuItem; choose: () => void }> = ({ item, choose }) => (
-  <button
-    type="button"
-    role="menuitem"
-    tabindex="-1"
-    class={{ dangerous: item.isDangerous }}
-    onClick={choose}
-  >
-    {item.icon && <Icon name={item.icon} />}
-    {item.label}
-  </button>
+  { props: ['label', 'icon', 'items'] },
 );
 
 /** Below the button, or above it where there is no room. */

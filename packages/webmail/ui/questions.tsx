@@ -1,6 +1,8 @@
 /** Questions before something is done: `ask` shows one, `Questions` stands once in the page. */
 import { defineComponent, ref, shallowRef } from 'vue';
 import { Dialog } from './dialog.tsx';
+import { reasonOf } from './format.ts';
+import { Failure } from './loaded.tsx';
 
 interface Question {
   readonly title: string;
@@ -9,15 +11,30 @@ interface Question {
   readonly action: string;
   readonly isDangerous?: boolean;
   /** A text that goes with it. */
-  readonly field?: { readonly label: string; readonly value?: string };
+  readonly field?: {
+    readonly label: string;
+    readonly type?: 'datetime-local';
+    readonly value?: string;
+    readonly min?: string;
+  };
   /** What it throws is shown, and the dialog stays. */
-  readonly run: (text: string) => Promise<void>;
+  readonly run: (text: string) => Promise<unknown>;
+  /** It is not to be done. */
+  readonly cancelled?: () => void;
 }
 
 const asked = shallowRef<Question>();
 
 export function ask(question: Question): void {
+  asked.value?.cancelled?.();
   asked.value = question;
+}
+
+/** Asks for a yes, for code that waits for the answer. */
+export function confirm(title: string, action: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    ask({ title, action, run: async () => resolve(true), cancelled: () => resolve(false) });
+  });
 }
 
 export const Questions = defineComponent(() => () => {
@@ -27,57 +44,57 @@ export const Questions = defineComponent(() => () => {
 
 const Asked = defineComponent(
   ({ question }: { question: Question }) => {
-    const text = ref(question.field?.value ?? '');
+    const { field } = question;
     const error = ref<string>();
     const isRunning = ref(false);
     const close = () => {
       if (asked.value === question) asked.value = undefined;
     };
+    const cancel = () => {
+      close();
+      question.cancelled?.();
+    };
     const run = async (event: Event) => {
       event.preventDefault();
       if (isRunning.value) return;
       isRunning.value = true;
+      const text = new FormData(event.target as HTMLFormElement).get('text');
       try {
-        await question.run(text.value.trim());
+        await question.run(String(text ?? '').trim());
         close();
       } catch (failure) {
-        error.value = failure instanceof Error ? failure.message : String(failure);
+        error.value = reasonOf(failure);
       } finally {
         isRunning.value = false;
       }
     };
     return () => (
-      <Dialog title={question.title} close={close}>
+      <Dialog title={question.title} close={cancel}>
         <form onSubmit={(event) => void run(event)}>
           {question.text && <p>{question.text}</p>}
-          {question.field && (
-            <div class="field">
-              <label for="question">{question.field.label}</label>
+          {field && (
+            <label class="field">
+              {field.label}
               <input
-                id="question"
-                value={text.value}
-                onInput={(event) => {
-                  text.value = (event.target as HTMLInputElement).value;
-                }}
+                name="text"
+                type={field.type}
+                defaultValue={field.value}
+                min={field.min}
                 autofocus
                 required
                 maxlength="200"
               />
-            </div>
+            </label>
           )}
-          {error.value && (
-            <p class="notice bad" role="alert">
-              {error.value}
-            </p>
-          )}
+          <Failure text={error.value} />
           <div class="buttons">
-            <button type="button" class="plain" onClick={close}>
+            <button type="button" class="plain" onClick={cancel}>
               Cancel
             </button>
             <button
               type="submit"
               class={question.isDangerous ? 'danger' : 'main'}
-              autofocus={!question.field}
+              autofocus={!field}
               disabled={isRunning.value}
             >
               {question.action}

@@ -1,6 +1,7 @@
 /** Short messages that say what was done, with a way back; and what only a screen reader hears. */
 import { defineComponent, type FunctionalComponent, ref, shallowRef } from 'vue';
-import { Icon } from './icon.tsx';
+import { reasonOf } from './format.ts';
+import { Tool } from './icon.tsx';
 
 interface ToastOptions {
   readonly tone?: 'done' | 'failed';
@@ -29,21 +30,18 @@ export function announce(text: string): void {
   spoken.value = spoken.value === text ? `${text}\u00a0` : text;
 }
 
-/** @returns takes the message away */
-export function say(text: string, options: ToastOptions = {}): () => void {
+export function say(text: string, options: ToastOptions = {}): void {
   lastId += 1;
   const id = lastId;
   toasts.value = [...toasts.value, { ...options, id, text }].slice(-SHOWN_AT_ONCE);
   announce(options.action ? `${text}. ${options.action.label}: z` : text);
   const { forMs = SHOWN_MS } = options;
   if (Number.isFinite(forMs)) setTimeout(drop, forMs, id);
-  return () => drop(id);
 }
 
 /** Says that something failed, with its reason. */
 export function sayFailure(what: string, error: unknown): void {
-  const reason = error instanceof Error ? error.message : String(error);
-  say(`${what}: ${reason}`, { tone: 'failed', forMs: 15_000 });
+  say(`${what}: ${reasonOf(error)}`, { tone: 'failed', forMs: 15_000 });
 }
 
 /** Does what the newest message offers: the key `z`. */
@@ -70,14 +68,7 @@ const ToastBox: FunctionalComponent<{ toast: Toast }> = ({ toast }) => (
         {toast.action.label}
       </button>
     )}
-    <button
-      type="button"
-      class="tool"
-      aria-label="Close the message"
-      onClick={() => drop(toast.id)}
-    >
-      <Icon name="close" />
-    </button>
+    <Tool icon="close" label="Close the message" press={() => drop(toast.id)} />
   </li>
 );
 

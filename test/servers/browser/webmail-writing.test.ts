@@ -125,7 +125,7 @@ test('an answer to all quotes below a fold, is saved as a draft, and asks about 
   await assertAccessible(page);
   await form.getByRole('button', { name: 'Send', exact: true }).click();
   const question = page.getByRole('dialog', { name: /The text says "attached"/ });
-  await question.getByRole('button', { name: 'Back' }).click();
+  await question.getByRole('button', { name: 'Cancel' }).click();
   await form.getByLabel('Attach files').setInputFiles({
     name: 'plan.txt',
     mimeType: 'text/plain',

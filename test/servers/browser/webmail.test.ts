@@ -122,6 +122,11 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
   await page.getByRole('dialog', { name: 'Keys' }).waitFor();
   await page.keyboard.press('e');
   await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  assert.ok(
+    await inPage(page, "document.activeElement?.getAttribute('role') === 'treegrid'"),
+    'a dialog that closes gives the focus back',
+  );
   await page.keyboard.press('/');
   await page.keyboard.type('e in:archive');
   await page.keyboard.press('Enter');
@@ -139,6 +144,9 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
 
 test('on a phone there is one pane, Back closes it, and what is pressed is large enough', async () => {
   const { address } = await pages.newAccount();
+  const long = `A subject ${'that does not fit into a row '.repeat(4)}`;
+  await pages.send(address, long, { messageId: '<long@sender.test>' });
+  await pages.send(address, long, { references: '<long@sender.test>' });
   await pages.send(address, 'On the way');
   const { page, assertQuiet } = await openWebmail(pages, address, {
     viewport: PHONE,
@@ -149,6 +157,10 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   await rowOf(page, 'On the way').waitFor();
   await assertFits(page);
   assert.deepEqual(await findViolations(page), []);
+  // The number of messages is seen and pressed, however long the subject is.
+  await page.getByRole('button', { name: '2 messages, unfold' }).tap();
+  await page.locator('[aria-level="2"]').nth(1).waitFor();
+  await page.getByRole('button', { name: '2 messages, unfold' }).tap();
   await rowOf(page, 'On the way').tap();
   await page.locator('.message-body').getByText('Text of On the way').waitFor();
   const small = await inPage<string[]>(
@@ -165,6 +177,12 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   await page.getByRole('button', { name: 'Mailboxes' }).tap();
   await goTo(page, 'Sent');
   await page.getByText('No mail here').waitFor();
+  await page.getByRole('button', { name: 'Mailboxes' }).tap();
+  await page.getByRole('button', { name: 'Account' }).tap();
+  await page.getByRole('menuitem', { name: 'What the app says' }).tap();
+  // Nothing lies over it: it is pressed where it is seen.
+  await page.getByRole('button', { name: 'Close the protocol' }).tap();
+  await page.getByRole('complementary', { name: 'Protocol' }).waitFor({ state: 'detached' });
   assertQuiet();
 });
 

@@ -1,0 +1,19 @@
+/** Attributes of HTML that Vue's types do not know. */
+import '@vue/runtime-dom';
+
+declare module '@vue/runtime-dom' {
+  interface HTMLAttributes {
+    popover?: 'auto';
+  }
+  interface ButtonHTMLAttributes {
+    popovertarget?: string;
+    popovertargetaction?: 'hide';
+  }
+  interface InputHTMLAttributes {
+    /** What it has at first: Vue writes `value` anew whenever it renders. */
+    defaultValue?: string | undefined;
+  }
+  interface TextareaHTMLAttributes {
+    defaultValue?: string | undefined;
+  }
+}

@@ -1,0 +1,52 @@
+/** What a component waits for, and why it did not come. */
+import { type FunctionalComponent, shallowReactive } from 'vue';
+import { reasonOf } from './format.ts';
+
+interface Loaded<Value> {
+  /** Not deep: what Vue puts around an object of the SDK has none of its private members. */
+  value: Value | undefined;
+  failure: string | undefined;
+  /** Loads it anew. */
+  again(): void;
+}
+
+/** Loads something for a component; a component that has to load another thing is another one (`key`). */
+export function useLoaded<Value>(load: () => Promise<Value>): Loaded<Value> {
+  const loaded = shallowReactive<Loaded<Value>>({
+    value: undefined,
+    failure: undefined,
+    again() {
+      loaded.failure = undefined;
+      load()
+        .then((value) => {
+          loaded.value = value;
+        })
+        .catch((error: unknown) => {
+          loaded.failure = reasonOf(error);
+        });
+    },
+  });
+  loaded.again();
+  return loaded;
+}
+
+/** Why something is not as the user wants it. */
+export const Failure: FunctionalComponent<{ text: string | undefined }> = ({ text }, { slots }) =>
+  text !== undefined && (
+    <p class="notice bad" role="alert">
+      {text} {slots.default?.()}
+    </p>
+  );
+
+/** Stands in the place of what is loaded until it is there. */
+export const Waiting: FunctionalComponent<{ of: Loaded<unknown> }> = ({ of }, { slots }) =>
+  of.failure === undefined ? (
+    <p class="soft">Loading… {slots.default?.()}</p>
+  ) : (
+    <Failure text={of.failure}>
+      <button type="button" class="link" onClick={of.again}>
+        Try again
+      </button>
+      {slots.default?.()}
+    </Failure>
+  );
