@@ -82,7 +82,9 @@ export const remove: Command = {
     command.end();
     const { state } = await session.services.mailstore.deleteMailbox(session.user, name);
     session.wrote(state.mailbox);
-    yield '';
+    const isSelected = session.view?.mailbox.uidvalidity === Number(state.uidvalidity);
+    yield isSelected ? session.closed : '';
+    if (isSelected) await session.closeMailbox();
     return 'The mailbox is deleted';
   },
 };
@@ -99,6 +101,7 @@ export const rename: Command = {
     const { state } = await session.services.mailstore.renameMailbox(session.user, name, to);
     session.wrote(state.mailbox);
     session.wrote(name);
+    session.renamed(name.normalize('NFC'), state.mailbox);
     yield await tellOldName(session, state.mailbox, to, name);
     return 'The mailbox is renamed';
   },

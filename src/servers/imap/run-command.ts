@@ -5,7 +5,7 @@ import type { CommandParts } from './command-reader.ts';
 import { commands } from './commands.ts';
 import { BadCommand, Cursor } from './cursor.ts';
 import { tellNews } from './notify.ts';
-import { Bye, No, type Session } from './session.ts';
+import { Bye, type Command, No, type Session } from './session.ts';
 import { line, type Output } from './write.ts';
 
 const TAG = /^[^\x00-\x20(){%*"\\+\x7f-\xff]{1,64}$/;
@@ -57,9 +57,10 @@ export async function* runCommand(
       throw new BadCommand(`Not while the session is ${session.state}`);
     }
     const text = yield* command.run(session, cursor);
-    if (command.tells !== 'nothing') yield* tellOthers(session, command.tells === 'everything');
+    const failure = command.tells === 'nothing' ? undefined : yield* tellOthers(session, command);
     onEnd({ name, outcome: 'ok' });
     yield `${session.tag} OK ${text}\r\n`;
+    if (failure) yield* end(session, failure);
     if (name === 'STARTTLS') session.channel.startTls();
   } catch (error) {
     yield* fail(session, name, error, onEnd);
@@ -81,12 +82,39 @@ function readName(cursor: Cursor): string {
   return Object.hasOwn(commands, full) ? full : 'other';
 }
 
-/** What others changed, and this session was not told yet. */
-async function* tellOthers(session: Session, withRemovals: boolean): AsyncGenerator<Output> {
+/**
+ * What others changed, and this session was not told yet.
+ *
+ * @returns why the session cannot go on: the command was carried out all the same, and its client is told so first
+ */
+async function* tellOthers(
+  session: Session,
+  { tells }: Command,
+): AsyncGenerator<Output, Bye | undefined> {
   const { view, watches } = session;
+  const withRemovals = tells === 'everything';
   const hasUntold = withRemovals && view && view.untold.size > 0;
   const hasNews = session.isBehind || session.told.size > 0 || hasUntold;
-  if (hasNews || watches?.isBehind) yield* tellNews(session, withRemovals);
+  if (!hasNews && !watches?.isBehind) return undefined;
+  try {
+    yield* tellNews(session, withRemovals);
+    return undefined;
+  } catch (error) {
+    if (error instanceof Bye) return error;
+    // A NO would let the client do once more what was done: it is told with the next command.
+    if (!isPassing(error)) throw error;
+    session.isBehind = true;
+    return undefined;
+  }
+}
+
+/** Whether it can go well the next time. */
+const isPassing = (error: unknown) =>
+  error instanceof Refusal || refusalOfFailure(error) !== undefined;
+
+function* end(session: Session, bye: Bye): Generator<Output> {
+  session.isOver = true;
+  yield `* BYE ${bye.message.startsWith('[') ? bye.message : line(bye.message)}\r\n`;
 }
 
 /**
@@ -99,7 +127,7 @@ export async function* tellUnasked(session: Session): AsyncGenerator<Output> {
   try {
     yield* tellNews(session, false);
   } catch (error) {
-    if (error instanceof Bye || !(error instanceof Refusal || refusalOfFailure(error))) throw error;
+    if (error instanceof Bye || !isPassing(error)) throw error;
     // The next change, or the look after a minute, tells it.
     session.isBehind = true;
   }
@@ -113,9 +141,8 @@ async function* fail(
 ): AsyncGenerator<Output> {
   const tag = session.tag || '*';
   if (error instanceof Bye) {
-    session.isOver = true;
     onEnd({ name, outcome: 'bye' });
-    yield `* BYE ${error.message.startsWith('[') ? error.message : line(error.message)}\r\n`;
+    yield* end(session, error);
   } else if (error instanceof BadCommand) {
     onEnd({ name, outcome: 'bad' });
     yield `${tag} BAD ${line(error.message)}\r\n`;

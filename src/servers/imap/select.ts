@@ -34,8 +34,7 @@ function opening(isReadOnly: boolean): Command {
       const resync = command.has(' ') ? readParameters(session, command) : undefined;
       command.end();
       // A mailbox that was selected is closed, also where the next one cannot be opened.
-      const hasClosed = session.condstore || session.qresync || session.isRev2;
-      if (session.view && hasClosed) yield '* OK [CLOSED] Closed\r\n';
+      yield session.closed;
       await session.closeMailbox();
       return yield* open(session, name, isReadOnly, resync);
     },

@@ -207,6 +207,19 @@ export class Session {
     for (const uid of uids) this.made.add(uid);
   }
 
+  /** The line that says that the selected mailbox is closed, for clients that know it (RFC 7162 section 3.2.11). */
+  get closed(): string {
+    const isKnown = this.condstore || this.qresync || this.isRev2;
+    return this.#view && isKnown ? '* OK [CLOSED] Closed\r\n' : '';
+  }
+
+  /** This client renamed a mailbox: one that it has selected there, or below, stays selected. */
+  renamed(from: string, to: string): void {
+    const name = this.#view?.mailbox.name ?? '';
+    if (name === from || name.startsWith(`${from}/`))
+      this.#view?.rename(to + name.slice(from.length));
+  }
+
   /** Closes the selected mailbox, if there is one. */
   async closeMailbox(): Promise<void> {
     this.made.clear();

@@ -1,4 +1,5 @@
 /** Tells a session what changed in its mailbox, by itself and by others: the only place that moves a view on. */
+import type { SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { fetchAll } from './fetch.ts';
 import type { FetchRequest } from './parse-fetch.ts';
@@ -27,18 +28,8 @@ export async function* tellChanges(
   } else view.flagsToken ??= String(view.highestModseq);
   const added: number[] = [];
   const flags: string[] = [];
-  const { name, uidvalidity } = view.mailbox;
-  const { mailstore } = session.services;
-  for (let hasMore = true; hasMore; ) {
-    const page = await mailstore
-      .sync(session.user, {
-        mailbox: name,
-        uidvalidity: String(uidvalidity),
-        token: view.token,
-        fields: ['flags'],
-      })
-      .catch(refuseRenamed);
-    if (page.reset) throw new Bye(RENAMED);
+  // All of them, before any moves the view on: one that cannot be read would leave it where the client is not.
+  for (const page of await readPages(session, view)) {
     for (const { uid, modseq, flags: some = [] } of page.changes.added) {
       if (uid > view.lastUid) {
         view.add(uid);
@@ -52,7 +43,6 @@ export async function* tellChanges(
     }
     for (const { uid } of page.changes.removed) view.untold.add(uid);
     view.token = page.token;
-    hasMore = page.hasMore === true;
   }
   // Before the removals: these are the sequence numbers of before.
   yield flags.join('');
@@ -62,6 +52,20 @@ export async function* tellChanges(
   const unknown = added.filter((uid) => !made.delete(uid));
   if (added.length > 0) yield view.tellSize();
   if (selected?.fetch && unknown.length > 0) yield* fetchNew(session, unknown, selected.fetch);
+}
+
+/** What changed since the state that the view has. */
+async function readPages({ services, user }: Session, view: View): Promise<SyncResult[]> {
+  const { name: mailbox, uidvalidity } = view.mailbox;
+  const of = { mailbox, uidvalidity: String(uidvalidity), fields: ['flags'] as const };
+  const pages: SyncResult[] = [];
+  for (let { token } = view; ; ) {
+    const page = await services.mailstore.sync(user, { ...of, token }).catch(refuseRenamed);
+    if (page.reset) throw new Bye(RENAMED);
+    pages.push(page);
+    if (!page.hasMore) return pages;
+    ({ token } = page);
+  }
 }
 
 /** What the client wants to know of each new message (RFC 5465 section 5.2). */

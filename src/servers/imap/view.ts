@@ -24,7 +24,7 @@ export interface ViewOptions {
 }
 
 export class View {
-  readonly mailbox: OpenMailbox;
+  #mailbox: OpenMailbox;
   readonly isReadOnly: boolean;
   readonly recent: Claims | undefined;
   /** UIDs by sequence number, ascending. */
@@ -46,7 +46,7 @@ export class View {
   readonly #announced = new Set<string>();
 
   constructor({ mailbox, uids, token, isReadOnly, keywords = [], recent }: ViewOptions) {
-    this.mailbox = mailbox;
+    this.#mailbox = mailbox;
     this.#uids = uids;
     this.token = token;
     this.highestModseq = Number(token);
@@ -54,6 +54,15 @@ export class View {
     this.recent = recent;
     this.#keywords = new Map(keywords.map((one) => [one.toLowerCase(), one]));
     recent?.take(this.lastUid);
+  }
+
+  get mailbox(): OpenMailbox {
+    return this.#mailbox;
+  }
+
+  /** It is the same mailbox under another name. */
+  rename(name: string): void {
+    this.#mailbox = { ...this.#mailbox, name };
   }
 
   get size(): number {

@@ -1,0 +1,73 @@
+/** Programs that delete and rename mailboxes which they, or others, have open. */
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { onEachEngine } from '../support/databases.ts';
+import { freePort } from '../support/free-port.ts';
+import { ImapLines } from '../support/imap-lines.ts';
+import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+
+onEachEngine('IMAP: mailboxes that are open', (engine) => {
+  let service: TestService;
+  let port: number;
+  before(async () => {
+    service = await startTestService(engine, { IMAP_PORT: String(await freePort()) });
+    port = service.addresses.imap?.port ?? 0;
+  });
+
+  async function open(account: TestAccount): Promise<ImapLines> {
+    const client = await ImapLines.connect(port);
+    await client.ok(`LOGIN ${account.address} "${account.password}"`);
+    return client;
+  }
+
+  test('who deletes the selected mailbox has none selected, and goes on', async () => {
+    const ann = await service.makeAccount();
+    const client = await open(ann);
+    for (const closed of [[], ['* OK [CLOSED] Closed']]) {
+      await client.ok('CREATE Work');
+      await client.ok('SELECT Work');
+      if (closed.length > 0) await client.ok('ENABLE CONDSTORE');
+      assert.deepEqual(await client.ok('DELETE Work'), closed);
+      assert.match((await client.command('FETCH 1 UID')).join(), /^BAD Not while/);
+    }
+    await client.ok('SELECT INBOX');
+    await client.ok('CREATE Work');
+    assert.deepEqual(await client.ok('DELETE Work'), []);
+    await client.ok('UNSELECT');
+    client.close();
+  });
+
+  test('who renames the selected mailbox, or one above it, has it selected under its new name', async () => {
+    const ann = await service.makeAccount();
+    const client = await open(ann);
+    const append = (name: string) => client.command(`APPEND ${name} {14+}\r\nSubject: a\r\n\r\n`);
+    await client.ok('CREATE Work');
+    await client.ok('CREATE Work/Plans');
+    await client.ok('SELECT Work/Plans');
+    await client.ok('RENAME Work/Plans Work/Ideas');
+    assert.match((await append('Work/Ideas')).join('\n'), /^\* 1 EXISTS\n\* 1 RECENT\nOK /);
+    await client.ok('RENAME Work Job');
+    assert.deepEqual(await client.ok('NOOP'), []);
+    await service.mail(ann.token, 'POST', '/mail/flags', {
+      mailbox: 'Job/Ideas',
+      uids: [1],
+      add: ['\\Seen'],
+    });
+    assert.deepEqual(await client.ok('NOOP'), ['* 1 FETCH (UID 1 FLAGS (\\Seen \\Recent))']);
+    client.close();
+  });
+
+  test('whose mailbox another program renamed is told that its command was carried out, then BYE', async () => {
+    const ann = await service.makeAccount();
+    const [client, other] = [await open(ann), await open(ann)];
+    await client.ok('CREATE Work');
+    await client.ok('SELECT Work');
+    await other.ok('RENAME Work Job');
+    const append = 'APPEND INBOX {14+}\r\nSubject: a\r\n\r\n';
+    assert.match((await client.command(append)).join('\n'), /^OK \[APPENDUID \d+ 1\]/);
+    assert.match(await client.next(), /^\* BYE The mailbox was deleted, renamed or restored/);
+    assert.equal(await client.next(), '');
+    assert.deepEqual(await other.ok('STATUS INBOX (MESSAGES)'), ['* STATUS "INBOX" (MESSAGES 1)']);
+    other.close();
+  });
+});
