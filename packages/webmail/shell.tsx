@@ -10,9 +10,8 @@ import { MoveDialog } from './sidebar/move-dialog.tsx';
 import { PendingDialog } from './sidebar/pending.tsx';
 import { Sidebar } from './sidebar/sidebar.tsx';
 import { isSigningIn, SignIn } from './sign-in.tsx';
-import { current, type OpenAccount } from './state/accounts.ts';
+import { current, here, type OpenAccount, titleOfName } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
-import { titleOfName } from './state/describe.ts';
 import { closeOverlay, opens, overlay } from './state/overlay.ts';
 import { writing } from './state/parts.ts';
 import { goTo, isPanelOpen, route } from './state/route.ts';
@@ -59,14 +58,10 @@ const ProtocolPanel = defineAsyncComponent(
 
 /** "(3) Inbox · Mail" */
 function titleNow(): string {
-  const account = current.value;
-  if (!account) return brand.name;
+  if (!current.value) return brand.name;
   const { mailbox, query } = route.value;
-  const { mailboxes } = account.live;
-  const unseen = mailboxes.find(({ name }) => name === mailbox)?.unseen;
-  const title = query
-    ? `Search: ${query}`
-    : `${unseen ? `(${unseen}) ` : ''}${titleOfName(mailboxes, mailbox)}`;
+  const unseen = here.value?.unseen ? `(${here.value.unseen}) ` : '';
+  const title = query ? `Search: ${query}` : `${unseen}${titleOfName(mailbox)}`;
   return `${title} · ${brand.name}`;
 }
 
@@ -75,7 +70,7 @@ const Desk = defineComponent(
   ({ account }: { account: OpenAccount }) => {
     useKeys(pageKeys);
     return () => (
-      <div class={['desk', { reading: route.value.open, panel: isPanelOpen.value }]}>
+      <div class={['desk', { reading: route.value.open }]}>
         <button type="button" class="plain skip" onClick={toList}>
           To the messages
         </button>
@@ -110,7 +105,7 @@ function closePanel(): void {
 }
 
 const TopBar = ({ account }: { account: OpenAccount }) => (
-  <header class="top">
+  <header class="top bar">
     <button type="button" class="tool menu-button" aria-label="Mailboxes" popovertarget="mailboxes">
       <Icon name="menu" />
     </button>

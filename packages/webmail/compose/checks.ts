@@ -5,9 +5,9 @@ import { isAddress } from './addresses.ts';
 /** Octets of all files of a message: the call that sends it takes 16 MiB of JSON, in base64. */
 export const FILES_MAX = 11_000_000;
 /** To, Cc and Bcc together. */
-export const RECIPIENTS_MAX = 100;
+const RECIPIENTS_MAX = 100;
 
-export interface Checked {
+interface Checked {
   readonly to: readonly Correspondent[];
   readonly cc: readonly Correspondent[];
   readonly bcc: readonly Correspondent[];
@@ -16,24 +16,17 @@ export interface Checked {
   readonly files: readonly { readonly size: number; readonly content?: unknown }[];
 }
 
-/** What has to be put right first. */
-export interface Trouble {
-  readonly field: 'to' | 'cc' | 'bcc' | 'subject' | 'files';
-  readonly why: string;
-}
-
-export function findTrouble(message: Checked): Trouble | undefined {
-  for (const field of ['to', 'cc', 'bcc'] as const) {
-    const bad = message[field].find(({ address }) => !isAddress(address));
-    if (bad) return { field, why: `"${bad.address}" is not an address.` };
+/** What has to be put right first, in words. */
+export function findTrouble({ to, cc, bcc, files }: Checked): string | undefined {
+  const recipients = [...to, ...cc, ...bcc];
+  const bad = recipients.find(({ address }) => !isAddress(address));
+  if (bad) return `"${bad.address}" is not an address.`;
+  if (recipients.length === 0) return 'Enter a recipient.';
+  if (recipients.length > RECIPIENTS_MAX) {
+    return `A message has ${RECIPIENTS_MAX} recipients at most.`;
   }
-  const recipients = message.to.length + message.cc.length + message.bcc.length;
-  if (recipients === 0) return { field: 'to', why: 'Enter a recipient.' };
-  if (recipients > RECIPIENTS_MAX) {
-    return { field: 'to', why: `A message has ${RECIPIENTS_MAX} recipients at most.` };
-  }
-  return uploadSize(message.files) > FILES_MAX
-    ? { field: 'files', why: `The files are too large: ${FILES_MAX / 1_000_000} MB at most.` }
+  return uploadSize(files) > FILES_MAX
+    ? `The files are too large: ${FILES_MAX / 1_000_000} MB at most.`
     : undefined;
 }
 

@@ -16,7 +16,7 @@ export const FileList: FunctionalComponent<FilesProps> = ({ files, remove }) =>
     <section class="compose-files" aria-label="Files">
       <ul>
         {files.map(({ filename, size }, at) => (
-          <li key={`${at} ${filename}`}>
+          <li key={`${at} ${filename}`} class="bar">
             <Icon name="attach" />
             {filename}
             <span class="soft">{formatSize(size)}</span>

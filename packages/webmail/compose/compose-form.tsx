@@ -30,7 +30,8 @@ export const ComposeForm = defineComponent(
     const press = (event: KeyboardEvent) => {
       // Single keys belong to the text; those of the list do nothing here.
       event.stopPropagation();
-      if (event.isComposing) return;
+      // In an open menu they belong to that.
+      if (event.isComposing || document.querySelector(':popover-open')) return;
       if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
         void session.send();
@@ -50,7 +51,7 @@ export const ComposeForm = defineComponent(
         onKeydown={press}
         {...files.on}
       >
-        <header>
+        <header class="bar">
           <h2>{title}</h2>
           <span class="soft" role="status">
             {session.status.value}
@@ -116,7 +117,7 @@ const ComposeFields = defineComponent(
             }}
           />
         </label>
-        <Failure text={trouble.value?.why} />
+        <Failure text={trouble.value} />
       </>
     );
   },
@@ -153,7 +154,7 @@ const ComposeFoot: FunctionalComponent<PartProps> = ({ session, attach }) => {
     );
   const discard = () => void session.discard();
   return (
-    <footer>
+    <footer class="bar">
       <button
         type="submit"
         class="main"

@@ -2,7 +2,7 @@
  * The window in which a message is written: docked at the bottom of the page, or all of a phone. A draft is saved at each
  * pause and when the window closes.
  */
-import { defineComponent, onBeforeUnmount, onMounted } from 'vue';
+import { defineComponent, onBeforeUnmount, onMounted, ref } from 'vue';
 import { type Account, composer, type Writing, write, writing } from '../state/parts.ts';
 import { signatures, undoSeconds } from '../state/remembered.ts';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
@@ -33,6 +33,8 @@ const TITLES = {
 export const Composer = defineComponent(
   ({ writing: what }: { writing: Writing }) => {
     const session = useLoaded(async () => startSession(what, await startContent(what)));
+    const element = ref<HTMLElement>();
+    const opener = document.activeElement;
     const isDirty = () => session.value?.isDirty === true;
     const leave = async () => !isDirty() || (await session.value?.save()) === true;
     const warn = (event: BeforeUnloadEvent) => {
@@ -46,10 +48,13 @@ export const Composer = defineComponent(
       if (composer.leave === leave) composer.leave = async () => true;
       removeEventListener('beforeunload', warn);
       void session.value?.save();
+      // The focus goes back to where it was, unless it is elsewhere already.
+      const isWithin = element.value?.contains(document.activeElement);
+      if (isWithin && opener instanceof HTMLElement) opener.focus();
     });
     const title = TITLES[what.kind];
     return () => (
-      <section class="composer" role="dialog" aria-label={title}>
+      <section ref={element} class="composer" role="dialog" aria-label={title}>
         {session.value ? (
           <ComposeForm title={title} account={what.account} session={session.value} />
         ) : (

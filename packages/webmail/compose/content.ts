@@ -61,8 +61,6 @@ export interface HtmlTools {
   /** Without scripts, styles of the page and what would be loaded; pictures by `cid:` and `https:` stay. */
   clean(html: string): string;
   textOf(html: string): string;
-  /** The time as it is shown. */
-  when(at: string): string;
 }
 
 export function emptyContent(signature: string): ComposeContent {
@@ -80,12 +78,10 @@ export function replyContent(
 ): ComposeContent {
   const { message, html } = read;
   const { own, signature, toAll, tools } = options;
-  const { to, cc } = replyRecipients(message.envelope, own, toAll);
-  const told = attribution(message.envelope, tools.when(message.internalDate));
+  const told = attribution(message);
   return {
     ...emptyContent(signature),
-    to: [...to],
-    cc: [...cc],
+    ...replyRecipients(message.envelope, own, toAll),
     subject: replySubject(message.envelope.subject),
     quote: {
       text: `${told}\n${quoteText(textOf(read, tools))}\n`,
@@ -103,7 +99,7 @@ export function forwardContent(
 ): ComposeContent {
   const { message, html } = read;
   const { signature, tools } = options;
-  const head = forwardHead(message.envelope, tools.when(message.internalDate));
+  const head = forwardHead(message);
   return {
     ...emptyContent(signature),
     subject: forwardSubject(message.envelope.subject),

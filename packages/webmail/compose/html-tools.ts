@@ -4,7 +4,6 @@
  * written down and parsed again.
  */
 import { flatten } from '../reading/mail-document.ts';
-import { formatFull } from '../ui/format.ts';
 import type { HtmlTools } from './content.ts';
 
 const KEPT = new Set(
@@ -135,4 +134,4 @@ function tidy(text: string): string {
     .trim();
 }
 
-export const htmlTools: HtmlTools = { clean, textOf, when: formatFull };
+export const htmlTools: HtmlTools = { clean, textOf };

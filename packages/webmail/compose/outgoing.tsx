@@ -3,9 +3,9 @@ import { defineComponent, type FunctionalComponent } from 'vue';
 import type { Send, SentMail } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { Dialog } from '../ui/dialog.tsx';
-import { formatWhen } from '../ui/format.ts';
+import { formatWhen, reasonOf } from '../ui/format.ts';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
-import { say, sayFailure } from '../ui/toasts.tsx';
+import { say } from '../ui/toasts.tsx';
 
 const STATES: Readonly<Record<Send['status'], string>> = {
   queued: 'Sending',
@@ -19,9 +19,12 @@ const SendRow: FunctionalComponent<{ send: SentMail; cancel: () => void }> = ({ 
   const { status, sendAt, recipients, subject } = send;
   const waits = status === 'queued' && sendAt !== undefined && Date.parse(sendAt) > Date.now();
   return (
-    <li class={status}>
+    <li>
       <p>
-        <b>{waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}</b> {subject}
+        <b class={{ bad: status === 'bounced' }}>
+          {waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}
+        </b>{' '}
+        {subject}
         {waits && (
           <button type="button" class="plain" onClick={cancel}>
             Cancel sending
@@ -52,15 +55,15 @@ export const Outgoing = defineComponent(
     const cancel = async ({ operation }: SentMail) => {
       try {
         await operation.cancel();
+        sends.again();
         say('It is a draft again, and is not sent');
       } catch (error) {
-        sayFailure('It was not cancelled', error);
+        sends.failure = reasonOf(error);
       }
-      sends.again();
     };
     return () => (
       <Dialog title="Outgoing mail" close={close}>
-        {sends.value === undefined ? (
+        {sends.value === undefined || sends.failure !== undefined ? (
           <Waiting of={sends} />
         ) : sends.value.length === 0 ? (
           <p>Nothing was sent lately.</p>

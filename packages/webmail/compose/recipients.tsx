@@ -149,7 +149,7 @@ const Chip: FunctionalComponent<ChipProps> = ({ one, edit, remove }) => {
   const shown = one.name ?? one.address;
   const isBad = !isAddress(one.address);
   return (
-    <li class={['chip', { bad: isBad }]} title={one.address}>
+    <li class={['chip pill bar', { bad: isBad }]} title={one.address}>
       <button type="button" class="name cut" aria-label={`Edit ${shown}`} onClick={edit}>
         {shown}
       </button>

@@ -1,12 +1,9 @@
 /** Whom an answer goes to, what its subject is, and what it quotes. */
 import type { Correspondent, Envelope } from '../../sdk/src/api-types.ts';
+import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import { formatAddress, nameOf, straighten } from '../reading/stranger-text.ts';
+import { formatFull } from '../ui/format.ts';
 import { toCorrespondents } from './addresses.ts';
-
-export interface Recipients {
-  readonly to: readonly Correspondent[];
-  readonly cc: readonly Correspondent[];
-}
 
 /**
  * Recipients of an answer. Reply-To comes before From (RFC 5322 section 3.6.2); an answer to mail of one's own goes to
@@ -14,25 +11,17 @@ export interface Recipients {
  *
  * @param own addresses of the reader: an answer to all does not go to them
  */
-export function replyRecipients(
-  envelope: Envelope,
-  own: readonly string[],
-  toAll: boolean,
-): Recipients {
+export function replyRecipients(envelope: Envelope, own: readonly string[], toAll: boolean) {
   const mine = new Set(own.map((address) => address.toLowerCase()));
   const isOwn = ({ address }: Correspondent) => mine.has(withoutTag(address.toLowerCase()));
-  const senders = toCorrespondents(
-    envelope.replyTo?.length ? envelope.replyTo : (envelope.from ?? []),
-  );
+  const senders = toCorrespondents(envelope.replyTo?.length ? envelope.replyTo : envelope.from);
   const wasSent = senders.length > 0 && senders.every(isOwn);
   const to = wasSent ? toCorrespondents(envelope.to) : senders;
   if (!toAll) return { to, cc: [] };
   const taken = new Set(to.map(({ address }) => address.toLowerCase()));
   const others = toCorrespondents([...(envelope.to ?? []), ...(envelope.cc ?? [])]);
-  return {
-    to,
-    cc: others.filter((one) => !isOwn(one) && !taken.has(one.address.toLowerCase())),
-  };
+  const cc = others.filter((one) => !isOwn(one) && !taken.has(one.address.toLowerCase()));
+  return { to, cc };
 }
 
 /** `ada+list@acme.test` is delivered to `ada@acme.test`. */
@@ -55,20 +44,19 @@ function prefixed(prefix: string, before: RegExp, subject: string): string {
   return `${prefix} ${plain}`.trim();
 }
 
-/** What stands above the quoted text. @param when the time as it is shown */
-export function attribution(envelope: Envelope, when: string): string {
-  const [from] = envelope.from ?? [];
-  return `On ${when}, ${from ? nameOf(from) : 'somebody'} wrote:`;
+/** What stands above the quoted text. */
+export function attribution({ envelope, internalDate }: MailMessage): string {
+  return `On ${formatFull(internalDate)}, ${nameOf(envelope.from?.[0] ?? {})} wrote:`;
 }
 
 /** What stands above a forwarded text. */
-export function forwardHead(envelope: Envelope, when: string): string {
+export function forwardHead({ envelope, internalDate }: MailMessage): string {
   const list = (name: string, addresses: Envelope['to']) =>
     addresses?.length ? [`${name}: ${addresses.map(formatAddress).join(', ')}`] : [];
   return [
     '---------- Forwarded message ----------',
     ...list('From', envelope.from),
-    `Date: ${when}`,
+    `Date: ${formatFull(internalDate)}`,
     `Subject: ${straighten(envelope.subject)}`,
     ...list('To', envelope.to),
     ...list('Cc', envelope.cc),

@@ -4,8 +4,8 @@
  */
 import { type Ref, reactive, ref } from 'vue';
 import type { MailClient, SendOperation } from '../../sdk/src/mail/client.ts';
-import { reasonOf } from '../ui/format.ts';
-import { FILES_MAX, findMissingFile, findTrouble, type Trouble, uploadSize } from './checks.ts';
+import { formatFull, reasonOf } from '../ui/format.ts';
+import { FILES_MAX, findMissingFile, findTrouble, uploadSize } from './checks.ts';
 import {
   type ComposeContent,
   type HtmlTools,
@@ -45,7 +45,7 @@ export class ComposeSession {
   /** "Draft saved", or nothing. */
   readonly status: Ref<string> = ref('');
   /** Why it was not sent or saved. */
-  readonly trouble: Ref<Partial<Trouble> | undefined> = ref();
+  readonly trouble: Ref<string | undefined> = ref();
   readonly isSending: Ref<boolean> = ref(false);
   readonly #options: SessionOptions;
   #version = 0;
@@ -94,7 +94,7 @@ export class ComposeSession {
     if (!this.isDirty || this.isSending.value) return true;
     if (!this.content.kept && isUnwritten(this.content, signature)) return true;
     if (uploadSize(this.content.files) > FILES_MAX) {
-      this.trouble.value = { field: 'files', why: 'Not saved: the files are too large.' };
+      this.trouble.value = 'Not saved: the files are too large.';
       return false;
     }
     const version = this.#version;
@@ -107,7 +107,7 @@ export class ComposeSession {
       operation.applied.catch((error: unknown) => this.#saveRefused(error));
       return true;
     } catch (error) {
-      this.trouble.value = { why: `The draft was not saved. ${reasonOf(error)}` };
+      this.trouble.value = `The draft was not saved. ${reasonOf(error)}`;
       return false;
     }
   }
@@ -115,7 +115,7 @@ export class ComposeSession {
   #saveRefused(error: unknown): void {
     if (this.#isEnded || this.isSending.value) return;
     this.status.value = '';
-    this.trouble.value = { why: `The draft was not saved. ${reasonOf(error)}` };
+    this.trouble.value = `The draft was not saved. ${reasonOf(error)}`;
     // The next save stores all of it again.
     this.#savedVersion = -1;
   }
@@ -166,7 +166,7 @@ export class ComposeSession {
       this.#follow(sent, content, sendAt);
     } catch (error) {
       this.isSending.value = false;
-      this.trouble.value = { why: `It was not sent. ${reasonOf(error)}` };
+      this.trouble.value = `It was not sent. ${reasonOf(error)}`;
     }
   }
 
@@ -179,7 +179,7 @@ export class ComposeSession {
     if (this.trouble.value) return false;
     const word = findMissingFile(message);
     if (message.subject.trim() === '' && !(await this.#askOnce('Send it without a subject?'))) {
-      this.trouble.value = { field: 'subject', why: 'The subject is empty.' };
+      this.trouble.value = 'The subject is empty.';
       return false;
     }
     return (
@@ -219,10 +219,7 @@ export class ComposeSession {
       page.sayFailure(`"${content.subject || 'Your message'}" was not sent`, error);
       page.reopen(content);
     });
-    page.say(
-      sendAt ? `It will be sent on ${page.tools.when(sendAt)}` : 'Sent',
-      () => void takeBack(),
-    );
+    page.say(sendAt ? `It will be sent on ${formatFull(sendAt)}` : 'Sent', () => void takeBack());
   }
 
   #end(): void {

@@ -1,8 +1,7 @@
 /** Above the list: what it shows, how many are chosen, and what can be done with these. */
 import type { FunctionalComponent } from 'vue';
-import { current } from '../state/accounts.ts';
-import { commands, state } from '../state/commands.ts';
-import { titleOfName } from '../state/describe.ts';
+import { current, here, titleOfName } from '../state/accounts.ts';
+import { commands, hasUnread } from '../state/commands.ts';
 import { opens } from '../state/overlay.ts';
 import { goTo, route } from '../state/route.ts';
 import { Tool } from '../ui/icon.tsx';
@@ -11,7 +10,7 @@ import { selection } from './selection.ts';
 import { list } from './source.ts';
 
 export const ListBar: FunctionalComponent = () => (
-  <div class="list-bar">
+  <div class="list-bar bar">
     {selection.chosen.size > 0 ? <Chosen /> : route.value.query ? <Found /> : <Title />}
   </div>
 );
@@ -22,16 +21,14 @@ function chooseTool() {
 }
 
 const Title: FunctionalComponent = () => {
-  const { mailbox } = route.value;
-  const { mailboxes } = current.value?.live ?? { mailboxes: [] };
-  const { total } = mailboxes.find(({ name }) => name === mailbox) ?? list.source.value;
+  const { total } = here.value ?? list.source.value;
   return (
     <>
       {chooseTool()}
       <h1 class="cut">
-        {titleOfName(mailboxes, mailbox)} <span class="soft">{total.toLocaleString()}</span>
+        {titleOfName(route.value.mailbox)} <span class="soft">{total.toLocaleString()}</span>
       </h1>
-      {state.use.value === '\\Trash' && total > 0 && (
+      {here.value?.specialUse === '\\Trash' && total > 0 && (
         <button type="button" class="link" onClick={commands.empty}>
           Empty
         </button>
@@ -57,8 +54,8 @@ const Found: FunctionalComponent = () => {
       <h1 class="cut">
         Search <span class="soft">{length === 1 ? '1 match' : `${length} matches`}</span>
       </h1>
-      {isOffline && <span class="note">Only mail on this device</span>}
-      {isIndexing && <span class="note">New mail is still being indexed</span>}
+      {isOffline && <span class="pill wait">Only mail on this device</span>}
+      {isIndexing && <span class="pill wait">New mail is still being indexed</span>}
       <Tool icon="close" label="End the search" press={() => goTo(route.value.address, 'INBOX')} />
     </>
   );
@@ -88,17 +85,18 @@ const Chosen: FunctionalComponent = () => {
 
 /** The same for chosen rows, and for what is open. */
 export const Actions: FunctionalComponent = () => {
-  const isSpam = state.use.value === '\\Junk';
+  const use = here.value?.specialUse;
+  const isSpam = use === '\\Junk';
   return (
     <>
-      {state.use.value !== '\\Archive' && (
+      {use !== '\\Archive' && (
         <Tool icon="archive" label="Archive" shortcut="e" press={commands.archive} />
       )}
       <Tool icon="delete" label="Delete" shortcut="#" press={commands.remove} />
       <Tool icon="spam" label={isSpam ? 'No spam' : 'Spam'} shortcut="!" press={commands.spam} />
       <Tool
-        icon={state.isUnread.value ? 'read' : 'unread'}
-        label={state.isUnread.value ? 'Mark as read' : 'Mark as unread'}
+        icon={hasUnread.value ? 'read' : 'unread'}
+        label={hasUnread.value ? 'Mark as read' : 'Mark as unread'}
         shortcut="u"
         press={commands.toggleRead}
       />

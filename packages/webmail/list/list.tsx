@@ -6,9 +6,8 @@
  * names its active row, so that the focus stays where it is when rows come and go.
  */
 import { defineComponent, type FunctionalComponent, nextTick, ref, watch } from 'vue';
-import { current } from '../state/accounts.ts';
+import { titleOfName } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
-import { titleOfName } from '../state/describe.ts';
 import { route } from '../state/route.ts';
 import { ListRow, rowId } from './row.tsx';
 import type { Row } from './rows.ts';
@@ -77,7 +76,7 @@ function drawn({ from, to }: { from: number; to: number }): [Row, number][] {
 
 function labelOf(): string {
   const { mailbox, query } = route.value;
-  return query ? `Found for ${query}` : titleOfName(current.value?.live.mailboxes ?? [], mailbox);
+  return query ? `Found for ${query}` : titleOfName(mailbox);
 }
 
 /** Keys of a treegrid; letters are those of the whole page. */

@@ -73,8 +73,10 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
       <span role="gridcell" class="words">
         <span class="line">
           {isUnread && <span class="unseen">Unread. </span>}
-          <span class="who cut">{peopleOf(row)}</span>
-          <Signs row={row} />
+          <span class="who cut grow">{peopleOf(row)}</span>
+          {row.isPending && <span class="pill wait">Pending</span>}
+          {latest.flags.includes('\\Answered') && <Sign name="reply" says="Answered" />}
+          {row.hasAttachment && <Sign name="attach" says="Has attachments" />}
           <When at={internalDate} />
         </span>
         <span class="line">
@@ -82,7 +84,7 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
           {count > 1 && !isChild && (
             <button
               type="button"
-              class="count"
+              class="count pill"
               tabindex="-1"
               aria-label={`${count} messages, unfold`}
             >
@@ -91,8 +93,7 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
           )}
         </span>
         <span class="preview cut">
-          {route.value.query && <span class="where">{latest.mailbox}</span>}
-          {latest.preview}
+          {route.value.query && <span class="pill">{latest.mailbox}</span>} {latest.preview}
         </span>
       </span>
       <span role="gridcell" class="star-cell">
@@ -109,19 +110,9 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
   );
 };
 
-function Signs({ row }: { row: Row }) {
-  return (
-    <span class="signs">
-      {row.isPending && <span class="pending">Pending</span>}
-      {row.latest.flags.includes('\\Answered') && <Sign name="reply" says="Answered" />}
-      {row.hasAttachment && <Sign name="attach" says="Has attachments" />}
-    </span>
-  );
-}
-
 function Sign({ name, says }: { name: 'reply' | 'attach'; says: string }) {
   return (
-    <span title={says}>
+    <span class="sign" title={says}>
       <Icon name={name} />
       <span class="unseen">{says}</span>
     </span>

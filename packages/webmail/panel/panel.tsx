@@ -39,7 +39,7 @@ export const ProtocolPanel = defineComponent(
           <span class="arrow" role="img" aria-label={direction}>
             {direction === 'sent' ? '↑' : '↓'}
           </span>
-          <span class={['title', { failed: isFailure(entry.event) }]}>
+          <span class={['title cut', { bad: isFailure(entry.event) }]}>
             {channel === 'websocket' ? `WS ${title}` : title}
           </span>
           <time>{clock.format(at)}</time>
@@ -55,7 +55,7 @@ export const ProtocolPanel = defineComponent(
     };
     return () => (
       <aside class="protocol" aria-label="Protocol">
-        <header>
+        <header class="bar">
           <h2>What the app says to the server</h2>
           <Tool icon="delete" label="Clear" press={clear} />
           <Tool icon="close" label="Close the protocol" press={props.close} />

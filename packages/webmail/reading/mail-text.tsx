@@ -31,7 +31,7 @@ export const MailText = defineComponent(
     return () => (
       <>
         {blocked.value > 0 && !withRemote.value && (
-          <p class="pictures-off">
+          <p class="pictures-off bar">
             <span>
               Pictures from elsewhere are off: loading them tells the sender that you read this.
             </span>

@@ -42,7 +42,7 @@ export const MessageHead: FunctionalComponent<HeadProps> = ({ message, auth, isO
       <summary>
         to {summary([...to, ...cc])}{' '}
         {check && check.tone !== 'plain' && (
-          <span class={['verdict', check.tone]} title={check.detail}>
+          <span class={['pill', check.tone]} title={check.detail}>
             {check.label}
           </span>
         )}

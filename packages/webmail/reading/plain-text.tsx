@@ -35,7 +35,7 @@ export const PlainText: FunctionalComponent<TextProps> = ({ text, onMailto }) =>
     {splitQuoted(text.replace(/\r\n?/g, '\n').trimEnd()).map((block, at) =>
       block.isQuoted ? (
         <details key={at} class="quoted">
-          <summary>Quoted text</summary>
+          <summary class="pill">Quoted text</summary>
           <Linked text={block.text} onMailto={onMailto} />
         </details>
       ) : (

@@ -44,8 +44,8 @@ export const SearchBox = defineComponent(
       if (event.key === 'Escape') leave();
     };
     return () => (
-      <search>
-        <form class="search" onSubmit={search} onKeydown={press}>
+      <search class="grow">
+        <form class="search bar" onSubmit={search} onKeydown={press}>
           <Icon name="search" />
           <input
             ref={input}

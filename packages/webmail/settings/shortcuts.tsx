@@ -2,7 +2,7 @@
 import type { FunctionalComponent } from 'vue';
 import { selection } from '../list/selection.ts';
 import { focusSearch } from '../search/search-box.tsx';
-import { current } from '../state/accounts.ts';
+import { current, mailboxes } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { closeOverlay, opens } from '../state/overlay.ts';
 import { closeOpen, go, goTo, route } from '../state/route.ts';
@@ -14,9 +14,8 @@ type Shortcut = readonly [keys: readonly string[], says: string, run?: () => voi
 
 /** Goes to the mailbox of a special use, where there is one. */
 const to = (use: string) => () => {
-  const mailbox = current.value?.live.mailboxes.find(
-    ({ specialUse, name }) => specialUse === use || name === use,
-  );
+  const all = [...mailboxes.value.values()];
+  const mailbox = all.find(({ specialUse, name }) => specialUse === use || name === use);
   if (current.value && mailbox) goTo(current.value.address, mailbox.name);
 };
 

@@ -25,7 +25,7 @@ export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ acco
   const { state, reason, pending, refused } = live;
   return (
     <div class="connection" data-state={state}>
-      <p title={reason}>
+      <p class="bar" title={reason}>
         <span class="dot" aria-hidden="true" />
         {words[state]}
         {state === 'offline' && (

@@ -1,6 +1,6 @@
 /** Where to move the messages: type some letters of the mailbox, and press Enter. */
 import { computed, defineComponent, ref } from 'vue';
-import { current } from '../state/accounts.ts';
+import { current, mailboxes } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { iconOf, sortMailboxes, titleOf } from '../state/describe.ts';
 import { closeOverlay } from '../state/overlay.ts';
@@ -24,7 +24,7 @@ const NOT_FOR_MAIL = ['\\Drafts', '\\Sent'];
 /** Those whose title begins with the words first. */
 function matches(words: string): Place[] {
   const wanted = words.trim().toLowerCase();
-  const places = sortMailboxes(current.value?.live.mailboxes ?? [])
+  const places = sortMailboxes([...mailboxes.value.values()])
     .filter(({ name }) => name !== route.value.mailbox)
     .filter(({ specialUse }) => !NOT_FOR_MAIL.includes(specialUse ?? ''))
     .map((mailbox): Place => {

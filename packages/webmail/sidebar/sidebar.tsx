@@ -40,7 +40,7 @@ interface SidebarProps {
 
 export const Sidebar: FunctionalComponent<SidebarProps> = ({ account }) => (
   <nav id={ID} popover="auto" class="sidebar" aria-label="Mailboxes">
-    <div class="account">
+    <div class="account bar">
       <span class="address cut" title={account.address}>
         {account.address}
       </span>
@@ -81,14 +81,15 @@ const MailboxLink: FunctionalComponent<LinkProps> = ({ account, mailbox }) => {
     leaveFor(account.address, name);
   };
   return (
-    <li class={{ here: isHere }}>
+    <li class={['bar', { here: isHere }]}>
       <a
+        class="bar grow"
         href={hrefOf(account.address, name)}
         aria-current={isHere ? 'page' : undefined}
         onClick={open}
       >
         <Icon name={iconOf(mailbox)} />
-        <span class="title cut">{titleOf(mailbox)}</span>
+        <span class="cut grow">{titleOf(mailbox)}</span>
         {amount > 0 && (
           <span class="amount">
             {amount.toLocaleString()}

@@ -5,7 +5,7 @@ import { memoryStore, openMail } from '../../sdk/src/mail.ts';
 import { indexedDbStore } from '../../sdk/src/stores/indexeddb.ts';
 import { subjectOf } from '../reading/stranger-text.ts';
 import { announce, say } from '../ui/toasts.tsx';
-import { describeOperation } from './describe.ts';
+import { describeOperation, titleOf } from './describe.ts';
 import type { Account } from './parts.ts';
 import { remember } from './remembered.ts';
 import { go, route } from './route.ts';
@@ -94,6 +94,20 @@ export const accounts = shallowRef<readonly OpenAccount[]>([]);
 export const current = computed(
   () => accounts.value.find(({ address }) => address === route.value.address) ?? accounts.value[0],
 );
+
+/** Those of the account that the page shows, by name. */
+export const mailboxes = computed(
+  () => new Map(current.value?.live.mailboxes.map((mailbox) => [mailbox.name, mailbox])),
+);
+
+/** The mailbox that the page shows. */
+export const here = computed(() => mailboxes.value.get(route.value.mailbox));
+
+/** As `titleOf`; a mailbox that is not known yet goes by its name. */
+export function titleOfName(name: string): string {
+  const mailbox = mailboxes.value.get(name);
+  return mailbox ? titleOf(mailbox) : name;
+}
 
 async function open(session: Session): Promise<void> {
   const { address, slot } = session.login;

@@ -9,8 +9,7 @@ import { isUnread } from '../list/rows.ts';
 import { list } from '../list/source.ts';
 import { count } from '../ui/format.ts';
 import { say, sayFailure } from '../ui/toasts.tsx';
-import { current, type OpenAccount } from './accounts.ts';
-import { titleOfName } from './describe.ts';
+import { current, type OpenAccount, titleOfName } from './accounts.ts';
 
 /** Messages that one operation changes at most: so many UIDs does a request take. */
 const BATCH = 1000;
@@ -91,7 +90,7 @@ async function carryOut({ target, change, done, doing, leaves }: Deed): Promise<
 export function moveTo(
   target: Target,
   to: string,
-  done = `Moved to ${titleOfName(current.value?.live.mailboxes ?? [], to)}`,
+  done = `Moved to ${titleOfName(to)}`,
   doing = 'Moving',
 ): Promise<void> {
   return carryOut({

@@ -7,7 +7,7 @@ import { isOpen, openRow, reading } from '../thread/opened.ts';
 import { count } from '../ui/format.ts';
 import { ask } from '../ui/questions.tsx';
 import { announce } from '../ui/toasts.tsx';
-import { current } from './accounts.ts';
+import { current, here } from './accounts.ts';
 import type { Target } from './actions.ts';
 import * as actions from './actions.ts';
 import { write } from './parts.ts';
@@ -27,14 +27,7 @@ const known = computed(() =>
   'messages' in target.value ? target.value.messages : list.source.value.messages,
 );
 
-export const state = {
-  /** The special use of the mailbox that is shown. */
-  use: computed(() => {
-    const { mailbox } = route.value;
-    return current.value?.live.mailboxes.find(({ name }) => name === mailbox)?.specialUse;
-  }),
-  isUnread: computed(() => known.value.some(isUnread)),
-};
+export const hasUnread = computed(() => known.value.some(isUnread));
 
 /** Does something that takes the messages away, and goes on with what comes next. */
 function leave(act: (target: Target) => Promise<void>): void {
@@ -63,10 +56,10 @@ function removeForEver(what: Target, title: string, run: () => void): void {
 
 export const commands = {
   archive: () => leave(actions.archive),
-  spam: () => leave(state.use.value === '\\Junk' ? actions.notSpam : actions.markSpam),
+  spam: () => leave(here.value?.specialUse === '\\Junk' ? actions.notSpam : actions.markSpam),
   moveTo: (mailbox: string) => leave((what) => actions.moveTo(what, mailbox)),
   remove(): void {
-    if (state.use.value !== '\\Trash') leave(actions.remove);
+    if (here.value?.specialUse !== '\\Trash') leave(actions.remove);
     else removeForEver(target.value, 'Delete for good?', () => leave(actions.removeForEver));
   },
   /** All of the mailbox that is shown: Trash. */
@@ -75,7 +68,7 @@ export const commands = {
     removeForEver(all, 'Empty the trash?', () => void actions.removeForEver(all));
   },
   toggleRead(): void {
-    const toRead = state.isUnread.value;
+    const toRead = hasUnread.value;
     // What is marked unread is closed: open, it would be read again.
     const what = target.value;
     if (!toRead && route.value.open && selection.chosen.size === 0) closeOpen();
@@ -103,7 +96,10 @@ export const commands = {
   },
   /** Moves the active row, and what is open with it. */
   step(by: number): void {
-    const from = route.value.open ? list.rows.value.findIndex(isOpen) : selection.index.value;
+    const { active, index } = selection;
+    // A search finds messages of one conversation, which are all open with it.
+    const isAtOpen = !route.value.open || (active.value && isOpen(active.value));
+    const from = isAtOpen ? index.value : list.rows.value.findIndex(isOpen);
     selection.activate(from < 0 ? 0 : from + by);
     if (route.value.open) commands.open();
   },

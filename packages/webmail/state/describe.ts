@@ -27,12 +27,6 @@ export function titleOf(mailbox: MailboxInfo): string {
   return looks[keyOf(mailbox)]?.[0] ?? mailbox.name;
 }
 
-/** As `titleOf`; a mailbox that is not known yet goes by its name. */
-export function titleOfName(mailboxes: readonly MailboxInfo[], name: string): string {
-  const mailbox = mailboxes.find((one) => one.name === name);
-  return mailbox ? titleOf(mailbox) : name;
-}
-
 export function iconOf(mailbox: MailboxInfo): IconName {
   return looks[keyOf(mailbox)]?.[1] ?? 'folder';
 }

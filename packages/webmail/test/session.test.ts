@@ -63,7 +63,7 @@ function startSession(start: Partial<ComposeContent> = {}) {
     undoSeconds: 10,
     pauseMs: 5,
     page: {
-      tools: { clean: (html) => html, textOf: (html) => html, when: (at) => at },
+      tools: { clean: (html) => html, textOf: (html) => html },
       ask: async (question) => {
         log.push(question);
         return state.isYes;
@@ -104,7 +104,7 @@ test('a draft that could not be saved keeps the form open, and is saved with the
   session.content.text = 'x';
   session.changed();
   await session.close();
-  assert.match(session.trouble.value?.why ?? '', /no room/);
+  assert.match(session.trouble.value ?? '', /no room/);
   assert.ok(session.isDirty && !log.includes('close'));
   state.failure = undefined;
   await session.close();
@@ -119,7 +119,7 @@ test('a draft that the server refuses is told of, and stored again', async () =>
   session.changed();
   await session.save();
   await setTimeout(1);
-  assert.match(session.trouble.value?.why ?? '', /mailbox full/);
+  assert.match(session.trouble.value ?? '', /mailbox full/);
   assert.ok(session.isDirty);
   state.refusal = undefined;
   await session.save();
@@ -162,7 +162,7 @@ test('without a network in the store the form says so and stays', async () => {
   const { session, state, log } = startSession({ ...TO_BOB, text: 'x' });
   state.failure = new Error('storage is full');
   await session.send();
-  assert.match(session.trouble.value?.why ?? '', /storage is full/);
+  assert.match(session.trouble.value ?? '', /storage is full/);
   assert.equal(session.isSending.value, false);
   state.failure = undefined;
   await session.send();
@@ -173,7 +173,7 @@ test('an empty subject and a forgotten file are asked about, each once', async (
   const { session, log, state, sent } = startSession({ to: TO_BOB.to, text: 'It is attached' });
   state.isYes = false;
   await session.send();
-  assert.equal(session.trouble.value?.field, 'subject');
+  assert.equal(session.trouble.value, 'The subject is empty.');
   await session.send();
   assert.equal(sent.length, 0);
   await session.send();
@@ -199,5 +199,5 @@ test('a scheduled message waits for its time, not for second thoughts', async ()
   await session.send('2030-01-01T08:00:00.000Z');
   assert.equal(sent[0]?.sendAt, '2030-01-01T08:00:00.000Z');
   assert.ok(log.includes('send undefined'));
-  assert.match(said[0]?.text ?? '', /It will be sent on 2030/);
+  assert.match(said[0]?.text ?? '', /It will be sent on .*2030/);
 });

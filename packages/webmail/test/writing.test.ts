@@ -27,11 +27,11 @@ import {
   textToHtml,
 } from '../compose/reply.ts';
 import { laterTimes, toLocalInput } from '../compose/send-later.ts';
+import { formatFull } from '../ui/format.ts';
 
 const tools: HtmlTools = {
   clean: (html) => html,
   textOf: (html) => html.replace(/<[^>]*>/g, ''),
-  when: () => '1 May 2026',
 };
 
 const message: MailMessage = {
@@ -51,6 +51,8 @@ const message: MailMessage = {
   hasAttachment: false,
   pending: false,
 };
+
+const WHEN = formatFull(message.internalDate);
 
 const read: ReadMessage = {
   message,
@@ -145,12 +147,12 @@ test('a plain answer stays plain; one with form quotes the HTML', () => {
   assert.equal(content.subject, 'Re: Plans');
   assert.equal(content.text, '\n\n-- \nAda\n');
   const plain = toOutgoing({ ...content, text: 'Yes' }, tools);
-  assert.equal(plain.text, 'Yes\n\nOn 1 May 2026, Bob wrote:\n> Hello\n> Ada\n');
+  assert.equal(plain.text, `Yes\n\nOn ${WHEN}, Bob wrote:\n> Hello\n> Ada\n`);
   assert.equal(plain.html, undefined);
   assert.deepEqual(plain.inReplyTo, { mailbox: 'INBOX', id: 7 });
   const rich = toOutgoing({ ...content, html: '<div>Yes</div>' }, tools);
   assert.match(rich.html ?? '', /^<div>Yes<\/div><br>.*<blockquote type="cite"><p>Hello/);
-  assert.match(rich.text ?? '', /^Yes\n\nOn 1 May/);
+  assert.match(rich.text ?? '', /^Yes\n\nOn /);
 });
 
 test('a forwarded message keeps its form, its files and its pictures', () => {
@@ -189,16 +191,16 @@ test('nothing is asked or saved of a form that was only opened', () => {
   assert.ok(!isUnwritten({ ...emptyContent('Ada'), text: 'x' }, 'Ada'));
 });
 
-test('what keeps a message from being sent names its field', () => {
+test('what keeps a message from being sent is said', () => {
   const content = emptyContent('');
-  assert.equal(findTrouble(content)?.field, 'to');
-  assert.match(findTrouble({ ...content, cc: [{ address: 'nobody' }] })?.why ?? '', /"nobody"/);
+  assert.equal(findTrouble(content), 'Enter a recipient.');
+  assert.match(findTrouble({ ...content, cc: [{ address: 'nobody' }] }) ?? '', /"nobody"/);
   const to = [{ address: 'a@b.test' }];
   assert.equal(findTrouble({ ...content, to }), undefined);
   const many = Array.from({ length: 101 }, (_, at) => ({ address: `a${at}@b.test` }));
-  assert.equal(findTrouble({ ...content, to: many })?.field, 'to');
+  assert.match(findTrouble({ ...content, to: many }) ?? '', /100 recipients/);
   const large = { size: FILES_MAX + 1 };
-  assert.equal(findTrouble({ ...content, to, files: [{ ...large, content: 1 }] })?.field, 'files');
+  assert.match(findTrouble({ ...content, to, files: [{ ...large, content: 1 }] }) ?? '', /11 MB/);
   // A part of another message is named, not sent again.
   assert.equal(findTrouble({ ...content, to, files: [large] }), undefined);
 });

@@ -22,14 +22,14 @@ export const Card: FunctionalComponent<CardProps> = ({ account, message, isOpen,
   const isDraft = message.flags.includes('\\Draft');
   return (
     <section class={['message', { unread: isUnread(message) }]}>
-      <header>
-        <button type="button" class="who" aria-expanded={isOpen} onClick={toggle}>
+      <header class="bar">
+        <button type="button" class="who grow" aria-expanded={isOpen} onClick={toggle}>
           <Avatar person={from} />
-          <span class="names">
+          <span class="names grow">
             <b class="cut">{from ? nameOf(from) : 'nobody'}</b>
             <span class="soft cut">{isOpen ? from?.address : message.preview}</span>
           </span>
-          {isDraft && <span class="note">Draft</span>}
+          {isDraft && <span class="pill wait">Draft</span>}
           {message.hasAttachment && !isOpen && <Icon name="attach" />}
           <When at={message.internalDate} />
         </button>

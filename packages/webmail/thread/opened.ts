@@ -3,7 +3,7 @@ import { computed, shallowRef, watch } from 'vue';
 import type { MailMessage, MessageId } from '../../sdk/src/mail/client.ts';
 import type { Row } from '../list/rows.ts';
 import { list } from '../list/source.ts';
-import { current, type OpenAccount } from '../state/accounts.ts';
+import { current, mailboxes, type OpenAccount } from '../state/accounts.ts';
 import { write } from '../state/parts.ts';
 import { byThread } from '../state/remembered.ts';
 import { go, type Route, route } from '../state/route.ts';
@@ -27,17 +27,17 @@ export const reading = {
 
 /** Whether a row is the one that is open. */
 export function isOpen({ latest }: Row): boolean {
-  const { open } = route.value;
-  return open?.kind === 't' ? latest.threadId === open.id : open?.id === String(latest.id);
+  const { open, mailbox } = route.value;
+  if (open?.kind === 't') return latest.threadId === open.id;
+  return open?.id === String(latest.id) && mailbox === latest.mailbox;
 }
 
 /** Opens a row for reading; a draft, for writing. */
 export function openRow({ latest, isChild }: Row, how: 'push' | 'replace'): void {
   const account = current.value;
   if (!account) return;
-  const { mailbox, threadId, id } = latest;
-  const isDraft = latest.flags.includes('\\Draft') || mailbox === draftsOf(account);
-  if (isDraft) {
+  const { mailbox, threadId, id, flags } = latest;
+  if (flags.includes('\\Draft') || useOf(mailbox) === '\\Drafts') {
     write({ kind: 'draft', account, about: latest });
     return;
   }
@@ -45,12 +45,11 @@ export function openRow({ latest, isChild }: Row, how: 'push' | 'replace'): void
   const open: Route['open'] = asThread
     ? { kind: 't', id: threadId }
     : { kind: 'm', id: String(id) };
-  const { query } = route.value;
-  go({ address: account.address, mailbox, open, ...(query && { query }) }, how);
+  go({ ...route.value, address: account.address, mailbox, open }, how);
 }
 
-function draftsOf({ live }: OpenAccount): string | undefined {
-  return live.mailboxes.find(({ specialUse }) => specialUse === '\\Drafts')?.name;
+function useOf(mailbox: string): string {
+  return mailboxes.value.get(mailbox)?.specialUse ?? '';
 }
 
 /** Mailboxes whose messages belong to no conversation elsewhere. */
@@ -69,12 +68,9 @@ async function read(
     return [known ?? (await account.client.mailbox(mailbox).read(id)).message];
   }
   const { messages } = await account.client.thread(open.id);
-  const apart = new Set(
-    account.live.mailboxes
-      .filter(({ specialUse, name }) => APART.includes(specialUse ?? '') && name !== mailbox)
-      .map(({ name }) => name),
+  const shown = messages.filter(
+    (message) => message.mailbox === mailbox || !APART.includes(useOf(message.mailbox)),
   );
-  const shown = messages.filter((message) => !apart.has(message.mailbox));
   if (shown.length > 0) return shown;
   // A match of a search may be of a mailbox that the copy does not have yet.
   return list.source.value.messages.filter(({ threadId }) => threadId === open.id).toReversed();

@@ -84,7 +84,7 @@ const NothingOpen: FunctionalComponent = () => (
 );
 
 const Bar: FunctionalComponent = () => (
-  <div class="thread-bar" role="toolbar" aria-label="This conversation">
+  <div class="thread-bar bar" role="toolbar" aria-label="This conversation">
     <span class="back">
       <Tool icon="back" label="Back to the list" press={closeOpen} />
     </span>
@@ -103,7 +103,7 @@ const answers = [
 ] as const;
 
 const Answers: FunctionalComponent = () => (
-  <p class="answers">
+  <p class="answers bar">
     {answers.map(([kind, label]) => (
       <button key={kind} type="button" class="plain" onClick={() => commands.answer(kind)}>
         <Icon name={kind} /> {label}

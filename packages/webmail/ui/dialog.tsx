@@ -27,7 +27,7 @@ export const Dialog = defineComponent(
         }}
       >
         <div class="inside">
-          <header>
+          <header class="bar">
             <h2 id={id}>{props.title}</h2>
             <Tool icon="close" label="Close" press={props.close} />
           </header>

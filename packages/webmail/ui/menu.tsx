@@ -42,7 +42,7 @@ export const Menu = defineComponent(
         type="button"
         role="menuitem"
         tabindex="-1"
-        class={{ dangerous: item.isDangerous }}
+        class={{ bad: item.isDangerous }}
         onClick={() => choose(item)}
       >
         {item.icon && <Icon name={item.icon} />}

@@ -45,6 +45,7 @@ export function useOptions<Item>({ label, items, choose, show }: OptionsProps<It
           <div
             key={at}
             id={`${id}-${at}`}
+            class="bar"
             role="option"
             tabindex="-1"
             aria-selected={at === active.value}

@@ -1,5 +1,5 @@
 /** Questions before something is done: `ask` shows one, `Questions` stands once in the page. */
-import { defineComponent, ref, shallowRef } from 'vue';
+import { defineComponent, type FunctionalComponent, ref, shallowRef } from 'vue';
 import { Dialog } from './dialog.tsx';
 import { reasonOf } from './format.ts';
 import { Failure } from './loaded.tsx';
@@ -37,10 +37,8 @@ export function confirm(title: string, action: string): Promise<boolean> {
   });
 }
 
-export const Questions = defineComponent(() => () => {
-  const question = asked.value;
-  return question && <Asked key={question.title} question={question} />;
-});
+export const Questions: FunctionalComponent = () =>
+  asked.value && <Asked key={asked.value.title} question={asked.value} />;
 
 const Asked = defineComponent(
   ({ question }: { question: Question }) => {

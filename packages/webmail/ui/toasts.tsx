@@ -1,5 +1,5 @@
 /** Short messages that say what was done, with a way back; and what only a screen reader hears. */
-import { defineComponent, type FunctionalComponent, ref, shallowRef } from 'vue';
+import { type FunctionalComponent, ref, shallowRef } from 'vue';
 import { reasonOf } from './format.ts';
 import { Tool } from './icon.tsx';
 
@@ -60,28 +60,24 @@ function drop(id: number): void {
   toasts.value = toasts.value.filter((toast) => toast.id !== id);
 }
 
-const ToastBox: FunctionalComponent<{ toast: Toast }> = ({ toast }) => (
-  <li class={['toast', toast.tone]}>
-    <p>{toast.text}</p>
-    {toast.action && (
-      <button type="button" class="link" onClick={() => run(toast)}>
-        {toast.action.label}
-      </button>
-    )}
-    <Tool icon="close" label="Close the message" press={() => drop(toast.id)} />
-  </li>
-);
-
 /** Stands once in the page; the one live region. */
-export const Toasts = defineComponent(() => () => (
+export const Toasts: FunctionalComponent = () => (
   <div class="toasts">
     <ul aria-label="Messages of the webmail">
       {toasts.value.map((toast) => (
-        <ToastBox key={toast.id} toast={toast} />
+        <li key={toast.id} class={['toast bar', toast.tone]}>
+          <p class="grow">{toast.text}</p>
+          {toast.action && (
+            <button type="button" class="link" onClick={() => run(toast)}>
+              {toast.action.label}
+            </button>
+          )}
+          <Tool icon="close" label="Close the message" press={() => drop(toast.id)} />
+        </li>
       ))}
     </ul>
     <p class="unseen" role="status">
       {spoken.value}
     </p>
   </div>
-));
+);

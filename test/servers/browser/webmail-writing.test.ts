@@ -183,6 +183,11 @@ test('a message is forwarded with its files, scheduled, or thrown away and had a
   await form.getByText('plan.pdf').waitFor();
   await form.getByRole('combobox', { name: 'To' }).fill('dan@shop.test');
   await form.getByLabel('Text', { exact: true }).fill('For you');
+  // Escape closes the menu alone.
+  await form.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Throw away' }).waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('menuitem', { name: 'Throw away' }).waitFor({ state: 'detached' });
   await form.getByRole('button', { name: 'More', exact: true }).click();
   await page.getByRole('menuitem', { name: 'Throw away' }).click();
   await page.getByRole('button', { name: 'Undo' }).click();
@@ -246,7 +251,7 @@ test('the panel shows what app and server say without what grants access; failed
     '429 POST /mail/sync',
     'POST /mail/token',
   ]);
-  assert.equal(await panel.locator('.failed').count(), 1);
+  assert.equal(await panel.locator('.title.bad').count(), 1);
   assert.equal(await panel.locator('pre').count(), 0);
   await panel.getByText('POST /mail/token').click();
   await panel.getByText('"password": "•••"').waitFor();

@@ -64,6 +64,12 @@ test('a day with mail: it comes by itself, is read, archived and brought back, f
   await page.getByText('1 match', { exact: true }).waitFor();
   await rowOf(page, 'Invoice').click();
   await page.getByText('a.pdf').waitFor();
+  // Two messages of one conversation are found, and both are open with it: the keys go on nevertheless.
+  await page.getByLabel('Search mail').fill('text');
+  await page.keyboard.press('Enter');
+  await page.getByText('3 matches', { exact: true }).waitFor();
+  for (const key of ['Home', 'Enter', 'j', 'j', 'k']) await page.keyboard.press(key);
+  await page.locator('.row.active', { hasText: 'Re: Report' }).waitFor();
   await page.getByLabel('End the search').click();
 
   await page.getByRole('button', { name: 'New folder' }).click();
@@ -106,6 +112,12 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
   await serverHas(id, 'Trash', ['Second']);
   await page.keyboard.press('z');
   await rowOf(page, 'Second').waitFor();
+  await page.keyboard.press('c');
+  await page.getByRole('combobox', { name: 'To' }).waitFor();
+  await until(page, "document.activeElement?.getAttribute('role') === 'combobox'");
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  assert.ok(await inPage(page, "document.activeElement?.getAttribute('role') === 'treegrid'"));
   await page.keyboard.press('Home');
   await page.keyboard.press('x');
   await page.keyboard.press('Shift+ArrowDown');
@@ -139,6 +151,10 @@ test('all of it with the keyboard alone, and the focus stays in the list', async
   await page.keyboard.press('i');
   await page.getByRole('heading', { name: /^Inbox/ }).waitFor();
   await serverHas(id, 'INBOX', ['First', 'Second']);
+  // On what Enter presses, it is no key of the page.
+  await page.locator('.mailboxes a', { hasText: 'Trash' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: /^Trash/ }).waitFor();
   assertQuiet();
 });
 
