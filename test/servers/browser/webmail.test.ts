@@ -265,6 +265,32 @@ test('mail for tomorrow is still listed after a reload, and becomes a draft when
   assertQuiet();
 });
 
+test('an answer that was left as a draft is still an answer when it is sent', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'Question', { messageId: '<question@sender.test>' });
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'Question').click();
+  await page.locator('.message-body').getByText('Text of Question').waitFor();
+  await page.keyboard.press('r');
+  const form = page.getByRole('dialog').filter({ has: page.getByLabel('Subject') });
+  await form.getByLabel('Text', { exact: true }).fill('Half an answer');
+  await form.getByRole('button', { name: 'Save and close' }).click();
+  await form.waitFor({ state: 'detached' });
+  await serverHas(id, 'Drafts', ['Re: Question']);
+  await page.getByText('change pending').waitFor({ state: 'detached' });
+  await goTo(page, 'Drafts');
+  await rowOf(page, 'Re: Question').click();
+  await form.getByText('bob', { exact: false }).first().waitFor();
+  await form.getByRole('button', { name: 'Send', exact: true }).click();
+  await serverHas(id, 'Sent', ['Re: Question']);
+  const { changes } = await pages.callMail(id, 'POST', '/mail/sync', {
+    mailbox: 'Sent',
+    fields: ['envelope'],
+  });
+  assert.equal(changes.added[0].envelope.inReplyTo, '<question@sender.test>');
+  assertQuiet();
+});
+
 test('a server that restarts interrupts nothing, and two accounts stay apart', async () => {
   const { address } = await pages.newAccount();
   const { address: second } = await pages.newAccount();
