@@ -57,6 +57,16 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
     client.close();
   });
 
+  test('a name with NUL is refused, and is no failure of the server', async () => {
+    const client = await open(await service.makeAccount());
+    for (const command of ['SELECT', 'SUBSCRIBE', 'UNSUBSCRIBE', 'CREATE', 'DELETE']) {
+      assert.match((await client.command(`${command} {3+}\r\na\0b`)).join(), /^BAD A string/);
+      assert.match((await client.command(`${command} a&AAA-`)).join(), /^(?!NO \[SERVERBUG])/);
+    }
+    assert.match((await client.command('STATUS &AAA- (UIDNEXT)')).join(), /^NO \[NONEXISTENT\]/);
+    client.close();
+  });
+
   test('whose mailbox another program renamed is told that its command was carried out, then BYE', async () => {
     const ann = await service.makeAccount();
     const [client, other] = [await open(ann), await open(ann)];

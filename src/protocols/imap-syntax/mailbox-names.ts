@@ -13,13 +13,14 @@ export function encodeMailboxName(name: string): string {
 
 /**
  * Reads a name as a client wrote it. Text that no server could have encoded so is taken as it stands: Thunderbird sends
- * a bare `&`, and clients that have enabled UTF-8 send UTF-8.
+ * a bare `&`, and clients that have enabled UTF-8 send UTF-8. So is NUL, which no name has and no database takes.
  */
 export function decodeMailboxName(text: string): string {
   return text.replace(SHIFT, (shift, base64: string) => {
     if (base64 === '') return '&';
     const decoded = decodeUtf16(base64);
-    return encodeUtf16(decoded) === base64 && decoded.isWellFormed() ? decoded : shift;
+    const isName = decoded.isWellFormed() && !decoded.includes('\0');
+    return isName && encodeUtf16(decoded) === base64 ? decoded : shift;
   });
 }
 

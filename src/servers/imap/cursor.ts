@@ -128,6 +128,8 @@ export class Cursor {
     if (this.#at === this.#text.length && literal instanceof Buffer) {
       this.#part += 2;
       this.#at = 0;
+      // RFC 9051 section 9: `CHAR8` is 1 to 255. The message of an APPEND is no string, and is read elsewhere.
+      if (literal.includes(0)) throw new BadCommand('A string has no NUL');
       return literal.toString('latin1');
     }
     const quoted = this.#match(QUOTED);

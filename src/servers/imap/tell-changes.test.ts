@@ -7,7 +7,7 @@ import type { OpenMailbox, SyncResult } from '../../mailboxes/mailstore/mailstor
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { ImapMailstore } from './imap.ts';
 
-test('a command that was carried out is OK where news cannot be read, and the next one tells them', async () => {
+test('a command that was carried out is OK where news cannot be read, and the next one tells them', async (t) => {
   const away = new Refusal('unavailable', 'the database does not answer');
   const page = (uid: number, hasMore?: true): SyncResult => ({
     mailbox: 'INBOX',
@@ -39,6 +39,7 @@ test('a command that was carried out is OK where news cannot be read, and the ne
       },
     } as unknown as ImapMailstore,
   });
+  t.after(() => listener.close(1_000));
   const client = await ImapLines.connect(listener.address().port);
   await client.ok('LOGIN 1 x');
   await client.ok('SELECT INBOX');
@@ -46,5 +47,4 @@ test('a command that was carried out is OK where news cannot be read, and the ne
   assert.deepEqual(await client.ok('SUBSCRIBE INBOX'), []);
   assert.equal((await client.ok('SUBSCRIBE INBOX'))[0], '* 3 EXISTS');
   client.close();
-  await listener.close(1_000);
 });
