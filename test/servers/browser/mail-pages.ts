@@ -90,9 +90,11 @@ export async function assertAccessible(page: Page): Promise<void> {
   assert.deepEqual(found, []);
 }
 
-/** Nothing of the page is wider than the window. */
+/** The page has no scroll bar of its own: what is longer than its place scrolls within it. */
 export async function assertFits(page: Page): Promise<void> {
-  const widths = await inPage(page, '[document.documentElement.scrollWidth, innerWidth]');
-  const [content, window] = widths as [number, number];
-  assert.ok(content <= window, `the page is ${content} px wide in a window of ${window} px`);
+  const [content, window] = await inPage<[number, number][]>(
+    page,
+    `[[document.documentElement.scrollWidth, document.documentElement.scrollHeight], [innerWidth, innerHeight]]`,
+  );
+  assert.deepEqual(content, window);
 }
