@@ -28,6 +28,14 @@ export function subjectOf({ subject }: Envelope): string {
   return straighten(subject) || '(no subject)';
 }
 
+/** Names of what comes without one, by type: the parts of a report on mail that was not delivered (RFC 6522), and others. */
+const NAMES = new Map([
+  ['message/delivery-status', 'delivery-status.txt'],
+  ['message/rfc822', 'message.eml'],
+  ['text/calendar', 'invitation.ics'],
+  ['text/rfc822-headers', 'header.txt'],
+]);
+
 /** A name to save a file by: a name from a stranger must not lead into folders or hide its ending. */
 export function safeFileName(file: {
   filename?: string | undefined;
@@ -36,7 +44,7 @@ export function safeFileName(file: {
 }): string {
   const given = straighten((file.filename ?? '').replace(/[/\\:\p{Cc}]/gu, ''));
   if (given !== '' && !/^\.+$/.test(given)) return given.slice(-200);
-  return file.contentType === 'message/rfc822' ? 'message.eml' : `part-${file.part}`;
+  return NAMES.get(file.contentType) ?? `part-${file.part}`;
 }
 
 /** Whether a browser shows it as a picture; never SVG, which is a document. */

@@ -125,6 +125,8 @@ test('names from strangers lead nowhere and do not reverse an address', () => {
   );
   assert.equal(safeFileName({ filename: '..', contentType: 'a/b', part: '2.1' }), 'part-2.1');
   assert.equal(safeFileName({ contentType: 'message/rfc822', part: '2' }), 'message.eml');
+  assert.equal(safeFileName({ contentType: 'text/rfc822-headers', part: '3' }), 'header.txt');
+  assert.equal(safeFileName({ contentType: 'constructor', part: '4' }), 'part-4');
   assert.equal(
     formatAddress({ name: 'moc.knab@tset \u202e', address: 'eve@sender.test' }),
     'moc.knab@tset <eve@sender.test>',
