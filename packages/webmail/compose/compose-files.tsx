@@ -53,13 +53,11 @@ export const AttachButton: FunctionalComponent<{ attach: (files: FileList) => vo
   </label>
 );
 
-interface QuoteProps {
-  readonly quote: Quote;
-  readonly drop: () => void;
-}
-
 /** It is sent as it is: who wants to change it answers within the text. */
-export const QuoteFold: FunctionalComponent<QuoteProps> = ({ quote, drop }) => (
+export const QuoteFold: FunctionalComponent<{ quote: Quote; drop: () => void }> = ({
+  quote,
+  drop,
+}) => (
   <details class="compose-quote">
     <summary>Quoted text</summary>
     <button type="button" class="link" onClick={drop}>

@@ -5,11 +5,9 @@ import { Menu } from '../ui/menu.tsx';
 import { ask } from '../ui/questions.tsx';
 import { laterTimes, toLocalInput } from './send-later.ts';
 
-interface LaterProps {
-  readonly send: (at: Date) => void;
-}
+type Send = (at: Date) => void;
 
-export const LaterMenu: FunctionalComponent<LaterProps> = ({ send }) => {
+export const LaterMenu: FunctionalComponent<{ send: Send }> = ({ send }) => {
   const items = () => [
     ...laterTimes(new Date()).map(({ label, at }) => ({
       label: `${label}, ${formatClock(at)}`,
@@ -20,7 +18,7 @@ export const LaterMenu: FunctionalComponent<LaterProps> = ({ send }) => {
   return <Menu label="Send later" icon="chevron" items={items} />;
 };
 
-function askWhen(send: LaterProps['send']): void {
+function askWhen(send: Send): void {
   const now = new Date();
   ask({
     title: 'Send later',

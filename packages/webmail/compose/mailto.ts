@@ -1,15 +1,8 @@
 /** `mailto:` URLs (RFC 6068): of what they ask for, whom to write to and what; nothing else. */
-import type { Correspondent } from '../../sdk/src/api-types.ts';
 import { parseAddresses } from './addresses.ts';
 
-export interface MailtoParts {
-  readonly to: readonly Correspondent[];
-  readonly subject: string;
-  readonly text: string;
-}
-
 /** Files and other header fields that a URL names are ignored: it comes from a stranger. */
-export function readMailto(url: string): MailtoParts {
+export function readMailto(url: string) {
   const [, people = '', query = ''] = /^mailto:([^?#]*)(?:\?([^#]*))?/i.exec(url) ?? [];
   const parts: Record<string, string> = {};
   for (const pair of query.split('&')) {

@@ -44,13 +44,8 @@ const SendRow: FunctionalComponent<{ send: SentMail; cancel: () => void }> = ({ 
   );
 };
 
-interface OutgoingProps {
-  readonly account: Account;
-  readonly close: () => void;
-}
-
 export const Outgoing = defineComponent(
-  ({ account, close }: OutgoingProps) => {
+  ({ account, close }: { account: Account; close: () => void }) => {
     const sends = useLoaded(() => account.client.sends());
     const cancel = async ({ operation }: SentMail) => {
       try {

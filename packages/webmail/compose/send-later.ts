@@ -1,15 +1,10 @@
 /** Times at which people want mail to arrive. */
 
-export interface LaterTime {
-  readonly label: string;
-  readonly at: Date;
-}
-
 /** The hour at which a day begins for whoever reads mail. */
 const MORNING = 8;
 
 /** @returns the near ones first, each in the future */
-export function laterTimes(now: Date): LaterTime[] {
+export function laterTimes(now: Date) {
   const inAnHour = new Date(now.getTime() + 3_600_000);
   const evening = at(now, 0, 18);
   const toMonday = (8 - now.getDay()) % 7 || 7;

@@ -1,20 +1,9 @@
 /** Files that are dropped on a form, pasted into it, or chosen. */
-import { type Ref, ref } from 'vue';
+import { ref } from 'vue';
 import type { ComposeSession } from './session.ts';
 
-export interface UsedFiles {
+export function useFiles(session: ComposeSession) {
   /** Files are held over the form. */
-  readonly isDropping: Ref<boolean>;
-  attach(files: Iterable<File>): void;
-  readonly on: {
-    onPaste(event: ClipboardEvent): void;
-    onDragover(event: DragEvent): void;
-    onDragleave(event: DragEvent): void;
-    onDrop(event: DragEvent): void;
-  };
-}
-
-export function useFiles(session: ComposeSession): UsedFiles {
   const isDropping = ref(false);
   const attach = (files: Iterable<File>) => {
     const added = [...files].map((file) => ({
@@ -31,14 +20,14 @@ export function useFiles(session: ComposeSession): UsedFiles {
     isDropping,
     attach,
     on: {
-      onPaste(event) {
+      onPaste(event: ClipboardEvent) {
         const given = event.clipboardData;
         // A text that was copied from a document comes with a picture of itself.
         if (!given || given.files.length === 0 || given.types.includes('text/plain')) return;
         event.preventDefault();
         attach(given.files);
       },
-      onDragover(event) {
+      onDragover(event: DragEvent) {
         if (!hasFiles(event)) return;
         event.preventDefault();
         isDropping.value = true;
@@ -46,7 +35,7 @@ export function useFiles(session: ComposeSession): UsedFiles {
       onDragleave() {
         isDropping.value = false;
       },
-      onDrop(event) {
+      onDrop(event: DragEvent) {
         isDropping.value = false;
         if (!hasFiles(event)) return;
         event.preventDefault();

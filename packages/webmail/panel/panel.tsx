@@ -1,34 +1,21 @@
 /** What the app and the server say to each other, as it happens: for people who build an app of their own. */
-import { defineComponent, ref, shallowRef, watch } from 'vue';
+import { defineComponent, onBeforeUnmount, ref, shallowRef } from 'vue';
 import type { Account } from '../state/parts.ts';
 import { Tool } from '../ui/icon.tsx';
 import { addTraffic, isFailure, type TrafficEntry } from './traffic-log.ts';
 import './panel.css';
 
-interface PanelProps {
-  readonly account: Account;
-  readonly close: () => void;
-}
-
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
 
 export const ProtocolPanel = defineComponent(
-  (props: PanelProps) => {
+  ({ account, close }: { account: Account; close: () => void }) => {
     const entries = shallowRef<readonly TrafficEntry[]>([]);
     /** Written when it is unfolded: two hundred answers that nobody reads would make the page slow. */
     const unfolded = ref(new Set<number>());
-    watch(
-      () => props.account,
-      ({ client }, _before, onCleanup) => {
-        entries.value = [];
-        unfolded.value.clear();
-        const stop = client.on('traffic', (event) => {
-          entries.value = addTraffic(entries.value, event);
-        });
-        onCleanup(stop);
-      },
-      { immediate: true },
-    );
+    const stop = account.client.on('traffic', (event) => {
+      entries.value = addTraffic(entries.value, event);
+    });
+    onBeforeUnmount(stop);
     const clear = () => {
       entries.value = [];
     };
@@ -58,7 +45,7 @@ export const ProtocolPanel = defineComponent(
         <header class="bar">
           <h2>What the app says to the server</h2>
           <Tool icon="delete" label="Clear" press={clear} />
-          <Tool icon="close" label="Close the protocol" press={props.close} />
+          <Tool icon="close" label="Close the protocol" press={close} />
         </header>
         <p class="hint">
           The newest first, without passwords and tokens. <a href="/docs/">How it works</a>

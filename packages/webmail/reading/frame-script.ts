@@ -48,11 +48,10 @@ const HEIGHT_MIN = 24;
 const KEY =
   /^(?:[\x21-\x7e]|Escape|ArrowUp|ArrowDown|ArrowLeft|ArrowRight|PageUp|PageDown|Home|End)$/;
 
-/** What a frame told, checked. */
-export type FrameTold = { height: number } | { key: string } | { mailto: string };
-
-/** @returns undefined where it is nothing that the script tells */
-export function readFrameMessage(told: unknown): FrameTold | undefined {
+/** What a frame told, checked; undefined where it is nothing that the script tells. */
+export function readFrameMessage(
+  told: unknown,
+): { height: number } | { key: string } | { mailto: string } | undefined {
   if (typeof told !== 'object' || told === null) return undefined;
   if ('height' in told && typeof told.height === 'number' && Number.isFinite(told.height)) {
     return { height: Math.min(HEIGHT_MAX, Math.max(HEIGHT_MIN, Math.round(told.height))) };

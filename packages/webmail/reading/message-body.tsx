@@ -18,15 +18,10 @@ import { PrintSheet } from './print-sheet.tsx';
 import { SourceDialog, UnsubscribeDialog } from './source-dialog.tsx';
 import './reading.css';
 
-interface BodyProps {
-  readonly account: Account;
-  readonly message: MailMessage;
-}
-
 /** Another message is another one of these (`key`). */
 export const MessageBody = defineComponent(
-  (props: BodyProps) => {
-    const loaded = useLoaded(() => openMessage(props.account, props.message));
+  ({ account, message }: { account: Account; message: MailMessage }) => {
+    const loaded = useLoaded(() => openMessage(account, message));
     return () => (
       <div class="message-body" aria-busy={!loaded.value && loaded.failure === undefined}>
         {loaded.value ? <OpenBody open={loaded.value} /> : <Waiting of={loaded} />}

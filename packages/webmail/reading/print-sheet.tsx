@@ -6,16 +6,11 @@ import type { OpenMessage } from './open-message.ts';
 import { PlainText } from './plain-text.tsx';
 import { subjectOf } from './stranger-text.ts';
 
-interface SheetProps {
-  readonly open: OpenMessage;
-  readonly close: () => void;
-}
-
 /** By then a frame has told its height, in milliseconds. */
 const READY_AFTER_MS = 1500;
 
 export const PrintSheet = defineComponent(
-  ({ open, close }: SheetProps) => {
+  ({ open, close }: { open: OpenMessage; close: () => void }) => {
     const { message, auth, html, text } = open.read;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const print = () => {

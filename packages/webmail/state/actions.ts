@@ -72,8 +72,8 @@ async function carryOut({ target, change, done, doing, leaves }: Deed): Promise<
     if (leaves && 'messages' in target) list.hide(target.messages);
     for (const { handle, ids } of await batchesOf(account, target)) {
       const operation = await change(handle, ids);
-      // A refusal is told by the client's event.
-      operation.applied.catch(() => undefined);
+      // A refusal is told by the client's event; what a search found is in the list again.
+      operation.applied.catch(list.unhide);
       operations.push(operation);
     }
     void account.look();

@@ -265,6 +265,24 @@ test('mail for tomorrow is still listed after a reload, and becomes a draft when
   assertQuiet();
 });
 
+test('what a search found is in the list again when the server refuses to move it', async () => {
+  const { address } = await pages.newAccount();
+  await pages.send(address, 'Stuck');
+  const { page, context } = await openWebmail(pages, address);
+  await rowOf(page, 'Stuck').waitFor();
+  await page.getByLabel('Search mail').fill('subject:stuck');
+  await page.keyboard.press('Enter');
+  await page.getByText('1 match', { exact: true }).waitFor();
+  const refusal = { code: 'invalid_request', title: 'No', status: 400, detail: 'it is stuck' };
+  await page.route('**/mail/move', (route) => route.fulfill({ status: 400, json: refusal }));
+  await page.keyboard.press('e');
+  await page.getByText('it is stuck').first().waitFor();
+  await rowOf(page, 'Stuck').waitFor();
+  await page.getByRole('button', { name: '1 refused' }).click();
+  await page.getByRole('dialog').getByText('it is stuck').waitFor();
+  await context.close();
+});
+
 test('an answer that was left as a draft is still an answer when it is sent', async () => {
   const { id, address } = await pages.newAccount();
   await pages.send(address, 'Question', { messageId: '<question@sender.test>' });
