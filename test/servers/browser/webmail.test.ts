@@ -173,10 +173,12 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   await rowOf(page, 'On the way').waitFor();
   await assertFits(page);
   assert.deepEqual(await findViolations(page), []);
-  // The number of messages is seen and pressed, however long the subject is.
-  await page.getByRole('button', { name: '2 messages, unfold' }).tap();
+  // The number of messages is seen, however long the subject is, and pressed by a finger that is a bit beside it.
+  const unfold = page.getByRole('button', { name: '2 messages, unfold' });
+  const { x, y } = (await unfold.boundingBox()) ?? assert.fail();
+  await page.touchscreen.tap(x - 8, y - 8);
   await page.locator('[aria-level="2"]').nth(1).waitFor();
-  await page.getByRole('button', { name: '2 messages, unfold' }).tap();
+  await unfold.tap();
   await rowOf(page, 'On the way').tap();
   await page.locator('.message-body').getByText('Text of On the way').waitFor();
   const small = await inPage<string[]>(
