@@ -57,8 +57,8 @@ function write({ address, mailbox, open, query }: Route): string {
 export function go(to: Route, how: 'push' | 'replace' = 'push'): void {
   const hash = write(to);
   if (hash === write(route.value) && location.hash !== '') return;
-  if (how === 'push') history.pushState({ within: true }, '', hash);
-  else history.replaceState(history.state, '', hash);
+  if (how === 'push') history.pushState(null, '', hash);
+  else history.replaceState(null, '', hash);
   route.value = to;
 }
 
