@@ -73,7 +73,7 @@ export async function* fetchAll(
   const marksSeen =
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
-  const columns = columnsOf(request.items);
+  const columns = columnsOf(request);
   const withTexts = needs.texts.length > 0 || needs.headers;
   const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
   const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
@@ -90,7 +90,7 @@ export async function* fetchAll(
         : await imap.rows(view.mailbox, piece, columns);
     count.missing += piece.length - read.length;
     const since = request.changedSince ?? 0;
-    const wanted = since === 0 ? read : read.filter(({ modseq }) => modseq > since);
+    const wanted = since === 0 ? read : read.filter((row) => columnOf(row, 'modseq') > since);
     const seen = marksSeen ? await markSeen(session, wanted) : undefined;
     const previews = needs.previews ? await imap.rows(view.mailbox, piece, ['preview']) : [];
     const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview ?? undefined]));
@@ -197,7 +197,7 @@ interface Flagged {
 
 /** Sets `\Seen` where it lacks, in one change. @returns the new flags, by UID */
 async function markSeen(session: Session, rows: readonly Message[]): Promise<Map<number, Flagged>> {
-  const unread = rows.filter(({ flags }) => !hasFlag(flags, '\\Seen'));
+  const unread = rows.filter((row) => !hasFlag(columnOf(row, 'flags'), '\\Seen'));
   if (unread.length === 0) return new Map();
   const set = session.setOf(unread.map(({ uid }) => uid));
   const { updated } = await session.services.mailstore.setFlags(session.user, set, {

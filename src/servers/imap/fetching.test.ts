@@ -126,6 +126,36 @@ test('a source is read once the client has taken what stands before it, and not 
   assert.equal(reads, 2);
 });
 
+test('of each row only the columns are read that the command needs', async () => {
+  const message = { body_id: 7, modseq: 9, flags: '\\Seen', size: 5, internal_date: 0 };
+  for (const [asked, columns, told] of [
+    ['BODYSTRUCTURE', ['body_id'], '* 1 FETCH (BODYSTRUCTURE ())\r\n'],
+    ['FLAGS', ['body_id', 'flags'], '* 1 FETCH (FLAGS (\\Seen))\r\n'],
+    ['MODSEQ', ['body_id', 'modseq'], '* 1 FETCH (MODSEQ (9))\r\n'],
+    ['FLAGS (CHANGEDSINCE 9)', ['body_id', 'modseq', 'flags'], ''],
+    ['BODY.PEEK[]', ['body_id', 'size'], '* 1 FETCH (BODY[] {5}\r\nHello)\r\n'],
+    // The flag that it sets is looked for.
+    ['BODY[]', ['body_id', 'flags', 'size'], '* 1 FETCH (BODY[] {5}\r\nHello)\r\n'],
+  ] as const) {
+    const read: string[] = [];
+    const imap = {
+      rows: async (_mailbox: unknown, [uid]: readonly number[], names: readonly string[]) => {
+        read.push(...names);
+        const row = Object.entries(message).filter(([name]) => names.includes(name));
+        return [{ uid, ...Object.fromEntries(row) }];
+      },
+      texts: async () => new Map([[7, { structure: '()' }]]),
+      bodies: async () => new Map([[7, { content: Buffer.from('Hello') }]]),
+    };
+    const session = { ...sessionOf([1], imap).session, enableCondstore: () => '' };
+    const parts: Part[] = [];
+    for await (const part of fetch.run(session as unknown as Session, new Cursor([` 1 ${asked}`])))
+      parts.push(...[part].flat());
+    assert.equal(parts.map(String).join(''), told);
+    assert.deepEqual(new Set(read), new Set(columns), asked);
+  }
+});
+
 /** The lines of VANISHED in an answer. */
 async function vanishedIn(answer: Answer): Promise<string[]> {
   const lines: string[] = [];

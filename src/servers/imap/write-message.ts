@@ -4,25 +4,28 @@ import { writeBinary } from './binary.ts';
 import { writeStructure } from './body-structure.ts';
 import { columnOf } from './columns.ts';
 import { readHeader } from './header-fields.ts';
-import type { FetchItem } from './parse-fetch.ts';
+import type { FetchItem, FetchRequest } from './parse-fetch.ts';
 import { cut, findSection, type Section, selectFields } from './sections.ts';
 import { No, type Session } from './session.ts';
 import type { Source } from './source.ts';
 import { dateTime, type Part, utf8String } from './write.ts';
 
 /** Columns that only some items need. */
-type OtherColumn = 'size' | 'internal_date' | 'saved_at' | 'thread_id';
+type OtherColumn = 'modseq' | 'flags' | 'size' | 'internal_date' | 'saved_at' | 'thread_id';
 
 /** Its other columns are read where an item needs them. */
-export type Message = ImapRow<'modseq' | 'flags' | 'body_id'> & Partial<ImapRow<OtherColumn>>;
+export type Message = ImapRow<'body_id'> & Partial<ImapRow<OtherColumn>>;
 
-/** The columns that items need of every message. */
-export function columnsOf(items: readonly FetchItem[]): ImapColumn[] {
+/** The columns that a FETCH needs of every message: each costs time for all of them. */
+export function columnsOf({ items, changedSince }: FetchRequest): ImapColumn[] {
   const has = (kind: FetchItem['kind']) => items.some((item) => item.kind === kind);
   // Where sources are read, it says how many at once.
   const withSize = has('BODY') || items.some((item) => 'section' in item || 'part' in item);
+  const marksSeen = items.some((item) => 'marksSeen' in item && item.marksSeen);
   return [
-    ...(['modseq', 'flags', 'body_id'] as const),
+    'body_id',
+    ...(changedSince || has('MODSEQ') ? (['modseq'] as const) : []),
+    ...(marksSeen || has('FLAGS') ? (['flags'] as const) : []),
     ...(withSize || has('RFC822.SIZE') ? (['size'] as const) : []),
     ...(has('INTERNALDATE') ? (['internal_date'] as const) : []),
     ...(has('SAVEDATE') ? (['saved_at'] as const) : []),
@@ -71,7 +74,7 @@ export function writeMessage(
   if (number === 0) return [];
   const tellsFlags = prepared.hasNewFlags && !items.some(({ kind }) => kind === 'FLAGS');
   const all = tellsFlags ? [...items, FLAGS] : items;
-  const head = `${view.announce(row.flags)}* ${number} FETCH (`;
+  const head = `${view.announce(row.flags ?? '')}* ${number} FETCH (`;
   if (prepared.source || prepared.header === '')
     return writeParts(session, head, all, row, prepared);
   let text = head;
@@ -145,13 +148,13 @@ function writeItem(
     case 'UID':
       return `UID ${row.uid}`;
     case 'FLAGS':
-      return `FLAGS (${view.flagsOf(row.uid, row.flags)})`;
+      return `FLAGS (${view.flagsOf(row.uid, columnOf(row, 'flags'))})`;
     case 'INTERNALDATE':
       return `INTERNALDATE ${dateTime(columnOf(row, 'internal_date'))}`;
     case 'RFC822.SIZE':
       return `RFC822.SIZE ${columnOf(row, 'size')}`;
     case 'MODSEQ':
-      return `MODSEQ (${row.modseq})`;
+      return `MODSEQ (${columnOf(row, 'modseq')})`;
     case 'SAVEDATE': {
       const at = columnOf(row, 'saved_at');
       return `SAVEDATE ${at === null ? 'NIL' : dateTime(at)}`;
