@@ -1,4 +1,4 @@
-/** Programs that delete and rename mailboxes which they, or others, have open. */
+/** Programs that change mailboxes, and messages, which others change in the same moment. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../support/databases.ts';
@@ -54,6 +54,21 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
       add: ['\\Seen'],
     });
     assert.deepEqual(await client.ok('NOOP'), ['* 1 FETCH (UID 1 FLAGS (\\Seen \\Recent))']);
+    client.close();
+  });
+
+  test('flags that a silent STORE set on some of its messages alone are told', async () => {
+    const ann = await service.makeAccount();
+    const client = await open(ann);
+    for (const _ of [1, 2]) await client.command('APPEND INBOX {14+}\r\nSubject: a\r\n\r\n');
+    await client.ok('SELECT INBOX');
+    await service.mail(ann.token, 'POST', '/mail/delete', { mailbox: 'INBOX', uids: [1] });
+    const stored = await client.command('STORE 1:2 +FLAGS.SILENT (\\Flagged)');
+    assert.match(stored.join(), /^NO \[EXPUNGEISSUED\]/);
+    assert.deepEqual(await client.ok('NOOP'), [
+      '* 2 FETCH (UID 2 FLAGS (\\Flagged \\Recent))',
+      '* 1 EXPUNGE',
+    ]);
     client.close();
   });
 

@@ -191,6 +191,28 @@ onEachEngine('GET /v2/events', (engine) => {
     assert.equal((await of('demo', { 'x-api-key': 'wrong' })).status, 401);
   });
 
+  test('tells a key that was revoked nothing more, also where it waits already', async () => {
+    const by = { actor: 'test', requestId: undefined };
+    const scope = { scope: 'product', userId: 'demo', organizationId: undefined } as const;
+    const made = { name: 'k', ...scope, isReadOnly: true, expiresAt: undefined };
+    const { key, secret } = await api.keys.create(made, by);
+    const own = { 'x-api-key': secret };
+    const { cursor } = (await read('wait=0')).body;
+    const path = `/v2/events?user_id=demo&after=${cursor}`;
+    const waiting = api.call('GET', path, undefined, own);
+    const stream = await open(`after=${cursor}`, own);
+    assert.equal((await stream.next())?.id, cursor);
+    await note('before');
+    assert.match((await stream.next())?.data ?? '', /before/);
+    assert.equal((await waiting).status, 200);
+    const later = (await read('wait=0')).body.cursor;
+    const next = api.call('GET', `/v2/events?user_id=demo&after=${later}`, undefined, own);
+    await api.keys.revoke(key.id, by);
+    await note('after');
+    assert.equal(await stream.next(), undefined);
+    assert.equal((await next).status, 401);
+  });
+
   test('has ten streams and waiting requests for a user at most, and gives their slots back', async () => {
     const streams = await Promise.all(Array.from({ length: 10 }, () => open('', {}, 'crowd')));
     const refused = await api.call('GET', '/v2/events?user_id=crowd');

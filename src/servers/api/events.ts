@@ -31,7 +31,7 @@ export interface EventRoutesOptions {
 const STREAMS_MAX = 10;
 /** After so many milliseconds a stream sends a comment, so that nobody on the way takes it for dead. */
 const COMMENT_MS = 15_000;
-/** How often a stream asks whether its API key may still read it. */
+/** How often an idle stream asks whether its API key may still read it. */
 const AUTHORIZE_MS = 60_000;
 /** How often an idle stream looks by itself, and passes on how far it has come. */
 const ADVANCE_MS = 300_000;
@@ -140,12 +140,9 @@ export function eventRoutes(
         try {
           const from = after ?? { field: 'after', cursor: await options.events.now() };
           if (!isStream) {
-            const page = await readOrWait(
-              { ...options, follower, scope, signal },
-              from,
-              limit,
-              wait,
-            );
+            const again = () => authorizeAgain(request);
+            const following = { ...options, follower, scope, signal };
+            const page = await readOrWait(following, from, { limit, wait, again });
             follower.end();
             // The server stops, and would wait for an idle connection.
             if (signal.aborted) reply.header('connection', 'close');
@@ -249,14 +246,21 @@ async function follow(
   return feed.follow(scope, takesHints, () => slots.give(key, 1));
 }
 
+interface Waiting {
+  readonly limit: number;
+  /** Seconds. */
+  readonly wait: number;
+  /** @throws Refusal where the API key was revoked meanwhile */
+  readonly again: () => Promise<void>;
+}
+
 /** The next page, as soon as it has an event or the time is over. */
 async function readOrWait(
   { events, follower, scope, signal }: Following,
   after: { readonly field: string; readonly cursor: string },
-  limit: number,
-  waitSeconds: number,
+  { limit, wait, again }: Waiting,
 ): Promise<EventPage> {
-  const until = performance.now() + waitSeconds * 1_000;
+  const until = performance.now() + wait * 1_000;
   let from = after;
   for (;;) {
     const page = await events.read(scope, from, limit);
@@ -264,6 +268,7 @@ async function readOrWait(
     if (page.events.length > 0 || leftMs <= 0 || signal.aborted) return page;
     from = { ...after, cursor: page.cursor };
     await follower.wait(page.isHeld ? Math.min(leftMs, HELD_MS) : leftMs, signal);
+    await again();
   }
 }
 
@@ -291,11 +296,9 @@ async function* tell(
         else if (!signal.aborted) yield ':\n\n';
         isDue ||= performance.now() > Math.min(advanceAt, authorizeAt);
       }
-      if (performance.now() > authorizeAt) {
-        if (!(await mayRead())) return;
-        authorizeAt = performance.now() + AUTHORIZE_MS;
-      }
-      if (signal.aborted) return;
+      // Before each event: a key that was revoked opens nothing from then on.
+      if (signal.aborted || !(await mayRead())) return;
+      authorizeAt = performance.now() + AUTHORIZE_MS;
       page = await events.read(scope, { field: 'after', cursor: page.cursor }, AT_A_TIME);
       if (performance.now() < advanceAt || page.events.length > 0) continue;
       // Without data: it only moves the place from which the client would go on.

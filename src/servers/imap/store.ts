@@ -99,6 +99,11 @@ async function* storeAll(
     return `[MODIFIED ${numberSet(numbers)}] Some had changed`;
   }
   // A program that stores by numbers takes OK for all of them (RFC 2180 section 4.2).
-  if (found < uids.length && !isByUid) throw gone();
+  if (found < uids.length && !isByUid) {
+    // It knows not which flags were set, and a silent STORE told none: the next command tells them.
+    if (isSilent) session.told.clear();
+    session.isBehind = true;
+    throw gone();
+  }
   return 'The flags are changed';
 }
