@@ -72,6 +72,29 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
     client.close();
   });
 
+  test('a silent STORE tells the flags of a message that others changed before, and of no other', async () => {
+    const ann = await service.makeAccount();
+    const client = await open(ann);
+    for (const _ of [1, 2]) await client.command('APPEND INBOX {14+}\r\nSubject: a\r\n\r\n');
+    await client.ok('SELECT INBOX');
+    const flag = (add: string[]) =>
+      service.mail(ann.token, 'POST', '/mail/flags', { mailbox: 'INBOX', uids: [1], add });
+    await flag(['\\Flagged']);
+    assert.deepEqual(await client.ok('STORE 1:2 +FLAGS.SILENT (\\Seen)'), [
+      '* 1 FETCH (FLAGS (\\Flagged \\Seen \\Recent))',
+    ]);
+    assert.deepEqual(await client.ok('STORE 1:2 -FLAGS.SILENT (\\Seen)'), []);
+    await flag(['\\Answered']);
+    // Nothing is changed by it, and what others changed is told all the same.
+    assert.deepEqual(await client.ok('UID STORE 1 +FLAGS.SILENT (\\Flagged)'), [
+      '* 1 FETCH (UID 1 FLAGS (\\Answered \\Flagged \\Recent))',
+    ]);
+    await flag(['\\Deleted']);
+    assert.deepEqual(await client.ok('STORE 1 FLAGS.SILENT (\\Seen)'), []);
+    assert.deepEqual(await client.ok('NOOP'), []);
+    client.close();
+  });
+
   test('a name with NUL is refused, and is no failure of the server', async () => {
     const client = await open(await service.makeAccount());
     for (const command of ['SELECT', 'SUBSCRIBE', 'UNSUBSCRIBE', 'CREATE', 'DELETE']) {

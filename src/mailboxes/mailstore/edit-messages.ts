@@ -93,9 +93,10 @@ export class MessageEditor {
     const messages = found.filter(({ modseq }) => modseq <= (unchangedSince ?? modseq));
     const others = found.filter(({ modseq }) => modseq > (unchangedSince ?? modseq));
     const modified = unchangedSince === undefined ? {} : { modified: others.map(({ uid }) => uid) };
+    const before = new Map(messages.map(({ uid, modseq }) => [uid, modseq]));
     const changed = messages.flatMap(({ uid, flags }) => {
-      const before = replace ? [] : flagsFromText(flags);
-      const after = flagsToText(changeFlags(before, wanted.add, wanted.remove));
+      const kept = replace ? [] : flagsFromText(flags);
+      const after = flagsToText(changeFlags(kept, wanted.add, wanted.remove));
       return after === flags ? [] : [{ uid, before: flags, after }];
     });
     if (changed.length === 0)
@@ -103,6 +104,7 @@ export class MessageEditor {
         state: stateOf(mailbox),
         updated: messages.map(asUpdated),
         changes: [],
+        before,
         ...modified,
       };
     const unseen = changed.reduce(
@@ -123,6 +125,7 @@ export class MessageEditor {
       state: stateOf({ ...mailbox, highestmodseq: modseq }),
       updated: messages.map((one) => asUpdated({ ...one, ...after.get(one.uid) })),
       changes: [mailboxChange(user, mailbox, modseq)],
+      before,
       ...modified,
     };
   }

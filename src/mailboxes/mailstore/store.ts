@@ -220,6 +220,8 @@ export interface Flagged extends ChangedMailbox {
   readonly updated: readonly UpdatedMessage[];
   /** UIDs that had changed since; absent where this was not asked. */
   readonly modified?: readonly number[];
+  /** The MODSEQ that each of `updated` had before; absent on a mail server. */
+  readonly before?: ReadonlyMap<number, number>;
 }
 
 /** Messages that are in another mailbox now: `state` is that mailbox's. */

@@ -1,5 +1,5 @@
 /** STORE and UID STORE (RFC 9051 section 6.4.6, RFC 7162 section 3.1.3). */
-import type { FlagStore } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Flagged, FlagStore } from '../../mailboxes/mailstore/mailstore.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { type Answer, type Command, gone, No, type Session } from './session.ts';
 import { numberSet } from './write.ts';
@@ -81,16 +81,17 @@ async function* storeAll(
     modified.push(...(flagged.modified ?? []));
     found += flagged.updated.length + (flagged.modified?.length ?? 0);
     for (const { uid, flags, modseq } of flagged.updated) {
+      const tellsFlags = !isSilent || (!change.replace && isNews(session, uid, flagged.before));
       session.told.set(uid, modseq);
       const number = view.numberOf(uid);
       const text = flags.join(' ');
       // With CONDSTORE also a silent STORE tells the new MODSEQ (RFC 7162 section 3.1.3).
       const items = [
         ...(isByUid || session.condstore ? [`UID ${uid}`] : []),
-        ...(isSilent ? [] : [`FLAGS (${view.flagsOf(uid, text)})`]),
+        ...(tellsFlags ? [`FLAGS (${view.flagsOf(uid, text)})`] : []),
         ...(session.condstore ? [`MODSEQ (${modseq})`] : []),
       ];
-      if (number === 0 || (isSilent && !session.condstore)) continue;
+      if (number === 0 || !(tellsFlags || session.condstore)) continue;
       yield `${view.announce(text)}* ${number} FETCH (${items.join(' ')})\r\n`;
     }
   }
@@ -106,4 +107,15 @@ async function* storeAll(
     throw gone();
   }
   return 'The flags are changed';
+}
+
+/**
+ * Whether others changed a message before, and the client was not told: then it cannot know the flags that a silent STORE
+ * leads to (RFC 9051 section 6.4.6). One that does not want to be told of flags is not.
+ */
+function isNews(session: Session, uid: number, before: Flagged['before']): boolean {
+  const { selected: view, told } = session;
+  const modseq = before?.get(uid) ?? 0;
+  const isKnown = modseq <= Number(view.token) || told.get(uid) === String(modseq);
+  return !isKnown && view.flagsToken === undefined;
 }
