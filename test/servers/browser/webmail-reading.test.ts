@@ -266,6 +266,8 @@ test('plain text has its links, files are saved under harmless names, and a list
   await assertAccessible(page);
   await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'More about this message' }).first().click();
+  const menu = await page.getByRole('menu').filter({ visible: true }).boundingBox();
+  assert.ok(menu && menu.width < 300, 'a menu is as wide as its longest item');
   await page.getByRole('menuitem', { name: 'Unsubscribe' }).click();
   const page2 = page.getByRole('dialog').getByRole('link', { name: 'Open list.test' });
   assert.equal(await page2.getAttribute('href'), 'https://list.test/leave');
