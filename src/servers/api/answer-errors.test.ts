@@ -1,7 +1,9 @@
 /** A caller who is almost right learns what is missing. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import type { FastifyRequest } from 'fastify';
 import { apiKey, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
+import { toRefusal } from './answer-errors.ts';
 
 let api: RunningApi;
 let token: string;
@@ -115,4 +117,13 @@ test('a browser with too many requests gets a page that reloads', async () => {
   }
   const { status, body } = await browse('/docs', '*/*');
   assert.deepEqual([status, body.code], [429, 'rate_limited']);
+});
+
+test('a client that leaves within its body is no failure of the database, whose ECONNRESET looks the same', () => {
+  const request = {} as FastifyRequest;
+  const reset = () => Object.assign(new Error('aborted'), { code: 'ECONNRESET' });
+  assert.equal(toRefusal(reset(), request).code, 'unavailable');
+  // What Fastify sets on errors of a body.
+  const left = Object.assign(reset(), { statusCode: 400 });
+  assert.equal(toRefusal(left, request).code, 'invalid_request');
 });

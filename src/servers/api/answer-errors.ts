@@ -40,8 +40,6 @@ function unsupportedType({ headers, routeOptions }: FastifyRequest): Refusal {
 export function toRefusal(error: unknown, request: FastifyRequest): Refusal {
   if (error instanceof Refusal) return error;
   if (isInvalid(error)) return describeInvalid(error);
-  const failure = refusalOfFailure(error);
-  if (failure) return failure;
   if (error instanceof Error) {
     const known = 'code' in error ? frameworkRefusals[String(error.code)] : undefined;
     if (known) return known(request);
@@ -51,10 +49,14 @@ export function toRefusal(error: unknown, request: FastifyRequest): Refusal {
       return new Refusal('range_not_satisfiable', 'the range lies outside the content');
     }
     if (typeof status === 'number' && status >= 400 && status < 500) {
+      // A client that left within its body, too: its ECONNRESET looks like one of the database.
       return new Refusal('invalid_request', 'the request is not valid', { cause: error });
     }
   }
-  return new Refusal('internal', 'something failed on our side', { cause: error });
+  return (
+    refusalOfFailure(error) ??
+    new Refusal('internal', 'something failed on our side', { cause: error })
+  );
 }
 
 /** Sends the answer for a refusal; logs it if it is a failure of ours. */
