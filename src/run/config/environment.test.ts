@@ -332,7 +332,8 @@ const redisForm =
   'redis://user:password@host:6379 or rediss:// for TLS, with /number where the database is not 0';
 const lmtpForm = 'lmtp://host:24 with a port other than 25';
 const databaseForm = 'postgres://user:password@host:5432/database';
-const bucketForm = 'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server)';
+const bucketForm =
+  'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server; a bucket has a name of 3 to 63 small letters, digits, dots and dashes)';
 const webForm = 'an http or https URL without credentials and query';
 const encoded = 'a URL whose user and password have / ? # @ percent-encoded';
 const fullName = 'a full host name such as mail.example.com';

@@ -103,7 +103,8 @@ export interface BucketUrl {
   readonly secretAccessKey: string;
 }
 
-const BUCKET_FORM = 'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server)';
+const BUCKET_FORM =
+  'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server; a bucket has a name of 3 to 63 small letters, digits, dots and dashes)';
 
 /** Where bodies are kept: the bucket is the path, its region an option; s3: is read as https:. */
 export const bucketUrl: Parse<BucketUrl> = (given) => {
