@@ -156,7 +156,7 @@ export class Accounts {
     const password_hash = await hashPassword(password, userId);
     return this.#database.write(async (tx) => {
       const now = this.#now();
-      const { id: domain_id, ...held } = await this.#domains.lock(tx, owner, domain.name);
+      const { id: domain_id, ...held } = await this.#domains.hold(tx, owner, domain.name);
       refuseInactive(held);
       const inserted = await tx
         .insertInto('accounts')

@@ -129,6 +129,9 @@ export function countClaims(queries: Queries, userId: string, most: number): Pro
   return countUpTo(queries, claims, most);
 }
 
+/** Whom a lock keeps off: everybody, or those who would change what is locked. */
+type LockMode = 'everybody' | 'changes';
+
 /**
  * Reads all claims on a name, oldest first, and locks them until the transaction ends.
  *
@@ -140,10 +143,12 @@ export async function lockName(
   tx: Queries,
   engine: Database['engine'],
   name: string,
+  keepsOff: LockMode = 'everybody',
 ): Promise<Domain[]> {
   const query = tx.selectFrom('domains').select(columns).where('name', '=', name).orderBy('id');
+  const locking = () => (keepsOff === 'everybody' ? query.forUpdate() : query.forShare());
   // SQLite has one writer at a time and no such clause.
-  const rows = await (engine === 'postgres' ? query.forUpdate() : query).execute();
+  const rows = await (engine === 'postgres' ? locking() : query).execute();
   return rows.map(toDomain);
 }
 
@@ -157,10 +162,11 @@ export async function lockClaim(
   engine: Database['engine'],
   whose: Whose,
   text: string,
+  keepsOff?: LockMode,
 ): Promise<Domain> {
   const { userId, organizationId } = toOwner(whose);
   checkUserId(userId);
-  const claims = await lockName(tx, engine, storedName(text));
+  const claims = await lockName(tx, engine, storedName(text), keepsOff);
   const claim = claims.find((one) => one.userId === userId);
   if (!claim || isOfAnother(claim, organizationId)) throw domainNotFound();
   return claim;

@@ -218,21 +218,33 @@ onEachEngine('domains', (engine) => {
       assert.equal(await statusOf('u1', 'at-once.test'), 'active');
     });
 
-    test('a mark waits while another transaction holds the name', async () => {
-      const { dns } = await domains.create({ userId: 'u1', domain: 'held.test' });
-      await domains.create({ userId: 'u2', domain: 'held.test' });
-      const order: string[] = [];
-      let marked: Promise<unknown> | undefined;
-      await database.write(async (tx) => {
-        await domains.lock(tx, 'u2', 'held.test');
-        const mark = { id: dns[0]?.id ?? 0, status: 'verified' } as const;
-        marked ??= domains.markDnsRecord('u1', 'held.test', mark).then(() => order.push('marked'));
-        // Many more queries than the mark makes: without the lock it would be done by now.
-        for (let n = 0; n < 200; n++) await tx.selectFrom('counters').selectAll().execute();
-        order.push('released');
+    for (const keep of ['lock', 'hold'] as const) {
+      test(`a mark waits while another transaction has called ${keep}`, async () => {
+        const name = `${keep}.held.test`;
+        const { dns } = await domains.create({ userId: 'u1', domain: name });
+        await domains.create({ userId: 'u2', domain: name });
+        const order: string[] = [];
+        let marked: Promise<unknown> | undefined;
+        await database.write(async (tx) => {
+          await domains[keep](tx, 'u2', name);
+          const mark = { id: dns[0]?.id ?? 0, status: 'verified' } as const;
+          marked ??= domains.markDnsRecord('u1', name, mark).then(() => order.push('marked'));
+          // Many more queries than the mark makes: without the lock it would be done by now.
+          for (let n = 0; n < 200; n++) await tx.selectFrom('counters').selectAll().execute();
+          order.push('released');
+        });
+        await marked;
+        assert.deepEqual(order, ['released', 'marked']);
       });
-      await marked;
-      assert.deepEqual(order, ['released', 'marked']);
+    }
+
+    // SQLite has one writer at a time.
+    test('a claim is held by several at once', { skip: engine === 'sqlite' }, async () => {
+      const { name } = (await domains.create({ userId: 'u1', domain: 'shared.test' })).domain;
+      await database.write(async (tx) => {
+        await domains.hold(tx, 'u1', name);
+        await database.write((other) => domains.hold(other, 'u1', name));
+      });
     });
 
     test('of claims that are marked at once, one becomes active and no mark fails', async () => {

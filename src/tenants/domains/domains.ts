@@ -352,6 +352,15 @@ export class Domains {
   }
 
   /**
+   * Holds the owner's claim as it is until the transaction ends. Others may hold it too.
+   *
+   * @throws Refusal domain_not_found
+   */
+  hold(tx: Queries, whose: Whose, name: string): Promise<Domain> {
+    return lockClaim(tx, this.#database.engine, whose, name, 'changes');
+  }
+
+  /**
    * Deletes a claim with its records and route; a rival claim may become active, which the caller logs after the commit
    * (`logChanges`). Everything else of the claim is removed in steps by the folders that own it, for each of
    * `listDeletedDomains`.
