@@ -265,10 +265,13 @@ async function readOrWait(
   for (;;) {
     const page = await events.read(scope, from, limit);
     const leftMs = until - performance.now();
-    if (page.events.length > 0 || leftMs <= 0 || signal.aborted) return page;
+    if (page.events.length > 0 || leftMs <= 0 || signal.aborted) {
+      // After the reading: of what came since the key was revoked, nothing is told.
+      await again();
+      return page;
+    }
     from = { ...after, cursor: page.cursor };
     await follower.wait(page.isHeld ? Math.min(leftMs, HELD_MS) : leftMs, signal);
-    await again();
   }
 }
 
@@ -296,10 +299,11 @@ async function* tell(
         else if (!signal.aborted) yield ':\n\n';
         isDue ||= performance.now() > Math.min(advanceAt, authorizeAt);
       }
-      // Before each event: a key that was revoked opens nothing from then on.
-      if (signal.aborted || !(await mayRead())) return;
-      authorizeAt = performance.now() + AUTHORIZE_MS;
+      if (signal.aborted) return;
       page = await events.read(scope, { field: 'after', cursor: page.cursor }, AT_A_TIME);
+      // After the reading: of what came since the key was revoked, nothing is told.
+      if (!(await mayRead())) return;
+      authorizeAt = performance.now() + AUTHORIZE_MS;
       if (performance.now() < advanceAt || page.events.length > 0) continue;
       // Without data: it only moves the place from which the client would go on.
       yield `id: ${page.cursor}\n\n`;
