@@ -265,11 +265,9 @@ async function readOrWait(
   for (;;) {
     const page = await events.read(scope, from, limit);
     const leftMs = until - performance.now();
-    if (page.events.length > 0 || leftMs <= 0 || signal.aborted) {
-      // After the reading: of what came since the key was revoked, nothing is told.
-      await again();
-      return page;
-    }
+    // After the reading: of what came since the key was revoked, nothing is told.
+    if (page.events.length > 0) await again();
+    if (page.events.length > 0 || leftMs <= 0 || signal.aborted) return page;
     from = { ...after, cursor: page.cursor };
     await follower.wait(page.isHeld ? Math.min(leftMs, HELD_MS) : leftMs, signal);
   }

@@ -72,10 +72,10 @@ function hasManyValues(json: Uint8Array): boolean {
 }
 
 /** A value of a body, and the member or item that it is. */
-interface Place {
+interface Location {
   readonly value: unknown;
   readonly name: string;
-  readonly parent: Place | undefined;
+  readonly parent: Location | undefined;
 }
 
 /** The longest name of a field; its sender chooses how deep it lies. */
@@ -86,15 +86,15 @@ const FIELD_MAX = 200;
  * the name of a member, the object that has it. Walks with a stack of its own, since the sender chooses the depth.
  */
 function findUnstorable(body: unknown): string | undefined {
-  const pending: Place[] = [{ value: body, name: '', parent: undefined }];
-  for (let place = pending.pop(); place; place = pending.pop()) {
-    const { value } = place;
+  const pending: Location[] = [{ value: body, name: '', parent: undefined }];
+  for (let location = pending.pop(); location; location = pending.pop()) {
+    const { value } = location;
     if (typeof value === 'string') {
-      if (!isStorable(value)) return fieldOf(place);
+      if (!isStorable(value)) return fieldOf(location);
     } else if (typeof value === 'object' && value !== null) {
       for (const [name, member] of Object.entries(value)) {
-        if (!isStorable(name)) return fieldOf(place);
-        pending.push({ value: member, name, parent: place });
+        if (!isStorable(name)) return fieldOf(location);
+        pending.push({ value: member, name, parent: location });
       }
     }
   }
@@ -106,9 +106,9 @@ function isStorable(text: string): boolean {
 }
 
 /** Named as fields of the wrong type are, such as `to.0.name`. */
-function fieldOf(place: Place): string {
+function fieldOf(location: Location): string {
   const names: string[] = [];
-  for (let at = place; at.parent; at = at.parent) names.push(at.name);
+  for (let at = location; at.parent; at = at.parent) names.push(at.name);
   return names.reverse().join('.').slice(0, FIELD_MAX).toWellFormed() || 'body';
 }
 

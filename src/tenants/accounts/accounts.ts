@@ -156,21 +156,21 @@ export class Accounts {
     const password_hash = await hashPassword(password, userId);
     return this.#database.write(async (tx) => {
       const now = this.#now();
-      const { id: domain_id, ...held } = await this.#domains.hold(tx, owner, domain.name);
-      refuseInactive(held);
+      const claim = await this.#domains.lock(tx, owner, domain.name, 'changes');
+      refuseInactive(claim);
       const inserted = await tx
         .insertInto('accounts')
         .values({
-          domain_id,
-          user_id: held.userId,
-          domain_name: held.name,
+          domain_id: claim.id,
+          user_id: claim.userId,
+          domain_name: claim.name,
           local_part: localPart,
           display_name: displayName,
           status: 'active',
           password_hash,
           credential_version: 1,
           created_at: now,
-          tokens_from: await tokensFrom(tx, localPart, held.name, now),
+          tokens_from: await tokensFrom(tx, localPart, claim.name, now),
         })
         .onConflict((conflict) => conflict.columns(['domain_id', 'local_part']).doNothing())
         .returning('id')

@@ -130,7 +130,7 @@ export function countClaims(queries: Queries, userId: string, most: number): Pro
 }
 
 /** Whom a lock keeps off: everybody, or those who would change what is locked. */
-type LockMode = 'everybody' | 'changes';
+export type LockMode = 'everybody' | 'changes';
 
 /**
  * Reads all claims on a name, oldest first, and locks them until the transaction ends.

@@ -218,15 +218,15 @@ onEachEngine('domains', (engine) => {
       assert.equal(await statusOf('u1', 'at-once.test'), 'active');
     });
 
-    for (const keep of ['lock', 'hold'] as const) {
-      test(`a mark waits while another transaction has called ${keep}`, async () => {
-        const name = `${keep}.held.test`;
+    for (const keepsOff of ['everybody', 'changes'] as const) {
+      test(`a mark waits while a lock keeps off ${keepsOff}`, async () => {
+        const name = `${keepsOff}.held.test`;
         const { dns } = await domains.create({ userId: 'u1', domain: name });
         await domains.create({ userId: 'u2', domain: name });
         const order: string[] = [];
         let marked: Promise<unknown> | undefined;
         await database.write(async (tx) => {
-          await domains[keep](tx, 'u2', name);
+          await domains.lock(tx, 'u2', name, keepsOff);
           const mark = { id: dns[0]?.id ?? 0, status: 'verified' } as const;
           marked ??= domains.markDnsRecord('u1', name, mark).then(() => order.push('marked'));
           // Many more queries than the mark makes: without the lock it would be done by now.
@@ -239,11 +239,13 @@ onEachEngine('domains', (engine) => {
     }
 
     // SQLite has one writer at a time.
-    test('a claim is held by several at once', { skip: engine === 'sqlite' }, async () => {
+    test('a claim is locked against changes by several at once', {
+      skip: engine === 'sqlite',
+    }, async () => {
       const { name } = (await domains.create({ userId: 'u1', domain: 'shared.test' })).domain;
       await database.write(async (tx) => {
-        await domains.hold(tx, 'u1', name);
-        await database.write((other) => domains.hold(other, 'u1', name));
+        await domains.lock(tx, 'u1', name, 'changes');
+        await database.write((other) => domains.lock(other, 'u1', name, 'changes'));
       });
     });
 

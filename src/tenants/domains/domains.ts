@@ -28,6 +28,7 @@ import {
   evaluateName,
   findClaim,
   hasActiveRival,
+  type LockMode,
   listClaims,
   lockClaim,
   logClaimChanges,
@@ -343,21 +344,13 @@ export class Domains {
   }
 
   /**
-   * Locks the owner's claim until the transaction ends: it cannot be deleted meanwhile.
+   * Locks the owner's claim until the transaction ends: it cannot be changed or deleted meanwhile.
    *
+   * @param keepsOff with `changes`, others may lock it so as well
    * @throws Refusal domain_not_found
    */
-  lock(tx: Queries, whose: Whose, name: string): Promise<Domain> {
-    return lockClaim(tx, this.#database.engine, whose, name);
-  }
-
-  /**
-   * Holds the owner's claim as it is until the transaction ends. Others may hold it too.
-   *
-   * @throws Refusal domain_not_found
-   */
-  hold(tx: Queries, whose: Whose, name: string): Promise<Domain> {
-    return lockClaim(tx, this.#database.engine, whose, name, 'changes');
+  lock(tx: Queries, whose: Whose, name: string, keepsOff?: LockMode): Promise<Domain> {
+    return lockClaim(tx, this.#database.engine, whose, name, keepsOff);
   }
 
   /**
