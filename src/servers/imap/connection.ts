@@ -50,7 +50,7 @@ export class Connection implements Channel {
   #ending: string | undefined;
   /** On the mail server that has the mailboxes. */
   #opened: OpenedAccount | undefined;
-  /** Whether a BYE would be read as one. */
+  /** Whether a BYE of ours would follow a whole line of the mail server's. */
   #mayTell = true;
 
   constructor(
@@ -72,6 +72,7 @@ export class Connection implements Channel {
       write: (text) => this.#traffic.write(text),
       onBytes: (amount) => this.#traffic.take(amount),
       isLoggedIn: () => this.#session.isLoggedIn,
+      signal: this.signal,
     });
     this.mayLogIn = client.isLocal || client.isSecure;
     this.#session = new Session(settings, this);
@@ -109,7 +110,7 @@ export class Connection implements Channel {
     }
     this.#leave();
     await this.#session.closeMailbox();
-    const text = this.#mayTell ? this.#ending : undefined;
+    const text = this.#mayTell && this.#outgoing.isAtStart ? this.#ending : undefined;
     this.#wire.end(text ? `* BYE ${text.startsWith('[') ? text : line(text)}\r\n` : '');
   }
 
@@ -236,8 +237,12 @@ export class Connection implements Channel {
 
   /** Writes answers; the next one is made when the client has read enough of those before. */
   async #send(answers: AsyncGenerator<Output>): Promise<void> {
-    for await (const part of answers) await this.#outgoing.add(part);
-    await this.#outgoing.flush();
+    try {
+      for await (const part of answers) await this.#outgoing.add(part);
+    } finally {
+      // What a command was answered before the session cannot go on is sent, too.
+      await this.#outgoing.flush();
+    }
   }
 
   #secure(): void {
@@ -282,6 +287,8 @@ export class Connection implements Channel {
 
   #loseAccess(reason: string): void {
     this.end(reason);
+    // A command that has begun ends its batch.
+    this.#left.abort(new Bye(reason));
     // It must not read on what it has asked for before.
     if (this.#traffic.isWriting) this.destroy();
   }

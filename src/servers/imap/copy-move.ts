@@ -48,14 +48,11 @@ async function* relocate(
   const from: number[] = [];
   const to: number[] = [];
   let uidvalidity = '';
-  // A copy is made of all or none (RFC 9051 section 6.4.7).
-  const size = kind === 'copy' ? Math.max(uids.length, 1) : AT_A_TIME;
-  for (let at = 0; at < uids.length; at += size) {
-    const set = session.setOf(uids.slice(at, at + size));
-    const working = mailstore[kind](session.user, set, target).catch(hintAtCreate);
-    const of = uids.length;
-    const relocated = yield* showProgress(session, working, () =>
-      kind === 'move' ? { done: at, of } : undefined,
+  // A copy is made of all or none (RFC 9051 section 6.4.7): one that has begun ends, also where its client has left.
+  const size = kind === 'copy' ? COPIED_MAX : AT_A_TIME;
+  yield* inBatches(session, uids, size, async (some) => {
+    const relocated = await mailstore[kind](session.user, session.setOf(some), target).catch(
+      hintAtCreate,
     );
     uidvalidity = relocated.state.uidvalidity;
     for (const [before, after] of relocated.uids) {
@@ -63,7 +60,7 @@ async function* relocate(
       to.push(after);
     }
     session.wrote(relocated.state.mailbox, to);
-  }
+  });
   // Messages that are gone are no error: else nobody could move or delete the others.
   const code = from.length > 0 ? `COPYUID ${uidvalidity} ${numberSet(from)} ${numberSet(to)}` : '';
   if (kind === 'copy') return code === '' ? 'Nothing to copy' : `[${code}] Copied`;
@@ -71,6 +68,25 @@ async function* relocate(
   if (code !== '') yield `* OK [${code}] Moved\r\n`;
   yield* tellChanges(session, true);
   return 'Moved';
+}
+
+/** Works on messages some at a time, as long as the session may go on: a batch that has begun ends. */
+async function* inBatches(
+  session: Session,
+  uids: readonly number[],
+  size: number,
+  work: (some: readonly number[]) => Promise<unknown>,
+): AsyncGenerator<string> {
+  let done = 0;
+  const workOnAll = async () => {
+    for (; done < uids.length; done += size) {
+      session.channel.signal.throwIfAborted();
+      await work(uids.slice(done, done + size));
+    }
+  };
+  // One batch alone does not know how far it is.
+  const known = () => (uids.length > size ? { done, of: uids.length } : undefined);
+  yield* showProgress(session, workOnAll(), known);
 }
 
 /** A client may make the mailbox and try again (RFC 9051 section 6.4.7). */
@@ -105,7 +121,7 @@ export const uidExpunge: Command = {
 };
 
 async function* expungeDeleted(session: Session, among: ReadonlySet<number> | undefined): Answer {
-  await removeDeleted(session, among);
+  yield* removeDeleted(session, among);
   yield* tellChanges(session, true);
   return session.condstore
     ? `[HIGHESTMODSEQ ${session.selected.highestModseq}] Removed`
@@ -113,15 +129,18 @@ async function* expungeDeleted(session: Session, among: ReadonlySet<number> | un
 }
 
 /** Only messages that this session sees: one that came since was never shown as deleted. */
-async function removeDeleted(session: Session, among: ReadonlySet<number> | undefined) {
+async function* removeDeleted(
+  session: Session,
+  among: ReadonlySet<number> | undefined,
+): AsyncGenerator<string> {
   const { mailstore } = session.services;
   const view = session.selected;
   const { uids: all, flags } = await mailstore.imap.index(session.user, view.mailbox);
   const marked = all.filter((_, at) => hasFlag(flags[at] ?? '', '\\Deleted'));
   const uids = marked.filter((uid) => view.numberOf(uid) > 0 && (among?.has(uid) ?? true));
-  for (let at = 0; at < uids.length; at += AT_A_TIME) {
-    await mailstore.expunge(session.user, session.setOf(uids.slice(at, at + AT_A_TIME)));
-  }
+  yield* inBatches(session, uids, AT_A_TIME, (some) =>
+    mailstore.expunge(session.user, session.setOf(some)),
+  );
 }
 
 /** Removes what is marked, and tells nothing of it (RFC 9051 section 6.4.1). */
@@ -130,10 +149,9 @@ export const close: Command = {
   tells: 'nothing',
   async *run(session, command) {
     command.end();
-    if (!session.selected.isReadOnly) await removeDeleted(session, undefined);
+    if (!session.selected.isReadOnly) yield* removeDeleted(session, undefined);
     session.wrote(session.selected.mailbox.name);
     await session.closeMailbox();
-    yield '';
     return 'Closed';
   },
 };

@@ -83,6 +83,7 @@ export async function* fetchAll(
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
     await turn();
+    session.channel.signal.throwIfAborted();
     const read: Message[] = isByIndex
       ? await readFlags(session, piece)
       : needs.structure

@@ -32,6 +32,8 @@ export interface IncomingOptions {
   readonly onBytes: (amount: number) => void;
   /** Whether messages are taken. */
   readonly isLoggedIn: () => boolean;
+  /** Aborts with a Bye where no more of a message may be taken. */
+  readonly signal: AbortSignal;
 }
 
 export class Incoming {
@@ -189,6 +191,7 @@ export class Incoming {
   /** @throws Bye where the client left, or is too slow */
   async #fill(): Promise<void> {
     const bytes = await this.#options.wire.read();
+    this.#options.signal.throwIfAborted();
     if (bytes === undefined) throw new Bye('The client left');
     this.#options.onBytes(bytes.length);
     if (this.#messages) this.#messages.octets += bytes.length;

@@ -12,6 +12,8 @@ export class Outgoing {
   #text = '';
   #pieces: Uint8Array[] = [];
   #octets = 0;
+  /** Whether what was added ends a line, so that another may follow. */
+  isAtStart = true;
 
   /** @param write resolves when the client has read enough of what was written before */
   constructor(write: (octets: string | Uint8Array | readonly Uint8Array[]) => Promise<void>) {
@@ -20,6 +22,7 @@ export class Outgoing {
 
   async add(output: Output): Promise<void> {
     for (const part of partsOf(output)) {
+      if (part !== '') this.isAtStart = typeof part === 'string' && part.endsWith('\n');
       if (typeof part === 'string') this.#text += part;
       else if (part instanceof Uint8Array) {
         if (this.#text !== '') this.#pieces.push(Buffer.from(this.#text, 'latin1'));

@@ -34,9 +34,10 @@ export interface Ended {
 }
 
 /**
- * Runs a command. Never throws: a session that cannot go on is over.
+ * Runs a command.
  *
  * @param onEnd called once, before the tagged answer
+ * @throws Bye where the session cannot go on
  */
 export async function* runCommand(
   session: Session,
@@ -45,6 +46,8 @@ export async function* runCommand(
 ): AsyncGenerator<Output> {
   const cursor = new Cursor(parts, session.isUtf8);
   let name = 'other';
+  // The command was carried out all the same, and its client is told so first.
+  let failure: Bye | undefined;
   session.tag = '';
   try {
     session.tag = readTag(cursor);
@@ -57,14 +60,15 @@ export async function* runCommand(
       throw new BadCommand(`Not while the session is ${session.state}`);
     }
     const text = yield* command.run(session, cursor);
-    const failure = command.tells === 'nothing' ? undefined : yield* tellOthers(session, command);
+    if (command.tells !== 'nothing') failure = yield* tellOthers(session, command);
     onEnd({ name, outcome: 'ok' });
     yield `${session.tag} OK ${text}\r\n`;
-    if (failure) yield* end(session, failure);
-    if (name === 'STARTTLS') session.channel.startTls();
   } catch (error) {
-    yield* fail(session, name, error, onEnd);
+    yield fail(session, name, error, onEnd);
+    return;
   }
+  if (failure) throw failure;
+  if (name === 'STARTTLS') session.channel.startTls();
 }
 
 function readTag(cursor: Cursor): string {
@@ -82,11 +86,7 @@ function readName(cursor: Cursor): string {
   return Object.hasOwn(commands, full) ? full : 'other';
 }
 
-/**
- * What others changed, and this session was not told yet.
- *
- * @returns why the session cannot go on: the command was carried out all the same, and its client is told so first
- */
+/** What others changed, and this session was not told yet. @returns why the session cannot go on */
 async function* tellOthers(
   session: Session,
   { tells }: Command,
@@ -112,11 +112,6 @@ async function* tellOthers(
 const isPassing = (error: unknown) =>
   error instanceof Refusal || refusalOfFailure(error) !== undefined;
 
-function* end(session: Session, bye: Bye): Generator<Output> {
-  session.isOver = true;
-  yield `* BYE ${bye.message.startsWith('[') ? bye.message : line(bye.message)}\r\n`;
-}
-
 /**
  * What changed while no command runs, where the client asked to be told at any time (RFC 5465 section 3.1).
  *
@@ -133,27 +128,29 @@ export async function* tellUnasked(session: Session): AsyncGenerator<Output> {
   }
 }
 
-async function* fail(
+/** The tagged answer of a command that failed. @throws Bye where the session cannot go on */
+function fail(
   session: Session,
   name: string,
   error: unknown,
   onEnd: (ended: Ended) => void,
-): AsyncGenerator<Output> {
+): string {
   const tag = session.tag || '*';
   if (error instanceof Bye) {
     onEnd({ name, outcome: 'bye' });
-    yield* end(session, error);
-  } else if (error instanceof BadCommand) {
-    onEnd({ name, outcome: 'bad' });
-    yield `${tag} BAD ${line(error.message)}\r\n`;
-  } else if (error instanceof No) {
-    onEnd({ name, outcome: 'no' });
-    yield `${tag} NO ${error.code ? `[${error.code}] ` : ''}${line(error.message)}\r\n`;
-  } else {
-    const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
-    onEnd(refusal ? { name, outcome: 'no' } : { name, outcome: 'failed', error });
-    const code = refusal ? CODES[refusal.code] : 'SERVERBUG';
-    const text = refusal?.message ?? 'Something failed on our side';
-    yield `${tag} NO ${code ? `[${code}] ` : ''}${line(text)}\r\n`;
+    throw error;
   }
+  if (error instanceof BadCommand) {
+    onEnd({ name, outcome: 'bad' });
+    return `${tag} BAD ${line(error.message)}\r\n`;
+  }
+  if (error instanceof No) {
+    onEnd({ name, outcome: 'no' });
+    return `${tag} NO ${error.code ? `[${error.code}] ` : ''}${line(error.message)}\r\n`;
+  }
+  const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
+  onEnd(refusal ? { name, outcome: 'no' } : { name, outcome: 'failed', error });
+  const code = refusal ? CODES[refusal.code] : 'SERVERBUG';
+  const text = refusal?.message ?? 'Something failed on our side';
+  return `${tag} NO ${code ? `[${code}] ` : ''}${line(text)}\r\n`;
 }

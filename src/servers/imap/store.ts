@@ -76,6 +76,7 @@ async function* storeAll(
   const modified: number[] = [];
   let found = 0;
   for (let at = 0; at < uids.length; at += AT_A_TIME) {
+    session.channel.signal.throwIfAborted();
     const set = session.setOf(uids.slice(at, at + AT_A_TIME));
     const flagged = await session.services.mailstore.setFlags(session.user, set, change);
     modified.push(...(flagged.modified ?? []));
