@@ -338,6 +338,31 @@ suite('limits over all nodes', () => {
     await countAttempts(nodes, ann);
   });
 
+  test('sessions of mail programs are counted together for an account, and alone where Redis is away', async () => {
+    const { redis, a, b } = await startNodes({}, PATIENCE);
+    const ann = await a.makeAccount('ann');
+    const clients: ImapLines[] = [];
+    const logIn = async (node: TestService) => {
+      const client = await ImapLines.connect(node.addresses.imap?.port ?? 0);
+      const answer = (await client.command(`LOGIN ${ann.address} "${ann.password}"`)).shift() ?? '';
+      if (answer.startsWith('OK ')) clients.push(client);
+      else assert.match(answer, /^\* BYE \[LIMIT\]/);
+    };
+    for (let i = 0; i < 66; i++) await logIn(i % 2 === 0 ? a : b);
+    assert.equal(clients.length, 64);
+    // A place that is given back on one node is there on the other.
+    clients.shift()?.close();
+    await eventually(async () => {
+      await logIn(b);
+      return clients.length === 64;
+    });
+    await redis.kill();
+    await logIn(a);
+    await logIn(b);
+    assert.equal(clients.length, 66);
+    for (const client of clients) client.close();
+  });
+
   test('slots of a killed node are free again after its lease', async () => {
     const { CountingState, Redis, RedisSlots } = await import('../../src/platform/redis/redis.ts');
     const log = { info: () => {}, warn: () => {} };

@@ -4,7 +4,7 @@ import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { ImapMailstore as MailServerStore } from '../../mailboxes/mail-server/mail-server.ts';
 import { type EmbeddedMailstore, publishChanges } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { testNetworks } from '../../platform/net/net.ts';
+import { type SharedSlots, testNetworks } from '../../platform/net/net.ts';
 import {
   type Ended,
   type ImapListener,
@@ -33,6 +33,7 @@ export interface ImapParts {
   readonly database: Database;
   readonly metrics: Metrics;
   readonly imapSessions: OpenSessions;
+  readonly slots: SharedSlots | undefined;
 }
 
 /** The embedded store, whose changes are published. */
@@ -112,7 +113,10 @@ export async function listenImap(
     tls,
     disabled: new Set(imap.disabled),
     isBalancer: testNetworks(imap.proxyNetworks),
-    slots: new ImapSlots(mailstore.kind === 'imap' ? (mailstore.programs ?? PROGRAMS) : undefined),
+    slots: new ImapSlots(
+      mailstore.kind === 'imap' ? (mailstore.programs ?? PROGRAMS) : undefined,
+      parts.slots,
+    ),
     ...(server && {
       openOnServer: (user: MailAccess, client: string, left: AbortSignal) =>
         server.openForProgram(user, client, left),

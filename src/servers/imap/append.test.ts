@@ -30,7 +30,7 @@ async function append(
     ...{ address: '192.0.2.1', isSecure: true, mayLogIn: true },
     signal: new AbortController().signal,
     startTls: () => {},
-    admit: () => true,
+    admit: () => Promise.resolve(true),
     flush: () => Promise.resolve(),
     passOnTo: () => {},
     nextLine: () => Promise.resolve(undefined),

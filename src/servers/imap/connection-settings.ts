@@ -10,7 +10,7 @@ export interface ConnectionSettings extends ImapServices {
   readonly changes: Pick<Changes, 'subscribe'>;
   readonly secureContext: () => SecureContext;
   /** Takes a slot for one more connection of the account; undefined where it has none left. */
-  readonly admit: (user: MailAccess) => (() => void) | undefined;
+  readonly admit: (user: MailAccess) => Promise<(() => void) | undefined>;
   readonly onCommand?: ((ended: Ended) => void) | undefined;
   /** Called with octets that came from the client, and with those that it got. */
   readonly onOctets?: ((direction: 'received' | 'sent', octets: number) => void) | undefined;

@@ -186,9 +186,10 @@ export class Connection implements Channel {
     this.#mustStartTls = true;
   }
 
-  admit(user: MailAccess): boolean {
-    const release = this.#settings.admit(user);
+  async admit(user: MailAccess): Promise<boolean> {
+    const release = await this.#settings.admit(user);
     if (!release) return false;
+    // It is called once more at the end of the connection, also where that ended meanwhile.
     this.#release = release;
     this.#incoming.limits = LOGGED_IN;
     this.#unsubscribe = this.#settings.changes.subscribe(user.accountId, (change) =>

@@ -46,7 +46,7 @@ function makeSession(): Session {
     mayLogIn: true,
     signal: new AbortController().signal,
     startTls: () => {},
-    admit: () => true,
+    admit: () => Promise.resolve(true),
     flush: () => Promise.resolve(),
     passOnTo: () => {},
     nextLine: () => Promise.resolve(undefined),

@@ -15,9 +15,14 @@ import {
   isLoopback,
   Listener,
   type NetworkTest,
+  type SharedSlots,
 } from '../../platform/net/net.ts';
 import { Outage, Repeat } from '../../platform/time/time.ts';
-import { type AccountAccess, AccountShares } from '../../tenants/accounts/accounts.ts';
+import {
+  type AccountAccess,
+  AccountShares,
+  type MailAccess,
+} from '../../tenants/accounts/accounts.ts';
 import { Connection } from './connection.ts';
 import type { ConnectionSettings } from './connection-settings.ts';
 import type { OpenSessions } from './open-sessions.ts';
@@ -69,14 +74,15 @@ export interface ImapOptions
   readonly logger: Logger;
 }
 
-export type Refused = 'before_login' | 'of_client' | 'of_user' | 'of_account';
+type AfterLogin = 'of_client' | 'of_user' | 'of_account';
+export type Refused = 'before_login' | AfterLogin;
 
 /** Connections of strangers in all, and of one client that is not this machine itself. */
 const STRANGERS = 1_000;
 const STRANGERS_OF_CLIENT = 10;
 /**
  * Connections after a login in all, of one client (many accounts may be behind one address), of the accounts of one user,
- * and of one account.
+ * and of one account, which are counted over all nodes, too.
  */
 const CONNECTIONS = 10_000;
 const OF_CLIENT = 500;
@@ -98,9 +104,14 @@ export class ImapSlots {
   readonly clients: ClientShares;
   readonly accounts: AccountShares;
   readonly recents = new RecentMessages();
+  readonly #shared: SharedSlots | undefined;
 
-  /** @param connections after a login, in all */
-  constructor(connections = CONNECTIONS) {
+  /**
+   * @param connections after a login, in all
+   * @param shared where several nodes count those of an account
+   */
+  constructor(connections = CONNECTIONS, shared?: SharedSlots) {
+    this.#shared = shared;
     this.clients = new ClientShares(connections);
     this.accounts = new AccountShares({
       account: OF_ACCOUNT,
@@ -108,6 +119,32 @@ export class ImapSlots {
       all: connections,
       leavesAsMany: true,
     });
+  }
+
+  /** Takes a slot for a connection after its login. @param client its key @returns what gives it back, or who has too many */
+  async take(user: MailAccess, client: string): Promise<(() => void) | AfterLogin> {
+    const ofClient = this.clients.hold(client, OF_CLIENT);
+    if (!ofClient) return 'of_client';
+    const ofAccount = this.accounts.take(user);
+    if (typeof ofAccount === 'string') {
+      ofClient();
+      return ofAccount;
+    }
+    const here = () => {
+      ofClient();
+      ofAccount();
+    };
+    const shared = this.#shared;
+    if (!shared) return here;
+    const name = `imap:${user.accountId}`;
+    if ((await shared.take(name, 1, OF_ACCOUNT)) === 0) {
+      here();
+      return 'of_account';
+    }
+    return () => {
+      here();
+      shared.give(name, 1);
+    };
   }
 }
 
@@ -219,23 +256,14 @@ export class ImapListener {
       ...this.#options,
       recents: slots.recents,
       secureContext: () => this.#listener.secureContext,
-      admit: (user) => {
-        const ofClient = slots.clients.hold(key, OF_CLIENT);
-        if (!ofClient) {
-          onRefused?.('of_client');
-          return undefined;
-        }
-        const ofAccount = slots.accounts.take(user);
-        if (typeof ofAccount === 'string') {
-          ofClient();
-          onRefused?.(ofAccount);
+      admit: async (user) => {
+        const slot = await slots.take(user, key);
+        if (typeof slot === 'string') {
+          onRefused?.(slot);
           return undefined;
         }
         known();
-        return () => {
-          ofClient();
-          ofAccount();
-        };
+        return slot;
       },
     };
     const client = { address, isLocal: isLoopback(address), isSecure };

@@ -62,3 +62,24 @@ describe('the limits of a connection', async () => {
     assert.equal(await client.next(), '* BYE The message came too slowly');
   });
 });
+
+test('an account has 64 connections, and one that ends gives its place to another', async () => {
+  const slots = new ImapSlots();
+  const refused: string[] = [];
+  const listener = await startImapWith({ slots, onRefused: (reason) => refused.push(reason) });
+  const logIn = async () => {
+    const client = await ImapLines.connect(listener.address().port);
+    client.send('x LOGIN 3 x\r\n');
+    return { client, answer: await client.next() };
+  };
+  const all = [];
+  while (all.length < 64) all.push(await logIn());
+  assert.ok(all.every(({ answer }) => answer.startsWith('x OK ')));
+  assert.match((await logIn()).answer, /^\* BYE \[LIMIT\]/);
+  assert.deepEqual(refused, ['of_account']);
+  await all[0]?.client.ok('LOGOUT');
+  assert.equal(await all[0]?.client.next(), '');
+  assert.match((await logIn()).answer, /^x OK /);
+  await listener.close(1_000);
+  assert.equal(slots.accounts.taken, 0);
+});

@@ -56,7 +56,7 @@ async function* logInWith(session: Session, find: () => Promise<MailAccess>): An
     if (!(error instanceof Refusal)) throw error;
     throw explain(session, error);
   }
-  if (!session.channel.admit(user)) {
+  if (!(await session.channel.admit(user))) {
     // Not NO: programs show that as a wrong password.
     throw new Bye('[LIMIT] The account, its user or this client has too many connections');
   }

@@ -79,7 +79,7 @@ export interface Channel {
   readonly signal: AbortSignal;
   startTls(): void;
   /** Takes one of the slots of the account; false where it has none left. */
-  admit(user: MailAccess): boolean;
+  admit(user: MailAccess): Promise<boolean>;
   /** Sends what was passed on until now. */
   flush(): Promise<void>;
   /** After this command, the session is one of a mail server. */
