@@ -195,6 +195,39 @@ onEachEngine('IMAP with extensions', (engine) => {
     await program.logout();
   });
 
+  test('what the extensions are to each other is as their RFCs say', async () => {
+    const client = await open(await accountWithMail(['one', 'two', 'three', 'four']));
+    await client.ok('SELECT INBOX');
+    const vanished = 'UID FETCH 1:* FLAGS (CHANGEDSINCE 1 VANISHED)';
+    assert.match((await client.command(vanished)).join(), /^BAD .*QRESYNC/);
+    // A search may save the page that it tells, its ends too, or all where it counts them (RFC 9394 section 3.2).
+    for (const [options, uids] of [
+      ['PARTIAL 2:3', '2:3'],
+      ['PARTIAL 2:3 MAX', '2:4'],
+      ['PARTIAL 2:3 MIN', '1:3'],
+      ['PARTIAL -1:-2 COUNT', '1:4'],
+      ['MIN MAX', '1,4'],
+    ] as const) {
+      await client.ok(`UID SEARCH RETURN (SAVE ${options}) ALL`);
+      const [told] = await client.ok('UID SEARCH RETURN (ALL) UID $');
+      assert.match(told ?? '', new RegExp(` UID ALL ${uids}$`), options);
+    }
+    const [limit = ''] = await client.ok('STATUS Sent (APPENDLIMIT)');
+    assert.match(limit, /^\* STATUS "Sent" \(APPENDLIMIT \d{5,}\)$/);
+    // The MODSEQ of a page is that of its messages.
+    await client.ok('ENABLE CONDSTORE');
+    const [, modseq = ''] =
+      /MODSEQ \((\d+)\)/.exec((await client.ok('FETCH 1 MODSEQ')).join()) ?? [];
+    const [page = ''] = await client.ok('SEARCH RETURN (PARTIAL 1:1) MODSEQ 1');
+    assert.match(page, new RegExp(` PARTIAL \\(1:1 1\\) MODSEQ ${modseq}$`));
+    // Who reads a message changes its flags.
+    const read = (await client.ok('FETCH 2 BODY[TEXT]')).join();
+    assert.match(read, /FLAGS \(\\Seen \\Recent\) MODSEQ \(\d+\)\)$/);
+    const [fields = ''] = await client.command('FETCH 2 BODY.PEEK[HEADER.FIELDS ("X(Y" to)]');
+    assert.match(fields, /^\* 2 FETCH \(BODY\[HEADER\.FIELDS \("X\(Y" TO\)\] \{/);
+    client.close();
+  });
+
   test('the quota is told, and who sets it', async () => {
     const ann = await accountWithMail(['one', 'two']);
     const client = await open(ann);

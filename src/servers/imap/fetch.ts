@@ -5,6 +5,7 @@ import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { isUnknown } from './binary.ts';
 import { columnOf } from './columns.ts';
+import { BadCommand } from './cursor.ts';
 import { headersOf, isKept } from './header-fields.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
@@ -39,6 +40,8 @@ function fetching(isByUid: boolean): Command {
       const set = command.sequenceSet();
       command.expect(' ');
       const request = readFetch(command, isByUid);
+      // RFC 7162 section 3.2.6.
+      if (request.vanished && !session.qresync) throw new BadCommand('VANISHED needs QRESYNC');
       const named = session.selected.resolve(set, isByUid);
       const uids = request.partial ? cutPartial(named, request.partial) : named;
       if (request.items.some(({ kind }) => kind === 'MODSEQ')) yield session.enableCondstore();

@@ -1,7 +1,7 @@
 /** IDLE (RFC 2177), NOOP, CHECK, LOGOUT. */
 import { BadCommand } from './cursor.ts';
 import { tellNews } from './notify.ts';
-import type { Command } from './session.ts';
+import { Bye, type Command } from './session.ts';
 
 export const idle: Command = {
   states: ['authenticated', 'selected'],
@@ -14,7 +14,7 @@ export const idle: Command = {
       const line = await session.channel.nextLine();
       if (line === 'interrupted') continue;
       if (line?.toUpperCase() === 'DONE') return 'No longer waiting';
-      session.isOver ||= line === undefined;
+      if (line === undefined) throw new Bye('The client left');
       throw new BadCommand('Expected DONE');
     }
   },

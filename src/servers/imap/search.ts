@@ -3,7 +3,7 @@ import { partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
 import { names, type Row, Search } from './find-messages.ts';
 import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
-import { cutPartial } from './partial.ts';
+import { cutPartial, type PartialRange } from './partial.ts';
 import { showProgress } from './progress.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
@@ -55,9 +55,9 @@ export async function* answerSearch(
   session.progress = undefined;
   const finding = find(session, key, before);
   const found = yield* showProgress(session, finding, () => session.progress);
-  if (isSaved) view.saved = saved(found, returns);
+  if (isSaved) view.saved = saved(found, returns, partial);
   const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
-  const told = found.filter((_, at) => hasModseq && countsForModseq(at, found.length, returns));
+  const told = hasModseq ? meant(found, returns, partial) : [];
   const modseq = told.reduce((most, row) => Math.max(most, row.modseq), 0);
   if (isSaved && returns?.size === 1) yield '';
   else if (returns) {
@@ -95,24 +95,30 @@ export function inTurn<T>(
 }
 
 /** The messages that `$` means from now on (RFC 5182 section 2.4). */
-function saved(found: readonly Match[], returns: ReadonlySet<Return> | undefined): number[] {
-  const isWhole = returns?.has('ALL') || returns?.has('COUNT');
-  const onlyEnds = !isWhole && (returns?.has('MIN') || returns?.has('MAX'));
-  const some = onlyEnds
-    ? found.filter((_, at) => countsForModseq(at, found.length, returns))
-    : found;
+function saved(
+  found: readonly Match[],
+  returns: ReadonlySet<Return> | undefined,
+  partial: PartialRange | undefined,
+): number[] {
+  const some = returns?.has('COUNT') ? found : meant(found, returns, partial);
   return some.map(({ uid }) => uid).sort((a, b) => a - b);
 }
 
-/** Where only the first or the last is asked for, the MODSEQ is theirs (RFC 7162 section 3.1.10). */
-function countsForModseq(
-  at: number,
-  count: number,
+/**
+ * The messages that an answer tells of, whose MODSEQ it has: the first and the last one where no others are asked for
+ * (RFC 7162 section 3.1.10), and those of the page (RFC 9394 section 3.2).
+ */
+function meant(
+  found: readonly Match[],
   returns: ReadonlySet<Return> | undefined,
-): boolean {
-  if (!returns || returns.has('ALL') || returns.has('COUNT')) return true;
-  if (!returns.has('MIN') && !returns.has('MAX')) return true;
-  return (returns.has('MIN') && at === 0) || (returns.has('MAX') && at === count - 1);
+  partial: PartialRange | undefined,
+): readonly Match[] {
+  const [withFirst, withLast] = [returns?.has('MIN'), returns?.has('MAX')];
+  const hasAll = returns?.has('ALL') || (!partial && returns?.has('COUNT'));
+  if (hasAll || !(partial || withFirst || withLast)) return found;
+  const page = partial ? cutPartial(found, partial) : [];
+  const ends = [...(withFirst ? found.slice(0, 1) : []), ...(withLast ? found.slice(-1) : [])];
+  return [...new Set([...page, ...ends])];
 }
 
 interface Found {

@@ -1,6 +1,7 @@
 /** Sections of a message (RFC 9051 section 6.4.5): `BODY[1.2.HEADER.FIELDS (SUBJECT)]<0.100>`. */
 import { findPart, type MessagePart, parsePartNumber } from '../../protocols/message/message.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
+import { string } from './write.ts';
 
 type What = '' | 'HEADER' | 'TEXT' | 'MIME' | 'HEADER.FIELDS' | 'HEADER.FIELDS.NOT';
 
@@ -26,6 +27,7 @@ const NAMES_MAX = 100;
 const SECTION =
   /^(?:([1-9][\d.]*)(?:\.|$))?(HEADER|TEXT|MIME|HEADER\.FIELDS|HEADER\.FIELDS\.NOT)?$/i;
 const FIELD_NAME = /^[!-9;-~]{1,998}$/;
+const ATOM = /^[^(){%*"\\\]]+$/;
 
 /** Reads from after the `[` on. @param item `BODY`, as the answer names it */
 export function readSection(command: Cursor, item: string): Section {
@@ -46,7 +48,9 @@ export function readSection(command: Cursor, item: string): Section {
   }
   command.expect(']');
   const partial = readPartial(command);
-  const list = names.length > 0 ? ` (${names.join(' ').toUpperCase()})` : '';
+  // As strings where they are no atoms: the answer must end where it ends.
+  const shown = names.map((name) => (ATOM.test(name) ? name : string(name)).toUpperCase());
+  const list = names.length > 0 ? ` (${shown.join(' ')})` : '';
   const label = `${item}[${text.toUpperCase()}${list}]${partial ? `<${partial.start}>` : ''}`;
   return { part, what, names, partial, label };
 }

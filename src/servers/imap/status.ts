@@ -14,7 +14,7 @@ const ITEMS = {
 } satisfies Record<string, (mailbox: OpenMailbox) => number>;
 
 /** Those that are more than a number of the row. */
-const OTHERS = ['RECENT', 'MAILBOXID', 'DELETED', 'DELETED-STORAGE'] as const;
+const OTHERS = ['RECENT', 'MAILBOXID', 'DELETED', 'DELETED-STORAGE', 'APPENDLIMIT'] as const;
 
 export type StatusItem = keyof typeof ITEMS | (typeof OTHERS)[number];
 
@@ -41,6 +41,8 @@ export async function writeStatus(
   const values = items.map((item) => {
     if (item === 'RECENT') return `${item} ${recent}`;
     if (item === 'DELETED') return `${item} ${deleted.messages}`;
+    // RFC 7889 section 4: the same of every mailbox.
+    if (item === 'APPENDLIMIT') return `${item} ${services.maxMessageBytes}`;
     if (item === 'DELETED-STORAGE') return `${item} ${deleted.octets}`;
     if (item === 'MAILBOXID') return `${item} (${mailstore.imap.objectIds.mailbox(mailbox)})`;
     return `${item} ${ITEMS[item](mailbox)}`;

@@ -58,6 +58,7 @@ type Written = string | ReadText | readonly [label: string, octets: Part];
 /** Characters of an answer that are held before they are sent. */
 export const TEXT_MAX = 64 * 1024;
 const FLAGS: FetchItem = { kind: 'FLAGS' };
+const MODSEQ: FetchItem = { kind: 'MODSEQ' };
 
 /**
  * @param prepared what was read of the message already
@@ -72,8 +73,7 @@ export function writeMessage(
   const { selected: view } = session;
   const number = view.numberOf(row.uid);
   if (number === 0) return [];
-  const tellsFlags = prepared.hasNewFlags && !items.some(({ kind }) => kind === 'FLAGS');
-  const all = tellsFlags ? [...items, FLAGS] : items;
+  const all = prepared.hasNewFlags ? withFlags(items, session.condstore) : items;
   const head = `${view.announce(row.flags ?? '')}* ${number} FETCH (`;
   if (prepared.source || prepared.header === '')
     return writeParts(session, head, all, row, prepared);
@@ -87,6 +87,12 @@ export function writeMessage(
         : writeItem(session, item.kind, row, prepared);
   }
   return [`${text})\r\n`];
+}
+
+/** With what is told of changed flags: who uses CONDSTORE is told their MODSEQ, too (RFC 7162 section 3.1). */
+function withFlags(items: readonly FetchItem[], withModseq: boolean): readonly FetchItem[] {
+  const told = withModseq ? [FLAGS, MODSEQ] : [FLAGS];
+  return [...items, ...told.filter(({ kind }) => !items.some((item) => item.kind === kind))];
 }
 
 /** The same with what may have to be read from the source, item by item. */
