@@ -68,7 +68,7 @@ export const sidebar: SidebarGroup[] = [
   {
     text: 'SDK reference',
     // One page for each entry point; `npm run sdk:build` writes them.
-    items: ['backend', 'webhooks', 'mail', 'indexeddb', 'sqlite', 'file', 'testing'].map(
+    items: ['backend', 'webhooks', 'mail', 'login', 'indexeddb', 'sqlite', 'file', 'testing'].map(
       (page) => ({
         text: page === 'backend' ? '@postroom/sdk' : `@postroom/sdk/${page}`,
         link: `/reference/sdk/${page}`,

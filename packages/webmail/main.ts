@@ -1,7 +1,7 @@
 /** The webmail: one page below `/webmail`, which talks to the service through the SDK alone. */
 import { createApp } from 'vue';
 import { Shell } from './shell.tsx';
-import { openRemembered } from './state/accounts.ts';
+import { openKept } from './state/accounts.ts';
 import { followTheme } from './state/brand.ts';
 import '../../console/styles/base.css';
 import './styles/base.css';
@@ -12,5 +12,5 @@ import './styles/list.css';
 import './styles/thread.css';
 
 followTheme();
-await openRemembered();
+await openKept();
 createApp(Shell).mount('#webmail');

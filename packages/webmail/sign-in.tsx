@@ -60,11 +60,7 @@ export const SignIn = defineComponent(() => {
           />
         </label>
         <label class="choice">
-          <input
-            name="stay"
-            type="checkbox"
-            checked={current.value?.session.login.slot !== undefined}
-          />
+          <input name="stay" type="checkbox" checked={current.value?.login.remembered} />
           <span>
             Stay signed in
             <span class="hint">and keep a copy of the mail on this device, to read it offline</span>

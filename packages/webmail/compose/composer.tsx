@@ -3,7 +3,6 @@
  * pause and when the window closes.
  */
 import { defineComponent, onBeforeUnmount, onMounted, ref } from 'vue';
-import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import { type Account, composer, type Writing, write, writing } from '../state/parts.ts';
 import { signatures, undoSeconds } from '../state/remembered.ts';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
@@ -94,20 +93,9 @@ async function startContent(what: Writing): Promise<ComposeContent> {
     throw new Error('Its text is too long to be changed here.');
   }
   if (what.kind === 'forward') return forwardContent(read, { signature, tools });
-  if (what.kind === 'draft') {
-    const content = await withBytes(account, draftContent(read, tools));
-    return { ...content, inReplyTo: await answeredBy(account, read.message) };
-  }
+  if (what.kind === 'draft') return await withBytes(account, draftContent(read, tools));
   const toAll = what.kind === 'reply-all';
   return replyContent(read, { own: [account.address], signature, toAll, tools });
-}
-
-/** The message that a draft answers, where the copy has it: a draft names it by its Message-ID alone. */
-async function answeredBy({ client }: Account, { envelope, threadId }: MailMessage) {
-  if (!envelope.inReplyTo || threadId === undefined) return undefined;
-  const { messages } = await client.thread(threadId);
-  const found = messages.find((one) => one.envelope.messageId === envelope.inReplyTo);
-  return found && { mailbox: found.mailbox, id: found.id };
 }
 
 /** The files of a draft are fetched: the draft that has them goes when it is saved anew. */

@@ -113,7 +113,7 @@ export function forwardContent(
 
 /** A draft that goes on; its quote is part of its text now. */
 export function draftContent(read: ReadMessage, tools: HtmlTools): ComposeContent {
-  const { message, html } = read;
+  const { message, html, inReplyTo } = read;
   const { envelope } = message;
   return {
     to: toCorrespondents(envelope.to),
@@ -123,6 +123,7 @@ export function draftContent(read: ReadMessage, tools: HtmlTools): ComposeConten
     text: textOf(read, tools).replace(/\n$/, ''),
     ...(html !== undefined && { html: tools.clean(html) }),
     files: filesOf(read),
+    inReplyTo,
     kept: placeOf(message),
   };
 }

@@ -1,5 +1,6 @@
 /** The accounts that are signed in here, each with its client and what it tells. */
 import { computed, shallowReactive, shallowRef } from 'vue';
+import { keptLogins, signIn as logIn, type MailLogin } from '../../sdk/src/login.ts';
 import type { MailboxInfo, MailClient, MailState, Operation } from '../../sdk/src/mail/client.ts';
 import { memoryStore, openMail } from '../../sdk/src/mail.ts';
 import { indexedDbStore } from '../../sdk/src/stores/indexeddb.ts';
@@ -7,14 +8,9 @@ import { subjectOf } from '../reading/stranger-text.ts';
 import { announce, say } from '../ui/toasts.tsx';
 import { describeOperation, titleOf } from './describe.ts';
 import type { Account } from './parts.ts';
-import { remember } from './remembered.ts';
 import { go, route } from './route.ts';
-import { type Login, Session, SLOTS } from './session.ts';
 
-/** Logins that a new tab has as well. */
-const staying = remember<readonly Login[]>('logins', []);
-/** Logins of this tab. */
-const inTab = remember<readonly Login[]>('logins', [], sessionStorage);
+const server = { baseUrl: location.origin, app: 'webmail' };
 
 /** A change that the server refused. */
 interface Refused {
@@ -25,26 +21,22 @@ interface Refused {
 export class OpenAccount implements Account {
   readonly address: string;
   readonly client: MailClient;
-  readonly session: Session;
-  /** Ids of changes whose end is waited for. */
-  readonly #awaited = new Set<string>();
+  readonly login: MailLogin;
   readonly live = shallowReactive({
     state: 'cached' as MailState,
     reason: undefined as string | undefined,
     mailboxes: [] as readonly MailboxInfo[],
     pending: [] as readonly Operation[],
     refused: [] as readonly Refused[],
-    /** Grows with each change of what is stored. */
-    changes: 0,
   });
 
-  constructor(client: MailClient, session: Session) {
-    this.address = session.login.address;
+  constructor(client: MailClient, login: MailLogin) {
+    this.address = login.address;
     this.client = client;
-    this.session = session;
+    this.login = login;
     this.live.state = client.state;
     this.#follow();
-    void this.look();
+    void this.#look();
   }
 
   #follow(): void {
@@ -52,10 +44,13 @@ export class OpenAccount implements Account {
     client.on('state', ({ state, stateReason }) => {
       live.state = state;
       live.reason = stateReason;
-      live.changes++;
-      void this.look();
     });
-    client.on('mailboxes', () => void this.look());
+    client.on('mailboxes', ({ mailboxes }) => {
+      live.mailboxes = mailboxes;
+    });
+    client.on('pending', ({ pending }) => {
+      live.pending = pending;
+    });
     client.on('rejected', ({ operation, error }) => {
       live.refused = [...live.refused, { operation, reason: error.message }];
       const text = `${describeOperation(operation)} was refused: ${error.message}`;
@@ -72,19 +67,10 @@ export class OpenAccount implements Account {
     });
   }
 
-  /** Looks what has not reached the server, now and whenever one of these changes is over. */
-  async look(): Promise<void> {
+  /** What the copy has already. */
+  async #look(): Promise<void> {
     this.live.pending = await this.client.pending();
     this.live.mailboxes = await this.client.mailboxes();
-    for (const { id, applied } of this.live.pending) {
-      if (this.#awaited.has(id)) continue;
-      this.#awaited.add(id);
-      const over = () => {
-        this.#awaited.delete(id);
-        void this.look();
-      };
-      applied.then(over, over);
-    }
   }
 }
 
@@ -109,59 +95,47 @@ export function titleOfName(name: string): string {
   return mailbox ? titleOf(mailbox) : name;
 }
 
-async function open(session: Session): Promise<void> {
-  const { address, slot } = session.login;
+async function open(login: MailLogin): Promise<void> {
   const client = await openMail({
-    baseUrl: location.origin,
-    address,
+    ...server,
+    address: login.address,
     // A login of this tab leaves nothing on the machine.
-    store: slot === undefined ? memoryStore() : indexedDbStore(),
-    auth: () => session.token(),
-    app: 'webmail',
+    store: login.remembered ? indexedDbStore() : memoryStore(),
+    auth: login.token,
   });
-  accounts.value = [...accounts.value, new OpenAccount(client, session)];
+  accounts.value = [...accounts.value, new OpenAccount(client, login)];
 }
 
 /** Opens what was signed in before. Cached mail is there without a network. */
-export async function openRemembered(): Promise<void> {
-  for (const login of [...staying.value, ...inTab.value]) await open(new Session(login));
+export async function openKept(): Promise<void> {
+  for (const login of keptLogins(server)) await open(login);
 }
 
 /**
- * @param stay the browser remembers the login, and keeps a copy of the mail
+ * @param remember the browser remembers the login, and keeps a copy of the mail
  * @throws ApiError, ConnectionError
  */
-export async function signIn(address: string, password: string, stay: boolean): Promise<void> {
-  const name = address.trim().toLowerCase();
-  const before = accounts.value.find((account) => account.address === name);
-  const taken = new Set(staying.value.map(({ slot }) => slot));
-  const free = Array.from({ length: SLOTS }, (_, index) => index).find((one) => !taken.has(one));
-  const slot = stay ? (before?.session.login.slot ?? free) : undefined;
-  const session = new Session({ address: name, ...(slot !== undefined && { slot }) });
-  await session.signIn(password);
+export async function signIn(address: string, password: string, remember: boolean): Promise<void> {
+  const login = await logIn({ ...server, address, password, remember });
+  const before = accounts.value.find((account) => account.address === login.address);
   if (before) {
     // Its copy stays.
     await before.client.close();
     forget(before);
   }
-  const logins = slot === undefined ? inTab : staying;
-  logins.value = [...logins.value, session.login];
-  await open(session);
-  go({ address: name, mailbox: 'INBOX' }, 'replace');
+  await open(login);
+  go({ address: login.address, mailbox: 'INBOX' }, 'replace');
 }
 
 /** Ends the login and removes the copy. */
 export async function signOut(account: OpenAccount): Promise<void> {
   await account.client.signOut();
-  await account.session.end();
+  await account.login.end();
   forget(account);
 }
 
-function forget({ address }: OpenAccount): void {
-  const others = (login: { readonly address: string }) => login.address !== address;
-  staying.value = staying.value.filter(others);
-  inTab.value = inTab.value.filter(others);
-  accounts.value = accounts.value.filter(others);
+function forget(account: OpenAccount): void {
+  accounts.value = accounts.value.filter((one) => one !== account);
 }
 
 // A change that is only in memory would be lost; one in the copy is not.

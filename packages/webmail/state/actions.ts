@@ -76,7 +76,6 @@ async function carryOut({ target, change, done, doing, leaves }: Deed): Promise<
       operation.applied.catch(list.unhide);
       operations.push(operation);
     }
-    void account.look();
     if (done === undefined) return;
     const amount = sizeOf(target);
     const text = amount === 1 ? done : `${done}: ${count(amount, 'message')}`;

@@ -64,6 +64,7 @@ const read: ReadMessage = {
     { part: '3', contentType: 'image/png', size: 5, contentId: '<p@x>', inline: true },
   ],
   auth: undefined,
+  inReplyTo: undefined,
 };
 
 test('a pasted list becomes addresses, and what is none can be corrected', () => {

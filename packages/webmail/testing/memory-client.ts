@@ -19,7 +19,6 @@ export interface GivenMessage {
   readonly text?: string;
   readonly html?: string;
   readonly dmarc?: string;
-  readonly inReplyTo?: string;
   readonly files?: readonly {
     readonly part: string;
     readonly filename?: string;
@@ -152,6 +151,7 @@ export function memoryClient(given: readonly GivenMessage[]): MemoryClient {
         html,
         truncated: false,
         auth: { spf: 'pass', dkim: 'pass', dmarc },
+        inReplyTo: undefined,
         attachments: files.map(({ content, ...file }) => ({
           ...file,
           size: bytesOf(content).length,

@@ -87,7 +87,7 @@ export function followOpened(): void {
     { immediate: true, flush: 'sync' },
   );
   watch(
-    () => [current.value, route.value, list.source.value, current.value?.live.changes] as const,
+    () => [current.value, route.value, list.source.value, current.value?.live.state] as const,
     async ([account, now], _before, onCleanup) => {
       if (!account || !now.open) return;
       // What was asked for last is shown, whichever answer comes first.

@@ -32,8 +32,9 @@ export type MailState =
   | 'stopped';
 
 /**
- * Names a message in the copy: its UID as text, or `~` and a number while a move or a draft has not reached the
- * server yet. An id stays valid when the server gives the UID: both lead to the message.
+ * Names a message of a mailbox as the copy has it at the time of the call: its UID, or `~` and a number while a move or a
+ * draft has not reached the server yet. An id stays valid when the server gives the UID: both lead to the message. Whoever
+ * keeps UIDs longer than what is shown keeps the mailbox's `uidvalidity` with them.
  */
 export type MessageId = number | `~${number}`;
 
@@ -58,6 +59,8 @@ export interface MailMessage {
 export interface MailboxInfo {
   readonly name: string;
   readonly mailboxId: string | undefined;
+  /** Ids of messages are of this one: where it is another, they name other messages. Undefined before the first sync. */
+  readonly uidvalidity: string | undefined;
   /** RFC 6154 attribute, such as `\Sent`. */
   readonly specialUse: string | undefined;
   /** Messages in it, pending changes applied. */
@@ -148,6 +151,8 @@ export interface ReadMessage {
   readonly truncated: boolean;
   readonly attachments: readonly Attachment[];
   readonly auth: Content['auth'];
+  /** The message that it answers, where the copy has it; of a draft, what its answer is written to. */
+  readonly inReplyTo: { readonly mailbox: string; readonly id: MessageId } | undefined;
 }
 
 /**
@@ -195,9 +200,10 @@ export interface ThreadView {
 
 /** What the client tells its listeners. */
 export interface MailEvents {
-  /** State, mailboxes, or what is stored changed. */
   state: { readonly state: MailState; readonly stateReason: string | undefined };
   mailboxes: { readonly mailboxes: readonly MailboxInfo[] };
+  /** Changes were made, or are over: what `pending()` gives now. */
+  pending: { readonly pending: readonly Operation[] };
   /** The server refused a change: it is taken back on the screen. */
   rejected: { readonly operation: Operation; readonly error: Error };
   /** Whether a send arrived cannot be known any more: the user decides. */

@@ -19,10 +19,10 @@ import { Copy, type NewOperation } from './copy.ts';
 import { Leader } from './leader.ts';
 import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
 import { memoryStore } from './memory-store.ts';
-import { StoredSend, toOperation } from './operation.ts';
+import { pendingOf, StoredSend, toOperation } from './operation.ts';
 import { storeMail } from './outgoing.ts';
 import { makeId, type Platform } from './platform.ts';
-import { localId, type MessageRow, type OperationRow, readLocalId } from './rows.ts';
+import { localId, type MessageRow, readLocalId } from './rows.ts';
 import { correspondents, search } from './search.ts';
 import { MailServer, type ServerOptions } from './server.ts';
 import type { Store } from './store.ts';
@@ -249,12 +249,7 @@ export class StoredMailClient implements MailClient {
   }
 
   async pending(): Promise<readonly Operation[]> {
-    const groups = new Map<string, OperationRow[]>();
-    for (const row of this.#copy.operations) {
-      if (row.state !== 'queued' && row.state !== 'inflight') continue;
-      groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
-    }
-    return [...groups.values()].map((rows) => toOperation(this.#parts.tools, rows));
+    return pendingOf(this.#parts.tools);
   }
 
   search(

@@ -88,7 +88,7 @@ export class StoredMailbox implements MailboxHandle {
     const source = this.#locate(id);
     if ('draft' in source) {
       if (!shown) throw notThere(id);
-      return readDraft(source.draft, toMessage(shown, this.name));
+      return readDraft(source.draft, toMessage(shown, this.name), copy);
     }
     const { box, uid, mailbox } = source;
     const row = box === undefined ? undefined : (await copy.rows(box, [uid])).get(uid);
@@ -104,7 +104,15 @@ export class StoredMailbox implements MailboxHandle {
       { id, facts, pending: shown?.pending ?? false, base: row },
       this.name,
     );
-    return toRead(content, message);
+    return toRead(content, message, await this.#answeredBy(facts));
+  }
+
+  /** The message that another one answers: its conversation has it, by its Message-ID. */
+  async #answeredBy({ envelope, threadId }: MessageFacts): Promise<ReadMessage['inReplyTo']> {
+    if (!envelope.inReplyTo || threadId === undefined) return undefined;
+    const { messages } = await this.#parts.views.thread(threadId);
+    const found = messages.find((one) => one.envelope.messageId === envelope.inReplyTo);
+    return found && { mailbox: found.mailbox, id: found.id };
   }
 
   async attachment(id: MessageId, part: string): Promise<Blob> {
@@ -273,7 +281,19 @@ function toFacts(facts: MessageFacts | undefined): MessageFacts | null {
   };
 }
 
-function toRead(content: Content, message: ReadMessage['message']): ReadMessage {
+/** What a draft answers that was never at the server; nothing where the mailbox of that was made anew. */
+function answeredBy({ inReplyTo }: StoredMail, copy: Copy): ReadMessage['inReplyTo'] {
+  if (!inReplyTo) return undefined;
+  const { mailbox, id, uidvalidity } = inReplyTo;
+  const isOther = typeof id === 'number' && uidvalidity !== copy.mailbox(mailbox)?.uidvalidity;
+  return isOther ? undefined : { mailbox, id };
+}
+
+function toRead(
+  content: Content,
+  message: ReadMessage['message'],
+  inReplyTo: ReadMessage['inReplyTo'],
+): ReadMessage {
   const { text, html, textTruncated, htmlTruncated, attachments, auth } = content;
   return {
     message,
@@ -282,13 +302,12 @@ function toRead(content: Content, message: ReadMessage['message']): ReadMessage 
     truncated: textTruncated === true || htmlTruncated === true,
     attachments,
     auth,
+    inReplyTo,
   };
 }
 
-function readDraft(
-  { text, html, attachments = [] }: StoredMail,
-  message: ReadMessage['message'],
-): ReadMessage {
+function readDraft(draft: StoredMail, message: ReadMessage['message'], copy: Copy): ReadMessage {
+  const { text, html, attachments = [] } = draft;
   const files = attachments.map(
     ({ filename, contentType, contentId, inline = false, size = 0 }, index) => ({
       part: String(index),
@@ -299,5 +318,13 @@ function readDraft(
       ...(contentId !== undefined && { contentId }),
     }),
   );
-  return { message, text, html, truncated: false, attachments: files, auth: undefined };
+  return {
+    message,
+    text,
+    html,
+    truncated: false,
+    attachments: files,
+    auth: undefined,
+    inReplyTo: answeredBy(draft, copy),
+  };
 }

@@ -5,7 +5,7 @@ import type { Operation, SendOperation } from './client.ts';
 import type { Copy } from './copy.ts';
 import { inverse } from './outbox.ts';
 import { makeId } from './platform.ts';
-import type { OperationRow, StoredError } from './rows.ts';
+import { isWaiting, type OperationRow, type StoredError } from './rows.ts';
 
 /** Calls again whenever what is stored changed, until it answers true. */
 export type WaitUntil = (isSo: () => boolean) => Promise<void>;
@@ -42,9 +42,7 @@ export class StoredOperation implements Operation {
   }
 
   async #wait(): Promise<void> {
-    await this.tools.waitUntil(() =>
-      this.rows().every(({ state }) => state !== 'queued' && state !== 'inflight'),
-    );
+    await this.tools.waitUntil(() => this.rows().every((row) => !isWaiting(row)));
     for (const { state, error } of this.rows()) {
       if (error) throw toError(error);
       if (state === 'cancelled') throw new Error('taken back before it went');
@@ -107,7 +105,7 @@ export class StoredSend extends StoredOperation implements SendOperation {
     const state = () => copy.operations.find((one) => one.seq === cancelling.seq);
     const isOver = () => {
       const now = state();
-      return now?.kind !== 'send' || (now.state !== 'queued' && now.state !== 'inflight');
+      return now?.kind !== 'send' || !isWaiting(now);
     };
     await this.tools.waitUntil(isOver);
     const now = state();
@@ -118,6 +116,18 @@ export class StoredSend extends StoredOperation implements SendOperation {
 
 export function toOperation(tools: OperationTools, rows: readonly OperationRow[]): StoredOperation {
   return rows[0]?.kind === 'send' ? new StoredSend(tools, rows) : new StoredOperation(tools, rows);
+}
+
+/** Changes that have not reached the server, oldest first. */
+export function pendingOf(tools: OperationTools): Operation[] {
+  const waiting = tools.copy.operations.filter(isWaiting);
+  const groups = [...new Set(waiting.map(({ group }) => group))];
+  return groups.map((one) =>
+    toOperation(
+      tools,
+      waiting.filter(({ group }) => group === one),
+    ),
+  );
 }
 
 export function toError({ status, code, detail }: StoredError): ApiError {

@@ -4,6 +4,7 @@ import type { NewOperation } from './copy.ts';
 import { cancellingPairs, type Place } from './fold.ts';
 import {
   isLive,
+  isWaiting,
   localId,
   MAX_IDS,
   type OperationRow,
@@ -16,9 +17,6 @@ export interface Outbox {
   readonly operations: readonly OperationRow[];
   readonly placeOf: (name: string, box: number | undefined) => Place;
 }
-
-/** Waits in the queue, or is under way. */
-const isWaiting = ({ state }: OperationRow) => state === 'queued' || state === 'inflight';
 
 /**
  * The batches that may go at once: the first of each lane. A mailbox is a lane; each mail that is sent is one of its

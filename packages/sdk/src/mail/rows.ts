@@ -201,9 +201,14 @@ export function put(
 
 export const isSeen = (flags: readonly string[]): boolean => flags.includes('\\Seen');
 
+/** Whether it waits in the queue, or is under way. */
+export function isWaiting({ state }: OperationRow): boolean {
+  return state === 'queued' || state === 'inflight';
+}
+
 /** Whether it changes what is shown. */
-export function isLive({ state }: OperationRow): boolean {
-  return state === 'queued' || state === 'inflight' || state === 'acked';
+export function isLive(operation: OperationRow): boolean {
+  return isWaiting(operation) || operation.state === 'acked';
 }
 
 /** The id of a message that an operation makes, until the server gives a UID. */

@@ -1,6 +1,6 @@
 /** Tells an app what changed: events, what it watches, and whoever waits for a change to be over. */
 import type { MailboxView, MailEvents, MailState } from './client.ts';
-import { type OperationTools, StoredSend, toError, toOperation } from './operation.ts';
+import { type OperationTools, pendingOf, StoredSend, toError, toOperation } from './operation.ts';
 import { isLive, type OperationRow } from './rows.ts';
 import type { Views } from './views.ts';
 
@@ -21,6 +21,7 @@ export class Telling {
   /** Changes that were not over when this tab last looked. */
   #known = new Map<number, OperationRow>();
   #mailboxes = '';
+  #pending = '';
 
   constructor(options: TellingOptions) {
     this.#options = options;
@@ -56,6 +57,7 @@ export class Telling {
     this.ended();
     for (const look of [...this.#watchers]) look();
     this.#tellEnded();
+    this.#tellPending();
     if (this.#listeners.has('mailboxes')) void this.#tellMailboxes();
   }
 
@@ -72,6 +74,14 @@ export class Telling {
         this.emit('uncertain', { operation: new StoredSend(tools, [row]) });
       }
     }
+  }
+
+  #tellPending(): void {
+    const pending = pendingOf(this.#options.tools);
+    const ids = pending.map(({ id }) => id).join();
+    if (ids === this.#pending) return;
+    this.#pending = ids;
+    this.emit('pending', { pending });
   }
 
   async #tellMailboxes(): Promise<void> {

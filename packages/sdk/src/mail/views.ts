@@ -11,7 +11,7 @@ import type {
 import type { Copy } from './copy.ts';
 import type { Overlay, Place, Shown } from './fold.ts';
 import { uidOf } from './outbox.ts';
-import { isSeen, type MailboxRow, type MessageFacts, type MessageRow } from './rows.ts';
+import { isSeen, isWaiting, type MailboxRow, type MessageFacts, type MessageRow } from './rows.ts';
 
 const LIMIT = 50;
 /** Rows that are read at a time. */
@@ -116,6 +116,7 @@ export class Views {
       const infos = rows.map((mailbox) => ({
         name: mailbox.name,
         mailboxId: mailbox.mailboxId,
+        uidvalidity: mailbox.uidvalidity,
         specialUse: mailbox.specialUse,
         ...count(mailbox, mailbox.box, overlay),
         complete: mailbox.complete,
@@ -127,8 +128,9 @@ export class Views {
   /** Mailboxes that wait to be made, renamed or deleted. */
   #withChanges(infos: MailboxInfo[]): MailboxInfo[] {
     let now = infos;
-    for (const { kind, state, action, mailbox, to = '' } of this.#copy.operations) {
-      if (kind !== 'mailbox' || (state !== 'queued' && state !== 'inflight')) continue;
+    for (const operation of this.#copy.operations) {
+      const { kind, action, mailbox, to = '' } = operation;
+      if (kind !== 'mailbox' || !isWaiting(operation)) continue;
       if (action === 'delete') now = now.filter(({ name }) => name !== mailbox);
       else if (action === 'rename') {
         const isBelow = (name: string) => name === mailbox || name.startsWith(`${mailbox}/`);
@@ -138,6 +140,7 @@ export class Views {
       } else if (!now.some(({ name }) => name === mailbox)) {
         const none = {
           mailboxId: undefined,
+          uidvalidity: undefined,
           specialUse: undefined,
           total: 0,
           unseen: 0,

@@ -217,3 +217,14 @@ test('a draft replaces no other message that has the UID since the mailbox was m
   assert.deepEqual(account.mailbox(WORK).uids, [id]);
   assert.equal(account.mailbox('Drafts').uids.length, 1);
 });
+
+test('a mailbox that is made anew has another uidvalidity: an app that kept ids sees that they are of others', async () => {
+  const { world, account, client } = await begin();
+  const now = async () => (await client.mailboxes()).find(({ name }) => name === WORK)?.uidvalidity;
+  const before = await now();
+  assert.equal(before, account.mailbox(WORK).uidvalidity);
+  remake(account);
+  await world.pass(5000);
+  assert.notEqual(await now(), before);
+  assert.equal(await now(), account.mailbox(WORK).uidvalidity);
+});

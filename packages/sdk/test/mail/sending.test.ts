@@ -1,4 +1,4 @@
-/** Mail that goes out later is taken back until then: after a reload, after many other changes, and without a network. */
+/** Mail that is written: what waits is told of, it is taken back until it goes, and a draft says what it answers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { World } from './world.ts';
@@ -63,4 +63,57 @@ test('mail that waits for a network is a draft again at once where it is taken b
   await world.pass(60_000);
   assert.equal(world.account.sends.all.length, 0);
   assert.equal(world.account.mailbox('Drafts').uids.length, 1);
+});
+
+test('what waits is told of whenever it changes, in each tab', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const [first, second] = [await world.open(), await world.open()];
+  await world.pass(5000);
+  const told: string[] = [];
+  for (const [name, { client }] of Object.entries({ first, second })) {
+    client.on('pending', ({ pending }) => {
+      told.push(`${name}: ${pending.map(({ kind }) => kind).join(' ')}`);
+    });
+  }
+  world.server.online = false;
+  const inbox = first.client.mailbox('INBOX');
+  await inbox.flag([1], { add: ['\\Seen'] });
+  await world.pass(100);
+  await inbox.move([1], 'Archive');
+  await world.pass(100);
+  assert.deepEqual(told.toSorted(), [
+    'first: flag',
+    'first: flag move',
+    'second: flag',
+    'second: flag move',
+  ]);
+  world.server.online = true;
+  first.client.reconnect();
+  await world.pass(30_000);
+  assert.deepEqual(told.slice(-2).toSorted(), ['first: ', 'second: ']);
+  assert.deepEqual(await second.client.pending(), []);
+});
+
+test('a draft says which message it answers: before the server has it, and after', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Question', messageId: '<q@sender.test>' });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const inReplyTo = { mailbox: 'INBOX', id: 1 };
+  world.server.online = false;
+  const { mailbox, id, operation } = await client.saveDraft({ ...mail, inReplyTo });
+  const drafts = client.mailbox(mailbox);
+  assert.deepEqual((await drafts.read(id)).inReplyTo, inReplyTo);
+  world.server.online = true;
+  client.reconnect();
+  await world.pass(30_000, operation.applied);
+  const [stored] = await drafts.ids();
+  assert.equal(typeof stored, 'number');
+  const reading = drafts.read(stored ?? 0);
+  await world.pass(1000, reading);
+  assert.deepEqual((await reading).inReplyTo, inReplyTo);
+  const plain = client.mailbox('INBOX').read(1);
+  await world.pass(1000, plain);
+  assert.equal((await plain).inReplyTo, undefined);
 });
