@@ -24,6 +24,7 @@ export const isNarrow = matchMedia('(max-width: 720px)');
 export const isPanelOpen = shallowRef(/\?(?:.*&)?protocol$/.test(location.hash));
 
 addEventListener('popstate', () => {
+  isGoingBack = false;
   route.value = read();
 });
 
@@ -53,12 +54,21 @@ function write({ address, mailbox, open, query }: Route): string {
   return `#/${parts.map(encodeURIComponent).join('/')}${search}`;
 }
 
+/** State of an entry of the history that opened something: the one before it shows the list. */
+const OPENED = 'opened';
+/** The browser goes back some time after it was asked to. */
+let isGoingBack = false;
+
 /** @param how `replace` leaves no step for Back: one message after the other of an open list */
 export function go(to: Route, how: 'push' | 'replace' = 'push'): void {
+  if (isGoingBack) {
+    addEventListener('popstate', () => go(to, how), { once: true });
+    return;
+  }
   const hash = write(to);
   if (hash === write(route.value) && location.hash !== '') return;
-  if (how === 'push') history.pushState(null, '', hash);
-  else history.replaceState(null, '', hash);
+  if (how === 'push') history.pushState(to.open && OPENED, '', hash);
+  else history.replaceState(to.open && history.state, '', hash);
   route.value = to;
 }
 
@@ -66,10 +76,14 @@ export function goTo(address: string, mailbox: string): void {
   go({ address, mailbox });
 }
 
-/** Closes what is open, without a step for Back. */
+/** Closes what is open, as Back does: it leaves no step that shows the same list again. */
 export function closeOpen(): void {
   const { open: _open, ...rest } = route.value;
-  go(rest, 'replace');
+  if (history.state === OPENED) {
+    route.value = rest;
+    isGoingBack = true;
+    history.back();
+  } else go(rest, 'replace');
 }
 
 /** The address of a mailbox, for links. */

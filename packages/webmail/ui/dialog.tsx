@@ -1,5 +1,5 @@
 /** A dialog that is there while it is rendered: the browser keeps the focus within, Escape and Back close it. */
-import { defineComponent, onBeforeUnmount, onMounted, ref, useId } from 'vue';
+import { computed, defineComponent, onBeforeUnmount, onMounted, ref, shallowRef, useId } from 'vue';
 import { Tool } from './icon.tsx';
 
 interface DialogProps {
@@ -9,13 +9,25 @@ interface DialogProps {
   readonly isWide?: boolean;
 }
 
+const open = shallowRef<readonly HTMLDialogElement[]>([]);
+
+/** Where something can be pressed now: all that is outside of the topmost dialog is inert. */
+export const topLayer = computed(() => open.value.at(-1) ?? document.body);
+
 export const Dialog = defineComponent(
   (props: DialogProps, { slots }) => {
     const element = ref<HTMLDialogElement>();
     const id = useId();
-    onMounted(() => element.value?.showModal());
-    // The browser gives the focus back to where it was, which it does not do for an element that is removed while open.
-    onBeforeUnmount(() => element.value?.close());
+    onMounted(() => {
+      if (!element.value) return;
+      element.value.showModal();
+      open.value = [...open.value, element.value];
+    });
+    onBeforeUnmount(() => {
+      open.value = open.value.filter((one) => one !== element.value);
+      // The browser gives the focus back to where it was, which it does not do for an element that is removed while open.
+      element.value?.close();
+    });
     return () => (
       <dialog
         ref={element}

@@ -1,5 +1,6 @@
 /** Short messages that say what was done, with a way back; and what only a screen reader hears. */
-import { type FunctionalComponent, ref, shallowRef } from 'vue';
+import { type FunctionalComponent, ref, shallowRef, Teleport } from 'vue';
+import { topLayer } from './dialog.tsx';
 import { reasonOf } from './format.ts';
 import { Tool } from './icon.tsx';
 
@@ -60,24 +61,26 @@ function drop(id: number): void {
   toasts.value = toasts.value.filter((toast) => toast.id !== id);
 }
 
-/** Stands once in the page; the one live region. */
+/** Stands once in the page, in the dialog that lies over it; the one live region. */
 export const Toasts: FunctionalComponent = () => (
-  <div class="toasts">
-    <ul aria-label="Messages of the webmail">
-      {toasts.value.map((toast) => (
-        <li key={toast.id} class={['toast bar', toast.tone]}>
-          <p class="grow">{toast.text}</p>
-          {toast.action && (
-            <button type="button" class="link" onClick={() => run(toast)}>
-              {toast.action.label}
-            </button>
-          )}
-          <Tool icon="close" label="Close the message" press={() => drop(toast.id)} />
-        </li>
-      ))}
-    </ul>
-    <p class="unseen" role="status">
-      {spoken.value}
-    </p>
-  </div>
+  <Teleport to={topLayer.value}>
+    <section class="toasts" aria-label="Messages of the webmail">
+      <ul>
+        {toasts.value.map((toast) => (
+          <li key={toast.id} class={['toast bar', toast.tone]}>
+            <p class="grow">{toast.text}</p>
+            {toast.action && (
+              <button type="button" class="link" onClick={() => run(toast)}>
+                {toast.action.label}
+              </button>
+            )}
+            <Tool icon="close" label="Close the message" press={() => drop(toast.id)} />
+          </li>
+        ))}
+      </ul>
+      <p class="unseen" role="status">
+        {spoken.value}
+      </p>
+    </section>
+  </Teleport>
 );

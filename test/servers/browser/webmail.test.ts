@@ -204,6 +204,64 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   assertQuiet();
 });
 
+test('what was closed leaves no step for Back that does nothing', async () => {
+  const { address } = await pages.newAccount();
+  await pages.send(address, 'Read on the way');
+  const { page, assertQuiet } = await openWebmail(pages, address, {
+    viewport: PHONE,
+    hasTouch: true,
+    isMobile: true,
+  });
+  for (const mailbox of ['Sent', 'Inbox']) {
+    await page.getByRole('button', { name: 'Mailboxes' }).tap();
+    await goTo(page, mailbox);
+  }
+  const heading = (name: string) => page.getByRole('heading', { name: new RegExp(`^${name}`) });
+  for (const close of [
+    () => page.getByRole('button', { name: 'Back to the list' }).tap(),
+    () => page.keyboard.press('Escape'),
+  ]) {
+    await rowOf(page, 'Read on the way').tap();
+    await page.locator('.message-body').getByText('Text of Read on the way').waitFor();
+    await close();
+    await page.locator('.reading-pane').waitFor({ state: 'hidden' });
+    await heading('Inbox').waitFor();
+    await page.goBack();
+    await heading('Sent').waitFor();
+    await page.goForward();
+    await heading('Inbox').waitFor();
+  }
+  assertQuiet();
+});
+
+test('a short message can be used over a dialog, and after it', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'Back again');
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'Back again').waitFor();
+  const undo = page.getByRole('button', { name: 'Undo' });
+  for (const isOver of [false, true]) {
+    await page.keyboard.press('e');
+    await rowOf(page, 'Back again').waitFor({ state: 'detached' });
+    await page.keyboard.press('?');
+    const dialog = page.getByRole('dialog', { name: 'Keys' });
+    await dialog.waitFor();
+    if (isOver) {
+      await page.keyboard.press('Escape');
+      await dialog.waitFor({ state: 'detached' });
+    }
+    await undo.click();
+    await rowOf(page, 'Back again').waitFor({ state: 'attached' });
+    if (!isOver) {
+      assert.deepEqual(await findViolations(page), []);
+      await page.keyboard.press('Escape');
+    }
+    await dialog.waitFor({ state: 'detached' });
+    await serverHas(id, 'INBOX', ['Back again']);
+  }
+  assertQuiet();
+});
+
 test('two tabs show one mailbox; without a network mail is read and sorted, and the server gets it later', async () => {
   const { id, address } = await pages.newAccount();
   for (const subject of ['Keep', 'Sort']) await pages.send(address, subject);
@@ -281,7 +339,10 @@ test('what a search found is in the list again when the server refuses to move i
   await page.getByText('it is stuck').first().waitFor();
   await rowOf(page, 'Stuck').waitFor();
   await page.getByRole('button', { name: '1 refused' }).click();
-  await page.getByRole('dialog').getByText('it is stuck').waitFor();
+  await page
+    .getByRole('dialog')
+    .getByText(/^Moving messages: .*it is stuck/)
+    .waitFor();
   await context.close();
 });
 
