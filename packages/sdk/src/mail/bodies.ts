@@ -2,7 +2,7 @@
 import type { Content, PartialContent } from '../api-types.ts';
 import type { Copy } from './copy.ts';
 import type { Platform } from './platform.ts';
-import { type BodyRow, isSeen, type MailboxRow, type MessageRow, put } from './rows.ts';
+import { type BodyRow, byDate, isSeen, type MailboxRow, type MessageRow, put } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 export interface BodiesOptions {
@@ -11,6 +11,12 @@ export interface BodiesOptions {
   readonly platform: Platform;
   /** Octets that are kept at most. */
   readonly budget: number;
+}
+
+/** The message that was opened last. */
+export interface Near {
+  readonly mailbox: string;
+  readonly date: number;
 }
 
 /** Of INBOX, fetched ahead. */
@@ -67,9 +73,7 @@ export class Bodies {
   }
 
   /** What could be fetched ahead now; `near` is what is open. */
-  next(
-    near: { readonly mailbox: string; readonly date: number } | undefined,
-  ): (() => Promise<void>) | undefined {
+  next(near: Near | undefined): (() => Promise<void>) | undefined {
     const { copy } = this.#options;
     const inbox = copy.mailbox('INBOX');
     const key = `${inbox?.box}/${inbox?.token}/${near?.mailbox}/${near?.date}`;
@@ -80,10 +84,7 @@ export class Bodies {
     };
   }
 
-  async #prefetch(
-    inbox: MailboxRow,
-    near: { readonly mailbox: string; readonly date: number } | undefined,
-  ): Promise<boolean> {
+  async #prefetch(inbox: MailboxRow, near: Near | undefined): Promise<boolean> {
     const { copy, budget } = this.#options;
     if ((await this.#measure()) > budget) {
       await this.#makeRoom();
@@ -121,34 +122,17 @@ export class Bodies {
     }
   }
 
-  async #newest({ box, generation }: MailboxRow): Promise<MessageRow[]> {
-    const query = {
-      table: 'messages',
-      index: 'byDate',
-      prefix: [box, generation],
-      reverse: true,
-      limit: 1000,
-    } as const;
+  async #newest(inbox: MailboxRow): Promise<MessageRow[]> {
+    const query = { ...byDate(inbox), reverse: true, limit: 1000 };
     const rows = (await this.#options.copy.store.range(query)) as MessageRow[];
     return rows.filter(({ flags }, index) => index < NEWEST || !isSeen(flags));
   }
 
-  async #beside({
-    mailbox,
-    date,
-  }: {
-    readonly mailbox: string;
-    readonly date: number;
-  }): Promise<MessageRow[]> {
+  async #beside({ mailbox, date }: Near): Promise<MessageRow[]> {
     const { copy } = this.#options;
     const row = copy.mailbox(mailbox);
     if (!row) return [];
-    const query = {
-      table: 'messages',
-      index: 'byDate',
-      prefix: [row.box, row.generation],
-      limit: NEAR,
-    } as const;
+    const query = { ...byDate(row), limit: NEAR };
     const older = await copy.store.range({ ...query, before: [date, 0], reverse: true });
     const newer = await copy.store.range({ ...query, after: [date, 0] });
     return [...older, ...newer] as MessageRow[];

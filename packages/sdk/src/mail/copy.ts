@@ -4,9 +4,10 @@
  */
 import { fold, type Overlay, type Place, touchedRows } from './fold.ts';
 import type { MemoryStore } from './memory-store.ts';
-import { makeId, type Platform } from './platform.ts';
+import { makeId } from './platform.ts';
 import {
   type AccountRow,
+  byDate,
   isLive,
   type MailboxRow,
   type MessageRow,
@@ -14,7 +15,7 @@ import {
   put,
   SCHEMA,
 } from './rows.ts';
-import type { Change, Row, Store } from './store.ts';
+import type { Change, Key, Row, Store } from './store.ts';
 
 /** An operation that has no place in the order yet. */
 export type NewOperation = Omit<OperationRow, 'account' | 'seq' | 'id' | 'group' | 'state'>;
@@ -23,7 +24,6 @@ export interface CopyOptions {
   readonly store: Store;
   readonly origin: string;
   readonly address: string;
-  readonly platform: Platform;
   /** What is shown may be different now. */
   readonly changed: () => void;
 }
@@ -54,21 +54,17 @@ export class Copy {
 
   /** @throws Error where an older program wrote what this one cannot read, or the store fails */
   async open(): Promise<void> {
-    const { origin, address } = this.#options;
     await this.store.update('accounts', [this.account], (row) => {
-      if (row && (row as AccountRow).signedOut !== true) return [];
-      const fresh: AccountRow = {
-        account: this.account,
-        origin,
-        address,
-        schema: SCHEMA,
-        epoch: ((row as AccountRow | undefined)?.epoch ?? 0) + 1,
-        leaseUntil: 0,
-        seq: 1,
-      };
-      return [put('accounts', fresh)];
+      const before = row as AccountRow | undefined;
+      if (before && before.signedOut !== true) return [];
+      return [put('accounts', this.#newAccount((before?.epoch ?? 0) + 1, 1))];
     });
     await this.reload();
+  }
+
+  #newAccount(epoch: number, seq: number): AccountRow {
+    const { origin, address } = this.#options;
+    return { account: this.account, origin, address, schema: SCHEMA, epoch, leaseUntil: 0, seq };
   }
 
   /**
@@ -76,21 +72,12 @@ export class Copy {
    * they keep their boxes, which the changes name.
    */
   replaceStore(store: MemoryStore): void {
-    const { origin, address } = this.#options;
-    const account: AccountRow = {
-      account: this.account,
-      origin,
-      address,
-      schema: SCHEMA,
-      epoch: 1,
-      leaseUntil: 0,
-      seq: 1 + Math.max(0, ...this.operations.map(({ seq }) => seq)),
-    };
+    const last = this.operations.at(-1)?.seq ?? 0;
     this.mailboxes = this.mailboxes.map(({ uidvalidity: _, token: __, ...row }) => {
       return { ...row, paging: false, complete: false, total: 0, unseen: 0 };
     });
     store.apply([
-      put('accounts', account),
+      put('accounts', this.#newAccount(1, last + 1)),
       ...this.mailboxes.map((row) => put('mailboxes', row)),
       ...this.operations.map((row) => put('operations', row)),
     ]);
@@ -203,13 +190,23 @@ export class Copy {
       } as const;
       for (const row of await this.store.range(range)) note(row);
     } else {
-      for (const row of await Promise.all(
-        uids.map((uid) => this.store.get('messages', [box, generation, uid])),
-      )) {
-        note(row);
-      }
+      const rows = uids.map((uid) => this.store.get('messages', [box, generation, uid]));
+      for (const row of await Promise.all(rows)) note(row);
     }
     return found;
+  }
+
+  /** The messages of a mailbox, newest first; read a part at a time, the first of which has `first`. */
+  async *newest(mailbox: MailboxRow, first = 1000): AsyncGenerator<MessageRow> {
+    let before: Key | undefined;
+    for (let limit = first; ; limit = 1000) {
+      const query = { ...byDate(mailbox), reverse: true, limit, ...(before && { before }) };
+      const rows = (await this.store.range(query)) as MessageRow[];
+      yield* rows;
+      const last = rows.at(-1);
+      if (!last || rows.length < limit) return;
+      before = [last.date, last.uid];
+    }
   }
 
   /**

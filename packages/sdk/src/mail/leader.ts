@@ -2,17 +2,18 @@
  * The work of the one tab that leads: it keeps the copy up to date, and carries the user's changes to the server. Each
  * event only notes what is to be done; `#pump` starts what may start now, and a timer starts the rest.
  */
-import type { HelloEvent, MailboxChangedEvent } from '../api-types.ts';
+import type { HelloEvent } from '../api-types.ts';
 import { Attempts } from './attempts.ts';
 import type { MailState } from './client.ts';
 import type { Copy } from './copy.ts';
+import { Due } from './due.ts';
 import type { Place } from './fold.ts';
 import { ACCOUNT_ENDED, Live, type LiveEvent, type LiveOptions, TOKEN_ENDED } from './live.ts';
 import { isHopeless, laneOf, nextBatches, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { type Pushed, Pusher } from './pusher.ts';
 import { reconcile } from './reconcile.ts';
-import type { MailboxRow, MessageRow } from './rows.ts';
+import type { MessageRow } from './rows.ts';
 import type { MailServer } from './server.ts';
 import { sweep } from './sweep.ts';
 import { Syncer } from './syncer.ts';
@@ -44,8 +45,6 @@ const POLL_MS = 60_000;
 const SLOW_MS = 2000;
 /** Between two looks at the numbers of mailboxes that are not in the copy. */
 const LIST_MS = 30_000;
-/** What everybody has open sooner or later. */
-const ALWAYS = new Set(['\\Sent', '\\Drafts']);
 
 export class Leader {
   readonly #options: LeaderOptions;
@@ -53,21 +52,15 @@ export class Leader {
   readonly #pusher: Pusher;
   readonly #syncer: Syncer;
   readonly #attempts: Attempts;
+  readonly #due: Due;
   #active = true;
   #cancelTimer: () => void = () => undefined;
   #cancelPoll: () => void = () => undefined;
   #running = 0;
-  /** Mailboxes that a sync, or a change that brings one, is reading. */
-  readonly #busy = new Set<number>();
   /** By the seq of the first change of a request that is under way: its lane, which may have another name by now. */
   readonly #lanes = new Map<number, Place>();
-  readonly #stale = new Set<number>();
-  readonly #opened = new Set<string>();
   /** Orders the answers to changes and the beginnings of syncs. */
   #tick = 0;
-  #listAt = 0;
-  #isListStale = true;
-  #isListing = false;
   #hasCaughtUp = false;
   /** The server said whose token it is. */
   #isIdentified = false;
@@ -77,13 +70,14 @@ export class Leader {
   constructor(options: LeaderOptions) {
     this.#options = options;
     const { copy, server, platform, epoch, baseUrl, tellTraffic } = options;
-    const { wrote, received } = options;
+    const { wrote, received, syncAll } = options;
     const tick = () => ++this.#tick;
     const isActive = () => this.#active;
     this.#attempts = new Attempts(platform);
+    const due = new Due({ copy, syncAll });
+    this.#due = due;
     this.#syncer = new Syncer({ copy, server, epoch, tick, isActive, wrote, received });
-    const isWanted = (mailbox: MailboxRow) => this.#isWanted(mailbox);
-    this.#pusher = new Pusher({ copy, server, platform, epoch, isWanted, syncer: this.#syncer });
+    this.#pusher = new Pusher({ copy, server, platform, epoch, due, syncer: this.#syncer });
     this.#live = new Live({
       platform,
       baseUrl,
@@ -95,11 +89,6 @@ export class Leader {
   }
 
   start(): void {
-    for (const { box, token } of this.#options.copy.mailboxes)
-      if (token !== undefined) this.#stale.add(box);
-    for (const { state, awaits } of this.#options.copy.operations) {
-      if (state === 'acked') for (const box of awaits ?? []) this.#stale.add(box);
-    }
     this.#isIdentified = this.#options.server.isOurs || !this.#live.isPossible;
     this.#live.start();
     this.#poll();
@@ -117,10 +106,7 @@ export class Leader {
 
   /** Somebody looks at a mailbox. */
   open(name: string): void {
-    if (this.#opened.has(name)) return;
-    this.#opened.add(name);
-    const mailbox = this.#options.copy.mailbox(name);
-    if (mailbox && mailbox.token === undefined) this.#stale.add(mailbox.box);
+    this.#due.open(name);
     this.#pump();
   }
 
@@ -131,19 +117,13 @@ export class Leader {
 
   /** Now, in place of at the next event. */
   sync(name: string): void {
-    this.#opened.add(name);
-    const mailbox = this.#options.copy.mailbox(name);
-    if (mailbox) this.#stale.add(mailbox.box);
-    else this.#relist();
+    this.#due.sync(name);
     this.#pump();
   }
 
-  /** Whether the mailbox is to be read, or may be: whether there is one, the list says. */
+  /** Whether the mailbox is to be read, or may be. */
   isBusy(name: string): boolean {
-    const { box, token } = this.#options.copy.mailbox(name) ?? {};
-    const isKnown = box !== undefined && token !== undefined;
-    if (!isKnown && (this.#isListStale || this.#isListing)) return true;
-    return box !== undefined && (this.#stale.has(box) || this.#busy.has(box));
+    return this.#due.isBusy(name);
   }
 
   /** The network may be back: tries at once. */
@@ -156,14 +136,9 @@ export class Leader {
 
   #hear(event: LiveEvent): void {
     if (event.type === 'hello') this.#greet(event);
-    else if (event.type === 'mailbox_changed') this.#note(event);
-    else if (event.type === 'mailboxes_changed') this.#relist();
+    else if (event.type === 'mailbox_changed') this.#due.note(event);
+    else if (event.type === 'mailboxes_changed') this.#due.relist();
     this.#pump();
-  }
-
-  #relist(): void {
-    this.#isListStale = true;
-    this.#listAt = 0;
   }
 
   /** What was missed since the last time. */
@@ -175,57 +150,29 @@ export class Leader {
     }
     this.#isIdentified = true;
     this.#attempts.reached();
-    for (const tip of mailboxes) this.#note(tip);
-    const ids = new Map(mailboxes.map(({ mailbox, mailboxId }) => [mailbox, mailboxId]));
-    const isOther = ({ name, mailboxId, gone }: MailboxRow) =>
-      !gone && (!ids.has(name) || ids.get(name) !== mailboxId);
-    if (copy.mailboxes.some(isOther)) this.#relist();
+    this.#due.greet(mailboxes);
     this.#tellState();
   }
 
-  /** A hint: what the server has is asked for from where the copy is. */
-  #note({
-    mailbox,
-    uidvalidity,
-    token,
-  }: Pick<MailboxChangedEvent, 'mailbox' | 'uidvalidity' | 'token'>): void {
-    const row = this.#options.copy.mailbox(mailbox);
-    if (row?.token === token && row.uidvalidity === uidvalidity) return;
-    if (!row) this.#relist();
-    else if (this.#isWanted(row)) this.#stale.add(row.box);
-    // Its numbers alone are shown: they may be a little late.
-    else this.#isListStale = true;
-  }
-
   #lose(code: number, wasLive: boolean): void {
-    const { server, copy } = this.#options;
     if (code === ACCOUNT_ENDED) {
       this.#end('account_inactive');
       return;
     }
-    if (code === TOKEN_ENDED) server.forget();
+    if (code === TOKEN_ENDED) this.#options.server.forget();
     // A browser does not say why a connection was refused: a sync tells.
     if (!wasLive && code !== TOKEN_ENDED) this.#isIdentified = true;
-    const inbox = copy.mailbox('INBOX');
-    if (inbox) this.#stale.add(inbox.box);
+    this.#due.read('INBOX');
     this.#tellState();
     this.#pump();
   }
 
   #poll(): void {
-    const { platform, copy } = this.#options;
-    this.#cancelPoll = platform.after(POLL_MS, () => {
-      const inbox = copy.mailbox('INBOX');
-      if (inbox && !this.#live.isLive) this.#stale.add(inbox.box);
+    this.#cancelPoll = this.#options.platform.after(POLL_MS, () => {
+      if (!this.#live.isLive) this.#due.read('INBOX');
       this.#poll();
       this.#pump();
     });
-  }
-
-  #isWanted({ name, specialUse, token, gone }: MailboxRow): boolean {
-    if (gone) return false;
-    const isAlways = name === 'INBOX' || ALWAYS.has(specialUse ?? '');
-    return isAlways || token !== undefined || this.#opened.has(name) || this.#options.syncAll;
   }
 
   /** Starts what may start now. */
@@ -302,8 +249,8 @@ export class Leader {
       const isOfOne = kind !== 'send' && kind !== 'mailbox';
       const box = isOfOne ? copy.home(mailbox, first.box)?.box : undefined;
       // The answer brings the copy up to date, where nothing else does at the same time.
-      const isOwner = box !== undefined && !this.#busy.has(box);
-      if (isOwner) this.#busy.add(box);
+      const isOwner = box !== undefined && !this.#due.busy.has(box);
+      if (isOwner) this.#due.busy.add(box);
       this.#lanes.set(seq, lane);
       const began = ++this.#tick;
       const job = async () => this.#pushed(await this.#pusher.push(batch, began, isOwner), began);
@@ -312,16 +259,16 @@ export class Leader {
         () => this.#syncer.bringing(first, job()),
         () => {
           this.#lanes.delete(seq);
-          if (isOwner) this.#busy.delete(box);
+          if (isOwner) this.#due.busy.delete(box);
         },
       );
     }
   }
 
   #pushed({ boxes, continues, received, listChanged }: Pushed, began: number): void {
-    for (const box of boxes) this.#stale.add(box);
+    for (const box of boxes) this.#due.boxes.add(box);
     if (continues !== undefined) this.#syncer.goOn(continues, began);
-    if (listChanged) this.#relist();
+    if (listChanged) this.#due.relist();
     this.#options.wrote();
     this.#syncer.receive(received);
     void this.#sweep();
@@ -350,34 +297,33 @@ export class Leader {
   }
 
   #startList(): void {
-    const { platform } = this.#options;
-    const isDue = this.#isListStale && !this.#isListing && platform.now() >= this.#listAt;
+    const due = this.#due;
+    const isDue = due.isListDue && !due.isListing && this.#options.platform.now() >= due.listAt;
     if (!isDue || !this.#mayStart('list')) return;
-    this.#isListStale = false;
-    this.#isListing = true;
+    due.isListDue = false;
+    due.isListing = true;
     const job = async () => {
       try {
         await this.#list();
       } catch (error) {
-        this.#isListStale = true;
+        due.isListDue = true;
         throw error;
       }
     };
     this.#start('list', job, () => {
-      this.#isListing = false;
+      due.isListing = false;
     });
   }
 
   async #list(): Promise<void> {
     const { server, copy, epoch, platform, wrote } = this.#options;
     const { mailboxes } = await server.call('GET /mail/mailboxes');
-    this.#listAt = platform.now() + LIST_MS;
+    this.#due.listAt = platform.now() + LIST_MS;
     await copy.write(epoch, 'relaxed', () => reconcile(copy, mailboxes, platform));
     for (const { mailbox, token, uidvalidity } of mailboxes) {
       const row = copy.mailbox(mailbox);
-      if (row && this.#isWanted(row) && (row.token !== token || row.uidvalidity !== uidvalidity)) {
-        this.#stale.add(row.box);
-      }
+      const isOther = row && (row.token !== token || row.uidvalidity !== uidvalidity);
+      if (isOther && this.#due.isWanted(row)) this.#due.boxes.add(row.box);
     }
     wrote();
     void this.#sweep();
@@ -385,25 +331,22 @@ export class Leader {
 
   /** @returns when the next one may start, where one waits */
   #startSyncs(): number {
-    const { copy, platform, server } = this.#options;
+    const { platform, server } = this.#options;
+    const { boxes, busy } = this.#due;
     let next = Number.POSITIVE_INFINITY;
-    const rank = (row: MailboxRow) =>
-      this.#opened.has(row.name) ? 0 : row.name === 'INBOX' ? 1 : 2;
-    const rows = copy.mailboxes.filter(({ box, gone }) => this.#stale.has(box) && !gone);
-    for (const row of rows.sort((a, b) => rank(a) - rank(b))) {
-      const { box } = row;
-      if (this.#busy.has(box) || !this.#mayStart(`sync ${box}`)) continue;
+    for (const { box } of this.#due.next()) {
+      if (!this.#mayStart(`sync ${box}`)) continue;
       if (server.isLow && platform.now() < this.#nextSyncAt) {
         next = Math.min(next, this.#nextSyncAt);
         continue;
       }
       this.#nextSyncAt = platform.now() + SLOW_MS;
-      this.#busy.add(box);
-      this.#stale.delete(box);
+      busy.add(box);
+      boxes.delete(box);
       this.#start(
         `sync ${box}`,
         () => this.#sync(box),
-        () => this.#busy.delete(box),
+        () => busy.delete(box),
       );
     }
     return next;
@@ -412,11 +355,11 @@ export class Leader {
   async #sync(box: number): Promise<void> {
     try {
       const then = await this.#syncer.sync(box);
-      if (then === 'again') this.#stale.add(box);
-      if (then === 'relist') this.#relist();
+      if (then === 'again') this.#due.boxes.add(box);
+      if (then === 'relist') this.#due.relist();
     } catch (error) {
       // Not at the next event: by the timer.
-      this.#stale.add(box);
+      this.#due.boxes.add(box);
       throw error;
     }
     void this.#sweep();
@@ -424,13 +367,8 @@ export class Leader {
 
   #startPrefetch(): void {
     const { server, prefetch } = this.#options;
-    if (
-      !this.#hasCaughtUp ||
-      this.#running > 0 ||
-      !server.mayPrefetch ||
-      !this.#mayStart('prefetch')
-    )
-      return;
+    const isIdle = this.#hasCaughtUp && this.#running === 0 && server.mayPrefetch;
+    if (!isIdle || !this.#mayStart('prefetch')) return;
     const job = prefetch();
     if (job) this.#start('prefetch', job, () => undefined);
   }
@@ -449,15 +387,12 @@ export class Leader {
   }
 
   #tellState(): void {
-    const { copy, tellState } = this.#options;
+    const { tellState } = this.#options;
     if (!this.#active) return;
-    const isWorking = copy.mailboxes.some(
-      (row) => this.#stale.has(row.box) || this.#busy.has(row.box),
-    );
-    if (!isWorking && this.#attempts.hasWorked && !this.#attempts.isOffline)
-      this.#hasCaughtUp = true;
-    if (this.#attempts.isOffline) tellState('offline');
-    else if (!this.#attempts.hasWorked) tellState('cached');
+    const { hasWorked, isOffline } = this.#attempts;
+    if (hasWorked && !isOffline && !this.#due.isAnyBusy) this.#hasCaughtUp = true;
+    if (isOffline) tellState('offline');
+    else if (!hasWorked) tellState('cached');
     else if (!this.#hasCaughtUp) tellState('syncing');
     else tellState(this.#live.isLive ? 'live' : 'polling');
   }

@@ -1,14 +1,12 @@
 /** The client of one account: what an app calls, over the copy, the server and the tab that leads. */
 import type { SearchMessagesBody } from '../api-types.ts';
-import { ApiError } from '../errors.ts';
-import { Bodies } from './bodies.ts';
+import { Bodies, type Near } from './bodies.ts';
 import type {
   MailboxHandle,
   MailboxInfo,
   MailClient,
   MailEvents,
   MailState,
-  MessageId,
   Operation,
   OutgoingMail,
   SendOperation,
@@ -19,17 +17,17 @@ import { Copy, type NewOperation } from './copy.ts';
 import { Leader } from './leader.ts';
 import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
 import { memoryStore } from './memory-store.ts';
-import { pendingOf, StoredSend, toOperation } from './operation.ts';
-import { storeMail } from './outgoing.ts';
+import { pendingOf } from './operation.ts';
+import { Outgoing } from './outgoing.ts';
 import { makeId, type Platform } from './platform.ts';
-import { localId, type MessageRow, readLocalId } from './rows.ts';
+import { type AccountRow, type MessageRow, put } from './rows.ts';
 import { correspondents, search } from './search.ts';
 import { MailServer, type ServerOptions } from './server.ts';
 import type { Store } from './store.ts';
 import { sweepAccount } from './sweep.ts';
 import { type TabMessage, Tabs } from './tabs.ts';
 import { Telling } from './telling.ts';
-import { toMessage, Views } from './views.ts';
+import { rowToMessage, Views } from './views.ts';
 
 export interface ClientOptions {
   readonly baseUrl: string;
@@ -53,13 +51,16 @@ export class StoredMailClient implements MailClient {
   readonly #server: MailServer;
   readonly #views: Views;
   readonly #bodies: Bodies;
+  readonly #outgoing: Outgoing;
   #tabs: Tabs;
   readonly #parts: ClientParts;
   #leader: Leader | undefined;
   #stateReason: string | undefined;
   readonly #telling: Telling;
-  #near: { readonly mailbox: string; readonly date: number } | undefined;
+  #near: Near | undefined;
   #stopListening: () => void = () => undefined;
+  #epoch = 0;
+  readonly #openNames = new Set<string>();
   #isClosed = false;
   #isReloading = false;
 
@@ -72,39 +73,32 @@ export class StoredMailClient implements MailClient {
     const pause = (until: number) => this.#tabs.tell({ type: 'pause', until });
     this.#server = new MailServer({ baseUrl, address, auth, app, platform, tell, pause });
     const origin = new URL(baseUrl).origin;
-    this.#copy = new Copy({
-      store,
-      origin,
-      address,
-      platform,
-      changed: () => this.#telling.changed(),
-    });
-    this.#views = new Views(this.#copy);
-    this.#bodies = new Bodies({
-      copy: this.#copy,
-      server: this.#server,
-      platform,
-      budget: bodyBudget,
-    });
+    const changed = () => this.#telling.changed();
+    const copy = new Copy({ store, origin, address, changed });
+    this.#copy = copy;
+    this.#views = new Views(copy);
+    const server = this.#server;
+    this.#bodies = new Bodies({ copy, server, platform, budget: bodyBudget });
     this.#tabs = this.#makeTabs(store, platform);
     store.onLost = () => this.#fallBack();
     const tools = {
-      copy: this.#copy,
+      copy,
       waitUntil: (isSo: () => boolean) => this.#telling.waitUntil(isSo),
       queued: () => this.#queued(),
     };
     this.#telling = new Telling({ tools, views: this.#views, state: () => this.state });
+    this.#outgoing = new Outgoing({ tools, server, platform });
     this.#parts = {
-      copy: this.#copy,
+      copy,
       views: this.#views,
       bodies: this.#bodies,
-      server: this.#server,
+      server,
       tools,
       state: () => this.state,
       mailbox: (name) => this.mailbox(name),
       open: (name) => this.#open(name),
-      opened: (mailbox, date) => {
-        this.#near = { mailbox, date };
+      opened: (near) => {
+        this.#near = near;
       },
       sync: (name) => this.#sync(name),
       watch: (read, told) => this.#telling.watch(read, told),
@@ -173,79 +167,16 @@ export class StoredMailClient implements MailClient {
     await this.#add([{ kind: 'mailbox', action: 'delete', mailbox: name, ids: [] }]);
   }
 
-  async send(mail: OutgoingMail, { undoSeconds }: SendOptions = {}): Promise<SendOperation> {
-    const { stored, shown, files } = await storeMail(mail, this.#copy, this.#options.platform);
-    const operation: NewOperation = {
-      kind: 'send',
-      ...this.#drafts(stored.draft?.mailbox),
-      ids: [],
-      mail: stored,
-      shown: [shown],
-      ...(undoSeconds !== undefined && { undoSeconds }),
-    };
-    const rows = await this.#copy.add(() => [operation], files);
-    this.#queued();
-    return new StoredSend(this.#parts.tools, rows);
+  send(mail: OutgoingMail, options?: SendOptions): Promise<SendOperation> {
+    return this.#outgoing.send(mail, options);
   }
 
-  async saveDraft(
-    mail: OutgoingMail,
-    replaces?: { readonly mailbox: string; readonly id: MessageId },
-  ): ReturnType<MailClient['saveDraft']> {
-    const { stored, shown, files } = await storeMail(mail, this.#copy, this.#options.platform);
-    const drafts = this.#drafts(undefined);
-    const rows = await this.#copy.add((seq) => {
-      const append: NewOperation = {
-        kind: 'append',
-        ...drafts,
-        ids: [],
-        mail: stored,
-        shown: [shown],
-      };
-      if (!replaces) return [append];
-      // The one before goes only once this one is there.
-      const local = readLocalId(replaces.id)?.seq;
-      const old: NewOperation = {
-        kind: 'delete',
-        ...this.#drafts(replaces.mailbox),
-        ids: [replaces.id],
-        needs: seq,
-        ...(local !== undefined && { inverseOf: local }),
-      };
-      return [append, old];
-    }, files);
-    this.#queued();
-    const [made] = rows;
-    if (!made) throw new Error('nothing was stored');
-    return {
-      mailbox: drafts.mailbox,
-      id: localId(made.seq, 0),
-      operation: toOperation(this.#parts.tools, [made]),
-    };
+  saveDraft(...given: Parameters<MailClient['saveDraft']>): ReturnType<MailClient['saveDraft']> {
+    return this.#outgoing.saveDraft(...given);
   }
 
-  #drafts(mailbox: string | undefined): Pick<NewOperation, 'mailbox' | 'box' | 'uidvalidity'> {
-    const row =
-      mailbox === undefined ? this.#copy.bySpecialUse('\\Drafts') : this.#copy.mailbox(mailbox);
-    if (!row) return { mailbox: mailbox ?? 'Drafts' };
-    const { name, box, uidvalidity } = row;
-    return { mailbox: name, box, ...(uidvalidity !== undefined && { uidvalidity }) };
-  }
-
-  async sends(): Promise<SentMail[]> {
-    const rows = this.#copy.operations.filter(({ sendId }) => sendId !== undefined).reverse();
-    const found = rows.map(async (row): Promise<SentMail[]> => {
-      const operation = new StoredSend(this.#parts.tools, [row]);
-      try {
-        const send = await this.#server.call('GET /mail/sends/', { id: row.sendId ?? '' });
-        return [{ ...send, subject: row.mail?.subject ?? '', operation }];
-      } catch (error) {
-        // The server remembers it no longer.
-        if (error instanceof ApiError && error.status === 404) return [];
-        throw error;
-      }
-    });
-    return (await Promise.all(found)).flat();
+  sends(): Promise<SentMail[]> {
+    return this.#outgoing.sends();
   }
 
   async pending(): Promise<readonly Operation[]> {
@@ -291,16 +222,12 @@ export class StoredMailClient implements MailClient {
     const { store, account } = this.#copy;
     this.#tabs.tell({ type: 'signed-out' });
     // From here on no tab writes: neither a leader of before nor a change of the user.
-    await store.update('accounts', [account], (row) =>
-      row
-        ? [
-            {
-              put: 'accounts',
-              row: { ...row, epoch: Number(row.epoch) + 1, leaseUntil: 0, signedOut: true },
-            },
-          ]
-        : [],
-    );
+    await store.update('accounts', [account], (row) => {
+      if (!row) return [];
+      const { epoch, ...kept } = row as AccountRow;
+      const over = { ...kept, epoch: epoch + 1, leaseUntil: 0, signedOut: true };
+      return [put('accounts', over)];
+    });
     await this.#end();
     await this.#copy.reload();
     await sweepAccount(this.#copy);
@@ -344,9 +271,6 @@ export class StoredMailClient implements MailClient {
     void this.#copy.reload().then(start, () => this.#tabs.deposed());
     this.#epoch = epoch;
   }
-
-  #epoch = 0;
-  readonly #openNames = new Set<string>();
 
   #restart(leader: Leader): void {
     leader.stop();
@@ -433,10 +357,7 @@ export class StoredMailClient implements MailClient {
   }
 
   #received(rows: readonly MessageRow[]): void {
-    const messages = rows.map((row) => {
-      const shown = { id: row.uid, facts: row, pending: false, base: row };
-      return toMessage(shown, this.#copy.box(row.box)?.name ?? '');
-    });
+    const messages = rows.map((row) => rowToMessage(row, this.#copy.box(row.box)?.name ?? ''));
     this.#telling.emit('received', { messages });
   }
 }

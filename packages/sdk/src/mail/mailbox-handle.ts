@@ -2,7 +2,7 @@
 
 import type { Content } from '../api-types.ts';
 import { ConnectionError } from '../errors.ts';
-import type { Bodies } from './bodies.ts';
+import type { Bodies, Near } from './bodies.ts';
 import type {
   FlagChange,
   MailboxHandle,
@@ -19,12 +19,14 @@ import { type OperationTools, StoredOperation, toOperation } from './operation.t
 import { placedIn, uidOf } from './outbox.ts';
 import {
   type FlagsBefore,
+  factsOf,
   MAX_IDS,
   type MessageFacts,
   readLocalId,
   type StoredMail,
 } from './rows.ts';
 import type { MailServer } from './server.ts';
+import type { ReadView } from './telling.ts';
 import { toMessage, type Views } from './views.ts';
 
 /** What a mailbox needs of its client. */
@@ -37,12 +39,9 @@ export interface ClientParts {
   state(): MailState;
   mailbox(name: string): MailboxHandle;
   open(name: string): void;
-  opened(mailbox: string, date: number): void;
+  opened(near: Near): void;
   sync(name: string): Promise<void>;
-  watch(
-    read: (state: MailState, before: MailboxView | undefined) => Promise<MailboxView>,
-    tell: (view: MailboxView) => void,
-  ): () => void;
+  watch(read: ReadView, tell: (view: MailboxView) => void): () => void;
 }
 
 /** Where the bytes of a message are. */
@@ -92,7 +91,7 @@ export class StoredMailbox implements MailboxHandle {
     }
     const { box, uid, mailbox } = source;
     const row = box === undefined ? undefined : (await copy.rows(box, [uid])).get(uid);
-    if (row) this.#parts.opened(mailbox, row.date);
+    if (row) this.#parts.opened({ mailbox, date: row.date });
     const content = row
       ? await bodies.read(row, mailbox)
       : await server.call('GET /mail/content', { query: { mailbox, uid } });
@@ -190,7 +189,10 @@ export class StoredMailbox implements MailboxHandle {
     return await this.#queue(ids, (some) => ({
       kind,
       ...target,
-      shown: some.map((id) => toFacts(shown.get(id)?.facts)),
+      shown: some.map((id) => {
+        const facts = shown.get(id)?.facts;
+        return facts ? factsOf(facts) : null;
+      }),
     }));
   }
 
@@ -264,21 +266,6 @@ export class StoredMailbox implements MailboxHandle {
 
 function notThere(id: MessageId): Error {
   return new Error(`there is no message ${id}`);
-}
-
-/** What a list needs, without what belongs to a row of the store. */
-function toFacts(facts: MessageFacts | undefined): MessageFacts | null {
-  if (!facts) return null;
-  const { envelope, flags, size, internalDate, preview, threadId, hasAttachment } = facts;
-  return {
-    envelope,
-    flags,
-    size,
-    internalDate,
-    preview,
-    hasAttachment,
-    ...(threadId !== undefined && { threadId }),
-  };
 }
 
 /** What a draft answers that was never at the server; nothing where the mailbox of that was made anew. */

@@ -1,24 +1,125 @@
 /** Mail of the user as it is stored until it goes: its files as blobs, and how it is shown meanwhile. */
-import type { OutgoingMail } from './client.ts';
-import type { Copy } from './copy.ts';
+import { ApiError } from '../errors.ts';
+import type {
+  MailClient,
+  MessageId,
+  OutgoingMail,
+  SendOperation,
+  SendOptions,
+  SentMail,
+} from './client.ts';
+import type { Copy, NewOperation } from './copy.ts';
 import { findNamed, locate } from './named.ts';
+import { type OperationTools, StoredSend, toOperation } from './operation.ts';
 import { makeId, type Platform } from './platform.ts';
 import {
+  localId,
   type MessageFacts,
   type NamedMessage,
+  type OperationRow,
   put,
+  readLocalId,
   type StoredAttachment,
   type StoredMail,
 } from './rows.ts';
+import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 
-export interface StoredOutgoing {
+export interface OutgoingOptions {
+  readonly tools: OperationTools;
+  readonly server: MailServer;
+  readonly platform: Platform;
+}
+
+/** What the user sends and saves, and what became of it. */
+export class Outgoing {
+  readonly #options: OutgoingOptions;
+
+  constructor(options: OutgoingOptions) {
+    this.#options = options;
+  }
+
+  async send(mail: OutgoingMail, { undoSeconds }: SendOptions = {}): Promise<SendOperation> {
+    const { tools, platform } = this.#options;
+    const { stored, shown, files } = await storeMail(mail, tools.copy, platform);
+    const operation: NewOperation = {
+      kind: 'send',
+      ...this.#placeOf(stored.draft?.mailbox),
+      ids: [],
+      mail: stored,
+      shown: [shown],
+      ...(undoSeconds !== undefined && { undoSeconds }),
+    };
+    const rows = await tools.copy.add(() => [operation], files);
+    tools.queued();
+    return new StoredSend(tools, rows);
+  }
+
+  async saveDraft(
+    mail: OutgoingMail,
+    replaces?: { readonly mailbox: string; readonly id: MessageId },
+  ): ReturnType<MailClient['saveDraft']> {
+    const { tools, platform } = this.#options;
+    const { stored, shown, files } = await storeMail(mail, tools.copy, platform);
+    const drafts = this.#placeOf(undefined);
+    const kept = { ...drafts, ids: [], mail: stored, shown: [shown] };
+    const rows = await tools.copy.add((seq) => {
+      const append: NewOperation = { kind: 'append', ...kept };
+      if (!replaces) return [append];
+      // The one before goes only once this one is there.
+      const local = readLocalId(replaces.id)?.seq;
+      const old: NewOperation = {
+        kind: 'delete',
+        ...this.#placeOf(replaces.mailbox),
+        ids: [replaces.id],
+        needs: seq,
+        ...(local !== undefined && { inverseOf: local }),
+      };
+      return [append, old];
+    }, files);
+    tools.queued();
+    const [made] = rows;
+    if (!made) throw new Error('nothing was stored');
+    const operation = toOperation(tools, [made]);
+    return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
+  }
+
+  /** A mailbox as it is now; that of drafts where none is named. */
+  #placeOf(mailbox: string | undefined): Pick<NewOperation, 'mailbox' | 'box' | 'uidvalidity'> {
+    const { copy } = this.#options.tools;
+    const row = mailbox === undefined ? copy.bySpecialUse('\\Drafts') : copy.mailbox(mailbox);
+    if (!row) return { mailbox: mailbox ?? 'Drafts' };
+    const { name, box, uidvalidity } = row;
+    return { mailbox: name, box, ...(uidvalidity !== undefined && { uidvalidity }) };
+  }
+
+  async sends(): Promise<SentMail[]> {
+    const { operations } = this.#options.tools.copy;
+    const rows = operations.filter(({ sendId }) => sendId !== undefined).reverse();
+    return (await Promise.all(rows.map((row) => this.#find(row)))).flat();
+  }
+
+  async #find(row: OperationRow): Promise<SentMail[]> {
+    const { tools, server } = this.#options;
+    try {
+      const send = await server.call('GET /mail/sends/', { id: row.sendId ?? '' });
+      const operation = new StoredSend(tools, [row]);
+      return [{ ...send, subject: row.mail?.subject ?? '', operation }];
+    } catch (error) {
+      // The server remembers it no longer.
+      if (error instanceof ApiError && error.status === 404) return [];
+      throw error;
+    }
+  }
+}
+
+interface StoredOutgoing {
   readonly stored: StoredMail;
   readonly shown: MessageFacts;
   readonly files: readonly Change[];
 }
 
-export async function storeMail(
+async function storeMail(
   mail: OutgoingMail,
   copy: Copy,
   platform: Platform,

@@ -5,11 +5,12 @@
 import { ApiError } from '../errors.ts';
 import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
 import type { Copy } from './copy.ts';
+import type { Due } from './due.ts';
 import { placesOf } from './fold.ts';
 import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import { type MailboxRow, type MessageRow, type OperationRow, put } from './rows.ts';
+import { type MessageRow, type OperationRow, put } from './rows.ts';
 import { isPassing, type MailServer } from './server.ts';
 import type { Change } from './store.ts';
 import type { Syncer } from './syncer.ts';
@@ -20,8 +21,7 @@ export interface PusherOptions {
   readonly platform: Platform;
   readonly epoch: number;
   readonly syncer: Syncer;
-  /** Whether the copy has the mailbox, or is going to have it. */
-  readonly isWanted: (mailbox: MailboxRow) => boolean;
+  readonly due: Due;
 }
 
 /** What is to be done after a push. */
@@ -194,10 +194,10 @@ export class Pusher {
 
   /** Others have nothing to wait for. */
   #awaits(operation: OperationRow): number[] {
-    const { copy, isWanted } = this.#options;
+    const { copy, due } = this.#options;
     if (operation.kind === 'send' || operation.kind === 'mailbox') return [];
     const places = placesOf(operation, copy.placeOf);
-    const rows = copy.mailboxes.filter((row) => isWanted(row) && places.includes(row.box));
+    const rows = copy.mailboxes.filter((row) => due.isWanted(row) && places.includes(row.box));
     return rows.map(({ box }) => box);
   }
 

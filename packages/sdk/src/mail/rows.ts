@@ -1,7 +1,7 @@
 /** What the engine keeps in the tables of a store. Plain data: members that are absent are left out. */
 import type { CancelSendAnswer, Content, Envelope } from '../api-types.ts';
 import type { MessageId, OutgoingMail } from './client.ts';
-import type { Change, TableName } from './store.ts';
+import type { Change, RangeQuery, TableName } from './store.ts';
 
 /** Raised when rows of an older program cannot be read any more. */
 export const SCHEMA = 1;
@@ -197,6 +197,18 @@ export function put(
   row: AccountRow | MailboxRow | MessageRow | BodyRow | BlobRow | OperationRow,
 ): Change {
   return { put: table, row };
+}
+
+/** Messages of a mailbox, by their date. */
+export function byDate({ box, generation }: MailboxRow): RangeQuery {
+  return { table: 'messages', index: 'byDate', prefix: [box, generation] };
+}
+
+/** What a list needs, without what belongs to a row of the store. */
+export function factsOf(facts: MessageFacts): MessageFacts {
+  const { envelope, flags, size, internalDate, preview, threadId, hasAttachment } = facts;
+  const always = { envelope, flags, size, internalDate, preview, hasAttachment };
+  return { ...always, ...(threadId !== undefined && { threadId }) };
 }
 
 export const isSeen = (flags: readonly string[]): boolean => flags.includes('\\Seen');

@@ -3,7 +3,7 @@ import type { Address, SearchMatch, SearchMessagesBody } from '../api-types.ts';
 import { ConnectionError } from '../errors.ts';
 import type { SearchResult } from './client.ts';
 import type { Copy } from './copy.ts';
-import type { MailboxRow, MessageRow } from './rows.ts';
+import { byDate, type MessageRow } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 const LIMIT = 50;
@@ -40,7 +40,7 @@ async function searchCopy(copy: Copy, query: SearchMessagesBody): Promise<Search
   const matches = matcher(query);
   for (const box of copy.mailboxes) {
     if (box.gone || (mailbox !== undefined && box.name !== mailbox)) continue;
-    for await (const row of newest(copy, box)) if (matches(row)) rows.push(row);
+    for await (const row of copy.newest(box)) if (matches(row)) rows.push(row);
   }
   rows.sort((a, b) => b.date - a.date);
   return rows.slice(0, limit).map((row) => toMatch(row, copy.box(row.box)?.name ?? ''));
@@ -49,27 +49,6 @@ async function searchCopy(copy: Copy, query: SearchMessagesBody): Promise<Search
 function toMatch(row: MessageRow, mailbox: string): SearchMatch & { id: number } {
   const { uid, envelope, flags, internalDate, preview, threadId = '' } = row;
   return { mailbox, id: uid, uid, envelope, flags: [...flags], internalDate, preview, threadId };
-}
-
-async function* newest(
-  { store }: Copy,
-  { box, generation }: MailboxRow,
-): AsyncGenerator<MessageRow> {
-  const query = {
-    table: 'messages',
-    index: 'byDate',
-    prefix: [box, generation],
-    reverse: true,
-    limit: 1000,
-  } as const;
-  let before: readonly number[] | undefined;
-  for (let full = true; full; ) {
-    const rows = (await store.range({ ...query, ...(before && { before }) })) as MessageRow[];
-    yield* rows;
-    const last = rows.at(-1);
-    full = rows.length === query.limit;
-    if (last) before = [last.date, last.uid];
-  }
 }
 
 /** As the server does it for envelopes: all words, whole or with `*` their beginnings, without case and accents. */
@@ -125,13 +104,8 @@ export async function correspondents(
   for (const box of copy.mailboxes) {
     const isSent = box.specialUse === '\\Sent';
     if (box.gone || !(isSent || box.name === 'INBOX')) continue;
-    const query = {
-      table: 'messages',
-      index: 'byDate',
-      prefix: [box.box, box.generation],
-      reverse: true,
-    } as const;
-    const rows = (await copy.store.range({ ...query, limit: RECENT })) as MessageRow[];
+    const query = { ...byDate(box), reverse: true, limit: RECENT };
+    const rows = (await copy.store.range(query)) as MessageRow[];
     for (const [age, { envelope }] of rows.entries()) {
       const people = isSent ? [envelope.to, envelope.cc, envelope.bcc] : [envelope.from];
       const score = (isSent ? 10 : 1) / (1 + age / 100);

@@ -11,7 +11,14 @@ import type {
 import type { Copy } from './copy.ts';
 import type { Overlay, Place, Shown } from './fold.ts';
 import { uidOf } from './outbox.ts';
-import { isSeen, isWaiting, type MailboxRow, type MessageFacts, type MessageRow } from './rows.ts';
+import {
+  factsOf,
+  isSeen,
+  isWaiting,
+  type MailboxRow,
+  type MessageFacts,
+  type MessageRow,
+} from './rows.ts';
 
 const LIMIT = 50;
 /** Rows that are read at a time. */
@@ -69,13 +76,10 @@ export class Views {
     limit: number,
     isAll: boolean,
   ): Promise<{ shown: Shown[]; matching: number }> {
-    const touched = typeof place === 'number' ? overlay.touched.get(place) : undefined;
     const shown: Shown[] = [];
     let matching = 0;
-    for await (const row of this.#rows(mailbox)) {
-      const now = touched?.has(row.uid)
-        ? touched.get(row.uid)
-        : { id: row.uid, facts: row, pending: false, base: row };
+    for await (const row of mailbox ? this.#copy.newest(mailbox, CHUNK) : []) {
+      const now = showRow(row, overlay);
       if (!now || !matches(now.facts)) continue;
       matching++;
       if (shown.length < limit) shown.push(now);
@@ -84,29 +88,6 @@ export class Views {
     const added = (overlay.added.get(place) ?? []).filter(({ facts }) => matches(facts));
     const merged = added.length === 0 ? shown : [...shown, ...added].sort(byDate);
     return { shown: merged, matching: matching + added.length };
-  }
-
-  async *#rows(mailbox: MailboxRow | undefined): AsyncGenerator<MessageRow> {
-    if (!mailbox) return;
-    const { store } = this.#copy;
-    const query = {
-      table: 'messages',
-      index: 'byDate',
-      prefix: [mailbox.box, mailbox.generation],
-      reverse: true,
-    } as const;
-    let before: readonly number[] | undefined;
-    for (let size = CHUNK; ; size = 1000) {
-      const rows = (await store.range({
-        ...query,
-        limit: size,
-        ...(before && { before }),
-      })) as MessageRow[];
-      yield* rows;
-      const last = rows.at(-1);
-      if (!last || rows.length < size) return;
-      before = [last.date, last.uid];
-    }
   }
 
   async mailboxes(): Promise<MailboxInfo[]> {
@@ -138,15 +119,8 @@ export class Views {
           isBelow(one.name) ? { ...one, name: to + one.name.slice(mailbox.length) } : one,
         );
       } else if (!now.some(({ name }) => name === mailbox)) {
-        const none = {
-          mailboxId: undefined,
-          uidvalidity: undefined,
-          specialUse: undefined,
-          total: 0,
-          unseen: 0,
-          complete: true,
-        };
-        now = [...now, { name: mailbox, ...none }];
+        const unknown = { mailboxId: undefined, uidvalidity: undefined, specialUse: undefined };
+        now = [...now, { name: mailbox, ...unknown, total: 0, unseen: 0, complete: true }];
       }
     }
     return now;
@@ -162,10 +136,7 @@ export class Views {
       for (const row of (await store.range(query)) as MessageRow[]) {
         const mailbox = this.#copy.box(row.box);
         if (!mailbox || mailbox.gone || mailbox.generation !== row.generation) continue;
-        const touched = overlay.touched.get(row.box);
-        const shown = touched?.has(row.uid)
-          ? touched.get(row.uid)
-          : { id: row.uid, facts: row, pending: false, base: row };
+        const shown = showRow(row, overlay);
         if (shown) found.push({ shown, name: mailbox.name });
       }
       for (const [place, rows] of overlay.added) {
@@ -191,13 +162,9 @@ export class Views {
           place,
           uids.filter((uid) => uid > 0),
         );
-        const touched = overlay.touched.get(place);
         for (const [index, id] of ids.entries()) {
-          const uid = uids[index] ?? 0;
-          const row = rows.get(uid);
-          const shown = touched?.has(uid)
-            ? touched.get(uid)
-            : row && { id: uid, facts: row, pending: false, base: row };
+          const row = rows.get(uids[index] ?? 0);
+          const shown = row && showRow(row, overlay);
           if (shown) found.set(id, shown);
         }
       }
@@ -208,6 +175,16 @@ export class Views {
       return found;
     });
   }
+}
+
+/** A row of the copy with the user's changes over it. */
+function showRow(row: MessageRow, { touched }: Overlay): Shown | undefined {
+  const changed = touched.get(row.box);
+  return changed?.has(row.uid) ? changed.get(row.uid) : toShown(row);
+}
+
+function toShown(row: MessageRow): Shown {
+  return { id: row.uid, facts: row, pending: false, base: row };
 }
 
 function isFiltered({ flags, notFlags }: WatchOptions): boolean {
@@ -254,19 +231,11 @@ function byDate(a: Shown, b: Shown): number {
 }
 
 export function toMessage({ id, facts, pending }: Shown, mailbox: string): MailMessage {
-  const { envelope, flags, size, internalDate, preview, threadId, hasAttachment } = facts;
-  return {
-    id,
-    mailbox,
-    envelope,
-    flags,
-    size,
-    internalDate,
-    preview,
-    threadId,
-    hasAttachment,
-    pending,
-  };
+  return { id, mailbox, ...factsOf(facts), threadId: facts.threadId, pending };
+}
+
+export function rowToMessage(row: MessageRow, mailbox: string): MailMessage {
+  return toMessage(toShown(row), mailbox);
 }
 
 /** The object of before, where nothing of it changed: who draws a list then leaves the row alone. */
