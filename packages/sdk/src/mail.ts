@@ -14,6 +14,7 @@ export type { Platform } from './mail/platform.ts';
 export { type MailToken, SessionEnded, type TokenSource } from './mail/server.ts';
 export type {
   Change,
+  Decide,
   Key,
   RangeQuery,
   Row,

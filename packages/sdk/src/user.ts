@@ -10,6 +10,7 @@ import { type CallOptions, pause } from './transport.ts';
 /** The members of a body, without the user's id. */
 type BodyOf<Id extends OperationId> = Omit<NonNullable<Operations[Id]['body']>, 'user_id'>;
 type QueryOf<Id extends OperationId> = Omit<Operations[Id]['query'], 'user_id'>;
+type Answer<Id extends OperationId> = Call<AnswerOf<Id>>;
 type ListOf<Id extends ListId> = Pages<ItemOf<Id>, AnswerOf<Id> & Page<ItemOf<Id>>>;
 
 /** All that belongs to one user of your product. */
@@ -72,7 +73,7 @@ const HOUR_MS = 3_600_000;
 /** The domains of a user, with their DNS records and routes. */
 export class Domains extends Group {
   /** Claims a domain. What to publish in DNS is in the answer. */
-  create(body: BodyOf<'createDomain'>, options?: CallOptions): Call<AnswerOf<'createDomain'>> {
+  create(body: BodyOf<'createDomain'>, options?: CallOptions): Answer<'createDomain'> {
     return this.postroom.call('createDomain', { body: { ...body, ...this.user } }, options);
   }
 
@@ -111,21 +112,17 @@ export class Domains extends Group {
     }
   }
 
-  setRoute(
-    domain: string,
-    body: BodyOf<'setRoute'>,
-    options?: CallOptions,
-  ): Call<AnswerOf<'setRoute'>> {
+  setRoute(domain: string, body: BodyOf<'setRoute'>, options?: CallOptions): Answer<'setRoute'> {
     const parameters = { path: { domain }, body: { ...body, ...this.user } };
     return this.postroom.call('setRoute', parameters, options);
   }
 
-  rotateDkim(domain: string, options?: CallOptions): Call<AnswerOf<'rotateDkim'>> {
+  rotateDkim(domain: string, options?: CallOptions): Answer<'rotateDkim'> {
     return this.postroom.call('rotateDkim', { path: { domain }, body: this.user }, options);
   }
 
   /** Removes the domain with its accounts and their mail. */
-  delete(domain: string, options?: CallOptions): Call<AnswerOf<'deleteDomain'>> {
+  delete(domain: string, options?: CallOptions): Answer<'deleteDomain'> {
     return this.postroom.call('deleteDomain', { body: { domain, ...this.user } }, options);
   }
 }
@@ -149,7 +146,7 @@ function describeMissing(domain: string, found: DomainDetails | undefined): stri
 /** The mailbox accounts of a user. */
 export class Accounts extends Group {
   /** Makes an account. Its password is in the answer, and nowhere else. */
-  create(body: BodyOf<'createAccount'>, options?: CallOptions): Call<AnswerOf<'createAccount'>> {
+  create(body: BodyOf<'createAccount'>, options?: CallOptions): Answer<'createAccount'> {
     return this.postroom.call('createAccount', { body: { ...body, ...this.user } }, options);
   }
 
@@ -157,7 +154,7 @@ export class Accounts extends Group {
     return this.postroom.list('listAccounts', { query: { ...query, ...this.user } }, options);
   }
 
-  get(id: number, options?: CallOptions): Call<AnswerOf<'getAccount'>> {
+  get(id: number, options?: CallOptions): Answer<'getAccount'> {
     return this.postroom.call('getAccount', { path: { id }, query: this.user }, options);
   }
 
@@ -165,7 +162,7 @@ export class Accounts extends Group {
     id: number,
     body: BodyOf<'updateAccount'>,
     options?: CallOptions,
-  ): Call<AnswerOf<'updateAccount'>> {
+  ): Answer<'updateAccount'> {
     const parameters = { path: { id }, body: { ...body, ...this.user } };
     return this.postroom.call('updateAccount', parameters, options);
   }
@@ -174,18 +171,18 @@ export class Accounts extends Group {
     id: number,
     body: BodyOf<'resetPassword'> = {},
     options?: CallOptions,
-  ): Call<AnswerOf<'resetPassword'>> {
+  ): Answer<'resetPassword'> {
     const parameters = { path: { id }, body: { ...body, ...this.user } };
     return this.postroom.call('resetPassword', parameters, options);
   }
 
   /** A token for the account's app: hand it to the browser or phone in place of a password. */
-  token(id: number, options?: CallOptions): Call<AnswerOf<'issueToken'>> {
+  token(id: number, options?: CallOptions): Answer<'issueToken'> {
     return this.postroom.call('issueToken', { path: { id }, body: this.user }, options);
   }
 
   /** Removes the account with its mail. */
-  delete(id: number, options?: CallOptions): Call<AnswerOf<'deleteAccount'>> {
+  delete(id: number, options?: CallOptions): Answer<'deleteAccount'> {
     return this.postroom.call('deleteAccount', { body: { id, ...this.user } }, options);
   }
 }
@@ -201,7 +198,7 @@ export class Deliveries extends Group {
     return this.postroom.list('listDeliveries', parameters, options);
   }
 
-  retry(domain: string, id: number, options?: CallOptions): Call<AnswerOf<'retryDelivery'>> {
+  retry(domain: string, id: number, options?: CallOptions): Answer<'retryDelivery'> {
     const parameters = { path: { domain, id }, body: this.user };
     return this.postroom.call('retryDelivery', parameters, options);
   }
@@ -223,7 +220,7 @@ export class Suppressions extends Group {
     domain: string,
     body: BodyOf<'deleteSuppression'>,
     options?: CallOptions,
-  ): Call<AnswerOf<'deleteSuppression'>> {
+  ): Answer<'deleteSuppression'> {
     const parameters = { path: { domain }, body: { ...body, ...this.user } };
     return this.postroom.call('deleteSuppression', parameters, options);
   }
@@ -231,16 +228,16 @@ export class Suppressions extends Group {
 
 /** The URL to which the user's events are posted. */
 export class EventHookOfUser extends Group {
-  get(options?: CallOptions): Call<AnswerOf<'getEventHook'>> {
+  get(options?: CallOptions): Answer<'getEventHook'> {
     return this.postroom.call('getEventHook', { query: this.user }, options);
   }
 
   /** Its secret is in the answer; it stays where none is given. */
-  set(body: BodyOf<'setEventHook'>, options?: CallOptions): Call<AnswerOf<'setEventHook'>> {
+  set(body: BodyOf<'setEventHook'>, options?: CallOptions): Answer<'setEventHook'> {
     return this.postroom.call('setEventHook', { body: { ...body, ...this.user } }, options);
   }
 
-  delete(options?: CallOptions): Call<AnswerOf<'deleteEventHook'>> {
+  delete(options?: CallOptions): Answer<'deleteEventHook'> {
     return this.postroom.call('deleteEventHook', { body: this.user }, options);
   }
 }

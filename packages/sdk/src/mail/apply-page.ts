@@ -1,18 +1,18 @@
 /** A page of a sync as changes of the copy: all of it in one transaction, with the token that it leads to. */
-import type { AddedMessage, Sync } from '../api-types.ts';
+import type { AddedMessage, Sync, SyncMailboxBody } from '../api-types.ts';
 import { isSeen, type MailboxRow, type MessageRow, put } from './rows.ts';
 import type { Change } from './store.ts';
 
 /** What each added message has. */
-export const FIELDS: (
-  | 'envelope'
-  | 'flags'
-  | 'size'
-  | 'internalDate'
-  | 'preview'
-  | 'threadId'
-  | 'hasAttachment'
-)[] = ['envelope', 'flags', 'size', 'internalDate', 'preview', 'threadId', 'hasAttachment'];
+export const FIELDS: NonNullable<SyncMailboxBody['fields']> = [
+  'envelope',
+  'flags',
+  'size',
+  'internalDate',
+  'preview',
+  'threadId',
+  'hasAttachment',
+];
 
 export interface AppliedPage {
   readonly mailbox: MailboxRow;

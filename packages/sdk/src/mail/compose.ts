@@ -1,9 +1,9 @@
 /** Mail of the user as the API takes it: a send as JSON, a draft as a message (RFC 5322, MIME). */
 import type { SendMessageBody } from '../api-types.ts';
-import { ApiError } from '../errors.ts';
 import type { Copy } from './copy.ts';
 import { findNamed, locate, locateLeft } from './named.ts';
-import type { OperationRow, StoredAttachment } from './rows.ts';
+import { toError } from './operation.ts';
+import type { OperationRow, StoredAttachment, StoredError } from './rows.ts';
 import type { MailServer } from './server.ts';
 
 /** The body of `POST /mail/send`, with the names of blobs in place of the bytes of files. */
@@ -81,12 +81,9 @@ async function readFile(
   copy: Copy,
   server: MailServer,
 ): Promise<Uint8Array> {
-  if (!from) {
-    const row = await copy.store.get('blobs', [copy.account, blob ?? '']);
-    return (row?.bytes as Uint8Array | undefined) ?? new Uint8Array();
-  }
+  if (!from) return (await copy.bytes(blob)) ?? new Uint8Array();
   const located = locateLeft(from, copy);
-  if (!located) throw messageGone();
+  if (!located) throw toError(GONE);
   const { mailbox, uid } = located;
   const query = { mailbox, uid, part: from.part };
   const part = await server.call('GET /mail/attachment', { query });
@@ -94,10 +91,11 @@ async function readFile(
 }
 
 /** As the server says it. */
-function messageGone(): ApiError {
-  const problem = { code: 'message_not_found', detail: 'the message that has the file is gone' };
-  return new ApiError(new Response(null, { status: 404 }), JSON.stringify(problem), 0);
-}
+const GONE: StoredError = {
+  status: 404,
+  code: 'message_not_found',
+  detail: 'the message that has the file is gone',
+};
 
 function filePart(file: StoredAttachment, bytes: Uint8Array): string[] {
   const { contentType = '', filename = 'file', contentId, inline } = file;

@@ -209,6 +209,12 @@ export class Copy {
     }
   }
 
+  /** Of a file that waits. */
+  async bytes(blob: string | undefined): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    const row = await this.store.get('blobs', [this.account, blob ?? '']);
+    return row?.bytes as Uint8Array<ArrayBuffer> | undefined;
+  }
+
   /**
    * Puts changes of the user into the queue, durably, and shows them. Seqs are given where the account's row is, so
    * that two tabs never give the same.

@@ -207,19 +207,24 @@ export class Leader {
   }
 
   /** Runs a job; what it throws decides when it, or all, is tried again. */
-  #start(key: string, job: () => Promise<void>, done: () => void): void {
+  #start(key: string, job: () => Promise<void>, done: (hasFailed: boolean) => void): void {
     this.#running++;
-    void job()
-      .then(
-        () => this.#attempts.worked(key),
-        (error: unknown) => this.#fail(key, error),
-      )
-      .finally(() => {
-        this.#running--;
-        done();
-        this.#pump();
-        this.#options.ended();
-      });
+    const over = (hasFailed: boolean) => {
+      this.#running--;
+      done(hasFailed);
+      this.#pump();
+      this.#options.ended();
+    };
+    void job().then(
+      () => {
+        this.#attempts.worked(key);
+        over(false);
+      },
+      (error: unknown) => {
+        this.#fail(key, error);
+        over(true);
+      },
+    );
   }
 
   #fail(key: string, error: unknown): void {
@@ -302,17 +307,14 @@ export class Leader {
     if (!isDue || !this.#mayStart('list')) return;
     due.isListDue = false;
     due.isListing = true;
-    const job = async () => {
-      try {
-        await this.#list();
-      } catch (error) {
-        due.isListDue = true;
-        throw error;
-      }
-    };
-    this.#start('list', job, () => {
-      due.isListing = false;
-    });
+    this.#start(
+      'list',
+      () => this.#list(),
+      (hasFailed) => {
+        due.isListing = false;
+        due.isListDue ||= hasFailed;
+      },
+    );
   }
 
   async #list(): Promise<void> {
@@ -346,22 +348,20 @@ export class Leader {
       this.#start(
         `sync ${box}`,
         () => this.#sync(box),
-        () => busy.delete(box),
+        (hasFailed) => {
+          busy.delete(box);
+          // Not at the next event: by the timer.
+          if (hasFailed) boxes.add(box);
+        },
       );
     }
     return next;
   }
 
   async #sync(box: number): Promise<void> {
-    try {
-      const then = await this.#syncer.sync(box);
-      if (then === 'again') this.#due.boxes.add(box);
-      if (then === 'relist') this.#due.relist();
-    } catch (error) {
-      // Not at the next event: by the timer.
-      this.#due.boxes.add(box);
-      throw error;
-    }
+    const then = await this.#syncer.sync(box);
+    if (then === 'again') this.#due.boxes.add(box);
+    if (then === 'relist') this.#due.relist();
     void this.#sweep();
   }
 

@@ -155,16 +155,21 @@ export class StoredMailClient implements MailClient {
     return this.#views.thread(threadId);
   }
 
-  async createMailbox(name: string): Promise<void> {
-    await this.#add([{ kind: 'mailbox', action: 'create', mailbox: name, ids: [] }]);
+  createMailbox(mailbox: string): Promise<void> {
+    return this.#change({ action: 'create', mailbox });
   }
 
-  async renameMailbox(name: string, to: string): Promise<void> {
-    await this.#add([{ kind: 'mailbox', action: 'rename', mailbox: name, to, ids: [] }]);
+  renameMailbox(mailbox: string, to: string): Promise<void> {
+    return this.#change({ action: 'rename', mailbox, to });
   }
 
-  async deleteMailbox(name: string): Promise<void> {
-    await this.#add([{ kind: 'mailbox', action: 'delete', mailbox: name, ids: [] }]);
+  deleteMailbox(mailbox: string): Promise<void> {
+    return this.#change({ action: 'delete', mailbox });
+  }
+
+  async #change(change: Pick<NewOperation, 'action' | 'mailbox' | 'to'>): Promise<void> {
+    await this.#copy.add(() => [{ kind: 'mailbox', ids: [], ...change }]);
+    this.#queued();
   }
 
   send(mail: OutgoingMail, options?: SendOptions): Promise<SendOperation> {
@@ -318,11 +323,6 @@ export class StoredMailClient implements MailClient {
   #queued(): void {
     this.#tabs.tell({ type: 'wrote' });
     this.#leader?.poke();
-  }
-
-  async #add(operations: readonly NewOperation[]): Promise<void> {
-    await this.#copy.add(() => operations);
-    this.#queued();
   }
 
   #open(name: string): void {

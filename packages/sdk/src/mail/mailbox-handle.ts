@@ -257,10 +257,9 @@ export class StoredMailbox implements MailboxHandle {
       from,
     } = attachments[Number(part)] ?? {};
     if (from) return await this.#parts.mailbox(from.mailbox).attachment(from.id, from.part);
-    const { store, account } = this.#parts.copy;
-    const row = await store.get('blobs', [account, blob ?? '']);
-    if (!row) throw new TypeError(`there is no part ${part}`);
-    return new Blob([row.bytes as Uint8Array<ArrayBuffer>], { type: contentType });
+    const bytes = await this.#parts.copy.bytes(blob);
+    if (!bytes) throw new TypeError(`there is no part ${part}`);
+    return new Blob([bytes], { type: contentType });
   }
 }
 

@@ -1,10 +1,11 @@
 /** The copy in memory: it ends with the program. Also what a file keeps in memory, and what tests begin with. */
 import {
   type Change,
+  checkEpoch,
+  type Decide,
   type Key,
   type RangeQuery,
   type Row,
-  StaleEpochError,
   type Store,
   TABLES,
   type TableName,
@@ -31,18 +32,11 @@ export class MemoryStore implements Store {
   }
 
   async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    if (options.epoch !== undefined) {
-      const found = this.find('accounts', [options.account])?.epoch;
-      if (found !== options.epoch) throw new StaleEpochError(`${found} is not ${options.epoch}`);
-    }
+    checkEpoch(this.find('accounts', [options.account]), options);
     this.apply(changes);
   }
 
-  async update(
-    table: TableName,
-    key: Key,
-    decide: (row: Row | undefined) => readonly Change[],
-  ): Promise<void> {
+  async update(table: TableName, key: Key, decide: Decide): Promise<void> {
     this.apply(decide(this.find(table, key)));
   }
 

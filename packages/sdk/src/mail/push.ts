@@ -104,17 +104,12 @@ export async function toCall(
     const attachments = body.attachments as readonly Record<string, unknown>[];
     const filled = attachments.map(async ({ blob, ...attachment }) =>
       typeof blob === 'string'
-        ? { ...attachment, content: await readBase64(copy, blob) }
+        ? { ...attachment, content: toBase64(await copy.bytes(blob)) }
         : attachment,
     );
     return { body: { ...body, attachments: await Promise.all(filled) }, ...key };
   }
   return { body, ...key };
-}
-
-async function readBase64(copy: Copy, blob: string): Promise<string> {
-  const row = await copy.store.get('blobs', [copy.account, blob]);
-  return toBase64(row?.bytes as Uint8Array);
 }
 
 /** What an answer says of one operation of the batch. */

@@ -49,9 +49,18 @@ export type Change =
   | { readonly put: TableName; readonly row: Row }
   | { readonly remove: TableName; readonly key: Key };
 
+/** What is written, by the row that was read. */
+export type Decide = (row: Row | undefined) => readonly Change[];
+
 /** The transaction was not carried out: another tab took over. */
 export class StaleEpochError extends Error {
   override readonly name = 'StaleEpochError';
+}
+
+/** @throws StaleEpochError where the account's row has another epoch than a transaction wants */
+export function checkEpoch(account: Row | undefined, { epoch }: TransactOptions): void {
+  if (epoch === undefined || account?.epoch === epoch) return;
+  throw new StaleEpochError(`${account?.epoch} is not ${epoch}`);
 }
 
 /** Where the copy is kept. Yours may be one, too. */
@@ -66,11 +75,7 @@ export interface Store {
    */
   transact(options: TransactOptions, changes: readonly Change[]): Promise<void>;
   /** Reads one row and writes what `decide` makes of it, with nothing in between; for sequences and the epoch. */
-  update(
-    table: TableName,
-    key: Key,
-    decide: (row: Row | undefined) => readonly Change[],
-  ): Promise<void>;
+  update(table: TableName, key: Key, decide: Decide): Promise<void>;
   close(): Promise<void>;
   /** Called when the store was lost (closed by the browser, over quota, another schema). */
   onLost?: (reason: Error) => void;

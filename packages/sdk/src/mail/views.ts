@@ -40,12 +40,10 @@ export class Views {
   ): Promise<MailboxView> {
     return this.#copy.consistent(async () => {
       const overlay = await this.#copy.overlay();
-      const place = this.#copy.placeOf(name, undefined);
-      const mailbox = typeof place === 'number' ? this.#copy.box(place) : undefined;
       const { limit = LIMIT } = options;
-      const matches = matcher(options);
-      const all = await this.#newest(mailbox, place, overlay, matches, limit, isFiltered(options));
-      const counted = count(mailbox, place, overlay);
+      const all = await this.#newest(name, overlay, options, limit, isFiltered(options));
+      const mailbox = this.#copy.mailbox(name);
+      const counted = count(mailbox, mailbox?.box ?? name, overlay);
       const known = new Map(before?.messages.map((message) => [message.id, message]));
       const messages = all.shown
         .slice(0, limit)
@@ -59,23 +57,22 @@ export class Views {
   ids(name: string, options: WatchOptions): Promise<MessageId[]> {
     return this.#copy.consistent(async () => {
       const overlay = await this.#copy.overlay();
-      const place = this.#copy.placeOf(name, undefined);
-      const mailbox = typeof place === 'number' ? this.#copy.box(place) : undefined;
       const most = Number.POSITIVE_INFINITY;
-      const { shown } = await this.#newest(mailbox, place, overlay, matcher(options), most, true);
+      const { shown } = await this.#newest(name, overlay, options, most, true);
       return shown.map(({ id }) => id);
     });
   }
 
   /** Merges stored rows with those that changes brought; reads on until there are enough, or with `isAll` all. */
   async #newest(
-    mailbox: MailboxRow | undefined,
-    place: Place,
+    name: string,
     overlay: Overlay,
-    matches: (facts: MessageFacts) => boolean,
+    options: WatchOptions,
     limit: number,
     isAll: boolean,
   ): Promise<{ shown: Shown[]; matching: number }> {
+    const mailbox = this.#copy.mailbox(name);
+    const matches = matcher(options);
     const shown: Shown[] = [];
     let matching = 0;
     for await (const row of mailbox ? this.#copy.newest(mailbox, CHUNK) : []) {
@@ -85,7 +82,9 @@ export class Views {
       if (shown.length < limit) shown.push(now);
       else if (!isAll) break;
     }
-    const added = (overlay.added.get(place) ?? []).filter(({ facts }) => matches(facts));
+    const added = (overlay.added.get(mailbox?.box ?? name) ?? []).filter(({ facts }) =>
+      matches(facts),
+    );
     const merged = added.length === 0 ? shown : [...shown, ...added].sort(byDate);
     return { shown: merged, matching: matching + added.length };
   }
@@ -154,14 +153,12 @@ export class Views {
     return this.#copy.consistent(async () => {
       const { operations } = this.#copy;
       const overlay = await this.#copy.overlay();
-      const place = this.#copy.placeOf(name, undefined);
+      const mailbox = this.#copy.mailbox(name);
       const found = new Map<MessageId, Shown>();
-      if (typeof place === 'number') {
+      if (mailbox) {
         const uids = ids.map((id) => uidOf(id, operations));
-        const rows = await this.#copy.rows(
-          place,
-          uids.filter((uid) => uid > 0),
-        );
+        const known = uids.filter((uid) => uid > 0);
+        const rows = await this.#copy.rows(mailbox.box, known);
         for (const [index, id] of ids.entries()) {
           const row = rows.get(uids[index] ?? 0);
           const shown = row && showRow(row, overlay);

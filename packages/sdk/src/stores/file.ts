@@ -24,10 +24,11 @@ import { crc32 } from 'node:zlib';
 import { MemoryStore } from '../mail/memory-store.ts';
 import {
   type Change,
+  checkEpoch,
+  type Decide,
   type Key,
   type RangeQuery,
   type Row,
-  StaleEpochError,
   type Store,
   TABLES,
   type TableName,
@@ -93,19 +94,11 @@ class FileStore implements Store {
   }
 
   async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    const { account, epoch, durability } = options;
-    if (epoch !== undefined) {
-      const found = this.#memory.find('accounts', [account])?.epoch;
-      if (found !== epoch) throw new StaleEpochError(`${found} is not ${epoch}`);
-    }
-    this.#commit(changes, durability);
+    checkEpoch(this.#memory.find('accounts', [options.account]), options);
+    this.#commit(changes, options.durability);
   }
 
-  async update(
-    table: TableName,
-    key: Key,
-    decide: (row: Row | undefined) => readonly Change[],
-  ): Promise<void> {
+  async update(table: TableName, key: Key, decide: Decide): Promise<void> {
     this.#commit(decide(this.#memory.find(table, key)), 'strict');
   }
 

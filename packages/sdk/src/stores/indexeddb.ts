@@ -6,6 +6,8 @@
  */
 import {
   type Change,
+  checkEpoch,
+  type Decide,
   type Key,
   type RangeQuery,
   type Row,
@@ -72,37 +74,29 @@ class IndexedDbStore implements Store {
   }
 
   transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    const { account, epoch, durability } = options;
+    const { account, durability } = options;
     const tables = new Set<TableName>(changes.map(tableOf));
-    if (epoch !== undefined) tables.add('accounts');
-    if (tables.size === 0) return Promise.resolve();
-    return this.#run([...tables], 'readwrite', durability, (transaction, done, fail) => {
-      if (epoch === undefined) {
-        apply(transaction, changes);
-        done();
-        return;
-      }
-      const request = transaction.objectStore('accounts').get([account]);
-      request.onsuccess = () => {
-        const found = (request.result as Row | undefined)?.epoch;
-        if (found !== epoch) {
-          fail(new StaleEpochError(`${found} is not ${epoch}`));
-          return;
-        }
-        apply(transaction, changes);
-        done();
-      };
+    if (options.epoch === undefined && tables.size === 0) return Promise.resolve();
+    tables.add('accounts');
+    return this.#change([...tables], durability, ['accounts', [account]], (row) => {
+      checkEpoch(row, options);
+      return changes;
     });
   }
 
-  update(
-    table: TableName,
-    key: Key,
-    decide: (row: Row | undefined) => readonly Change[],
-  ): Promise<void> {
+  update(table: TableName, key: Key, decide: Decide): Promise<void> {
     // Which tables it changes is known only once the row is read.
-    const all = Object.keys(TABLES) as TableName[];
-    return this.#run(all, 'readwrite', 'strict', (transaction, done, fail) => {
+    return this.#change(Object.keys(TABLES) as TableName[], 'strict', [table, key], decide);
+  }
+
+  /** Reads a row, and writes what is decided by it in the same transaction. */
+  #change(
+    tables: readonly TableName[],
+    durability: Durability,
+    [table, key]: readonly [TableName, Key],
+    decide: Decide,
+  ): Promise<void> {
+    return this.#run(tables, 'readwrite', durability, (transaction, done, fail) => {
       const request = transaction.objectStore(table).get([...key]);
       request.onsuccess = () => {
         try {

@@ -10,10 +10,11 @@ import { closeSync, openSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import {
   type Change,
+  checkEpoch,
+  type Decide,
   type Key,
   type RangeQuery,
   type Row,
-  StaleEpochError,
   type Store,
   TABLES,
   type TableName,
@@ -69,21 +70,13 @@ class SqliteStore implements Store {
   }
 
   async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    const { account, epoch, durability } = options;
-    this.#write(durability, () => {
-      if (epoch !== undefined) {
-        const found = this.#get('accounts', [account])?.epoch;
-        if (found !== epoch) throw new StaleEpochError(`${found} is not ${epoch}`);
-      }
+    this.#write(options.durability, () => {
+      checkEpoch(this.#get('accounts', [options.account]), options);
       this.#apply(changes);
     });
   }
 
-  async update(
-    table: TableName,
-    key: Key,
-    decide: (row: Row | undefined) => readonly Change[],
-  ): Promise<void> {
+  async update(table: TableName, key: Key, decide: Decide): Promise<void> {
     this.#write('strict', () => this.#apply(decide(this.#get(table, key))));
   }
 
