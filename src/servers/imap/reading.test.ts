@@ -238,9 +238,37 @@ describe('sets of messages', () => {
     assert.deepEqual(view().resolve('*:8,3,3,1:4', true), [3, 20]);
     assert.deepEqual(view().resolve('3,1:2', false), [3, 7, 20]);
     assert.deepEqual(view().resolve('4294967295', true), []);
-    for (const bad of ['0', '4', '1:4', ':', '1,', '', '1:2:3', '-1', '99999999999']) {
+    for (const bad of ['0', '4', '1:4', ':', '1,', '', '1:2:3', '-1', '99999999999', '01']) {
       assert.throws(() => view().resolve(bad, false), BadCommand, bad);
     }
+  });
+
+  test('name what is in one of their pieces, in whatever order these are', () => {
+    const piece = fc.tuple(fc.nat(30), fc.option(fc.nat(30), { nil: undefined }));
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(fc.integer({ min: 1, max: 25 }), { minLength: 1 }),
+        fc.array(piece, { minLength: 1, maxLength: 8 }),
+        fc.boolean(),
+        (found, pieces, isUids) => {
+          const uids = found.sort((a, b) => a - b);
+          const last = isUids ? (uids.at(-1) ?? 0) : uids.length;
+          const numberOf = (n: number) => (n === 0 ? last : n);
+          const nameOf = (n: number) => (n === 0 ? '*' : `${n}`);
+          const set = pieces.map(([a, b]) =>
+            b === undefined ? nameOf(a) : `${nameOf(a)}:${nameOf(b)}`,
+          );
+          const expected = uids.filter((uid, at) =>
+            pieces.some(([a, b = a]) => {
+              const ends = [numberOf(a), numberOf(b)];
+              const number = isUids ? uid : at + 1;
+              return number >= Math.min(...ends) && number <= Math.max(...ends);
+            }),
+          );
+          assert.deepEqual(viewOf(uids).resolve(set.join(','), isUids, true), expected);
+        },
+      ),
+    );
   });
 
   test('are kept once, however often they name all messages', () => {

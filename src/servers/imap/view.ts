@@ -10,6 +10,7 @@ import type { Claims } from './recent.ts';
 const FLAGS = '\\Answered \\Flagged \\Deleted \\Seen \\Draft';
 /** Texts of flags whose keywords were announced. */
 const TEXTS_MAX = 1_000;
+const NUMBER = /^[1-9]\d{0,9}$/;
 
 export interface ViewOptions {
   readonly mailbox: OpenMailbox;
@@ -158,30 +159,38 @@ export class View {
     );
   }
 
-  /** The sequence numbers of a set: merged before anything is made of them, since a set may name all messages often. */
+  /**
+   * The sequence numbers of a set: merged before anything is made of them, since a set may name all messages often. A line
+   * may name half a million, so that nothing is made of a piece that the one before it has.
+   */
   #numbersOf(text: string, isUids: boolean, isLenient: boolean): UidSet {
-    return UidSet.ofRanges(
-      text.split(',').map((piece) => {
-        const [from, to] = this.#rangeOf(piece, isUids, isLenient);
-        return [from + 1, to];
-      }),
-    );
+    const ranges: (readonly [number, number])[] = [];
+    let [from, to] = [1, 0];
+    for (const piece of text.split(',')) {
+      const colon = piece.indexOf(':');
+      const a = this.#numberIn(colon < 0 ? piece : piece.slice(0, colon), isUids);
+      const b = colon < 0 ? a : this.#numberIn(piece.slice(colon + 1), isUids);
+      const [low, high] = a < b ? [a, b] : [b, a];
+      if (!isUids && !isLenient && (low === 0 || high > this.size)) {
+        throw new BadCommand('No message has this sequence number');
+      }
+      const first = isUids ? positionOf(this.#uids, low) + 1 : Math.max(1, low);
+      const last = isUids ? positionOf(this.#uids, high + 1) : Math.min(high, this.size);
+      if (first >= from && first <= to + 1) {
+        to = Math.max(to, last);
+        continue;
+      }
+      ranges.push([from, to]);
+      [from, to] = [first, last];
+    }
+    ranges.push([from, to]);
+    return UidSet.ofRanges(ranges);
   }
 
-  /** Indexes from the first to one after the last. */
-  #rangeOf(piece: string, isUids: boolean, isLenient: boolean): [from: number, to: number] {
-    const match = /^(\d{1,10}|\*)(?::(\d{1,10}|\*))?$/.exec(piece);
-    if (!match || match[1] === '0' || match[2] === '0')
-      throw new BadCommand('Not a set of messages');
-    const last = isUids ? this.lastUid : this.size;
-    const [a, b] = [match[1], match[2] ?? match[1]].map((one) =>
-      one === '*' ? last : Number(one),
-    );
-    const [low, high] = [Math.min(a ?? 0, b ?? 0), Math.max(a ?? 0, b ?? 0)];
-    if (isUids) return [positionOf(this.#uids, low), positionOf(this.#uids, high + 1)];
-    if (isLenient) return [Math.max(0, low - 1), Math.min(high, this.size)];
-    if (low === 0 || high > this.size) throw new BadCommand('No message has this sequence number');
-    return [low - 1, high];
+  #numberIn(text: string, isUids: boolean): number {
+    if (text === '*') return isUids ? this.lastUid : this.size;
+    if (!NUMBER.test(text)) throw new BadCommand('Not a set of messages');
+    return Number(text);
   }
 }
 
