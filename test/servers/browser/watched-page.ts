@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 
-const CHROMIUM = '/usr/bin/chromium';
+const CHROMIUM = '/usr/bin/chromium-headless-shell';
 
 export function launchChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
