@@ -2,6 +2,9 @@
  * The process. `main.ts` is a link to this file: a Node version that cannot read TypeScript reads this, and says which
  * version is needed.
  */
+import module from 'node:module';
+import { fileURLToPath } from 'node:url';
+
 const NEEDED = 26;
 const { node } = process.versions;
 
@@ -11,5 +14,9 @@ if (Number.parseInt(node, 10) < NEEDED) {
   );
   process.exit(1);
 }
+// The next start takes two thirds of the time with what this one compiled. A folder that cannot be written keeps nothing.
+module.enableCompileCache(
+  fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url)),
+);
 const { main } = await import('./run/compose/run.ts');
 await main();

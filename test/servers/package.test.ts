@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -42,6 +42,20 @@ test('it runs on the Node that was installed with it, where the own one of the m
   const { code, output } = await run([program, 'backup', '--help'], { PATH }, 'pipe').ended();
   assert.equal(code, 0, output);
   assert.match(output, /^Usage: postroom backup/);
+});
+
+test('it keeps what it compiled, and runs where it can keep nothing', async () => {
+  const kept = join(folder, 'node_modules/postroom/node_modules/.cache/compiled');
+  const inTheWay = join(folder, 'node_modules/postroom/node_modules/.cache');
+  await rm(inTheWay, { recursive: true, force: true });
+  await writeFile(inTheWay, 'a file');
+  const help = () => run([program, 'backup', '--help'], { PATH: '/usr/bin:/bin' }, 'pipe').ended();
+  const { code, output } = await help();
+  assert.equal(code, 0, output);
+  assert.match(output, /^Usage: postroom backup/);
+  await rm(inTheWay);
+  assert.deepEqual(await help(), { code, output });
+  assert.notDeepEqual(await readdir(kept), []);
 });
 
 test('every module of it loads', async () => {

@@ -43,7 +43,10 @@ const needed = [
   { package: 'dovecot-lmtpd', found: () => existsSync('/usr/lib/dovecot/lmtp') },
   { package: 'dovecot-sqlite', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_sqlite.so`) },
   { package: 'dovecot-pgsql', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_pgsql.so`) },
-  { package: 'chromium-headless-shell', found: () => existsSync('/usr/bin/chromium-headless-shell') },
+  {
+    package: 'chromium-headless-shell',
+    found: () => existsSync('/usr/bin/chromium-headless-shell'),
+  },
   { package: 'curl', found: () => onPath('curl') },
   { package: 'openssl', found: () => onPath('openssl') },
   { package: 'sqlite3', found: () => onPath('sqlite3') },
