@@ -89,21 +89,9 @@ class SqliteConnection implements DatabaseConnection {
     return waits?.then(() => objects) ?? objects;
   }
 
-  async *streamQuery<R>(query: CompiledQuery, chunkSize: number): AsyncGenerator<QueryResult<R>> {
-    const waits = this.#options.enter?.();
-    // A new statement: a cached one could be run again while this one is still read.
-    const rows = this.#db.prepare(query.sql).iterate(...(query.parameters as SQLInputValue[]));
-    const next = () => this.#told(() => rows.next());
-    let chunk: R[] = [];
-    for (let step = next(); !step.done; step = next()) {
-      chunk.push(step.value as R);
-      if (chunk.length < chunkSize) continue;
-      await waits;
-      yield { rows: chunk };
-      chunk = [];
-    }
-    await waits;
-    if (chunk.length > 0) yield { rows: chunk };
+  // biome-ignore lint/correctness/useYield: the interface requires it, and Postroom never streams rows
+  async *streamQuery(): AsyncGenerator<never> {
+    throw new Error('rows are not streamed from SQLite');
   }
 
   #told<T>(run: () => T): T {

@@ -197,20 +197,13 @@ describe('a log whose disk is slow', () => {
   test('answers neither writers nor readers that found the commit before it is on the disk', async () => {
     const written = [groups.write(add('a')), groups.write(add('b'))];
     await untilCommitted();
-    const chunks = async () => {
-      const found: unknown[] = [];
-      for await (const row of reader.selectFrom('counters').select('name').stream())
-        found.push(row);
-      return found;
-    };
     const read = [
       count(reader).executeTakeFirst(),
       new PreparedQuery(() => count(reader)).first(reader, {}),
-      chunks(),
     ];
     const states = watch(...written, ...read);
     for (let turns = 0; turns < 20; turns++) await turn();
-    assert.deepEqual(states(), ['waits', 'waits', 'waits', 'waits', 'waits']);
+    assert.deepEqual(states(), ['waits', 'waits', 'waits', 'waits']);
     synced.resolve();
     await Promise.all([...written, ...read]);
     assert.deepEqual(await read[0], { all: 2 });

@@ -92,13 +92,12 @@ describe('reads of one turn', () => {
       const answeredBy = async () => {
         const select = read.selectFrom('counters').select('name');
         const query = new PreparedQuery(() => select);
-        const streamed = await Array.fromAsync(select.stream());
-        const found = [...streamed, ...(await query.all(read, {}))].map(({ name }) => name);
+        const found = (await query.all(read, {})).map(({ name }) => name);
         return [...found, await namesIn(read)].join();
       };
       // Over many turns: the state is held as long as the sync takes.
       for (let turns = 0; turns < 20; turns++) {
-        assert.equal(await answeredBy(), 'old,old,old');
+        assert.equal(await answeredBy(), 'old,old');
         await turn();
       }
       assert.notEqual(underWay, undefined);
