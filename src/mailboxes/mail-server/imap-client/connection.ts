@@ -32,6 +32,11 @@ export interface ServerAddress {
   readonly ca?: string;
 }
 
+/** How TLS of Node verifies the server's certificate. */
+export function tlsOptions({ verifyCertificate, ca }: ServerAddress) {
+  return { rejectUnauthorized: verifyCertificate, ...(ca !== undefined && { ca }) };
+}
+
 /** The login for one account. */
 export interface ImapLogin {
   readonly user: string;
@@ -45,8 +50,6 @@ export interface ConnectOptions {
   readonly login: ImapLogin;
   /** Milliseconds without a byte after which a command has failed. */
   readonly timeoutMs: number;
-  /** Ends the attempt with its reason. */
-  readonly signal?: AbortSignal;
 }
 
 export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>>;
@@ -88,21 +91,16 @@ export class Connection {
     }
   }
 
-  /** @throws ImapFailure; the signal's reason */
-  static async open({ server, login, timeoutMs, signal }: ConnectOptions): Promise<Connection> {
+  /** @throws ImapFailure */
+  static async open({ server, login, timeoutMs }: ConnectOptions): Promise<Connection> {
     // Loaded here: few services use an IMAP server, and the library is a tenth of what a start loads.
     const { ImapFlow } = await import('imapflow');
-    // A signal that is already aborted sends no event.
-    signal?.throwIfAborted();
     const client = new ImapFlow({
       host: server.host,
       port: server.port,
       secure: server.tls === 'implicit',
       ...(server.tls !== 'implicit' && { doSTARTTLS: server.tls === 'starttls' }),
-      tls: {
-        rejectUnauthorized: server.verifyCertificate,
-        ...(server.ca !== undefined && { ca: server.ca }),
-      },
+      tls: tlsOptions(server),
       auth: login,
       clientInfo: { name: 'postroom' },
       logger: false,
@@ -119,9 +117,8 @@ export class Connection {
     });
     client.on('error', () => undefined);
     const timeout = AbortSignal.timeout(timeoutMs);
-    const ending = AbortSignal.any(signal ? [timeout, signal] : [timeout]);
     const close = () => client.close();
-    ending.addEventListener('abort', close);
+    timeout.addEventListener('abort', close);
     try {
       await client.connect();
       const connection = new Connection(client, timeoutMs);
@@ -129,10 +126,9 @@ export class Connection {
       return connection;
     } catch (error) {
       client.close();
-      if (signal?.aborted) throw signal.reason;
       throw timeout.aborted ? nameLateness(client) : nameFailure(error, 'LOGIN');
     } finally {
-      ending.removeEventListener('abort', close);
+      timeout.removeEventListener('abort', close);
     }
   }
 

@@ -195,15 +195,15 @@ void suite('a server that cannot be used', () => {
     assert.match(lines.at(-1)?.text ?? '', /speaks no TLS at this port: write imap:/);
   });
 
-  void test('expects TLS on a plaintext connection: refused at once, with a line', async () => {
+  void test('expects TLS on a plaintext connection: refused, with a line', async () => {
     const made = await generate([{ name: 'commonName', value: 'imap.example' }]);
     const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
     for (const tls of ['off', 'starttls'] as const) {
-      const { store, logged } = await openImapStore(server.port, { tls });
+      const { store, logged } = await openImapStore(server.port, { tls }, IMPATIENT);
       await assert.rejects(store.sync(ann, inbox), isUnavailable);
       assert.equal(logged.at(-1)?.failure, 'wants_tls');
       assert.match(logged.at(-1)?.text ?? '', /waits for TLS at this port: write imaps:/);
-      const { store: unused, logged: lines } = await openImapStore(server.port, { tls });
+      const { store: unused, logged: lines } = await openImapStore(server.port, { tls }, IMPATIENT);
       assert.equal(await unused.answers(), false);
       assert.equal(lines.at(-1)?.failure, 'wants_tls');
     }

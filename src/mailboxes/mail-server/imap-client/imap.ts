@@ -93,8 +93,7 @@ export class ImapMailstore implements Mailstore {
     this.#now = settings.now;
     this.#timeoutMs = settings.timeoutMs;
     this.#pool = new Pool({
-      open: (user) =>
-        this.#connect(user, (signal) => logIn(this.#server, user.address, this.#timeoutMs, signal)),
+      open: (user) => this.#connect(user, () => logIn(this.#server, user.address, this.#timeoutMs)),
       total: settings.connections,
       idleMs: settings.idleMs,
       waitMs: settings.timeoutMs,
@@ -263,10 +262,8 @@ export class ImapMailstore implements Mailstore {
    */
   openForProgram(user: MailUser, client: string, left: AbortSignal): Promise<RawConnection> {
     const [server, timeoutMs] = [this.#server, this.#timeoutMs];
-    const open = (signal?: AbortSignal) =>
-      openAs(server, user.address, (login) =>
-        openRaw({ server, login, client, timeoutMs, signal }),
-      );
+    const open = () =>
+      openAs(server, user.address, (login) => openRaw({ server, login, client, timeoutMs }));
     const logIn = () => this.#pool.logIn(user, () => this.#connect(user, open));
     return this.#guard.run(
       user,
@@ -316,7 +313,7 @@ export class ImapMailstore implements Mailstore {
 
   async #connect<T extends { destroy(): void }>(
     user: MailUser,
-    open: (signal?: AbortSignal) => Promise<T>,
+    open: () => Promise<T>,
   ): Promise<T> {
     const connection = await this.#readiness.logIn(user, open);
     try {

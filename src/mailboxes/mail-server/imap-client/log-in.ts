@@ -14,20 +14,9 @@ export interface ImapServer extends ServerAddress {
   readonly separator: string;
 }
 
-/**
- * @param signal ends the attempt with its reason
- * @throws ImapFailure
- */
-export function logIn(
-  server: ImapServer,
-  address: string,
-  timeoutMs: number,
-  signal?: AbortSignal,
-): Promise<Connection> {
-  const ending = signal && { signal };
-  return openAs(server, address, (login) =>
-    Connection.open({ server, login, timeoutMs, ...ending }),
-  );
+/** @throws ImapFailure */
+export function logIn(server: ImapServer, address: string, timeoutMs: number): Promise<Connection> {
+  return openAs(server, address, (login) => Connection.open({ server, login, timeoutMs }));
 }
 
 /**

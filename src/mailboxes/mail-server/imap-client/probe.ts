@@ -1,12 +1,11 @@
 /** Readiness of an IMAP server: whether it sends a greeting, and accepts the master's login. */
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import type { ServerAddress } from './connection.ts';
+import { type ServerAddress, tlsOptions } from './connection.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import type { ImapServer } from './log-in.ts';
 import type { Pool } from './pool.ts';
-import { watchForTls } from './tls-port.ts';
 
 export interface ReadinessOptions {
   readonly server: ImapServer;
@@ -20,6 +19,8 @@ export interface ReadinessOptions {
 
 /** A server that answered within this time is not tested again. */
 const LATELY_MS = 10_000;
+/** For a TLS handshake with a port that did not greet. */
+const HANDSHAKE_MS = 5_000;
 
 /**
  * Whether the server accepts connections and the master's login.
@@ -39,18 +40,19 @@ export class Readiness {
     this.#options = options;
   }
 
-  /** Runs a login, and notes how it ended. @param open is ended by the signal, with its reason */
-  async logIn<T>(user: MailUser, open: (signal?: AbortSignal) => Promise<T>): Promise<T> {
+  /** Runs a login, and notes how it ended. @throws ImapFailure `wants_tls`, and the errors of the login */
+  async logIn<T>(user: MailUser, open: () => Promise<T>): Promise<T> {
     try {
-      // Once a login has worked, the port is the right one.
-      const connection = await (this.#masterWorks
-        ? open()
-        : watchForTls(this.#options.server, open));
+      const connection = await open();
       this.#masterWorks = true;
       this.#lastUser = user;
       return connection;
     } catch (error) {
-      if (error instanceof ImapFailure && error.kind === 'login_refused') this.#doubt();
+      const kind = error instanceof ImapFailure && error.kind;
+      if (kind === 'login_refused') this.#doubt();
+      if (kind === 'no_greeting' && (await waitsForTls(this.#options.server))) {
+        throw new ImapFailure('wants_tls');
+      }
       throw error;
     }
   }
@@ -80,12 +82,9 @@ export class Readiness {
     const { server, timeoutMs, report, someAccounts } = this.#options;
     const accounts = this.#masterWorks ? [] : ((await someAccounts?.()) ?? []);
     if (accounts.length > 0) return this.#tryLogins(accounts);
-    try {
-      return await watchForTls(server, (signal) => probeGreeting(server, timeoutMs, signal));
-    } catch (error) {
-      if (error instanceof ImapFailure) report(undefined, error);
-      return false;
-    }
+    const isGreeting = await greets(server, timeoutMs);
+    if (!isGreeting && (await waitsForTls(server))) report(undefined, new ImapFailure('wants_tls'));
+    return isGreeting;
   }
 
   /** Whether the login of one of these accounts succeeds; if none does, a log line says what is wrong. */
@@ -123,32 +122,39 @@ export class Readiness {
 /** RFC 3501 section 7.1: OK and PREAUTH accept the client, BYE does not. */
 const WELCOME = /^\* (?:OK|PREAUTH)\b/i;
 
-/** @throws the signal's reason */
-function probeGreeting(
-  { host, port, tls, verifyCertificate, ca }: ServerAddress,
+/** Whether the server accepts a client that connects as the settings say. */
+function greets(server: ServerAddress, timeoutMs: number): Promise<boolean> {
+  const { host, port, tls } = server;
+  const socket =
+    tls === 'implicit' ? connectTls({ host, port, ...tlsOptions(server) }) : connect(port, host);
+  const isWelcome = (bytes: Buffer) => WELCOME.test(bytes.toString('latin1', 0, 16));
+  return comes(socket, 'data', timeoutMs, isWelcome);
+}
+
+/**
+ * Whether a port to which we speak without TLS expects it, whatever its certificate. Such a port sends nothing to such a
+ * client: each waits for the other.
+ */
+async function waitsForTls({ host, port, tls }: ServerAddress): Promise<boolean> {
+  if (tls === 'implicit') return false;
+  const socket = connectTls({ host, port, rejectUnauthorized: false });
+  return comes(socket, 'secureConnect', HANDSHAKE_MS);
+}
+
+/** Whether an event comes on a connection in time, and fits; then the connection is ended. */
+function comes(
+  socket: Socket,
+  event: string,
   timeoutMs: number,
-  signal: AbortSignal,
+  fits: (bytes: Buffer) => boolean = () => true,
 ): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    const socket =
-      tls === 'implicit'
-        ? connectTls({
-            host,
-            port,
-            rejectUnauthorized: verifyCertificate,
-            ...(ca !== undefined && { ca }),
-          })
-        : connect(port, host);
+  return new Promise((resolve) => {
     const end = (answer: boolean) => {
       socket.destroy();
       resolve(answer);
     };
-    signal.addEventListener('abort', () => {
-      reject(signal.reason);
-      socket.destroy();
-    });
     socket.setTimeout(timeoutMs, () => end(false));
-    socket.once('data', (bytes: Buffer) => end(WELCOME.test(bytes.toString('latin1', 0, 16))));
+    socket.once(event, (bytes: Buffer) => end(fits(bytes)));
     socket.once('error', () => end(false));
     socket.once('close', () => end(false));
   });

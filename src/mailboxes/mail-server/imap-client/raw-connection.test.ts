@@ -14,11 +14,7 @@ const LOGIN: ImapLogin = { user: 'ann@acme.test*postroom', pass: 'secret' };
  *
  * @returns what came, and what became of the login
  */
-async function play(
-  texts: readonly string[],
-  login = LOGIN,
-  { timeoutMs = 5_000, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
-) {
+async function play(texts: readonly string[], login = LOGIN, { timeoutMs = 5_000 } = {}) {
   let heard = '';
   let far: Socket | undefined;
   const server = createServer((socket) => {
@@ -45,7 +41,6 @@ async function play(
       login,
       client: '192.0.2.7',
       timeoutMs,
-      signal,
     });
     opened.destroy();
     return { heard, opened };
@@ -146,12 +141,4 @@ test('how far it came is told where it takes too long', async () => {
   const soon = { timeoutMs: 50 };
   assert.equal((await failureOf([], LOGIN, soon)).kind, 'no_greeting');
   assert.equal((await failureOf([GREETING, '* OK wait\r\n'], LOGIN, soon)).kind, 'silent');
-});
-
-test('the signal ends it with its reason', async () => {
-  const reason = new ImapFailure('wants_tls');
-  const abort = new AbortController();
-  const playing = play([], LOGIN, { signal: abort.signal });
-  abort.abort(reason);
-  assert.equal((await playing).failure, reason);
 });

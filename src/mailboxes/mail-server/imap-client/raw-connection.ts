@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { Wire } from '../../../platform/net/net.ts';
-import type { ImapLogin, ServerAddress } from './connection.ts';
+import { type ImapLogin, type ServerAddress, tlsOptions } from './connection.ts';
 import { type FailureDetails, ImapFailure, nameFailure } from './failure.ts';
 
 export interface RawConnection {
@@ -26,8 +26,6 @@ export interface RawOptions {
   readonly client: string;
   /** Milliseconds for the whole login. */
   readonly timeoutMs: number;
-  /** Ends the attempt with its reason. */
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** Octets of an answer's line. */
@@ -39,10 +37,9 @@ const LF = 0x0a;
 /** How far a login has come, by what it fails with where it takes too long. */
 type Stage = 'unreachable' | 'no_greeting' | 'silent';
 
-/** @throws ImapFailure; the signal's reason */
+/** @throws ImapFailure */
 export async function openRaw(options: RawOptions): Promise<RawConnection> {
-  const { server, timeoutMs, signal } = options;
-  signal?.throwIfAborted();
+  const { server, timeoutMs } = options;
   const { host, port } = server;
   let stage: Stage = 'unreachable';
   const keepAlive = { keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS };
@@ -50,25 +47,23 @@ export async function openRaw(options: RawOptions): Promise<RawConnection> {
   // Whoever waits for it or reads learns of an error.
   plain.on('error', () => {});
   const late = AbortSignal.timeout(timeoutMs);
-  const ending = AbortSignal.any(signal ? [late, signal] : [late]);
-  const cut = () => plain.destroy(ending.reason);
-  ending.addEventListener('abort', cut, { once: true });
+  const cut = () => plain.destroy(late.reason);
+  late.addEventListener('abort', cut, { once: true });
   try {
     await once(plain, 'connect');
     stage = 'no_greeting';
     const opened = await logIn(plain, options, () => {
       stage = 'silent';
     });
-    ending.throwIfAborted();
+    late.throwIfAborted();
     return opened;
   } catch (error) {
     plain.destroy();
-    if (signal?.aborted) throw signal.reason;
     throw late.aborted
       ? new ImapFailure(stage, { command: 'LOGIN', said: 'not in time' })
       : nameFailure(error, 'LOGIN');
   } finally {
-    ending.removeEventListener('abort', cut);
+    late.removeEventListener('abort', cut);
   }
 }
 
@@ -107,16 +102,8 @@ async function logIn(
   return { wire: new Wire(socket), capabilities, early, destroy: () => socket.destroy() };
 }
 
-async function secure(
-  plain: Socket,
-  { host, verifyCertificate, ca }: ServerAddress,
-): Promise<Socket> {
-  const socket = connectTls({
-    socket: plain,
-    host,
-    rejectUnauthorized: verifyCertificate,
-    ...(ca !== undefined && { ca }),
-  });
+async function secure(plain: Socket, server: ServerAddress): Promise<Socket> {
+  const socket = connectTls({ socket: plain, host: server.host, ...tlsOptions(server) });
   socket.on('error', () => {});
   await once(socket, 'secureConnect');
   return socket;

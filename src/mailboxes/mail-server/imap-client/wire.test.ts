@@ -24,21 +24,6 @@ async function connect(): Promise<{ server: FakeServer; connection: Connection }
   return { server, connection };
 }
 
-void test('no connection is made after its signal was aborted', async () => {
-  const server = await startFakeServer();
-  const aborting = new AbortController();
-  const opening = Connection.open({
-    server: { host: '127.0.0.1', port: server.port, tls: 'off', verifyCertificate: true },
-    login: { user: 'ann', pass: server.password },
-    timeoutMs: 60_000,
-    signal: aborting.signal,
-  }).then((connection) => opened.push(connection));
-  // Aborted before imapflow is loaded.
-  const reason = new Error('not needed any more');
-  aborting.abort(reason);
-  await assert.rejects(opening, reason);
-});
-
 void suite('the command layer', () => {
   void test('passes untagged responses to the command that asked', async () => {
     const { server, connection } = await connect();
