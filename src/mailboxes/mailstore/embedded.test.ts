@@ -13,7 +13,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { liveQuery } from './change-queries.ts';
 import { EmbeddedMailstore, type MailUser, type SyncResult, stageMessage } from './mailstore.ts';
-import { oldTombstones } from './purge-mailboxes.ts';
+import { oldTombstones, ownTombstones } from './purge-mailboxes.ts';
 import { threadsQuery } from './threads.ts';
 
 const DAY = 86_400_000;
@@ -443,7 +443,7 @@ test('changes are found by MODSEQ, without reading the whole mailbox', async () 
 test('what a sweep removes is found without reading everything', async () => {
   const { database } = await openTestMailstore('sqlite');
   assert.equal(
-    await planOf(database.read, oldTombstones(database.read, 1).compile().sql),
+    await planOf(database.read, oldTombstones(ownTombstones, 1).compile(database.read).sql),
     'SEARCH tombstones USING INDEX tombstones_by_time (expunged_at<?)',
   );
   const named = database.read.selectFrom('bodies').select('file').where('file', 'in', ['a', 'b']);

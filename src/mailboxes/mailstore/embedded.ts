@@ -13,7 +13,12 @@ import { type Expired, expireSome } from './expire-messages.ts';
 import { ImapStore } from './imap-store.ts';
 import { Mailboxes, mailboxNotFound } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
-import { markMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
+import {
+  markMailboxesOf,
+  ownTombstones,
+  pruneTombstones,
+  purgeMailboxes,
+} from './purge-mailboxes.ts';
 import { Quotas } from './quotas.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
@@ -305,7 +310,7 @@ export class EmbeddedMailstore implements Mailstore {
    * @param signal stops it early
    */
   pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
-    return pruneTombstones(this.#database, this.#now() - keptMs, signal);
+    return pruneTombstones(this.#database, ownTombstones, this.#now() - keptMs, signal);
   }
 }
 

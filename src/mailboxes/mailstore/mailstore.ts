@@ -21,6 +21,7 @@ export {
 } from './imap-store.ts';
 export type { MailboxIndex } from './mailbox-indexes.ts';
 export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts';
+export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
 export type { MailboxFailure, MailboxResult, MailServer, ServerMail } from './server.ts';

@@ -20,7 +20,8 @@ const ROWS_AT_A_TIME = 200;
 /** Octets of their sources: to free a source that lies in its row, SQLite reads all of its pages. */
 const OCTETS_AT_A_TIME = 4 * 1024 * 1024;
 
-const marked = {
+/** What marks a mailbox as deleted. */
+export const marked = {
   account_id: sql<number>`-account_id`,
   name: sql<string>`'#' || id`,
 };
@@ -131,6 +132,23 @@ async function removeTombstones(tx: Queries, mailboxId: number): Promise<boolean
   return true;
 }
 
+/** Where the tombstones of a store are; those of a mail server have tables of their own. */
+export interface TombstoneTables {
+  readonly mailboxes: string;
+  /** The column of a mailbox with the MODSEQ up to which removals are no longer known. */
+  readonly forgotten: string;
+  readonly tombstones: string;
+  /** The column of a tombstone that names its mailbox. */
+  readonly mailboxId: string;
+}
+
+export const ownTombstones: TombstoneTables = {
+  mailboxes: 'mailboxes',
+  forgotten: 'pruned_modseq',
+  tombstones: 'tombstones',
+  mailboxId: 'mailbox_id',
+};
+
 /**
  * Removes tombstones of messages that were expunged before `before` (milliseconds since 1970), and notes in
  * each mailbox the MODSEQ up to which removals are no longer known.
@@ -140,33 +158,27 @@ async function removeTombstones(tx: Queries, mailboxId: number): Promise<boolean
  */
 export async function pruneTombstones(
   database: Database,
+  tables: TombstoneTables,
   before: number,
   signal?: AbortSignal,
 ): Promise<number> {
+  const [mailboxes, tombstones] = [sql.table(tables.mailboxes), sql.table(tables.tombstones)];
+  const [forgotten, mailboxId] = [sql.ref(tables.forgotten), sql.ref(tables.mailboxId)];
   let pruned = 0;
   for (;;) {
-    const old = await oldTombstones(database.read, before).execute();
-    if (old.length === 0 || signal?.aborted) return pruned;
+    const { rows } = await oldTombstones(tables, before).execute(database.read);
+    if (rows.length === 0 || signal?.aborted) return pruned;
     // The last of each mailbox; all removals below its MODSEQ are older.
     const last = new Map<number, number>();
-    for (const { mailbox_id, modseq } of old) {
-      last.set(mailbox_id, Math.max(modseq, last.get(mailbox_id) ?? modseq));
-    }
+    for (const { id, modseq } of rows) last.set(id, Math.max(modseq, last.get(id) ?? modseq));
     pruned += await database.write(async (tx) => {
       let removed = 0;
-      for (const [mailboxId, modseq] of last) {
-        await tx
-          .updateTable('mailboxes')
-          .set({ pruned_modseq: modseq })
-          .where('id', '=', mailboxId)
-          .where('pruned_modseq', '<', modseq)
-          .execute();
-        const { numDeletedRows } = await tx
-          .deleteFrom('tombstones')
-          .where('mailbox_id', '=', mailboxId)
-          .where('modseq', '<=', modseq)
-          .executeTakeFirst();
-        removed += Number(numDeletedRows);
+      for (const [id, modseq] of last) {
+        await sql`update ${mailboxes} set ${forgotten} = ${modseq}
+          where id = ${id} and ${forgotten} < ${modseq}`.execute(tx);
+        const { numAffectedRows } = await sql`delete from ${tombstones}
+          where ${mailboxId} = ${id} and modseq <= ${modseq}`.execute(tx);
+        removed += Number(numAffectedRows);
       }
       return removed;
     });
@@ -174,11 +186,8 @@ export async function pruneTombstones(
 }
 
 /** The oldest tombstones to remove, found by their time. */
-export function oldTombstones(queries: Queries, before: number) {
-  return queries
-    .selectFrom('tombstones')
-    .select(['mailbox_id', 'modseq'])
-    .where('expunged_at', '<', before)
-    .orderBy('expunged_at')
-    .limit(ROWS_AT_A_TIME);
+export function oldTombstones({ tombstones, mailboxId }: TombstoneTables, before: number) {
+  return sql<{ id: number; modseq: number }>`
+    select ${sql.ref(mailboxId)} as id, modseq from ${sql.table(tombstones)}
+    where expunged_at < ${before} order by expunged_at limit ${sql.lit(ROWS_AT_A_TIME)}`;
 }

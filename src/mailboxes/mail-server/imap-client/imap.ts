@@ -39,7 +39,7 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
-import { canonicalMailboxName, partiesOf } from '../../mailstore/mailstore.ts';
+import { canonicalMailboxName, partiesOf, pruneTombstones } from '../../mailstore/mailstore.ts';
 import { type ImapAppend, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
@@ -53,7 +53,7 @@ import { Readiness } from './probe.ts';
 import { openRaw, type RawConnection } from './raw-connection.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
-import { listShadows, pruneShadowTombstones, type ShadowRow, shadowState } from './shadow-rows.ts';
+import { listShadows, type ShadowRow, shadowState, shadowTombstones } from './shadow-rows.ts';
 import { readToken, stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
 import { formatState } from './token.ts';
@@ -285,7 +285,7 @@ export class ImapMailstore implements Mailstore {
    * @param signal stops it early
    */
   pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
-    return pruneShadowTombstones(this.#database, this.#now() - keptMs, signal);
+    return pruneTombstones(this.#database, shadowTombstones, this.#now() - keptMs, signal);
   }
 
   /** Ends every connection. */

@@ -2,34 +2,29 @@
  * Removes shadows of mailboxes in short transactions. A dropped shadow keeps its row, with the account's id negated
  * and a new name, until its messages are removed; so no query finds it.
  */
-import { sql } from 'kysely';
 import type { Database, Queries } from '../../../platform/database/database.ts';
+import { marked } from '../../mailstore/mailstore.ts';
 
 /** Rows that are removed in one transaction. */
 const ROWS_AT_A_TIME = 500;
 
-const dropped = {
-  account_id: sql<number>`-account_id`,
-  name: sql<string>`'#' || id`,
-};
-
 /** Marks one shadow as deleted, in the caller's transaction. */
 export async function markShadow(tx: Queries, id: number): Promise<void> {
-  await tx.updateTable('shadow_mailboxes').set(dropped).where('id', '=', id).execute();
+  await tx.updateTable('shadow_mailboxes').set(marked).where('id', '=', id).execute();
 }
 
 /** Marks the shadows of deleted accounts as deleted. */
 export async function markShadowsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx
     .updateTable('shadow_mailboxes')
-    .set(dropped)
+    .set(marked)
     .where('account_id', 'in', accountIds)
     .execute();
 }
 
 /** Drops all shadows: those of a restored database may be older than what apps have seen. */
 export async function markAllShadows(tx: Queries): Promise<void> {
-  await tx.updateTable('shadow_mailboxes').set(dropped).where('account_id', '>', 0).execute();
+  await tx.updateTable('shadow_mailboxes').set(marked).where('account_id', '>', 0).execute();
 }
 
 /**

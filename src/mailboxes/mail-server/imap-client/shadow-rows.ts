@@ -24,8 +24,13 @@ export interface Seen {
 
 /** Rows in one statement: both engines limit the number of parameters. */
 const ROWS_AT_A_TIME = 500;
-/** Rows that one transaction prunes, so that none holds the thread for long. */
-const PRUNED_AT_A_TIME = 200;
+
+export const shadowTombstones = {
+  mailboxes: 'shadow_mailboxes',
+  forgotten: 'oldest_modseq',
+  tombstones: 'shadow_tombstones',
+  mailboxId: 'shadow_id',
+};
 
 export function shadowState({ modseq, uidnext, messages }: ShadowRow): SyncState {
   return { modseq: BigInt(modseq), uidnext, count: messages };
@@ -305,52 +310,6 @@ async function removeMessages(
       )
       .execute();
     await tx.insertInto('shadow_tombstones').values(rows).execute();
-  }
-}
-
-/**
- * Removes tombstones of removals that were seen before `before` (milliseconds since 1970).
- *
- * @param signal stops it early
- * @returns how many
- */
-export async function pruneShadowTombstones(
-  database: Database,
-  before: number,
-  signal?: AbortSignal,
-): Promise<number> {
-  let pruned = 0;
-  for (;;) {
-    const old = await database.read
-      .selectFrom('shadow_tombstones')
-      .select(['shadow_id', 'modseq'])
-      .where('expunged_at', '<', before)
-      .orderBy('expunged_at')
-      .limit(PRUNED_AT_A_TIME)
-      .execute();
-    if (old.length === 0 || signal?.aborted) return pruned;
-    const last = new Map<number, number>();
-    for (const { shadow_id, modseq } of old) {
-      last.set(shadow_id, Math.max(modseq, last.get(shadow_id) ?? modseq));
-    }
-    pruned += await database.write(async (tx) => {
-      let removed = 0;
-      for (const [shadowId, modseq] of last) {
-        await tx
-          .updateTable('shadow_mailboxes')
-          .set({ oldest_modseq: modseq })
-          .where('id', '=', shadowId)
-          .where('oldest_modseq', '<', modseq)
-          .execute();
-        const { numDeletedRows } = await tx
-          .deleteFrom('shadow_tombstones')
-          .where('shadow_id', '=', shadowId)
-          .where('modseq', '<=', modseq)
-          .executeTakeFirst();
-        removed += Number(numDeletedRows);
-      }
-      return removed;
-    });
   }
 }
 
