@@ -7,18 +7,9 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
-import {
-  conditionsOf,
-  isAmong,
-  mayFit,
-  type OpenKey,
-  type OpenState,
-  pastStateOf,
-  type QueueFilter,
-  type Receiver,
-  readKeys,
-} from './open-keys.ts';
 import { dropped, hasPayload, putBack } from './operator-rows.ts';
+import { conditionsOf, isAmong, type OpenState, type QueueFilter } from './queue-filter.ts';
+import { inOrder, type StateRequest } from './undelivered.ts';
 import type { WorkOptions } from './work-options.ts';
 
 export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
@@ -38,9 +29,15 @@ export interface BulkRequest {
   /** The most that are changed. */
   readonly limit?: number | undefined;
   /** Where the call before ended. */
-  readonly after?: OpenKey | undefined;
+  readonly after?: WalkPosition | undefined;
   /** The most milliseconds of one call after the first row that matches, give or take a step; {@link LONGEST_MS} by default. */
   readonly longestMs?: number;
+}
+
+/** The last row that was looked at. */
+export interface WalkPosition extends Pick<StateRequest, 'state' | 'domainId'> {
+  readonly at: EpochMs;
+  readonly id: number;
 }
 
 /** Where the next call of an order continues. */
@@ -205,33 +202,46 @@ type BulkRow = Pick<Row<'deliveries'>, Exclude<(typeof read)[number], object>> &
 /** Rows that match, and where the walk is after them; undefined at its end. */
 interface Stretch {
   readonly rows: readonly BulkRow[];
-  readonly at: OpenKey | undefined;
+  readonly at: WalkPosition | undefined;
 }
 
 /** Rows that match, in steps; each is seen once, whatever happens to those before. */
 async function* walk(database: Database, request: BulkRequest): AsyncGenerator<Stretch> {
-  const { after } = request;
-  const { ids, destination, domainIds } = request.filter;
+  const { ids, domainIds } = request.filter;
   if (ids) {
     // PostgreSQL fails with numbers beyond those of ids.
     const whole = ids.filter(Number.isSafeInteger);
     yield { rows: await readRows(database, request, whole), at: undefined };
-  } else if (domainIds && destination === undefined) {
-    const pairs = domainIds.flatMap((id) => statesOf(request).map((state) => ({ id, state })));
-    const isAt = ({ id, state }: (typeof pairs)[number]) =>
-      id === after?.domain_id && state === after.status;
-    const first = pairs.findIndex(isAt);
-    for (const pair of pairs.slice(Math.max(first, 0))) {
-      yield* walkDomain(database, request, pair, isAt(pair) ? (after?.id ?? 0) : 0);
-    }
-  } else {
-    const claims: readonly (number | undefined)[] = domainIds ?? [undefined];
-    const first = claims.indexOf(after?.domain_id);
-    for (const domainId of claims.slice(Math.max(first, 0))) {
-      const receiver = destination === undefined ? undefined : { destination, domainId };
-      const isAt = domainId === undefined || domainId === after?.domain_id;
-      yield* walkReceivers(database, request, receiver, isAt ? after : undefined);
-    }
+    return;
+  }
+  const claims: readonly (number | undefined)[] = domainIds ?? [undefined];
+  const parts = claims.flatMap((domainId) =>
+    statesOf(request).map((state) => ({ domainId, state })),
+  );
+  const { after } = request;
+  const isAt = ({ domainId, state }: (typeof parts)[number]) =>
+    state === after?.state && domainId === after.domainId;
+  for (const part of parts.slice(Math.max(parts.findIndex(isAt), 0))) {
+    yield* walkState(database, request, part, isAt(part) ? after : undefined);
+  }
+}
+
+/** The rows in one state that match. */
+async function* walkState(
+  database: Database,
+  request: BulkRequest,
+  part: Pick<StateRequest, 'state' | 'domainId'>,
+  from: WalkPosition | undefined,
+): AsyncGenerator<Stretch> {
+  for (let after = from; ; ) {
+    const page = { ...part, after, limit: READ_AT_A_TIME };
+    const keys = await inOrder(database.read, page, 'asc').select(['id', 'created_at']).execute();
+    const ids = keys.map(({ id }) => id);
+    const last = keys.at(-1);
+    const at = last && { ...part, at: last.created_at, id: last.id };
+    yield { rows: await readRows(database, request, ids), at };
+    if (!at || keys.length < READ_AT_A_TIME) return;
+    after = at;
   }
 }
 
@@ -246,52 +256,6 @@ async function readRows(
   const conditions = [isAmong('status', statesOf(request)), ...conditionsOf(request.filter)];
   for (const condition of conditions) rows = rows.where(condition);
   return rows.execute();
-}
-
-/** By `deliveries_by_status`. */
-async function* walkDomain(
-  database: Database,
-  request: BulkRequest,
-  { id: domainId, state }: { readonly id: number; readonly state: OpenState },
-  from: number,
-): AsyncGenerator<Stretch> {
-  for (let after = from; ; ) {
-    const keys: OpenKey[] = await database.read
-      .selectFrom('deliveries')
-      .select(['id', 'destination', 'domain_id', 'kind', 'status'])
-      .where('domain_id', '=', domainId)
-      .where('status', '=', state)
-      .where('id', '>', after)
-      .orderBy('id')
-      .limit(READ_AT_A_TIME)
-      .execute();
-    const ids = keys.map(({ id }) => id);
-    const at = keys.at(-1);
-    yield { rows: await readRows(database, request, ids), at };
-    if (!at || keys.length < READ_AT_A_TIME) return;
-    after = at.id;
-  }
-}
-
-/** By `deliveries_by_receiver`: a row is read only where the index shows that it may match. */
-async function* walkReceivers(
-  database: Database,
-  request: BulkRequest,
-  receiver: Receiver | undefined,
-  from: OpenKey | undefined,
-): AsyncGenerator<Stretch> {
-  const states = statesOf(request);
-  const mayBeMeant = (key: OpenKey) => mayFit(key, request.filter, states);
-  for (let after = from; ; ) {
-    const page = { receiver, after, order: 'asc', limit: READ_AT_A_TIME } as const;
-    const keys = await readKeys(database.read, page);
-    const ids = keys.filter(mayBeMeant).map(({ id }) => id);
-    const last = keys.at(-1);
-    const at = last && (mayBeMeant(last) ? last : pastStateOf(last, 'asc'));
-    yield { rows: await readRows(database, request, ids), at };
-    if (!at || keys.length < READ_AT_A_TIME) return;
-    after = at;
-  }
 }
 
 /**

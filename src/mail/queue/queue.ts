@@ -59,7 +59,14 @@ import {
 } from './work-options.ts';
 import { Worker } from './worker.ts';
 
-export type { BulkAction, BulkPosition, BulkStep, SkipReason, Tally } from './bulk.ts';
+export type {
+  BulkAction,
+  BulkPosition,
+  BulkStep,
+  SkipReason,
+  Tally,
+  WalkPosition,
+} from './bulk.ts';
 export {
   type AttemptOutcome,
   type Delivery,
@@ -79,7 +86,6 @@ export {
   type QueueGroup,
 } from './groups.ts';
 export { type FailingReceiver, findFailingReceivers, findHeld } from './needs-attention.ts';
-export { OPEN_STATES, type OpenKey, type OpenState, type QueueFilter } from './open-keys.ts';
 export {
   countOpenDeliveries,
   findBodyOf,
@@ -92,6 +98,7 @@ export {
   removeDeliveriesOf,
 } from './operator-rows.ts';
 export { senderOf } from './parties.ts';
+export { OPEN_STATES, type OpenState, type QueueFilter } from './queue-filter.ts';
 export { listReceivers, type QueueReceiver, type QueueSummary, summarize } from './receivers.ts';
 export { Postponed, Slot } from './slot.ts';
 export { type KnownDelivery, readKnown, readUndelivered } from './undelivered.ts';

@@ -9,7 +9,7 @@ import {
 } from '../../../test/support/queue/open-queue.ts';
 import { reasonOf } from './delivery.ts';
 import { listOpen } from './groups.ts';
-import type { QueueFilter } from './open-keys.ts';
+import type { QueueFilter } from './queue-filter.ts';
 import { listReceivers, summarize } from './receivers.ts';
 
 test('a reason has no addresses, ids and times, so that many deliveries share it', () => {
@@ -56,7 +56,7 @@ onEachEngine('receivers of the queue', (engine) => {
     return Object.assign(bench, { other });
   }
 
-  const page = { after: undefined, limit: 10 };
+  const page = { after: undefined, before: undefined, limit: 10 };
 
   test('each has a row with what waits, the oldest first, and why', async () => {
     const bench = await openFilled();

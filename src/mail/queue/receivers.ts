@@ -11,10 +11,9 @@ import {
   conditionsOf,
   isAmong,
   OPEN_STATES,
-  type OpenKey,
   type OpenState,
   type QueueFilter,
-} from './open-keys.ts';
+} from './queue-filter.ts';
 
 /** What waits for one receiver, or failed at it. */
 export interface QueueReceiver {
@@ -219,7 +218,7 @@ export async function topReasons(
   return new Map(rows.map(({ destination, text, count }) => [destination, { text, count }]));
 }
 
-const sum = (column: string) => sql`cast(sum(${sql.ref(column)}) as bigint)`;
+export const sum = (column: string) => sql`cast(sum(${sql.ref(column)}) as bigint)`;
 
 const statesOf = ({ states = WAITING }: CountFilter): readonly OpenState[] => states;
 
@@ -248,21 +247,29 @@ export function ofState(
   return sql`from deliveries ${by} where ${sql.join(conditions, sql` and `)}`;
 }
 
-/** The newest deliveries that fit a filter, whatever it asks for. */
+/** The ids of the newest deliveries that fit a filter. */
 export async function findNewest(
   database: ReadDatabase,
   { states = OPEN_STATES, ...filter }: CountFilter,
   { before, limit }: { readonly before: number | undefined; readonly limit: number },
-): Promise<OpenKey[]> {
+): Promise<number[]> {
   const older = before === undefined ? sql`` : sql`and id < ${before}`;
   const parts = states.map(
     (state) => sql`select * from (
-      select destination, domain_id, kind, status, id ${ofState(database, state, filter)} ${older}
+      select id ${ofState(database, state, filter)} ${older}
       order by id desc limit ${limit}) newest`,
   );
-  const { rows } = await sql<OpenKey>`select * from (${sql.join(parts, sql` union all `)}) found
+  const { rows } = await sql<{ id: number }>`select id from (${sql.join(parts, sql` union all `)}) found
     order by id desc limit ${limit}`.execute(database.read);
-  return rows;
+  return rows.map(({ id }) => id);
+}
+
+/** The number of rows of a state, as a column of each state: a union of them has all. */
+export function amountsOf(state: OpenState): RawBuilder<unknown> {
+  const columns = OPEN_STATES.map(
+    (of) => sql`${state === of ? sql`count(*)` : sql`0`} as ${sql.ref(of)}`,
+  );
+  return sql.join(columns);
 }
 
 /** A part of the queue, by reason, domain and sender. */
@@ -352,11 +359,9 @@ async function linesOf(
   const isTried = isReason || filter.reason !== undefined;
   const group = sql.join(columns.map((column) => sql.ref(column)));
   const counts = statesOf(filter).map((state) => {
-    const amount = (of: OpenState) =>
-      sql`${state === of ? sql`count(*)` : sql`0`} as ${sql.ref(of)}`;
     const due = state === 'queued' ? sql`min(next_attempt_at)` : sql`null`;
     const reasoned = isReason ? sql`and reason is not null` : sql``;
-    return sql`select ${group}, ${amount('queued')}, ${amount('held')}, ${amount('failed')},
+    return sql`select ${group}, ${amountsOf(state)},
       min(created_at) as oldest, ${due} as due
       ${ofState(database, state, filter, isTried)} ${reasoned} group by ${group}`;
   });

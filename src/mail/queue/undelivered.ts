@@ -1,18 +1,22 @@
-/** Deliveries as the operators' list of messages finds them: by state, the newest first, and by their ids. */
+/** Deliveries that were not delivered, state by state in the order of their time; and deliveries by their ids. */
 import { sql } from 'kysely';
-import type { Queries, Row } from '../../platform/database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
-import type { OpenState } from './open-keys.ts';
+import type { OpenState } from './queue-filter.ts';
 import { hasPayload, toDelivery } from './operator-rows.ts';
 
-export interface UndeliveredRequest {
+/** Deliveries in one state. */
+export interface StateRequest {
   readonly state: OpenState;
   /** Of one claim; by default of all. */
   readonly domainId?: number | undefined;
-  /** Only those before, by time and id. */
+  /** Only those that come after it, by time and id. */
   readonly after: { readonly at: EpochMs; readonly id: number } | undefined;
   readonly limit: number;
+}
+
+interface UndeliveredRequest extends StateRequest {
   /** When they were queued. */
   readonly since?: EpochMs | undefined;
   /** The same, not included. */
@@ -20,11 +24,6 @@ export interface UndeliveredRequest {
   /** Whether the errors are read, too: of thousands of rows they take longer than all else. */
   readonly hasErrors: boolean;
 }
-
-type Found = Pick<
-  Row<'deliveries'>,
-  'id' | 'mail_id' | 'created_at' | 'attempts' | 'next_attempt_at' | 'last_error'
->;
 
 /** What the index names, and what decides whether it is meant. */
 export interface Undelivered {
@@ -36,45 +35,51 @@ export interface Undelivered {
   readonly lastError?: DeliveryError;
 }
 
-/** By `deliveries_undelivered`, or of one claim by `deliveries_by_status`. */
 export async function readUndelivered(
   queries: Queries,
   request: UndeliveredRequest,
 ): Promise<Undelivered[]> {
-  const rows: Found[] = await undeliveredQuery(queries, request).execute();
+  const { since, until, hasErrors } = request;
+  let query = inOrder(queries, request, 'desc').select([
+    'id',
+    'mail_id',
+    'created_at',
+    'attempts',
+    'next_attempt_at',
+    'last_error',
+  ]);
+  if (since !== undefined) query = query.where('created_at', '>=', since);
+  if (until !== undefined) query = query.where('created_at', '<', until);
+  const rows = await query.execute();
   return rows.map((row) => ({
     id: row.id,
     mailId: row.mail_id ?? undefined,
     createdAt: row.created_at,
     attempts: row.attempts,
     dueAt: row.next_attempt_at,
-    ...(request.hasErrors &&
-      row.last_error !== null && { lastError: errorFromJson(row.last_error) }),
+    ...(hasErrors && row.last_error !== null && { lastError: errorFromJson(row.last_error) }),
   }));
 }
 
-export function undeliveredQuery(
+/** By `deliveries_undelivered` in the order of time and id, or of one claim by `deliveries_by_status` in that of ids. */
+export function inOrder(
   queries: Queries,
-  { state, domainId, after, limit, since, until }: UndeliveredRequest,
+  { state, domainId, after, limit }: StateRequest,
+  order: 'asc' | 'desc',
 ) {
-  let query = queries
-    .selectFrom('deliveries')
-    .select(['id', 'mail_id', 'created_at', 'attempts', 'next_attempt_at', 'last_error'])
-    .where('status', '=', state)
-    .limit(limit);
-  if (since !== undefined) query = query.where('created_at', '>=', since);
-  if (until !== undefined) query = query.where('created_at', '<', until);
+  const is = order === 'asc' ? '>' : '<';
+  const query = queries.selectFrom('deliveries').where('status', '=', state).limit(limit);
   if (domainId !== undefined) {
-    const own = query.where('domain_id', '=', domainId).orderBy('id', 'desc');
-    return after ? own.where('id', '<', after.id) : own;
+    const own = query.where('domain_id', '=', domainId).orderBy('id', order);
+    return after ? own.where('id', is, after.id) : own;
   }
   // A partial index is used only where its condition is in the query.
   const all = query
     .where('status', '<>', sql.lit('delivered' as const))
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc');
+    .orderBy('created_at', order)
+    .orderBy('id', order);
   if (!after) return all;
-  return all.where((eb) => eb(eb.refTuple('created_at', 'id'), '<', eb.tuple(after.at, after.id)));
+  return all.where((eb) => eb(eb.refTuple('created_at', 'id'), is, eb.tuple(after.at, after.id)));
 }
 
 /** A delivery with what decides which actions it allows. */

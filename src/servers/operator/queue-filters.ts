@@ -2,7 +2,6 @@
 import { Type } from 'typebox';
 import {
   OPEN_STATES,
-  type OpenKey,
   type OpenState,
   type QueueFilter,
   senderOf,
@@ -13,7 +12,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds } from '../../tenants/domains/domains.ts';
 import { Integer, replaced, Text } from '../api/api.ts';
-import { filterText, type ListKey } from './lists.ts';
+import { filterText } from './lists.ts';
 
 export const Status = Type.Enum(['queued', 'held', 'failed'], {
   type: 'string',
@@ -124,30 +123,4 @@ export async function filterOf(queries: Queries, asked: Asked, now: EpochMs): Pr
     domainIds: meant.map(({ domainId }) => domainId),
     senders: meant.map(senderOf),
   };
-}
-
-/** The key of a delivery in a cursor. */
-export function isOpenKey(
-  values: ListKey,
-): values is readonly [string, number, string, StateName, number] {
-  const [destination, domain, kind, state, id] = values;
-  return (
-    values.length === 5 &&
-    typeof destination === 'string' &&
-    Number.isSafeInteger(domain) &&
-    typeof kind === 'string' &&
-    typeof state === 'string' &&
-    Object.hasOwn(states, state) &&
-    Number.isSafeInteger(id)
-  );
-}
-
-export function toOpenKey(key: readonly [string, number, string, StateName, number] | undefined) {
-  if (!key) return undefined;
-  const [destination, domain_id, kind, state, id] = key;
-  return { destination, domain_id, kind, status: states[state], id };
-}
-
-export function writeOpenKey({ destination, domain_id, kind, status, id }: OpenKey): ListKey {
-  return [destination, domain_id, kind, status === 'delivered' ? 'failed' : stateNames[status], id];
 }

@@ -1,6 +1,15 @@
 /** What operators order for many deliveries at once. */
 import { Type } from 'typebox';
-import type { BulkAction, BulkStep, Queue, SkipReason, Tally } from '../../mail/queue/queue.ts';
+import {
+  type BulkAction,
+  type BulkPosition,
+  type BulkStep,
+  OPEN_STATES,
+  type OpenState,
+  type Queue,
+  type SkipReason,
+  type Tally,
+} from '../../mail/queue/queue.ts';
 import type { ReadDatabase } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -9,7 +18,7 @@ import { findClaimNames } from '../../tenants/domains/domains.ts';
 import { type Api, Integer, present, Text } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
 import { type ListKey, nextCursor, readPage } from './lists.ts';
-import { deliveryFields, filterOf, isOpenKey, toOpenKey, writeOpenKey } from './queue-filters.ts';
+import { deliveryFields, filterOf } from './queue-filters.ts';
 
 export interface OrderParts {
   readonly database: ReadDatabase;
@@ -146,19 +155,27 @@ const StepBody = Type.Object({
   ),
 });
 
-/** Where an order continues, and when it was given. */
-type OrderKey = readonly [number, ...ListKey];
+/** When an order was given, and where it continues: state, claim (0 for all), time and id. */
+type OrderKey = readonly [number, OpenState, number, number, number];
 
 function isOrderKey(values: ListKey): values is OrderKey {
-  const [given, ...key] = values;
-  return Number.isSafeInteger(given) && isOpenKey(key);
+  const [given, state, ...place] = values;
+  return (
+    values.length === 5 &&
+    OPEN_STATES.some((one) => one === state) &&
+    [given, ...place].every(Number.isSafeInteger)
+  );
 }
 
 function readPosition(next: string | undefined) {
   if (next === undefined) return {};
-  const { after = [0] } = readPage({ cursor: next }, isOrderKey);
-  const [now, ...key] = after;
-  return { now, after: isOpenKey(key) ? toOpenKey(key) : undefined };
+  const { after = [0, 'queued', 0, 0, 0] as const } = readPage({ cursor: next }, isOrderKey);
+  const [now, state, domain, at, id] = after;
+  return { now, after: { state, domainId: domain || undefined, at, id } };
+}
+
+function writePosition({ now, after }: BulkPosition): string | undefined {
+  return after && nextCursor([now, after.state, after.domainId ?? 0, after.at, after.id]);
 }
 
 export function orderRoute(app: Api, parts: OrderParts, action: BulkAction): void {
@@ -198,7 +215,7 @@ async function writeStep(
     matched,
     changed,
     ...(more && { more }),
-    ...(next?.after && { next: nextCursor([next.now, ...writeOpenKey(next.after)]) }),
+    ...present({ next: next && writePosition(next) }),
     ...(Object.keys(skipped).length > 0 && { skipped }),
     ...(parts && { parts: await writeParts(database, parts) }),
   };

@@ -466,7 +466,7 @@ onEachEngine('the queue of operators', (engine) => {
     const { status, body } = await api.call('POST', '/v2/operator/queue/drop', misspelt);
     assert.deepEqual([status, body.errors[0].field], [400, 'destinaton']);
     assert.equal((await api.call('GET', '/v2/operator/queue?cursor=x')).status, 400);
-    for (const key of [[1], ['a', 1, 'send', 'constructor', 1]]) {
+    for (const key of [['a'], [1, 1], [1.5]]) {
       const cursor = Buffer.from(JSON.stringify(key)).toString('base64url');
       const path = `/v2/operator/queue/deliveries?cursor=${cursor}`;
       assert.equal((await api.call('GET', path)).status, 400);

@@ -19,17 +19,14 @@ import {
   replaced,
   Text,
 } from '../api/api.ts';
-import { answerUntil, type ListKey, listEcho, listFields, readPage } from './lists.ts';
+import { answerUntil, isIdKey, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 import {
   deliveryFields,
   filterFields,
   filterOf,
-  isOpenKey,
   State,
   Status,
   stateNames,
-  toOpenKey,
-  writeOpenKey,
 } from './queue-filters.ts';
 import { type OrderParts, orderRoute, orders } from './queue-orders.ts';
 import { receiverRoutes } from './receiver-routes.ts';
@@ -160,7 +157,7 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
       schema: {
         summary: 'Count the deliveries that wait',
         description:
-          'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names. With filters a page may have fewer items than `limit` and still a cursor.',
+          'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names.',
         operationId: 'listQueue',
         querystring: Type.Object({ ...filterFields, ...listFields }),
         response: { 200: Type.Object({ items: Type.Array(GroupBody), ...listEcho }) },
@@ -170,7 +167,7 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
         const [destination = '', domainId = 0, kind = ''] = after ?? [];
         const { states, ...filter } = await filterOf(database.read, query, now());
         const asked = { ...filter, state: states?.[0] };
-        const { groups, next } = await listGroups(database.read, asked, {
+        const { groups, next } = await listGroups(database, asked, {
           after: after && { destination, domainId, kind },
           limit,
         });
@@ -184,22 +181,19 @@ export function queueRoutes(parts: OrderParts): RouteGroup {
       config: { refusals: ['account_not_found'] },
       schema: {
         summary: 'List single deliveries that wait',
-        description:
-          'Those of a domain, and those of `q`, `sender`, `account`, `reason`, `older_than` and `due_within` come newest first; others by ' +
-          'receiver, each newest first. With filters a page may have fewer items than `limit` and still a cursor.',
+        description: 'The newest come first.',
         operationId: 'listQueueDeliveries',
         querystring: Type.Object({ ...deliveryFields, ...listFields }),
         response: { 200: Type.Object({ items: Type.Array(OpenDeliveryBody), ...listEcho }) },
       },
       handler: async ({ query }) => {
-        const { limit, after } = readPage(query, isOpenKey);
+        const { limit, after: [before] = [] } = readPage(query, isIdKey);
         const filter = await filterOf(database.read, query, now());
-        const page = { after: toOpenKey(after), limit };
-        const { items: found, next } = await listOpen(database, filter, page);
+        const { items: found, next } = await listOpen(database, filter, { before, limit });
         const ids = found.map((delivery) => delivery.domainId);
         const names = await findClaimNames(database.read, ids);
         const items = found.map((delivery) => writeOpen(delivery, names));
-        return answerUntil(items, limit, next && writeOpenKey(next));
+        return answerUntil(items, limit, next === undefined ? undefined : [next]);
       },
     });
     receiverRoutes(app, parts);
