@@ -14,24 +14,6 @@ export function inOrder(newest: boolean): (a: number, b: number) => number {
   return newest ? (a, b) => b - a : (a, b) => a - b;
 }
 
-/** A message in the mailbox, with the requested columns. */
-export interface LiveRow {
-  uid: number;
-  created_modseq: number;
-  modseq: number;
-  flags?: string;
-  size?: number;
-  internal_date?: number;
-  envelope?: string;
-  structure?: string;
-  body_id?: number;
-  preview?: string | null;
-  thread_id?: number | null;
-  has_attachment?: number | null;
-  /** Set where the row was written before 0.3.0. */
-  older?: Description;
-}
-
 export type GoneRow = Pick<Row<'tombstones'>, 'uid'>;
 
 /** Which messages are read, and in which order: see {@link liveQuery}. */
@@ -53,6 +35,14 @@ const columnsOfField = {
 } as const satisfies Record<MessageField, readonly string[]>;
 
 export type LiveColumn = (typeof columnsOfField)[MessageField][number];
+
+/** A message in the mailbox, with the requested columns. */
+export interface LiveRow
+  extends Pick<Row<'messages'>, 'uid' | 'created_modseq' | 'modseq'>,
+    Partial<Pick<Row<'messages'>, LiveColumn>> {
+  /** Set where the row was written before 0.3.0. */
+  older?: Description;
+}
 
 export function columnsOf(fields: readonly MessageField[]): Set<LiveColumn> {
   return new Set(fields.flatMap((field) => columnsOfField[field]));

@@ -130,35 +130,18 @@ export class MessageEditor {
     };
   }
 
-  /** Into the mailbox itself: the messages get new UIDs, as IMAP allows it (RFC 6851 section 4.4). */
-  move(
+  /** Into the mailbox itself, too: the messages get new UIDs, as IMAP allows it (RFC 6851 section 4.4). */
+  async relocate(
     user: MailUser,
+    verb: 'move' | 'copy',
     set: MessageSet,
     to: string,
     within?: InTransaction<Relocated>,
-  ): Promise<Relocated> {
-    return this.#relocate(user, set, to, { moving: true, within });
-  }
-
-  copy(
-    user: MailUser,
-    set: MessageSet,
-    to: string,
-    within?: InTransaction<Relocated>,
-  ): Promise<Relocated> {
-    return this.#relocate(user, set, to, { moving: false, within });
-  }
-
-  async #relocate(
-    user: MailUser,
-    set: MessageSet,
-    to: string,
-    { moving, within }: { moving: boolean; within: InTransaction<Relocated> | undefined },
   ): Promise<Relocated> {
     await this.#mailboxes.find(user, set.mailbox);
     await this.#mailboxes.find(user, to);
     return this.#database.write(async (tx) => {
-      const relocated = await this.#relocateIn(tx, user, set, to, moving);
+      const relocated = await this.#relocateIn(tx, user, set, to, verb === 'move');
       await within?.(tx, relocated);
       return relocated;
     });

@@ -1,7 +1,6 @@
 /** The mail store in Postroom's own database. */
 
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
-import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
@@ -48,7 +47,7 @@ import type {
   SyncRequest,
   SyncResult,
 } from './store.ts';
-import { formatCursor, parseSyncToken, type SyncToken } from './syntax.ts';
+import { formatCursor, parseSyncToken, readToken, type SyncToken } from './syntax.ts';
 import { MailboxWriter } from './write-mailboxes.ts';
 
 export interface EmbeddedOptions {
@@ -130,11 +129,11 @@ export class EmbeddedMailstore implements Mailstore {
   }
 
   checkSync(request: SyncRequest): void {
-    readToken(request);
+    readToken(request, parseSyncToken);
   }
 
   async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
-    const token = readToken(request);
+    const token = readToken(request, parseSyncToken);
     const mailbox = request.row ?? (await this.#mailboxes.find(user, request.mailbox));
     if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
     const result = await this.#readChanges(user, request, token);
@@ -259,7 +258,7 @@ export class EmbeddedMailstore implements Mailstore {
     to: string,
     within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
-    return this.#editor.move(user, set, to, within);
+    return this.#editor.relocate(user, 'move', set, to, within);
   }
 
   copy(
@@ -268,7 +267,7 @@ export class EmbeddedMailstore implements Mailstore {
     to: string,
     within?: InTransaction<Relocated>,
   ): Promise<Relocated> {
-    return this.#editor.copy(user, set, to, within);
+    return this.#editor.relocate(user, 'copy', set, to, within);
   }
 
   expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
@@ -312,16 +311,6 @@ export class EmbeddedMailstore implements Mailstore {
   pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
     return pruneTombstones(this.#database, ownTombstones, this.#now() - keptMs, signal);
   }
-}
-
-/** @throws Refusal `invalid_request` for a malformed token, or one without a UIDVALIDITY */
-function readToken({ token, uidvalidity }: SyncRequest): SyncToken | undefined {
-  if (token === undefined) return undefined;
-  const read = parseSyncToken(token);
-  if (uidvalidity === undefined) {
-    throw invalidField('uidvalidity', 'is required together with token');
-  }
-  return read;
 }
 
 /** The most frequent sync by far: nothing has changed since the last one. */

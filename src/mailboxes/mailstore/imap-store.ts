@@ -21,13 +21,6 @@ import { readSubscriptions, writeSubscription } from './subscriptions.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
 import { formatThreadId } from './threads.ts';
 
-/** A mailbox as it is now. */
-export type OpenMailbox = MailboxRow &
-  Pick<
-    Row<'mailboxes'>,
-    'uidnext' | 'messages' | 'unseen' | 'octets' | 'special_use' | 'keywords' | 'recent_uid'
-  >;
-
 export const imapColumns = [
   'uid',
   'modseq',
@@ -62,6 +55,9 @@ const openColumns = [
   'keywords',
   'recent_uid',
 ] as const;
+
+/** A mailbox as it is now. */
+export type OpenMailbox = Pick<Row<'mailboxes'>, (typeof openColumns)[number]>;
 
 /** Compiled once: programs ask for the state of mailboxes all the time. */
 function prepareOpen(queries: Queries) {

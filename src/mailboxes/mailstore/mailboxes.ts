@@ -46,7 +46,11 @@ export class Mailboxes {
   /** The mailbox as it is now; one that every account has is created first if it is missing. */
   async find(user: MailUser, mailbox: string): Promise<MailboxRow> {
     const found = await this.findIn(this.#database.read, user, mailbox);
-    return found ?? this.#make(user, mailbox);
+    if (found) return found;
+    await this.ensureDefaults(user);
+    const made = await this.findIn(this.#database.read, user, mailbox);
+    if (!made) throw mailboxNotFound(mailbox);
+    return made;
   }
 
   findIn(queries: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
@@ -123,13 +127,6 @@ export class Mailboxes {
 
   async rename(tx: Queries, id: number, name: string): Promise<void> {
     await tx.updateTable('mailboxes').set({ name }).where('id', '=', id).execute();
-  }
-
-  async #make(user: MailUser, mailbox: string): Promise<MailboxRow> {
-    await this.ensureDefaults(user);
-    const made = await this.findIn(this.#database.read, user, mailbox);
-    if (!made) throw mailboxNotFound(mailbox);
-    return made;
   }
 
   /** Creates the default mailboxes that an account lacks; concurrent calls create them once. */

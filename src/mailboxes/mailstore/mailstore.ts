@@ -73,6 +73,7 @@ export {
   isBelow,
   normalizeFlags,
   readNewName,
+  readToken,
 } from './syntax.ts';
 export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 export {

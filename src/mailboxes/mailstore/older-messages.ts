@@ -2,7 +2,7 @@
  * Messages from before 0.3.0 have no preview, no thread and no attachment flag in their rows: these are read
  * from the source when they are requested.
  */
-
+import type { Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type Envelope,
@@ -18,11 +18,7 @@ import type { Description } from './store.ts';
 import { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 
 /** What a row has stored about its message; null in one of before 0.3.0. */
-export interface StoredDescription {
-  readonly preview: string | null;
-  readonly thread_id: number | null;
-  readonly has_attachment: number | null;
-}
+export type StoredDescription = Pick<Row<'messages'>, 'preview' | 'thread_id' | 'has_attachment'>;
 
 /** Where sources are read, and the ids of messages without a Message-ID. */
 export interface Sources {
@@ -30,12 +26,7 @@ export interface Sources {
   readonly ids: OpaqueIds;
 }
 
-interface OlderRow {
-  readonly body_id: number;
-  /** JSON, as in the row. */
-  readonly envelope: string;
-  readonly structure: string;
-}
+type OlderRow = Pick<Row<'messages'>, 'body_id' | 'envelope' | 'structure'>;
 
 /** What a row has stored about its message; undefined where the source has to be read. */
 export function readStored({

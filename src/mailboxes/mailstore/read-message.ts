@@ -1,14 +1,8 @@
 /** Reads one message and its parts. */
 
-import {
-  type Database,
-  PreparedQuery,
-  type Queries,
-  type Row,
-} from '../../platform/database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import {
-  type BodyStructure,
   decodePart,
   type Envelope,
   findPart,
@@ -19,78 +13,39 @@ import {
 } from '../../protocols/message/message.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Mailboxes } from './mailboxes.ts';
-import { describeRow, type StoredDescription } from './older-messages.ts';
+import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
-import type { ByteRange, Description, MailUser, Message, PartContent } from './store.ts';
+import type { ByteRange, MailUser, Message, PartContent } from './store.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
 
-type MessageRow = Pick<
-  Row<'messages'>,
-  'mailbox_id' | 'uid' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'envelope' | 'structure'
-> &
-  StoredDescription & { readonly uidvalidity: number };
+const messageColumns = [
+  'messages.mailbox_id',
+  'messages.uid',
+  'messages.flags',
+  'messages.size',
+  'messages.internal_date',
+  'messages.body_id',
+  'messages.envelope',
+  'messages.structure',
+  'messages.preview',
+  'messages.thread_id',
+  'messages.has_attachment',
+] as const;
 
+/** Compiled once: every message that is opened runs it. */
 function prepareSelect(queries: Queries) {
   return new PreparedQuery((value: { accountId: number; mailbox: string; uid: number }) =>
     queries
       .selectFrom('mailboxes')
       .innerJoin('messages', 'messages.mailbox_id', 'mailboxes.id')
-      .select([
-        'mailboxes.uidvalidity',
-        'messages.mailbox_id',
-        'messages.uid',
-        'messages.flags',
-        'messages.size',
-        'messages.internal_date',
-        'messages.body_id',
-        'messages.envelope',
-        'messages.structure',
-        'messages.preview',
-        'messages.thread_id',
-        'messages.has_attachment',
-      ])
+      .select(['mailboxes.uidvalidity', ...messageColumns])
       .where('mailboxes.account_id', '=', value.accountId)
       .where('mailboxes.name', '=', value.mailbox)
       .where('messages.uid', '=', value.uid),
   );
 }
 
-/** A message from its row; what takes time is read when it is requested. */
-class StoredMessage implements Message {
-  readonly uid: number;
-  readonly flags: readonly string[];
-  readonly size: number;
-  readonly internalDate: string;
-  readonly describe: () => Promise<Description>;
-  readonly open: (range?: ByteRange) => AsyncIterable<Uint8Array>;
-  readonly #row: MessageRow;
-
-  constructor(
-    row: MessageRow,
-    describe: () => Promise<Description>,
-    open: (range?: ByteRange) => AsyncIterable<Uint8Array>,
-  ) {
-    this.describe = describe;
-    this.uid = row.uid;
-    this.flags = flagsFromText(row.flags);
-    this.size = row.size;
-    this.internalDate = new Date(row.internal_date).toISOString();
-    this.open = open;
-    this.#row = row;
-  }
-
-  get envelope(): Envelope {
-    return JSON.parse(this.#row.envelope) as Envelope;
-  }
-
-  get structure(): MessagePart {
-    return JSON.parse(this.#row.structure) as MessagePart;
-  }
-
-  get bodyStructure(): BodyStructure {
-    return toBodyStructure(this.structure);
-  }
-}
+type MessageRow = NonNullable<Awaited<ReturnType<ReturnType<typeof prepareSelect>['first']>>>;
 
 export interface MessageReaderOptions {
   readonly database: Database;
@@ -116,8 +71,25 @@ export class MessageReader {
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const row = await this.#find(user, mailbox, uid);
-    const describe = () => describeRow({ bodies: this.#bodies, ids: this.#ids }, row);
-    return new StoredMessage(row, describe, (range) => this.#read(user, row, range));
+    // What takes time is read when it is requested.
+    const message: Message = {
+      uid,
+      flags: flagsFromText(row.flags),
+      size: row.size,
+      internalDate: new Date(row.internal_date).toISOString(),
+      get envelope() {
+        return JSON.parse(row.envelope) as Envelope;
+      },
+      get structure() {
+        return JSON.parse(row.structure) as MessagePart;
+      },
+      get bodyStructure() {
+        return toBodyStructure(this.structure);
+      },
+      describe: () => describeRow({ bodies: this.#bodies, ids: this.#ids }, row),
+      open: (range) => this.#read(user, row, range),
+    };
+    return message;
   }
 
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {

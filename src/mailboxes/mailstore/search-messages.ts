@@ -5,7 +5,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Database, Row } from '../../platform/database/database.ts';
+import type { Database, Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { Turns } from '../../platform/net/net.ts';
 import type { Envelope } from '../../protocols/message/message.ts';
@@ -270,9 +270,10 @@ export class MessageSearch {
     { hasAttachment }: SearchFilter,
     mailboxes: ReadonlyMap<number, string>,
   ): Promise<SearchMatch[]> {
-    const found = new Map<string, FoundRow>();
+    const { read } = this.#options.database;
+    const found = new Map<string, Awaited<ReturnType<typeof readRows>>[number]>();
     for (const [mailboxId, some] of Map.groupBy(candidates, ({ mailboxId: id }) => id)) {
-      for (const row of await this.#readRows(mailboxId, some)) {
+      for (const row of await readRows(read, mailboxId, some)) {
         found.set(`${mailboxId} ${row.uid}`, row);
       }
     }
@@ -294,33 +295,18 @@ export class MessageSearch {
     }
     return matches;
   }
-
-  #readRows(mailboxId: number, candidates: readonly Candidate[]): Promise<FoundRow[]> {
-    return this.#options.database.read
-      .selectFrom('messages')
-      .select(['uid', 'envelope', 'structure', 'internal_date', 'body_id'])
-      .select(['preview', 'has_attachment', 'thread_id'])
-      .where('mailbox_id', '=', mailboxId)
-      .where(
-        'uid',
-        'in',
-        candidates.map(({ uid }) => uid),
-      )
-      .execute();
-  }
 }
 
-type FoundRow = Pick<
-  Row<'messages'>,
-  | 'uid'
-  | 'envelope'
-  | 'structure'
-  | 'internal_date'
-  | 'body_id'
-  | 'preview'
-  | 'has_attachment'
-  | 'thread_id'
->;
+function readRows(queries: Queries, mailboxId: number, candidates: readonly Candidate[]) {
+  const uids = candidates.map(({ uid }) => uid);
+  return queries
+    .selectFrom('messages')
+    .select(['uid', 'envelope', 'structure', 'internal_date', 'body_id'])
+    .select(['preview', 'has_attachment', 'thread_id'])
+    .where('mailbox_id', '=', mailboxId)
+    .where('uid', 'in', uids)
+    .execute();
+}
 
 interface Walk {
   /** Mailboxes that are searched. */

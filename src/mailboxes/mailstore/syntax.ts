@@ -1,5 +1,6 @@
 /** The syntax of mailbox names, flags and sync tokens, and the mailboxes that every account has. */
 import { invalidField } from '../../platform/errors/errors.ts';
+import type { SyncRequest } from './store.ts';
 
 /** RFC 6154 section 2; the first is where mail arrives. */
 export const defaultMailboxes = [
@@ -169,6 +170,23 @@ export function parseSyncToken(text: string): SyncToken {
     uid: Number(uid),
     newest: downwards !== undefined,
   };
+}
+
+/**
+ * Reads the token of a request, if it has one.
+ *
+ * @throws Refusal `invalid_request` where it is malformed, or comes without a UIDVALIDITY
+ */
+export function readToken<Token>(
+  { token, uidvalidity }: Pick<SyncRequest, 'token' | 'uidvalidity'>,
+  parse: (text: string) => Token,
+): Token | undefined {
+  if (token === undefined) return undefined;
+  const read = parse(token);
+  if (uidvalidity === undefined) {
+    throw invalidField('uidvalidity', 'is required together with token');
+  }
+  return read;
 }
 
 export function formatCursor(

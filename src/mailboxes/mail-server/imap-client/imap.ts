@@ -39,7 +39,7 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
-import { canonicalMailboxName, partiesOf, pruneTombstones } from '../../mailstore/mailstore.ts';
+import { canonicalMailboxName, partiesOf, pruneTombstones, readToken } from '../../mailstore/mailstore.ts';
 import { type ImapAppend, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
@@ -54,9 +54,9 @@ import { openRaw, type RawConnection } from './raw-connection.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
 import { listShadows, type ShadowRow, shadowState, shadowTombstones } from './shadow-rows.ts';
-import { readToken, stateOf, syncByModseq } from './sync-modseq.ts';
+import { stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
-import { formatState } from './token.ts';
+import { formatState, parseImapToken } from './token.ts';
 
 export type { ImapOptions, ImapServer, RawConnection };
 
@@ -161,11 +161,11 @@ export class ImapMailstore implements Mailstore {
   }
 
   checkSync(request: SyncRequest): void {
-    readToken(request);
+    readToken(request, parseImapToken);
   }
 
   async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
-    const token = readToken(request);
+    const token = readToken(request, parseImapToken);
     const mailbox = await this.#nameOf(user, request.mailbox);
     return this.#read(user, mailbox, async (connection) => {
       const context = { connection, mailbox, request, token };

@@ -12,7 +12,6 @@
  * exist): its list is used only where it is as long as the client's count of messages requires; otherwise the client
  * gets a reset.
  */
-import { invalidField } from '../../../platform/errors/errors.ts';
 import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { AddedMessage, SyncRequest, SyncResult } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
@@ -24,7 +23,6 @@ import {
   formatState,
   type ImapToken,
   isSameState,
-  parseImapToken,
   type SyncState,
 } from './token.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
@@ -60,16 +58,6 @@ export function stateOf({ modseq, uidnext, exists }: Selected): SyncState {
 
 export function pageLimit({ limit, fields = [] }: SyncRequest): number {
   return limit ?? (fields.length > 0 ? PAGE_WITH_FIELDS : Number.POSITIVE_INFINITY);
-}
-
-/** @throws Refusal `invalid_request` for a malformed token, or one without a UIDVALIDITY */
-export function readToken({ token, uidvalidity }: SyncRequest): ImapToken | undefined {
-  if (token === undefined) return undefined;
-  const read = parseImapToken(token);
-  if (uidvalidity === undefined) {
-    throw invalidField('uidvalidity', 'is required together with token');
-  }
-  return read;
 }
 
 /** Attempts in all: if the mailbox changes during one, the next asks again. */
