@@ -58,11 +58,30 @@ export class Bounces {
     job: Job,
     error: DeliveryError,
     recipients: readonly string[],
-    about: Bounced,
+    { domain, origin, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
   ): Promise<PreparedDsn | undefined> {
-    if (about.origin.bounceTo === undefined || recipients.length === 0) return undefined;
+    const { bounceTo, receivedAt } = origin;
+    if (bounceTo === undefined || recipients.length === 0) return undefined;
     const header = await this.#readHeader(job);
-    return this.#write(job, error, recipients, about, header);
+    const now = this.#options.now();
+    const dsn = await buildDsn({
+      hostname: this.#options.hostname,
+      domain,
+      dkimKey: await this.#options.domains.findDkimKey(job.domainId),
+      sender: bounceTo,
+      recipients: recipients.map((recipient) => ({
+        recipient,
+        forwardedTo,
+        error: { ...error, enhancedStatus: permanentStatus(enhancedStatus) },
+        lastAttempt: now,
+      })),
+      header,
+      arrived: receivedAt,
+      id: randomUUID(),
+      now,
+    });
+    const payload = { to: bounceTo, domain, smtpUtf8: dsn.smtpUtf8 };
+    return { source: Buffer.concat(await Array.fromAsync(dsn.open())), payload };
   }
 
   /** Queues a DSN. The caller wakes the queue for it after the commit. */
@@ -102,35 +121,6 @@ export class Bounces {
       );
       return { fields: [], size: 0, isWhole: true };
     }
-  }
-
-  async #write(
-    job: Job,
-    error: DeliveryError,
-    recipients: readonly string[],
-    { domain, origin, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
-    header: Header,
-  ): Promise<PreparedDsn> {
-    const now = this.#options.now();
-    const { bounceTo = '', receivedAt } = origin;
-    const dsn = await buildDsn({
-      hostname: this.#options.hostname,
-      domain,
-      dkimKey: await this.#options.domains.findDkimKey(job.domainId),
-      sender: bounceTo,
-      recipients: recipients.map((recipient) => ({
-        recipient,
-        forwardedTo,
-        error: { ...error, enhancedStatus: permanentStatus(enhancedStatus) },
-        lastAttempt: now,
-      })),
-      header,
-      arrived: receivedAt,
-      id: randomUUID(),
-      now,
-    });
-    const payload = { to: bounceTo, domain, smtpUtf8: dsn.smtpUtf8 };
-    return { source: Buffer.concat(await Array.fromAsync(dsn.open())), payload };
   }
 }
 

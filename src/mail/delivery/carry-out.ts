@@ -46,7 +46,7 @@ import {
   type WebhookPayload,
   webhookPayloads,
 } from './kinds.ts';
-import type { MailboxStorage, PreparedStoring } from './mailbox-storage.ts';
+import { type MailboxStorage, mailToStore, type PreparedStoring } from './mailbox-storage.ts';
 
 export interface CarryOutOptions {
   readonly database: Database;
@@ -341,8 +341,7 @@ class DeliveryAttempts {
     const targets = users.map(({ recipient, ...user }) => {
       return { user, recipient, mailbox, internalDate: origin.receivedAt };
     });
-    const describe = () => describeStored(bodies, body);
-    const mail = { ...origin, body, describe, origin: async () => origin };
+    const mail = mailToStore(origin, body, () => describeStored(bodies, body));
     return storage.prepare(mail, targets, { answers: 'none' });
   }
 

@@ -19,7 +19,12 @@ import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/ou
 import type { Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { MailOrigin } from './kinds.ts';
-import type { MailboxStorage, MailboxTarget, PreparedStoring } from './mailbox-storage.ts';
+import {
+  type MailboxStorage,
+  type MailboxTarget,
+  mailToStore,
+  type PreparedStoring,
+} from './mailbox-storage.ts';
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
 import { queuedEvent, usageOf } from './record-mail.ts';
 import {
@@ -104,9 +109,7 @@ export class LocalDelivery implements LocalMailDelivery {
     limited?: ReadonlySet<number>,
   ): Promise<PreparedStoring> {
     const { bodies, storage } = this.#options;
-    const { id, from } = origin;
-    const describe = () => describeMessage(bodies, message);
-    const mail = { id, from, body: message.body, describe, origin: async () => origin };
+    const mail = mailToStore(origin, message.body, () => describeMessage(bodies, message));
     return storage.prepare(mail, targets, { answers: 'none', ...(limited && { limited }) });
   }
 

@@ -37,6 +37,15 @@ export interface MailToStore {
   readonly origin: () => Promise<MailOrigin>;
 }
 
+/** A message whose origin is known. */
+export function mailToStore(
+  origin: MailOrigin,
+  body: MailToStore['body'],
+  describe: MailToStore['describe'],
+): MailToStore {
+  return { id: origin.id, from: origin.from, body, describe, origin: async () => origin };
+}
+
 export interface StoringOptions {
   /**
    * Who waits for an answer: each recipient (LMTP); the sender, one answer for the whole message (SMTP); nobody, since
@@ -83,6 +92,14 @@ export interface StoredMail {
   /** Publishes the changes, and wakes the queue. */
   afterCommit(): void;
 }
+
+/** Nothing is stored, or what was to be stored is stored already. */
+export const NOTHING_STORED: StoredMail = {
+  refused: new Map(),
+  traced: [],
+  namesBody: false,
+  afterCommit() {},
+};
 
 /** How an attempt for one mailbox ended. */
 export type MailboxAttempt =

@@ -14,13 +14,15 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { writeEvents } from '../../tenants/events/events.ts';
 import type { Job } from '../queue/queue.ts';
 import type { MailboxPayload } from './kinds.ts';
-import type {
-  MailboxAttempt,
-  MailboxStorage,
-  MailboxTarget,
-  MailToStore,
-  PreparedStoring,
-  StoringOptions,
+import {
+  type MailboxAttempt,
+  type MailboxStorage,
+  type MailboxTarget,
+  type MailToStore,
+  mailToStore,
+  NOTHING_STORED,
+  type PreparedStoring,
+  type StoringOptions,
 } from './mailbox-storage.ts';
 import { receivedData, storedIn } from './record-mail.ts';
 
@@ -102,13 +104,7 @@ export class OwnMailboxes implements MailboxStorage {
     const { bodies } = this.#options;
     const { user, recipient, mailbox, origin } = payload;
     const body = await bodies.get(bodyId);
-    const mail = {
-      id: origin.id,
-      from: origin.from,
-      body,
-      describe: () => describeStored(bodies, body),
-      origin: async () => origin,
-    };
+    const mail = mailToStore(origin, body, () => describeStored(bodies, body));
     const target = { user, recipient, mailbox, internalDate: origin.receivedAt };
     return {
       result: 'delivered',
@@ -118,9 +114,7 @@ export class OwnMailboxes implements MailboxStorage {
 }
 
 /** Of a message that only goes on: nothing of it is read. */
-const NOTHING: PreparedStoring = {
-  commit: async () => ({ refused: new Map(), traced: [], namesBody: false, afterCommit() {} }),
-};
+const NOTHING: PreparedStoring = { commit: async () => NOTHING_STORED };
 
 function gone(): Refusal {
   return new Refusal('account_not_found', 'there is no such account any more');

@@ -37,14 +37,15 @@ import {
   type MailOrigin,
   mailboxPayloads,
 } from './kinds.ts';
-import type {
-  MailboxAttempt,
-  MailboxStorage,
-  MailboxTarget,
-  MailToStore,
-  PreparedStoring,
-  StoredMail,
-  StoringOptions,
+import {
+  type MailboxAttempt,
+  type MailboxStorage,
+  type MailboxTarget,
+  type MailToStore,
+  NOTHING_STORED,
+  type PreparedStoring,
+  type StoredMail,
+  type StoringOptions,
 } from './mailbox-storage.ts';
 import { queuedEvent, receivedData, storedEvent } from './record-mail.ts';
 
@@ -119,10 +120,7 @@ export class ServerMailboxes implements MailboxStorage {
       storedEvent(id, user.address, `${mailbox}, by the mail server`),
     );
     const tell = (tx: Queries) => this.#tell(tx, mail, taken, texts);
-    const done = { refused: new Map(), traced, namesBody: false, afterCommit: () => {} };
-    if (answers === 'each') {
-      done.refused = new Map(left.map((one) => [one.target.user.accountId, refusalOf(one)]));
-    } else if (left.length > 0) {
+    if (answers !== 'each' && left.length > 0) {
       if (isAlone && left.length === targets.length) throw refusalOfAll(left);
       const origin = await mail.origin();
       return {
@@ -133,6 +131,8 @@ export class ServerMailboxes implements MailboxStorage {
         },
       };
     }
+    const refused = new Map(left.map((one) => [one.target.user.accountId, refusalOf(one)]));
+    const done = { ...NOTHING_STORED, refused, traced };
     return {
       done,
       commit: async (tx) => {
@@ -233,7 +233,7 @@ export class ServerMailboxes implements MailboxStorage {
       storing: {
         commit: async (tx) => {
           await this.#tell(tx, origin, [{ user, mailbox }], texts);
-          return { refused: new Map(), traced: [], namesBody: false, afterCommit: () => {} };
+          return NOTHING_STORED;
         },
       },
     };

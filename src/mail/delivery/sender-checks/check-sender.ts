@@ -66,22 +66,8 @@ export interface SenderChecksOptions {
 }
 
 export interface SenderChecks {
-  /** Starts the check of one message. */
-  begin(client: SendingClient): SenderCheck;
-}
-
-/** The check of one message: first all of it, then {@link verdicts}. */
-export interface SenderCheck {
-  /**
-   * Reads the message to its end and yields it unchanged, except that Authentication-Results that claim to be
-   * ours are removed, and results of spam filters where our own filter writes them.
-   *
-   * @throws any error of the source; Refusal where the header is longer than what is read of it, and the rest
-   *   has fields that would be judged or removed
-   */
-  through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
-  /** The results. Waits for DNS, at most `totalMs` after the end of the header. */
-  verdicts(): Promise<Judgement>;
+  /** Starts the check of one message: first {@link MessageCheck.through}, then {@link MessageCheck.verdicts}. */
+  begin(client: SendingClient): MessageCheck;
 }
 
 const TIMES = { lookupMs: 2_000, totalMs: 5_000, restMs: 30_000 };
@@ -163,7 +149,8 @@ const SENDER_FIELD_MAX = 32;
 /** Fields of spam filters, which mail readers and mail servers sort by. */
 const SPAM_FIELD = /^x-(?:rspamd?|spam)[\w-]*/im;
 
-class MessageCheck implements SenderCheck {
+/** The check of one message. */
+class MessageCheck {
   readonly #shared: Shared;
   readonly #client: SendingClient;
   readonly #reader = new HeaderReader();
@@ -177,6 +164,13 @@ class MessageCheck implements SenderCheck {
     this.#client = client;
   }
 
+  /**
+   * Reads the message to its end and yields it unchanged, except that Authentication-Results that claim to be
+   * ours are removed, and results of spam filters where our own filter writes them.
+   *
+   * @throws any error of the source; Refusal where the header is longer than what is read of it, and the rest
+   *   has fields that would be judged or removed
+   */
   async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     let pending: PendingChecks | undefined;
     let isInHeader = true;
@@ -205,6 +199,7 @@ class MessageCheck implements SenderCheck {
     this.#verdicts.catch(() => {});
   }
 
+  /** The results. Waits for DNS, at most `totalMs` after the end of the header. */
   async verdicts(): Promise<Judgement> {
     if (!this.#verdicts) throw new Error('the message was not read to its end');
     return this.#verdicts;

@@ -18,24 +18,25 @@
 import { getDomain } from 'tldts';
 import { parseTagList } from '../../../protocols/message/message.ts';
 import { type LookupAnswer, textRecords } from './lookups.ts';
-import type { DkimResult, DmarcPolicy, DmarcResult, SenderAction, SpfResult } from './verdicts.ts';
+import type {
+  DkimVerdict,
+  DmarcPolicy,
+  DmarcResult,
+  DmarcVerdict,
+  SenderAction,
+  SpfVerdict,
+} from './verdicts.ts';
 
 /** What was found out about who sent the message, before it is compared with the author. */
 export interface Identifiers {
-  readonly spf: { readonly domain: string; readonly result: SpfResult };
-  readonly signatures: readonly {
-    readonly domain: string;
-    readonly result: DkimResult;
+  readonly spf: SpfVerdict;
+  readonly signatures: readonly (Pick<DkimVerdict, 'domain' | 'result'> & {
     /** Whether it covers every From field, and every repeated field that readers show. */
     readonly coversShown: boolean;
-  }[];
+  })[];
 }
 
-export interface AuthorVerdict {
-  readonly domain: string;
-  readonly result: DmarcResult;
-  /** What the domain asks for. */
-  readonly policy: DmarcPolicy;
+export interface AuthorVerdict extends DmarcVerdict {
   /** What is applied; weaker than the policy where its owner wants that (pct=, t=y). */
   readonly action: SenderAction;
 }

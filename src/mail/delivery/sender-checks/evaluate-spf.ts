@@ -2,7 +2,7 @@
 import { toDnsName } from '../../../protocols/message/message.ts';
 import { evaluateSpf as evaluate } from '../../../protocols/spf/spf.ts';
 import type { MessageLookups, Weight } from './lookups.ts';
-import type { SpfResult, SpfVerdict } from './verdicts.ts';
+import { type SpfVerdict, spfResults } from './verdicts.ts';
 
 /** The parts of the SMTP dialogue that SPF looks at. */
 export interface SendingClient {
@@ -10,20 +10,6 @@ export interface SendingClient {
   readonly from: string;
   readonly heloName: string;
   readonly remoteAddress: string;
-}
-
-const results = new Set<string>([
-  'none',
-  'neutral',
-  'pass',
-  'fail',
-  'softfail',
-  'temperror',
-  'permerror',
-]);
-
-function isResult(text: string): text is SpfResult {
-  return results.has(text);
 }
 
 /**
@@ -64,5 +50,5 @@ export async function evaluateSpf(question: SpfQuestion): Promise<SpfVerdict> {
     mta: hostname,
     ask: (name, type) => lookups.ask(name, type, weight),
   });
-  return { result: isResult(result) ? result : 'permerror', domain };
+  return { result: spfResults.find((one) => one === result) ?? 'permerror', domain };
 }

@@ -1,14 +1,16 @@
 /** What the checks found out about the sender of a message. */
 
 /** RFC 8601 section 2.7.2. */
-export type SpfResult =
-  | 'none'
-  | 'neutral'
-  | 'pass'
-  | 'fail'
-  | 'softfail'
-  | 'temperror'
-  | 'permerror';
+export const spfResults = [
+  'none',
+  'neutral',
+  'pass',
+  'fail',
+  'softfail',
+  'temperror',
+  'permerror',
+] as const;
+export type SpfResult = (typeof spfResults)[number];
 
 /** RFC 8601 section 2.7.1, except `none`: a missing signature has no result. */
 export type DkimResult = 'pass' | 'fail' | 'policy' | 'neutral' | 'temperror' | 'permerror';
@@ -18,9 +20,6 @@ export type DmarcResult = 'none' | 'pass' | 'fail' | 'temperror' | 'permerror';
 
 /** What a domain owner asks for where DMARC fails (RFC 7489 section 6.3, tags p and sp). */
 export type DmarcPolicy = 'none' | 'quarantine' | 'reject';
-
-/** RFC 8617 section 4.4. */
-export type ArcResult = 'none' | 'pass' | 'fail';
 
 /** What is to be done with the message: stored as usual, put into Junk, deferred, or refused at DATA. */
 export type SenderAction = 'accept' | 'quarantine' | 'defer' | 'reject';
@@ -49,7 +48,8 @@ export interface DmarcVerdict {
 }
 
 export interface ArcVerdict {
-  readonly result: ArcResult;
+  /** RFC 8617 section 4.4. */
+  readonly result: 'none' | 'pass' | 'fail';
   /** How many sets the chain has; 0 without a chain. */
   readonly instance: number;
   /** The domain of the last sealer (d= of the newest ARC-Seal); `''` without a chain. */

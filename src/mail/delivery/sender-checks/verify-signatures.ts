@@ -25,21 +25,16 @@ import {
   type SignatureOutcome,
   withoutSignature,
 } from './read-signature.ts';
-import type { ArcVerdict, DkimResult } from './verdicts.ts';
+import type { ArcVerdict } from './verdicts.ts';
 
 /** The most signatures that are verified; RFC 6376 section 6.1 leaves the limit to the verifier. */
 const MAX_SIGNATURES = 10;
 
-export interface SignatureFinding {
-  readonly result: DkimResult;
-  /** `''` where it could not be read. */
-  readonly domain: string;
-  readonly selector: string;
+export interface SignatureFinding
+  extends SignatureOutcome,
+    Pick<Signature, 'domain' | 'selector' | 'signedFields'> {
   /** Start of the signature, which tells it from others (RFC 6008). */
   readonly start: string;
-  readonly comment: string;
-  /** Names of the signed fields in lower case; a name occurs as often as it is signed. */
-  readonly signedFields: readonly string[];
 }
 
 export interface SignatureFindings {
