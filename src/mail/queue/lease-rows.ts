@@ -1,5 +1,6 @@
 /** The workers' queries on `deliveries`: leases. */
 import {
+  chunks,
   type Database,
   type Engine,
   PreparedQuery,
@@ -9,7 +10,6 @@ import type { Trace } from '../trace/trace.ts';
 import { lockSuspended, traceOrder } from './bulk.ts';
 import type { WorkOptions } from './work-options.ts';
 import {
-  IDS_AT_A_TIME,
   type LaneOfKind,
   type LeasedRow,
   queued,
@@ -74,21 +74,13 @@ const nextWithoutLease = new PreparedQuery((lane: LaneOfKind, queries) =>
  * to be queued: so none is attempted.
  */
 export async function leaseRows(database: Database, request: LeaseRequest): Promise<Lease> {
-  const { kind, sender, destination, owner, now, until, limit } = request;
-  const first = await firstWaiting.first(database.read, { kind, sender, destination });
+  const { now, limit } = request;
+  const first = await firstWaiting.first(database.read, request);
   if (!first || first.next_attempt_at > now) {
     return { rows: [], nextDue: await findNextDue(database.read, request) };
   }
   return database.write(async (tx) => {
-    const leased = await leaseDue[database.engine].all(tx, {
-      kind,
-      sender,
-      destination,
-      owner,
-      now,
-      until,
-      limit,
-    });
+    const leased = await leaseDue[database.engine].all(tx, request);
     const open = await holdSuspended(tx, database.engine, leased, request);
     const rows = await payloadsOf(
       tx,
@@ -153,10 +145,8 @@ export async function payloadsOf(
   return rows.map((row) => ({ ...row, payload: payloads.get(row.id) ?? '' }));
 }
 
-async function findNextDue(queries: Queries, request: LeaseRequest): Promise<number | undefined> {
-  const { kind, sender, destination } = request;
-  const next = await nextWithoutLease.first(queries, { kind, sender, destination });
-  return next?.next_attempt_at;
+async function findNextDue(queries: Queries, lane: LaneOfKind): Promise<number | undefined> {
+  return (await nextWithoutLease.first(queries, lane))?.next_attempt_at;
 }
 
 /** Extends the leases that the owner still has. A renewal that comes after a later one changes nothing. */
@@ -166,12 +156,12 @@ export async function renewLeases(
   ids: readonly number[],
   until: number,
 ): Promise<void> {
-  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
+  for (const some of chunks(ids)) {
     await database.write((tx) =>
       tx
         .updateTable('deliveries')
         .set({ next_attempt_at: until })
-        .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
+        .where('id', 'in', some)
         .where('lease_owner', '=', owner)
         .where('next_attempt_at', '<', until)
         .execute(),
@@ -187,12 +177,12 @@ export async function releaseLeases(
   now: number,
   due = now,
 ): Promise<void> {
-  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
+  for (const some of chunks(ids)) {
     await database.write((tx) =>
       tx
         .updateTable('deliveries')
         .set({ lease_owner: null, next_attempt_at: due, updated_at: now })
-        .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
+        .where('id', 'in', some)
         .where('lease_owner', '=', owner)
         .execute(),
     );

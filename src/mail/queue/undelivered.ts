@@ -1,6 +1,6 @@
 /** Deliveries that were not delivered, state by state in the order of their time; and deliveries by their ids. */
 import { sql } from 'kysely';
-import type { Queries } from '../../platform/database/database.ts';
+import { chunks, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
 import type { OpenState } from './queue-filter.ts';
@@ -93,19 +93,17 @@ export interface KnownDelivery extends Delivery {
   readonly dueAt: EpochMs;
 }
 
-const IDS_AT_A_TIME = 500;
-
 export async function readKnown(
   queries: Queries,
   ids: readonly number[],
 ): Promise<KnownDelivery[]> {
   const known: KnownDelivery[] = [];
-  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
+  for (const some of chunks(ids)) {
     const rows = await queries
       .selectFrom('deliveries')
       .selectAll()
       .select(hasPayload.as('is_kept'))
-      .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
+      .where('id', 'in', some)
       .execute();
     for (const row of rows) {
       known.push({

@@ -14,9 +14,6 @@ import { type Lane, userOf } from './parties.ts';
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
 export const queued = sql.lit('queued' as const);
 
-/** Ids in one statement: both engines bound the number of parameters. */
-export const IDS_AT_A_TIME = 500;
-
 /** The columns of a {@link LeasedRow} that `deliveries` has. */
 export const rowColumns = [
   'id',

@@ -95,7 +95,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   #expect(lane: Lane, due: number, now: number): void {
-    if (!this.#lanes.expect(lane, due, now)) this.#poller.leave(lane);
+    if (!this.#lanes.expect(lane, due, now)) this.#poller.leave(lane.sender);
   }
 
   /** Resolves when nothing is under way and nothing can be done before time has passed. */

@@ -1,6 +1,7 @@
 /** Flags, moves, copies and expunges messages: each in one transaction with one MODSEQ for each mailbox. */
 
 import {
+  chunks,
   type Database,
   type InTransaction,
   isAmong,
@@ -31,8 +32,6 @@ import {
   normalizeFlags,
 } from './syntax.ts';
 
-/** Rows in one statement: both engines limit the number of parameters. */
-const ROWS_AT_A_TIME = 500;
 /** Messages in one insert: envelopes and structures may be long. */
 const MESSAGES_AT_A_TIME = 100;
 
@@ -208,7 +207,7 @@ export class MessageEditor {
     const modseq = await this.#insertTombstones(tx, mailbox.id, messages);
     const ids = new Set(messages.map(({ body_id }) => body_id));
     const files: string[] = [];
-    for (const some of chunks([...ids], ROWS_AT_A_TIME)) {
+    for (const some of chunks([...ids])) {
       files.push(...(await this.#bodies.release(tx, some)));
     }
     // After the release: it waits for a transaction that removes another copy of the same body.
@@ -266,7 +265,7 @@ export class MessageEditor {
       .where('mailbox_id', '=', mailboxId)
       .where(isAmong(this.#database.engine, 'uid', uids))
       .execute();
-    for (const some of chunks(messages, ROWS_AT_A_TIME)) {
+    for (const some of chunks(messages)) {
       const tombstones = some.map(({ uid, created_modseq }) => ({ ...own, uid, created_modseq }));
       await tx.insertInto('tombstones').values(tombstones).execute();
     }
@@ -347,8 +346,4 @@ function prepareQueries(database: Database) {
         .where(isAmong(engine, 'uid', value.uids)),
     ),
   };
-}
-
-function* chunks<T>(items: readonly T[], size: number): Generator<T[]> {
-  for (let at = 0; at < items.length; at += size) yield items.slice(at, at + size);
 }

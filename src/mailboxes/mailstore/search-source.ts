@@ -1,6 +1,7 @@
 /** The mail of the embedded store, as the search index reads it. */
 import { sql } from 'kysely';
 import {
+  chunks,
   type Database,
   PreparedQuery,
   type Queries,
@@ -119,8 +120,7 @@ export async function forgetInSearch(
   accountId: number,
   bodyIds: readonly number[],
 ): Promise<void> {
-  for (let at = 0; at < bodyIds.length; at += ENQUEUE_AT_A_TIME) {
-    const some = bodyIds.slice(at, at + ENQUEUE_AT_A_TIME);
+  for (const some of chunks(bodyIds, ENQUEUE_AT_A_TIME)) {
     const rows = await tx
       .selectFrom('messages')
       .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')

@@ -35,7 +35,7 @@ export {
   schemaVersions,
   UnfitDatabase,
 } from './migrate.ts';
-export { countUpTo, type IdPage, pageById } from './pages.ts';
+export { chunks, countUpTo, type IdPage, pageById } from './pages.ts';
 export { type FilledDatabase, FillRefused, noteFilling, whileMarked } from './postgres/filling.ts';
 export { openPostgres, openPostgresToRead } from './postgres/postgres.ts';
 export { isProcessLockFree } from './postgres/process-lock.ts';

@@ -1,4 +1,4 @@
-/** Pages of rows in the order of their ids, and counts that end early. */
+/** Pages of rows in the order of their ids, counts that end early, and lists for several statements. */
 import { type SelectQueryBuilder, sql } from 'kysely';
 import type { Queries } from './engine.ts';
 
@@ -36,4 +36,9 @@ export async function countUpTo<Tables, Table extends keyof Tables, Selected>(
   }>`select count(*) as count from (${rows.limit(most)}) counted`;
   const [first] = (await counted.execute(queries)).rows;
   return Number(first?.count);
+}
+
+/** A list in pieces, each for one statement: both engines limit the number of parameters. */
+export function* chunks<T>(items: readonly T[], most = 500): Generator<T[]> {
+  for (let at = 0; at < items.length; at += most) yield items.slice(at, at + most);
 }

@@ -3,7 +3,7 @@
  * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
  * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
-import type { Database, Queries, Row } from '../../../platform/database/database.ts';
+import { chunks, type Database, type Queries, type Row } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
@@ -22,8 +22,6 @@ export interface Seen {
   readonly serverModseq: bigint | undefined;
 }
 
-/** Rows in one statement: both engines limit the number of parameters. */
-const ROWS_AT_A_TIME = 500;
 
 export const shadowTombstones = {
   mailboxes: 'shadow_mailboxes',
@@ -310,11 +308,5 @@ async function removeMessages(
       )
       .execute();
     await tx.insertInto('shadow_tombstones').values(rows).execute();
-  }
-}
-
-function* chunks<T>(items: readonly T[]): Generator<T[]> {
-  for (let at = 0; at < items.length; at += ROWS_AT_A_TIME) {
-    yield items.slice(at, at + ROWS_AT_A_TIME);
   }
 }
