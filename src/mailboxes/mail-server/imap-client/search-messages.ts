@@ -11,7 +11,7 @@ import { fetchFields } from './describe-messages.ts';
 import { searchUids } from './fetch.ts';
 import { listMailboxes } from './list-mailboxes.ts';
 import { fetchPreviews } from './message-fields.ts';
-import { type Argument, atom, imapDate, literal } from './wire.ts';
+import { type Argument, atom, imapDate, literal, searchKeyOf } from './wire.ts';
 
 /** Messages whose fields are fetched in one command. */
 const CHUNK = 100;
@@ -19,15 +19,6 @@ const CHUNK = 100;
 const FIELDS = ['envelope', 'flags', 'internalDate', 'bodyStructure', 'threadId'] as const;
 
 const DAY_MS = 86_400_000;
-
-/** Flags that have a search key of their own. */
-const SYSTEM_KEYS = new Map([
-  ['\\answered', 'ANSWERED'],
-  ['\\deleted', 'DELETED'],
-  ['\\draft', 'DRAFT'],
-  ['\\flagged', 'FLAGGED'],
-  ['\\seen', 'SEEN'],
-]);
 
 /** Where a page ended: below this UID of the mailbox, as long as it has the same UIDVALIDITY. */
 interface Position {
@@ -112,13 +103,9 @@ function wordsOf(text: string | undefined): Argument[] {
 }
 
 function flagKeys(flag: string): Argument[] {
-  const system = SYSTEM_KEYS.get(flag.toLowerCase());
-  if (system) return [atom(system)];
-  // An atom (RFC 3501 section 9): anything else would be read as another key.
-  if (!/^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/.test(flag)) {
-    throw invalidField('flags', 'must be system flags (\\Seen ...) or keywords');
-  }
-  return [atom('KEYWORD'), atom(flag)];
+  const key = searchKeyOf(flag);
+  if (key) return key;
+  throw invalidField('flags', 'must be system flags (\\Seen ...) or keywords');
 }
 
 /** The entries of the answer for these messages, newest first. */

@@ -13,7 +13,12 @@
  * gets a reset.
  */
 import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
-import type { AddedMessage, SyncRequest, SyncResult } from '../../mailstore/mailstore.ts';
+import type {
+  AddedMessage,
+  SyncRequest,
+  SyncResult,
+  UpdatedMessage,
+} from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { describe } from './describe-messages.ts';
 import { ChangeCollector, listUids } from './fetch.ts';
@@ -44,11 +49,7 @@ export interface SyncContext {
 /** The content of one page; UIDs in no order. */
 export interface SyncPage {
   readonly added: readonly AddedMessage[];
-  readonly updated: readonly {
-    readonly uid: number;
-    readonly modseq: string;
-    readonly flags: readonly string[];
-  }[];
+  readonly updated: readonly UpdatedMessage[];
   readonly removed: readonly number[];
 }
 
@@ -175,7 +176,7 @@ async function readChanges(
     pageLimit(context.request),
   );
   const added: number[] = [];
-  const updated: { uid: number; modseq: string; flags: string[] }[] = [];
+  const updated: UpdatedMessage[] = [];
   const removed: number[] = [];
   for (const uid of uids) {
     const row = collector.changed.get(uid);
@@ -253,7 +254,8 @@ async function readAll(
   return answer(context, view, { added, updated: [], removed: [] }, token, end, reset);
 }
 
-function tokenAfter(
+/** The token of a page, by where the next one begins. */
+export function tokenAfter(
   base: SyncState | undefined,
   snapshot: SyncState,
   nextAfterUid: number | undefined,
@@ -278,9 +280,9 @@ export function cut(
   return { uids: page, nextAfterUid: page.at(-1) };
 }
 
-function answer(
-  { mailbox }: SyncContext,
-  { uidvalidity }: Selected,
+export function answer(
+  { mailbox }: Pick<SyncContext, 'mailbox'>,
+  { uidvalidity }: Pick<Selected, 'uidvalidity'>,
   { added, updated, removed }: SyncPage,
   token: string,
   nextAfterUid?: number,

@@ -36,9 +36,9 @@ import {
   writeShadow,
 } from './shadow-rows.ts';
 import { readGone, readLive, type ShadowWindow } from './shadow-window.ts';
-import { cut, pageLimit } from './sync-modseq.ts';
-import { formatCursor, formatState, type ImapToken, type SyncState } from './token.ts';
-import { atom, listOf, readFlags, sequence } from './wire.ts';
+import { answer, cut, pageLimit, tokenAfter } from './sync-modseq.ts';
+import type { ImapToken, SyncState } from './token.ts';
+import { atom, listOf, readFlags, searchKeyOf, sequence, systemFlags } from './wire.ts';
 
 /** Attempts in all: if another session updates the shadow meanwhile, the server is asked again. */
 const ATTEMPTS = 6;
@@ -112,18 +112,9 @@ export class Shadows {
       newest,
       most: pageLimit(request) + 1,
     });
-    const { nextAfterUid, ...changes } = page;
-    return {
-      mailbox,
-      uidvalidity,
-      token:
-        nextAfterUid === undefined
-          ? formatState(snapshot)
-          : formatCursor(base, snapshot, nextAfterUid, newest),
-      changes,
-      ...(reset && { reset }),
-      ...(nextAfterUid !== undefined && { hasMore: true as const }),
-    };
+    const { nextAfterUid } = page;
+    const next = tokenAfter(base, snapshot, nextAfterUid, newest);
+    return answer({ mailbox }, row, page, next, nextAfterUid, reset);
   }
 
   async #readPage(connection: Connection, request: SyncRequest, window: ShadowWindow) {
@@ -146,13 +137,13 @@ export class Shadows {
       uids.filter(isNew),
     );
     const updated: UpdatedMessage[] = [];
-    const removed: { uid: number }[] = [];
+    const removed: number[] = [];
     for (const uid of uids) {
       // Pages go downwards only in a first sync: all of their messages are new.
       if (fullAt !== undefined && uid > fullAt) break;
       if (isNew(uid)) continue;
       const row = rows.get(uid);
-      if (!row) removed.push({ uid });
+      if (!row) removed.push(uid);
       else updated.push({ uid, modseq: `${row.modseq}`, flags: flagsFromText(row.flags) });
     }
     // The flags of the shadow: only differences from them are reported later.
@@ -184,18 +175,6 @@ async function look(
   return { uidvalidity, uidnext, messages, serverModseq };
 }
 
-/** Search keys of the system flags (RFC 3501 section 6.4.4). */
-const SEARCH_KEYS = new Map([
-  ['\\Answered', 'ANSWERED'],
-  ['\\Deleted', 'DELETED'],
-  ['\\Draft', 'DRAFT'],
-  ['\\Flagged', 'FLAGGED'],
-  ['\\Seen', 'SEEN'],
-]);
-
-/** Text that may be sent as a keyword (RFC 3501 section 9, atom). */
-const ATOM = /^[^\x00-\x20(){%*"\\\]\x7f]+$/;
-
 /**
  * Whether a mailbox without MODSEQs is the same as its shadow, tested flag by flag: a list of UIDs takes a tenth of
  * the time of a row for each message. UIDs only grow, so a mailbox with as many messages below the same UIDNEXT has
@@ -209,13 +188,11 @@ async function isUnchanged(
   if (modseq !== undefined || uidvalidity !== row.uidvalidity) return false;
   if (exists !== messages.size || uidnext !== row.uidnext) return false;
   if (exists === 0) return true;
-  const byFlag = new Map([...SEARCH_KEYS.keys(), ...keywords].map((flag) => [flag, UidSet.empty]));
+  const byFlag = new Map([...systemFlags, ...keywords].map((flag) => [flag, UidSet.empty]));
   for (const [flag, uids] of uidsByFlag(messages)) byFlag.set(flag, UidSet.of(uids));
   for (const [flag, uids] of byFlag) {
-    const key = SEARCH_KEYS.get(flag);
-    if (!key && !ATOM.test(flag)) return false;
-    const found = await searchUids(connection, key ? [atom(key)] : [atom('KEYWORD'), atom(flag)]);
-    if (!found.equals(uids)) return false;
+    const key = searchKeyOf(flag);
+    if (!key || !(await searchUids(connection, key)).equals(uids)) return false;
   }
   return true;
 }

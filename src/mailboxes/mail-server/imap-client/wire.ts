@@ -152,6 +152,18 @@ const SYSTEM_FLAGS = new Map(
   ]),
 );
 
+export const systemFlags: readonly string[] = [...SYSTEM_FLAGS.values()];
+
+/** An atom (RFC 3501 section 9): anything else would be read as another key. */
+const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
+
+/** The search key of a flag (RFC 3501 section 6.4.4); undefined for what is none. */
+export function searchKeyOf(flag: string): Argument[] | undefined {
+  const system = SYSTEM_FLAGS.get(flag.toLowerCase());
+  if (system) return [atom(system.slice(1).toUpperCase())];
+  return KEYWORD.test(flag) ? [atom('KEYWORD'), atom(flag)] : undefined;
+}
+
 /**
  * Each once, system flags as RFC 3501 spells them, sorted. `\Recent` is left out: it belongs to a
  * session (RFC 3501 section 2.3.2), not to the message.
