@@ -104,7 +104,11 @@ onEachEngine('what was not delivered', (engine) => {
         ['b.test', 2],
       ],
     );
-    const { items } = await listOpen(database, { states: ['held'] }, { before: undefined, limit: 9 });
+    const { items } = await listOpen(
+      database,
+      { states: ['held'] },
+      { before: undefined, limit: 9 },
+    );
     assert.deepEqual(
       items.map(({ destination, status }) => `${destination} ${status}`),
       Array.from({ length: 6 }, () => 'c.test held'),

@@ -259,7 +259,9 @@ export async function findNewest(
       select id ${ofState(database, state, filter)} ${older}
       order by id desc limit ${limit}) newest`,
   );
-  const { rows } = await sql<{ id: number }>`select id from (${sql.join(parts, sql` union all `)}) found
+  const { rows } = await sql<{
+    id: number;
+  }>`select id from (${sql.join(parts, sql` union all `)}) found
     order by id desc limit ${limit}`.execute(database.read);
   return rows.map(({ id }) => id);
 }

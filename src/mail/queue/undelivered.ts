@@ -3,8 +3,8 @@ import { sql } from 'kysely';
 import { chunks, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
-import type { OpenState } from './queue-filter.ts';
 import { hasPayload, toDelivery } from './operator-rows.ts';
+import type { OpenState } from './queue-filter.ts';
 
 /** Deliveries in one state. */
 export interface StateRequest {

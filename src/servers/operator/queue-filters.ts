@@ -1,11 +1,6 @@
 /** Which deliveries of the queue are meant: the filters that its lists and orders share. */
 import { Type } from 'typebox';
-import {
-  OPEN_STATES,
-  type OpenState,
-  type QueueFilter,
-  senderOf,
-} from '../../mail/queue/queue.ts';
+import { OPEN_STATES, type OpenState, type QueueFilter, senderOf } from '../../mail/queue/queue.ts';
 import type { Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';

@@ -39,7 +39,12 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
-import { canonicalMailboxName, partiesOf, pruneTombstones, readToken } from '../../mailstore/mailstore.ts';
+import {
+  canonicalMailboxName,
+  partiesOf,
+  pruneTombstones,
+  readToken,
+} from '../../mailstore/mailstore.ts';
 import { type ImapAppend, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
 import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';

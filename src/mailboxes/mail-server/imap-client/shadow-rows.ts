@@ -3,7 +3,12 @@
  * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
  * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
-import { chunks, type Database, type Queries, type Row } from '../../../platform/database/database.ts';
+import {
+  chunks,
+  type Database,
+  type Queries,
+  type Row,
+} from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
@@ -21,7 +26,6 @@ export interface Seen {
   readonly messages: ReadonlyMap<number, string>;
   readonly serverModseq: bigint | undefined;
 }
-
 
 export const shadowTombstones = {
   mailboxes: 'shadow_mailboxes',

@@ -23,13 +23,7 @@ import type { Connection } from './connection.ts';
 import { describe } from './describe-messages.ts';
 import { ChangeCollector, listUids } from './fetch.ts';
 import type { Selected } from './selected.ts';
-import {
-  formatCursor,
-  formatState,
-  type ImapToken,
-  isSameState,
-  type SyncState,
-} from './token.ts';
+import { formatCursor, formatState, type ImapToken, isSameState, type SyncState } from './token.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
 
 /** A page with more fields than UIDs is limited also when the client set no limit. */

@@ -53,3 +53,24 @@ test('after a failover that lost the seen state of a mailbox, its tokens get a r
   assert.equal(next.changes.updated.length, 1);
   assert.equal((await afterwards(lost)).reset, true);
 });
+
+test('what was removed is forgotten after its time, and older tokens get a reset', async () => {
+  const DAY = 86_400_000;
+  const server = await startFakeServer();
+  server.capabilities = 'IMAP4rev1 AUTH=PLAIN UIDPLUS';
+  const [first, second] = [server.add('Subject: one\r\n\r\n'), server.add('Subject: two\r\n\r\n')];
+  let now = Date.now();
+  const { store, user } = await openImapStore(server.port, {}, { now: () => now });
+  const sync = (last?: SyncResult) => store.sync(user, { mailbox: 'INBOX', fields: [], ...last });
+  const old = await sync();
+  server.expunge(first.uid);
+  const between = await sync(old);
+  now += 31 * DAY;
+  server.expunge(second.uid);
+  await sync(between);
+  assert.ok((await store.pruneTombstones(30 * DAY)) >= 1);
+  assert.equal((await sync(old)).reset, true);
+  const kept = await sync(between);
+  assert.equal(kept.reset, undefined);
+  assert.deepEqual(kept.changes.removed, [{ uid: second.uid }]);
+});
