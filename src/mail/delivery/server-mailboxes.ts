@@ -13,12 +13,12 @@
 
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
+import type { ServerDelivery } from '../../mailboxes/mail-server/mail-server.ts';
 import {
   type AppendTarget,
   describeStored,
   type MailboxFailure,
   type MailboxResult,
-  type MailServer,
   type MessageTexts,
   type ServerMail,
 } from '../../mailboxes/mailstore/mailstore.ts';
@@ -53,7 +53,7 @@ export interface ServerMailboxesOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
-  readonly mailServer: MailServer;
+  readonly mailServer: ServerDelivery;
   /** Publishes a change. */
   readonly changes: Pick<Changes, 'publish'>;
   readonly log: { warn(fields: object, message: string): void };
@@ -251,7 +251,7 @@ export class ServerMailboxes implements MailboxStorage {
   /** Nobody waits for this, and it may fail: apps see new mail at their next sync. */
   #publish({ user, mailbox }: AppendTarget): void {
     const { mailServer, changes, log } = this.#options;
-    mailServer
+    mailServer.imap
       .changeOf(user, mailbox)
       .then((change) => changes.publish(change))
       .catch((error: unknown) => {
@@ -268,7 +268,7 @@ export class ServerMailboxes implements MailboxStorage {
     const { user, mailbox, origin } = job.payload;
     if (this.#isFirstForSure(job)) return undefined;
     try {
-      const has = await mailServer.hasReceived(user, mailbox, origin.id);
+      const has = await mailServer.imap.hasReceived(user, mailbox, origin.id);
       return has ? { result: 'delivered' } : undefined;
     } catch (error) {
       log.warn(

@@ -4,27 +4,15 @@
  */
 import { Refusal } from '../../platform/errors/errors.ts';
 import { inTime } from '../../platform/net/net.ts';
-import type {
-  AppendTarget,
-  MailboxResult,
-  MailServer,
-  MailUser,
-  ServerMail,
-} from '../mailstore/mailstore.ts';
+import type { AppendTarget, MailboxResult, ServerMail } from '../mailstore/mailstore.ts';
 import type { ImapAppend } from './imap-client/append-message.ts';
+import type { ImapMailstore } from './imap-client/imap.ts';
 import { failed, LmtpClient, type LmtpClientOptions, withLineEnds } from './lmtp.ts';
 
 export interface ServerDeliveryOptions {
   /** The LMTP server; without one all mail goes by IMAP. */
   readonly lmtp?: LmtpClientOptions | undefined;
-  readonly imap: {
-    /**
-     * Adds a message to a mailbox, which is created if it is missing.
-     *
-     * @throws Refusal mailbox_refused, mailbox_full for good; any other error is temporary
-     */
-    appendByImap(user: MailUser, mailbox: string, message: ImapAppend): Promise<void>;
-  } & Pick<MailServer, 'hasReceived' | 'changeOf'>;
+  readonly imap: Pick<ImapMailstore, 'appendByImap' | 'hasReceived' | 'changeOf'>;
   /** A pino Logger fits. */
   readonly log: { warn(fields: object, message: string): void };
 }
@@ -39,15 +27,24 @@ type Results = readonly (readonly [AppendTarget, MailboxResult])[];
 
 const noResult = failed('temporary', '4.5.0', 'no result');
 
-export class ServerDelivery implements MailServer {
-  readonly #options: ServerDeliveryOptions;
+export class ServerDelivery {
+  readonly imap: ServerDeliveryOptions['imap'];
+  readonly #log: ServerDeliveryOptions['log'];
   readonly #lmtp: LmtpClient | undefined;
 
-  constructor(options: ServerDeliveryOptions) {
-    this.#options = options;
-    this.#lmtp = options.lmtp && new LmtpClient(options.lmtp);
+  constructor({ imap, log, lmtp }: ServerDeliveryOptions) {
+    this.imap = imap;
+    this.#log = log;
+    this.#lmtp = lmtp && new LmtpClient(lmtp);
   }
 
+  /**
+   * Makes one attempt for each target.
+   *
+   * @param signal ends the attempt
+   * @returns the results in the order of the targets
+   * @throws only errors of the source
+   */
   async deliver(
     mail: ServerMail,
     targets: readonly AppendTarget[],
@@ -63,14 +60,7 @@ export class ServerDelivery implements MailServer {
     return targets.map((target) => results.get(target) ?? noResult);
   }
 
-  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
-    return this.#options.imap.hasReceived(user, mailbox, receivedId);
-  }
-
-  changeOf(user: MailUser, mailbox: string): ReturnType<MailServer['changeOf']> {
-    return this.#options.imap.changeOf(user, mailbox);
-  }
-
+  /** Ends the connections that are not in use. */
   close(): void {
     this.#lmtp?.close();
   }
@@ -111,11 +101,10 @@ export class ServerDelivery implements MailServer {
     size: number,
     signal: AbortSignal,
   ): Promise<MailboxResult> {
-    const { imap, log } = this.#options;
     if (signal.aborted) return failed('temporary', '4.4.2', 'there was no time left for it');
     try {
       const message = { open, size, flags, internalDate, signal };
-      await inTime(signal, imap.appendByImap(user, mailbox, message));
+      await inTime(signal, this.imap.appendByImap(user, mailbox, message));
       return { result: 'delivered' };
     } catch (error) {
       if (error instanceof Refusal && error.code === 'mailbox_full') {
@@ -124,7 +113,7 @@ export class ServerDelivery implements MailServer {
       if (error instanceof Refusal && error.code === 'mailbox_refused') {
         return failed('permanent', '5.2.0', error.message);
       }
-      log.warn(
+      this.#log.warn(
         { err: error, mailbox },
         'a message could not be added to a mailbox on the mail server: it is tried again',
       );

@@ -1,6 +1,4 @@
-/** What delivery needs from a mail server that the operator runs, where it has the mailboxes. */
-import type { MailboxChange } from '../changes/changes.ts';
-import type { AppendTarget, MailUser } from './store.ts';
+/** Mail on its way to a mail server that the operator runs, where it has the mailboxes, and what becomes of it. */
 
 /** Why a mailbox did not get a message. */
 export interface MailboxFailure {
@@ -25,29 +23,4 @@ export interface ServerMail {
   readonly size: number;
   /** Reverse-path without angle brackets; `''` is the null sender. */
   readonly from: string;
-}
-
-export interface MailServer {
-  /**
-   * Makes one attempt for each target.
-   *
-   * @param signal ends the attempt
-   * @returns the results in the order of the targets
-   * @throws only errors of the source
-   */
-  deliver(
-    mail: ServerMail,
-    targets: readonly AppendTarget[],
-    signal?: AbortSignal,
-  ): Promise<readonly MailboxResult[]>;
-  /**
-   * Whether the mailbox already has the message with this id in a Received field.
-   *
-   * @throws where this cannot be found out
-   */
-  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean>;
-  /** The change to publish after a message came into a mailbox. */
-  changeOf(user: MailUser, mailbox: string): Promise<MailboxChange>;
-  /** Ends the connections that are not in use. */
-  close(): void;
 }

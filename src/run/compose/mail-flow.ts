@@ -31,11 +31,8 @@ import {
 } from '../../mail/webhooks/webhooks.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
-import type {
-  EmbeddedMailstore,
-  MailServer,
-  Mailstore,
-} from '../../mailboxes/mailstore/mailstore.ts';
+import type { ServerDelivery } from '../../mailboxes/mail-server/mail-server.ts';
+import type { EmbeddedMailstore, Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import {
   type AddressFilter,
@@ -68,7 +65,7 @@ export interface MailFlowOptions {
   /** The accounts' mailboxes, ours or a mail server's, with every change published. */
   readonly mailstore: Mailstore;
   /** Delivers to the mail server, where the mailboxes are there. */
-  readonly mailServer?: MailServer | undefined;
+  readonly mailServer?: ServerDelivery | undefined;
   readonly queue: Queue;
   /** Counts mail for billing. */
   readonly usage: Usage;

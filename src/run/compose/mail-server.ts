@@ -9,7 +9,7 @@ import {
   logIn,
   ServerDelivery,
 } from '../../mailboxes/mail-server/mail-server.ts';
-import type { MailServer, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
+import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
 import { findSomeActive } from '../../tenants/accounts/accounts.ts';
@@ -32,7 +32,7 @@ const ACCOUNTS_TRIED = 3;
 /** Reads the mailboxes of a mail server, and delivers mail to it. */
 export interface MailServerParts {
   readonly imap: ImapMailstore;
-  readonly mailServer: MailServer;
+  readonly mailServer: ServerDelivery;
 }
 
 /**

@@ -193,7 +193,7 @@ export class ImapMailstore implements Mailstore {
   }
 
   /**
-   * Adds a message by APPEND, where LMTP is not used.
+   * Adds a message to a mailbox, which is created if it is missing, by APPEND: where LMTP is not used.
    *
    * @throws Refusal `mailbox_full` or `mailbox_refused` for good, `unavailable` for now; the reason of
    *   the message's signal
