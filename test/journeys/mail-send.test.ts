@@ -97,6 +97,26 @@ onEachEngine('sending mail', (engine) => {
     }
   }
 
+  test('the statuses of several messages are read by one request, without those of others', async () => {
+    const [ada, eve] = [await service.makeAccount(), await service.makeAccount()];
+    const ids: string[] = [];
+    for (const account of [ada, eve, ada]) {
+      const { body } = await send(account, { to: [{ address: 'many@far.test' }], text: 'Hello' });
+      ids.push(body.id);
+    }
+    const asked = { ids: [ids[2], ids[1], ids[0], ids[2]] };
+    const read = (body: object) => service.mail(ada.token, 'POST', '/mail/sends/read', body);
+    const { status, body } = await read(asked);
+    assert.equal(status, 200);
+    assert.deepEqual(
+      body.sends.map(({ id }: { id: string }) => id),
+      [ids[2], ids[0]],
+    );
+    const one = await settled(ada, ids[0] ?? '');
+    assert.deepEqual((await read({ ids: [ids[0]] })).body, { sends: [one] });
+    assert.equal((await read({ ids: [] })).status, 400);
+  });
+
   test('a message arrives signed, without Bcc, and has its copy in Sent', async () => {
     const ada = await service.makeAccount('ada');
     const { status, body } = await send(ada, {

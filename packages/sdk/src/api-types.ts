@@ -2377,6 +2377,10 @@ export interface CancelSendAnswer {
   };
 }
 
+export interface ReadSendsBody {
+  ids: string[];
+}
+
 /** A message that an account sent. */
 export interface Send {
   /** The id of the sent message. */
@@ -2393,6 +2397,10 @@ export interface Send {
     /** The answer of the recipient's mail server. */
     detail?: string;
   })[];
+}
+
+export interface ReadSendsAnswer {
+  sends: Send[];
 }
 
 export interface Correspondent {
@@ -3670,6 +3678,13 @@ export interface Operations {
     query: Record<never, never>;
     body: CancelSendBody;
     answer: CancelSendAnswer;
+  };
+  /** Read the status of several sent messages */
+  readSends: {
+    path: Record<never, never>;
+    query: Record<never, never>;
+    body: ReadSendsBody;
+    answer: ReadSendsAnswer;
   };
   /** Read the status of a sent message */
   readSend: {

@@ -232,6 +232,9 @@ async function sends(tell: Tell) {
   await tell('send another with its key', 'POST', '/mail/send', { ...mail, subject: 'Ho' }, key);
   await tell('find it', 'GET', '/mail/sends?key=send-1');
   await tell('find none', 'GET', '/mail/sends?key=send-2');
+  await tell('read some', 'POST', '/mail/sends/read', {
+    ids: ['00000000-0000-4000-8000-999999999999', sent.id, sent.id],
+  });
   await tell('cancel', 'POST', '/mail/sends/cancel', { id: sent.id });
   await tell('cancel again', 'POST', '/mail/sends/cancel', { id: sent.id });
   await tell('the draft', 'POST', '/mail/sync', {
@@ -391,8 +394,10 @@ test('mail goes out at its time, to an account beside it too', async () => {
   assert.equal(account.sends.find({ id }).status, 'queued');
   assert.deepEqual(bob.mailbox('INBOX').uids, []);
   await server.clock.advance(1);
-  const read = (await call('GET', `/mail/sends/${id}`)).body as { status: string };
-  assert.equal(read.status, 'delivered');
+  const { sends } = (await call('POST', '/mail/sends/read', { ids: [id] })).body as {
+    sends: { status: string }[];
+  };
+  assert.equal(sends[0]?.status, 'delivered');
   assert.equal(bob.mailbox('INBOX').find(1)?.text, 'Hello');
   assert.equal((await call('POST', '/mail/sends/cancel', { id })).status, 409);
 });

@@ -184,6 +184,17 @@ export class Sending {
     return readStatus(read, row);
   }
 
+  /** The statuses of messages by their ids, in this order, without those that the account did not send. */
+  async findAll(user: MailUser, ids: readonly string[]): Promise<SendStatus[]> {
+    const { read } = this.#options.database;
+    const found: SendStatus[] = [];
+    for (const id of new Set(ids)) {
+      const row = await findSend(read, user.accountId, { id });
+      if (row) found.push(await readStatus(read, row));
+    }
+    return found;
+  }
+
   /** See {@link cancelSend}. */
   cancel(user: MailUser, id: string): Promise<PinnedLocation> {
     return cancelSend(this.#options, user, id);

@@ -282,7 +282,25 @@ function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
   });
 }
 
+/** Messages whose status one request reads. */
+const SENDS_READ = 100;
+
 function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
+  app.post('/mail/sends/read', {
+    bodyLimit: MAIL_BODY_MAX,
+    schema: {
+      summary: 'Read the status of several sent messages',
+      operationId: 'readSends',
+      description:
+        'In the order of `ids`. Those that the account did not send, or that are not kept any more, are left out.',
+      body: Type.Object({ ids: Type.Array(sendId, { minItems: 1, maxItems: SENDS_READ }) }),
+      response: { 200: Type.Object({ sends: Type.Array(statusAnswer) }) },
+    },
+    handler: async (request) => {
+      const user = await tools.authenticateMail(request);
+      return { sends: await sending.findAll(user, request.body.ids) };
+    },
+  });
   app.get('/mail/sends/:id', {
     schema: {
       summary: 'Read the status of a sent message',

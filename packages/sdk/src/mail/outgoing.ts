@@ -1,5 +1,4 @@
 /** Mail of the user as it is stored until it goes: its files as blobs, and how it is shown meanwhile. */
-import { ApiError } from '../errors.ts';
 import type {
   MailClient,
   MessageId,
@@ -16,7 +15,6 @@ import {
   localId,
   type MessageFacts,
   type NamedMessage,
-  type OperationRow,
   put,
   readLocalId,
   type StoredAttachment,
@@ -30,6 +28,9 @@ export interface OutgoingOptions {
   readonly server: MailServer;
   readonly platform: Platform;
 }
+
+/** Messages whose status one request reads. */
+const SENDS_READ = 100;
 
 /** What the user sends and saves, and what became of it. */
 export class Outgoing {
@@ -94,22 +95,21 @@ export class Outgoing {
   }
 
   async sends(): Promise<SentMail[]> {
-    const { operations } = this.#options.tools.copy;
-    const rows = operations.filter(({ sendId }) => sendId !== undefined).reverse();
-    return (await Promise.all(rows.map((row) => this.#find(row)))).flat();
-  }
-
-  async #find(row: OperationRow): Promise<SentMail[]> {
     const { tools, server } = this.#options;
-    try {
-      const send = await server.call('GET /mail/sends/', { id: row.sendId ?? '' });
-      const operation = new StoredSend(tools, [row]);
-      return [{ ...send, subject: row.mail?.subject ?? '', operation }];
-    } catch (error) {
-      // The server remembers it no longer.
-      if (error instanceof ApiError && error.status === 404) return [];
-      throw error;
+    const rows = new Map(tools.copy.operations.map((row) => [row.sendId, row]));
+    const ids = [...rows.keys()].filter((id) => id !== undefined).reverse();
+    const found: SentMail[] = [];
+    for (let at = 0; at < ids.length; at += SENDS_READ) {
+      const body = { ids: ids.slice(at, at + SENDS_READ) };
+      const { sends } = await server.call('POST /mail/sends/read', { body });
+      for (const send of sends) {
+        const row = rows.get(send.id);
+        if (!row) continue;
+        const operation = new StoredSend(tools, [row]);
+        found.push({ ...send, subject: row.mail?.subject ?? '', operation });
+      }
     }
+    return found;
   }
 }
 

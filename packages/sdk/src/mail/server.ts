@@ -10,6 +10,7 @@ import type {
   MailboxState,
   MoveMessagesAnswer,
   ReadMessagesAnswer,
+  ReadSendsAnswer,
   SearchMessagesAnswer,
   Send,
   SendMessageAnswer,
@@ -49,7 +50,7 @@ interface Answers {
   'POST /mail/search': SearchMessagesAnswer;
   'POST /mail/send': SendMessageAnswer;
   'GET /mail/sends': Send;
-  'GET /mail/sends/': Send;
+  'POST /mail/sends/read': ReadSendsAnswer;
   'POST /mail/sends/cancel': CancelSendAnswer;
   'GET /mail/attachment': Blob;
   'GET /mail/message': Blob;
@@ -58,8 +59,6 @@ export type MailRoute = keyof Answers;
 
 export interface MailCall {
   readonly query?: Readonly<Record<string, string | number>>;
-  /** The end of the path. */
-  readonly id?: string;
   readonly body?: unknown;
   /** The server carries out one request of this key. */
   readonly key?: string;
@@ -184,12 +183,12 @@ export class MailServer {
 
   async #send<T>(route: string, call: MailCall, token: string | undefined): Promise<T> {
     const [method = '', path = ''] = route.split(' ');
-    const { query, id = '', body, key, signal } = call;
+    const { query, body, key, signal } = call;
     const isBlob = path === '/mail/attachment' || path === '/mail/message';
     const parameters = query ? `?${new URLSearchParams(Object.entries(query).map(toText))}` : '';
     const request: ApiRequest = {
       method,
-      path: `${path}${encodeURIComponent(id)}${parameters}`,
+      path: `${path}${parameters}`,
       body,
       takesKey: key !== undefined,
       repeatable: true,

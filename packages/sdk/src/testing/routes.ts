@@ -1,6 +1,7 @@
 /** What each request does with an account, and how it is answered. */
 import type {
   PartialContent,
+  ReadSendsBody,
   SearchMatch,
   SearchMessagesBody,
   SendMessageBody,
@@ -109,6 +110,13 @@ export const routes: Readonly<Record<string, Route>> = {
     ),
   'GET /mail/sends': (account, { query }) =>
     answer(account.sends.find({ key: query.get('key') ?? '' })),
+  'POST /mail/sends/read': (account, request) => {
+    const { ids } = bodyOf<ReadSendsBody>(request);
+    const sends = [...new Set(ids)].flatMap(
+      (id) => account.sends.all.find((one) => one.id === id) ?? [],
+    );
+    return answer({ sends });
+  },
   'POST /mail/sends/cancel': (account, request) =>
     answer(account.sends.cancel(bodyOf<{ id: string }>(request).id)),
 };

@@ -184,14 +184,11 @@ export class FakeServer {
   #route(request: FakeRequest): FakeAnswer {
     const name = `${request.method} ${request.path}`;
     if (name === 'POST /mail/token') return { status: 200, json: this.#login(request) };
-    const byId = /^GET \/mail\/sends\/([\w-]+)$/.exec(name)?.[1];
     const route = routes[name];
-    if (!route && byId === undefined)
-      throw new Refusal('route_not_found', 'there is nothing at this path');
+    if (!route) throw new Refusal('route_not_found', 'there is nothing at this path');
     const account = this.#admit(
       request.headers.get('authorization')?.replace(/^Bearer /i, '') ?? '',
     );
-    if (!route) return { status: 200, json: account.sends.find({ id: byId ?? '' }) };
     return this.#once(account, request, () => route(account, request));
   }
 

@@ -32,10 +32,33 @@ test('mail for later is found after a reload and many other changes, and cancell
     world.account.sends.all.map(({ status }) => status),
     ['cancelled'],
   );
+  const before = world.server.requests.length;
   assert.deepEqual(
     (await client.sends()).map(({ status }) => status),
     ['cancelled'],
   );
+  assert.deepEqual(
+    world.server.requests.slice(before).map(({ path }) => path),
+    ['/mail/sends/read'],
+  );
+});
+
+test('what became of many mails is asked for in one request, newest first', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  for (let number = 1; number <= 12; number++) {
+    const { applied } = await client.send({ ...mail, subject: `${number}` });
+    await world.pass(100, applied);
+  }
+  await world.pass(5000);
+  const before = world.server.requests.length;
+  const sends = await client.sends();
+  assert.deepEqual(
+    sends.map(({ subject }) => Number(subject)),
+    [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1],
+  );
+  assert.equal(world.server.requests.length, before + 1);
 });
 
 test('mail that waits for a network is a draft again at once where it is taken back', async () => {
