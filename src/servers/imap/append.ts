@@ -86,7 +86,6 @@ function readReplaced(command: Cursor): string {
 }
 
 export const append: Command = {
-  states: ['authenticated', 'selected'],
   tells: 'everything',
   async *run(session, command) {
     const head = readAppend(command);
@@ -106,7 +105,6 @@ export const uidReplace = replacing(true);
 /** RFC 8508: the message is stored and the other one is removed, or neither. */
 function replacing(isByUid: boolean): Command {
   return {
-    states: ['selected'],
     tells: 'everything',
     async *run(session, command) {
       const set = readReplaced(command);

@@ -1,4 +1,4 @@
-/** The commands that are known, by name (RFC 9051 section 6). */
+/** The commands that are known, by name and by the state of the session (RFC 9051 section 6). */
 import { append, replace, uidReplace } from './append.ts';
 import { close, copy, expunge, move, uidCopy, uidExpunge, uidMove } from './copy-move.ts';
 import { create, remove, rename, subscribe, unsubscribe } from './edit-mailboxes.ts';
@@ -10,19 +10,16 @@ import { notify } from './notify.ts';
 import { getQuota, getQuotaRoot, setQuota } from './quota.ts';
 import { search, uidSearch } from './search.ts';
 import { enable, examine, select, status, unselect } from './select.ts';
-import type { Command } from './session.ts';
+import type { Command, State } from './session.ts';
 import { sort, uidSort } from './sort.ts';
 import { store, uidStore } from './store.ts';
 import { thread, uidThread } from './thread.ts';
 
-export const commands: Readonly<Record<string, Command>> = {
-  CAPABILITY: capability,
-  NOOP: noop,
-  LOGOUT: logout,
-  ID: id,
-  STARTTLS: startTls,
-  AUTHENTICATE: authenticate,
-  LOGIN: login,
+const anywhere = { CAPABILITY: capability, NOOP: noop, LOGOUT: logout, ID: id };
+
+const beforeLogin = { STARTTLS: startTls, AUTHENTICATE: authenticate, LOGIN: login };
+
+const afterLogin = {
   ENABLE: enable,
   SELECT: select,
   EXAMINE: examine,
@@ -41,7 +38,10 @@ export const commands: Readonly<Record<string, Command>> = {
   SETQUOTA: setQuota,
   IDLE: idle,
   NOTIFY: notify,
-  CHECK: { ...noop, states: ['selected'] },
+};
+
+const inMailbox = {
+  CHECK: noop,
   CLOSE: close,
   UNSELECT: unselect,
   EXPUNGE: expunge,
@@ -62,4 +62,14 @@ export const commands: Readonly<Record<string, Command>> = {
   'UID STORE': uidStore,
   'UID COPY': uidCopy,
   'UID MOVE': uidMove,
+};
+
+type Commands = Readonly<Record<string, Command>>;
+
+export const commands: Commands = { ...anywhere, ...beforeLogin, ...afterLogin, ...inMailbox };
+
+export const commandsIn: Readonly<Record<State, Commands>> = {
+  'not authenticated': { ...anywhere, ...beforeLogin },
+  authenticated: { ...anywhere, ...afterLogin },
+  selected: { ...anywhere, ...afterLogin, ...inMailbox },
 };

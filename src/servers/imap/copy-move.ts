@@ -20,7 +20,6 @@ export const uidMove = relocating('move', true);
 
 function relocating(kind: 'copy' | 'move', isByUid: boolean): Command {
   return {
-    states: ['selected'],
     tells: 'everything',
     async *run(session, command) {
       command.expect(' ');
@@ -98,7 +97,6 @@ export function hintAtCreate(error: unknown): never {
 }
 
 export const expunge: Command = {
-  states: ['selected'],
   tells: 'everything',
   async *run(session, command) {
     command.end();
@@ -109,7 +107,6 @@ export const expunge: Command = {
 
 /** RFC 4315 section 2.1. */
 export const uidExpunge: Command = {
-  states: ['selected'],
   tells: 'everything',
   async *run(session, command) {
     command.expect(' ');
@@ -145,7 +142,6 @@ async function* removeDeleted(
 
 /** Removes what is marked, and tells nothing of it (RFC 9051 section 6.4.1). */
 export const close: Command = {
-  states: ['selected'],
   tells: 'nothing',
   async *run(session, command) {
     command.end();

@@ -4,12 +4,9 @@ import type { Cursor } from './cursor.ts';
 import { readMailbox, tellMailbox } from './list.ts';
 import { type Command, No, type Session } from './session.ts';
 
-const LOGGED_IN = ['authenticated', 'selected'] as const;
-
 /** A name that has no mailbox may be subscribed, too. */
 function subscribing(isOn: boolean): Command {
   return {
-    states: LOGGED_IN,
     tells: 'no removals',
     async *run(session, command) {
       command.expect(' ');
@@ -33,7 +30,6 @@ export const subscribe = subscribing(true);
 export const unsubscribe = subscribing(false);
 
 export const create: Command = {
-  states: LOGGED_IN,
   tells: 'no removals',
   async *run(session, command) {
     command.expect(' ');
@@ -74,7 +70,6 @@ function readUses(command: Cursor): string[] {
 }
 
 export const remove: Command = {
-  states: LOGGED_IN,
   tells: 'no removals',
   async *run(session, command) {
     command.expect(' ');
@@ -90,7 +85,6 @@ export const remove: Command = {
 };
 
 export const rename: Command = {
-  states: LOGGED_IN,
   tells: 'no removals',
   async *run(session, command) {
     command.expect(' ');

@@ -32,7 +32,6 @@ export const uidFetch = fetching(true);
 
 function fetching(isByUid: boolean): Command {
   return {
-    states: ['selected'],
     // A client may use the sequence numbers of the next answers only if these stay (RFC 9051 section 5.5).
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {

@@ -4,7 +4,6 @@ import { tellNews } from './notify.ts';
 import { Bye, type Command } from './session.ts';
 
 export const idle: Command = {
-  states: ['authenticated', 'selected'],
   tells: 'everything',
   async *run(session, command) {
     command.end();
@@ -21,7 +20,6 @@ export const idle: Command = {
 };
 
 export const noop: Command = {
-  states: ['not authenticated', 'authenticated', 'selected'],
   tells: 'everything',
   async *run(session, command) {
     command.end();
@@ -33,7 +31,6 @@ export const noop: Command = {
 };
 
 export const logout: Command = {
-  states: ['not authenticated', 'authenticated', 'selected'],
   tells: 'nothing',
   async *run(session, command) {
     command.end();

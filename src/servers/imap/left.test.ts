@@ -169,3 +169,12 @@ test('a message that did not come whole is not waited for', async () => {
   assert.equal(await client.next(), ENDED);
   assert.equal(await client.next(), '');
 });
+
+test('who waits in IDLE is told BYE alone', async () => {
+  const { client, endSession } = await start();
+  client.send('x IDLE\r\n');
+  assert.equal(await client.next(), '+ Waiting for changes');
+  endSession();
+  assert.equal(await client.next(), ENDED);
+  assert.equal(await client.next(), '');
+});

@@ -7,7 +7,6 @@ import type { Answer, Command, Session } from './session.ts';
 import { readStatusItems, type StatusItem, writeStatus } from './status.ts';
 import { mailbox as writeMailbox } from './write.ts';
 
-const LOGGED_IN = ['authenticated', 'selected'] as const;
 /** Patterns of one LIST, wildcards in all of them, and characters of one: a name and a separator have less. */
 const PATTERNS_MAX = 16;
 const WILDCARDS_MAX = 32;
@@ -239,7 +238,6 @@ export async function tellMailbox(session: Session, name: string, asked: string)
 }
 
 export const list: Command = {
-  states: LOGGED_IN,
   tells: 'no removals',
   async *run(session, command) {
     return yield* listMailboxes(session, readListing(command));
@@ -248,7 +246,6 @@ export const list: Command = {
 
 /** Subscribed names (RFC 3501 section 6.3.9). */
 export const lsub: Command = {
-  states: LOGGED_IN,
   tells: 'no removals',
   async *run(session, command) {
     command.expect(' ');
@@ -280,7 +277,6 @@ export const lsub: Command = {
 
 /** RFC 2342. */
 export const namespace: Command = {
-  states: LOGGED_IN,
   tells: 'no removals',
   async *run(_session, command) {
     command.end();

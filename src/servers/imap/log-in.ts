@@ -110,7 +110,6 @@ function withPassword(session: Session, address: string, password: string): Answ
 }
 
 export const login: Command = {
-  states: ['not authenticated'],
   tells: 'nothing',
   async *run(session, command) {
     refuseInPlain(session);
@@ -124,7 +123,6 @@ export const login: Command = {
 };
 
 export const authenticate: Command = {
-  states: ['not authenticated'],
   tells: 'nothing',
   async *run(session, command) {
     refuseInPlain(session);
@@ -180,7 +178,6 @@ async function* ask(session: Session, challenge: string): AsyncGenerator<string,
 }
 
 export const startTls: Command = {
-  states: ['not authenticated'],
   tells: 'nothing',
   async *run(session, command) {
     command.end();
@@ -191,7 +188,6 @@ export const startTls: Command = {
 };
 
 export const capability: Command = {
-  states: ['not authenticated', 'authenticated', 'selected'],
   tells: 'nothing',
   async *run(session, command) {
     command.end();
@@ -202,7 +198,6 @@ export const capability: Command = {
 
 /** RFC 2971. What the client says of itself changes nothing: operators see it. */
 export const id: Command = {
-  states: ['not authenticated', 'authenticated', 'selected'],
   tells: 'nothing',
   async *run(session, command) {
     command.expect(' ');

@@ -13,7 +13,6 @@ import { type Output, mailbox as writeMailbox } from './write.ts';
 const TOLD_MAX = 500;
 
 export const notify: Command = {
-  states: ['authenticated', 'selected'],
   // What was held back until now, as NOOP does (section 3.1).
   tells: 'everything',
   async *run(session, command) {

@@ -4,14 +4,13 @@ import { readMailbox } from './list.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
 import { mailbox as writeMailbox } from './write.ts';
 
-const LOGGED_IN = ['authenticated', 'selected'] as const;
 /** The name of the root. Not empty: programs that quote nothing could not name it. */
 const ROOT = 'account';
 /** Octets of one unit of STORAGE (section 5.1). */
 const UNIT = 1024;
 
 function quotaCommand(run: (session: Session, command: Cursor) => Answer): Command {
-  return { states: LOGGED_IN, tells: 'no removals', run };
+  return { tells: 'no removals', run };
 }
 
 export const getQuota = quotaCommand(async function* (session, command) {

@@ -2,7 +2,7 @@
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import type { CommandParts } from './command-reader.ts';
-import { commands } from './commands.ts';
+import { commands, commandsIn } from './commands.ts';
 import { BadCommand, Cursor } from './cursor.ts';
 import { tellNews } from './notify.ts';
 import { Bye, type Command, No, type Session } from './session.ts';
@@ -54,11 +54,9 @@ export async function* runCommand(
     name = readName(cursor);
     session.command = name;
     session.commandAt = Date.now();
-    const command = commands[name];
-    if (!command) throw new BadCommand('The command is not known');
-    if (!command.states.includes(session.state)) {
-      throw new BadCommand(`Not while the session is ${session.state}`);
-    }
+    if (name === 'other') throw new BadCommand('The command is not known');
+    const command = commandsIn[session.state][name];
+    if (!command) throw new BadCommand(`Not while the session is ${session.state}`);
     const text = yield* command.run(session, cursor);
     if (command.tells !== 'nothing') failure = yield* tellOthers(session, command);
     onEnd({ name, outcome: 'ok' });

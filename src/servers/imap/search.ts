@@ -13,7 +13,6 @@ export const uidSearch = searching(true);
 
 function searching(isByUid: boolean): Command {
   return {
-    states: ['selected'],
     tells: isByUid ? 'everything' : 'no removals',
     run: (session, command) => {
       const asked = readSearch(command);

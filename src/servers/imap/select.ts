@@ -12,8 +12,6 @@ import type { Answer, Command, Session } from './session.ts';
 import { readStatusItems, writeStatus } from './status.ts';
 import { View } from './view.ts';
 
-const LOGGED_IN = ['authenticated', 'selected'] as const;
-
 /** What a client knows of the mailbox (RFC 7162 section 3.2.5). */
 interface Resync {
   readonly uidvalidity: number;
@@ -26,7 +24,6 @@ export const examine = opening(true);
 
 function opening(isReadOnly: boolean): Command {
   return {
-    states: LOGGED_IN,
     tells: 'nothing',
     async *run(session, command) {
       command.expect(' ');
@@ -160,7 +157,6 @@ export function vanished(gone: UidSet): string {
 }
 
 export const status: Command = {
-  states: LOGGED_IN,
   tells: 'no removals',
   async *run(session, command) {
     command.expect(' ');
@@ -176,7 +172,6 @@ export const status: Command = {
 };
 
 export const unselect: Command = {
-  states: ['selected'],
   tells: 'nothing',
   async *run(session, command) {
     command.end();
@@ -188,7 +183,6 @@ export const unselect: Command = {
 
 /** RFC 5161. */
 export const enable: Command = {
-  states: ['authenticated', 'selected'],
   tells: 'nothing',
   async *run(session, command) {
     const enabled: string[] = [];

@@ -258,8 +258,6 @@ export const GONE = `[EXPUNGEISSUED] ${DELETED}`;
 export const gone = (): No => new No('EXPUNGEISSUED', DELETED);
 
 export interface Command {
-  /** In which it may be given. */
-  readonly states: readonly State[];
   /**
    * What is told of others' changes before the tagged answer (RFC 9051 section 5.5): removals only where the client knows
    * that sequence numbers may change.

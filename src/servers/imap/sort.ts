@@ -17,7 +17,6 @@ export const uidSort = sorting(true);
 
 function sorting(isByUid: boolean): Command {
   return {
-    states: ['selected'],
     tells: isByUid ? 'everything' : 'no removals',
     run: (session, command) => {
       const returned = readReturn(command);

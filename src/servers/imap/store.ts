@@ -17,7 +17,6 @@ export const uidStore = storing(true);
 
 function storing(isByUid: boolean): Command {
   return {
-    states: ['selected'],
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
       command.expect(' ');

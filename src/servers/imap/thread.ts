@@ -24,7 +24,6 @@ export const uidThread = threading(true);
 
 function threading(isByUid: boolean): Command {
   return {
-    states: ['selected'],
     tells: isByUid ? 'everything' : 'no removals',
     async *run(session, command) {
       command.expect(' ');
