@@ -11,9 +11,6 @@ import { count } from '../ui/format.ts';
 import { say, sayFailure } from '../ui/toasts.tsx';
 import { current, type OpenAccount, titleOfName } from './accounts.ts';
 
-/** Messages that one operation changes at most: so many UIDs does a request take. */
-const BATCH = 1000;
-
 /** Messages by name, or all of a mailbox. */
 export type Target =
   | { readonly messages: readonly MailMessage[] }
@@ -28,21 +25,16 @@ function only(target: Target, isMeant: (message: MailMessage) => boolean): Targe
   return 'allOf' in target ? target : { messages: target.messages.filter(isMeant) };
 }
 
-/** Names of messages by mailbox, as many as an operation takes. */
-async function batchesOf({ client }: OpenAccount, target: Target) {
-  const byMailbox: [mailbox: string, ids: readonly MessageId[]][] =
-    'allOf' in target
-      ? [[target.allOf, await client.mailbox(target.allOf).ids()]]
-      : [...Map.groupBy(target.messages, ({ mailbox }) => mailbox)].map(([mailbox, some]) => [
-          mailbox,
-          some.map(({ id }) => id),
-        ]);
-  return byMailbox.flatMap(([mailbox, ids]) =>
-    Array.from({ length: Math.ceil(ids.length / BATCH) }, (_, index) => ({
-      handle: client.mailbox(mailbox),
-      ids: ids.slice(index * BATCH, (index + 1) * BATCH),
-    })),
-  );
+/** Names of messages, with the mailbox that has them. */
+async function namesOf({ client }: OpenAccount, target: Target) {
+  if ('allOf' in target) {
+    const handle = client.mailbox(target.allOf);
+    return [{ handle, ids: await handle.ids() }];
+  }
+  const byMailbox = Map.groupBy(target.messages, ({ mailbox }) => mailbox);
+  return [...byMailbox].map(([mailbox, some]) => {
+    return { handle: client.mailbox(mailbox), ids: some.map(({ id }) => id) };
+  });
 }
 
 interface Deed {
@@ -70,7 +62,7 @@ async function carryOut({ target, change, done, doing, leaves }: Deed): Promise<
   };
   try {
     if (leaves && 'messages' in target) list.hide(target.messages);
-    for (const { handle, ids } of await batchesOf(account, target)) {
+    for (const { handle, ids } of await namesOf(account, target)) {
       const operation = await change(handle, ids);
       // A refusal is told by the client's event; what a search found is in the list again.
       operation.applied.catch(list.unhide);

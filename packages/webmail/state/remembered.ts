@@ -5,17 +5,12 @@ import { type Ref, ref, watch } from 'vue';
  * A value that a reload keeps.
  *
  * @param usual what it is until somebody chooses; it is not stored
- * @param storage of the tab alone, in place of that of all
  */
-export function remember<Value>(
-  name: string,
-  usual: Value,
-  storage: Storage = localStorage,
-): Ref<Value> {
+function remember<Value>(name: string, usual: Value): Ref<Value> {
   const key = `postroom-webmail-${name}`;
   const read = (): Value => {
     try {
-      return JSON.parse(storage.getItem(key) ?? '');
+      return JSON.parse(localStorage.getItem(key) ?? '');
     } catch {
       return usual;
     }
@@ -24,15 +19,15 @@ export function remember<Value>(
   watch(
     value,
     (chosen) => {
-      if (JSON.stringify(chosen) === JSON.stringify(usual)) storage.removeItem(key);
-      else storage.setItem(key, JSON.stringify(chosen));
+      if (JSON.stringify(chosen) === JSON.stringify(usual)) localStorage.removeItem(key);
+      else localStorage.setItem(key, JSON.stringify(chosen));
     },
     // A page that is left next has stored it.
     { deep: true, flush: 'sync' },
   );
   // Another tab chose.
   addEventListener('storage', (event) => {
-    if (event.storageArea === storage && event.key === key) value.value = read();
+    if (event.storageArea === localStorage && event.key === key) value.value = read();
   });
   return value;
 }

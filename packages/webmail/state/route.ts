@@ -78,8 +78,8 @@ export function goTo(address: string, mailbox: string): void {
 
 /** Closes what is open, as Back does: it leaves no step that shows the same list again. */
 export function closeOpen(): void {
-  const { open: _open, ...rest } = route.value;
-  if (history.state === OPENED) {
+  const { open, ...rest } = route.value;
+  if (open && history.state === OPENED) {
     route.value = rest;
     isGoingBack = true;
     history.back();

@@ -15,7 +15,6 @@ export const FIELDS: NonNullable<SyncMailboxBody['fields']> = [
 ];
 
 export interface AppliedPage {
-  readonly mailbox: MailboxRow;
   readonly changes: readonly Change[];
   /** Messages that the copy did not have; empty while it sees the mailbox for the first time. */
   readonly received: readonly MessageRow[];
@@ -90,7 +89,7 @@ export function applyPage(
     ...(!paging && { serverTotal: count.total, serverUnseen: count.unseen }),
   };
   changes.push(put('mailboxes', next));
-  return { mailbox: next, changes, received };
+  return { changes, received };
 }
 
 function toRow(

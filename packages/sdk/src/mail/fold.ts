@@ -50,7 +50,7 @@ export function touchedRows({
   placeOf,
 }: Pick<FoldInput, 'operations' | 'placeOf'>): Map<number, Set<number>> {
   const wanted = new Map<number, Set<number>>();
-  const want = (place: Place, uid: number | undefined) => {
+  const want = (place: Place | undefined, uid: number | undefined) => {
     if (typeof place !== 'number' || !uid) return;
     const uids = wanted.get(place);
     if (uids) uids.add(uid);
@@ -58,16 +58,11 @@ export function touchedRows({
   };
   const bySeq = new Map(operations.map((operation) => [operation.seq, operation]));
   for (const operation of operations.filter(isLive)) {
-    const place = placeOf(operation.mailbox, operation.box);
+    const places = placesOf(operation, placeOf);
     for (const id of idsOf(operation)) {
-      if (typeof id === 'number') want(place, id);
-      else want(place, placedUid(bySeq, id));
+      want(places[0], typeof id === 'number' ? id : placedUid(bySeq, id));
     }
-    const target = placeOf(
-      operation.to ?? operation.mailbox,
-      operation.to ? operation.toBox : operation.box,
-    );
-    for (const uid of operation.placed ?? []) want(target, uid);
+    for (const uid of operation.placed ?? []) want(places.at(-1), uid);
   }
   return wanted;
 }

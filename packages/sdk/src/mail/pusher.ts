@@ -140,13 +140,10 @@ export class Pusher {
     });
     const [{ kind } = {}] = batch;
     // A mail that is sent is in Sent, and a draft goes; a mailbox that is not in the copy has other numbers.
-    const isSend = kind === 'send';
-    const touched = isSend
-      ? copy.mailboxes.filter(
-          ({ specialUse, token }) =>
-            token !== undefined && (specialUse === '\\Sent' || specialUse === '\\Drafts'),
-        )
-      : [];
+    const touched = copy.mailboxes.filter(
+      ({ specialUse = '', token }) =>
+        kind === 'send' && token !== undefined && ['\\Sent', '\\Drafts'].includes(specialUse),
+    );
     return {
       boxes: [...boxes, ...touched.map((one) => one.box), ...(anew !== undefined ? [anew] : [])],
       continues,
