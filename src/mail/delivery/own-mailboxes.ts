@@ -24,7 +24,7 @@ import {
   type PreparedStoring,
   type StoringOptions,
 } from './mailbox-storage.ts';
-import { receivedData, storedIn } from './record-mail.ts';
+import { receivedEvent, storedIn } from './record-mail.ts';
 
 export interface OwnMailboxesOptions {
   readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'plain' | 'quotas'>;
@@ -73,11 +73,9 @@ export class OwnMailboxes implements MailboxStorage {
           // The account was deleted after it was resolved.
           if (!appended.some((one) => one.user === user)) refused.set(user.accountId, gone());
         }
-        const events = appended.map(({ user, uid, change: { mailbox } }) => {
-          const { accountId } = user;
-          const data = receivedData(mail, user, texts);
-          return { type: 'message.received' as const, accountId, mailbox, uid, data };
-        });
+        const events = appended.map(({ user, uid, change: { mailbox } }) =>
+          receivedEvent(mail, user, texts, { mailbox, uid }),
+        );
         await writeEvents(tx, events, now());
         return {
           refused,

@@ -69,6 +69,22 @@ export function receivedData(
   };
 }
 
+/** The event of a message that a mailbox has taken. @param location its UID is not known of a mail server's */
+export function receivedEvent(
+  mail: Parameters<typeof receivedData>[0],
+  user: MailUser,
+  texts: Pick<MessageTexts, 'envelope' | 'size'>,
+  location: { readonly mailbox: string; readonly uid?: number },
+): NewEvent {
+  const { accountId } = user;
+  return {
+    type: 'message.received',
+    accountId,
+    ...location,
+    data: receivedData(mail, user, texts),
+  };
+}
+
 /** The event of a recipient whom a report from outside names. */
 export function bouncedEvent({ accountId, mailId, recipient, detail }: LateBounce): NewEvent {
   return { type: 'send.bounced', accountId, data: { send_id: mailId, recipient, detail } };

@@ -47,7 +47,7 @@ import {
   type StoredMail,
   type StoringOptions,
 } from './mailbox-storage.ts';
-import { queuedEvent, receivedData, storedEvent } from './record-mail.ts';
+import { queuedEvent, receivedEvent, storedEvent } from './record-mail.ts';
 
 export interface ServerMailboxesOptions {
   readonly database: Database;
@@ -149,10 +149,9 @@ export class ServerMailboxes implements MailboxStorage {
     targets: readonly AppendTarget[],
     texts: MessageTexts,
   ): Promise<void> {
-    const events = targets.map(({ user, mailbox }) => {
-      const data = receivedData(mail, user, texts);
-      return { type: 'message.received' as const, accountId: user.accountId, mailbox, data };
-    });
+    const events = targets.map(({ user, mailbox }) =>
+      receivedEvent(mail, user, texts, { mailbox }),
+    );
     return writeEvents(tx, events, this.#options.now());
   }
 

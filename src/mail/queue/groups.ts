@@ -1,11 +1,11 @@
 /** The queue as operators see it: waiting and failed deliveries by receiver, domain and kind, and one by one. */
 import { sql } from 'kysely';
-import type { Queries, ReadDatabase } from '../../platform/database/database.ts';
+import type { ReadDatabase } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts';
-import { toDelivery } from './operator-rows.ts';
+import { type DeliveryError, errorFromJson } from './delivery.ts';
 import { OPEN_STATES, type OpenState, type QueueFilter } from './queue-filter.ts';
 import { amountsOf, type CountFilter, findNewest, ofState, sum } from './receivers.ts';
+import { type KnownDelivery, readKnown } from './undelivered.ts';
 
 /** Deliveries of one kind and domain that have one receiver. */
 export interface QueueGroup extends GroupKey {
@@ -82,11 +82,6 @@ function toGroup({ queued, held, failed, due, error, ...key }: CountedGroup): Qu
   };
 }
 
-/** A delivery with the claim that it belongs to. */
-export interface OpenDelivery extends Delivery {
-  readonly domainId: number;
-}
-
 /**
  * Single deliveries that were not delivered, the newest first.
  *
@@ -96,25 +91,11 @@ export async function listOpen(
   database: ReadDatabase,
   filter: CountFilter,
   { before, limit }: { readonly before: number | undefined; readonly limit: number },
-): Promise<{ readonly items: OpenDelivery[]; readonly next: number | undefined }> {
+): Promise<{ readonly items: KnownDelivery[]; readonly next: number | undefined }> {
   const ids = await findNewest(database, filter, { before, limit: limit + 1 });
   const shown = ids.slice(0, limit);
-  const items = await readRows(database.read, shown);
+  const known = await readKnown(database.read, shown);
+  // None that was delivered meanwhile.
+  const items = known.filter(({ status }) => status !== 'delivered').sort((a, b) => b.id - a.id);
   return { items, next: ids.length > limit ? shown.at(-1) : undefined };
-}
-
-/** @returns the deliveries in the order of the ids; none that was delivered meanwhile */
-async function readRows(queries: Queries, ids: readonly number[]): Promise<OpenDelivery[]> {
-  if (ids.length === 0) return [];
-  const rows = await queries
-    .selectFrom('deliveries')
-    .selectAll()
-    .where('id', 'in', ids)
-    .where('status', '<>', 'delivered')
-    .execute();
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  return ids.flatMap((id) => {
-    const row = byId.get(id);
-    return row ? { ...toDelivery(row), domainId: row.domain_id } : [];
-  });
 }

@@ -82,7 +82,6 @@ export {
   type GroupKey,
   listGroups,
   listOpen,
-  type OpenDelivery,
   type QueueGroup,
 } from './groups.ts';
 export { type FailingReceiver, findFailingReceivers, findHeld } from './needs-attention.ts';
@@ -106,7 +105,6 @@ export { findQueued, redirectDeliveries, withdrawDeliveries } from './waiting-ro
 export {
   type WaitingReason,
   waitingOfAccounts,
-  waitingOfAllAccounts,
   waitingOfDomains,
   waitingReasons,
 } from './waiting-senders.ts';

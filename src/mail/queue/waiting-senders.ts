@@ -7,30 +7,20 @@ import { accountOf, type Owner, senderOf } from './parties.ts';
 const WAITING = ['queued', 'held'] as const;
 type Waiting = (typeof WAITING)[number];
 
-/** How many deliveries of all accounts wait or are held, by account id; those without any are left out. */
-export async function waitingOfAllAccounts(
-  queries: Queries,
-  kind: string,
-): Promise<Map<number, number>> {
-  return countWaiting(queries, kind, undefined);
-}
-
-/** The same of some accounts. */
+/**
+ * How many deliveries of accounts wait or are held, by account id; those without any are left out.
+ *
+ * @param owners by default all
+ */
 export async function waitingOfAccounts(
   queries: Queries,
   kind: string,
-  owners: readonly Owner[],
-): Promise<Map<number, number>> {
-  return owners.length === 0 ? new Map() : countWaiting(queries, kind, owners.map(senderOf));
-}
-
-/** By the indexes of lanes, and of what is held: the states are literals, since these have them as their conditions. */
-async function countWaiting(
-  queries: Queries,
-  kind: string,
-  senders: readonly string[] | undefined,
+  owners?: readonly Owner[],
 ): Promise<Map<number, number>> {
   const counts = new Map<number, number>();
+  if (owners?.length === 0) return counts;
+  const senders = owners?.map(senderOf);
+  // By the indexes of lanes, and of what is held: the states are literals, since these have them as their conditions.
   for (const state of WAITING) {
     const rows = await queries
       .selectFrom('deliveries')

@@ -1,5 +1,5 @@
 /** The order of the operator's list of accounts: by age, by address, or by a number that each account has. */
-import { waitingOfAllAccounts } from '../../mail/queue/queue.ts';
+import { waitingOfAccounts } from '../../mail/queue/queue.ts';
 import { SEND } from '../../mail/sending/sending.ts';
 import { bytesOfAllAccounts } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
@@ -43,7 +43,7 @@ const measures = {
   received_24h: ofDay('in'),
   bounced_24h: ofDay('bounced'),
   refused_24h: ofDay('refused'),
-  waiting: ({ database }) => waitingOfAllAccounts(database.read, SEND),
+  waiting: ({ database }) => waitingOfAccounts(database.read, SEND),
   bytes: ({ database }) => bytesOfAllAccounts(database.read),
   quota_used: async ({ database, quotaBytes, accounts }) => {
     const bytes = await bytesOfAllAccounts(database.read);

@@ -2,9 +2,9 @@
 import { Type } from 'typebox';
 import {
   type BulkAction,
+  type KnownDelivery,
   listGroups,
   listOpen,
-  type OpenDelivery,
   type QueueGroup,
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
@@ -111,7 +111,7 @@ function writeGroup(
 }
 
 function writeOpen(
-  delivery: OpenDelivery,
+  delivery: KnownDelivery,
   names: ReadonlyMap<number, string>,
 ): Type.Static<typeof OpenDeliveryBody> {
   const { id, destination, kind, status, attempts, url, recipient, subject } = delivery;
