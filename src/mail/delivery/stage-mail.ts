@@ -134,33 +134,24 @@ async function* continued(
 
 /** @throws Refusal sender_rejected, sender_unclear, spam_rejected, spam_deferred where the results forbid to accept the message */
 export function refuseJudged({ verdicts, spam }: Pick<StagedMail, 'verdicts' | 'spam'>): void {
-  refuseSender(verdicts);
-  refuseSpam(spam);
-}
-
-/** RFC 7489 section 6.3: refused where the owner of the domain asks for it and the operator enforces it. */
-function refuseSender(verdicts: Verdicts | undefined): void {
-  const { domain } = verdicts?.dmarc ?? {};
+  const { domain, result } = verdicts?.dmarc ?? {};
   if (verdicts?.action === 'defer') {
     throw new Refusal(
       'sender_unclear',
       `the checks of ${domain} need DNS, which has not answered: try again later`,
     );
   }
-  if (verdicts?.action !== 'reject') return;
-  throw new Refusal(
-    'sender_rejected',
-    verdicts.dmarc.result === 'permerror'
-      ? 'its From does not say clearly who it is from (RFC 5322 section 3.6.2)'
-      : `${domain} asks to refuse mail that fails DMARC as this does`,
-  );
-}
-
-function refuseSpam(verdict: SpamVerdict | undefined): void {
-  if (verdict?.action === 'reject') {
-    throw new Refusal('spam_rejected', 'the message looks like spam');
+  // RFC 7489 section 6.3: refused where the owner of the domain asks for it and the operator enforces it.
+  if (verdicts?.action === 'reject') {
+    throw new Refusal(
+      'sender_rejected',
+      result === 'permerror'
+        ? 'its From does not say clearly who it is from (RFC 5322 section 3.6.2)'
+        : `${domain} asks to refuse mail that fails DMARC as this does`,
+    );
   }
-  if (verdict?.action === 'defer') {
+  if (spam?.action === 'reject') throw new Refusal('spam_rejected', 'the message looks like spam');
+  if (spam?.action === 'defer') {
     throw new Refusal('spam_deferred', 'the message is deferred: try again in some minutes');
   }
 }

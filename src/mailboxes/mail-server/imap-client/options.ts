@@ -6,7 +6,8 @@ import type { Log } from './failure.ts';
 import type { ImapServer } from './log-in.ts';
 import type { PoolOptions } from './pool.ts';
 
-export interface ImapOptions {
+export interface ImapOptions
+  extends Partial<Pick<PoolOptions, 'onLogin' | 'onAccessEnd' | 'idleMs'>> {
   readonly server: ImapServer;
   readonly database: Database;
   /** Where a client's message is kept until the server has it. */
@@ -18,16 +19,10 @@ export interface ImapOptions {
   readonly isCurrent?: (user: MailUser) => Promise<boolean>;
   /** Some accounts that the server should accept: readiness tests whether it does. */
   readonly someAccounts?: () => Promise<readonly MailUser[]>;
-  /** Called for each login at the server. */
-  readonly onLogin?: PoolOptions['onLogin'];
-  /** Calls the listener when an account's access ends: its connections are closed. */
-  readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly log: Log;
   /** Milliseconds without an answer after which a command has failed. */
   readonly timeoutMs?: number;
   /** The most connections. */
   readonly connections?: number;
-  /** Milliseconds after which an unused connection is closed. */
-  readonly idleMs?: number;
   readonly now?: () => EpochMs;
 }

@@ -22,7 +22,10 @@ export interface PoolOptions {
   readonly waitMs: number;
   /** Called for each login. */
   readonly onLogin?: ((result: 'succeeded' | 'refused' | 'failed') => void) | undefined;
-  /** Calls the listener when an account's access ends; the returned function ends the subscription. */
+  /**
+   * Calls the listener when an account's access ends: its connections are closed. The returned function ends the
+   * subscription.
+   */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly now?: () => number;
 }
