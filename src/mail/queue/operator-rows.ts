@@ -215,20 +215,15 @@ export async function requeueRow(
  * @returns the bodies they named; empty where no such row is left
  */
 export async function pruneDeliveries(tx: Queries, before: number): Promise<number[]> {
-  const rows = await tx
-    .deleteFrom('deliveries')
-    .where('id', 'in', (eb) =>
-      eb
-        .selectFrom('deliveries')
-        .select('id')
-        .where('finished_at', '<', before)
-        .orderBy('finished_at')
-        .limit(REMOVED_AT_A_TIME),
-    )
-    // A row that is being retried at this moment is left alone.
+  const old = tx
+    .selectFrom('deliveries')
+    .select('id')
     .where('finished_at', '<', before)
-    .returning('body_id')
-    .execute();
+    .orderBy('finished_at')
+    .limit(REMOVED_AT_A_TIME);
+  const removal = tx.deleteFrom('deliveries').where('id', 'in', old);
+  // A row that is being retried at this moment is left alone.
+  const rows = await removal.where('finished_at', '<', before).returning('body_id').execute();
   return rows.map(({ body_id }) => body_id);
 }
 
@@ -239,18 +234,14 @@ export async function pruneDeliveries(tx: Queries, before: number): Promise<numb
  * @returns the bodies they named; empty where no row is left
  */
 export async function removeDeliveriesOf(tx: Queries, domainId: number): Promise<number[]> {
-  const rows = await tx
-    .deleteFrom('deliveries')
-    .where('id', 'in', (eb) =>
-      eb
-        .selectFrom('deliveries')
-        .select('id')
-        .where('domain_id', '=', domainId)
-        .orderBy('status', 'desc')
-        .limit(REMOVED_AT_A_TIME),
-    )
-    .returning('body_id')
-    .execute();
+  const some = tx
+    .selectFrom('deliveries')
+    .select('id')
+    .where('domain_id', '=', domainId)
+    .orderBy('status', 'desc')
+    .limit(REMOVED_AT_A_TIME);
+  const removal = tx.deleteFrom('deliveries').where('id', 'in', some);
+  const rows = await removal.returning('body_id').execute();
   return rows.map(({ body_id }) => body_id);
 }
 

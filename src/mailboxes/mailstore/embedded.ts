@@ -10,7 +10,7 @@ import { type AppendedMessage, MessageWriter, type PlainMessage } from './append
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
 import { ImapStore } from './imap-store.ts';
-import { Mailboxes, mailboxNotFound } from './mailboxes.ts';
+import { Mailboxes, mailboxNotFound, stateOf } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import {
   markMailboxesOf,
@@ -152,13 +152,12 @@ export class EmbeddedMailstore implements Mailstore {
       if (!current) return undefined;
       const { window, reset } = openWindow(current, request, token);
       const page = await this.#changes.read(tx, window);
-      const { added, updated, removed, nextAfterUid } = page;
+      const { nextAfterUid, ...changes } = page;
       return {
-        mailbox: current.name,
-        uidvalidity: String(current.uidvalidity),
+        ...stateOf(current),
         token:
           nextAfterUid === undefined ? String(window.snapshot) : formatCursor(window, nextAfterUid),
-        changes: { added, updated, removed },
+        changes,
         ...(reset && { reset }),
         ...(nextAfterUid !== undefined && { hasMore: true as const }),
       };
@@ -322,13 +321,8 @@ function isUpToDate(mailbox: MailboxRow, request: SyncRequest, token: SyncToken 
   );
 }
 
-function unchanged({ name, uidvalidity, highestmodseq }: MailboxRow): SyncResult {
-  return {
-    mailbox: name,
-    uidvalidity: String(uidvalidity),
-    token: String(highestmodseq),
-    changes: { added: [], updated: [], removed: [] },
-  };
+function unchanged(mailbox: MailboxRow): SyncResult {
+  return { ...stateOf(mailbox), changes: { added: [], updated: [], removed: [] } };
 }
 
 /** The two states between which this sync reports changes, and the UID after which it starts. */
