@@ -47,6 +47,39 @@ function prepareSelect(queries: Queries) {
 
 type MessageRow = NonNullable<Awaited<ReturnType<ReturnType<typeof prepareSelect>['first']>>>;
 
+/** A message from its row; what takes time is read when it is requested. A class: V8 makes objects with getters slowly. */
+class StoredMessage implements Message {
+  readonly uid: number;
+  readonly flags: readonly string[];
+  readonly size: number;
+  readonly internalDate: string;
+  readonly describe: Message['describe'];
+  readonly open: Message['open'];
+  readonly #row: MessageRow;
+
+  constructor(row: MessageRow, describe: Message['describe'], open: Message['open']) {
+    this.uid = row.uid;
+    this.flags = flagsFromText(row.flags);
+    this.size = row.size;
+    this.internalDate = new Date(row.internal_date).toISOString();
+    this.describe = describe;
+    this.open = open;
+    this.#row = row;
+  }
+
+  get envelope() {
+    return JSON.parse(this.#row.envelope) as Envelope;
+  }
+
+  get structure() {
+    return JSON.parse(this.#row.structure) as MessagePart;
+  }
+
+  get bodyStructure() {
+    return toBodyStructure(this.structure);
+  }
+}
+
 export interface MessageReaderOptions {
   readonly database: Database;
   readonly bodies: Bodies;
@@ -71,25 +104,8 @@ export class MessageReader {
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const row = await this.#find(user, mailbox, uid);
-    // What takes time is read when it is requested.
-    const message: Message = {
-      uid,
-      flags: flagsFromText(row.flags),
-      size: row.size,
-      internalDate: new Date(row.internal_date).toISOString(),
-      get envelope() {
-        return JSON.parse(row.envelope) as Envelope;
-      },
-      get structure() {
-        return JSON.parse(row.structure) as MessagePart;
-      },
-      get bodyStructure() {
-        return toBodyStructure(this.structure);
-      },
-      describe: () => describeRow({ bodies: this.#bodies, ids: this.#ids }, row),
-      open: (range) => this.#read(user, row, range),
-    };
-    return message;
+    const describe = () => describeRow({ bodies: this.#bodies, ids: this.#ids }, row);
+    return new StoredMessage(row, describe, (range) => this.#read(user, row, range));
   }
 
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
