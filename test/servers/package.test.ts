@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -45,9 +45,10 @@ test('it runs on the Node that was installed with it, where the own one of the m
 });
 
 test('it keeps what it compiled, and runs where it can keep nothing', async () => {
-  const kept = join(folder, 'node_modules/postroom/node_modules/.cache/compiled');
   const inTheWay = join(folder, 'node_modules/postroom/node_modules/.cache');
+  const kept = join(inTheWay, 'compiled');
   await rm(inTheWay, { recursive: true, force: true });
+  await mkdir(dirname(inTheWay), { recursive: true });
   await writeFile(inTheWay, 'a file');
   const help = () => run([program, 'backup', '--help'], { PATH: '/usr/bin:/bin' }, 'pipe').ended();
   const { code, output } = await help();

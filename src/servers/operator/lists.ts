@@ -48,21 +48,12 @@ interface PageQuery {
   readonly cursor?: string;
 }
 
-/**
- * Reads which page a query asks for.
- *
- * @param isKey whether the values are a key of this list: a cursor comes from outside
- * @throws Refusal invalid_request (`cursor`)
- */
+/** Reads which page a query asks for; see {@link readCursor}. */
 export function readPage<Key extends ListKey>(
   { limit = LIMIT_DEFAULT, cursor }: PageQuery,
   isKey: (values: ListKey) => values is Key,
 ): ListPage<Key> {
-  if (cursor === undefined) return { limit, after: undefined };
-  const after = readCursor(cursor);
-  if (!after || !isKey(after))
-    throw invalidField('cursor', 'must be a cursor of an earlier answer');
-  return { limit, after };
+  return { limit, after: cursor === undefined ? undefined : readCursor(cursor, isKey) };
 }
 
 /** A list that is sorted by one id. */
@@ -106,7 +97,26 @@ export function nextCursor(key: ListKey): string {
   return Buffer.from(JSON.stringify(key)).toString('base64url');
 }
 
-function readCursor(text: string): ListKey | undefined {
+/**
+ * Reads the key that a cursor names.
+ *
+ * @param isKey whether the values are a key of this list: a cursor comes from outside
+ * @param field of the request that has it
+ * @throws Refusal invalid_request for the field
+ */
+export function readCursor<Key extends ListKey>(
+  text: string,
+  isKey: (values: ListKey) => values is Key,
+  field = 'cursor',
+): Key {
+  const values = valuesOf(text);
+  if (!values || !isKey(values)) {
+    throw invalidField(field, `must be the ${field} of an earlier answer`);
+  }
+  return values;
+}
+
+function valuesOf(text: string): ListKey | undefined {
   try {
     const values: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
     const isKey =

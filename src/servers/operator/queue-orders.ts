@@ -17,7 +17,7 @@ import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
 import { type Api, Integer, present, Text } from '../api/api.ts';
 import { actorOf } from './audit-routes.ts';
-import { type ListKey, nextCursor, readPage } from './lists.ts';
+import { type ListKey, nextCursor, readCursor } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 
 export interface OrderParts {
@@ -71,8 +71,7 @@ export function orderBulk(
 const IDS_MAX = 500;
 
 /** A position, as answers name it. */
-const NEXT_EXAMPLE =
-  'WzE3Njk4NjA4MDAwMDAsImh0dHBzOi8vcmVjZWl2ZXIuZXhhbXBsZSIsMSwid2ViaG9vayIsInBlbmRpbmciLDdd';
+const NEXT_EXAMPLE = 'WzE3Njk4NjA4MDAwMDAsInF1ZXVlZCIsMSwxNzY5ODU3MjAwMDAwLDdd';
 
 const OrderBody = Type.Object(
   {
@@ -169,8 +168,7 @@ function isOrderKey(values: ListKey): values is OrderKey {
 
 function readPosition(next: string | undefined) {
   if (next === undefined) return {};
-  const { after = [0, 'queued', 0, 0, 0] as const } = readPage({ cursor: next }, isOrderKey);
-  const [now, state, domain, at, id] = after;
+  const [now, state, domain, at, id] = readCursor(next, isOrderKey, 'next');
   return { now, after: { state, domainId: domain || undefined, at, id } };
 }
 

@@ -440,7 +440,11 @@ onEachEngine('the queue of operators', (engine) => {
       skipped: { held_otherwise: 1 },
     });
     const drop = { destination, status: 'waiting', next: 'x' };
-    assert.equal((await api.call('POST', '/v2/operator/queue/drop', drop)).status, 400);
+    const refused = await api.call('POST', '/v2/operator/queue/drop', drop);
+    assert.deepEqual(
+      [refused.status, refused.body.errors],
+      [400, [{ field: 'next', message: 'must be the next of an earlier answer' }]],
+    );
   });
 
   test('an order without a filter is refused', async () => {
