@@ -68,6 +68,7 @@ export class QueuePoller {
 
   /** Looks again where a sender has room for lanes that were left. */
   goOn(): void {
+    if (this.#looking || this.#left.size === 0) return;
     const { hasRoomFor } = this.#options;
     if ([...this.#left].some((sender) => hasRoomFor(sender))) this.look();
   }
