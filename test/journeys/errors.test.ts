@@ -211,6 +211,12 @@ onEachEngine('errors', (engine) => {
     assert.equal(packed.status, 415);
     const withCharset = await send(good, 'application/json; charset=UTF-8');
     assert.equal(withCharset.status, 201);
+    // RFC 8259 section 11: JSON has no such parameter, and is UTF-8 whatever it says.
+    const withOther = await send(
+      good.replace('a.test', 'c.test'),
+      'application/json; charset=utf-16',
+    );
+    assert.equal(withOther.status, 201);
     const literal = await send(
       String.raw`{"domain":"b.test","user_id":"\\u0000 \ud83d\ude00"}`,
       'application/json',

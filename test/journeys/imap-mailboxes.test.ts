@@ -57,6 +57,22 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
     client.close();
   });
 
+  test('what is refused is named as mail programs name it, and not as the HTTP API does', async () => {
+    const ann = await service.makeAccount();
+    const client = await open(ann);
+    await client.ok('SELECT INBOX');
+    await client.command('APPEND INBOX {14+}\r\nSubject: a\r\n\r\n');
+    const FLAGS = /^NO \[CANNOT\] flags must be system flags/;
+    for (const sign of ['', '+', '-']) {
+      const [answer] = await client.command(`STORE 1 ${sign}FLAGS (${'k'.repeat(65)})`);
+      assert.match(answer ?? '', FLAGS);
+    }
+    await client.ok('CREATE Work');
+    const [renamed] = await client.command('RENAME Work Work/Plans');
+    assert.match(renamed ?? '', /^NO \[CANNOT\] the new name must not be below the mailbox/);
+    client.close();
+  });
+
   test('flags that a silent STORE set on some of its messages alone are told', async () => {
     const ann = await service.makeAccount();
     const client = await open(ann);

@@ -115,6 +115,23 @@ onEachEngine('GET /v2/events', (engine) => {
     }
   });
 
+  test('a page and a stream tell an event in the same order', async () => {
+    await api.activateDomain('order', 'order.test');
+    const { id } = await api.domains.find('order', 'order.test');
+    const data = { send_id: 's', message_id: '<1@acme.test>', subject: 'x', recipients: 1 };
+    await api.database.write((tx) =>
+      writeEvents(tx, [{ type: 'message.sent', domainId: id, data }], Date.now()),
+    );
+    const query = 'after=0&wait=20&types=message.sent';
+    const { body } = await api.call('GET', `/v2/events?user_id=order&${query}`);
+    const stream = await open('after=0&types=message.sent', {}, 'order');
+    await stream.next();
+    const told = await stream.next();
+    stream.close();
+    assert.equal(told?.data, JSON.stringify(body.items[0]));
+    assert.deepEqual(Object.keys(body.items[0].data), Object.keys(data));
+  });
+
   test('streams what was and what comes, without a gap, and goes on from Last-Event-ID', async () => {
     const { body } = await read('after=0&wait=0&limit=1000');
     const stream = await open('after=0&types=delivery.failed');

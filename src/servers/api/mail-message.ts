@@ -3,8 +3,8 @@ import { isUtf8 } from 'node:buffer';
 import { Type } from 'typebox';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
 import { beginStream } from './answer-errors.ts';
-import { bodyStructureSchema, envelopeSchema, messageQuery, writtenHere } from './mail-schemas.ts';
-import { Integer, Text } from './schemas.ts';
+import { bodyStructureSchema, envelopeSchema, messageQuery } from './mail-schemas.ts';
+import { Integer, Text, writtenHere } from './schemas.ts';
 import type { RouteGroup } from './server.ts';
 
 /** Up to this size a source is answered in one piece; a longer one is read twice and streamed. */

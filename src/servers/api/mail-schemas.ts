@@ -1,6 +1,5 @@
 /** Parts of schemas that the mail routes share. */
-import type { Readable } from 'node:stream';
-import { type TSchema, Type } from 'typebox';
+import { Type } from 'typebox';
 import { messageFields } from '../../mailboxes/mailstore/mailstore.ts';
 import { Integer, Text } from './schemas.ts';
 import { SAME_SHAPE } from './server.ts';
@@ -223,8 +222,3 @@ export const messageQuery = {
   // RFC 3501 section 2.3.1.1: a UID is a 32-bit number that is not zero.
   uid: Integer('As in a sync.', 7, { minimum: 1, maximum: 4_294_967_295 }),
 };
-
-/** Describes an answer whose JSON the route writes itself, as text or as a stream of text. */
-export function writtenHere(schema: TSchema) {
-  return Type.Unsafe<string | Buffer | Readable>(schema);
-}

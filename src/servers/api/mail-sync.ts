@@ -3,13 +3,8 @@ import { Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Type } from 'typebox';
 import { hasTexts, type Mailstore, type SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
-import {
-  fieldsSchema,
-  MAIL_BODY_MAX,
-  MAILBOX_MAX,
-  syncAnswer,
-  writtenHere,
-} from './mail-schemas.ts';
+import { fieldsSchema, MAIL_BODY_MAX, MAILBOX_MAX, syncAnswer } from './mail-schemas.ts';
+import { writtenHere } from './schemas.ts';
 import type { RouteGroup } from './server.ts';
 
 const syncBody = Type.Object(

@@ -1,7 +1,8 @@
 /**
  * Shapes that several routes of /v2 share.
  */
-import { type TNumberOptions, type TStringOptions, Type } from 'typebox';
+import type { Readable } from 'node:stream';
+import { type TNumberOptions, type TSchema, type TStringOptions, Type } from 'typebox';
 import type { IdPage } from '../../platform/database/database.ts';
 import type { Domain } from '../../tenants/domains/domains.ts';
 
@@ -20,6 +21,11 @@ export const Instant = (description?: string, example = '2026-01-31T12:00:00.000
     ...(description !== undefined && { description }),
     examples: [example],
   });
+
+/** Describes an answer whose JSON the route writes itself, as text or as a stream of text. */
+export function writtenHere(schema: TSchema) {
+  return Type.Unsafe<string | Buffer | Readable>(schema);
+}
 
 /** The user whose domains and accounts a call is about. */
 export const UserId = Text('The user of your product who owns everything in this call.', 'demo', {

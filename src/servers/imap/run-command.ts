@@ -24,6 +24,13 @@ const CODES: Partial<Record<ErrorCode, string>> = {
   body_unavailable: 'SERVERBUG',
 };
 
+/** What fields of other interfaces are for those who see the text in a mail program. */
+const WORDS: Readonly<Record<string, string>> = {
+  add: 'flags',
+  remove: 'flags',
+  to: 'the new name',
+};
+
 /** How a command ended, for metrics; `failed` is a NO that nobody expected. */
 export interface Ended {
   /** In upper case; `other` where it is not known. */
@@ -149,6 +156,11 @@ function fail(
   const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
   onEnd(refusal ? { name, outcome: 'no' } : { name, outcome: 'failed', error });
   const code = refusal ? CODES[refusal.code] : 'SERVERBUG';
-  const text = refusal?.message ?? 'Something failed on our side';
+  const text = refusal ? textOf(refusal) : 'Something failed on our side';
   return `${tag} NO ${code ? `[${code}] ` : ''}${line(text)}\r\n`;
+}
+
+function textOf({ message, errors: [wrong] = [] }: Refusal): string {
+  const word = wrong && WORDS[wrong.field];
+  return word ? `${word} ${wrong.message}` : message;
 }
