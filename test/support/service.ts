@@ -230,7 +230,7 @@ async function startNodes(
   }));
   const balancer = await startBalancer(ports);
   atEnd(() => balancer.stop());
-  const at = (port: number) => ({ address: '127.0.0.1', port });
+  const at = (port: number) => ({ host: '127.0.0.1', port });
   return {
     ...first,
     addresses: { ...first.addresses, http: at(balancer.http), smtp: at(balancer.smtp) },

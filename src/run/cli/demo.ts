@@ -62,8 +62,8 @@ async function runWithService(
   try {
     const { http, smtp } = service.addresses;
     const keys = config.credentials.apiKeys ?? service.secrets.apiKey;
-    const client = new ServiceClient(publicUrlOf(http.address, http.port), keys);
-    const made = await makeDemo(client, given, smtp && { host: smtp.address, port: smtp.port });
+    const client = new ServiceClient(publicUrlOf(http.host, http.port), keys);
+    const made = await makeDemo(client, given, smtp);
     say(given, client, made);
     if (!given.json) process.stdout.write('\nThe service runs in this terminal until Ctrl-C.\n');
     await ending;

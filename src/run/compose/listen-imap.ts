@@ -1,4 +1,4 @@
-/** Opens the IMAP listeners, for mailboxes in our own database or on the operator's mail server. */
+/** Prepares the IMAP listeners, for mailboxes in our own database or on the operator's mail server. */
 import type { Logger } from 'pino';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { ImapMailstore as MailServerStore } from '../../mailboxes/mail-server/mail-server.ts';
@@ -67,19 +67,16 @@ function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
 /** Connections of mail programs to a mail server, which has limits of its own. */
 const PROGRAMS = 500;
 
-export type ImapSetting = 'IMAPS_PORT' | 'IMAP_PORT';
-
 /**
- * @param explain turns the error of a port into one for the operator
- * @returns the listeners that are not switched off, by their setting
+ * @returns starts a listener on a port
+ * @throws ConfigError where IMAP_DISABLE names what cannot be taken off
  */
-export async function listenImap(
+export function prepareImap(
   config: Config,
   parts: ImapParts,
   tls: ImapOptions['tls'],
   logger: Logger,
-  explain: (setting: ImapSetting, port: number) => (error: unknown) => never,
-): Promise<Map<ImapSetting, ImapListener>> {
+): (on: Pick<ImapOptions, 'port' | 'isSecure'>) => Promise<ImapListener> {
   const { tokens, changes, metrics, database, imapSessions, imap: server } = parts;
   const { imap, mailstore } = config;
   if (server && imap.disabled.length > 0) {
@@ -124,19 +121,14 @@ export async function listenImap(
     sessions: imapSessions,
     logger: logger.child({ protocol: 'imap' }),
   };
-  const listeners = new Map<ImapSetting, ImapListener>();
-  for (const setting of ['IMAPS_PORT', 'IMAP_PORT'] as const) {
-    const isSecure = setting === 'IMAPS_PORT';
-    const port = isSecure ? imap.tlsPort : imap.port;
-    if (port === 0) continue;
-    const listener = await startImap({ ...shared, port, isSecure }).catch(explain(setting, port));
-    listeners.set(setting, listener);
-  }
-  if (listeners.size > 0) {
+  const listeners: ImapListener[] = [];
+  return async (on) => {
+    const listener = await startImap({ ...shared, ...on });
+    listeners.push(listener);
     metrics.watchImap(() => ({
-      connections: [...listeners.values()].reduce((sum, one) => sum + one.connections(), 0),
+      connections: listeners.reduce((sum, one) => sum + one.connections(), 0),
       sessions: imapSessions.count(),
     }));
-  }
-  return listeners;
+    return listener;
+  };
 }

@@ -1,4 +1,4 @@
-/** Opens the listeners for mail that accounts submit by SMTP (RFC 6409, RFC 8314). */
+/** Prepares the listeners for mail that accounts submit by SMTP (RFC 6409, RFC 8314). */
 import type { Logger } from 'pino';
 import type { Sending } from '../../mail/sending/sending.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
@@ -20,8 +20,6 @@ export interface SubmissionParts {
   readonly metrics: Metrics;
 }
 
-export type SubmissionSetting = 'SUBMISSIONS_PORT' | 'SUBMISSION_PORT';
-
 /** A program may write to more people at once than RFC 5321 section 4.5.3.1.8 asks for; the limit of a day still counts. */
 const RECIPIENTS_MAX = 500;
 /** Milliseconds to wait for a login, in all. */
@@ -39,17 +37,13 @@ function submissionOf({ sending, tokens }: SubmissionParts): Submission {
   };
 }
 
-/**
- * @param explain turns the error of a port into one for the operator
- * @returns the listeners that are not switched off, by their setting
- */
-export async function listenSubmission(
+/** @returns starts a listener on a port */
+export function prepareSubmission(
   config: Config,
   parts: SubmissionParts,
   tls: SmtpOptions['tls'],
   logger: Logger,
-  explain: (setting: SubmissionSetting, port: number) => (error: unknown) => never,
-): Promise<Map<SubmissionSetting, SmtpListener>> {
+): (on: Pick<SmtpOptions, 'port' | 'isSecure'>) => Promise<SmtpListener> {
   const { submission, smtp } = config;
   const options: Omit<SmtpOptions, 'port' | 'isSecure'> = {
     delivery: submissionOf(parts),
@@ -68,15 +62,5 @@ export async function listenSubmission(
     logger: logger.child({ purpose: 'submission' }),
     limits: { greetingDelay: 0, recipientsMax: RECIPIENTS_MAX, lifetime: LOGIN_MS },
   };
-  const listeners = new Map<SubmissionSetting, SmtpListener>();
-  for (const setting of ['SUBMISSIONS_PORT', 'SUBMISSION_PORT'] as const) {
-    const isSecure = setting === 'SUBMISSIONS_PORT';
-    const port = isSecure ? submission.tlsPort : submission.port;
-    if (port === 0) continue;
-    listeners.set(
-      setting,
-      await startSmtp({ ...options, port, isSecure }).catch(explain(setting, port)),
-    );
-  }
-  return listeners;
+  return (on) => startSmtp({ ...options, ...on });
 }

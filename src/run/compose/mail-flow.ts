@@ -1,11 +1,9 @@
 /** Builds the parts that mail passes through: sender checks, delivery, the queue, and its workers. */
 import type { Logger } from 'pino';
 import {
-  type CarryOutOptions,
   type CheckSettings,
   createMailReceiver,
   LocalDelivery,
-  type MailReceiver,
   OwnMailboxes,
   openSenderChecks,
   ServerMailboxes,
@@ -15,13 +13,7 @@ import {
 } from '../../mail/delivery/delivery.ts';
 import { MessageSender, SenderRewriting } from '../../mail/outbound/outbound.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
-import {
-  type CarryOutSendsOptions,
-  EmbeddedCopies,
-  readReport,
-  Sending,
-  ServerCopies,
-} from '../../mail/sending/sending.ts';
+import { EmbeddedCopies, readReport, Sending, ServerCopies } from '../../mail/sending/sending.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
 import {
   createWebhookSender,
@@ -79,31 +71,13 @@ export interface MailFlowOptions {
   readonly now: () => EpochMs;
 }
 
-export interface MailFlow {
-  readonly delivery: MailReceiver;
-  /** For `carryOut`, after everything listens. */
-  readonly attempts: CarryOutOptions;
-  /** For `carryOutSends`, then as well. */
-  readonly sendAttempts: CarryOutSendsOptions;
-  readonly sending: Sending;
-  /** For `carryOutEvents`, then as well. */
-  readonly eventAttempts: QueueEventsOptions;
-  /** Runs on one node at a time. */
-  readonly eventQueuer: EventQueuer;
-  readonly eventHooks: EventHooks;
-  /** Closes connections for outgoing mail, after the queue has stopped. */
-  close(): Promise<void>;
-  /** Closes the DNS of the sender checks, after all listeners are closed. */
-  closeSenderChecks(): void;
-}
-
 /**
  * Deliveries have a resolver of their own, with as many lookups as they can have under way: behind a limit, receivers
  * with dead name servers would delay all the others.
  */
 const DELIVERY_CONCURRENCY = 1_024;
 
-export function buildMailFlow(options: MailFlowOptions): MailFlow {
+export function buildMailFlow(options: MailFlowOptions) {
   const { config, keys, database, changes, domains, accounts, bodies, queue, usage } = options;
   const { embedded, mailServer, metrics, trace, logger: log, now } = options;
   const hostname = config.mailHostname;
@@ -133,13 +107,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     linkSecret: keys.links,
     publicUrl: options.publicUrl,
   };
-  const delivery = createMailReceiver({
-    ...resolving,
-    ...judges,
-    hostname,
-    readReport,
-    metrics,
-  });
+  const delivery = createMailReceiver({ ...resolving, ...judges, hostname, readReport, metrics });
   const sender = buildSender(options, dns, filter);
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns), now });
   const attempts = { ...shared, storage, webhooks, sender, hostname };
@@ -147,13 +115,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const copies = mailServer
     ? new ServerCopies({ ...shared, mailstore: options.mailstore })
     : new EmbeddedCopies(shared);
-  const sendAttempts = {
-    ...shared,
-    sender,
-    hostname,
-    copies,
-    local: new LocalDelivery(resolving),
-  };
+  const sendAttempts = { ...shared, sender, hostname, copies, local: new LocalDelivery(resolving) };
   const { maxMessageBytes } = config.limits;
   const sending = new Sending({
     ...shared,
@@ -162,13 +124,23 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     copies,
     maxMessageBytes,
   });
-  const close = async () => {
-    await webhooks.close();
-    dns.close();
-    mailServer?.close();
+  return {
+    delivery,
+    /** For `carryOut`, after everything listens. */
+    attempts,
+    /** For `carryOutSends`, then as well. */
+    sendAttempts,
+    sending,
+    ...ofEvents,
+    /** Closes connections for outgoing mail, after the queue has stopped. */
+    async close() {
+      await webhooks.close();
+      dns.close();
+      mailServer?.close();
+    },
+    /** Closes the DNS of the sender checks, after all listeners are closed. */
+    closeSenderChecks,
   };
-  const sides = { attempts, sendAttempts, ...ofEvents };
-  return { delivery, sending, ...sides, close, closeSenderChecks };
 }
 
 function buildEventHooks(

@@ -27,7 +27,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { createSearch, type Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { limitInMemory, type OpenLimit, type SharedSlots } from '../../platform/net/net.ts';
+import { limitInMemory, type OpenLimit } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
@@ -43,7 +43,7 @@ import {
   settingsFileRoutes,
   suppressionRoutes,
 } from '../../servers/api/api.ts';
-import { type NodeWire, OpenSessions } from '../../servers/imap/imap.ts';
+import { OpenSessions } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
 import { asksForWebSocket, Realtime, type SharedState } from '../../servers/realtime/realtime.ts';
 import {
@@ -59,8 +59,7 @@ import { EventFeed, Events } from '../../tenants/events/events.ts';
 import { NamedKeys } from '../../tenants/keys/keys.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
-import { clientSettings } from './client-settings.ts';
-import { buildMailFlow, type MailFlow } from './mail-flow.ts';
+import { buildMailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
 import { metricSources } from './metric-sources.ts';
@@ -70,37 +69,7 @@ import type { PurgedStore } from './purge.ts';
 import { readinessChecks } from './readiness.ts';
 import { type Shared, sharedState } from './shared.ts';
 
-export interface Parts {
-  readonly database: Database;
-  readonly bodies: Bodies;
-  readonly changes: Changes;
-  readonly mailstore: Mailstore;
-  /** Our own, also where mail is on a mail server. */
-  readonly embedded: EmbeddedMailstore;
-  /** The operator's mail server, where mail is on one. */
-  readonly imap: ImapMailstore | undefined;
-  readonly tokens: Tokens;
-  /** Absent where mail is on a mail server, which searches itself. */
-  readonly search: Search | undefined;
-  readonly domains: Domains;
-  readonly verification: Verification;
-  readonly queue: Queue;
-  readonly flow: MailFlow;
-  readonly api: Api;
-  readonly realtime: Realtime;
-  readonly metrics: Metrics;
-  readonly progress: StartProgress;
-  readonly maintenance: Maintenance;
-  readonly trace: Trace;
-  readonly traffic: Traffic;
-  readonly usage: Usage;
-  readonly blocks: Blocks;
-  readonly namedKeys: NamedKeys;
-  readonly feed: EventFeed;
-  readonly imapSessions: OpenSessions;
-  /** Where several nodes count held slots; undefined on a single node. */
-  readonly slots: SharedSlots | undefined;
-}
+export type Parts = ReturnType<typeof buildParts>;
 
 /** How far the start has come, for `/readyz`. */
 export interface StartProgress {
@@ -127,17 +96,10 @@ interface Common {
   readonly now: () => EpochMs;
 }
 
-/** Domains, accounts and their access. */
-interface Owners {
-  readonly domains: Domains;
-  readonly verification: Verification;
-  readonly accounts: Accounts;
-  readonly appPasswords: AppPasswords;
-  readonly tokens: Tokens;
-}
+type Owners = ReturnType<typeof buildOwners>;
 
 /** The parts that the routes serve. */
-interface Served extends Owners {
+interface Served extends Owners, ReturnType<typeof buildFollowed> {
   readonly mailstore: Mailstore;
   readonly imap: ImapMailstore | undefined;
   readonly bodies: Bodies;
@@ -147,11 +109,6 @@ interface Served extends Owners {
   readonly traffic: Traffic;
   readonly blocks: Blocks;
   readonly namedKeys: NamedKeys;
-  readonly events: Events;
-  readonly feed: EventFeed;
-  readonly slots: SharedSlots | undefined;
-  readonly imapSessions: OpenSessions;
-  readonly wire: NodeWire | undefined;
   readonly progress: StartProgress;
   readonly publicUrl: () => string;
 }
@@ -173,7 +130,7 @@ type Given = Omit<Common, 'changes' | 'openLimit'> & {
 };
 
 /** Builds all parts; none of them listens or runs yet. */
-export function buildParts(given: Given): Parts {
+export function buildParts(given: Given) {
   const { config, secrets, database, bodies, metrics, logger, now, shared } = given;
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search, shared?.changes ?? new InProcessChanges());
@@ -225,7 +182,9 @@ export function buildParts(given: Given): Parts {
     changes,
     mailstore,
     embedded,
+    /** The operator's mail server, where mail is on one. */
     imap,
+    /** A mail server searches itself. */
     search: imap ? undefined : search,
     flow,
     api,
@@ -281,7 +240,7 @@ function buildChanges(search: Search, changes: Changes): Changes {
   };
 }
 
-/** What happens and what is open, for those who watch it on any node. */
+/** What happens and what is open, for those who watch it on any node; a single one has neither slots nor wire. */
 function buildFollowed(database: Database, changes: Changes, shared: Shared | undefined) {
   const { slots, wire } = shared ?? {};
   // What a transaction tells is whose events it has written.
@@ -292,7 +251,8 @@ function buildFollowed(database: Database, changes: Changes, shared: Shared | un
   return { events, feed, imapSessions: new OpenSessions(), slots, wire };
 }
 
-function buildOwners(common: Common, onDeleted: () => void): Owners {
+/** Domains, accounts and their access. */
+function buildOwners(common: Common, onDeleted: () => void) {
   const { config, keys, database, changes, openLimit, metrics, logger, now } = common;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = new Domains({ database, mailHostname, spfInclude, log: logger, now });
@@ -330,7 +290,18 @@ function buildApi(common: Common, served: Served): Api {
     apiKeys: API_KEYS,
     keys: served.namedKeys,
   });
-  const settings = clientSettings(config, served.publicUrl);
+  const { mailHostname: hostname, imap, submission } = config;
+  const settings = {
+    hostname,
+    // What programs are told to type in: the ports as they are set.
+    ports: {
+      imaps: imap.tlsPort,
+      imap: imap.port,
+      submissions: submission.tlsPort,
+      submission: submission.port,
+    },
+    publicUrl: served.publicUrl,
+  };
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests({ database, now, secret: keys.tokens }),
@@ -347,7 +318,7 @@ function buildApi(common: Common, served: Served): Api {
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
     maxMessageBytes: limits.maxMessageBytes,
-    hostname: config.mailHostname,
+    hostname,
     upgrades: asksForWebSocket,
     siteDirectory: SITE_DIRECTORY,
     webmail: config.webmail,

@@ -15,6 +15,7 @@ import { type Database, settingStore } from '../../platform/database/database.ts
 import { changeLevel } from '../../platform/log/log.ts';
 import { testNetworks } from '../../platform/net/net.ts';
 import { joinNodes, NodeRefused } from '../../platform/nodes/nodes.ts';
+import type { ImapListener } from '../../servers/imap/imap.ts';
 import { createMetrics, serveMetrics } from '../../servers/metrics/metrics.ts';
 import { type SmtpListener, startSmtp } from '../../servers/smtp/smtp.ts';
 import { hasDomains } from '../../tenants/domains/domains.ts';
@@ -32,8 +33,8 @@ import {
 } from '../config/config.ts';
 import { checkBodies } from './check-bodies.ts';
 import { followCertificate } from './follow-certificate.ts';
-import { listenImap } from './listen-imap.ts';
-import { listenSubmission } from './listen-submission.ts';
+import { prepareImap } from './listen-imap.ts';
+import { prepareSubmission } from './listen-submission.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { type DatabaseOpening, type OnLost, type OnStop, openDatabase } from './open-database.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
@@ -234,69 +235,68 @@ async function listen(
   const { metrics } = parts;
   const followed = await followCertificate({ ...config.tls, dataDir, hostname, metrics, logger });
   onStop(() => followed.stop());
-  const secured: SmtpListener[] = [];
-  const start = async (setting: 'SMTP_PORT' | 'LMTP_PORT'): Promise<BoundAddress | undefined> => {
-    const protocol = setting === 'SMTP_PORT' ? 'smtp' : 'lmtp';
-    const { host, port } = config[protocol];
+  const { certificate: tls } = followed;
+  const started: (SmtpListener | ImapListener)[] = [];
+  const start = async (
+    setting: string,
+    { host, port }: BoundAddress,
+    open: (port: number) => Promise<SmtpListener | ImapListener>,
+  ): Promise<BoundAddress | undefined> => {
     if (port === 0) return undefined;
-    const listener: SmtpListener = await startSmtp({
-      delivery: parts.flow.delivery,
-      hostname,
-      host,
-      port,
-      protocol,
-      trace: parts.trace,
-      // An LMTP client is one of the operator's own mail servers.
-      findBlock: protocol === 'smtp' ? (...mail) => parts.blocks.judge(...mail) : undefined,
-      traffic: parts.metrics.mailTraffic(protocol),
-      tls: followed.certificate,
-      maxMessageBytes: config.limits.maxMessageBytes,
-      maxPerIp: config.smtp.maxPerIp,
-      maxConnections: config.smtp.maxConnections,
-      slots: parts.slots,
-      isTrusted: testNetworks(config.smtp.trustedNetworks),
-      isBalancer: testNetworks(protocol === 'smtp' ? config.smtp.proxyNetworks : []),
-      logger,
-    }).catch(explainPort(setting, host, port));
+    const listener = await open(port).catch(explainPort(setting, host, port));
     onStop(() => listener.close(DRAIN_MS));
-    secured.push(listener);
-    return boundTo(listener);
+    started.push(listener);
+    return listener.address();
   };
-  const smtp = await start('SMTP_PORT');
-  const lmtp = await start('LMTP_PORT');
-  const imap = await listenImap(config, parts, followed.certificate, logger, (setting, port) =>
-    explainPort(setting, config.imap.host, port),
-  );
+  const { smtp, lmtp, imap, submission } = config;
+  const startMail = (protocol: 'smtp' | 'lmtp') => (port: number) =>
+    startSmtp({ ...incomingMail(config, parts, protocol), port, tls, logger });
+  const startImap = prepareImap(config, parts, tls, logger);
   const submitted = { ...parts, sending: parts.flow.sending };
-  const submission = await listenSubmission(
-    config,
-    submitted,
-    followed.certificate,
-    logger,
-    (setting, port) => explainPort(setting, config.submission.host, port),
-  );
-  const forPrograms = [...imap.values(), ...submission.values()];
-  for (const listener of forPrograms) onStop(() => listener.close(DRAIN_MS));
-  followed.follow((certificate) => {
-    for (const listener of [...secured, ...forPrograms]) listener.setTls(certificate);
-  });
-  return {
+  const startSubmission = prepareSubmission(config, submitted, tls, logger);
+  const addresses = {
     http,
-    smtp,
-    lmtp,
-    imaps: boundTo(imap.get('IMAPS_PORT')),
-    imap: boundTo(imap.get('IMAP_PORT')),
-    submissions: boundTo(submission.get('SUBMISSIONS_PORT')),
-    submission: boundTo(submission.get('SUBMISSION_PORT')),
+    smtp: await start('SMTP_PORT', smtp, startMail('smtp')),
+    lmtp: await start('LMTP_PORT', lmtp, startMail('lmtp')),
+    imaps: await start('IMAPS_PORT', { host: imap.host, port: imap.tlsPort }, (port) =>
+      startImap({ port, isSecure: true }),
+    ),
+    imap: await start('IMAP_PORT', imap, (port) => startImap({ port, isSecure: false })),
+    submissions: await start(
+      'SUBMISSIONS_PORT',
+      { host: submission.host, port: submission.tlsPort },
+      (port) => startSubmission({ port, isSecure: true }),
+    ),
+    submission: await start('SUBMISSION_PORT', submission, (port) =>
+      startSubmission({ port, isSecure: false }),
+    ),
     metrics: await listenMetrics(config, parts, onStop),
   };
+  followed.follow((certificate) => {
+    for (const listener of started) listener.setTls(certificate);
+  });
+  return addresses;
 }
 
-function boundTo(
-  listener: { address(): { readonly host: string; readonly port: number } } | undefined,
-): BoundAddress | undefined {
-  const at = listener?.address();
-  return at && { address: at.host, port: at.port };
+/** What a listener for mail from outside is opened with, but for its port. */
+function incomingMail(config: Config, parts: Parts, protocol: 'smtp' | 'lmtp') {
+  const { smtp } = config;
+  return {
+    delivery: parts.flow.delivery,
+    hostname: config.mailHostname,
+    host: config[protocol].host,
+    protocol,
+    trace: parts.trace,
+    // An LMTP client is one of the operator's own mail servers.
+    findBlock: protocol === 'smtp' ? parts.blocks.judge.bind(parts.blocks) : undefined,
+    traffic: parts.metrics.mailTraffic(protocol),
+    maxMessageBytes: config.limits.maxMessageBytes,
+    maxPerIp: smtp.maxPerIp,
+    maxConnections: smtp.maxConnections,
+    slots: parts.slots,
+    isTrusted: testNetworks(smtp.trustedNetworks),
+    isBalancer: testNetworks(protocol === 'smtp' ? smtp.proxyNetworks : []),
+  };
 }
 
 async function listenMetrics(
@@ -309,7 +309,7 @@ async function listenMetrics(
     explainPort('METRICS_PORT', host, port),
   );
   onStop(() => listener.close());
-  return { address: host, port: listener.port };
+  return { host, port: listener.port };
 }
 
 async function listenHttp(
@@ -329,7 +329,7 @@ async function listenHttp(
   });
   const bound = api.server.address();
   if (bound === null || typeof bound === 'string') throw new Error('HTTP has no TCP address');
-  return { address: bound.address, port: bound.port };
+  return { host: bound.address, port: bound.port };
 }
 
 /** The operator has to fix a bucket that does not answer or refuses access. */

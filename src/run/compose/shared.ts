@@ -6,10 +6,8 @@ import { SharedChanges } from '../../mailboxes/changes/changes.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { EmbeddedMailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
-import type { OpenLimit, SharedSlots } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { Outage, Repeat } from '../../platform/time/time.ts';
-import type { NodeWire } from '../../servers/imap/imap.ts';
 import type { MailboxTip, SharedState } from '../../servers/realtime/realtime.ts';
 import { findAccess } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError } from '../config/config.ts';
@@ -31,27 +29,7 @@ export interface SharedTiming {
 /** So few that a mail server has connections left for others. */
 const ACCOUNTS_ASKED_AT_ONCE = 4;
 
-/** Changes that were sent to other nodes, came from them, or were invalid. */
-export type ChangeCounts = Record<'sent' | 'received' | 'refused', number>;
-
-export interface Shared {
-  readonly changes: SharedChanges;
-  readonly openLimit: OpenLimit;
-  readonly slots: SharedSlots;
-  /** Where nodes ask each other what each of them has open. */
-  readonly wire: NodeWire;
-  /** Since the start. */
-  readonly counts: Readonly<ChangeCounts>;
-  /** Whether Redis answers. */
-  isUp(): boolean;
-  /**
-   * Runs `look` again and again until {@link stop}: once a minute, and after each connection to Redis (`afterGap`). It
-   * finds changes that this node got no event for.
-   */
-  pollWith(look: (afterGap: boolean) => Promise<void>): void;
-  /** Sends the remaining changes to the other nodes, and disconnects from Redis. */
-  stop(): Promise<void>;
-}
+export type Shared = NonNullable<Awaited<ReturnType<typeof openShared>>>;
 
 interface SharedOptions {
   readonly config: Pick<Config, 'redis'>;
@@ -74,7 +52,7 @@ export async function openShared({
   logger,
   nodes,
   timing: { lookEveryMs = LOOK_EVERY_MS, answerMs } = {},
-}: SharedOptions): Promise<Shared | undefined> {
+}: SharedOptions) {
   if (!server) return undefined;
   // Loaded here: a single node starts without the client.
   const { CountingState, Redis, RedisSlots, RedisRefuses, SeenNodes, sharedLimits } = await import(
@@ -83,7 +61,8 @@ export async function openShared({
   const prefix = `postroom:${await databaseStoreId(database)}:`;
   const channel = `${prefix}changes`;
   const node = nodes.id;
-  const counts: ChangeCounts = { sent: 0, received: 0, refused: 0 };
+  /** Changes that were sent to other nodes, came from them, or were invalid; since the start. */
+  const counts = { sent: 0, received: 0, refused: 0 };
   const redis = new Redis({ server, log: logger, ...(answerMs !== undefined && { answerMs }) });
   const changes = new SharedChanges({
     node,
@@ -120,19 +99,26 @@ export async function openShared({
     changes,
     openLimit: sharedLimits(redis, prefix, state),
     slots,
+    /** Where nodes ask each other what each of them has open. */
     wire: {
-      send: (text) => redis.ask((client) => client.publish(`${prefix}questions`, text)),
-      listen: (listener) => {
+      send: (text: string) => redis.ask((client) => client.publish(`${prefix}questions`, text)),
+      listen: (listener: (text: string) => void) => {
         onText = listener;
       },
     },
     counts,
+    /** Whether Redis answers. */
     isUp: () => redis.answers,
-    pollWith: (look) =>
+    /**
+     * Runs `look` again and again until `stop`: once a minute, and after each connection to Redis (`afterGap`). It finds
+     * changes that this node got no event for.
+     */
+    pollWith: (look: (afterGap: boolean) => Promise<void>) =>
       poller.start(async (afterGap) => {
         await look(afterGap);
         await seen.look();
       }),
+    /** Sends the remaining changes to the other nodes, and disconnects from Redis. */
     async stop() {
       await poller.stop();
       await Promise.all([slots.stop(), changes.flush()]);

@@ -37,7 +37,6 @@ export {
   loadSecrets,
   parseSecrets,
   type RotatedSecret,
-  rotatedSecrets,
   rotateSecret,
   type SecretStore,
   type Secrets,

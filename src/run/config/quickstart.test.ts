@@ -19,8 +19,8 @@ const secrets: Secrets = {
 const ownKey = 'a-key-of-the-operator';
 const databasePassword = 's3cr3t';
 const addresses: BoundAddresses = {
-  http: { address: '127.0.0.1', port: 8080 },
-  smtp: { address: '0.0.0.0', port: 2525 },
+  http: { host: '127.0.0.1', port: 8080 },
+  smtp: { host: '0.0.0.0', port: 2525 },
 };
 
 function startOf(changes: Partial<Omit<Start, 'config'>>, env: NodeJS.ProcessEnv = {}): Start {
@@ -69,10 +69,10 @@ describe('what a start may print', () => {
 
 test('the listeners with their addresses, and the data folder', () => {
   const all: BoundAddresses = {
-    http: { address: '::', port: 80 },
-    smtp: { address: '::1', port: 25 },
-    lmtp: { address: '127.0.0.1', port: 24 },
-    metrics: { address: '127.0.0.1', port: 9090 },
+    http: { host: '::', port: 80 },
+    smtp: { host: '::1', port: 25 },
+    lmtp: { host: '127.0.0.1', port: 24 },
+    metrics: { host: '127.0.0.1', port: 9090 },
   };
   const later = { created: false, addresses: all };
   assert.equal(

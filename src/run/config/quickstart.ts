@@ -9,9 +9,9 @@ import { type Secrets, secretsPath } from './secrets.ts';
 /** How the program is called: a clone has it in its folder, and runs TypeScript; the package has it on the PATH. */
 export const programName = import.meta.url.endsWith('.ts') ? './postroom' : 'postroom';
 
-/** A bound address, as `server.address()` returns it. */
+/** Where a listener accepts connections. */
 export interface BoundAddress {
-  readonly address: string;
+  readonly host: string;
   readonly port: number;
 }
 
@@ -90,11 +90,11 @@ function listeners(addresses: BoundAddresses): string[] {
 }
 
 function urlOf(bound: BoundAddress): string {
-  return publicUrlOf(bound.address, bound.port);
+  return publicUrlOf(bound.host, bound.port);
 }
 
 function authorityOf(bound: BoundAddress | undefined): string {
-  return bound === undefined ? 'off' : `${urlHost(bound.address)}:${bound.port}`;
+  return bound === undefined ? 'off' : `${urlHost(bound.host)}:${bound.port}`;
 }
 
 function dataLocation({ dataDir, database, bodies: { bucket } }: Config): string {

@@ -18,7 +18,6 @@ import {
   dropOldValues,
   fileSecretStore,
   loadSecrets,
-  rotatedSecrets,
   rotateSecret,
   type SecretStore,
   signWithLast,
@@ -265,7 +264,14 @@ test('another store needs only read, create and replace', async () => {
 });
 
 suite('a secret that is rotated', () => {
-  for (const name of rotatedSecrets) {
+  const names = [
+    'apiKey',
+    'jwtSecret',
+    'mailserverWebhookSecret',
+    'srsSecret',
+    'linkSecret',
+  ] as const;
+  for (const name of names) {
     test(`${name}: the new value comes first, and the old one is removed on request`, async () => {
       const dataDir = newFolder();
       const store = fileSecretStore(dataDir);

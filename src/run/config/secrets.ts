@@ -91,15 +91,6 @@ function secretsMissing(location: string): ConfigError {
   return new ConfigError([problemLine(location, expected, 'nothing')]);
 }
 
-/** The secrets that {@link rotateSecret} accepts. */
-export const rotatedSecrets: readonly RotatedSecret[] = [
-  'apiKey',
-  'jwtSecret',
-  'mailserverWebhookSecret',
-  'srsSecret',
-  'linkSecret',
-];
-
 /**
  * Gives a secret a new value, from the next start on.
  *
