@@ -1,22 +1,18 @@
 /** `postroom accounts`: who sends how much, and what of it waits. */
 import { Command } from 'commander';
+import type { AccountDetails } from '../../servers/operator/operator.ts';
 import { report, table } from './command.ts';
 import { ACCOUNT, findAccountId } from './find-account.ts';
 import {
   changeOne,
   connect,
   describeItem,
-  type Item,
   type List,
   listCommand,
   onService,
+  type ServiceArguments,
 } from './lists.ts';
 import { quotaCommand } from './quota.ts';
-
-interface Common extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-}
 
 const accountList: List = {
   name: 'list',
@@ -53,43 +49,21 @@ export function accountsCommand(): Command {
     .addCommand(resumeAccount());
 }
 
-interface ShownAccount extends Item {
-  readonly days: readonly Span[];
-  readonly hours: readonly Span[];
-  readonly receivers: readonly { domain: string; recipients: number; bounced: number }[];
-  readonly waiting_reasons: readonly {
-    status: string;
-    destination: string;
-    last_error?: { status?: number; text: string };
-    count: number;
-    oldest_at: string;
-  }[];
-  readonly sign_ins: readonly { client: string; at: string }[];
-}
-
-interface Span {
-  readonly at: string;
-  readonly sent: number;
-  readonly received: number;
-  readonly bounced: number;
-  readonly refused: number;
-}
-
 function showAccount(): Command {
   return onService(new Command('show'))
     .description('an account: what it sent and received, where to, and why its mail waits')
     .argument(ACCOUNT)
-    .action(async (name: string, { url, json }: Common) => {
+    .action(async (name: string, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const id = await findAccountId(client, name);
-      const account = await client.call<ShownAccount>('GET', `/v2/operator/accounts/${id}`);
+      const account = await client.call<AccountDetails>('GET', `/v2/operator/accounts/${id}`);
       report(json, { ok: true, ...account }, describeAccount(account));
     });
 }
 
-function describeAccount(account: ShownAccount): string {
+function describeAccount(account: AccountDetails): string {
   const { days, hours, receivers, waiting_reasons: reasons, sign_ins: clients, ...facts } = account;
-  const spans = (some: readonly Span[], name: string, end: number) =>
+  const spans = (some: AccountDetails['hours'], name: string, end: number) =>
     table(
       [name, 'sent', 'received', 'bounced', 'refused'],
       some.map((one) => [one.at.slice(0, end), one.sent, one.received, one.bounced, one.refused]),
@@ -123,23 +97,21 @@ function describeAccount(account: ShownAccount): string {
 }
 
 function suspendAccount(): Command {
-  return onService(new Command('suspend'))
+  return onAccount('suspend', ({ dropWaiting }) => (dropWaiting ? { drop_waiting: true } : {}))
     .description('suspends an account: logins are refused')
-    .argument(ACCOUNT)
-    .option('--drop-waiting', 'drops its mail that waits, without a bounce')
-    .action(async (name: string, given: Common & { readonly dropWaiting?: true }) => {
-      const id = Number(await findAccountId(await connect(given.url), name));
-      const drops = given.dropWaiting === true;
-      return changeOne('accounts/suspend', { id, ...(drops && { drop_waiting: true }) }, given);
-    });
+    .option('--drop-waiting', 'drops its mail that waits, without a bounce');
 }
 
 function resumeAccount(): Command {
-  return onService(new Command('resume'))
-    .description('ends a suspension')
+  return onAccount('resume', () => ({})).description('ends a suspension');
+}
+
+/** A command that changes an account. @param bodyOf what the call says beside its id */
+function onAccount(action: string, bodyOf: (given: ServiceArguments) => object): Command {
+  return onService(new Command(action))
     .argument(ACCOUNT)
-    .action(async (name: string, given: Common) => {
-      const id = Number(await findAccountId(await connect(given.url), name));
-      return changeOne('accounts/resume', { id }, given);
+    .action(async (name: string, given: ServiceArguments) => {
+      const id = await findAccountId(await connect(given.url), name);
+      return changeOne(`accounts/${action}`, { id, ...bodyOf(given) }, given);
     });
 }

@@ -10,7 +10,7 @@ const dkim = {
   status: 'verified',
   misses: 0,
   detail: 'The DKIM key is published.',
-};
+} as const;
 
 test('each record says what to publish and what was seen', () => {
   const mx = {
@@ -25,7 +25,7 @@ test('each record says what to publish and what was seen', () => {
     misses: 4,
     failing_since: '2026-01-31T12:00:00.000Z',
     detail: 'Mail goes to mx.other.net.',
-  };
+  } as const;
   assert.equal(
     describeDomain({
       domain: 'acme.test',
@@ -59,8 +59,8 @@ test('a verified record that is gone is missing now, and nothing of it reaches t
     observed_value: 'a\u001b[2Jb\u202e',
     detail: 'Missing now.',
   };
-  const next = { ...dkim, key_state: 'next', status: 'pending' };
-  const old = { ...dkim, key_state: 'old' };
+  const next = { ...dkim, key_state: 'next', status: 'pending' } as const;
+  const old = { ...dkim, key_state: 'old' } as const;
   const text = describeDomain({ domain: 'acme.test', dns: [gone, next, old] });
   assert.match(text, /^DKIM: missing now, since 2026-01-31T12:00:00\.000Z$/m);
   assert.match(text, /^ {2}seen {5}a\?\[2Jb\?$/m);

@@ -1,4 +1,5 @@
 /** Domains for people: the list, and of one domain its members, and of each DNS record what to publish and what was seen. */
+import type { OperatedDomainDetails } from '../../servers/operator/operator.ts';
 import { clean } from './command.ts';
 import { describeItem, type Item, type List } from './lists.ts';
 
@@ -27,19 +28,7 @@ export const domainList: List = {
   ],
 };
 
-interface ShownRecord {
-  readonly purpose: string;
-  readonly record_type: string;
-  readonly host: string;
-  readonly priority?: number;
-  readonly expected_value: string;
-  readonly observed_value?: string;
-  readonly status: string;
-  readonly misses: number;
-  readonly failing_since?: string;
-  readonly detail?: string;
-  readonly key_state?: string;
-}
+type ShownRecord = Omit<OperatedDomainDetails['dns'][number], 'id'>;
 
 export interface ShownDomain extends Item {
   readonly domain: string;

@@ -76,7 +76,7 @@ async function examine(
     database: () => checkDatabase(config),
     clock: checkClock,
     'service (HTTP)': () => service,
-    'SMTP port': async () => checkSmtp(smtp, await service),
+    'SMTP port': () => checkSmtp(smtp, service),
     ...programChecks(config, service),
     certificate: () => checkCertificate(config),
     'DNS: resolver': () => checkResolver(dns, config.dns.servers),
@@ -205,18 +205,11 @@ function checkProxy({ publicUrl, trustProxy }: Config['http']): Verdict {
 }
 
 /** @param service what was found of the service by HTTP */
-async function checkSmtp(
-  { host, port, proxyNetworks }: Config['smtp'],
-  service: Verdict,
-): Promise<Verdict> {
+async function checkSmtp(smtp: Config['smtp'], service: Promise<Verdict>): Promise<Verdict> {
+  const { port, proxyNetworks } = smtp;
   if (port === 0)
     return warning('SMTP_PORT=0: no mail comes in by SMTP', 'set it to 25 to receive mail');
-  const address = new URL(publicUrlOf(host, port)).hostname;
-  const preface = ownPreface(address.replace(/^\[|\]$/g, ''), proxyNetworks);
-  const found = await checkBanner(address, port, 'SMTP_HOST and SMTP_PORT', { preface });
-  if (service.result === 'warning' && found.detail.endsWith('(ECONNREFUSED)')) {
-    return notStarted(`${address}:${port}`, 'start the service');
-  }
+  const found = await checkListener(smtp, port, 'SMTP_HOST and SMTP_PORT', service);
   if (found.result !== 'ok' || port === 25) return found;
   if (proxyNetworks.length > 0) {
     return ok(`${found.detail}; other mail servers connect to the load balancer in front of it`);
@@ -235,19 +228,25 @@ function programChecks({ imap, submission }: Config, service: Promise<Verdict>) 
     { setting: 'SUBMISSIONS_PORT', of: submission, port: submission.tlsPort, isSecure: true },
     { setting: 'SUBMISSION_PORT', of: submission, port: submission.port, isSecure: false },
   ];
-  const checks = ports.flatMap(({ setting, of, port, ...how }) => {
-    if (port === 0) return [];
-    const { hostname } = new URL(publicUrlOf(of.host, port));
-    const check = async (): Promise<Verdict> => {
-      const preface = ownPreface(hostname.replace(/^\[|\]$/g, ''), of.proxyNetworks);
-      const found = await checkBanner(hostname, port, setting, { preface, ...how });
-      const isAway =
-        (await service).result === 'warning' && found.detail.endsWith('(ECONNREFUSED)');
-      return isAway ? notStarted(`${hostname}:${port}`, 'start the service') : found;
-    };
-    return [[setting, check] as const];
-  });
+  const checks = ports.flatMap(({ setting, of, port, ...how }) =>
+    port === 0 ? [] : [[setting, () => checkListener(of, port, setting, service, how)] as const],
+  );
   return Object.fromEntries(checks);
+}
+
+/** A port of the service, which may not have been started. */
+async function checkListener(
+  { host, proxyNetworks }: Pick<Config['smtp'], 'host' | 'proxyNetworks'>,
+  port: number,
+  setting: string,
+  service: Promise<Verdict>,
+  how: Banner = {},
+): Promise<Verdict> {
+  const { hostname } = new URL(publicUrlOf(host, port));
+  const preface = ownPreface(hostname.replace(/^\[|\]$/g, ''), proxyNetworks);
+  const found = await checkBanner(hostname, port, setting, { preface, ...how });
+  const isAway = (await service).result === 'warning' && found.detail.endsWith('(ECONNREFUSED)');
+  return isAway ? notStarted(`${hostname}:${port}`, 'start the service') : found;
 }
 
 interface Banner {

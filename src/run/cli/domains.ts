@@ -1,14 +1,18 @@
 /** `postroom domains`: the domains of all users. */
 import { Command } from 'commander';
+import type { OperatedDomainDetails } from '../../servers/operator/operator.ts';
 import { CommandFailed, formatBytes, report } from './command.ts';
 import { describeDomain, domainList, type ShownDomain } from './describe-domain.ts';
-import { changeOne, confirm, connect, type Item, listCommand, onService } from './lists.ts';
+import {
+  changeOne,
+  confirm,
+  connect,
+  type Item,
+  listCommand,
+  onService,
+  type ServiceArguments,
+} from './lists.ts';
 import type { ServiceClient } from './service-client.ts';
-
-interface Common extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-}
 
 export function domainsCommand(): Command {
   const remove = onClaim('delete')
@@ -22,7 +26,7 @@ export function domainsCommand(): Command {
   const suspend = onClaim('suspend')
     .description('suspends a domain: logins are refused, mail is deferred')
     .option('--reason <text>', 'for people')
-    .action((domain: string, { reason, ...given }: Common) =>
+    .action((domain: string, { reason, ...given }: ServiceArguments) =>
       changeOne(
         'domains/suspend',
         { domain, ...claimOf(given), ...(reason ? { reason } : {}) },
@@ -31,7 +35,7 @@ export function domainsCommand(): Command {
     );
   const resume = onClaim('resume')
     .description('ends a suspension')
-    .action((domain: string, given: Common) =>
+    .action((domain: string, given: ServiceArguments) =>
       changeOne('domains/resume', { domain, ...claimOf(given) }, given),
     );
   return new Command('domains')
@@ -57,13 +61,13 @@ export function domainsCommand(): Command {
     .addCommand(remove);
 }
 
-async function showDomain(domain: string, given: Common): Promise<void> {
+async function showDomain(domain: string, given: ServiceArguments): Promise<void> {
   const found = await readDomain(await connect(given.url), domain, given);
   report(given.json, { ok: true, ...found }, describeDomain(found));
 }
 
 /** Checks the records as the service does by itself, and shows the domain as it is then. */
-async function verifyDomain(domain: string, given: Common): Promise<void> {
+async function verifyDomain(domain: string, given: ServiceArguments): Promise<void> {
   const client = await connect(given.url);
   const { user_id } = await readDomain(client, domain, given);
   await client.call('POST', `/v2/domains/${encodeURIComponent(domain)}/verify`, { user_id });
@@ -81,26 +85,24 @@ function onClaim(name: string): Command {
     );
 }
 
-function claimOf({ userId }: Common): { user_id?: string } {
+function claimOf({ userId }: ServiceArguments): { user_id?: string } {
   return typeof userId === 'string' ? { user_id: userId } : {};
 }
 
-function readDomain(client: ServiceClient, domain: string, given: Common): Promise<ShownDomain> {
+function readDomain(
+  client: ServiceClient,
+  domain: string,
+  given: ServiceArguments,
+): Promise<ShownDomain> {
   const query = new URLSearchParams(claimOf(given));
   const path = `/v2/operator/domains/${encodeURIComponent(domain)}?${query}`;
   return client.call<ShownDomain>('GET', path);
 }
 
-interface DnsRecord {
-  readonly host: string;
-  readonly expected_value: string;
-  readonly key_state?: string;
-}
-
-async function rotateDkim(domain: string, given: Common): Promise<void> {
+async function rotateDkim(domain: string, given: ServiceArguments): Promise<void> {
   const client = await connect(given.url);
   const { user_id } = await readDomain(client, domain, given);
-  const { dns } = await client.call<{ dns: readonly DnsRecord[] }>(
+  const { dns } = await client.call<Pick<OperatedDomainDetails, 'dns'>>(
     'POST',
     `/v2/domains/${encodeURIComponent(domain)}/dkim/rotate`,
     { user_id },
@@ -115,18 +117,12 @@ async function rotateDkim(domain: string, given: Common): Promise<void> {
   );
 }
 
-interface Contents {
-  readonly accounts: number;
-  readonly messages: number;
-  readonly bytes: number;
-  readonly deliveries: number;
-}
-
-async function deleteDomain(domain: string, given: Common): Promise<void> {
+async function deleteDomain(domain: string, given: ServiceArguments): Promise<void> {
   const client = await connect(given.url);
   const path = '/v2/operator/domains/delete';
   const claim = { domain, ...claimOf(given) };
-  const { would_remove } = await client.call<{ would_remove: Contents }>('POST', path, claim);
+  type Counted = Pick<OperatedDomainDetails, 'would_remove'>;
+  const { would_remove } = await client.call<Counted>('POST', path, claim);
   const { accounts, messages, bytes, deliveries } = would_remove;
   const counts = `${accounts} accounts, ${messages} messages (${formatBytes(bytes)}) and ${deliveries} open deliveries`;
   if (given.dryRun) {

@@ -6,8 +6,8 @@ import type { ServiceClient } from './service-client.ts';
 export const ACCOUNT = '<account-id or address>';
 
 /** The account of an id or an address; several users may have one where they claim the same domain. */
-export async function findAccountId(client: ServiceClient, address: string): Promise<string> {
-  if (/^\d+$/.test(address)) return address;
+export async function findAccountId(client: ServiceClient, address: string): Promise<number> {
+  if (/^\d+$/.test(address)) return Number(address);
   const query = new URLSearchParams({ q: address.toLowerCase(), limit: '200' });
   const path = `/v2/operator/accounts?${query}`;
   const { items } = await client.call<{
@@ -16,7 +16,7 @@ export async function findAccountId(client: ServiceClient, address: string): Pro
   const named = items.filter((one) => one.address === address.toLowerCase());
   const [one, ...others] = named;
   if (!one) throw new CommandFailed(`There is no account ${address}`);
-  if (others.length === 0) return String(one.id);
+  if (others.length === 0) return one.id;
   const ids = named.map(({ id }) => id).join(', ');
   throw new CommandFailed(`Several accounts have this address: name one by its id (${ids})`);
 }

@@ -9,13 +9,8 @@ import {
   type Item,
   listCommand,
   onService,
+  type ServiceArguments,
 } from './lists.ts';
-
-interface CreateArguments extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-  readonly readOnly?: true;
-}
 
 const filters = {
   scope: 'product: all of /v2 but /v2/operator; operator: all of /v2',
@@ -64,9 +59,13 @@ export function keysCommand(): Command {
     );
 }
 
-async function createKey(name: string, given: CreateArguments): Promise<void> {
+async function createKey(name: string, given: ServiceArguments): Promise<void> {
   const client = await connect(given.url);
-  const body = { name, ...givenOf(filters, given), ...(given.readOnly && { read_only: true }) };
+  const body = {
+    name,
+    ...givenOf(filters, given),
+    ...(given.readOnly === true && { read_only: true }),
+  };
   const made = await client.call<{ key: Item; api_key: string }>('POST', '/v2/operator/keys', body);
   const shown = describeItem({ ...made.key, api_key: made.api_key });
   report(given.json, { ok: true, ...made }, `${shown}\nSave the key now: it is not shown again.`);

@@ -26,10 +26,10 @@ export interface List {
   readonly columns: readonly string[];
 }
 
-interface ListArguments extends Readonly<Record<string, unknown>> {
+/** The options of {@link onService}, and those of the command itself. */
+export interface ServiceArguments extends Readonly<Record<string, unknown>> {
   readonly url?: string;
   readonly json?: true;
-  readonly all?: true;
 }
 
 /** The most items of one page of the API. */
@@ -52,7 +52,7 @@ export function listCommand(list: List): Command {
     .option('--limit <number>', 'maximum number of items', '50')
     .option('--cursor <cursor>', 'continues where an earlier list ended')
     .option('--all', 'shows all items');
-  return onService(command).action((given: ListArguments) => showList(list, given));
+  return onService(command).action((given: ServiceArguments) => showList(list, given));
 }
 
 /** An option for each parameter: `--user-id` is `user_id`. */
@@ -76,7 +76,7 @@ export function givenOf(
   return values;
 }
 
-async function showList(list: List, given: ListArguments): Promise<void> {
+async function showList(list: List, given: ServiceArguments): Promise<void> {
   const client = await connect(given.url);
   const show = openProgress();
   const paging = { limit: '', cursor: '' };
@@ -143,17 +143,12 @@ export function describeItem(item: Item): string {
     .join('\n');
 }
 
-interface ChangeArguments extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-}
-
 /** A command that changes one thing by its number. */
 export function change(name: string, path: string, member: string, description: string): Command {
   return onService(new Command(name))
     .description(description)
     .argument(`<${member.replaceAll('_', '-')}>`, 'its number, as the list shows it', readId)
-    .action((id: number, given: ChangeArguments) => changeOne(path, { [member]: id }, given));
+    .action((id: number, given: ServiceArguments) => changeOne(path, { [member]: id }, given));
 }
 
 function readId(text: string): number {
@@ -167,7 +162,7 @@ function readId(text: string): number {
 export async function changeOne(
   path: string,
   body: object,
-  { url, json }: ChangeArguments,
+  { url, json }: ServiceArguments,
 ): Promise<void> {
   const client = await connect(url);
   const changed = await client.call<Item>('POST', `/v2/operator/${path}`, body);

@@ -2,13 +2,16 @@
 import { Command } from 'commander';
 import { report, table } from './command.ts';
 import { ACCOUNT, findAccountId } from './find-account.ts';
-import { connect, describeItem, type Item, listCommand, onService } from './lists.ts';
+import {
+  changeOne,
+  connect,
+  describeItem,
+  type Item,
+  listCommand,
+  onService,
+  type ServiceArguments,
+} from './lists.ts';
 import type { ServiceClient } from './service-client.ts';
-
-interface Common extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-}
 
 export function appPasswordsCommand(): Command {
   return new Command('app-passwords')
@@ -28,7 +31,7 @@ function listAppPasswords(): Command {
   return onService(new Command('list'))
     .description('app passwords of an account, and when each was used')
     .argument(ACCOUNT)
-    .action(async (name: string, { url, json }: Common) => {
+    .action(async (name: string, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const { path, user_id } = await findAppPasswords(client, name);
       const query = new URLSearchParams({ user_id });
@@ -48,7 +51,7 @@ function revokeAppPassword(): Command {
     .description('revokes an app password: its sessions end, and it opens nothing any more')
     .argument(ACCOUNT)
     .argument('<app-password-id>')
-    .action(async (name: string, id: string, { url, json }: Common) => {
+    .action(async (name: string, id: string, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const { path, user_id } = await findAppPasswords(client, name);
       const revoked = `${path}/${encodeURIComponent(id)}/delete`;
@@ -79,12 +82,9 @@ export function imapSessionsCommand(): Command {
   const end = onService(new Command('end'))
     .description('ends a session at once; its program may log in again')
     .argument('<session-id>')
-    .action(async (id: string, { url, json }: Common) => {
-      const client = await connect(url);
-      const path = `/v2/operator/imap-sessions/${encodeURIComponent(id)}/end`;
-      const ended = await client.call<Item>('POST', path, {});
-      report(json, { ok: true, ...ended }, describeItem(ended));
-    });
+    .action((id: string, given: ServiceArguments) =>
+      changeOne(`imap-sessions/${encodeURIComponent(id)}/end`, {}, given),
+    );
   return new Command('imap-sessions')
     .description('what mail programs have open')
     .addCommand(list)

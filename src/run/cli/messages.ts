@@ -1,7 +1,8 @@
 /** `postroom messages`: one row for a message, and all about one. */
 import { Command } from 'commander';
+import type { MessageDetails } from '../../servers/operator/operator.ts';
 import { clean, report } from './command.ts';
-import { connect, listCommand, onService } from './lists.ts';
+import { connect, listCommand, onService, type ServiceArguments } from './lists.ts';
 
 const filters = {
   recipient: 'an address',
@@ -37,56 +38,19 @@ export function messagesCommand(): Command {
   return list.enablePositionalOptions().addCommand(showMessage());
 }
 
-interface Shown {
-  readonly id: string;
-  readonly at: string;
-  readonly status: string;
-  readonly counts: Readonly<Record<string, number>>;
-  readonly sender?: string;
-  readonly message_id?: string;
-  readonly subject?: string;
-  readonly client?: string;
-  readonly node?: string;
-  readonly recipients: readonly {
-    readonly address?: string;
-    readonly status: string;
-    readonly reason?: string;
-    readonly explanation?: string;
-    readonly delivery_ids: readonly number[];
-  }[];
-  readonly deliveries: readonly {
-    readonly id: number;
-    readonly kind: string;
-    readonly destination: string;
-    readonly status: string;
-    readonly attempts: number;
-    readonly next_attempt_at?: string;
-    readonly last_attempt_at?: string;
-    readonly actions: readonly string[];
-  }[];
-  readonly events: readonly {
-    readonly at: string;
-    readonly event: string;
-    readonly recipient?: string;
-    readonly status?: string;
-    readonly detail?: string;
-    readonly delivery_id?: number;
-  }[];
-}
-
 function showMessage(): Command {
   return onService(new Command('show'))
     .description('one message: its recipients, what can be done, and all that happened to it')
     .argument('<id>', 'from Postroom: of the message, a delivery or a webhook')
-    .action(async (id: string, { url, json }: { readonly url?: string; readonly json?: true }) => {
+    .action(async (id: string, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const path = `/v2/operator/messages/${encodeURIComponent(id)}`;
-      const shown = await client.call<Shown>('GET', path);
+      const shown = await client.call<MessageDetails>('GET', path);
       report(json, { ok: true, ...shown }, describe(shown));
     });
 }
 
-function describe(shown: Shown): string {
+function describe(shown: MessageDetails): string {
   const { sender, recipients, deliveries, events } = shown;
   const facts: [string, string | undefined][] = [
     ['id', shown.id],
@@ -115,13 +79,13 @@ function describe(shown: Shown): string {
   return lines.join('\n');
 }
 
-function statusOf({ status, counts }: Pick<Shown, 'status' | 'counts'>): string {
+function statusOf({ status, counts }: Pick<MessageDetails, 'status' | 'counts'>): string {
   if (status !== 'partly') return status;
   const parts = Object.entries(counts).map(([name, count]) => `${count} ${name}`);
   return `partly: ${parts.join(', ')}`;
 }
 
-function ofDelivery(delivery: Shown['deliveries'][number]): string {
+function ofDelivery(delivery: MessageDetails['deliveries'][number]): string {
   const { id, kind, destination, status, attempts, actions } = delivery;
   const { next_attempt_at: next, last_attempt_at: last } = delivery;
   return [

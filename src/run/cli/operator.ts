@@ -1,12 +1,17 @@
 /** Commands for a running service: the operator's API, for people and scripts. */
 import { Command } from 'commander';
+import type { Attention } from '../../servers/operator/operator.ts';
 import { clean, report } from './command.ts';
-import { change, connect, describeItem, type Item, listCommand, onService } from './lists.ts';
-
-interface Common extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-}
+import {
+  change,
+  changeOne,
+  connect,
+  describeItem,
+  type Item,
+  listCommand,
+  onService,
+  type ServiceArguments,
+} from './lists.ts';
 
 export function usageCommand(): Command {
   return listCommand({
@@ -32,20 +37,11 @@ export function usageCommand(): Command {
   });
 }
 
-interface Attention {
-  readonly items: readonly {
-    readonly level: string;
-    readonly text: string;
-    readonly since?: string;
-  }[];
-  readonly checks: readonly { readonly name: string; readonly state: string }[];
-}
-
 /** `postroom attention`: what needs somebody now; exit code 1 where something critical does. */
 export function attentionCommand(): Command {
   return onService(new Command('attention'))
     .description('what needs somebody now, most urgent first')
-    .action(async ({ url, json }: Common) => {
+    .action(async ({ url, json }: ServiceArguments) => {
       const client = await connect(url);
       const found = await client.call<Attention>('GET', '/v2/operator/attention');
       const lines = found.items.map(
@@ -77,12 +73,9 @@ export function blocksCommand(): Command {
     .argument('<kind>', 'address, domain or network')
     .argument('<value>', 'such as spam@bad.example, bad.example or 192.0.2.0/24')
     .option('--note <text>', 'the reason, a note for operators')
-    .action(async (kind: string, value: string, { url, json, note }: Common) => {
-      const client = await connect(url);
-      const body = { kind, value, ...(typeof note === 'string' && { note }) };
-      const added = await client.call<Item>('POST', '/v2/operator/blocks', body);
-      report(json, { ok: true, ...added }, describeItem(added));
-    });
+    .action((kind: string, value: string, { note, ...given }: ServiceArguments) =>
+      changeOne('blocks', { kind, value, note }, given),
+    );
   return new Command('blocks')
     .description('senders whose mail is refused')
     .addCommand(
@@ -123,7 +116,7 @@ function showTrace(): Command {
   return onService(new Command('show'))
     .description('all that happened to one message, oldest first')
     .argument('<id>')
-    .action(async (id: string, { url, json }: Common) => {
+    .action(async (id: string, { url, json }: ServiceArguments) => {
       const client = await connect(url);
       const path = `/v2/operator/trace/${encodeURIComponent(id)}`;
       const answer = await client.call<{ items: Item[] }>('GET', path);

@@ -1,6 +1,7 @@
 /** `postroom queue`: what waits for whom and why, and orders for many deliveries at once. */
 import { Command } from 'commander';
 import { type Step, untilDone } from '../../platform/time/time.ts';
+import type { OrderStep, QueueSummaryAnswer } from '../../servers/operator/operator.ts';
 import { clean, openProgress, report, table } from './command.ts';
 import {
   addFilters,
@@ -10,12 +11,8 @@ import {
   type List,
   listCommand,
   onService,
+  type ServiceArguments,
 } from './lists.ts';
-
-interface Common extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-}
 
 const filters = {
   destination: 'a receiver, as the list names it',
@@ -104,7 +101,7 @@ export function queueCommand(): Command {
       .option('--dry-run', 'only counts what matches, by status, domain and reason');
     if (action === 'retry') order.option('--one', 'tries one of them, to see whether it works');
     if (action === 'drop') order.option('--yes', 'drops without asking');
-    order.action((given: Common) => actOnQueue(action, given));
+    order.action((given: ServiceArguments) => actOnQueue(action, given));
   }
   return command;
 }
@@ -116,32 +113,30 @@ const actions = {
   drop: 'ends deliveries without a bounce',
 };
 
-interface Line {
-  readonly counts: { readonly queued: number; readonly held: number; readonly failed: number };
-  readonly oldest_at?: string;
-  readonly next_attempt_at?: string;
-}
-
-interface Summary extends Line {
-  readonly untried: number;
-  readonly reasons: readonly (Line & { readonly reason: string })[];
-  readonly domains: readonly (Line & { readonly domain: string })[];
-  readonly senders: readonly (Line & { readonly sender?: string })[];
-}
+type Line = Pick<QueueSummaryAnswer, 'counts' | 'oldest_at' | 'next_attempt_at'>;
 
 /** `postroom queue show`: what fits the filters, by reason, domain and sender. */
 function showCommand(): Command {
   return addFilters(onService(new Command('show')), filters)
     .description('what waits, by reason, domain and sender')
-    .action(async ({ url, json, ...given }: Common) => {
+    .action(async ({ url, json, ...given }: ServiceArguments) => {
       const client = await connect(url);
       const query = new URLSearchParams(givenOf(filters, given));
-      const summary = await client.call<Summary>('GET', `/v2/operator/queue/summary?${query}`);
+      const summary = await client.call<QueueSummaryAnswer>(
+        'GET',
+        `/v2/operator/queue/summary?${query}`,
+      );
       report(json, { ok: true, ...summary }, describeSummary(summary));
     });
 }
 
-function describeSummary({ reasons, domains, senders, untried, ...whole }: Summary): string {
+function describeSummary({
+  reasons,
+  domains,
+  senders,
+  untried,
+  ...whole
+}: QueueSummaryAnswer): string {
   const columns = ['queued', 'held', 'failed', 'oldest', 'next attempt'];
   const row = ({ counts, oldest_at, next_attempt_at }: Line) =>
     [counts.queued, counts.held, counts.failed, oldest_at, next_attempt_at] as const;
@@ -168,15 +163,7 @@ function describeSummary({ reasons, domains, senders, untried, ...whole }: Summa
   ].join('\n\n');
 }
 
-interface Counted extends Step {
-  readonly parts?: {
-    readonly statuses: readonly { readonly status: string; readonly count: number }[];
-    readonly domains: readonly { readonly domain: string; readonly count: number }[];
-    readonly reasons: readonly { readonly reason?: string; readonly count: number }[];
-  };
-}
-
-async function actOnQueue(action: string, given: Common): Promise<void> {
+async function actOnQueue(action: string, given: ServiceArguments): Promise<void> {
   const client = await connect(given.url);
   const { ids, one, dryRun, yes, json } = given;
   const { older_than: age, due_within: soon, ...texts } = givenOf(filters, given);
@@ -189,7 +176,7 @@ async function actOnQueue(action: string, given: Common): Promise<void> {
   };
   const path = `/v2/operator/queue/${action}`;
   if (dryRun || (action === 'drop' && !yes)) {
-    const counted = await client.call<Counted>('POST', path, { ...body, dry_run: true });
+    const counted = await client.call<OrderStep>('POST', path, { ...body, dry_run: true });
     const { matched, more } = counted;
     // A count that takes longer than one call says so: it is for a decision, and not for the books.
     const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
@@ -224,7 +211,7 @@ const reasons: Readonly<Record<string, string>> = {
   held_otherwise: 'are held by the suspension of their domain, which only its end releases.',
 };
 
-function describeParts({ parts, skipped = {} }: Counted): string {
+function describeParts({ parts, skipped = {} }: OrderStep): string {
   const lines = [
     ...(parts?.statuses ?? []).map(({ status, count }) => [count, 'status', status] as const),
     ...(parts?.domains ?? []).map(({ domain, count }) => [count, 'domain', domain] as const),

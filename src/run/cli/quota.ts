@@ -2,7 +2,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { formatBytes, report } from './command.ts';
 import { ACCOUNT, findAccountId } from './find-account.ts';
-import { connect, onService } from './lists.ts';
+import { connect, onService, type ServiceArguments } from './lists.ts';
 
 const units: Readonly<Record<string, number>> = { '': 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
 
@@ -18,11 +18,6 @@ export function readSize(text: string): number | null {
   return Math.round(octets);
 }
 
-interface Given extends Readonly<Record<string, unknown>> {
-  readonly url?: string;
-  readonly json?: true;
-}
-
 interface Answer {
   readonly address: string;
   readonly quota_bytes?: number;
@@ -33,9 +28,9 @@ export function quotaCommand(): Command {
     .description('sets how much the mailboxes of an account may hold')
     .argument(ACCOUNT)
     .argument('<size>', 'such as 500MB or 2GB; none: no limit; default: QUOTA_BYTES', readSize)
-    .action(async (name: string, size: number | null, { url, json }: Given) => {
+    .action(async (name: string, size: number | null, { url, json }: ServiceArguments) => {
       const client = await connect(url);
-      const id = Number(await findAccountId(client, name));
+      const id = await findAccountId(client, name);
       const body = { id, quota_bytes: size };
       const set = await client.call<Answer>('POST', '/v2/operator/accounts/quota', body);
       report(json, { ok: true, ...set }, describe(set));

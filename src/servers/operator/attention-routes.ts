@@ -50,6 +50,9 @@ const AttentionBody = Type.Object({
   ),
 });
 
+/** As a client gets it. */
+export type Attention = Type.Static<typeof AttentionBody>;
+
 /** What a gauge has in all; undefined where it cannot be read: the checks are needed most then. */
 function sumOf({ readGauge }: AttentionParts, name: string): Promise<number | undefined> {
   return readGauge(name).then(

@@ -138,6 +138,9 @@ const DetailsBody = Type.Object(
   },
 );
 
+/** As a client gets it. */
+export type OperatedDomainDetails = Type.Static<typeof DetailsBody>;
+
 export interface DomainRouteParts {
   readonly database: Database;
   readonly domains: Domains;

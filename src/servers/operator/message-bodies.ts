@@ -138,6 +138,9 @@ export const MessageBody = Type.Object(
   { title: 'OperatedMessageDetails', description: 'A message with all that happened to it.' },
 );
 
+/** As a client gets it. */
+export type MessageDetails = Type.Static<typeof MessageBody>;
+
 function writeShared(message: Message) {
   const { id, at, direction, status, counts, opening, reason } = message;
   const { sender, domain, message_id, subject, size, client, node } = opening ?? {};
@@ -173,7 +176,7 @@ export function writeDetails(
   message: Message,
   queue: Pick<Queue, 'lastAttemptAt'>,
   { names, suppressed }: Known,
-): Type.Static<typeof MessageBody> {
+): MessageDetails {
   const deliveries = [...message.deliveries.values()];
   return {
     ...writeShared(message),

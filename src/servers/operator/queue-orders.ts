@@ -154,6 +154,9 @@ const StepBody = Type.Object({
   ),
 });
 
+/** As a client gets it. */
+export type OrderStep = Type.Static<typeof StepBody>;
+
 /** When an order was given, and where it continues: state, claim (0 for all), time and id. */
 type OrderKey = readonly [number, OpenState, number, number, number];
 
@@ -208,7 +211,7 @@ export function orderRoute(app: Api, parts: OrderParts, action: BulkAction): voi
 async function writeStep(
   { database }: OrderParts,
   { matched, changed, more, next, skipped, parts }: BulkStep,
-): Promise<Type.Static<typeof StepBody>> {
+): Promise<OrderStep> {
   return {
     matched,
     changed,

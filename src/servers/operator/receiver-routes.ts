@@ -71,6 +71,9 @@ const SummaryBody = Type.Object(
   { title: 'QueueSummary', description: 'The 20 most frequent of each part.' },
 );
 
+/** As a client gets it. */
+export type QueueSummaryAnswer = Type.Static<typeof SummaryBody>;
+
 /** Domains that are named of a receiver. */
 const DOMAINS_NAMED = 20;
 
@@ -106,7 +109,7 @@ function writeReceiver(
 function writeSummary(
   { counts, untried, reasons, domains, senders, ...whole }: QueueSummary,
   names: ReadonlyMap<number, string>,
-): Type.Static<typeof SummaryBody> {
+): QueueSummaryAnswer {
   return {
     counts,
     untried,
