@@ -104,7 +104,6 @@ export async function describeWholeApi(): Promise<string> {
     userRoutes: userRoutesElsewhere,
     operatorRoutes: operator.routes,
     console: operator.console,
-    contents: operator.contents,
     routes: [...routesElsewhere, mailserverEventRoutes(uncalled('mailserverEvents'))],
   });
   await app.ready();

@@ -16,7 +16,6 @@ import {
   blockRoutes,
   ConsoleSessions,
   consoleCookie,
-  DomainContents,
   imapSessionRoutes,
   keyRoutes,
   logLevelRoute,
@@ -67,7 +66,6 @@ interface OperatorParts {
 }
 
 interface OperatorAccess {
-  readonly contents: DomainContents;
   readonly console: NonNullable<ApiOptions['console']>;
   readonly routes: readonly RouteGroup[];
 }
@@ -76,16 +74,14 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
   const sessions = new ConsoleSessions(parts);
   const cookie = consoleCookie(parts.publicUrl);
   const { config, database, nodes } = parts;
-  const contents = new DomainContents(database);
   const { quotaBytes } = config.limits;
   const countsMail = config.mailstore.kind === 'embedded';
   const backups = {
     maxAgeMs: config.limits.backupMaxAgeHours * 3_600_000,
     lastAt: () => parts.bodies.lastBackupAt(),
   };
-  const counted = { ...parts, contents, countsMail, quotaBytes };
+  const counted = { ...parts, countsMail, quotaBytes };
   return {
-    contents,
     console: {
       findSession: sessionFinder(sessions, cookie),
       signIn: signInRoute(sessions, cookie),

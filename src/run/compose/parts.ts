@@ -310,7 +310,7 @@ function buildApi(common: Common, served: Served): Api {
     apiKeys: API_KEYS,
     keys: served.namedKeys,
     console: operator.console,
-    contents: operator.contents,
+    database,
     rateLimitPerMinute: limits.ratePerMinute,
     openLimit: common.openLimit,
     trustProxy: http.trustProxy,

@@ -4,6 +4,7 @@
  */
 import type { FastifyRequest } from 'fastify';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type Accounts,
@@ -37,13 +38,7 @@ import { mailSearchRoutes } from './mail-search.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
 import { keepAnswers } from './repeat-safely.ts';
-import {
-  type Api,
-  actorOf,
-  type ContentsCounter,
-  type RouteGroup,
-  type RouteTools,
-} from './server.ts';
+import { type Api, actorOf, type RouteGroup, type RouteTools } from './server.ts';
 
 export {
   ApiKeys,
@@ -58,6 +53,7 @@ export {
   clientSettingsRoutes,
   settingsFileRoutes,
 } from './client-settings.ts';
+export { contentsOfDomain } from './count-contents.ts';
 export { DeliveryKind, deliveryRoutes, LastError } from './deliveries.ts';
 export { writeDescription } from './describe-api.ts';
 export {
@@ -90,7 +86,6 @@ export {
   type Api,
   actorOf,
   CONSOLE_COOKIE,
-  type ContentsCounter,
   credentials,
   type Owned,
   type RouteGroup,
@@ -116,8 +111,7 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'>, EventRou
   readonly apiKeys: readonly string[];
   /** Those that operators made. */
   readonly keys: Pick<NamedKeys, 'open'>;
-  /** Counts what is deleted, for the audit log. */
-  readonly contents?: ContentsCounter;
+  readonly database: Pick<Database, 'read'>;
   /** The sessions of the console; undefined where it has none. */
   readonly console?: ConsoleAccess;
   /** Absolute path of the folder of the public pages. */

@@ -2,6 +2,7 @@
  * Section 4.1 of the contract: claim a domain, read its DNS records, set its route.
  */
 import { Type } from 'typebox';
+import type { Database } from '../../platform/database/database.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import {
   type Domain,
@@ -10,6 +11,7 @@ import {
   type Verification,
   writeZone,
 } from '../../tenants/domains/domains.ts';
+import { contentsOfDomain } from './count-contents.ts';
 import {
   DetailsBody,
   DnsRecordBody,
@@ -33,14 +35,7 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import {
-  type Api,
-  actorOf,
-  type ContentsCounter,
-  type Owned,
-  ownerOf,
-  type RouteGroup,
-} from './server.ts';
+import { type Api, actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const DomainPath = Type.Object({ domain: DomainName });
 
@@ -67,7 +62,7 @@ interface DomainRouteParts {
   readonly domains: OwnedDomains;
   readonly verification: OwnedVerification;
   readonly accounts: Owned<Pick<Accounts, 'removeDomain'>>;
-  readonly contents?: ContentsCounter;
+  readonly database: Pick<Database, 'read'>;
 }
 
 /** The routes of domains; `accounts/` deletes a domain, since it publishes the loss of its mailboxes. */
@@ -183,7 +178,7 @@ function withoutSecrets({ route, ...details }: DomainDetails): DomainDetails {
   return { ...details, route: shown };
 }
 
-function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts): void {
+function addDelete(app: Api, { domains, accounts, database }: DomainRouteParts): void {
   app.post('/v2/domains/delete', {
     config: { refusals: ['domain_not_found'] },
     schema: {
@@ -197,7 +192,7 @@ function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts):
       const { domain } = request.body;
       const owner = ownerOf(request);
       const { id } = await domains.find(owner, domain);
-      const recorded = { by: actorOf(request), counts: await contents?.ofDomain(id) };
+      const recorded = { by: actorOf(request), counts: await contentsOfDomain(database.read, id) };
       const describe = ({ name }: Domain) => ({ ok: true, deleted: name });
       const within = answerWithin(request, 200, describe);
       return describe(await accounts.removeDomain(owner, domain, recorded, within));

@@ -2,6 +2,7 @@
  * Section 4.2 of the contract: mailbox accounts and their passwords, and tokens for them.
  */
 import { Type } from 'typebox';
+import type { Database } from '../../platform/database/database.ts';
 import type {
   Account,
   Accounts,
@@ -11,6 +12,7 @@ import type {
 } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { addAppPasswords, type OwnedAppPasswords } from './app-passwords.ts';
+import { contentsOfAccount } from './count-contents.ts';
 import { TokenBody, writeToken } from './mail-tokens.ts';
 import { answerWithin } from './repeat-safely.ts';
 import {
@@ -29,14 +31,7 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import {
-  type Api,
-  actorOf,
-  type ContentsCounter,
-  type Owned,
-  ownerOf,
-  type RouteGroup,
-} from './server.ts';
+import { type Api, actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 export const AccountBody = Type.Object(
   {
@@ -94,7 +89,7 @@ interface AccountRouteParts {
   readonly domains: OwnedDomains;
   readonly tokens: Tokens;
   readonly appPasswords: OwnedAppPasswords;
-  readonly contents?: ContentsCounter;
+  readonly database: Pick<Database, 'read'>;
 }
 
 /** The routes of accounts. */
@@ -234,7 +229,7 @@ function addReadAndUpdate(app: Api, accounts: OwnedAccounts): void {
   });
 }
 
-function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
+function addDelete(app: Api, { accounts, database }: AccountRouteParts): void {
   app.post('/v2/email-accounts/delete', {
     config: { refusals: ['account_not_found'] },
     schema: {
@@ -256,7 +251,7 @@ function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
       const { id } = request.body;
       const owner = ownerOf(request);
       await accounts.get(owner, id);
-      const recorded = { by: actorOf(request), counts: await contents?.ofAccount(id) };
+      const recorded = { by: actorOf(request), counts: await contentsOfAccount(database.read, id) };
       const describe = (deleted: RemovedAccount) => ({ ok: true, deleted });
       const within = answerWithin(request, 200, describe);
       return describe(await accounts.remove(owner, id, recorded, within));

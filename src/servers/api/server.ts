@@ -18,12 +18,6 @@ import type { Actor } from '../../tenants/audit/audit.ts';
 import type { Owner, Whose } from '../../tenants/domains/domains.ts';
 import type { Caller } from './authenticate.ts';
 
-/** Counts what is deleted, by names for the audit log. */
-export interface ContentsCounter {
-  ofDomain(domainId: number): Promise<Readonly<Record<string, number>>>;
-  ofAccount(accountId: number): Promise<Readonly<Record<string, number>>>;
-}
-
 /** The owner of the API key or console, for the audit log. */
 export function actorOf(request: FastifyRequest): Actor {
   return { actor: request.caller?.actor ?? '', requestId: request.id };

@@ -11,7 +11,15 @@ import {
 } from '../../tenants/accounts/accounts.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
 import { checkReason, findAnyClaim, setSuspended } from '../../tenants/domains/domains.ts';
-import { type Api, actorOf, DomainName, Integer, type RouteGroup, UserId } from '../api/api.ts';
+import {
+  type Api,
+  actorOf,
+  contentsOfDomain,
+  DomainName,
+  Integer,
+  type RouteGroup,
+  UserId,
+} from '../api/api.ts';
 import {
   AccountChoice,
   type AccountRouteParts,
@@ -155,7 +163,7 @@ function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
     handler: async (request) => {
       const { domain, user_id, confirm } = request.body;
       const claim = await findAnyClaim(parts.database.read, domain, user_id);
-      const counts = await parts.contents.ofDomain(claim.id);
+      const counts = await contentsOfDomain(parts.database.read, claim.id);
       if (confirm === undefined) return { would_remove: counts };
       if (confirm.toLowerCase() !== claim.name) {
         throw invalidField('confirm', `must be the name of the domain, ${claim.name}`);

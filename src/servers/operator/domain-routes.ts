@@ -13,6 +13,7 @@ import {
 import { dayOfDomains, type HourSums, noMail } from '../../tenants/usage/usage.ts';
 import {
   type Api,
+  contentsOfDomain,
   DnsRecordBody,
   DomainBody,
   DomainName,
@@ -28,7 +29,6 @@ import {
   writeDomain,
   writeRecord,
 } from '../api/api.ts';
-import type { DomainContents } from './domain-contents.ts';
 
 /** The most accounts of one page whose mail is counted: each has several mailboxes to read. */
 const COUNTED_ACCOUNTS = 5_000;
@@ -144,7 +144,6 @@ export type OperatedDomainDetails = Type.Static<typeof DetailsBody>;
 export interface DomainRouteParts {
   readonly database: Database;
   readonly domains: Domains;
-  readonly contents: DomainContents;
   /** Whether the mailboxes are in our own database, where they can be counted. */
   readonly countsMail: boolean;
   readonly now: () => number;
@@ -214,7 +213,7 @@ function writeHealth(health: OperatedDomain['health']) {
 
 /** The route that reads one domain. */
 export function addDomainDetails(app: Api, parts: DomainRouteParts): void {
-  const { database, domains, contents } = parts;
+  const { database, domains } = parts;
   app.get('/v2/operator/domains/:domain', {
     config: { refusals: ['domain_not_found'] },
     schema: {
@@ -230,7 +229,7 @@ export function addDomainDetails(app: Api, parts: DomainRouteParts): void {
       const domain = await findAnyClaim(database.read, params.domain, query.user_id);
       const { dns } = await domains.get(domain.userId, domain.name);
       const written = await writeOperatedDomain(parts, domain);
-      const would_remove = await contents.ofDomain(domain.id);
+      const would_remove = await contentsOfDomain(database.read, domain.id);
       return { ...written, ...writeDns(dns), would_remove };
     },
   });

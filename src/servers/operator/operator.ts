@@ -8,7 +8,6 @@ export { type Attention, attentionRoutes } from './attention-routes.ts';
 export { auditRoutes } from './audit-routes.ts';
 export { blockRoutes } from './block-routes.ts';
 export { operatorChangeRoutes } from './change-routes.ts';
-export { DomainContents } from './domain-contents.ts';
 export { domainRoutes as operatorDomainRoutes } from './domain-list.ts';
 export type { OperatedDomainDetails } from './domain-routes.ts';
 export { imapSessionRoutes } from './imap-session-routes.ts';

@@ -5,29 +5,13 @@ import {
   pageById,
   type Queries,
 } from '../../platform/database/database.ts';
-import { invalidField } from '../../platform/errors/errors.ts';
-import { checkUserId } from '../domains/domains.ts';
 import { type Account, ofOrganization, selectAccounts, toAccount } from './account-rows.ts';
-import type { AccountPage } from './requests.ts';
 
 /** Whose accounts: all of a user, those of one domain, or of domains that were claimed with an organization. */
 export interface AccountsOf {
   readonly userId: string;
   readonly organizationId: string | undefined;
   readonly domainId: number | undefined;
-}
-
-const LIMIT_MAX = 1000;
-
-/** @throws Refusal invalid_request (`limit`, `offset`) */
-export function checkPage({ userId, limit, offset }: AccountPage): void {
-  checkUserId(userId);
-  if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) {
-    throw invalidField('limit', `must be an integer from 1 to ${LIMIT_MAX}`);
-  }
-  if (!Number.isSafeInteger(offset) || offset < 0) {
-    throw invalidField('offset', 'must be an integer from 0');
-  }
 }
 
 /** Ordered by id. */

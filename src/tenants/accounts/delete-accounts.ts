@@ -96,23 +96,17 @@ export async function endAccountDeletion(tx: Queries, ids: readonly number[]): P
 
 const SECOND_MS = 1000;
 
-/** SQLite accepts 32,766 parameters in a statement. */
-const ROWS_AT_ONCE = 1000;
-
 /** Records addresses that are deleted in this transaction, for good. */
 async function retireAddresses(
   tx: Queries,
   addresses: readonly string[],
   now: number,
 ): Promise<void> {
-  const rows = addresses.map((address) => ({ address, retired_at: now }));
-  for (let at = 0; at < rows.length; at += ROWS_AT_ONCE) {
-    await tx
-      .insertInto('retired_addresses')
-      .values(rows.slice(at, at + ROWS_AT_ONCE))
-      .onConflict((conflict) => conflict.column('address').doUpdateSet({ retired_at: now }))
-      .execute();
-  }
+  await tx
+    .insertInto('retired_addresses')
+    .values(addresses.map((address) => ({ address, retired_at: now })))
+    .onConflict((conflict) => conflict.column('address').doUpdateSet({ retired_at: now }))
+    .execute();
 }
 
 /** The first second that no token of an account can have which ended at this instant, in milliseconds. */

@@ -78,9 +78,6 @@ function algorithmsOf(key: KeyObject): readonly string[] {
 
 function publicSource(options: TokenKeysOptions): PublicSource | undefined {
   const { publicKeyPem, jwksUrl } = options;
-  if (publicKeyPem !== undefined && jwksUrl !== undefined) {
-    throw new Error('tokens are checked by a public key or by a JWK set, not by both');
-  }
   if (publicKeyPem !== undefined) {
     const key = createPublicKey(publicKeyPem);
     return { key, algorithms: algorithmsOf(key) };
@@ -118,16 +115,16 @@ function faultOf(error: unknown): string | undefined {
 }
 
 export class TokenKeys {
-  readonly #secret: SigningKeys;
-  /** By their text. */
-  readonly #secretKeys: ReadonlyMap<string, KeyObject>;
+  readonly #signingKey: KeyObject;
+  readonly #secretKeys: readonly KeyObject[];
   readonly #public: PublicSource | undefined;
   readonly #expected: JWTVerifyOptions;
   readonly #named: { iss?: string; aud?: string };
 
   constructor(options: TokenKeysOptions) {
-    this.#secret = options.secret;
-    this.#secretKeys = new Map(options.secret.map((text) => [text, createSecretKey(text, 'utf8')]));
+    const [first, ...others] = options.secret;
+    this.#signingKey = createSecretKey(first, 'utf8');
+    this.#secretKeys = [this.#signingKey, ...others.map((text) => createSecretKey(text, 'utf8'))];
     this.#public = publicSource(options);
     const { issuer, audience } = options;
     this.#expected = {
@@ -149,7 +146,7 @@ export class TokenKeys {
       .setProtectedHeader({ alg: SECRET_ALGORITHM, typ: 'JWT' })
       .setIssuedAt(issuedAt)
       .setExpirationTime(issuedAt + lifetimeSeconds)
-      .sign(this.#signingKey());
+      .sign(this.#signingKey);
   }
 
   /**
@@ -167,7 +164,7 @@ export class TokenKeys {
         const own = { ...options, algorithms: [SECRET_ALGORITHM] };
         return {
           bySecret: true,
-          payload: await verifyByAny(token, this.#secretKeys.values(), own),
+          payload: await verifyByAny(token, this.#secretKeys, own),
         };
       }
       return { bySecret: false, payload: await this.#verifyPublic(token, options) };
@@ -178,12 +175,6 @@ export class TokenKeys {
       if (!why) throw error;
       throw refuseToken(why, error);
     }
-  }
-
-  #signingKey(): KeyObject {
-    const key = this.#secretKeys.get(this.#secret[0]);
-    if (!key) throw new Error('the secret that signs tokens is not among those that verify them');
-    return key;
   }
 
   async #verifyPublic(token: string, expected: JWTVerifyOptions): Promise<JWTPayload> {

@@ -2,7 +2,7 @@
 import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { NewRow, Queries, Row } from '../../platform/database/database.ts';
-import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { checkText } from './domain-names.ts';
 
@@ -13,13 +13,6 @@ export type LastCheck = NonNullable<Row<'dns_records'>['last_check']>;
 
 /** Failing answers in a row before a record of an active claim fails. */
 export const MISSES_MAX = 3;
-
-const statuses: readonly string[] = [
-  'pending',
-  'verified',
-  'failed',
-  'disabled',
-] satisfies DnsRecordStatus[];
 
 /** Room for a DKIM key of 4096 bits or a long SPF record, several times over. */
 const OBSERVED_MAX = 4096;
@@ -238,9 +231,6 @@ export async function readRecords(queries: Queries, domainId: number): Promise<D
 
 /** Checks a mark's fields. @throws Refusal invalid_request */
 export function checkMark(mark: DnsMark): void {
-  if (!statuses.includes(mark.status)) {
-    throw invalidField('status', `must be one of ${statuses.join(', ')}`);
-  }
   if (mark.observedValue !== undefined) {
     checkText('observed_value', mark.observedValue, OBSERVED_MAX);
   }

@@ -92,8 +92,6 @@ const badUrls = [
 ];
 
 const refused: [string, RouteSettings][] = [
-  ['forward_mode', JSON.parse('{"forwardMode":"drop"}')],
-  ['forward_mode', JSON.parse('{"forwardMode":"toString"}')],
   ['webhook_url', { forwardMode: 'webhook' }],
   ['webhook_url', { forwardMode: 'webhook_then_store', webhookUrl: '' }],
   ['webhook_url', { forwardMode: 'webhook', forwardToEmail: 'a@b.test' }],

@@ -8,13 +8,6 @@ import { checkText } from './domain-names.ts';
 
 export type ForwardMode = Row<'routes'>['forward_mode'];
 
-const modes: readonly string[] = [
-  'store',
-  'webhook',
-  'webhook_then_store',
-  'forward_email',
-] satisfies ForwardMode[];
-
 const WEBHOOK_URL_MAX = 2048;
 const WEBHOOK_SECRET_MAX = 255;
 
@@ -100,9 +93,6 @@ function checkForwardAddress(text: string, domain: string): string {
  */
 export function checkRoute(domain: string, settings: RouteSettings): RouteColumns {
   const { forwardMode } = settings;
-  if (!modes.includes(forwardMode)) {
-    throw invalidField('forward_mode', `must be one of ${modes.join(', ')}`);
-  }
   if (forwardMode === 'store') {
     return {
       forward_mode: 'store',

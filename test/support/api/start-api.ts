@@ -302,7 +302,7 @@ export async function startApi(
     apiKeys,
     keys,
     console: operator.console,
-    contents: operator.contents,
+    database,
     ...plainOptions,
     ...options,
     userRoutes: [...userGroups(owners), ...(options.userRoutes ?? [])],
