@@ -17,9 +17,12 @@ import { writing } from './state/parts.ts';
 import { goTo, isPanelOpen, route } from './state/route.ts';
 import { followOpened } from './thread/opened.ts';
 import { Thread } from './thread/thread.tsx';
-import { Icon, Tool } from './ui/icon.tsx';
+import { Button, Tool } from './ui/button.tsx';
+import { component } from './ui/component.ts';
+import { Icon } from './ui/icon.tsx';
 import { useKeys } from './ui/keys.ts';
 import { Questions } from './ui/questions.tsx';
+import { sets } from './ui/sets.ts';
 import { Toasts } from './ui/toasts.tsx';
 
 export const Shell = defineComponent(() => {
@@ -66,42 +69,33 @@ function titleNow(): string {
 }
 
 /** Everything of an account that is signed in. */
-const Desk = defineComponent(
-  ({ account }: { account: OpenAccount }) => {
-    useKeys(pageKeys);
-    return () => (
-      <div class={['desk', { reading: route.value.open }]}>
-        <button type="button" class="plain skip" onClick={toList}>
-          To the messages
-        </button>
-        <TopBar account={account} />
-        <Sidebar account={account} />
-        <main class="list-pane">
-          <ListBar />
-          <List />
-        </main>
-        <section class="reading-pane" aria-label="Reading">
-          <Thread />
-        </section>
-        {isPanelOpen.value && <ProtocolPanel account={account} close={closePanel} />}
-        {writing.value && <Composer key={writing.value.id} writing={writing.value} />}
-        {overlay.value === 'move' && <MoveDialog />}
-        {overlay.value === 'pending' && <PendingDialog account={account} />}
-        {overlay.value === 'outgoing' && <Outgoing account={account} close={closeOverlay} />}
-        {overlay.value === 'settings' && <Settings account={account} />}
-        {overlay.value === 'help' && <Help />}
-      </div>
-    );
-  },
-  { props: ['account'] },
-);
+const Desk = component<{ account: OpenAccount }>(['account'], ({ account }) => {
+  useKeys(pageKeys);
+  return () => (
+    <div class={['desk', { reading: route.value.open }]}>
+      <Button class="plain skip" label="To the messages" press={toList} />
+      <TopBar account={account} />
+      <Sidebar account={account} />
+      <main class="list-pane">
+        <ListBar />
+        <List />
+      </main>
+      <section class="reading-pane" aria-label="Reading">
+        <Thread />
+      </section>
+      {isPanelOpen.value && <ProtocolPanel account={account} close={sets(isPanelOpen, false)} />}
+      {writing.value && <Composer key={writing.value.id} writing={writing.value} />}
+      {overlay.value === 'move' && <MoveDialog />}
+      {overlay.value === 'pending' && <PendingDialog account={account} />}
+      {overlay.value === 'outgoing' && <Outgoing account={account} close={closeOverlay} />}
+      {overlay.value === 'settings' && <Settings account={account} />}
+      {overlay.value === 'help' && <Help />}
+    </div>
+  );
+});
 
 function toList(): void {
   document.querySelector<HTMLElement>('.list')?.focus();
-}
-
-function closePanel(): void {
-  isPanelOpen.value = false;
 }
 
 const TopBar = ({ account }: { account: OpenAccount }) => (
@@ -109,9 +103,7 @@ const TopBar = ({ account }: { account: OpenAccount }) => (
     <button type="button" class="tool menu-button" aria-label="Mailboxes" popovertarget="mailboxes">
       <Icon name="menu" />
     </button>
-    <button type="button" class="name" onClick={() => goTo(account.address, 'INBOX')}>
-      {brand.name}
-    </button>
+    <Button class="name" label={brand.name} press={() => goTo(account.address, 'INBOX')} />
     <SearchBox account={account} />
     <Tool icon="settings" label="Settings" press={opens('settings')} />
   </header>

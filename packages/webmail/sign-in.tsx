@@ -3,15 +3,15 @@ import { defineComponent, ref } from 'vue';
 import { ApiError, ConnectionError } from '../sdk/src/errors.ts';
 import { accounts, current, signIn } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
+import { Button } from './ui/button.tsx';
 import { reasonOf } from './ui/format.ts';
 import { Failure } from './ui/loaded.tsx';
+import { sets } from './ui/sets.ts';
 
 /** An account is signed in to, and another one is open. */
 export const isSigningIn = ref(false);
 
-function close(): void {
-  isSigningIn.value = false;
-}
+const close = sets(isSigningIn, false);
 
 export const SignIn = defineComponent(() => {
   const over = current.value?.live.state === 'stopped' ? current.value : undefined;
@@ -70,11 +70,7 @@ export const SignIn = defineComponent(() => {
         <button type="submit" class="main" disabled={isBusy.value}>
           {isBusy.value ? 'Signing in…' : 'Sign in'}
         </button>
-        {accounts.value.length > 0 && (
-          <button type="button" class="link" onClick={close}>
-            Cancel
-          </button>
-        )}
+        {accounts.value.length > 0 && <Button class="link" label="Cancel" press={close} />}
       </form>
     </main>
   );

@@ -1,8 +1,9 @@
 /** The files of a message that is written, and what is quoted below it. */
 import type { FunctionalComponent } from 'vue';
 import { MailFrame } from '../reading/mail-frame.tsx';
+import { Button, Tool } from '../ui/button.tsx';
 import { formatSize } from '../ui/format.ts';
-import { Icon, Tool } from '../ui/icon.tsx';
+import { Icon } from '../ui/icon.tsx';
 import { FILES_MAX, uploadSize } from './checks.ts';
 import type { ComposeFile, Quote } from './content.ts';
 
@@ -60,9 +61,7 @@ export const QuoteFold: FunctionalComponent<{ quote: Quote; drop: () => void }> 
 }) => (
   <details class="compose-quote">
     <summary>Quoted text</summary>
-    <button type="button" class="link" onClick={drop}>
-      Send without it
-    </button>
+    <Button class="link" label="Send without it" press={drop} />
     {quote.html === undefined ? (
       <pre>{quote.text}</pre>
     ) : (

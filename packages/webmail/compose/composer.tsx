@@ -2,9 +2,11 @@
  * The window in which a message is written: docked at the bottom of the page, or all of a phone. A draft is saved at each
  * pause and when the window closes.
  */
-import { defineComponent, onBeforeUnmount, onMounted, ref } from 'vue';
+import { onBeforeUnmount, onMounted, ref } from 'vue';
 import { type Account, composer, type Writing, write, writing } from '../state/parts.ts';
 import { signatures, undoSeconds } from '../state/remembered.ts';
+import { Button } from '../ui/button.tsx';
+import { component } from '../ui/component.ts';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
 import { confirm } from '../ui/questions.tsx';
 import { say, sayFailure } from '../ui/toasts.tsx';
@@ -30,45 +32,40 @@ const TITLES = {
 } as const;
 
 /** Another message that is written is another one of these (`key`). */
-export const Composer = defineComponent(
-  ({ writing: what }: { writing: Writing }) => {
-    const session = useLoaded(async () => startSession(what, await startContent(what)));
-    const element = ref<HTMLElement>();
-    const opener = document.activeElement;
-    const isDirty = () => session.value?.isDirty === true;
-    const leave = async () => !isDirty() || (await session.value?.save()) === true;
-    const warn = (event: BeforeUnloadEvent) => {
-      if (isDirty()) event.preventDefault();
-    };
-    onMounted(() => {
-      composer.leave = leave;
-      addEventListener('beforeunload', warn);
-    });
-    onBeforeUnmount(() => {
-      if (composer.leave === leave) composer.leave = async () => true;
-      removeEventListener('beforeunload', warn);
-      void session.value?.save();
-      // The focus goes back to where it was, unless it is elsewhere already.
-      const isWithin = element.value?.contains(document.activeElement);
-      if (isWithin && opener instanceof HTMLElement) opener.focus();
-    });
-    const title = TITLES[what.kind];
-    return () => (
-      <section ref={element} class="composer" role="dialog" aria-label={title}>
-        {session.value ? (
-          <ComposeForm title={title} account={what.account} session={session.value} />
-        ) : (
-          <Waiting of={session}>
-            <button type="button" class="link" onClick={() => close(what)}>
-              Close
-            </button>
-          </Waiting>
-        )}
-      </section>
-    );
-  },
-  { props: ['writing'] },
-);
+export const Composer = component<{ writing: Writing }>(['writing'], ({ writing: what }) => {
+  const session = useLoaded(async () => startSession(what, await startContent(what)));
+  const element = ref<HTMLElement>();
+  const opener = document.activeElement;
+  const isDirty = () => session.value?.isDirty === true;
+  const leave = async () => !isDirty() || (await session.value?.save()) === true;
+  const warn = (event: BeforeUnloadEvent) => {
+    if (isDirty()) event.preventDefault();
+  };
+  onMounted(() => {
+    composer.leave = leave;
+    addEventListener('beforeunload', warn);
+  });
+  onBeforeUnmount(() => {
+    if (composer.leave === leave) composer.leave = async () => true;
+    removeEventListener('beforeunload', warn);
+    void session.value?.save();
+    // The focus goes back to where it was, unless it is elsewhere already.
+    const isWithin = element.value?.contains(document.activeElement);
+    if (isWithin && opener instanceof HTMLElement) opener.focus();
+  });
+  const title = TITLES[what.kind];
+  return () => (
+    <section ref={element} class="composer" role="dialog" aria-label={title}>
+      {session.value ? (
+        <ComposeForm title={title} session={session.value} />
+      ) : (
+        <Waiting of={session}>
+          <Button class="link" label="Close" press={() => close(what)} />
+        </Waiting>
+      )}
+    </section>
+  );
+});
 
 function close(what: Writing): void {
   if (writing.value === what) writing.value = undefined;

@@ -1,7 +1,9 @@
 /** What became of mail that was sent: what waits, what is tried again, and what could not be delivered, with the reason. */
-import { defineComponent, type FunctionalComponent } from 'vue';
+import type { FunctionalComponent } from 'vue';
 import type { Send, SentMail } from '../../sdk/src/mail/client.ts';
-import type { Account } from '../state/parts.ts';
+import type { OpenedProps } from '../state/parts.ts';
+import { Button } from '../ui/button.tsx';
+import { component } from '../ui/component.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { formatWhen, reasonOf } from '../ui/format.ts';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
@@ -25,11 +27,7 @@ const SendRow: FunctionalComponent<{ send: SentMail; cancel: () => void }> = ({ 
           {waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}
         </b>{' '}
         {subject}
-        {waits && (
-          <button type="button" class="plain" onClick={cancel}>
-            Cancel sending
-          </button>
-        )}
+        {waits && <Button class="plain" label="Cancel sending" press={cancel} />}
       </p>
       <ul>
         {recipients.map(({ address, status: one, detail }) => (
@@ -44,33 +42,30 @@ const SendRow: FunctionalComponent<{ send: SentMail; cancel: () => void }> = ({ 
   );
 };
 
-export const Outgoing = defineComponent(
-  ({ account, close }: { account: Account; close: () => void }) => {
-    const sends = useLoaded(() => account.client.sends());
-    const cancel = async ({ operation }: SentMail) => {
-      try {
-        await operation.cancel();
-        sends.again();
-        say('It is a draft again, and is not sent');
-      } catch (error) {
-        sends.failure = reasonOf(error);
-      }
-    };
-    return () => (
-      <Dialog title="Outgoing mail" close={close}>
-        {sends.value === undefined || sends.failure !== undefined ? (
-          <Waiting of={sends} />
-        ) : sends.value.length === 0 ? (
-          <p>Nothing was sent lately.</p>
-        ) : (
-          <ul class="outgoing">
-            {sends.value.map((send) => (
-              <SendRow key={send.id} send={send} cancel={() => void cancel(send)} />
-            ))}
-          </ul>
-        )}
-      </Dialog>
-    );
-  },
-  { props: ['account', 'close'] },
-);
+export const Outgoing = component<OpenedProps>(['account', 'close'], ({ account, close }) => {
+  const sends = useLoaded(() => account.client.sends());
+  const cancel = async ({ operation }: SentMail) => {
+    try {
+      await operation.cancel();
+      sends.again();
+      say('It is a draft again, and is not sent');
+    } catch (error) {
+      sends.failure = reasonOf(error);
+    }
+  };
+  return () => (
+    <Dialog title="Outgoing mail" close={close}>
+      {sends.value === undefined || sends.failure !== undefined ? (
+        <Waiting of={sends} />
+      ) : sends.value.length === 0 ? (
+        <p>Nothing was sent lately.</p>
+      ) : (
+        <ul class="outgoing">
+          {sends.value.map((send) => (
+            <SendRow key={send.id} send={send} cancel={() => void cancel(send)} />
+          ))}
+        </ul>
+      )}
+    </Dialog>
+  );
+});

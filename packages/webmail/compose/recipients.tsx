@@ -1,7 +1,8 @@
 /** A field of recipients (APG combobox): people that were written to before are suggested, a list may be pasted. */
-import { defineComponent, type FunctionalComponent, onMounted, ref, useId } from 'vue';
+import { type FunctionalComponent, onMounted, ref, useId } from 'vue';
 import type { Correspondent } from '../../sdk/src/api-types.ts';
 import type { MailClient } from '../../sdk/src/mail/client.ts';
+import { component } from '../ui/component.ts';
 import { Icon } from '../ui/icon.tsx';
 import { useOptions } from '../ui/options.tsx';
 import { announce } from '../ui/toasts.tsx';
@@ -100,8 +101,9 @@ function useEntries(props: RecipientsProps) {
   return { input, typed, options, edit, remove, on: { press, write, paste, leave } };
 }
 
-export const Recipients = defineComponent(
-  (props: RecipientsProps, { slots }) => {
+export const Recipients = component<RecipientsProps>(
+  ['label', 'people', 'client', 'onChange', 'startsHere'],
+  (props, { slots }) => {
     const id = useId();
     const { input, typed, options, edit, remove, on } = useEntries(props);
     onMounted(() => {
@@ -136,7 +138,6 @@ export const Recipients = defineComponent(
       </div>
     );
   },
-  { props: ['label', 'people', 'client', 'onChange', 'startsHere'] },
 );
 
 interface ChipProps {

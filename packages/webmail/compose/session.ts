@@ -41,6 +41,7 @@ export interface SessionOptions {
 }
 
 export class ComposeSession {
+  readonly client: MailClient;
   readonly content: ComposeContent;
   /** "Draft saved", or nothing. */
   readonly status: Ref<string> = ref('');
@@ -58,6 +59,7 @@ export class ComposeSession {
 
   constructor(options: SessionOptions) {
     this.#options = options;
+    this.client = options.client;
     this.content = reactive(options.content);
   }
 
@@ -89,7 +91,7 @@ export class ComposeSession {
   }
 
   async #saveNow(): Promise<boolean> {
-    const { client, page, signature } = this.#options;
+    const { page, signature } = this.#options;
     // While it is sent no draft is saved: it would stay after the mail is gone.
     if (!this.isDirty || this.isSending.value) return true;
     if (!this.content.kept && isUnwritten(this.content, signature)) return true;
@@ -100,7 +102,7 @@ export class ComposeSession {
     const version = this.#version;
     try {
       const { draft, ...mail } = toOutgoing(this.content, page.tools);
-      const { mailbox, id, operation } = await client.saveDraft(mail, draft);
+      const { mailbox, id, operation } = await this.client.saveDraft(mail, draft);
       this.content.kept = { mailbox, id };
       this.#savedVersion = version;
       this.status.value = this.isDirty ? '' : 'Draft saved';
@@ -130,7 +132,7 @@ export class ComposeSession {
 
   /** Throws it away, the saved draft too. */
   async discard(): Promise<void> {
-    const { client, page } = this.#options;
+    const { page } = this.#options;
     if (this.isSending.value) return;
     clearTimeout(this.#timer);
     await this.#saving;
@@ -138,7 +140,7 @@ export class ComposeSession {
     const content = { ...this.content, kept: undefined };
     this.#end();
     try {
-      if (kept) await client.mailbox(kept.mailbox).delete([kept.id], { forever: true });
+      if (kept) await this.client.mailbox(kept.mailbox).delete([kept.id], { forever: true });
       page.say('Draft thrown away', () => page.reopen(content));
     } catch (error) {
       page.sayFailure('The draft was not deleted', error);
@@ -151,7 +153,7 @@ export class ComposeSession {
    * @param sendAt RFC 3339; soon where left out
    */
   async send(sendAt?: string): Promise<void> {
-    const { client, page, undoSeconds } = this.#options;
+    const { page, undoSeconds } = this.#options;
     if (this.isSending.value || this.#isEnded || !(await this.#mayBeSent())) return;
     if (this.isSending.value || this.#isEnded) return;
     this.isSending.value = true;
@@ -160,7 +162,7 @@ export class ComposeSession {
     await this.#saving;
     try {
       const mail = { ...toOutgoing(this.content, page.tools), ...(sendAt && { sendAt }) };
-      const sent = await client.send(mail, sendAt ? {} : { undoSeconds });
+      const sent = await this.client.send(mail, sendAt ? {} : { undoSeconds });
       const content = { ...this.content };
       this.#end();
       this.#follow(sent, content, sendAt);

@@ -4,7 +4,7 @@ import { current, here, titleOfName } from '../state/accounts.ts';
 import { commands, hasUnread } from '../state/commands.ts';
 import { opens } from '../state/overlay.ts';
 import { goTo, route } from '../state/route.ts';
-import { Tool } from '../ui/icon.tsx';
+import { Button, Tool } from '../ui/button.tsx';
 import { sayFailure } from '../ui/toasts.tsx';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
@@ -29,9 +29,7 @@ const Title: FunctionalComponent = () => {
         {titleOfName(route.value.mailbox)} <span class="soft">{total.toLocaleString()}</span>
       </h1>
       {here.value?.specialUse === '\\Trash' && total > 0 && (
-        <button type="button" class="link" onClick={commands.empty}>
-          Empty
-        </button>
+        <Button class="link" label="Empty" press={commands.empty} />
       )}
       <Tool icon="refresh" label="Look for new mail" press={look} />
     </>
@@ -72,9 +70,7 @@ const Chosen: FunctionalComponent = () => {
         {isAll.value ? `All ${total}` : `${chosen.size.toLocaleString()} chosen`}
       </span>
       {canHaveAll && chosen.size === list.rows.value.length && (
-        <button type="button" class="link" onClick={selection.chooseAll}>
-          All {total}
-        </button>
+        <Button class="link" label={`All ${total}`} press={selection.chooseAll} />
       )}
       <span class="actions" role="toolbar" aria-label="Chosen messages">
         <Actions />

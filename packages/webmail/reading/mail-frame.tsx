@@ -1,5 +1,6 @@
 /** The frame in which an HTML mail is shown: as high as the mail, so that a conversation scrolls as one page. */
-import { computed, defineComponent, onBeforeUnmount, onMounted, ref, watch } from 'vue';
+import { computed, onBeforeUnmount, onMounted, ref, watch } from 'vue';
+import { component } from '../ui/component.ts';
 import { pressKey } from '../ui/keys.ts';
 import { FRAME_RIGHTS, readFrameMessage } from './frame-script.ts';
 import { type MailDocumentOptions, writeMailDocument } from './mail-document.ts';
@@ -18,8 +19,9 @@ interface FrameProps extends MailDocumentOptions {
  */
 const HEIGHTS_MAX = 120;
 
-export const MailFrame = defineComponent(
-  (props: FrameProps) => {
+export const MailFrame = component<FrameProps>(
+  ['html', 'images', 'withRemote', 'isDark', 'onBlocked', 'onMailto'],
+  (props) => {
     const frame = ref<HTMLIFrameElement>();
     const height = ref(120);
     const isSized = ref(false);
@@ -70,5 +72,4 @@ export const MailFrame = defineComponent(
       />
     );
   },
-  { props: ['html', 'images', 'withRemote', 'isDark', 'onBlocked', 'onMailto'] },
 );

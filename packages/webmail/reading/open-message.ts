@@ -14,6 +14,12 @@ export interface OpenMessage extends SortedFiles {
   writeTo(url: string): void;
 }
 
+/** What is opened beside a message. */
+export interface BesideProps {
+  readonly open: OpenMessage;
+  readonly close: () => void;
+}
+
 export async function openMessage(account: Account, message: MailMessage): Promise<OpenMessage> {
   const mailbox = account.client.mailbox(message.mailbox);
   const read = await mailbox.read(message.id);

@@ -1,14 +1,11 @@
 /** What only the source of a message tells: its header, and how to leave the list that sent it. */
-import { defineComponent, type FunctionalComponent } from 'vue';
+import type { FunctionalComponent } from 'vue';
+import { Button } from '../ui/button.tsx';
+import { component } from '../ui/component.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
-import type { OpenMessage } from './open-message.ts';
+import type { BesideProps, OpenMessage } from './open-message.ts';
 import { readUnsubscribe, type UnsubscribeWays } from './unsubscribe.ts';
-
-interface SourceProps {
-  readonly open: OpenMessage;
-  readonly close: () => void;
-}
 
 /** Octets that are read: the header, and the beginning of the text. */
 const SHOWN_MAX = 100_000;
@@ -18,39 +15,33 @@ async function sourceOf({ mailbox, read }: OpenMessage): Promise<string> {
   return await source.slice(0, SHOWN_MAX).text();
 }
 
-export const SourceDialog = defineComponent(
-  ({ open, close }: SourceProps) => {
-    const source = useLoaded(() => sourceOf(open));
-    return () => (
-      <Dialog title="Source" isWide close={close}>
-        {source.value === undefined ? (
-          <Waiting of={source} />
-        ) : (
-          <pre class="source" tabindex="0">
-            {source.value}
-          </pre>
-        )}
-      </Dialog>
-    );
-  },
-  { props: ['open', 'close'] },
-);
+export const SourceDialog = component<BesideProps>(['open', 'close'], ({ open, close }) => {
+  const source = useLoaded(() => sourceOf(open));
+  return () => (
+    <Dialog title="Source" isWide close={close}>
+      {source.value === undefined ? (
+        <Waiting of={source} />
+      ) : (
+        <pre class="source" tabindex="0">
+          {source.value}
+        </pre>
+      )}
+    </Dialog>
+  );
+});
 
-export const UnsubscribeDialog = defineComponent(
-  ({ open, close }: SourceProps) => {
-    const ways = useLoaded(async () => readUnsubscribe(await sourceOf(open)));
-    const writeTo = (url: string) => {
-      close();
-      open.writeTo(url);
-    };
-    return () => (
-      <Dialog title="Unsubscribe" close={close}>
-        {ways.value ? <Ways ways={ways.value} writeTo={writeTo} /> : <Waiting of={ways} />}
-      </Dialog>
-    );
-  },
-  { props: ['open', 'close'] },
-);
+export const UnsubscribeDialog = component<BesideProps>(['open', 'close'], ({ open, close }) => {
+  const ways = useLoaded(async () => readUnsubscribe(await sourceOf(open)));
+  const writeTo = (url: string) => {
+    close();
+    open.writeTo(url);
+  };
+  return () => (
+    <Dialog title="Unsubscribe" close={close}>
+      {ways.value ? <Ways ways={ways.value} writeTo={writeTo} /> : <Waiting of={ways} />}
+    </Dialog>
+  );
+});
 
 interface WaysProps {
   readonly ways: UnsubscribeWays;
@@ -65,11 +56,7 @@ const Ways: FunctionalComponent<WaysProps> = ({ ways: { page, mailto }, writeTo 
         answer shows that somebody reads it.
       </p>
       <div class="buttons">
-        {mailto && (
-          <button type="button" class="plain" onClick={() => writeTo(mailto)}>
-            Write a mail
-          </button>
-        )}
+        {mailto && <Button class="plain" label="Write a mail" press={() => writeTo(mailto)} />}
         {page && (
           <a class="button" href={page} target="_blank" rel="noopener noreferrer nofollow">
             Open {new URL(page).host}

@@ -3,6 +3,7 @@ import type { FunctionalComponent, Ref } from 'vue';
 import { closeOverlay } from '../state/overlay.ts';
 import type { Account } from '../state/parts.ts';
 import * as remembered from '../state/remembered.ts';
+import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 
 const themes = [
@@ -26,9 +27,7 @@ export const Settings: FunctionalComponent<{ account: Account }> = ({ account })
     <Signature address={account.address} />
     <Pictures />
     <div class="buttons">
-      <button type="button" class="main" onClick={closeOverlay}>
-        Done
-      </button>
+      <Button class="main" label="Done" press={closeOverlay} />
     </div>
   </Dialog>
 );

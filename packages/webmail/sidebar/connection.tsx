@@ -4,7 +4,9 @@ import type { MailState } from '../../sdk/src/mail/client.ts';
 import { isSigningIn } from '../sign-in.tsx';
 import type { OpenAccount } from '../state/accounts.ts';
 import { opens } from '../state/overlay.ts';
+import { Button } from '../ui/button.tsx';
 import { count } from '../ui/format.ts';
+import { sets } from '../ui/sets.ts';
 
 const words: Readonly<Record<MailState, string>> = {
   cached: 'Connecting…',
@@ -16,9 +18,7 @@ const words: Readonly<Record<MailState, string>> = {
 };
 
 /** The page where one signs in lies in place of all others. */
-export function openSignIn(): void {
-  isSigningIn.value = true;
-}
+export const openSignIn = sets(isSigningIn, true);
 
 export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ account }) => {
   const { client, live } = account;
@@ -29,15 +29,9 @@ export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ acco
         <span class="dot" aria-hidden="true" />
         {words[state]}
         {state === 'offline' && (
-          <button type="button" class="link" onClick={() => client.reconnect()}>
-            Try now
-          </button>
+          <Button class="link" label="Try now" press={() => client.reconnect()} />
         )}
-        {state === 'stopped' && (
-          <button type="button" class="link" onClick={openSignIn}>
-            Sign in
-          </button>
-        )}
+        {state === 'stopped' && <Button class="link" label="Sign in" press={openSignIn} />}
       </p>
       {pending.length + refused.length > 0 && (
         <button type="button" class="link" onClick={opens('pending')}>

@@ -4,6 +4,7 @@ import type { Operation } from '../../sdk/src/mail/client.ts';
 import type { OpenAccount } from '../state/accounts.ts';
 import { describeOperation } from '../state/describe.ts';
 import { closeOverlay } from '../state/overlay.ts';
+import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { sayFailure } from '../ui/toasts.tsx';
 
@@ -27,9 +28,7 @@ export const PendingDialog: FunctionalComponent<{ account: OpenAccount }> = ({ a
         {pending.map((operation) => (
           <li key={operation.id}>
             {describeOperation(operation)}
-            <button type="button" class="plain" onClick={() => void undo(operation)}>
-              Undo
-            </button>
+            <Button class="plain" label="Undo" press={() => void undo(operation)} />
           </li>
         ))}
       </ul>
@@ -44,9 +43,7 @@ export const PendingDialog: FunctionalComponent<{ account: OpenAccount }> = ({ a
             ))}
           </ul>
           <div class="buttons">
-            <button type="button" class="plain" onClick={forget}>
-              Clear the list
-            </button>
+            <Button class="plain" label="Clear the list" press={forget} />
           </div>
         </>
       )}

@@ -6,6 +6,7 @@ import { commands } from '../state/commands.ts';
 import { iconOf, isOwn, sortMailboxes, titleOf } from '../state/describe.ts';
 import { opens } from '../state/overlay.ts';
 import { goTo, hrefOf, isPanelOpen, route } from '../state/route.ts';
+import { Button } from '../ui/button.tsx';
 import { count } from '../ui/format.ts';
 import { Icon } from '../ui/icon.tsx';
 import { Menu, type MenuItem } from '../ui/menu.tsx';
@@ -46,17 +47,24 @@ export const Sidebar: FunctionalComponent<SidebarProps> = ({ account }) => (
       </span>
       <Menu label="Account" icon="chevron" items={accountItems(account)} />
     </div>
-    <button type="button" class="main write" title="Write a message (c)" onClick={compose}>
-      <Icon name="edit" /> Write
-    </button>
+    <Button
+      class="main write"
+      icon="edit"
+      label="Write"
+      title="Write a message (c)"
+      press={compose}
+    />
     <ul class="mailboxes">
       {sortMailboxes(account.live.mailboxes).map((mailbox) => (
         <MailboxLink key={mailbox.name} account={account} mailbox={mailbox} />
       ))}
     </ul>
-    <button type="button" class="link new-folder" onClick={() => askForFolder(account)}>
-      <Icon name="plus" /> New folder
-    </button>
+    <Button
+      class="link new-folder"
+      icon="plus"
+      label="New folder"
+      press={() => askForFolder(account)}
+    />
     <Connection account={account} />
   </nav>
 );

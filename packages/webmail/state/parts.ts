@@ -15,6 +15,12 @@ export interface Account {
   readonly client: MailClient;
 }
 
+/** A part that is opened for an account. */
+export interface OpenedProps {
+  readonly account: Account;
+  readonly close: () => void;
+}
+
 /** What is written: a message of its own, one about another message, or a draft that goes on. */
 export type Writing = {
   readonly account: Account;

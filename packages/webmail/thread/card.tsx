@@ -7,7 +7,8 @@ import { nameOf } from '../reading/stranger-text.ts';
 import { star } from '../state/actions.ts';
 import { type Account, write } from '../state/parts.ts';
 import { Avatar } from '../ui/avatar.tsx';
-import { Icon, Tool } from '../ui/icon.tsx';
+import { Tool } from '../ui/button.tsx';
+import { Icon } from '../ui/icon.tsx';
 import { When } from '../ui/when.tsx';
 
 interface CardProps {

@@ -16,7 +16,8 @@ import { current } from '../state/accounts.ts';
 import { markRead } from '../state/actions.ts';
 import { commands } from '../state/commands.ts';
 import { closeOpen, isNarrow, route } from '../state/route.ts';
-import { Icon, Tool } from '../ui/icon.tsx';
+import { Button, Tool } from '../ui/button.tsx';
+import { Icon } from '../ui/icon.tsx';
 import { Failure } from '../ui/loaded.tsx';
 import { Card } from './card.tsx';
 import { reading } from './opened.ts';
@@ -105,9 +106,7 @@ const answers = [
 const Answers: FunctionalComponent = () => (
   <p class="answers bar">
     {answers.map(([kind, label]) => (
-      <button key={kind} type="button" class="plain" onClick={() => commands.answer(kind)}>
-        <Icon name={kind} /> {label}
-      </button>
+      <Button class="plain" icon={kind} label={label} press={() => commands.answer(kind)} />
     ))}
   </p>
 );

@@ -53,29 +53,3 @@ export const Icon: FunctionalComponent<IconProps> = ({ name, filled }) => (
     <path d={paths[name]} />
   </svg>
 );
-
-interface ToolProps {
-  readonly icon: IconName;
-  readonly label: string;
-  /** The key that does the same. */
-  readonly shortcut?: string;
-  readonly disabled?: boolean;
-  readonly pressed?: boolean;
-  readonly press: (event: MouseEvent) => void;
-}
-
-/** A button that is an icon alone. */
-export const Tool: FunctionalComponent<ToolProps> = (props) => (
-  <button
-    type="button"
-    class="tool"
-    aria-label={props.label}
-    aria-keyshortcuts={props.shortcut}
-    aria-pressed={props.pressed}
-    title={props.shortcut ? `${props.label} (${props.shortcut})` : props.label}
-    disabled={props.disabled}
-    onClick={props.press}
-  >
-    <Icon name={props.icon} filled={props.pressed ?? false} />
-  </button>
-);

@@ -1,5 +1,6 @@
 /** What a component waits for, and why it did not come. */
 import { type FunctionalComponent, shallowReactive } from 'vue';
+import { Button } from './button.tsx';
 import { reasonOf } from './format.ts';
 
 interface Loaded<Value> {
@@ -44,9 +45,7 @@ export const Waiting: FunctionalComponent<{ of: Loaded<unknown> }> = ({ of }, { 
     <p class="soft">Loading… {slots.default?.()}</p>
   ) : (
     <Failure text={of.failure}>
-      <button type="button" class="link" onClick={of.again}>
-        Try again
-      </button>
+      <Button class="link" label="Try again" press={of.again} />
       {slots.default?.()}
     </Failure>
   );

@@ -1,5 +1,6 @@
 /** A button with a menu below it (APG menu button): arrows move in it, Escape and a press elsewhere close it. */
-import { defineComponent, nextTick, ref, useId } from 'vue';
+import { nextTick, ref, useId } from 'vue';
+import { component } from './component.ts';
 import { Icon, type IconName } from './icon.tsx';
 
 export interface MenuItem {
@@ -19,68 +20,65 @@ interface MenuProps {
   readonly items: MenuItems | (() => MenuItems);
 }
 
-export const Menu = defineComponent(
-  (props: MenuProps) => {
-    const id = useId();
-    const isOpen = ref(false);
-    const list = ref<HTMLElement>();
-    const button = ref<HTMLButtonElement>();
-    const follow = async ({ newState }: ToggleEvent) => {
-      isOpen.value = newState === 'open';
-      await nextTick();
-      if (!isOpen.value || !list.value || !button.value) return;
-      place(list.value, button.value);
-      list.value.querySelector('button')?.focus();
-    };
-    const choose = (item: MenuItem) => {
-      list.value?.hidePopover();
-      button.value?.focus();
-      item.run();
-    };
-    const entry = (item: MenuItem) => (
+export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => {
+  const id = useId();
+  const isOpen = ref(false);
+  const list = ref<HTMLElement>();
+  const button = ref<HTMLButtonElement>();
+  const follow = async ({ newState }: ToggleEvent) => {
+    isOpen.value = newState === 'open';
+    await nextTick();
+    if (!isOpen.value || !list.value || !button.value) return;
+    place(list.value, button.value);
+    list.value.querySelector('button')?.focus();
+  };
+  const choose = (item: MenuItem) => {
+    list.value?.hidePopover();
+    button.value?.focus();
+    item.run();
+  };
+  const entry = (item: MenuItem) => (
+    <button
+      type="button"
+      role="menuitem"
+      tabindex="-1"
+      class={{ bad: item.isDangerous }}
+      onClick={() => choose(item)}
+    >
+      {item.icon && <Icon name={item.icon} />}
+      {item.label}
+    </button>
+  );
+  const itemsNow = () => (typeof props.items === 'function' ? props.items() : props.items);
+  return () => (
+    <>
       <button
+        ref={button}
         type="button"
-        role="menuitem"
-        tabindex="-1"
-        class={{ bad: item.isDangerous }}
-        onClick={() => choose(item)}
+        class="tool"
+        aria-label={props.label}
+        title={props.label}
+        popovertarget={id}
+        aria-haspopup="menu"
+        aria-expanded={isOpen.value}
       >
-        {item.icon && <Icon name={item.icon} />}
-        {item.label}
+        <Icon name={props.icon ?? 'more'} />
       </button>
-    );
-    const itemsNow = () => (typeof props.items === 'function' ? props.items() : props.items);
-    return () => (
-      <>
-        <button
-          ref={button}
-          type="button"
-          class="tool"
-          aria-label={props.label}
-          title={props.label}
-          popovertarget={id}
-          aria-haspopup="menu"
-          aria-expanded={isOpen.value}
-        >
-          <Icon name={props.icon ?? 'more'} />
-        </button>
-        <div
-          ref={list}
-          popover="auto"
-          id={id}
-          class="popup"
-          role="menu"
-          aria-label={props.label}
-          onToggle={(event: Event) => void follow(event as ToggleEvent)}
-          onKeydown={moveFocus}
-        >
-          {isOpen.value && itemsNow().map((item) => item && entry(item))}
-        </div>
-      </>
-    );
-  },
-  { props: ['label', 'icon', 'items'] },
-);
+      <div
+        ref={list}
+        popover="auto"
+        id={id}
+        class="popup"
+        role="menu"
+        aria-label={props.label}
+        onToggle={(event: Event) => void follow(event as ToggleEvent)}
+        onKeydown={moveFocus}
+      >
+        {isOpen.value && itemsNow().map((item) => item && entry(item))}
+      </div>
+    </>
+  );
+});
 
 /** Below the button, or above it where there is no room. */
 function place(list: HTMLElement, button: HTMLElement): void {

@@ -1,5 +1,7 @@
 /** Questions before something is done: `ask` shows one, `Questions` stands once in the page. */
-import { defineComponent, type FunctionalComponent, ref, shallowRef } from 'vue';
+import { type FunctionalComponent, ref, shallowRef } from 'vue';
+import { Button } from './button.tsx';
+import { component } from './component.ts';
 import { Dialog } from './dialog.tsx';
 import { reasonOf } from './format.ts';
 import { Failure } from './loaded.tsx';
@@ -40,67 +42,62 @@ export function confirm(title: string, action: string): Promise<boolean> {
 export const Questions: FunctionalComponent = () =>
   asked.value && <Asked key={asked.value.title} question={asked.value} />;
 
-const Asked = defineComponent(
-  ({ question }: { question: Question }) => {
-    const { field } = question;
-    const error = ref<string>();
-    const isRunning = ref(false);
-    const close = () => {
-      if (asked.value === question) asked.value = undefined;
-    };
-    const cancel = () => {
+const Asked = component<{ question: Question }>(['question'], ({ question }) => {
+  const { field } = question;
+  const error = ref<string>();
+  const isRunning = ref(false);
+  const close = () => {
+    if (asked.value === question) asked.value = undefined;
+  };
+  const cancel = () => {
+    close();
+    question.cancelled?.();
+  };
+  const run = async (event: Event) => {
+    event.preventDefault();
+    if (isRunning.value) return;
+    isRunning.value = true;
+    const text = new FormData(event.target as HTMLFormElement).get('text');
+    try {
+      await question.run(String(text ?? '').trim());
       close();
-      question.cancelled?.();
-    };
-    const run = async (event: Event) => {
-      event.preventDefault();
-      if (isRunning.value) return;
-      isRunning.value = true;
-      const text = new FormData(event.target as HTMLFormElement).get('text');
-      try {
-        await question.run(String(text ?? '').trim());
-        close();
-      } catch (failure) {
-        error.value = reasonOf(failure);
-      } finally {
-        isRunning.value = false;
-      }
-    };
-    return () => (
-      <Dialog title={question.title} close={cancel}>
-        <form onSubmit={(event) => void run(event)}>
-          {question.text && <p>{question.text}</p>}
-          {field && (
-            <label class="field">
-              {field.label}
-              <input
-                name="text"
-                type={field.type}
-                defaultValue={field.value}
-                min={field.min}
-                autofocus
-                required
-                maxlength="200"
-              />
-            </label>
-          )}
-          <Failure text={error.value} />
-          <div class="buttons">
-            <button type="button" class="plain" onClick={cancel}>
-              Cancel
-            </button>
-            <button
-              type="submit"
-              class={question.isDangerous ? 'danger' : 'main'}
-              autofocus={!field}
-              disabled={isRunning.value}
-            >
-              {question.action}
-            </button>
-          </div>
-        </form>
-      </Dialog>
-    );
-  },
-  { props: ['question'] },
-);
+    } catch (failure) {
+      error.value = reasonOf(failure);
+    } finally {
+      isRunning.value = false;
+    }
+  };
+  return () => (
+    <Dialog title={question.title} close={cancel}>
+      <form onSubmit={(event) => void run(event)}>
+        {question.text && <p>{question.text}</p>}
+        {field && (
+          <label class="field">
+            {field.label}
+            <input
+              name="text"
+              type={field.type}
+              defaultValue={field.value}
+              min={field.min}
+              autofocus
+              required
+              maxlength="200"
+            />
+          </label>
+        )}
+        <Failure text={error.value} />
+        <div class="buttons">
+          <Button class="plain" label="Cancel" press={cancel} />
+          <button
+            type="submit"
+            class={question.isDangerous ? 'danger' : 'main'}
+            autofocus={!field}
+            disabled={isRunning.value}
+          >
+            {question.action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+});

@@ -1,8 +1,8 @@
 /** Short messages that say what was done, with a way back; and what only a screen reader hears. */
 import { type FunctionalComponent, ref, shallowRef, Teleport } from 'vue';
+import { Button, Tool } from './button.tsx';
 import { topLayer } from './dialog.tsx';
 import { reasonOf } from './format.ts';
-import { Tool } from './icon.tsx';
 
 interface ToastOptions {
   readonly tone?: 'done' | 'failed';
@@ -70,9 +70,7 @@ export const Toasts: FunctionalComponent = () => (
           <li key={toast.id} class={['toast bar', toast.tone]}>
             <p class="grow">{toast.text}</p>
             {toast.action && (
-              <button type="button" class="link" onClick={() => run(toast)}>
-                {toast.action.label}
-              </button>
+              <Button class="link" label={toast.action.label} press={() => run(toast)} />
             )}
             <Tool icon="close" label="Close the message" press={() => drop(toast.id)} />
           </li>
