@@ -71,11 +71,20 @@ export function writeSdkTypes(api: Description): string {
     const key = operation.parameters?.some(({ name }) => name === 'idempotency-key') ?? false;
     return `  ${operation.operationId}: '${method.toUpperCase()} ${path}${key ? ' key' : ''}',\n`;
   });
+  const answers = called
+    .filter(({ path }) => path.startsWith('/mail/'))
+    .map(
+      ({ path, method, operation }) =>
+        `  '${method.toUpperCase()} ${path}': ${answerOf(operation)};\n`,
+    );
   return [
     '// Made from docs/openapi.json by `npm run openapi`: do not edit.\n\n',
     ...named.map((text) => `${text}\n`),
     '/** What each operation takes, and what it answers. */\nexport interface Operations {\n',
     ...table,
+    '}\n\n',
+    '/** What the calls of an app answer, by method and path. */\nexport interface MailAnswers {\n',
+    ...answers,
     '}\n\n',
     '/** Operations of a product and its operators. */\n',
     `export type OperationId =\n${backend.map(({ operation }) => `  | '${operation.operationId}'\n`).join('')};\n\n`,
@@ -96,16 +105,20 @@ function typeOfOperation({ parameters = [], requestBody, responses }: Operation)
         }),
       '    ',
     );
-  const answer = Object.entries(responses).find(([status]) => status.startsWith('2'))?.[1].content;
   const body = contentType(requestBody?.content);
   return [
     '{',
     `    path: ${members('path')};`,
     `    query: ${members('query')};`,
     `    body: ${body === 'undefined' || requestBody?.required ? body : `${body} | undefined`};`,
-    `    answer: ${contentType(answer)};`,
+    `    answer: ${answerOf({ responses })};`,
     '  }',
   ].join('\n');
+}
+
+function answerOf({ responses }: Pick<Operation, 'responses'>): string {
+  const answer = Object.entries(responses).find(([status]) => status.startsWith('2'));
+  return contentType(answer?.[1].content);
 }
 
 function contentType(content: Content | undefined): string {

@@ -3728,6 +3728,34 @@ export interface Operations {
   };
 }
 
+/** What the calls of an app answer, by method and path. */
+export interface MailAnswers {
+  'POST /mail/token': Token;
+  'POST /mail/token/renew': Token;
+  'POST /mail/token/forget': ForgetLoginAnswer;
+  'POST /mail/sync': Sync;
+  'GET /mail/message': Message;
+  'GET /mail/mailboxes': ListMailboxesAnswer;
+  'POST /mail/mailboxes/create': MailboxState;
+  'POST /mail/mailboxes/rename': MailboxState;
+  'POST /mail/mailboxes/delete': DeleteMailboxAnswer;
+  'POST /mail/flags': ChangeFlagsAnswer;
+  'POST /mail/move': MoveMessagesAnswer;
+  'POST /mail/copy': CopyMessagesAnswer;
+  'POST /mail/delete': DeleteMessagesAnswer;
+  'POST /mail/append': StoredMessage;
+  'GET /mail/content': Content;
+  'POST /mail/messages': ReadMessagesAnswer;
+  'POST /mail/search': SearchMessagesAnswer;
+  'GET /mail/attachment': Uint8Array;
+  'POST /mail/sends/cancel': CancelSendAnswer;
+  'POST /mail/sends/read': ReadSendsAnswer;
+  'GET /mail/sends/{id}': Send;
+  'GET /mail/sends': Send;
+  'GET /mail/sends/by-message-id': Send;
+  'POST /mail/send': SendMessageAnswer;
+}
+
 /** Operations of a product and its operators. */
 export type OperationId =
   | 'createDomain'

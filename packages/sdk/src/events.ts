@@ -1,5 +1,5 @@
 /** What happens to a user, as it happens: one stream of events, which is read on where it broke off. */
-import type { EventData } from './api-types.ts';
+import type { EventData, Operations } from './api-types.ts';
 import { ApiError } from './errors.ts';
 import type { OperationClient } from './operations.ts';
 import { backoff, type CallOptions, pause } from './transport.ts';
@@ -122,7 +122,7 @@ interface Block {
 /** The blocks of one connection (WHATWG HTML section 9.2.6); of one that was cut, only the whole ones. */
 async function* readStream(
   postroom: OperationClient,
-  query: { readonly user_id: string; readonly after?: string; readonly types?: string },
+  query: Operations['listEvents']['query'],
   { signal, headers }: Pick<CallOptions, 'signal' | 'headers'>,
 ): AsyncGenerator<Block, void, undefined> {
   const ending = new AbortController();

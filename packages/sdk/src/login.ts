@@ -59,7 +59,7 @@ export async function signIn(options: SignInOptions): Promise<MailLogin> {
   const logins = new Logins(options);
   const address = options.address.trim().toLowerCase();
   const slot = remember ? logins.slotFor(address) : undefined;
-  const login = new StoredLogin(logins, { address, ...(slot !== undefined && { slot }) });
+  const login = new StoredLogin(logins, { address, slot });
   await login.start(password);
   return login;
 }
@@ -74,7 +74,7 @@ export function keptLogins(options: LoginOptions): MailLogin[] {
 interface KeptLogin {
   readonly address: string;
   /** Which of the browser's cookies it has; none where it is one of this tab. */
-  readonly slot?: number;
+  readonly slot?: number | undefined;
   /** Of this tab. */
   readonly next?: KeptToken;
 }
@@ -100,11 +100,8 @@ class Logins {
     const { localStorage, sessionStorage } = globalThis as Partial<typeof globalThis>;
     this.#key = `postroom-logins ${new URL(baseUrl).origin}`;
     this.#storages = [localStorage, sessionStorage].filter((one) => one !== undefined);
-    this.#transport = new Transport({
-      baseUrl: baseUrl.replace(/\/+$/, ''),
-      headers: clientHeaders(app),
-      ...(fetch && { fetch }),
-    });
+    const headers = clientHeaders(app);
+    this.#transport = new Transport({ baseUrl: baseUrl.replace(/\/+$/, ''), headers, fetch });
   }
 
   get kept(): KeptLogin[] {
@@ -201,14 +198,13 @@ class StoredLogin implements MailLogin {
     if (password === undefined && slot === undefined) {
       throw new SessionEnded('the login of this tab is over');
     }
-    const remember = slot !== undefined && { remember: true };
     const { token, expires_in } =
       password === undefined
         ? await this.#logins.post<Token>('/mail/token/renew', this.#kept)
         : await this.#logins.post<Token>('/mail/token', this.#kept, {
             address,
             password,
-            ...remember,
+            remember: slot === undefined ? undefined : true,
           });
     const next = { token, until: Date.now() + (expires_in - SPARE_S) * 1000 };
     if (slot === undefined) this.#logins.keep({ address, next });

@@ -39,13 +39,9 @@ export class Postroom extends OperationClient {
     const transport = new Transport({
       baseUrl: baseUrl.replace(/\/+$/, ''),
       headers: { 'x-api-key': apiKey, ...clientHeaders(options.app), accept: 'application/json' },
-      ...(options.fetch && { fetch: options.fetch }),
+      fetch: options.fetch,
     });
-    const { timeoutMs, maxRetries } = options;
-    super(transport, {
-      ...(timeoutMs !== undefined && { timeoutMs }),
-      ...(maxRetries !== undefined && { maxRetries }),
-    });
+    super(transport, { timeoutMs: options.timeoutMs, maxRetries: options.maxRetries });
   }
 
   /** Everything that belongs to one user of your product: its `user_id` goes with each call. */

@@ -23,7 +23,7 @@ export interface ApiRequest {
   /** Sent as JSON; a Blob is sent as it is, with its type. */
   readonly body?: unknown;
   /** How the answer's body is read; JSON when left out. */
-  readonly readAs?: 'blob';
+  readonly readAs?: 'json' | 'blob';
   /** The server remembers the key of this request, so that it is carried out once. */
   readonly takesKey: boolean;
   /** To carry it out twice does the same as once. */
@@ -35,7 +35,7 @@ export interface TransportOptions {
   /** Sent with each request. */
   readonly headers: Readonly<Record<string, string>>;
   /** In place of the global one. */
-  readonly fetch?: typeof fetch;
+  readonly fetch?: typeof fetch | undefined;
 }
 
 /** An answer with its body. */

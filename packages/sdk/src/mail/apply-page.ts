@@ -107,7 +107,7 @@ function toRow(
     size: size ?? 0,
     internalDate: internalDate ?? '',
     preview: preview ?? '',
-    ...(threadId !== undefined && { threadId }),
+    threadId,
     hasAttachment: hasAttachment ?? false,
   };
 }

@@ -146,7 +146,7 @@ export class Bodies {
     let after: readonly (number | string)[] | undefined;
     for (let full = true; full; ) {
       const query = { table: 'bodies', index: 'byUse', prefix: [copy.account], limit: 50 } as const;
-      const rows = (await copy.store.range({ ...query, ...(after && { after }) })) as BodyRow[];
+      const rows = (await copy.store.range({ ...query, after })) as BodyRow[];
       for (const { weight } of rows) sum += weight;
       const last = rows.at(-1);
       full = rows.length === 50;

@@ -38,10 +38,14 @@ export type MailState =
  */
 export type MessageId = number | `~${number}`;
 
-/** A row of a list. Pending changes of the user are in it already. */
-export interface MailMessage {
-  readonly id: MessageId;
+/** A message, with the mailbox that has it. */
+export interface MessagePlace {
   readonly mailbox: string;
+  readonly id: MessageId;
+}
+
+/** A row of a list. Pending changes of the user are in it already. */
+export interface MailMessage extends MessagePlace {
   readonly envelope: Envelope;
   readonly flags: readonly string[];
   /** Octets of the source. */
@@ -119,27 +123,27 @@ export type OutgoingMail = Omit<
   SendMessageBody,
   'inReplyTo' | 'draft' | 'attachments' | 'delaySeconds'
 > & {
-  readonly inReplyTo?: { readonly mailbox: string; readonly id: MessageId };
+  readonly inReplyTo?: MessagePlace | undefined;
   /** The draft that this replaces: it is removed once the mail is accepted. */
-  readonly draft?: { readonly mailbox: string; readonly id: MessageId };
-  readonly attachments?: readonly OutgoingAttachment[];
+  readonly draft?: MessagePlace | undefined;
+  readonly attachments?: readonly OutgoingAttachment[] | undefined;
 };
 
 /** A file that goes with mail. */
 export interface OutgoingAttachment {
-  readonly filename?: string;
-  readonly contentType?: string;
+  readonly filename?: string | undefined;
+  readonly contentType?: string | undefined;
   /** Its bytes; or, in place of them, a part of a message. */
-  readonly content?: Uint8Array | Blob;
-  readonly from?: { readonly mailbox: string; readonly id: MessageId; readonly part: string };
-  readonly contentId?: string;
-  readonly inline?: boolean;
+  readonly content?: Uint8Array | Blob | undefined;
+  readonly from?: (MessagePlace & { readonly part: string }) | undefined;
+  readonly contentId?: string | undefined;
+  readonly inline?: boolean | undefined;
 }
 
 /** When mail goes out. */
 export interface SendOptions {
   /** The server waits so long before it sends: `cancel()` works until then; 0 when left out. */
-  readonly undoSeconds?: number;
+  readonly undoSeconds?: number | undefined;
 }
 
 /** A message with its text, from the copy where it is there. */
@@ -152,7 +156,7 @@ export interface ReadMessage {
   readonly attachments: readonly Attachment[];
   readonly auth: Content['auth'];
   /** The message that it answers, where the copy has it; of a draft, what its answer is written to. */
-  readonly inReplyTo: { readonly mailbox: string; readonly id: MessageId } | undefined;
+  readonly inReplyTo: MessagePlace | undefined;
 }
 
 /**
@@ -188,8 +192,8 @@ export interface MailboxHandle {
 
 /** Flags that are added and removed; others stay. */
 export interface FlagChange {
-  readonly add?: readonly string[];
-  readonly remove?: readonly string[];
+  readonly add?: readonly string[] | undefined;
+  readonly remove?: readonly string[] | undefined;
 }
 
 /** All messages of a conversation, in every mailbox of the copy; oldest first. */
@@ -241,8 +245,8 @@ export interface MailClient {
   /** Stores or replaces a draft; the id is valid at once, also without a network. */
   saveDraft(
     mail: OutgoingMail,
-    replaces?: { readonly mailbox: string; readonly id: MessageId },
-  ): Promise<{ readonly mailbox: string; readonly id: MessageId; readonly operation: Operation }>;
+    replaces?: MessagePlace,
+  ): Promise<MessagePlace & { readonly operation: Operation }>;
   /** Mail that went from here, newest first, as far as it is remembered; also after a reload. Needs the network. */
   sends(): Promise<readonly SentMail[]>;
   /** What has not reached the server yet, oldest first. */

@@ -16,10 +16,10 @@ export function writeSend(operation: OperationRow, copy: Copy): Record<string, u
   return {
     ...rest,
     // What it answers may be gone; the mail goes all the same.
-    ...(draft && { draft: locateLeft(draft, copy) }),
-    ...(inReplyTo && { inReplyTo: locateLeft(inReplyTo, copy) }),
-    ...(files && { attachments: files }),
-    ...(undoSeconds && { delaySeconds: undoSeconds }),
+    draft: draft && locateLeft(draft, copy),
+    inReplyTo: inReplyTo && locateLeft(inReplyTo, copy),
+    attachments: files,
+    delaySeconds: undoSeconds,
   };
 }
 

@@ -73,9 +73,8 @@ export class Copy {
    */
   replaceStore(store: MemoryStore): void {
     const last = this.operations.at(-1)?.seq ?? 0;
-    this.mailboxes = this.mailboxes.map(({ uidvalidity: _, token: __, ...row }) => {
-      return { ...row, paging: false, complete: false, total: 0, unseen: 0 };
-    });
+    const unread = { uidvalidity: undefined, token: undefined, paging: false, complete: false };
+    this.mailboxes = this.mailboxes.map((row) => ({ ...row, ...unread, total: 0, unseen: 0 }));
     store.apply([
       put('accounts', this.#newAccount(1, last + 1)),
       ...this.mailboxes.map((row) => put('mailboxes', row)),
@@ -112,15 +111,16 @@ export class Copy {
   }
 
   /**
-   * Reads rows and changes as they were at one time: again, where something was written meanwhile. Without changes of
-   * the user nothing can be seen twice, and a first sync delays nobody.
+   * Reads rows, with the changes over them as they were at one time: again, where something was written meanwhile. Without
+   * changes of the user nothing can be seen twice, and a first sync delays nobody.
    */
-  async consistent<T>(read: () => Promise<T>): Promise<T> {
+  async consistent<T>(read: (overlay: Overlay) => T | Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt++) {
       const isChanging = this.operations.some(isLive);
       if (isChanging && this.#writes > 0) await this.#writing;
       const version = this.#version;
-      const found = await read();
+      this.#overlay ??= this.#fold();
+      const found = await read(await this.#overlay);
       if (!isChanging || attempt === 5) return found;
       if (version === this.#version && this.#writes === 0) return found;
     }
@@ -148,11 +148,6 @@ export class Copy {
     this.home(name, box)?.box ?? name;
 
   /** The changes of the user over the rows that they touch. */
-  overlay(): Promise<Overlay> {
-    this.#overlay ??= this.#fold();
-    return this.#overlay;
-  }
-
   async #fold(): Promise<Overlay> {
     const { operations, placeOf } = this;
     const found = new Map<number, ReadonlyMap<number, MessageRow>>();
@@ -200,7 +195,7 @@ export class Copy {
   async *newest(mailbox: MailboxRow, first = 1000): AsyncGenerator<MessageRow> {
     let before: Key | undefined;
     for (let limit = first; ; limit = 1000) {
-      const query = { ...byDate(mailbox), reverse: true, limit, ...(before && { before }) };
+      const query = { ...byDate(mailbox), reverse: true, limit, before };
       const rows = (await this.store.range(query)) as MessageRow[];
       yield* rows;
       const last = rows.at(-1);

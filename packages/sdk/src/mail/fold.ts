@@ -2,7 +2,7 @@
  * What is shown = the rows of the copy with the user's changes laid over them. It is computed for the messages that
  * changes touch, each time anew, and stored nowhere: so nothing has to be taken back when the copy moves on.
  */
-import type { MessageId } from './client.ts';
+import type { FlagChange, MessageId } from './client.ts';
 import {
   isLive,
   localId,
@@ -233,10 +233,7 @@ function isSettled({ state, awaits }: OperationRow, place: Place): boolean {
 /** A flag that is both added and removed is removed, as the server does it. Case makes no difference. */
 export function changeFlags(
   flags: readonly string[],
-  {
-    add = [],
-    remove = [],
-  }: { readonly add?: readonly string[]; readonly remove?: readonly string[] },
+  { add = [], remove = [] }: FlagChange,
 ): readonly string[] {
   const removed = new Set(remove.map(lower));
   const kept = flags.filter((flag) => !removed.has(lower(flag)));

@@ -1,18 +1,6 @@
 /** The client of one account: what an app calls, over the copy, the server and the tab that leads. */
-import type { SearchMessagesBody } from '../api-types.ts';
 import { Bodies, type Near } from './bodies.ts';
-import type {
-  MailboxHandle,
-  MailboxInfo,
-  MailClient,
-  MailEvents,
-  MailState,
-  Operation,
-  OutgoingMail,
-  SendOperation,
-  SendOptions,
-  SentMail,
-} from './client.ts';
+import type { MailClient, MailEvents, MailState } from './client.ts';
 import { Copy, type NewOperation } from './copy.ts';
 import { Leader } from './leader.ts';
 import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
@@ -27,7 +15,7 @@ import type { Store } from './store.ts';
 import { sweepAccount } from './sweep.ts';
 import { type TabMessage, Tabs } from './tabs.ts';
 import { Telling } from './telling.ts';
-import { rowToMessage, Views } from './views.ts';
+import { listMailboxes, rowToMessage, viewThread } from './views.ts';
 
 export interface ClientOptions {
   readonly baseUrl: string;
@@ -49,7 +37,6 @@ export class StoredMailClient implements MailClient {
   readonly #options: ClientOptions;
   readonly #copy: Copy;
   readonly #server: MailServer;
-  readonly #views: Views;
   readonly #bodies: Bodies;
   readonly #outgoing: Outgoing;
   #tabs: Tabs;
@@ -76,7 +63,6 @@ export class StoredMailClient implements MailClient {
     const changed = () => this.#telling.changed();
     const copy = new Copy({ store, origin, address, changed });
     this.#copy = copy;
-    this.#views = new Views(copy);
     const server = this.#server;
     this.#bodies = new Bodies({ copy, server, platform, budget: bodyBudget });
     this.#tabs = this.#makeTabs(store, platform);
@@ -86,11 +72,10 @@ export class StoredMailClient implements MailClient {
       waitUntil: (isSo: () => boolean) => this.#telling.waitUntil(isSo),
       queued: () => this.#queued(),
     };
-    this.#telling = new Telling({ tools, views: this.#views, state: () => this.state });
+    this.#telling = new Telling({ tools, state: () => this.state });
     this.#outgoing = new Outgoing({ tools, server, platform });
     this.#parts = {
       copy,
-      views: this.#views,
       bodies: this.#bodies,
       server,
       tools,
@@ -143,67 +128,29 @@ export class StoredMailClient implements MailClient {
     await this.#tabs.start();
   }
 
-  mailbox(name: string): MailboxHandle {
-    return new StoredMailbox(this.#parts, name);
-  }
-
-  mailboxes(): Promise<readonly MailboxInfo[]> {
-    return this.#views.mailboxes();
-  }
-
-  thread(threadId: string): ReturnType<MailClient['thread']> {
-    return this.#views.thread(threadId);
-  }
-
-  createMailbox(mailbox: string): Promise<void> {
-    return this.#change({ action: 'create', mailbox });
-  }
-
-  renameMailbox(mailbox: string, to: string): Promise<void> {
-    return this.#change({ action: 'rename', mailbox, to });
-  }
-
-  deleteMailbox(mailbox: string): Promise<void> {
-    return this.#change({ action: 'delete', mailbox });
-  }
+  readonly mailbox: MailClient['mailbox'] = (name) => new StoredMailbox(this.#parts, name);
+  readonly mailboxes: MailClient['mailboxes'] = () => listMailboxes(this.#copy);
+  readonly thread: MailClient['thread'] = (threadId) => viewThread(this.#copy, threadId);
+  readonly createMailbox: MailClient['createMailbox'] = (mailbox) =>
+    this.#change({ action: 'create', mailbox });
+  readonly renameMailbox: MailClient['renameMailbox'] = (mailbox, to) =>
+    this.#change({ action: 'rename', mailbox, to });
+  readonly deleteMailbox: MailClient['deleteMailbox'] = (mailbox) =>
+    this.#change({ action: 'delete', mailbox });
+  readonly send: MailClient['send'] = (mail, options) => this.#outgoing.send(mail, options);
+  readonly saveDraft: MailClient['saveDraft'] = (mail, replaces) =>
+    this.#outgoing.saveDraft(mail, replaces);
+  readonly sends: MailClient['sends'] = () => this.#outgoing.sends();
+  readonly pending: MailClient['pending'] = async () => pendingOf(this.#parts.tools);
+  readonly search: MailClient['search'] = (query, { signal } = {}) =>
+    search(this.#copy, this.#server, query, signal);
+  readonly correspondents: MailClient['correspondents'] = (prefix, limit = 8) =>
+    correspondents(this.#copy, prefix, limit);
+  readonly on: MailClient['on'] = (name, tell) => this.#telling.on(name, tell);
 
   async #change(change: Pick<NewOperation, 'action' | 'mailbox' | 'to'>): Promise<void> {
     await this.#copy.add(() => [{ kind: 'mailbox', ids: [], ...change }]);
     this.#queued();
-  }
-
-  send(mail: OutgoingMail, options?: SendOptions): Promise<SendOperation> {
-    return this.#outgoing.send(mail, options);
-  }
-
-  saveDraft(...given: Parameters<MailClient['saveDraft']>): ReturnType<MailClient['saveDraft']> {
-    return this.#outgoing.saveDraft(...given);
-  }
-
-  sends(): Promise<SentMail[]> {
-    return this.#outgoing.sends();
-  }
-
-  async pending(): Promise<readonly Operation[]> {
-    return pendingOf(this.#parts.tools);
-  }
-
-  search(
-    query: SearchMessagesBody,
-    { signal }: { readonly signal?: AbortSignal } = {},
-  ): ReturnType<MailClient['search']> {
-    return search(this.#copy, this.#server, query, signal);
-  }
-
-  correspondents(prefix: string, limit = 8): ReturnType<MailClient['correspondents']> {
-    return correspondents(this.#copy, prefix, limit);
-  }
-
-  on<Name extends keyof MailEvents>(
-    name: Name,
-    tell: (event: MailEvents[Name]) => void,
-  ): () => void {
-    return this.#telling.on(name, tell);
   }
 
   reconnect(): void {

@@ -27,12 +27,11 @@ import {
 } from './rows.ts';
 import type { MailServer } from './server.ts';
 import type { ReadView } from './telling.ts';
-import { toMessage, type Views } from './views.ts';
+import { findShown, listIds, listView, toMessage, viewThread } from './views.ts';
 
 /** What a mailbox needs of its client. */
 export interface ClientParts {
   readonly copy: Copy;
-  readonly views: Views;
   readonly bodies: Bodies;
   readonly server: MailServer;
   readonly tools: OperationTools;
@@ -62,19 +61,19 @@ export class StoredMailbox implements MailboxHandle {
   watch(options: WatchOptions, tell: (view: MailboxView) => void): () => void {
     this.#parts.open(this.name);
     return this.#parts.watch(
-      (state, before) => this.#parts.views.list(this.name, options, state, before),
+      (state, before) => listView(this.#parts.copy, this.name, options, state, before),
       tell,
     );
   }
 
   async list(options: WatchOptions = {}): Promise<MailboxView> {
     this.#parts.open(this.name);
-    return await this.#parts.views.list(this.name, options, this.#parts.state());
+    return await listView(this.#parts.copy, this.name, options, this.#parts.state());
   }
 
   async ids(options: Omit<WatchOptions, 'limit'> = {}): Promise<MessageId[]> {
     this.#parts.open(this.name);
-    return await this.#parts.views.ids(this.name, options);
+    return await listIds(this.#parts.copy, this.name, options);
   }
 
   sync(): Promise<void> {
@@ -82,8 +81,8 @@ export class StoredMailbox implements MailboxHandle {
   }
 
   async read(id: MessageId): Promise<ReadMessage> {
-    const { views, bodies, server, copy } = this.#parts;
-    const shown = (await views.find(this.name, [id])).get(id);
+    const { bodies, server, copy } = this.#parts;
+    const shown = (await findShown(copy, this.name, [id])).get(id);
     const source = this.#locate(id);
     if ('draft' in source) {
       if (!shown) throw notThere(id);
@@ -109,7 +108,7 @@ export class StoredMailbox implements MailboxHandle {
   /** The message that another one answers: its conversation has it, by its Message-ID. */
   async #answeredBy({ envelope, threadId }: MessageFacts): Promise<ReadMessage['inReplyTo']> {
     if (!envelope.inReplyTo || threadId === undefined) return undefined;
-    const { messages } = await this.#parts.views.thread(threadId);
+    const { messages } = await viewThread(this.#parts.copy, threadId);
     const found = messages.find((one) => one.envelope.messageId === envelope.inReplyTo);
     return found && { mailbox: found.mailbox, id: found.id };
   }
@@ -132,11 +131,9 @@ export class StoredMailbox implements MailboxHandle {
   async flag(ids: readonly MessageId[], change: FlagChange): Promise<Operation> {
     if (ids.length === 0 || !(change.add?.length || change.remove?.length))
       return this.#nothing('flag');
-    const shown = await this.#parts.views.find(this.name, ids);
-    const flags = {
-      ...(change.add && { add: [...change.add] }),
-      ...(change.remove && { remove: [...change.remove] }),
-    };
+    const shown = await findShown(this.#parts.copy, this.name, ids);
+    const add = change.add && [...change.add];
+    const remove = change.remove && [...change.remove];
     return await this.#queue(ids, (some) => {
       const before: FlagsBefore[] = [];
       for (const id of some) {
@@ -147,7 +144,7 @@ export class StoredMailbox implements MailboxHandle {
         const removed = facts.flags.filter((flag) => !after.includes(flag));
         if (added.length + removed.length > 0) before.push([id, added, removed]);
       }
-      return { kind: 'flag', ...flags, before };
+      return { kind: 'flag', add, remove, before };
     });
   }
 
@@ -182,13 +179,13 @@ export class StoredMailbox implements MailboxHandle {
     to: string,
   ): Promise<Operation> {
     if (ids.length === 0) return this.#nothing(kind);
-    const { views, copy } = this.#parts;
-    const shown = await views.find(this.name, ids);
-    const box = copy.mailbox(to)?.box;
-    const target = { to, ...(box !== undefined && { toBox: box }) };
+    const { copy } = this.#parts;
+    const shown = await findShown(copy, this.name, ids);
+    const toBox = copy.mailbox(to)?.box;
     return await this.#queue(ids, (some) => ({
       kind,
-      ...target,
+      to,
+      toBox,
       shown: some.map((id) => {
         const facts = shown.get(id)?.facts;
         return facts ? factsOf(facts) : null;
@@ -202,13 +199,8 @@ export class StoredMailbox implements MailboxHandle {
     make: (some: readonly MessageId[]) => Omit<NewOperation, 'mailbox' | 'ids'>,
   ): Promise<Operation> {
     const { copy, tools } = this.#parts;
-    const mailbox = copy.mailbox(this.name);
-    const { box, uidvalidity } = mailbox ?? {};
-    const place = {
-      mailbox: this.name,
-      ...(box !== undefined && { box }),
-      ...(uidvalidity !== undefined && { uidvalidity }),
-    };
+    const { box, uidvalidity } = copy.mailbox(this.name) ?? {};
+    const place = { mailbox: this.name, box, uidvalidity };
     // A message that has its UID by now is named by it, unless the mailbox was made anew since.
     const nameOf = (id: MessageId) => {
       const isOther = (placedIn(id, copy.operations) ?? uidvalidity) !== uidvalidity;

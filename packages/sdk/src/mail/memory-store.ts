@@ -33,14 +33,19 @@ export class MemoryStore implements Store {
 
   async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
     checkEpoch(this.find('accounts', [options.account]), options);
-    this.apply(changes);
+    this.commit(changes, options.durability);
   }
 
   async update(table: TableName, key: Key, decide: Decide): Promise<void> {
-    this.apply(decide(this.find(table, key)));
+    this.commit(decide(this.find(table, key)), 'strict');
   }
 
   async close(): Promise<void> {}
+
+  /** A store that also keeps the changes elsewhere does that here. */
+  protected commit(changes: readonly Change[], _durability: TransactOptions['durability']): void {
+    this.apply(changes);
+  }
 
   /** As `get`, at once. */
   find(table: TableName, key: Key): Row | undefined {

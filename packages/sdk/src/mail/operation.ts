@@ -88,17 +88,9 @@ export class StoredSend extends StoredOperation implements SendOperation {
     const { copy, queued } = this.tools;
     const { seq, mail, shown } = row;
     const drafts = copy.bySpecialUse('\\Drafts');
-    const place = { mailbox: drafts?.name ?? 'Drafts', ...(drafts && { box: drafts.box }) };
+    const place = { mailbox: drafts?.name ?? 'Drafts', box: drafts?.box };
     const [cancelling] = await copy.add(() => [
-      {
-        kind: 'send',
-        ...place,
-        ids: [],
-        inverseOf: seq,
-        needs: seq,
-        ...(mail && { mail }),
-        ...(shown && { shown }),
-      },
+      { kind: 'send', ...place, ids: [], inverseOf: seq, needs: seq, mail, shown },
     ]);
     if (!cancelling) return undefined;
     queued();

@@ -147,7 +147,7 @@ export function ended(
   error?: StoredError,
 ): OperationRow {
   const { shown: _, request: __, ...kept } = operation;
-  return { ...kept, state, ...(error && { error }) };
+  return { ...kept, state, error };
 }
 
 /** How many ended operations are kept, for those who still ask what became of them. */
@@ -175,17 +175,16 @@ export function inverse(operation: OperationRow): NewOperation[] {
   const { kind, seq, ids, mailbox, box, to, toBox, uidvalidity, shown, action } = operation;
   const inverseOf = seq;
   const made = ids.map((_, index) => localId(seq, index));
-  const target = { ...(toBox !== undefined && { box: toBox }) };
-  const source = { mailbox, ...(box !== undefined && { box }) };
   if (kind === 'flag') return restoreFlags(operation);
   if (kind === 'move' && to !== undefined) {
-    const back = { to: mailbox, ...(box !== undefined && { toBox: box }), ...(shown && { shown }) };
-    return [{ kind: 'move', mailbox: to, ...target, ids: made, ...back, inverseOf }];
+    const back = { to: mailbox, toBox: box, shown };
+    return [{ kind: 'move', mailbox: to, box: toBox, ids: made, ...back, inverseOf }];
   }
   if (kind === 'copy' && to !== undefined) {
-    return [{ kind: 'delete', mailbox: to, ...target, ids: made, inverseOf }];
+    return [{ kind: 'delete', mailbox: to, box: toBox, ids: made, inverseOf }];
   }
-  if (kind === 'append') return [{ kind: 'delete', ...source, ids: [localId(seq, 0)], inverseOf }];
+  if (kind === 'append')
+    return [{ kind: 'delete', mailbox, box, ids: [localId(seq, 0)], inverseOf }];
   if (action === 'create') return [{ kind, mailbox, ids, action: 'delete', inverseOf }];
   if (action === 'rename' && to !== undefined) {
     return [{ kind, mailbox: to, ids, action, to: mailbox, inverseOf }];
@@ -213,12 +212,8 @@ function restoreFlags({
     group.ids.push(id);
     alike.set(key, group);
   }
-  const place = { mailbox, ...(box !== undefined && { box }), ...(uidvalidity && { uidvalidity }) };
-  const isOne = alike.size === 1;
-  return [...alike.values()].map((group) => ({
-    kind: 'flag',
-    ...place,
-    ...group,
-    ...(isOne && { inverseOf: seq }),
-  }));
+  const inverseOf = alike.size === 1 ? seq : undefined;
+  return [...alike.values()].map((group) => {
+    return { kind: 'flag', mailbox, box, uidvalidity, ...group, inverseOf };
+  });
 }

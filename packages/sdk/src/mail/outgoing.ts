@@ -1,7 +1,7 @@
 /** Mail of the user as it is stored until it goes: its files as blobs, and how it is shown meanwhile. */
 import type {
   MailClient,
-  MessageId,
+  MessagePlace,
   OutgoingMail,
   SendOperation,
   SendOptions,
@@ -49,7 +49,7 @@ export class Outgoing {
       ids: [],
       mail: stored,
       shown: [shown],
-      ...(undoSeconds !== undefined && { undoSeconds }),
+      undoSeconds,
     };
     const rows = await tools.copy.add(() => [operation], files);
     tools.queued();
@@ -58,7 +58,7 @@ export class Outgoing {
 
   async saveDraft(
     mail: OutgoingMail,
-    replaces?: { readonly mailbox: string; readonly id: MessageId },
+    replaces?: MessagePlace,
   ): ReturnType<MailClient['saveDraft']> {
     const { tools, platform } = this.#options;
     const { stored, shown, files } = await storeMail(mail, tools.copy, platform);
@@ -68,13 +68,14 @@ export class Outgoing {
       const append: NewOperation = { kind: 'append', ...kept };
       if (!replaces) return [append];
       // The one before goes only once this one is there.
-      const local = readLocalId(replaces.id)?.seq;
+      const inverseOf = readLocalId(replaces.id)?.seq;
+      const place = this.#placeOf(replaces.mailbox);
       const old: NewOperation = {
         kind: 'delete',
-        ...this.#placeOf(replaces.mailbox),
+        ...place,
         ids: [replaces.id],
         needs: seq,
-        ...(local !== undefined && { inverseOf: local }),
+        inverseOf,
       };
       return [append, old];
     }, files);
@@ -90,8 +91,7 @@ export class Outgoing {
     const { copy } = this.#options.tools;
     const row = mailbox === undefined ? copy.bySpecialUse('\\Drafts') : copy.mailbox(mailbox);
     if (!row) return { mailbox: mailbox ?? 'Drafts' };
-    const { name, box, uidvalidity } = row;
-    return { mailbox: name, box, ...(uidvalidity !== undefined && { uidvalidity }) };
+    return { mailbox: row.name, box: row.box, uidvalidity: row.uidvalidity };
   }
 
   async sends(): Promise<SentMail[]> {
@@ -143,9 +143,9 @@ async function storeMail(
   const stored: StoredMail = {
     // Members that are undefined are not stored.
     ...(JSON.parse(JSON.stringify(rest)) as typeof rest),
-    ...(draft && { draft: named(draft, copy) }),
-    ...(inReplyTo && { inReplyTo: named(inReplyTo, copy) }),
-    ...(attachments && { attachments: kept }),
+    draft: draft && named(draft, copy),
+    inReplyTo: inReplyTo && named(inReplyTo, copy),
+    attachments: attachments && kept,
   };
   return { stored, shown: await showMail(stored, copy, platform), files };
 }
@@ -153,7 +153,7 @@ async function storeMail(
 /** A message that has its UID by now is named by it. */
 function named<Place extends NamedMessage>(place: Place, copy: Copy): Place {
   const { uid, uidvalidity } = locate(place, copy);
-  return uid === 0 ? place : { ...place, id: uid, ...(uidvalidity && { uidvalidity }) };
+  return uid === 0 ? place : { ...place, id: uid, uidvalidity };
 }
 
 async function showMail(mail: StoredMail, copy: Copy, platform: Platform): Promise<MessageFacts> {
@@ -174,7 +174,7 @@ async function showMail(mail: StoredMail, copy: Copy, platform: Platform): Promi
     size,
     internalDate: now,
     preview: text.replace(/\s+/g, ' ').trim().slice(0, 200),
-    ...(answered?.threadId !== undefined && { threadId: answered.threadId }),
+    threadId: answered?.threadId,
     hasAttachment: attachments.some(({ inline }) => !inline),
   };
 }

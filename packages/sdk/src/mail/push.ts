@@ -10,13 +10,10 @@ import type { MailCall, MailRoute, MailServer } from './server.ts';
 /** What is stored of a request before it goes, so that it goes again unchanged. */
 export interface StoredRequest {
   readonly route: MailRoute;
-  readonly query?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, string>> | undefined;
   /** Of a mail without its files, which are in the store already. */
   readonly body?: Readonly<Record<string, unknown>>;
-  readonly since?: {
-    readonly uidvalidity?: string | undefined;
-    readonly token?: string | undefined;
-  };
+  readonly since?: Pick<MailboxRow, 'uidvalidity' | 'token'> | undefined;
 }
 
 /** An answer, whichever route gave it. */
@@ -70,18 +67,15 @@ export function buildRequest(
   // What was moved into a mailbox that was made anew since has a UID that is another message's: it is refused.
   const uidvalidity = named.find((one) => one !== row?.uidvalidity) ?? row?.uidvalidity;
   const state = since && { uidvalidity: since.uidvalidity, token: since.token };
-  const body = {
-    mailbox,
-    uids: known,
-    uidvalidity,
-    ...(state && { since: state, fields: FIELDS }),
-  };
-  const kept = state && { since: state };
-  if (kind === 'flag')
-    return { route: 'POST /mail/flags', body: { ...body, add, remove }, ...kept };
-  if (kind === 'delete') return { route: 'POST /mail/delete', body, ...kept };
-  return { route: `POST /mail/${kind}`, body: { ...body, to }, ...kept };
+  const fields = since && FIELDS;
+  const route = kind === 'flag' ? 'POST /mail/flags' : (`POST /mail/${kind}` as const);
+  // Of these, each kind has its own: the others are undefined.
+  const body = { mailbox, uids: known, uidvalidity, since: state, fields, add, remove, to };
+  return { route, body, since: state };
 }
+
+/** Carried out once for each Idempotency-Key; so is a mail that is sent. */
+const KEYED: readonly OperationRow['kind'][] = ['move', 'copy', 'append'];
 
 /** With the files of a mail, which are not stored twice. */
 export async function toCall(
@@ -92,14 +86,10 @@ export async function toCall(
 ): Promise<MailCall> {
   const { query, body } = request;
   const { kind, mail, id } = operation;
-  const isKeyed =
-    kind === 'move' ||
-    kind === 'copy' ||
-    kind === 'append' ||
-    (kind === 'send' && operation.inverseOf === undefined);
-  const key = isKeyed ? { key: id } : {};
+  const isKeyed = kind === 'send' ? operation.inverseOf === undefined : KEYED.includes(kind);
+  const key = isKeyed ? id : undefined;
   if (kind === 'append' && mail)
-    return { ...(query && { query }), body: await writeDraft(operation, copy, server), ...key };
+    return { query, body: await writeDraft(operation, copy, server), key };
   if (kind === 'send' && body?.attachments) {
     const attachments = body.attachments as readonly Record<string, unknown>[];
     const filled = attachments.map(async ({ blob, ...attachment }) =>
@@ -107,9 +97,9 @@ export async function toCall(
         ? { ...attachment, content: toBase64(await copy.bytes(blob)) }
         : attachment,
     );
-    return { body: { ...body, attachments: await Promise.all(filled) }, ...key };
+    return { body: { ...body, attachments: await Promise.all(filled) }, key };
   }
-  return { body, ...key };
+  return { body, key };
 }
 
 /** What an answer says of one operation of the batch. */
@@ -119,13 +109,13 @@ export function readAnswer(
   copy: Copy,
 ): Partial<OperationRow> {
   const { kind, ids } = operation;
-  const inTarget = answer.uidvalidity !== undefined && { placedIn: answer.uidvalidity };
-  if (kind === 'append') return { placed: [answer.uid ?? 0], ...inTarget };
+  const placedIn = answer.uidvalidity;
+  if (kind === 'append') return { placed: [answer.uid ?? 0], placedIn };
   if (kind === 'send' && operation.inverseOf !== undefined)
     return { cancelled: answer as CancelSendAnswer };
-  if (kind === 'send') return answer.id === undefined ? {} : { sendId: answer.id };
+  if (kind === 'send') return { sendId: answer.id };
   const pairs = answer.moved ?? answer.copied;
   if (!pairs) return {};
   const uids = new Map(pairs.map(({ uid, toUid }) => [uid, toUid]));
-  return { placed: ids.map((id) => uids.get(uidOf(id, copy.operations)) ?? 0), ...inTarget };
+  return { placed: ids.map((id) => uids.get(uidOf(id, copy.operations)) ?? 0), placedIn };
 }

@@ -93,7 +93,7 @@ export class Pusher {
       if (!request) return this.#end(still, 'done');
       going = still.map((one) => {
         const sent = { state: 'inflight', batch: first.id, sentAt: platform.now() } as const;
-        return { ...one, ...sent, ...(one === first && { request }) };
+        return { ...one, ...sent, request: one === first ? request : undefined };
       });
       return going.map((one) => put('operations', one));
     });

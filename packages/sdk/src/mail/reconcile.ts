@@ -12,16 +12,16 @@ export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Plat
   const changes: Change[] = [];
   for (const mailbox of listed) {
     const row = found.get(mailbox);
-    const { specialUse: _, mailboxId: __, ...rest } = row ?? blank(copy, platform);
-    const isKept = rest.complete && rest.token !== undefined;
+    const before = row ?? blank(copy, platform);
+    const isKept = before.complete && before.token !== undefined;
     const next: MailboxRow = {
-      ...rest,
+      ...before,
       name: mailbox.mailbox,
-      ...(mailbox.mailboxId !== undefined && { mailboxId: mailbox.mailboxId }),
-      ...(mailbox.specialUse !== undefined && { specialUse: mailbox.specialUse }),
+      mailboxId: mailbox.mailboxId,
+      specialUse: mailbox.specialUse,
       // Where the copy is whole, its own numbers fit to what it shows.
-      serverTotal: isKept ? rest.serverTotal : mailbox.messages,
-      serverUnseen: isKept ? rest.serverUnseen : mailbox.unseen,
+      serverTotal: isKept ? before.serverTotal : mailbox.messages,
+      serverUnseen: isKept ? before.serverUnseen : mailbox.unseen,
     };
     if (JSON.stringify(next) !== JSON.stringify(row)) changes.push(put('mailboxes', next));
   }

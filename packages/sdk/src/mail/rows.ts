@@ -1,6 +1,13 @@
-/** What the engine keeps in the tables of a store. Plain data: members that are absent are left out. */
-import type { CancelSendAnswer, Content, Envelope } from '../api-types.ts';
-import type { MessageId, OutgoingMail } from './client.ts';
+/** What the engine keeps in the tables of a store. Plain data: a member that is undefined is one that is left out. */
+import type { CancelSendAnswer, Content } from '../api-types.ts';
+import type {
+  MailMessage,
+  MessageId,
+  MessagePlace,
+  Operation,
+  OutgoingAttachment,
+  OutgoingMail,
+} from './client.ts';
 import type { Change, RangeQuery, TableName } from './store.ts';
 
 /** Raised when rows of an older program cannot be read any more. */
@@ -13,15 +20,15 @@ export type AccountRow = {
   readonly schema: number;
   /** Counts the tabs that led; writes of an earlier one fail. */
   readonly epoch: number;
-  readonly leader?: string;
+  readonly leader?: string | undefined;
   /** Whether the leader holds the lock, whose end says that it is gone. */
-  readonly byLock?: boolean;
+  readonly byLock?: boolean | undefined;
   /** Milliseconds since 1970 until which the leader leads without a sign of life. */
   readonly leaseUntil: number;
   /** Of the next operation. */
   readonly seq: number;
   /** Nothing is taken any more. */
-  readonly signedOut?: boolean;
+  readonly signedOut?: boolean | undefined;
 };
 
 export type MailboxRow = {
@@ -29,11 +36,11 @@ export type MailboxRow = {
   /** Names it in other tables, over renames. */
   readonly box: number;
   readonly name: string;
-  readonly mailboxId?: string;
-  readonly specialUse?: string;
+  readonly mailboxId?: string | undefined;
+  readonly specialUse?: string | undefined;
   /** Absent before the first page of the first sync. */
-  readonly uidvalidity?: string;
-  readonly token?: string;
+  readonly uidvalidity?: string | undefined;
+  readonly token?: string | undefined;
   /** The token leads to the next page of a sync. */
   readonly paging: boolean;
   /** All of the mailbox was seen since it began anew. */
@@ -47,19 +54,11 @@ export type MailboxRow = {
   readonly serverTotal: number;
   readonly serverUnseen: number;
   /** Deleted: its rows are still being swept. */
-  readonly gone?: true;
+  readonly gone?: true | undefined;
 };
 
 /** What a list shows of a message. */
-export type MessageFacts = {
-  readonly envelope: Envelope;
-  readonly flags: readonly string[];
-  readonly size: number;
-  readonly internalDate: string;
-  readonly preview: string;
-  readonly threadId?: string;
-  readonly hasAttachment: boolean;
-};
+export type MessageFacts = Omit<MailMessage, 'id' | 'mailbox' | 'pending'>;
 
 export type MessageRow = MessageFacts & {
   readonly account: string;
@@ -108,8 +107,6 @@ export type OperationState =
   /** A send whose fate cannot be known any more. */
   | 'uncertain';
 
-export type OperationKind = 'flag' | 'move' | 'copy' | 'delete' | 'append' | 'send' | 'mailbox';
-
 export type OperationRow = {
   readonly account: string;
   readonly seq: number;
@@ -117,46 +114,46 @@ export type OperationRow = {
   readonly id: string;
   /** The id of the first of those that one call made. */
   readonly group: string;
-  readonly kind: OperationKind;
+  readonly kind: Operation['kind'];
   readonly state: OperationState;
   /** Name of the mailbox that it changes, when it was made; the box has its name of today. */
   readonly mailbox: string;
-  readonly box?: number;
-  readonly uidvalidity?: string;
+  readonly box?: number | undefined;
+  readonly uidvalidity?: string | undefined;
   readonly ids: readonly MessageId[];
   /** Of a move and a copy; of a mailbox, its new name. */
-  readonly to?: string;
-  readonly toBox?: number;
-  readonly add?: readonly string[];
-  readonly remove?: readonly string[];
-  readonly before?: readonly FlagsBefore[];
+  readonly to?: string | undefined;
+  readonly toBox?: number | undefined;
+  readonly add?: readonly string[] | undefined;
+  readonly remove?: readonly string[] | undefined;
+  readonly before?: readonly FlagsBefore[] | undefined;
   /** What the messages of `ids` looked like, for the mailbox that gets them. */
-  readonly shown?: readonly (MessageFacts | null)[];
+  readonly shown?: readonly (MessageFacts | null)[] | undefined;
   /** Of a mailbox. */
-  readonly action?: 'create' | 'rename' | 'delete';
+  readonly action?: 'create' | 'rename' | 'delete' | undefined;
   /** Of a send and a draft; files are in `blobs`. */
-  readonly mail?: StoredMail;
-  readonly undoSeconds?: number;
+  readonly mail?: StoredMail | undefined;
+  readonly undoSeconds?: number | undefined;
   /** Takes back the operation with this seq. */
-  readonly inverseOf?: number;
+  readonly inverseOf?: number | undefined;
   /** Only once that one was carried out. */
-  readonly needs?: number;
+  readonly needs?: number | undefined;
   /** Of those that went in one request: the id of the first. */
-  readonly batch?: string;
+  readonly batch?: string | undefined;
   /** The request that went, so that it goes again unchanged. On the first of a batch. */
-  readonly request?: unknown;
+  readonly request?: unknown | undefined;
   /** Milliseconds since 1970: when it first went. */
-  readonly sentAt?: number;
+  readonly sentAt?: number | undefined;
   /** Boxes that show it only after a sync that began later than the answer. */
-  readonly awaits?: readonly number[];
+  readonly awaits?: readonly number[] | undefined;
   /** UIDs that the messages of `ids` got; 0 where there was no such message. */
-  readonly placed?: readonly number[];
+  readonly placed?: readonly number[] | undefined;
   /** UIDVALIDITY of the mailbox that has them. */
-  readonly placedIn?: string;
-  readonly sendId?: string;
+  readonly placedIn?: string | undefined;
+  readonly sendId?: string | undefined;
   /** The answer to what took a mail back. */
-  readonly cancelled?: CancelSendAnswer;
-  readonly error?: StoredError;
+  readonly cancelled?: CancelSendAnswer | undefined;
+  readonly error?: StoredError | undefined;
 };
 
 export type StoredError = {
@@ -167,27 +164,21 @@ export type StoredError = {
 
 /** Mail that waits: its files are blobs of the store. */
 export type StoredMail = Omit<OutgoingMail, 'attachments' | 'draft' | 'inReplyTo'> & {
-  readonly draft?: NamedMessage;
-  readonly inReplyTo?: NamedMessage;
-  readonly attachments?: readonly StoredAttachment[];
+  readonly draft?: NamedMessage | undefined;
+  readonly inReplyTo?: NamedMessage | undefined;
+  readonly attachments?: readonly StoredAttachment[] | undefined;
 };
 
 /** A message that mail names. */
-export type NamedMessage = {
-  readonly mailbox: string;
-  readonly id: MessageId;
+export type NamedMessage = MessagePlace & {
   /** Of the mailbox, when the user named it; undefined where the id is no UID, or is of an older version. */
-  readonly uidvalidity?: string;
+  readonly uidvalidity?: string | undefined;
 };
 
-export type StoredAttachment = {
-  readonly filename?: string;
-  readonly contentType?: string;
-  readonly contentId?: string;
-  readonly inline?: boolean;
+export type StoredAttachment = Omit<OutgoingAttachment, 'content' | 'from'> & {
   /** Of `blobs`; or, in place of it, a part of a message. */
-  readonly blob?: string;
-  readonly size?: number;
+  readonly blob?: string | undefined;
+  readonly size?: number | undefined;
   readonly from?: NamedMessage & { readonly part: string };
 };
 
@@ -207,8 +198,7 @@ export function byDate({ box, generation }: MailboxRow): RangeQuery {
 /** What a list needs, without what belongs to a row of the store. */
 export function factsOf(facts: MessageFacts): MessageFacts {
   const { envelope, flags, size, internalDate, preview, threadId, hasAttachment } = facts;
-  const always = { envelope, flags, size, internalDate, preview, hasAttachment };
-  return { ...always, ...(threadId !== undefined && { threadId }) };
+  return { envelope, flags, size, internalDate, preview, threadId, hasAttachment };
 }
 
 export const isSeen = (flags: readonly string[]): boolean => flags.includes('\\Seen');

@@ -1,23 +1,5 @@
 /** Calls of the API for one account: its token, the pauses that the server asks for, and what went over the wire. */
-import type {
-  CancelSendAnswer,
-  ChangeFlagsAnswer,
-  Content,
-  CopyMessagesAnswer,
-  DeleteMailboxAnswer,
-  DeleteMessagesAnswer,
-  ListMailboxesAnswer,
-  MailboxState,
-  MoveMessagesAnswer,
-  ReadMessagesAnswer,
-  ReadSendsAnswer,
-  SearchMessagesAnswer,
-  Send,
-  SendMessageAnswer,
-  StoredMessage,
-  Sync,
-  Token,
-} from '../api-types.ts';
+import type { MailAnswers, Token } from '../api-types.ts';
 import { ApiError, ConnectionError } from '../errors.ts';
 import { type ApiRequest, type CallOptions, Transport } from '../transport.ts';
 import type { TrafficEvent } from './client.ts';
@@ -33,35 +15,16 @@ export interface MailToken {
   readonly expires_in?: number;
 }
 
-/** By method and path. */
-interface Answers {
-  'GET /mail/mailboxes': ListMailboxesAnswer;
-  'POST /mail/mailboxes/create': MailboxState;
-  'POST /mail/mailboxes/rename': MailboxState;
-  'POST /mail/mailboxes/delete': DeleteMailboxAnswer;
-  'POST /mail/sync': Sync;
-  'POST /mail/flags': ChangeFlagsAnswer;
-  'POST /mail/move': MoveMessagesAnswer;
-  'POST /mail/copy': CopyMessagesAnswer;
-  'POST /mail/delete': DeleteMessagesAnswer;
-  'POST /mail/append': StoredMessage;
-  'GET /mail/content': Content;
-  'POST /mail/messages': ReadMessagesAnswer;
-  'POST /mail/search': SearchMessagesAnswer;
-  'POST /mail/send': SendMessageAnswer;
-  'GET /mail/sends': Send;
-  'POST /mail/sends/read': ReadSendsAnswer;
-  'POST /mail/sends/cancel': CancelSendAnswer;
-  'GET /mail/attachment': Blob;
-  'GET /mail/message': Blob;
-}
+/** By method and path; bytes are a Blob here. */
+type Answers = Omit<MailAnswers, FileRoute> & Record<FileRoute, Blob>;
+type FileRoute = 'GET /mail/attachment' | 'GET /mail/message';
 export type MailRoute = keyof Answers;
 
 export interface MailCall {
-  readonly query?: Readonly<Record<string, string | number>>;
+  readonly query?: Readonly<Record<string, string | number>> | undefined;
   readonly body?: unknown;
   /** The server carries out one request of this key. */
-  readonly key?: string;
+  readonly key?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -192,7 +155,7 @@ export class MailServer {
       body,
       takesKey: key !== undefined,
       repeatable: true,
-      ...(isBlob && { readAs: 'blob' }),
+      readAs: isBlob ? 'blob' : 'json',
     };
     const options: CallOptions = {
       maxRetries: 0,

@@ -27,21 +27,21 @@ export const TABLES = {
 export type TableName = keyof typeof TABLES;
 /** What names a row. */
 export type Key = readonly (string | number)[];
-/** Plain data: what `structuredClone` and JSON both keep; bytes only in `blobs`, as Uint8Array. */
+/** Plain data, as JSON keeps it: a member that is undefined may be left out. Bytes only in `blobs`, as Uint8Array. */
 export type Row = { readonly [member: string]: unknown };
 
 /** Rows whose key or index begins with `prefix`, in the order of the rest. */
 export interface RangeQuery {
   readonly table: TableName;
   /** A name of `TABLES[table].indexes`; the key when left out. */
-  readonly index?: string;
+  readonly index?: string | undefined;
   readonly prefix: Key;
   /** Of what follows the prefix: from here, or to here, neither included. */
-  readonly after?: Key;
-  readonly before?: Key;
+  readonly after?: Key | undefined;
+  readonly before?: Key | undefined;
   /** Last first. */
-  readonly reverse?: boolean;
-  readonly limit?: number;
+  readonly reverse?: boolean | undefined;
+  readonly limit?: number | undefined;
 }
 
 /** A row that is written or removed. */

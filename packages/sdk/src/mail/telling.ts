@@ -2,11 +2,10 @@
 import type { MailboxView, MailEvents, MailState } from './client.ts';
 import { type OperationTools, pendingOf, StoredSend, toError, toOperation } from './operation.ts';
 import { isLive, type OperationRow } from './rows.ts';
-import type { Views } from './views.ts';
+import { listMailboxes } from './views.ts';
 
 export interface TellingOptions {
   readonly tools: OperationTools;
-  readonly views: Views;
   readonly state: () => MailState;
 }
 
@@ -85,7 +84,7 @@ export class Telling {
   }
 
   async #tellMailboxes(): Promise<void> {
-    const mailboxes = await this.#options.views.mailboxes().catch(() => undefined);
+    const mailboxes = await listMailboxes(this.#options.tools.copy).catch(() => undefined);
     const text = JSON.stringify(mailboxes);
     if (!mailboxes || text === this.#mailboxes) return;
     this.#mailboxes = text;

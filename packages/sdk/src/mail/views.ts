@@ -24,154 +24,146 @@ const LIMIT = 50;
 /** Rows that are read at a time. */
 const CHUNK = 200;
 
-export class Views {
-  readonly #copy: Copy;
+/** The newest messages of a mailbox that match, and how many there are. */
+export function listView(
+  copy: Copy,
+  name: string,
+  options: WatchOptions,
+  state: MailState,
+  before?: MailboxView,
+): Promise<MailboxView> {
+  return copy.consistent(async (overlay) => {
+    const { limit = LIMIT } = options;
+    const all = await newest(copy, name, overlay, options, limit, isFiltered(options));
+    const mailbox = copy.mailbox(name);
+    const counted = count(mailbox, mailbox?.box ?? name, overlay);
+    const known = new Map(before?.messages.map((message) => [message.id, message]));
+    const messages = all.shown
+      .slice(0, limit)
+      .map((shown) => keepSame(known.get(shown.id), toMessage(shown, name)));
+    const total = isFiltered(options) ? all.matching : counted.total;
+    return { messages, total, unseen: counted.unseen, state };
+  });
+}
 
-  constructor(copy: Copy) {
-    this.#copy = copy;
+/** Ids of all that match. */
+export function listIds(copy: Copy, name: string, options: WatchOptions): Promise<MessageId[]> {
+  return copy.consistent(async (overlay) => {
+    const most = Number.POSITIVE_INFINITY;
+    const { shown } = await newest(copy, name, overlay, options, most, true);
+    return shown.map(({ id }) => id);
+  });
+}
+
+/** Merges stored rows with those that changes brought; reads on until there are enough, or with `isAll` all. */
+async function newest(
+  copy: Copy,
+  name: string,
+  overlay: Overlay,
+  options: WatchOptions,
+  limit: number,
+  isAll: boolean,
+): Promise<{ shown: Shown[]; matching: number }> {
+  const mailbox = copy.mailbox(name);
+  const matches = matcher(options);
+  const shown: Shown[] = [];
+  let matching = 0;
+  for await (const row of mailbox ? copy.newest(mailbox, CHUNK) : []) {
+    const now = showRow(row, overlay);
+    if (!now || !matches(now.facts)) continue;
+    matching++;
+    if (shown.length < limit) shown.push(now);
+    else if (!isAll) break;
   }
+  const added = (overlay.added.get(mailbox?.box ?? name) ?? []).filter(({ facts }) =>
+    matches(facts),
+  );
+  const merged = added.length === 0 ? shown : [...shown, ...added].sort(byDate);
+  return { shown: merged, matching: matching + added.length };
+}
 
-  /** The newest messages of a mailbox that match, and how many there are. */
-  list(
-    name: string,
-    options: WatchOptions,
-    state: MailState,
-    before?: MailboxView,
-  ): Promise<MailboxView> {
-    return this.#copy.consistent(async () => {
-      const overlay = await this.#copy.overlay();
-      const { limit = LIMIT } = options;
-      const all = await this.#newest(name, overlay, options, limit, isFiltered(options));
-      const mailbox = this.#copy.mailbox(name);
-      const counted = count(mailbox, mailbox?.box ?? name, overlay);
-      const known = new Map(before?.messages.map((message) => [message.id, message]));
-      const messages = all.shown
-        .slice(0, limit)
-        .map((shown) => keepSame(known.get(shown.id), toMessage(shown, name)));
-      const total = isFiltered(options) ? all.matching : counted.total;
-      return { messages, total, unseen: counted.unseen, state };
-    });
-  }
+export function listMailboxes(copy: Copy): Promise<MailboxInfo[]> {
+  return copy.consistent((overlay) => {
+    const rows = copy.mailboxes.filter(({ gone }) => !gone);
+    const infos = rows.map((mailbox) => ({
+      name: mailbox.name,
+      mailboxId: mailbox.mailboxId,
+      uidvalidity: mailbox.uidvalidity,
+      specialUse: mailbox.specialUse,
+      ...count(mailbox, mailbox.box, overlay),
+      complete: mailbox.complete,
+    }));
+    return withChanges(copy, infos).sort((a, b) => rank(a) - rank(b) || compare(a.name, b.name));
+  });
+}
 
-  /** Ids of all that match. */
-  ids(name: string, options: WatchOptions): Promise<MessageId[]> {
-    return this.#copy.consistent(async () => {
-      const overlay = await this.#copy.overlay();
-      const most = Number.POSITIVE_INFINITY;
-      const { shown } = await this.#newest(name, overlay, options, most, true);
-      return shown.map(({ id }) => id);
-    });
-  }
-
-  /** Merges stored rows with those that changes brought; reads on until there are enough, or with `isAll` all. */
-  async #newest(
-    name: string,
-    overlay: Overlay,
-    options: WatchOptions,
-    limit: number,
-    isAll: boolean,
-  ): Promise<{ shown: Shown[]; matching: number }> {
-    const mailbox = this.#copy.mailbox(name);
-    const matches = matcher(options);
-    const shown: Shown[] = [];
-    let matching = 0;
-    for await (const row of mailbox ? this.#copy.newest(mailbox, CHUNK) : []) {
-      const now = showRow(row, overlay);
-      if (!now || !matches(now.facts)) continue;
-      matching++;
-      if (shown.length < limit) shown.push(now);
-      else if (!isAll) break;
+/** Mailboxes that wait to be made, renamed or deleted. */
+function withChanges({ operations }: Copy, infos: MailboxInfo[]): MailboxInfo[] {
+  let now = infos;
+  for (const operation of operations) {
+    const { kind, action, mailbox, to = '' } = operation;
+    if (kind !== 'mailbox' || !isWaiting(operation)) continue;
+    if (action === 'delete') now = now.filter(({ name }) => name !== mailbox);
+    else if (action === 'rename') {
+      const isBelow = (name: string) => name === mailbox || name.startsWith(`${mailbox}/`);
+      now = now.map((one) =>
+        isBelow(one.name) ? { ...one, name: to + one.name.slice(mailbox.length) } : one,
+      );
+    } else if (!now.some(({ name }) => name === mailbox)) {
+      const unknown = { mailboxId: undefined, uidvalidity: undefined, specialUse: undefined };
+      now = [...now, { name: mailbox, ...unknown, total: 0, unseen: 0, complete: true }];
     }
-    const added = (overlay.added.get(mailbox?.box ?? name) ?? []).filter(({ facts }) =>
-      matches(facts),
-    );
-    const merged = added.length === 0 ? shown : [...shown, ...added].sort(byDate);
-    return { shown: merged, matching: matching + added.length };
   }
+  return now;
+}
 
-  async mailboxes(): Promise<MailboxInfo[]> {
-    return this.#copy.consistent(async () => {
-      const overlay = await this.#copy.overlay();
-      const rows = this.#copy.mailboxes.filter(({ gone }) => !gone);
-      const infos = rows.map((mailbox) => ({
-        name: mailbox.name,
-        mailboxId: mailbox.mailboxId,
-        uidvalidity: mailbox.uidvalidity,
-        specialUse: mailbox.specialUse,
-        ...count(mailbox, mailbox.box, overlay),
-        complete: mailbox.complete,
-      }));
-      return this.#withChanges(infos).sort((a, b) => rank(a) - rank(b) || compare(a.name, b.name));
-    });
-  }
-
-  /** Mailboxes that wait to be made, renamed or deleted. */
-  #withChanges(infos: MailboxInfo[]): MailboxInfo[] {
-    let now = infos;
-    for (const operation of this.#copy.operations) {
-      const { kind, action, mailbox, to = '' } = operation;
-      if (kind !== 'mailbox' || !isWaiting(operation)) continue;
-      if (action === 'delete') now = now.filter(({ name }) => name !== mailbox);
-      else if (action === 'rename') {
-        const isBelow = (name: string) => name === mailbox || name.startsWith(`${mailbox}/`);
-        now = now.map((one) =>
-          isBelow(one.name) ? { ...one, name: to + one.name.slice(mailbox.length) } : one,
-        );
-      } else if (!now.some(({ name }) => name === mailbox)) {
-        const unknown = { mailboxId: undefined, uidvalidity: undefined, specialUse: undefined };
-        now = [...now, { name: mailbox, ...unknown, total: 0, unseen: 0, complete: true }];
-      }
+/** A conversation, oldest first. */
+export function viewThread(copy: Copy, threadId: string): Promise<ThreadView> {
+  return copy.consistent(async (overlay) => {
+    const { store, account } = copy;
+    const query = { table: 'messages', index: 'byThread', prefix: [account, threadId] } as const;
+    const found: { shown: Shown; name: string }[] = [];
+    for (const row of (await store.range(query)) as MessageRow[]) {
+      const mailbox = copy.box(row.box);
+      if (!mailbox || mailbox.gone || mailbox.generation !== row.generation) continue;
+      const shown = showRow(row, overlay);
+      if (shown) found.push({ shown, name: mailbox.name });
     }
-    return now;
-  }
+    for (const [place, rows] of overlay.added) {
+      const name = typeof place === 'number' ? (copy.box(place)?.name ?? '') : place;
+      for (const shown of rows) if (shown.facts.threadId === threadId) found.push({ shown, name });
+    }
+    found.sort((a, b) => byDate(b.shown, a.shown));
+    return { threadId, messages: found.map(({ shown, name }) => toMessage(shown, name)) };
+  });
+}
 
-  /** A conversation, oldest first. */
-  thread(threadId: string): Promise<ThreadView> {
-    return this.#copy.consistent(async () => {
-      const { store, account } = this.#copy;
-      const overlay = await this.#copy.overlay();
-      const query = { table: 'messages', index: 'byThread', prefix: [account, threadId] } as const;
-      const found: { shown: Shown; name: string }[] = [];
-      for (const row of (await store.range(query)) as MessageRow[]) {
-        const mailbox = this.#copy.box(row.box);
-        if (!mailbox || mailbox.gone || mailbox.generation !== row.generation) continue;
-        const shown = showRow(row, overlay);
-        if (shown) found.push({ shown, name: mailbox.name });
-      }
-      for (const [place, rows] of overlay.added) {
-        const name = typeof place === 'number' ? (this.#copy.box(place)?.name ?? '') : place;
-        for (const shown of rows)
-          if (shown.facts.threadId === threadId) found.push({ shown, name });
-      }
-      found.sort((a, b) => byDate(b.shown, a.shown));
-      return { threadId, messages: found.map(({ shown, name }) => toMessage(shown, name)) };
-    });
-  }
-
-  /** What is shown of messages by their ids; those that are not there are left out. */
-  find(name: string, ids: readonly MessageId[]): Promise<Map<MessageId, Shown>> {
-    return this.#copy.consistent(async () => {
-      const { operations } = this.#copy;
-      const overlay = await this.#copy.overlay();
-      const mailbox = this.#copy.mailbox(name);
-      const found = new Map<MessageId, Shown>();
-      if (mailbox) {
-        const uids = ids.map((id) => uidOf(id, operations));
-        const known = uids.filter((uid) => uid > 0);
-        const rows = await this.#copy.rows(mailbox.box, known);
-        for (const [index, id] of ids.entries()) {
-          const row = rows.get(uids[index] ?? 0);
-          const shown = row && showRow(row, overlay);
-          if (shown) found.set(id, shown);
-        }
-      }
-      for (const id of ids) {
-        const shown = found.has(id) ? undefined : overlay.find(id);
+/** What is shown of messages by their ids; those that are not there are left out. */
+export function findShown(
+  copy: Copy,
+  name: string,
+  ids: readonly MessageId[],
+): Promise<Map<MessageId, Shown>> {
+  return copy.consistent(async (overlay) => {
+    const { operations } = copy;
+    const mailbox = copy.mailbox(name);
+    const found = new Map<MessageId, Shown>();
+    if (mailbox) {
+      const uids = ids.map((id) => uidOf(id, operations));
+      const known = uids.filter((uid) => uid > 0);
+      const rows = await copy.rows(mailbox.box, known);
+      for (const [index, id] of ids.entries()) {
+        const row = rows.get(uids[index] ?? 0);
+        const shown = row && showRow(row, overlay);
         if (shown) found.set(id, shown);
       }
-      return found;
-    });
-  }
+    }
+    for (const id of ids) {
+      const shown = found.has(id) ? undefined : overlay.find(id);
+      if (shown) found.set(id, shown);
+    }
+    return found;
+  });
 }
 
 /** A row of the copy with the user's changes over it. */

@@ -24,11 +24,7 @@ import { crc32 } from 'node:zlib';
 import { MemoryStore } from '../mail/memory-store.ts';
 import {
   type Change,
-  checkEpoch,
-  type Decide,
   type Key,
-  type RangeQuery,
-  type Row,
   type Store,
   TABLES,
   type TableName,
@@ -52,11 +48,10 @@ export function fileStore(path: string): Store {
   return new FileStore(path);
 }
 
-class FileStore implements Store {
+class FileStore extends MemoryStore implements Store {
   onLost?: (reason: Error) => void;
   readonly #path: string;
   readonly #lock: LockFile;
-  readonly #memory = new MemoryStore();
   #file: number;
   /** Octets of the file, and how many of them are known to be on the disk. */
   #size = 0;
@@ -66,6 +61,7 @@ class FileStore implements Store {
   #lost: Error | undefined;
 
   constructor(path: string) {
+    super();
     this.#path = path;
     this.#lock = new LockFile(`${path}.lock`);
     try {
@@ -85,24 +81,7 @@ class FileStore implements Store {
     }
   }
 
-  get(table: TableName, key: Key): Promise<Row | undefined> {
-    return this.#memory.get(table, key);
-  }
-
-  range(query: RangeQuery): Promise<Row[]> {
-    return this.#memory.range(query);
-  }
-
-  async transact(options: TransactOptions, changes: readonly Change[]): Promise<void> {
-    checkEpoch(this.#memory.find('accounts', [options.account]), options);
-    this.#commit(changes, options.durability);
-  }
-
-  async update(table: TableName, key: Key, decide: Decide): Promise<void> {
-    this.#commit(decide(this.#memory.find(table, key)), 'strict');
-  }
-
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     if (this.#lost) return;
     this.#lost = new Error(`${this.#path} was closed`);
     fdatasyncSync(this.#file);
@@ -111,10 +90,13 @@ class FileStore implements Store {
   }
 
   /** The file first: memory never has what a crash could take back, where it is strict. */
-  #commit(changes: readonly Change[], durability: TransactOptions['durability']): void {
+  protected override commit(
+    changes: readonly Change[],
+    durability: TransactOptions['durability'],
+  ): void {
     if (changes.length === 0) return;
     this.#append(changes.map(writeChange), durability);
-    this.#memory.apply(changes);
+    this.apply(changes);
     if (this.#size > 2 * Math.max(this.#compacted, SMALLEST)) this.#compact();
   }
 
@@ -161,7 +143,7 @@ class FileStore implements Store {
         }
         break;
       }
-      if (at > 0) this.#memory.apply(line.content.map(readChange));
+      if (at > 0) this.apply(line.content.map(readChange));
       else if (line.header !== HEADER) break;
       at = end + 1;
     }
@@ -205,7 +187,7 @@ class FileStore implements Store {
     try {
       write(HEADER);
       for (const table of Object.keys(TABLES) as TableName[]) {
-        const rows = this.#memory.look({ table, prefix: [] });
+        const rows = this.look({ table, prefix: [] });
         for (let at = 0; at < rows.length; at += ROWS_AT_A_TIME) {
           const some = rows.slice(at, at + ROWS_AT_A_TIME);
           write(some.map((row) => writeChange({ put: table, row })));
