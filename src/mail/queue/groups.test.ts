@@ -81,6 +81,32 @@ onEachEngine('what was not delivered', (engine) => {
     }
   });
 
+  test('the last error of a group is that of its oldest delivery: of what waits, else of what is held, else of what failed', async () => {
+    const { database } = await openFilled();
+    const write = (set: string, where: string) =>
+      database.write((tx) => sql.raw(`update deliveries set ${set} where ${where}`).execute(tx));
+    await write(`last_error = '{"text":"' || status || ' ' || id || '"}'`, 'true');
+    const texts = async () => {
+      const { groups } = await listGroups(database, {}, { after: undefined, limit: 100 });
+      return groups.map(({ lastError }) => lastError?.text);
+    };
+    const oldest = async (state: string) => {
+      const { rows } = await sql<{ id: number }>`select min(id) as id from deliveries
+        where status = ${state} group by destination, domain_id order by destination, domain_id`.execute(
+        database.read,
+      );
+      return rows.map(({ id }) => `${state} ${id}`);
+    };
+    for (const state of ['queued', 'held', 'failed']) {
+      assert.deepEqual(await texts(), await oldest(state));
+      await write('last_error = null', `status = '${state}'`);
+    }
+    assert.deepEqual(
+      await texts(),
+      Array.from({ length: 6 }, () => undefined),
+    );
+  });
+
   test('groups and deliveries of a state are found after many others', async () => {
     const { database } = await openFilled();
     await database.write((tx) =>

@@ -47,30 +47,37 @@ export async function listGroups(
     : sql``;
   const counts = OPEN_STATES.map(
     (one) => sql`select ${key}, ${amountsOf(one)},
-      ${one === 'queued' ? sql`min(next_attempt_at)` : sql`null`} as due
+      ${one === 'queued' ? sql`min(next_attempt_at)` : sql`null`} as due, ${oldestOf(one)}
       ${ofState(database, one, filter)} ${behind} group by ${key}`,
   );
   const { rows } = await sql<CountedGroup>`
     with page as materialized (
       select ${key}, ${sum('queued')} as queued, ${sum('held')} as held, ${sum('failed')} as failed,
-        min(due) as due
+        min(due) as due, ${sql.join(OPEN_STATES.map((one) => sql`min(${oldest(one)}) as ${oldest(one)}`))}
       from (${sql.join(counts, sql` union all `)}) counted group by ${key}
       ${state ? sql`having sum(${sql.ref(state)}) > 0` : sql``}
       order by ${key} limit ${limit + 1}
     )
     select destination, domain_id as "domainId", kind, queued, held, failed, due,
-      coalesce(${sql.join(OPEN_STATES.map(oldestError))}) as error
+      coalesce(${sql.join(OPEN_STATES.map(errorOf))}) as error
     from page order by ${key}`.execute(database.read);
   const groups = rows.slice(0, limit).map(toGroup);
   return { groups, next: rows.length > limit ? groups.at(-1) : undefined };
 }
 
-/** Of the oldest delivery of a group in a state. */
-function oldestError(state: OpenState) {
-  return sql`(select last_error from deliveries
-    where status <> 'delivered' and status = ${sql.lit(state)} and destination = page.destination
-      and domain_id = page.domain_id and kind = page.kind order by id limit 1)`;
+/** The column of the oldest delivery of a group in a state. */
+const oldest = (state: OpenState) => sql.ref(`oldest_${state}`);
+
+/** Its id, as a column of each state: a union of them has all. */
+function oldestOf(state: OpenState) {
+  const columns = OPEN_STATES.map(
+    (of) => sql`${state === of ? sql`min(id)` : sql`cast(null as bigint)`} as ${oldest(of)}`,
+  );
+  return sql.join(columns);
 }
+
+const errorOf = (state: OpenState) =>
+  sql`(select last_error from deliveries where id = page.${oldest(state)})`;
 
 function toGroup({ queued, held, failed, due, error, ...key }: CountedGroup): QueueGroup {
   const told = (count: number) => Math.min(count, COUNTED_MAX);

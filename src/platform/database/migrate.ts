@@ -19,6 +19,7 @@ import { sixteenth } from './migrations/0016.ts';
 import { beforeEighteenth, eighteenth } from './migrations/0018.ts';
 import { nineteenth } from './migrations/0019.ts';
 import { twentieth } from './migrations/0020.ts';
+import { beforeTwentyFirst, twentyFirst } from './migrations/0021.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -66,6 +67,7 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0012': beforeTwelfth,
   '0014': beforeFourteenth,
   '0018': beforeEighteenth,
+  '0021': beforeTwentyFirst,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
@@ -78,8 +80,12 @@ export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0013': laterThanThirteenth,
   '0014': laterThanFourteenth,
 };
-const LATER: Later = {
-  indexes: Object.values(LATER_BY_VERSION).flatMap(({ indexes }) => indexes),
+/** Indexes that a later migration dropped: no start makes them again. */
+const DROPPED = new Set(['deliveries_by_receiver']);
+export const LATER: Later = {
+  indexes: Object.values(LATER_BY_VERSION)
+    .flatMap(({ indexes }) => indexes)
+    .filter((statement) => !DROPPED.has(nameOf(statement))),
   checks: Object.assign({}, ...Object.values(LATER_BY_VERSION).map(({ checks }) => checks)),
 };
 /** What of it may be missing or unfinished, by its name in the description of a schema. */
@@ -116,6 +122,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0018': eighteenth(engine, isBegun),
     '0019': nineteenth(engine),
     '0020': twentieth(engine),
+    '0021': twentyFirst,
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }
