@@ -56,9 +56,9 @@ export { GrowingBuffer } from './growing-buffer.ts';
 export {
   copyBodies,
   type LargeBody,
-  listLargeBodies,
   MoveRefused,
   moveBodies,
+  readLargeBodies,
   switchStores,
 } from './move-bodies.ts';
 export { openBodyStore } from './open-body-store.ts';

@@ -125,7 +125,7 @@ async function copyAll({
   onProgress,
 }: Omit<MoveOptions, 'checkStopped'>): Promise<Moved> {
   const total = await countFrom(database, 0);
-  let after = Number(await to.readNote('moved-up-to'));
+  const after = Number(await to.readNote('moved-up-to'));
   // A store that is a folder is made by its first note.
   await to.writeNote('moved-up-to', String(after));
   const moved: Moved = {
@@ -134,11 +134,8 @@ async function copyAll({
     missing: [],
   };
   const limit = pLimit(COPIES_AT_ONCE);
-  for (;;) {
-    const rows = await listLargeBodies(database.read, after);
-    const last = rows.at(-1);
-    if (!last) return moved;
-    await limit.map(rows, async ({ file, size }) => {
+  for await (const some of readLargeBodies(database.read, after)) {
+    await limit.map(some, async ({ file, size }) => {
       try {
         const octets = await copy(file, size, from, to);
         moved.octets += octets;
@@ -148,10 +145,10 @@ async function copyAll({
         moved.missing.push(file);
       }
     });
-    after = last.id;
-    await to.writeNote('moved-up-to', String(after));
+    await to.writeNote('moved-up-to', String(some.at(-1)?.id));
     onProgress(moved.bodies, total, moved.octets);
   }
+  return moved;
 }
 
 async function countFrom({ read }: Database, after: number): Promise<number> {
@@ -164,19 +161,27 @@ async function countFrom({ read }: Database, after: number): Promise<number> {
   return Number(bodies);
 }
 
-/** The next bodies in the store, by id. */
-export async function listLargeBodies(read: Queries, after: number): Promise<LargeBody[]> {
-  const rows = await read
-    .selectFrom('bodies')
-    .select(['id', 'file', 'size', 'content'])
-    .where('file', 'is not', null)
-    .where('id', '>', after)
-    .orderBy('id')
-    .limit(BATCH)
-    .execute();
-  return rows.map(({ id, file, size, content }) => {
-    return { id, file: file ?? '', size: size - (content?.length ?? 0) };
-  });
+/** The bodies in the store whose id is above one, in the order of their ids, some at a time. */
+export async function* readLargeBodies(
+  read: Queries,
+  after = 0,
+): AsyncGenerator<readonly LargeBody[]> {
+  for (let last = after; ; ) {
+    const rows = await read
+      .selectFrom('bodies')
+      .select(['id', 'file', 'size', 'content'])
+      .where('file', 'is not', null)
+      .where('id', '>', last)
+      .orderBy('id')
+      .limit(BATCH)
+      .execute();
+    const final = rows.at(-1);
+    if (!final) return;
+    last = final.id;
+    yield rows.map(({ id, file, size, content }) => {
+      return { id, file: file ?? '', size: size - (content?.length ?? 0) };
+    });
+  }
 }
 
 /**

@@ -3,9 +3,10 @@
  * Splits by the tokens of `addresses.ts`, so that an address is the same one everywhere.
  */
 import {
-  addressRange,
   isSpecial,
+  joined,
   MAX_MAILBOXES,
+  splitMailbox,
   type Token,
   textOf,
   tokenize,
@@ -78,23 +79,16 @@ class EntryReader {
   }
 
   #endMailbox(): void {
-    const given = this.#angle ?? this.#phrase;
-    const colon = isSpecial(given[0], '@') ? given.findIndex((one) => isSpecial(one, ':')) : -1;
-    const tokens = given.slice(colon + 1);
-    const [start, end] = addressRange(tokens);
-    const address = tokens.slice(start, end);
+    const { route: hosts, address, rest } = splitMailbox(this.#angle ?? this.#phrase);
     const at = address.findIndex((token) => isSpecial(token, '@'));
-    const rest = [...tokens.slice(0, start), ...tokens.slice(end)];
-    const joined = (some: readonly Token[]) => some.map(({ text }) => text).join('');
     const words = this.#angle ? [...this.#phrase, ...rest] : rest;
     const name = words.length > 0 ? textOf(words) : this.#comment;
     const local = textOf(address.slice(0, Math.max(at, 0))).replaceAll(' ', '');
     const domain = joined(address.slice(at + 1));
-    const route = joined(given.slice(0, Math.max(colon, 0)));
     // A comment alone is no address.
     const hasWords = this.#phrase.length > 0 || this.#angle !== undefined;
     if (hasWords && (name !== '' || local !== '' || domain !== '')) {
-      this.#entries.push({ kind: 'mailbox', name, route, local, domain });
+      this.#entries.push({ kind: 'mailbox', name, route: joined(hosts), local, domain });
     }
     this.#reset();
   }

@@ -59,7 +59,7 @@ const TOKEN_KINDS = ['word', 'special', 'quoted', 'literal', 'stray'] as const;
 const CONTROL = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/;
 
 /** Index after the comment at `start` (RFC 5322 section 3.2.2); undefined where it does not end. */
-function commentEnd(text: string, start: number): number | undefined {
+export function commentEnd(text: string, start: number): number | undefined {
   let depth = 0;
   for (let at = start; at < text.length; at++) {
     const character = text[at];
@@ -114,6 +114,11 @@ export function textOf(tokens: readonly Token[]): string {
     .join('');
 }
 
+/** The tokens without the gaps between them, and as they are quoted. */
+export function joined(tokens: readonly Token[]): string {
+  return tokens.map(({ text }) => text).join('');
+}
+
 export function isSpecial(token: Token | undefined, text: string): boolean {
   return token?.kind === 'special' && token.text === text;
 }
@@ -125,15 +130,21 @@ function areJoined(left: Token | undefined, right: Token | undefined): boolean {
   return joins(left) || joins(right) || !right.isApart;
 }
 
-/** The range of tokens around the first `@` that form one address. */
-export function addressRange(tokens: readonly Token[]): [start: number, end: number] {
+/** The tokens of a mailbox without its phrase: the route before its address, the address, and what is left. */
+export function splitMailbox(given: readonly Token[]) {
+  // The route (RFC 5322 section 4.4) is not part of the address.
+  const colon = isSpecial(given[0], '@') ? given.findIndex((one) => isSpecial(one, ':')) : -1;
+  const tokens = given.slice(colon + 1);
   const at = tokens.findIndex((token) => isSpecial(token, '@'));
-  if (at < 0) return [0, 0];
-  let start = at;
+  let start = Math.max(at, 0);
   let end = at + 1;
   while (areJoined(tokens[start - 1], tokens[start])) start--;
   while (areJoined(tokens[end - 1], tokens[end])) end++;
-  return [start, end];
+  return {
+    route: given.slice(0, Math.max(colon, 0)),
+    address: tokens.slice(start, end),
+    rest: [...tokens.slice(0, start), ...tokens.slice(end)],
+  };
 }
 
 /** One letter for each token of `addr-spec` (RFC 5322 section 3.4.1, obsolete forms included). */
@@ -155,7 +166,7 @@ function isExactAddress(tokens: readonly Token[], isUtf8: boolean): boolean {
   const words = domain.filter(({ kind }) => kind === 'word');
   if (words.every(({ text }) => /^[\w-]+$/.test(text))) return true;
   const isName = words.every(({ text }) => HOST_WORD.test(text));
-  return isUtf8 && isName && toBrowserName(textOf(domain)) !== '';
+  return isUtf8 && isName && domainToASCII(textOf(domain)) !== '';
 }
 
 function isPhrase([first, ...rest]: readonly Token[]): boolean {
@@ -241,16 +252,10 @@ class ListReader {
   }
 
   #add(phrase: readonly Token[], angle: readonly Token[] | undefined): void {
-    const given = angle ?? phrase;
-    // The route is not part of the address.
-    const colon = isSpecial(given[0], '@') ? given.findIndex((one) => isSpecial(one, ':')) : -1;
-    const tokens = given.slice(colon + 1);
-    const [start, end] = addressRange(tokens);
-    const address = tokens.slice(start, end).map(({ text }) => text);
-    const rest = [...tokens.slice(0, start), ...tokens.slice(end)];
+    const { address, rest } = splitMailbox(angle ?? phrase);
     const words = angle ? [...phrase, ...rest] : rest;
     const name = words.length > 0 ? textOf(words) : this.#comments.join(' ');
-    const mailbox = { name: cleanText(decodeWords(name)), address: cleanText(address.join('')) };
+    const mailbox = { name: cleanText(decodeWords(name)), address: cleanText(joined(address)) };
     if (mailbox.name === '' && mailbox.address === '') return;
     if (this.mailboxes.length < MAX_MAILBOXES) this.mailboxes.push(mailbox);
     else this.isExact = false;
@@ -302,7 +307,7 @@ export interface Address {
 const MAX_LOCAL = 64;
 /** RFC 5321 section 4.5.3.1.3: a path has 256 octets, angle brackets included. */
 const MAX_ADDRESS = 254;
-/** RFC 1035 section 2.3.4, in presentation form. */
+/** RFC 1035 section 2.3.4, in presentation form; encoding by IDNA never makes a name shorter. */
 const MAX_DOMAIN = 253;
 
 /** Dot-string: atext joined by dots; RFC 6531 section 3.3 adds all that is not ASCII. */
@@ -325,7 +330,7 @@ function readDomain(text: string): string | undefined {
   // The text is read as the host of a URL, where percent-encoding, a port or a path would have a meaning: so
   // ASCII is checked first.
   if (!/^[a-z\d.\u0080-\u{10ffff}-]+$/iu.test(text)) return undefined;
-  const domain = toBrowserName(text);
+  const domain = domainToASCII(text);
   const labels = domain.split('.');
   if (domain.length > MAX_DOMAIN || !labels.every((label) => LABEL.test(label))) return undefined;
   // `127.1` is an IP address in a URL, and no top-level domain is a number (RFC 3696
@@ -354,14 +359,6 @@ export function parseAddress(text: string): Address | undefined {
   return octets > MAX_ADDRESS ? undefined : { local, domain };
 }
 
-/** RFC 1035 section 2.3.4, in presentation form; encoding by IDNA never makes a name shorter. */
-const MAX_NAME = 253;
-
-/** The name IDNA-encoded as browsers do it (UTS 46), in lower case; `''` where it is not a name. */
-export function toBrowserName(name: string): string {
-  return domainToASCII(name);
-}
-
 /**
  * The name to look up in DNS: lower case, IDNA-encoded, without dots at the end. Every name that is compared or
  * looked up is made by this function, so that both are always the same name.
@@ -371,11 +368,11 @@ export function toBrowserName(name: string): string {
  */
 export function toDnsName(text: string): string | undefined {
   // The text is read as the host of a URL, where other characters of ASCII have a meaning.
-  if (text.length > MAX_NAME || /[^\w.\u0080-\u{10ffff}-]/u.test(text)) return undefined;
+  if (text.length > MAX_DOMAIN || /[^\w.\u0080-\u{10ffff}-]/u.test(text)) return undefined;
   // UTS 46 has four characters for a dot.
   const name = text.replace(/[.\u3002\uff0e\uff61]+$/, '');
   // An ASCII name that IDNA does not allow can still be looked up.
-  const domain = (toBrowserName(name) || name.toLowerCase()).replace(/\.+$/, '');
+  const domain = (domainToASCII(name) || name.toLowerCase()).replace(/\.+$/, '');
   return /^[a-z\d._-]+$/.test(domain) && isIP(domain) === 0 ? domain : undefined;
 }
 

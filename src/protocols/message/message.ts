@@ -15,7 +15,6 @@ export {
   type Mailbox,
   parseAddress,
   readAddressList,
-  toBrowserName,
   toDnsName,
 } from './addresses.ts';
 export {

@@ -3,6 +3,7 @@
  * section 5.1) and Content-Disposition (RFC 2183) with their parameters (RFC 2231), encoding and id.
  */
 import { Buffer } from 'node:buffer';
+import { commentEnd } from './addresses.ts';
 import { cleanText, decodeHex, decodeRawHeader, decodeText, decodeWords } from './text.ts';
 
 /** The longest boundary that is used; RFC 2046 section 5.1.1 allows 70 characters. */
@@ -114,18 +115,6 @@ interface Segment {
   readonly raw: string;
 }
 
-/** Index after the `)` that closes the comment at `start`, or -1 (RFC 5322 section 3.2.2). */
-function commentEnd(text: string, start: number): number {
-  let depth = 0;
-  for (let at = start; at < text.length; at++) {
-    const character = text[at];
-    if (character === '\\') at++;
-    else if (character === '(') depth++;
-    else if (character === ')' && --depth === 0) return at + 1;
-  }
-  return -1;
-}
-
 /**
  * Whether the parentheses from `start` to `end` are a comment and not part of an unquoted value: senders write
  * `filename=Invoice(1).pdf` and even `filename=Invoice (1).pdf`. In a value, parentheses are a comment only at
@@ -156,7 +145,7 @@ function stripComments(text: string): string {
       const end = commentEnd(text, at);
       // One unclosed comment ends the search: else each would be read to the end of the text. It counts as
       // text inside a token, and where parameters follow it, so that these are not lost.
-      if (end < 0) {
+      if (end === undefined) {
         const isContent = text.includes(';', at) || (inParameters && text[at - 1] !== ' ');
         return kept + text.slice(from, isContent ? text.length : at);
       }

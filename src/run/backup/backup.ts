@@ -21,7 +21,7 @@ import {
   BodyLost,
   type BodyStore,
   type LargeBody,
-  listLargeBodies,
+  readLargeBodies,
 } from '../../mailboxes/bodies/bodies.ts';
 import {
   copySqlite,
@@ -158,14 +158,7 @@ async function takeDatabase(
 
 /** The large bodies that a database names. */
 async function listBodies(read: Queries): Promise<LargeBody[]> {
-  const found: LargeBody[] = [];
-  for (let after = 0; ; ) {
-    const batch = await listLargeBodies(read, after);
-    const last = batch.at(-1);
-    if (!last) return found;
-    after = last.id;
-    found.push(...batch);
-  }
+  return (await Array.fromAsync(readLargeBodies(read))).flat();
 }
 
 /** The large bodies of a backup. */

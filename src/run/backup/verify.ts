@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { BodyStore, LargeBody } from '../../mailboxes/bodies/bodies.ts';
-import { listLargeBodies } from '../../mailboxes/bodies/bodies.ts';
+import { readLargeBodies } from '../../mailboxes/bodies/bodies.ts';
 import {
   findDamage,
   openSqliteToRead,
@@ -108,13 +108,7 @@ async function readSqlite(path: string, onBody: (body: LargeBody) => void): Prom
   const database = openSqliteToRead(path);
   try {
     await refuseUnfit(database).catch(explainUnfit);
-    for (let after = 0; ; ) {
-      const batch = await listLargeBodies(database.read, after);
-      const last = batch.at(-1);
-      if (!last) break;
-      after = last.id;
-      for (const body of batch) onBody(body);
-    }
+    for await (const some of readLargeBodies(database.read)) some.forEach(onBody);
     const { version } = await schemaVersions(database);
     return { storeId: await settingOf(database, 'store_id'), schema: version };
   } finally {

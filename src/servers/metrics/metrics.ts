@@ -67,11 +67,7 @@ export function createMetrics(): Metrics {
     countAttempt,
     totals: () => readTotals(registry),
     async readGauge(name) {
-      // The result is plain data for every kind of metric.
-      const read = registry.getSingleMetric(name)?.get() as
-        | Promise<MetricObjectWithValues<Value>>
-        | undefined;
-      const values = (await read)?.values ?? [];
+      const values = await readValues(registry, name);
       if (unread.has(name)) throw new Error(`${name} could not be read`);
       return values;
     },
@@ -196,15 +192,20 @@ const names: Readonly<Record<string, (value: Value) => string | undefined>> = {
   postroom_deliveries_failed_total: ({ labels }) => `${labels.kind}:failed`,
 };
 
+/** The values of a metric now; none where there is no such metric. */
+async function readValues(registry: Registry, name: string): Promise<readonly Value[]> {
+  // The result is plain data for every kind of metric.
+  const metric: MetricObjectWithValues<Value> | undefined = await registry
+    .getSingleMetric(name)
+    ?.get();
+  return metric?.values ?? [];
+}
+
 /** Reads only counters: gauges may query the database. */
 async function readTotals(registry: Registry): Promise<Record<string, number>> {
   const totals: Record<string, number> = {};
   for (const [metric, nameOf] of Object.entries(names)) {
-    // The result is plain data for every kind of metric.
-    const read = registry.getSingleMetric(metric)?.get() as
-      | Promise<MetricObjectWithValues<Value>>
-      | undefined;
-    for (const value of (await read)?.values ?? []) {
+    for (const value of await readValues(registry, metric)) {
       const name = nameOf(value);
       if (name !== undefined) totals[name] = (totals[name] ?? 0) + value.value;
     }

@@ -3,10 +3,9 @@
  * unchanged.
  */
 import { isIP } from 'node:net';
-import { domainToUnicode } from 'node:url';
+import { domainToASCII, domainToUnicode } from 'node:url';
 import { getDomain } from 'tldts';
 import { invalidField } from '../../platform/errors/errors.ts';
-import { toBrowserName } from '../../protocols/message/message.ts';
 
 /** RFC 1035 section 2.3.4 allows 255 octets on the wire, which is 253 characters of text. */
 const NAME_MAX = 253;
@@ -34,7 +33,7 @@ function isFakeALabel(label: string): boolean {
  */
 export function normalizeDomainName(text: string): string | undefined {
   if (text.length > INPUT_MAX || !UNENCODED.test(text)) return undefined;
-  const ascii = toBrowserName(text);
+  const ascii = domainToASCII(text);
   const name = ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
   if (name.length > NAME_MAX || isIP(name) !== 0) return undefined;
   const valid = name.split('.').every((label) => LABEL.test(label) && !isFakeALabel(label));
