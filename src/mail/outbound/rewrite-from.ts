@@ -40,17 +40,13 @@ export function needsRewriting(
   domain: string,
   { policy, aligned, dkimAligned }: SenderVerdict,
 ): boolean {
-  const mayNameUs = !isWhole || domains.some((name) => isAligned(name, domain));
+  const mayNameUs = !isWhole || domains.some((name) => organization(name) === organization(domain));
   if (aligned === false && mayNameUs) return true;
   if (isWhole && domains.length > 0 && domains.every((name) => name === domain)) return false;
   return policy !== 'none' && !dkimAligned;
 }
 
-/** Relaxed alignment: the same organizational domain (RFC 7489 section 3.1.1). */
-function isAligned(one: string, other: string): boolean {
-  return organization(one) === organization(other);
-}
-
+/** Domains are aligned, in the relaxed way, where theirs is the same (RFC 7489 section 3.1.1). */
 function organization(name: string): string {
   return getDomain(name, { allowPrivateDomains: true }) ?? name;
 }

@@ -200,16 +200,12 @@ function judgeTransaction(
   host: string,
   signal: AbortSignal,
 ): RecipientResult[] {
-  const firstTaken = results.findIndex((result) => !isRefusedAtRcpt(result));
+  const firstTaken = results.findIndex((one) => !('reply' in one && one.isToRcpt));
   return results.map((result, at) => {
     const judged = judgeResult(result, host, signal);
     const isOver = firstTaken >= 0 && firstTaken < at && isTooMany(result);
     return isOver && judged.outcome.result !== 'delivered' ? putOff(judged.outcome) : judged;
   });
-}
-
-function isRefusedAtRcpt(result: TransactionResult): boolean {
-  return 'reply' in result && result.isToRcpt === true;
 }
 
 /**

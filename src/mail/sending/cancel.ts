@@ -58,7 +58,7 @@ export async function cancelSend(
   const { database, bodies } = options;
   const row = await findSend(database.read, user.accountId, { id });
   if (!row) throw sendNotFound({ id });
-  const known = draftOf(row);
+  const known = row.draft === null ? undefined : readLocation(row.draft);
   if (row.cancelled_at !== null && known) return known;
   const draft = known && (await isThere(options, user, known)) ? known : undefined;
   const { size = 0 } = (await bodies.find(row.body_id)) ?? {};
@@ -117,10 +117,6 @@ async function write(
   await usage.count(tx, [sentUsage(user.accountId, -row.recipients, size)], row.created_at);
   // Where the copy in Sent was deleted, only its deliveries still named the body.
   return { afterCommit, location, files: await bodies.release(tx, [row.body_id]) };
-}
-
-function draftOf({ draft }: SendRow): PinnedLocation | undefined {
-  return draft === null ? undefined : readLocation(draft);
 }
 
 /** Whether that draft still exists. */

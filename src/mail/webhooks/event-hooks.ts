@@ -111,7 +111,7 @@ export class EventHooks {
     const { hook, moved } = await database.write(async (tx) => {
       const at = now();
       const before = await findHook(tx, { userId });
-      const secret = given ?? before?.secret ?? makeSecret();
+      const secret = given ?? before?.secret ?? `whsec_${randomBytes(32).toString('base64')}`;
       const previous =
         before && before.secret !== secret
           ? { secret: before.secret, until: at + PREVIOUS_SIGNS_MS }
@@ -176,10 +176,6 @@ function readTypes(named: readonly string[] | undefined): readonly EventType[] |
   const known = eventTypes.filter((type) => named.includes(type));
   if (known.length > 0 && known.length === new Set(named).size) return known;
   throw invalidField('types', `must be some of ${eventTypes.join(', ')}`);
-}
-
-function makeSecret(): string {
-  return `whsec_${randomBytes(32).toString('base64')}`;
 }
 
 function notFound({ userId }: Owner): Refusal {

@@ -2,7 +2,6 @@
 import { Buffer } from 'node:buffer';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
-  type Attachment,
   listAttachments,
   type Mailbox,
   type OpenSource,
@@ -93,7 +92,10 @@ function describe(message: WebhookMessage) {
   const to = fitToJson(mailboxes(header.to), ADDRESSES_MAX);
   const cc = fitToJson(mailboxes(header.cc), ADDRESSES_MAX);
   const attachments = fitToJson(
-    listAttachments(parsed.structure).map((one) => describeAttachment(one, partUrl)),
+    listAttachments(parsed.structure).map(({ filename, contentType, size, part }) => {
+      const url = partUrl(part);
+      return { filename: filename ?? null, content_type: contentType, size, part, url };
+    }),
     ATTACHMENTS_MAX,
   );
   const addressesCut = [recipients, from, to, cc].some(({ cut }) => cut);
@@ -117,14 +119,6 @@ function describe(message: WebhookMessage) {
     mailbox,
   };
   return { head, tail };
-}
-
-function describeAttachment(
-  { filename, contentType, size, part }: Attachment,
-  partUrl: WebhookMessage['partUrl'],
-) {
-  const url = partUrl(part);
-  return { filename: filename ?? null, content_type: contentType, size, part, url };
 }
 
 function mailboxes(list: readonly Mailbox[] | undefined): Mailbox[] {

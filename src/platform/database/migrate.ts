@@ -169,13 +169,10 @@ export async function migrate<T>(
   engine: Engine,
   onStep?: OnStep,
 ): Promise<void> {
-  if (await hasOlderVersion(kysely, engine)) await refuseDifference(kysely, engine);
+  const version = versionOf(await readApplied(kysely, engine));
+  if (version < newestSchema(engine)) await refuseDifference(kysely, engine);
   await applyMigrations(kysely, engine, onStep);
   await refuseDifference(kysely, engine, true);
-}
-
-async function hasOlderVersion<T>(kysely: Kysely<T>, engine: Engine): Promise<boolean> {
-  return versionOf(await readApplied(kysely, engine)) < newestSchema(engine);
 }
 
 /**

@@ -24,10 +24,6 @@ export interface NodeFacts {
   readonly accepted: readonly string[];
 }
 
-function shareOne(ours: readonly string[], theirs: readonly string[]): boolean {
-  return theirs.some((value) => ours.includes(value));
-}
-
 function knowEachFirst(
   [our = '', ...ours]: readonly string[],
   [their = '', ...theirs]: readonly string[],
@@ -49,7 +45,11 @@ export function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined
   for (const [key, values] of Object.entries(facts.settings)) {
     const held = theirs[key];
     const isAccepted = facts.accepted.includes(key);
-    if (!held || (isAccepted ? shareOne(values, held) : knowEachFirst(values, held))) continue;
+    if (!held) continue;
+    const agrees = isAccepted
+      ? held.some((value) => values.includes(value))
+      : knowEachFirst(values, held);
+    if (agrees) continue;
     const steps = !facts.lists.includes(key) ? '' : isAccepted ? ACCEPTED : SIGNING;
     const isSecret = values.some((value) => value.startsWith('#'));
     const [expected, got] = isSecret

@@ -190,12 +190,8 @@ export function hiddenFields(fields: readonly HeaderField[]): string[] {
     if (name !== '' && !STRAY.test(text)) return [];
     const lines = text.split(/\r?\n|\r/).slice(name === '' ? 0 : 1);
     const names = lines.map((line) => /^[^ \t:][^:]*(?=:)/.exec(line)?.[0] ?? '');
-    return names.map((found) => printable(found).toLowerCase()).filter(Boolean);
+    return names.map((found) => found.replace(/[^!-~]/g, '').toLowerCase()).filter(Boolean);
   });
-}
-
-function printable(line: string): string {
-  return line.replace(/[^!-~]/g, '');
 }
 
 /** The most characters of a Date field that are read: enough for every form of date with its comments. */

@@ -94,7 +94,7 @@ export async function writeManifest(
 export async function readManifest(folder: string): Promise<Manifest> {
   let manifest: Manifest | null;
   try {
-    manifest = JSON.parse(await readText(folder, MANIFEST));
+    manifest = JSON.parse(await text(await openFile(folder, MANIFEST)));
   } catch (error) {
     if (error instanceof BackupFailed) throw error;
     const why = isMissing(error)
@@ -163,10 +163,6 @@ export async function openFile(folder: string, path: string): Promise<Readable> 
     throw new BackupFailed(`${whole} is ${isLink ? 'a link' : 'no plain file'}: a backup has none`);
   }
   return handle.createReadStream();
-}
-
-async function readText(folder: string, path: string): Promise<string> {
-  return text(await openFile(folder, path));
 }
 
 /** SHA-256 of a file of a backup, in hex. @throws as {@link openFile} */

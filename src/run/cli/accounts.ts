@@ -46,7 +46,7 @@ export function accountsCommand(): Command {
     .addCommand(showAccount())
     .addCommand(quotaCommand())
     .addCommand(suspendAccount())
-    .addCommand(resumeAccount());
+    .addCommand(onAccount('resume', () => ({})).description('ends a suspension'));
 }
 
 function showAccount(): Command {
@@ -100,10 +100,6 @@ function suspendAccount(): Command {
   return onAccount('suspend', ({ dropWaiting }) => (dropWaiting ? { drop_waiting: true } : {}))
     .description('suspends an account: logins are refused')
     .option('--drop-waiting', 'drops its mail that waits, without a bounce');
-}
-
-function resumeAccount(): Command {
-  return onAccount('resume', () => ({})).description('ends a suspension');
 }
 
 /** A command that changes an account. @param bodyOf what the call says beside its id */

@@ -54,7 +54,11 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     // `trace` and `trace show` both have --json: an option after a command's name belongs to that command.
     .enablePositionalOptions();
   for (const load of commandsFor(args)) program.addCommand(await load(parts));
-  for (const command of [program, ...program.commands, ...program.commands.flatMap(below)]) {
+  for (const command of [
+    program,
+    ...program.commands,
+    ...program.commands.flatMap((one) => one.commands),
+  ]) {
     command.exitOverride().configureOutput({ outputError });
   }
   try {
@@ -76,8 +80,4 @@ function outputError(text: string, write: (text: string) => void): void {
   const [said = '', ...more] = text.trim().split('\n');
   // Below it stands a guess, `(Did you mean list?)`, where there is one.
   write(`${[said, ...more.map((line) => line.replace('(Did', '(did'))].join(' ')}\n`);
-}
-
-function below(command: Command): readonly Command[] {
-  return command.commands;
 }

@@ -106,7 +106,7 @@ async function showList(list: List, given: ServiceArguments): Promise<void> {
   report(given.json, { ok: true, items, ...(cursor && { cursor }) }, text);
 }
 
-function cellOf(item: Item, column: string): string | undefined {
+export function cellOf(item: Item, column: string): string | undefined {
   let value: unknown = item;
   for (const name of column.split('.')) value = isItem(value) ? value[name] : undefined;
   if (value === undefined || value === null) return undefined;

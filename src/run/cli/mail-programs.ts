@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { report, table } from './command.ts';
 import { ACCOUNT, findAccountId } from './find-account.ts';
 import {
+  cellOf,
   changeOne,
   connect,
   describeItem,
@@ -37,13 +38,9 @@ function listAppPasswords(): Command {
       const query = new URLSearchParams({ user_id });
       const { items } = await client.call<{ items: readonly Item[] }>('GET', `${path}?${query}`);
       const columns = ['id', 'name', 'created_at', 'last_used_at', 'last_used_by'];
-      const rows = items.map((item) => columns.map((column) => textOf(item[column])));
+      const rows = items.map((item) => columns.map((column) => cellOf(item, column)));
       report(json, { ok: true, items }, rows.length === 0 ? 'None.' : table(columns, rows));
     });
-}
-
-function textOf(value: unknown): string | undefined {
-  return value === undefined ? undefined : String(value);
 }
 
 function revokeAppPassword(): Command {
