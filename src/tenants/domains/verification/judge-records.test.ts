@@ -96,16 +96,18 @@ suite('tag lists', () => {
     ['the words of SPF again and again', 'v=spf1 '.repeat(9_000)],
   ];
   for (const [title, text] of hostile) {
-    test(`64 KB of ${title} are read fast`, () => {
+    test(`the work of 64 KB of ${title} is linear`, () => {
       const txt = { kind: 'records', records: [text] } as const;
-      const start = performance.now();
+      // Processor time of this thread: a busy machine does not add to it.
+      const before = process.threadCpuUsage();
       for (let n = 0; n < 10; n++) {
         judgeDkim('v=DKIM1; p=AAAA', { name: 'a.test', txt });
         judgeDmarc({ domain: 'a.test', txt });
         judgeSpf('a.test', 'b.test', txt, undefined);
       }
-      // Linear work takes a hundredth of this; quadratic work takes a hundred times as long.
-      assert.ok(performance.now() - start < 5_000);
+      const { user, system } = process.threadCpuUsage(before);
+      // Linear work takes a tenth of this; quadratic work takes a hundred times as long.
+      assert.ok(user + system < 10_000_000);
     });
   }
 });
