@@ -473,7 +473,7 @@ export interface EventHook {
   /** The old `secret`, for 24 hours after a change: both sign. */
   secret_previous?: string;
   created_at: string;
-  /** Events that were not taken yet; 1,000 stands for as many or more. */
+  /** Events that were not taken yet; 1000 stands for as many or more. */
   waiting: number;
   last_error?: DeliveryError;
   /** When events were found to be pruned before they could be posted. */

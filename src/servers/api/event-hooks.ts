@@ -32,7 +32,7 @@ const HookBody = Type.Object(
     ),
     created_at: Instant(),
     waiting: Integer(
-      `Events that were not taken yet; ${QUEUED_MAX.toLocaleString('en')} stands for as many or more.`,
+      `Events that were not taken yet; ${QUEUED_MAX} stands for as many or more.`,
       0,
     ),
     last_error: Type.Optional(LastError),
