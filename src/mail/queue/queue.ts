@@ -296,8 +296,9 @@ export class Queue {
     note: (tx: Queries, done: Done, noted?: number) => Promise<number | undefined> = async () =>
       undefined,
   ): Promise<BulkStep> {
-    const asked = { now: this.#clock.now(), ...request };
-    const { action } = request;
+    const { action, now = Number.POSITIVE_INFINITY } = request;
+    // Rows get it as the instant of their change: none is in the future, whatever a position says that was forged.
+    const asked = { ...request, now: Math.min(now, this.#clock.now()) };
     let noted: number | undefined;
     return runBulk(this.#database, asked, async (ids, { matched, changed }) => {
       const { rows, entry } = await this.#database.write(async (tx) => {

@@ -165,7 +165,8 @@ function isOrderKey(values: ListKey): values is OrderKey {
   return (
     values.length === 5 &&
     OPEN_STATES.some((one) => one === state) &&
-    [given, ...place].every(Number.isSafeInteger)
+    [given, ...place].every(Number.isSafeInteger) &&
+    Number(given) >= 0
   );
 }
 

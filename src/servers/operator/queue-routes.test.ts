@@ -447,6 +447,23 @@ onEachEngine('the queue of operators', (engine) => {
     );
   });
 
+  test('a position that was forged changes nothing in the future, nor before time', async () => {
+    const destination = 'forged.test';
+    await add(2, { destination });
+    const goOn = (given: number, action: string) => {
+      const position = JSON.stringify([given, 'queued', 0, 0, 0]);
+      const next = Buffer.from(position).toString('base64url');
+      return api.call('POST', `/v2/operator/queue/${action}`, { destination, next });
+    };
+    const { body } = await goOn(Number.MAX_SAFE_INTEGER, 'retry');
+    assert.equal(body.changed, 2, JSON.stringify(body));
+    for (const { updated_at, next_attempt_at } of await rowsOf(destination)) {
+      assert.ok(updated_at <= Date.now() && next_attempt_at <= Date.now());
+    }
+    assert.equal((await list(`queue/deliveries?destination=${destination}`)).length, 2);
+    assert.equal((await goOn(-Number.MAX_SAFE_INTEGER, 'hold')).status, 400);
+  });
+
   test('an order without a filter is refused', async () => {
     for (const action of ['retry', 'hold', 'release', 'drop']) {
       const path = `/v2/operator/queue/${action}`;
