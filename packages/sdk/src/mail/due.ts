@@ -6,11 +6,6 @@ import type { HelloEvent } from '../api-types.ts';
 import type { Copy } from './copy.ts';
 import type { MailboxRow } from './rows.ts';
 
-export interface DueOptions {
-  readonly copy: Copy;
-  readonly syncAll: boolean;
-}
-
 /** The state of a mailbox as the server tells it. */
 interface Tip {
   readonly mailbox: string;
@@ -22,7 +17,8 @@ interface Tip {
 const ALWAYS = new Set(['\\Sent', '\\Drafts']);
 
 export class Due {
-  readonly #options: DueOptions;
+  readonly #copy: Copy;
+  readonly #syncAll: boolean;
   readonly #opened = new Set<string>();
   /** Boxes to be synced. */
   readonly boxes: Set<number> = new Set();
@@ -33,11 +29,11 @@ export class Due {
   /** Milliseconds since 1970 before which the list is not asked for again. */
   listAt: number = 0;
 
-  constructor(options: DueOptions) {
-    this.#options = options;
-    const { mailboxes, operations } = options.copy;
-    for (const { box, token } of mailboxes) if (token !== undefined) this.boxes.add(box);
-    for (const { state, awaits = [] } of operations) {
+  constructor(copy: Copy, syncAll: boolean) {
+    this.#copy = copy;
+    this.#syncAll = syncAll;
+    for (const { box, token } of copy.mailboxes) if (token !== undefined) this.boxes.add(box);
+    for (const { state, awaits = [] } of copy.operations) {
       if (state === 'acked') for (const box of awaits) this.boxes.add(box);
     }
   }
@@ -46,19 +42,19 @@ export class Due {
   isWanted({ name, specialUse, token, gone }: MailboxRow): boolean {
     if (gone) return false;
     const isAlways = name === 'INBOX' || ALWAYS.has(specialUse ?? '');
-    return isAlways || token !== undefined || this.#opened.has(name) || this.#options.syncAll;
+    return isAlways || token !== undefined || this.#opened.has(name) || this.#syncAll;
   }
 
   /** Whether something of the mailbox is not in the copy yet: whether there is one, the list says. */
   isBusy(name: string): boolean {
-    const { box, token } = this.#options.copy.mailbox(name) ?? {};
+    const { box, token } = this.#copy.mailbox(name) ?? {};
     const isKnown = box !== undefined && token !== undefined;
     if (!isKnown && (this.isListDue || this.isListing)) return true;
     return box !== undefined && this.#isWorking(box);
   }
 
   get isAnyBusy(): boolean {
-    return this.#options.copy.mailboxes.some(({ box }) => this.#isWorking(box));
+    return this.#copy.mailboxes.some(({ box }) => this.#isWorking(box));
   }
 
   #isWorking(box: number): boolean {
@@ -68,7 +64,7 @@ export class Due {
   /** Mailboxes that may be synced now: what somebody looks at first. */
   next(): MailboxRow[] {
     const rank = ({ name }: MailboxRow) => (this.#opened.has(name) ? 0 : name === 'INBOX' ? 1 : 2);
-    return this.#options.copy.mailboxes
+    return this.#copy.mailboxes
       .filter(({ box, gone }) => this.boxes.has(box) && !this.busy.has(box) && !gone)
       .sort((a, b) => rank(a) - rank(b));
   }
@@ -77,7 +73,7 @@ export class Due {
   open(name: string): void {
     if (this.#opened.has(name)) return;
     this.#opened.add(name);
-    const mailbox = this.#options.copy.mailbox(name);
+    const mailbox = this.#copy.mailbox(name);
     if (mailbox && mailbox.token === undefined) this.boxes.add(mailbox.box);
   }
 
@@ -85,12 +81,12 @@ export class Due {
   sync(name: string): void {
     this.#opened.add(name);
     this.read(name);
-    if (!this.#options.copy.mailbox(name)) this.relist();
+    if (!this.#copy.mailbox(name)) this.relist();
   }
 
   /** It may have changed, without a word of the server. */
   read(name: string): void {
-    const mailbox = this.#options.copy.mailbox(name);
+    const mailbox = this.#copy.mailbox(name);
     if (mailbox) this.boxes.add(mailbox.box);
   }
 
@@ -105,12 +101,12 @@ export class Due {
     const ids = new Map(tips.map(({ mailbox, mailboxId }) => [mailbox, mailboxId]));
     const isOther = ({ name, mailboxId, gone }: MailboxRow) =>
       !gone && (!ids.has(name) || ids.get(name) !== mailboxId);
-    if (this.#options.copy.mailboxes.some(isOther)) this.relist();
+    if (this.#copy.mailboxes.some(isOther)) this.relist();
   }
 
   /** A hint: what the server has is asked for from where the copy is. */
   note({ mailbox, uidvalidity, token }: Tip): void {
-    const row = this.#options.copy.mailbox(mailbox);
+    const row = this.#copy.mailbox(mailbox);
     if (row?.token === token && row.uidvalidity === uidvalidity) return;
     if (!row) this.relist();
     else if (this.isWanted(row)) this.boxes.add(row.box);

@@ -74,7 +74,7 @@ export class Leader {
     const tick = () => ++this.#tick;
     const isActive = () => this.#active;
     this.#attempts = new Attempts(platform);
-    const due = new Due({ copy, syncAll });
+    const due = new Due(copy, syncAll);
     this.#due = due;
     this.#syncer = new Syncer({ copy, server, epoch, tick, isActive, wrote, received });
     this.#pusher = new Pusher({ copy, server, platform, epoch, due, syncer: this.#syncer });

@@ -6,7 +6,7 @@ import { Leader } from './leader.ts';
 import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
 import { memoryStore } from './memory-store.ts';
 import { pendingOf } from './operation.ts';
-import { Outgoing } from './outgoing.ts';
+import { readSends, saveDraft, sendMail } from './outgoing.ts';
 import { makeId, type Platform } from './platform.ts';
 import { type AccountRow, type MessageRow, put } from './rows.ts';
 import { correspondents, search } from './search.ts';
@@ -38,7 +38,6 @@ export class StoredMailClient implements MailClient {
   readonly #copy: Copy;
   readonly #server: MailServer;
   readonly #bodies: Bodies;
-  readonly #outgoing: Outgoing;
   #tabs: Tabs;
   readonly #parts: ClientParts;
   #leader: Leader | undefined;
@@ -67,18 +66,13 @@ export class StoredMailClient implements MailClient {
     this.#bodies = new Bodies({ copy, server, platform, budget: bodyBudget });
     this.#tabs = this.#makeTabs(store, platform);
     store.onLost = () => this.#fallBack();
-    const tools = {
-      copy,
-      waitUntil: (isSo: () => boolean) => this.#telling.waitUntil(isSo),
-      queued: () => this.#queued(),
-    };
-    this.#telling = new Telling({ tools, state: () => this.state });
-    this.#outgoing = new Outgoing({ tools, server, platform });
     this.#parts = {
       copy,
-      bodies: this.#bodies,
       server,
-      tools,
+      platform,
+      bodies: this.#bodies,
+      waitUntil: (isSo) => this.#telling.waitUntil(isSo),
+      queued: () => this.#queued(),
       state: () => this.state,
       mailbox: (name) => this.mailbox(name),
       open: (name) => this.#open(name),
@@ -88,6 +82,7 @@ export class StoredMailClient implements MailClient {
       sync: (name) => this.#sync(name),
       watch: (read, told) => this.#telling.watch(read, told),
     };
+    this.#telling = new Telling(this.#parts, () => this.state);
   }
 
   #makeTabs(store: Store, platform: Platform): Tabs {
@@ -137,11 +132,11 @@ export class StoredMailClient implements MailClient {
     this.#change({ action: 'rename', mailbox, to });
   readonly deleteMailbox: MailClient['deleteMailbox'] = (mailbox) =>
     this.#change({ action: 'delete', mailbox });
-  readonly send: MailClient['send'] = (mail, options) => this.#outgoing.send(mail, options);
+  readonly send: MailClient['send'] = (mail, options) => sendMail(this.#parts, mail, options);
   readonly saveDraft: MailClient['saveDraft'] = (mail, replaces) =>
-    this.#outgoing.saveDraft(mail, replaces);
-  readonly sends: MailClient['sends'] = () => this.#outgoing.sends();
-  readonly pending: MailClient['pending'] = async () => pendingOf(this.#parts.tools);
+    saveDraft(this.#parts, mail, replaces);
+  readonly sends: MailClient['sends'] = () => readSends(this.#parts);
+  readonly pending: MailClient['pending'] = async () => pendingOf(this.#parts);
   readonly search: MailClient['search'] = (query, { signal } = {}) =>
     search(this.#copy, this.#server, query, signal);
   readonly correspondents: MailClient['correspondents'] = (prefix, limit = 8) =>

@@ -25,16 +25,12 @@ import {
   readLocalId,
   type StoredMail,
 } from './rows.ts';
-import type { MailServer } from './server.ts';
 import type { ReadView } from './telling.ts';
 import { findShown, listIds, listView, toMessage, viewThread } from './views.ts';
 
 /** What a mailbox needs of its client. */
-export interface ClientParts {
-  readonly copy: Copy;
+export interface ClientParts extends OperationTools {
   readonly bodies: Bodies;
-  readonly server: MailServer;
-  readonly tools: OperationTools;
   state(): MailState;
   mailbox(name: string): MailboxHandle;
   open(name: string): void;
@@ -170,7 +166,7 @@ export class StoredMailbox implements MailboxHandle {
 
   /** The server need not hear of it. */
   #nothing(kind: Operation['kind']): Operation {
-    return new StoredOperation(this.#parts.tools, [], kind);
+    return new StoredOperation(this.#parts, [], kind);
   }
 
   async #relocate(
@@ -198,7 +194,7 @@ export class StoredMailbox implements MailboxHandle {
     ids: readonly MessageId[],
     make: (some: readonly MessageId[]) => Omit<NewOperation, 'mailbox' | 'ids'>,
   ): Promise<Operation> {
-    const { copy, tools } = this.#parts;
+    const { copy } = this.#parts;
     const { box, uidvalidity } = copy.mailbox(this.name) ?? {};
     const place = { mailbox: this.name, box, uidvalidity };
     // A message that has its UID by now is named by it, unless the mailbox was made anew since.
@@ -213,8 +209,8 @@ export class StoredMailbox implements MailboxHandle {
       pieces.push({ ...place, ...make(some), ids: some.map(nameOf) });
     }
     const rows = await copy.add(() => pieces);
-    tools.queued();
-    return toOperation(tools, rows);
+    this.#parts.queued();
+    return toOperation(this.#parts, rows);
   }
 
   /** Follows local ids back to a message that the server has. */

@@ -4,14 +4,17 @@ import { ApiError } from '../errors.ts';
 import type { Operation, SendOperation } from './client.ts';
 import type { Copy } from './copy.ts';
 import { inverse } from './outbox.ts';
-import { makeId } from './platform.ts';
+import { makeId, type Platform } from './platform.ts';
 import { isWaiting, type OperationRow, type StoredError } from './rows.ts';
+import type { MailServer } from './server.ts';
 
 /** Calls again whenever what is stored changed, until it answers true. */
 export type WaitUntil = (isSo: () => boolean) => Promise<void>;
 
 export interface OperationTools {
   readonly copy: Copy;
+  readonly server: MailServer;
+  readonly platform: Platform;
   readonly waitUntil: WaitUntil;
   /** New changes are in the queue. */
   readonly queued: () => void;

@@ -20,97 +20,79 @@ import {
   type StoredAttachment,
   type StoredMail,
 } from './rows.ts';
-import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
-
-export interface OutgoingOptions {
-  readonly tools: OperationTools;
-  readonly server: MailServer;
-  readonly platform: Platform;
-}
 
 /** Messages whose status one request reads. */
 const SENDS_READ = 100;
 
-/** What the user sends and saves, and what became of it. */
-export class Outgoing {
-  readonly #options: OutgoingOptions;
+export async function sendMail(
+  tools: OperationTools,
+  mail: OutgoingMail,
+  { undoSeconds }: SendOptions = {},
+): Promise<SendOperation> {
+  const { stored, shown, files } = await storeMail(mail, tools);
+  const operation: NewOperation = {
+    kind: 'send',
+    ...placeOf(tools, stored.draft?.mailbox),
+    ids: [],
+    mail: stored,
+    shown: [shown],
+    undoSeconds,
+  };
+  const rows = await tools.copy.add(() => [operation], files);
+  tools.queued();
+  return new StoredSend(tools, rows);
+}
 
-  constructor(options: OutgoingOptions) {
-    this.#options = options;
-  }
+export async function saveDraft(
+  tools: OperationTools,
+  mail: OutgoingMail,
+  replaces?: MessagePlace,
+): ReturnType<MailClient['saveDraft']> {
+  const { stored, shown, files } = await storeMail(mail, tools);
+  const drafts = placeOf(tools, undefined);
+  const kept = { ...drafts, ids: [], mail: stored, shown: [shown] };
+  const rows = await tools.copy.add((seq) => {
+    const append: NewOperation = { kind: 'append', ...kept };
+    if (!replaces) return [append];
+    // The one before goes only once this one is there.
+    const inverseOf = readLocalId(replaces.id)?.seq;
+    const place = placeOf(tools, replaces.mailbox);
+    return [append, { kind: 'delete', ...place, ids: [replaces.id], needs: seq, inverseOf }];
+  }, files);
+  tools.queued();
+  const [made] = rows;
+  if (!made) throw new Error('nothing was stored');
+  const operation = toOperation(tools, [made]);
+  return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
+}
 
-  async send(mail: OutgoingMail, { undoSeconds }: SendOptions = {}): Promise<SendOperation> {
-    const { tools, platform } = this.#options;
-    const { stored, shown, files } = await storeMail(mail, tools.copy, platform);
-    const operation: NewOperation = {
-      kind: 'send',
-      ...this.#placeOf(stored.draft?.mailbox),
-      ids: [],
-      mail: stored,
-      shown: [shown],
-      undoSeconds,
-    };
-    const rows = await tools.copy.add(() => [operation], files);
-    tools.queued();
-    return new StoredSend(tools, rows);
-  }
+/** A mailbox as it is now; that of drafts where none is named. */
+function placeOf(
+  { copy }: OperationTools,
+  mailbox: string | undefined,
+): Pick<NewOperation, 'mailbox' | 'box' | 'uidvalidity'> {
+  const row = mailbox === undefined ? copy.bySpecialUse('\\Drafts') : copy.mailbox(mailbox);
+  if (!row) return { mailbox: mailbox ?? 'Drafts' };
+  return { mailbox: row.name, box: row.box, uidvalidity: row.uidvalidity };
+}
 
-  async saveDraft(
-    mail: OutgoingMail,
-    replaces?: MessagePlace,
-  ): ReturnType<MailClient['saveDraft']> {
-    const { tools, platform } = this.#options;
-    const { stored, shown, files } = await storeMail(mail, tools.copy, platform);
-    const drafts = this.#placeOf(undefined);
-    const kept = { ...drafts, ids: [], mail: stored, shown: [shown] };
-    const rows = await tools.copy.add((seq) => {
-      const append: NewOperation = { kind: 'append', ...kept };
-      if (!replaces) return [append];
-      // The one before goes only once this one is there.
-      const inverseOf = readLocalId(replaces.id)?.seq;
-      const place = this.#placeOf(replaces.mailbox);
-      const old: NewOperation = {
-        kind: 'delete',
-        ...place,
-        ids: [replaces.id],
-        needs: seq,
-        inverseOf,
-      };
-      return [append, old];
-    }, files);
-    tools.queued();
-    const [made] = rows;
-    if (!made) throw new Error('nothing was stored');
-    const operation = toOperation(tools, [made]);
-    return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
-  }
-
-  /** A mailbox as it is now; that of drafts where none is named. */
-  #placeOf(mailbox: string | undefined): Pick<NewOperation, 'mailbox' | 'box' | 'uidvalidity'> {
-    const { copy } = this.#options.tools;
-    const row = mailbox === undefined ? copy.bySpecialUse('\\Drafts') : copy.mailbox(mailbox);
-    if (!row) return { mailbox: mailbox ?? 'Drafts' };
-    return { mailbox: row.name, box: row.box, uidvalidity: row.uidvalidity };
-  }
-
-  async sends(): Promise<SentMail[]> {
-    const { tools, server } = this.#options;
-    const rows = new Map(tools.copy.operations.map((row) => [row.sendId, row]));
-    const ids = [...rows.keys()].filter((id) => id !== undefined).reverse();
-    const found: SentMail[] = [];
-    for (let at = 0; at < ids.length; at += SENDS_READ) {
-      const body = { ids: ids.slice(at, at + SENDS_READ) };
-      const { sends } = await server.call('POST /mail/sends/read', { body });
-      for (const send of sends) {
-        const row = rows.get(send.id);
-        if (!row) continue;
-        const operation = new StoredSend(tools, [row]);
-        found.push({ ...send, subject: row.mail?.subject ?? '', operation });
-      }
+/** What became of what was sent. */
+export async function readSends(tools: OperationTools): Promise<SentMail[]> {
+  const rows = new Map(tools.copy.operations.map((row) => [row.sendId, row]));
+  const ids = [...rows.keys()].filter((id) => id !== undefined).reverse();
+  const found: SentMail[] = [];
+  for (let at = 0; at < ids.length; at += SENDS_READ) {
+    const body = { ids: ids.slice(at, at + SENDS_READ) };
+    const { sends } = await tools.server.call('POST /mail/sends/read', { body });
+    for (const send of sends) {
+      const row = rows.get(send.id);
+      if (!row) continue;
+      const operation = new StoredSend(tools, [row]);
+      found.push({ ...send, subject: row.mail?.subject ?? '', operation });
     }
-    return found;
   }
+  return found;
 }
 
 interface StoredOutgoing {
@@ -121,8 +103,7 @@ interface StoredOutgoing {
 
 async function storeMail(
   mail: OutgoingMail,
-  copy: Copy,
-  platform: Platform,
+  { copy, platform }: OperationTools,
 ): Promise<StoredOutgoing> {
   const { attachments, draft, inReplyTo, ...rest } = mail;
   const files: Change[] = [];

@@ -60,20 +60,21 @@ export type MailboxRow = {
 /** What a list shows of a message. */
 export type MessageFacts = Omit<MailMessage, 'id' | 'mailbox' | 'pending'>;
 
-export type MessageRow = MessageFacts & {
+/** Names a message, in tables of messages. */
+type OfMessage = {
   readonly account: string;
   readonly box: number;
   readonly generation: number;
   readonly uid: number;
-  /** `internalDate` in milliseconds since 1970. */
-  readonly date: number;
 };
 
-export type BodyRow = {
-  readonly account: string;
-  readonly box: number;
-  readonly generation: number;
-  readonly uid: number;
+export type MessageRow = MessageFacts &
+  OfMessage & {
+    /** `internalDate` in milliseconds since 1970. */
+    readonly date: number;
+  };
+
+export type BodyRow = OfMessage & {
   readonly usedAt: number;
   /** Octets, roughly. */
   readonly weight: number;

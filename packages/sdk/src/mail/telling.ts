@@ -4,16 +4,12 @@ import { type OperationTools, pendingOf, StoredSend, toError, toOperation } from
 import { isLive, type OperationRow } from './rows.ts';
 import { listMailboxes } from './views.ts';
 
-export interface TellingOptions {
-  readonly tools: OperationTools;
-  readonly state: () => MailState;
-}
-
 export type ReadView = (state: MailState, before: MailboxView | undefined) => Promise<MailboxView>;
 type Tell = (event: never) => void;
 
 export class Telling {
-  readonly #options: TellingOptions;
+  readonly #tools: OperationTools;
+  readonly #state: () => MailState;
   readonly #listeners = new Map<keyof MailEvents, Set<Tell>>();
   readonly #watchers = new Set<() => void>();
   readonly #waiting = new Set<() => void>();
@@ -22,8 +18,9 @@ export class Telling {
   #mailboxes = '';
   #pending = '';
 
-  constructor(options: TellingOptions) {
-    this.#options = options;
+  constructor(tools: OperationTools, state: () => MailState) {
+    this.#tools = tools;
+    this.#state = state;
   }
 
   on<Name extends keyof MailEvents>(
@@ -61,7 +58,7 @@ export class Telling {
   }
 
   #tellEnded(): void {
-    const { tools } = this.#options;
+    const tools = this.#tools;
     const before = this.#known;
     const { operations } = tools.copy;
     this.#known = new Map(operations.filter(isLive).map((row) => [row.seq, row]));
@@ -76,7 +73,7 @@ export class Telling {
   }
 
   #tellPending(): void {
-    const pending = pendingOf(this.#options.tools);
+    const pending = pendingOf(this.#tools);
     const ids = pending.map(({ id }) => id).join();
     if (ids === this.#pending) return;
     this.#pending = ids;
@@ -84,7 +81,7 @@ export class Telling {
   }
 
   async #tellMailboxes(): Promise<void> {
-    const mailboxes = await listMailboxes(this.#options.tools.copy).catch(() => undefined);
+    const mailboxes = await listMailboxes(this.#tools.copy).catch(() => undefined);
     const text = JSON.stringify(mailboxes);
     if (!mailboxes || text === this.#mailboxes) return;
     this.#mailboxes = text;
@@ -112,7 +109,7 @@ export class Telling {
       isReading = true;
       while (isDirty && this.#watchers.has(look)) {
         isDirty = false;
-        const view = await read(this.#options.state(), before).catch(() => undefined);
+        const view = await read(this.#state(), before).catch(() => undefined);
         if (!view || !this.#watchers.has(look) || isSameView(before, view)) continue;
         before = view;
         tell(view);

@@ -143,8 +143,8 @@ class FileStore extends MemoryStore implements Store {
         }
         break;
       }
-      if (at > 0) this.apply(line.content.map(readChange));
-      else if (line.header !== HEADER) break;
+      if (at > 0) this.apply((line.content as WrittenChange[]).map(readChange));
+      else if (line.content !== HEADER) break;
       at = end + 1;
     }
     // A file that begins with anything else is somebody's: it stays as it is.
@@ -226,16 +226,16 @@ function writeLine(synced: number, content: unknown): Buffer {
 interface Line {
   /** Octets of the file that were on the disk before it was written. */
   readonly synced: number;
-  readonly content: readonly WrittenChange[];
-  readonly header: unknown;
+  /** The header in the first one, else changes. */
+  readonly content: unknown;
 }
 
 /** undefined for a line that is not as it was written. */
 function readLine(octets: Buffer): Line | undefined {
   const text = octets.toString('utf8', 9);
   if (octets.toString('latin1', 0, 9) !== `${checksum(text)} `) return undefined;
-  const [synced, content] = JSON.parse(text) as [number, WrittenChange[]];
-  return { synced, content, header: content };
+  const [synced, content] = JSON.parse(text) as [number, unknown];
+  return { synced, content };
 }
 
 function checksum(text: string): string {

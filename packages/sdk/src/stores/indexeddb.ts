@@ -47,9 +47,9 @@ class IndexedDbStore implements Store {
   }
 
   get(table: TableName, key: Key): Promise<Row | undefined> {
-    return this.#run([table], 'readonly', 'relaxed', (transaction, done) => {
+    return this.#run([table], 'readonly', 'relaxed', (transaction) => {
       const request = transaction.objectStore(table).get([...key]);
-      request.onsuccess = () => done(request.result as Row | undefined);
+      return () => request.result as Row | undefined;
     });
   }
 
@@ -57,19 +57,14 @@ class IndexedDbStore implements Store {
     const range = rangeOf(query);
     // Of `getAll`, a limit of 0 is none.
     if (!range || query.limit === 0) return Promise.resolve([]);
-    return this.#run([query.table], 'readonly', 'relaxed', (transaction, done) => {
+    return this.#run([query.table], 'readonly', 'relaxed', (transaction) => {
       const table = transaction.objectStore(query.table);
       const source = query.index === undefined ? table : table.index(query.index);
       const { limit, reverse } = query;
       // Only the first of a reversed range is worth a cursor, which takes each row by itself.
-      if (reverse && limit !== undefined) readBackwards(source, range, limit, done);
-      else {
-        const request = source.getAll(range, limit);
-        request.onsuccess = () => {
-          const rows = request.result as Row[];
-          done(reverse ? rows.reverse() : rows);
-        };
-      }
+      if (reverse && limit !== undefined) return readBackwards(source, range, limit);
+      const request = source.getAll(range, limit);
+      return () => (reverse ? request.result.reverse() : request.result) as Row[];
     });
   }
 
@@ -96,16 +91,16 @@ class IndexedDbStore implements Store {
     [table, key]: readonly [TableName, Key],
     decide: Decide,
   ): Promise<void> {
-    return this.#run(tables, 'readwrite', durability, (transaction, done, fail) => {
+    return this.#run(tables, 'readwrite', durability, (transaction, fail) => {
       const request = transaction.objectStore(table).get([...key]);
       request.onsuccess = () => {
         try {
           apply(transaction, decide(request.result as Row | undefined));
-          done();
         } catch (error) {
           fail(error);
         }
       };
+      return () => undefined;
     });
   }
 
@@ -170,36 +165,22 @@ class IndexedDbStore implements Store {
   }
 }
 
-/** Asks the transaction; `done` says what is returned once it is complete, `fail` undoes it. */
-type Work<T> = (
-  transaction: IDBTransaction,
-  done: (result: T) => void,
-  fail: (error: unknown) => void,
-) => void;
+/** Asks the transaction, and returns what reads the result once it is complete; `fail` undoes it. */
+type Work<T> = (transaction: IDBTransaction, fail: (error: unknown) => void) => () => T;
 
 function outcome<T>(transaction: IDBTransaction, work: Work<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    let result: { readonly value: T } | undefined;
     let failure: unknown;
     const fail = (error: unknown) => {
       failure = error;
       transaction.abort();
     };
-    transaction.oncomplete = () => {
-      if (result) resolve(result.value);
-      else reject(new Error('IndexedDB completed a transaction without an answer'));
-    };
     transaction.onabort = () => {
       reject(failure ?? transaction.error ?? new DOMException('aborted', 'AbortError'));
     };
     try {
-      work(
-        transaction,
-        (value) => {
-          result = { value };
-        },
-        fail,
-      );
+      const read = work(transaction, fail);
+      transaction.oncomplete = () => resolve(read());
     } catch (error) {
       fail(error);
     }
@@ -263,16 +244,15 @@ function readBackwards(
   source: IDBObjectStore | IDBIndex,
   range: IDBKeyRange,
   limit: number,
-  done: (rows: Row[]) => void,
-): void {
+): () => Row[] {
   const rows: Row[] = [];
   const request = source.openCursor(range, 'prev');
   request.onsuccess = () => {
     const cursor = request.result;
     if (cursor && rows.length < limit) rows.push(cursor.value as Row);
     if (cursor && rows.length < limit) cursor.continue();
-    else done(rows);
   };
+  return () => rows;
 }
 
 /** The browser closed the database: before the transaction (InvalidStateError), or during it. */

@@ -17,7 +17,7 @@ export class LockFile {
     this.#path = join(realpathSync(dirname(path)), basename(path));
     if (own.has(this.#path)) throw new Error(`${path}: this process has the file open already`);
     for (let attempt = 1; !this.#make(); attempt++) {
-      const holder = this.#holder();
+      const holder = readHolder(this.#path);
       if (holder !== undefined && (isAlive(holder) || attempt > 3)) {
         throw new Error(
           `${path}: process ${holder} has the file open; if there is no such program, remove the lock file`,
@@ -45,10 +45,6 @@ export class LockFile {
     } finally {
       rmSync(made, { force: true });
     }
-  }
-
-  #holder(): number | undefined {
-    return readHolder(this.#path);
   }
 
   /** Several may try: each moves the file away, and puts it back if another one's is in its place by then. */
