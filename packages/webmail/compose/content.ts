@@ -2,11 +2,12 @@
 import type { Correspondent } from '../../sdk/src/api-types.ts';
 import type {
   MailMessage,
+  MessagePlace,
   OutgoingAttachment,
   OutgoingMail,
   ReadMessage,
 } from '../../sdk/src/mail/client.ts';
-import { isPicture, safeFileName } from '../reading/stranger-text.ts';
+import { bareId, isPicture, safeFileName } from '../reading/stranger-text.ts';
 import { toCorrespondents } from './addresses.ts';
 import {
   attribution,
@@ -19,26 +20,24 @@ import {
   textToHtml,
 } from './reply.ts';
 
-export type Place = NonNullable<OutgoingMail['draft']>;
-
 export interface ComposeFile {
   readonly filename: string;
   readonly contentType: string;
   /** Octets. */
   readonly size: number;
   /** Chosen here. */
-  readonly content?: Blob;
+  readonly content?: Blob | undefined;
   /** Or a part of a message that the server has. */
   readonly from?: OutgoingAttachment['from'];
   /** The HTML shows it as a picture by this id. */
-  readonly contentId?: string;
+  readonly contentId?: string | undefined;
 }
 
 /** What the message is about: folded below the text, and joined to it when it is saved or sent. */
 export interface Quote {
   readonly text: string;
   /** Clean HTML. */
-  readonly html?: string;
+  readonly html?: string | undefined;
 }
 
 export interface ComposeContent {
@@ -51,9 +50,9 @@ export interface ComposeContent {
   html?: string | undefined;
   quote?: Quote | undefined;
   files: ComposeFile[];
-  inReplyTo?: Place | undefined;
+  inReplyTo?: MessagePlace | undefined;
   /** Where it is a draft. */
-  kept?: Place | undefined;
+  kept?: MessagePlace | undefined;
 }
 
 /** What a page knows of HTML, and this module does not. */
@@ -85,9 +84,9 @@ export function replyContent(
     subject: replySubject(message.envelope.subject),
     quote: {
       text: `${told}\n${quoteText(textOf(read, tools))}\n`,
-      ...(html !== undefined && {
-        html: `<div>${escapeHtml(told)}</div><blockquote type="cite">${tools.clean(html)}</blockquote>`,
-      }),
+      html: html
+        ? `<div>${escapeHtml(told)}</div><blockquote type="cite">${tools.clean(html)}</blockquote>`
+        : undefined,
     },
     inReplyTo: placeOf(message),
   };
@@ -105,7 +104,7 @@ export function forwardContent(
     subject: forwardSubject(message.envelope.subject),
     quote: {
       text: `${head}\n\n${textOf(read, tools)}`,
-      ...(html !== undefined && { html: `${textToHtml(head)}<br>${tools.clean(html)}` }),
+      html: html ? `${textToHtml(head)}<br>${tools.clean(html)}` : undefined,
     },
     files: filesOf(read),
   };
@@ -121,7 +120,7 @@ export function draftContent(read: ReadMessage, tools: HtmlTools): ComposeConten
     bcc: toCorrespondents(envelope.bcc),
     subject: envelope.subject,
     text: textOf(read, tools).replace(/\n$/, ''),
-    ...(html !== undefined && { html: tools.clean(html) }),
+    html: html && tools.clean(html),
     files: filesOf(read),
     inReplyTo,
     kept: placeOf(message),
@@ -143,8 +142,8 @@ export function toOutgoing(content: ComposeContent, tools: HtmlTools): OutgoingM
     ...(html !== undefined && { html }),
     // A picture that no HTML shows is a file like others.
     attachments: files.map((file) => toAttachment(file, html)),
-    ...(inReplyTo && { inReplyTo }),
-    ...(kept && { draft: kept }),
+    inReplyTo,
+    draft: kept,
   };
 }
 
@@ -156,16 +155,12 @@ function writeHtml({ html, text, quote, inReplyTo }: ComposeContent): string | u
   return isForwarded ? `${textToHtml(text)}<br>${quote.html}` : undefined;
 }
 
-function toAttachment(file: ComposeFile, html: string | undefined): OutgoingAttachment {
-  const { filename, contentType, content, from, contentId } = file;
+function toAttachment(
+  { size: _, contentId, ...file }: ComposeFile,
+  html: string | undefined,
+): OutgoingAttachment {
   const isShown = contentId !== undefined && html?.includes(`cid:${contentId}`) === true;
-  return {
-    filename,
-    contentType,
-    ...(content && { content }),
-    ...(from && { from }),
-    ...(isShown && { contentId, inline: true }),
-  };
+  return { ...file, ...(isShown && { contentId, inline: true }) };
 }
 
 /** The files of a message stay on the server: a part is named, not downloaded and uploaded again. */
@@ -176,8 +171,7 @@ function filesOf({ message, attachments }: ReadMessage): ComposeFile[] {
     contentType: file.contentType,
     size: file.size,
     from: { mailbox, id, part: file.part },
-    ...(file.contentId !== undefined &&
-      isPicture(file.contentType) && { contentId: file.contentId.replace(/^<|>$/g, '') }),
+    contentId: isPicture(file.contentType) ? file.contentId && bareId(file.contentId) : undefined,
   }));
 }
 
@@ -185,7 +179,7 @@ function textOf({ text, html = '' }: ReadMessage, tools: HtmlTools): string {
   return (text ?? tools.textOf(html)).replace(/\r\n?/g, '\n');
 }
 
-function placeOf({ mailbox, id }: MailMessage): Place {
+function placeOf({ mailbox, id }: MailMessage): MessagePlace {
   return { mailbox, id };
 }
 

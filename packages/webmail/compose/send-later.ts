@@ -22,7 +22,6 @@ function at(now: Date, days: number, hour: number): Date {
 
 /** As `datetime-local` wants it: local time, to the minute. */
 export function toLocalInput(date: Date): string {
-  const pad = (part: number) => String(part).padStart(2, '0');
-  const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
-  return `${day}T${pad(date.getHours())}:${pad(date.getMinutes())}`;
+  const local = new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
+  return local.toISOString().slice(0, 16);
 }

@@ -6,13 +6,7 @@ import { type Ref, reactive, ref } from 'vue';
 import type { MailClient, SendOperation } from '../../sdk/src/mail/client.ts';
 import { formatFull, reasonOf } from '../ui/format.ts';
 import { FILES_MAX, findMissingFile, findTrouble, uploadSize } from './checks.ts';
-import {
-  type ComposeContent,
-  type HtmlTools,
-  isUnwritten,
-  type Place,
-  toOutgoing,
-} from './content.ts';
+import { type ComposeContent, type HtmlTools, isUnwritten, toOutgoing } from './content.ts';
 
 /** The pause after the last key before a draft is saved. */
 const PAUSE_MS = 2_000;
@@ -206,10 +200,7 @@ export class ComposeSession {
       isTakenBack = true;
       try {
         const answer = await sent.cancel();
-        const draft: Place | undefined = answer && {
-          mailbox: answer.draft.mailbox,
-          id: answer.draft.uid,
-        };
+        const draft = answer && { mailbox: answer.draft.mailbox, id: answer.draft.uid };
         page.reopen({ ...content, kept: draft ?? content.kept });
       } catch (error) {
         isTakenBack = false;

@@ -1,5 +1,10 @@
 /** The rows of a list: conversations, or messages one by one. */
-import type { MailMessage, MessageId, SearchMatch } from '../../sdk/src/mail/client.ts';
+import type {
+  MailMessage,
+  MessageId,
+  MessagePlace,
+  SearchMatch,
+} from '../../sdk/src/mail/client.ts';
 
 export interface Row {
   /** Stays the same while messages come to the conversation. */
@@ -24,7 +29,7 @@ export function isStarred({ flags }: MailMessage): boolean {
 }
 
 /** Names a message among those of all mailboxes. */
-export function keyOf({ mailbox, id }: Pick<MailMessage, 'mailbox' | 'id'>): string {
+export function keyOf({ mailbox, id }: MessagePlace): string {
   return `${mailbox}\n${id}`;
 }
 

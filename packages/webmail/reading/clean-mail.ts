@@ -1,5 +1,7 @@
 /** Takes out of the elements and styles of a mail what would load, run or lead the reader astray. */
 
+import { decodePercents } from './stranger-text.ts';
+
 /** Attributes that name something to load or to send to, apart from `src` of pictures. */
 const LOADING = new Set(
   'srcset imagesrcset background poster data ping action formaction lowsrc dynsrc manifest codebase classid archive longdesc cite profile usemap is'.split(
@@ -65,17 +67,9 @@ function pictureOf(
   if (withRemote && /^(https?:)?\/\//i.test(source)) return source;
   if (/^data:image\/(png|jpeg|gif|webp)[;,]/i.test(source)) return source;
   if (!/^cid:/i.test(source)) return undefined;
-  const id = decodeCid(source.slice(4));
+  // A Content-ID is percent-encoded in its URL (RFC 2392).
+  const id = decodePercents(source.slice(4));
   return Object.hasOwn(images, id) ? images[id] : undefined;
-}
-
-/** A Content-ID is percent-encoded in its URL (RFC 2392). */
-export function decodeCid(id: string): string {
-  try {
-    return decodeURIComponent(id);
-  } catch {
-    return id;
-  }
 }
 
 function cleanLink(element: Element): void {

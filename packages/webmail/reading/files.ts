@@ -1,8 +1,7 @@
 /** Pictures within a mail, and files that are saved. */
 import type { Attachment } from '../../sdk/src/api-types.ts';
 import type { MailboxHandle, ReadMessage } from '../../sdk/src/mail/client.ts';
-import { decodeCid } from './clean-mail.ts';
-import { isPicture } from './stranger-text.ts';
+import { bareId, decodePercents, isPicture } from './stranger-text.ts';
 
 /** A picture is a request each; a newsletter has some dozen. */
 const PICTURES_MAX = 24;
@@ -17,19 +16,14 @@ export interface SortedFiles {
 
 /** Sorts the files of a message by what a reader does with them. */
 export function sortFiles({ attachments, html = '' }: ReadMessage): SortedFiles {
-  const named = new Set(
-    [...html.matchAll(/\bcid:([^"'\s>)]+)/gi)].map(([, id = '']) => decodeCid(id)),
-  );
+  const urls = html.matchAll(/\bcid:([^"'\s>)]+)/gi);
+  const named = new Set([...urls].map(([, id = '']) => decodePercents(id)));
   const isShown = ({ contentId = '', contentType }: Attachment) =>
     isPicture(contentType) && named.has(bareId(contentId));
   return {
     pictures: attachments.filter(isShown),
     attached: attachments.filter((file) => !isShown(file)),
   };
-}
-
-function bareId(contentId: string): string {
-  return contentId.replace(/^<|>$/g, '');
 }
 
 /**

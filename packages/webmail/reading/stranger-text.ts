@@ -10,6 +10,15 @@ export function straighten(text: string): string {
   return plain.replace(/\s+/g, ' ').trim();
 }
 
+/** Without percent-encoding; as it is where that is wrong. */
+export function decodePercents(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** `Bob <bob@sender.test>`; the address alone where there is no name. */
 export function formatAddress({ name, address }: Address): string {
   return straighten(name && address ? `${name} <${address}>` : name || address || '');
@@ -45,6 +54,11 @@ export function safeFileName(file: {
   const given = straighten((file.filename ?? '').replace(/[/\\:\p{Cc}]/gu, ''));
   if (given !== '' && !/^\.+$/.test(given)) return given.slice(-200);
   return NAMES.get(file.contentType) ?? `part-${file.part}`;
+}
+
+/** A Content-ID without the brackets of its header field. */
+export function bareId(contentId: string): string {
+  return contentId.replace(/^<|>$/g, '');
 }
 
 /** Whether a browser shows it as a picture; never SVG, which is a document. */

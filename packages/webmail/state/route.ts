@@ -8,6 +8,7 @@
  *     #/ada@acme.test/INBOX?q=from:bob      what a search found; `protocol` opens the panel
  */
 import { shallowRef } from 'vue';
+import { decodePercents } from '../reading/stranger-text.ts';
 
 export interface Route {
   readonly address: string;
@@ -30,7 +31,7 @@ addEventListener('popstate', () => {
 
 function read(): Route {
   const [path = '', query = ''] = location.hash.slice(1).split('?');
-  const [, address = '', mailbox = '', kind, id] = path.split('/').map(decode);
+  const [, address = '', mailbox = '', kind, id] = path.split('/').map(decodePercents);
   const words = new URLSearchParams(query).get('q');
   return {
     address,
@@ -38,14 +39,6 @@ function read(): Route {
     ...((kind === 't' || kind === 'm') && id && { open: { kind, id } }),
     ...(words && { query: words }),
   };
-}
-
-function decode(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
 }
 
 function write({ address, mailbox, open, query }: Route): string {
