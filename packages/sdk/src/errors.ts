@@ -60,6 +60,16 @@ export class ConnectionError extends Error {
   }
 }
 
+/** Whether the same call may succeed later. */
+export function isPassing(error: unknown): boolean {
+  if (error instanceof ConnectionError) return true;
+  if (!(error instanceof ApiError)) return false;
+  const { status, retryAfter } = error;
+  // A key that is in use: the first attempt is still under way.
+  const isUnderWay = status === 409 && retryAfter !== undefined;
+  return status >= 500 || status === 429 || status === 408 || isUnderWay;
+}
+
 /**
  * Seconds until the next attempt, by the answer's Retry-After (RFC 9110 section 10.2.3): a number of them, or a date.
  */

@@ -1,6 +1,6 @@
 /** What happens to a user, as it happens: one stream of events, which is read on where it broke off. */
 import type { EventData, Operations } from './api-types.ts';
-import { ApiError } from './errors.ts';
+import { ApiError, isPassing } from './errors.ts';
 import type { OperationClient } from './operations.ts';
 import { backoff, type CallOptions, pause } from './transport.ts';
 
@@ -88,7 +88,7 @@ export async function* followEvents<Type extends EventType>(
   if (after === '') throw new TypeError('after is empty: it must be the cursor of an event, or 0');
   let cursor = after;
   for (let failures = 0; ; failures++) {
-    let wait: number | undefined;
+    let wait = 0;
     try {
       const query = {
         ...user,
@@ -105,12 +105,11 @@ export async function* followEvents<Type extends EventType>(
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof ApiError) {
-        const { status, retryAfter } = error;
-        if (status < 500 && status !== 408 && status !== 429) throw error;
-        wait = retryAfter && retryAfter * 1000;
+        if (!isPassing(error)) throw error;
+        wait = (error.retryAfter ?? 0) * 1000;
       }
     }
-    await pause(Math.max(wait ?? 0, backoff(failures)), signal);
+    await pause(Math.max(wait, backoff(failures)), signal);
   }
 }
 

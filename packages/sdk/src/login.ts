@@ -9,7 +9,7 @@ export { type MailToken, SessionEnded, type TokenSource } from './mail/server.ts
 import type { Token } from './api-types.ts';
 import { clientHeaders } from './client-name.ts';
 import { type MailToken, SessionEnded, type TokenSource } from './mail/server.ts';
-import { Transport } from './transport.ts';
+import { readBaseUrl, Transport } from './transport.ts';
 
 /** At which server the logins are. */
 export interface LoginOptions {
@@ -101,7 +101,7 @@ class Logins {
     this.#key = `postroom-logins ${new URL(baseUrl).origin}`;
     this.#storages = [localStorage, sessionStorage].filter((one) => one !== undefined);
     const headers = clientHeaders(app);
-    this.#transport = new Transport({ baseUrl: baseUrl.replace(/\/+$/, ''), headers, fetch });
+    this.#transport = new Transport({ baseUrl: readBaseUrl(baseUrl), headers, fetch });
   }
 
   get kept(): KeptLogin[] {

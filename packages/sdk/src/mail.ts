@@ -5,6 +5,7 @@ import { memoryStore } from './mail/memory-store.ts';
 import { type Platform, thisPlatform } from './mail/platform.ts';
 import { type MailToken, ownerOf, type TokenSource } from './mail/server.ts';
 import type { Store } from './mail/store.ts';
+import { readBaseUrl } from './transport.ts';
 
 export type { ErrorCode, FieldError } from './errors.ts';
 export { ApiError, ConnectionError } from './errors.ts';
@@ -53,10 +54,7 @@ export interface MailOptions {
 export async function openMail(options: MailOptions): Promise<MailClient> {
   const { app, auth, sync, bodyBudget = 50_000_000 } = options;
   const platform = { ...thisPlatform(), ...options.platform };
-  const baseUrl = options.baseUrl.replace(/\/+$/, '');
-  if (!/^https?:\/\//.test(baseUrl)) {
-    throw new TypeError(`baseUrl must begin with https:// or http://: ${options.baseUrl}`);
-  }
+  const baseUrl = readBaseUrl(options.baseUrl);
   const { store, storage } = await usable(options.store);
   const known =
     options.address ?? ('address' in auth ? auth.address : await soleAccount(store, baseUrl));

@@ -1,7 +1,7 @@
 /** The client of a product's backend: it holds the API key, and provisions domains and accounts for its users. */
 import { clientHeaders } from './client-name.ts';
 import { OperationClient } from './operations.ts';
-import { Transport } from './transport.ts';
+import { readBaseUrl, Transport } from './transport.ts';
 import { UserScope } from './user.ts';
 
 /** How a client is made. */
@@ -30,14 +30,11 @@ export class Postroom extends OperationClient {
     const apiKey = options.apiKey ?? environment('POSTROOM_API_KEY');
     if (!baseUrl) throw new TypeError('baseUrl is missing: pass it, or set POSTROOM_URL');
     if (!apiKey) throw new TypeError('apiKey is missing: pass it, or set POSTROOM_API_KEY');
-    if (!/^https?:\/\//.test(baseUrl)) {
-      throw new TypeError(`baseUrl must begin with https:// or http://: ${baseUrl}`);
-    }
     if (isBrowser() && !options.dangerouslyAllowBrowser) {
       throw new TypeError('an API key in a browser is everybody’s: call the API from your backend');
     }
     const transport = new Transport({
-      baseUrl: baseUrl.replace(/\/+$/, ''),
+      baseUrl: readBaseUrl(baseUrl),
       headers: { 'x-api-key': apiKey, ...clientHeaders(options.app), accept: 'application/json' },
       fetch: options.fetch,
     });

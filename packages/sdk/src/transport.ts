@@ -54,6 +54,12 @@ const LONGEST_RETRY_AFTER_S = 60;
 /** What Node says of a connection that was never made: the request cannot have reached the server. */
 const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
 
+/** The address of a server, without slashes at its end. @throws TypeError where it is none */
+export function readBaseUrl(text: string): string {
+  if (/^https?:\/\//.test(text)) return text.replace(/\/+$/, '');
+  throw new TypeError(`baseUrl must begin with https:// or http://: ${text}`);
+}
+
 export class Transport {
   readonly #options: TransportOptions;
 

@@ -1,7 +1,7 @@
 /** What belongs to one user of a product: domains, accounts, deliveries, suppressions. */
 import type { DomainDetails, OperationId, Operations } from './api-types.ts';
 import type { Call } from './call.ts';
-import { ApiError, ConnectionError } from './errors.ts';
+import { isPassing } from './errors.ts';
 import { type EventOptions, type EventType, followEvents, type UserEvent } from './events.ts';
 import type { AnswerOf, ItemOf, ListId, OperationClient } from './operations.ts';
 import type { Page, Pages } from './pages.ts';
@@ -125,12 +125,6 @@ export class Domains extends Group {
   delete(domain: string, options?: CallOptions): Answer<'deleteDomain'> {
     return this.postroom.call('deleteDomain', { body: { domain, ...this.user } }, options);
   }
-}
-
-/** Whether the same call may succeed later. */
-function isPassing(error: unknown): boolean {
-  if (error instanceof ConnectionError) return true;
-  return error instanceof ApiError && (error.status === 429 || error.status >= 500);
 }
 
 function describeMissing(domain: string, found: DomainDetails | undefined): string {

@@ -2,7 +2,7 @@
  * Carries one batch of the user's changes to the server. `inflight` is stored with the request before it goes, so that
  * after a crash the same request goes again, under the same key.
  */
-import { ApiError } from '../errors.ts';
+import { ApiError, isPassing } from '../errors.ts';
 import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
 import type { Copy } from './copy.ts';
 import type { Due } from './due.ts';
@@ -11,7 +11,7 @@ import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import { type MessageRow, type OperationRow, put } from './rows.ts';
-import { isPassing, type MailServer } from './server.ts';
+import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 import type { Syncer } from './syncer.ts';
 

@@ -1,6 +1,7 @@
 /** Calls of the API for one account: its token, the pauses that the server asks for, and what went over the wire. */
 import type { MailAnswers, Token } from '../api-types.ts';
-import { ApiError, ConnectionError } from '../errors.ts';
+import { clientHeaders } from '../client-name.ts';
+import { ApiError, ConnectionError, isPassing } from '../errors.ts';
 import { type ApiRequest, type CallOptions, Transport } from '../transport.ts';
 import type { TrafficEvent } from './client.ts';
 import type { Platform } from './platform.ts';
@@ -62,8 +63,7 @@ export class MailServer {
   constructor(options: ServerOptions) {
     this.#options = options;
     const { app, baseUrl, platform } = options;
-    const agent = [app, 'postroom-sdk'].filter(Boolean).join(' ');
-    const headers = { 'user-agent': agent };
+    const headers = clientHeaders(app);
     this.#transport = new Transport({ baseUrl, headers, fetch: platform.fetch });
   }
 
@@ -220,16 +220,6 @@ export function ownerOf(token: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** Whether the same call may succeed later. */
-export function isPassing(error: unknown): boolean {
-  if (error instanceof ConnectionError) return true;
-  if (!(error instanceof ApiError)) return false;
-  const { status, retryAfter } = error;
-  // A key that is in use: the first attempt is still under way.
-  const isUnderWay = status === 409 && retryAfter !== undefined;
-  return status >= 500 || status === 429 || status === 408 || isUnderWay;
 }
 
 function withoutSecret(body: unknown): unknown {
