@@ -1,18 +1,13 @@
 /** What is looked at before a message is sent. */
-import type { Correspondent } from '../../sdk/src/api-types.ts';
 import { isAddress } from './addresses.ts';
+import type { ComposeContent } from './content.ts';
 
 /** Octets of all files of a message: the call that sends it takes 16 MiB of JSON, in base64. */
 export const FILES_MAX = 11_000_000;
 /** To, Cc and Bcc together. */
 const RECIPIENTS_MAX = 100;
 
-interface Checked {
-  readonly to: readonly Correspondent[];
-  readonly cc: readonly Correspondent[];
-  readonly bcc: readonly Correspondent[];
-  readonly subject: string;
-  readonly text: string;
+interface Checked extends Pick<ComposeContent, 'to' | 'cc' | 'bcc' | 'subject' | 'text'> {
   readonly files: readonly { readonly size: number; readonly content?: unknown }[];
 }
 

@@ -3,43 +3,26 @@
  * elements and attributes that are known, from a document without a window: what the parser may have misread is never
  * written down and parsed again.
  */
+import { setOf } from '../reading/clean-mail.ts';
 import { flatten } from '../reading/mail-document.ts';
 import type { HtmlTools } from './content.ts';
 
-const KEPT = new Set(
-  'a abbr b blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img ins li ol p pre s small span strong sub sup table tbody td tfoot th thead tr u ul'.split(
-    ' ',
-  ),
+const KEPT = setOf(
+  'a abbr b blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img ins li ol p pre s small span strong sub sup table tbody td tfoot th thead tr u ul',
 );
 /** Their text is no text of the mail. */
-const DROPPED = new Set(
-  'script style title head template noscript noembed noframes iframe object embed svg math audio video select textarea button canvas'.split(
-    ' ',
-  ),
+const DROPPED = setOf(
+  'script style title head template noscript noembed noframes iframe object embed svg math audio video select textarea button canvas',
 );
 /** Numbers and words that lay out a table or a list. */
-const ATTRIBUTES = new Set(
-  'align alt bgcolor border cellpadding cellspacing colspan dir height lang rowspan start title type valign width'.split(
-    ' ',
-  ),
+const ATTRIBUTES = setOf(
+  'align alt bgcolor border cellpadding cellspacing colspan dir height lang rowspan start title type valign width',
 );
 /** Looks of text; nothing that places it or loads. */
-const STYLES = [
-  'background-color',
-  'border',
-  'color',
-  'font-family',
-  'font-size',
-  'font-style',
-  'font-weight',
-  'margin',
-  'padding',
-  'text-align',
-  'text-decoration',
-];
-const BLOCKS = new Set(
-  'blockquote dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre table tr ul'.split(' '),
+const STYLES = setOf(
+  'background-color border color font-family font-size font-style font-weight margin padding text-align text-decoration',
 );
+const BLOCKS = setOf('blockquote dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre table tr ul');
 
 /**
  * @param withPictures keeps pictures by `cid:` and `https:`, for what is sent; a page that shows it would load them

@@ -91,7 +91,7 @@ export const Actions: FunctionalComponent = () => {
       <Tool icon="delete" label="Delete" shortcut="#" press={commands.remove} />
       <Tool icon="spam" label={isSpam ? 'No spam' : 'Spam'} shortcut="!" press={commands.spam} />
       <Tool
-        icon={hasUnread.value ? 'read' : 'unread'}
+        icon={hasUnread.value ? 'read' : 'mail'}
         label={hasUnread.value ? 'Mark as read' : 'Mark as unread'}
         shortcut="u"
         press={commands.toggleRead}

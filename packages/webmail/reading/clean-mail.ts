@@ -2,15 +2,16 @@
 
 import { decodePercents } from './stranger-text.ts';
 
+/** A set of words, which a text lists. */
+export const setOf = (words: string): ReadonlySet<string> => new Set(words.split(' '));
+
 /** Attributes that name something to load or to send to, apart from `src` of pictures. */
-const LOADING = new Set(
-  'srcset imagesrcset background poster data ping action formaction lowsrc dynsrc manifest codebase classid archive longdesc cite profile usemap is'.split(
-    ' ',
-  ),
+const LOADING = setOf(
+  'srcset imagesrcset background poster data ping action formaction lowsrc dynsrc manifest codebase classid archive longdesc cite profile usemap is',
 );
 /** They take the focus, or make parts of the page act. */
-const ACTING = new Set(
-  'autofocus accesskey tabindex contenteditable popovertarget command commandfor nonce'.split(' '),
+const ACTING = setOf(
+  'autofocus accesskey tabindex contenteditable popovertarget command commandfor nonce',
 );
 
 interface Pictures {

@@ -3,7 +3,7 @@
  * origin, no forms), the policies of frame and page (no script but ours, nothing loaded from anywhere; pictures alone,
  * after the reader asks for them), and this cleaner, so that nothing is even attempted.
  */
-import { cleanElements, cleanStyles } from './clean-mail.ts';
+import { cleanElements, cleanStyles, setOf } from './clean-mail.ts';
 import { FRAME_SCRIPT, FRAME_SCRIPT_HASH } from './frame-script.ts';
 
 export interface MailDocumentOptions {
@@ -38,10 +38,8 @@ function policyOf(withRemote: boolean): string {
 const LEVELS_MAX = 200;
 const TAG = /<(\/?)([a-z][a-z0-9]*)\b[^<>]*>?/gi;
 /** They have no end tag, or may do without. */
-const NEVER_NESTED = new Set(
-  'area base br col embed hr img input link meta source track wbr html head body p li dt dd td th tr tbody thead tfoot option colgroup'.split(
-    ' ',
-  ),
+const NEVER_NESTED = setOf(
+  'area base br col embed hr img input link meta source track wbr html head body p li dt dd td th tr tbody thead tfoot option colgroup',
 );
 
 /** Elements that a mail does not need, or that the policy would refuse; and those whose text is parsed in other ways. */

@@ -21,9 +21,7 @@ export function judgeSender(auth: SenderResults | undefined): SenderCheck | unde
     return { tone: 'bad', label: 'Sender may be forged', detail };
   }
   const isBad = [auth.spf, auth.dkim].some((verdict) => ['fail', 'softfail'].includes(verdict));
-  return isBad
-    ? { tone: 'bad', label: 'Sender not verified', detail }
-    : { tone: 'plain', label: 'Sender not verified', detail };
+  return { tone: isBad ? 'bad' : 'plain', label: 'Sender not verified', detail };
 }
 
 /** Whether a choice that was made for this sender's address holds for this mail: its address may be forged. */

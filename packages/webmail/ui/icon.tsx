@@ -37,7 +37,6 @@ const paths = {
   spam: 'M7 2.500h6L17.5 7v6L13 17.500H7L2.5 13V7zM10 6.500v4.500m0 2.500v.1',
   star: 'm10 2.8 2.2 4.6 5 .7-3.6 3.5.9 5L10 14.200l-4.5 2.4.9-5L2.8 8.100l5-.7z',
   undo: 'M6.5 4 3 7.5 6.5 11M3.5 7.500H12a4.3 4.3 0 0 1 0 8.500H7',
-  unread: 'M2.5 5h15v11h-15zM3 5.500l7 6 7-6',
 } as const;
 
 export type IconName = keyof typeof paths;
