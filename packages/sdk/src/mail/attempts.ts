@@ -53,12 +53,9 @@ export class Attempts {
     if (error instanceof SessionEnded) return { reason: error.message };
     const now = this.#platform.now();
     const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
-    if (error instanceof ApiError) {
-      const { status, code } = error;
-      if (status === 401 || code === 'account_inactive') return { reason: code };
-      // All of this tab waits already.
-      if (status === 429) return undefined;
-    }
+    if (error instanceof ApiError && endsSession(error)) return { reason: error.code };
+    // All of this tab waits already.
+    if (error instanceof ApiError && error.status === 429) return undefined;
     if (error instanceof ConnectionError || (error instanceof ApiError && isAway(error.status))) {
       this.isOffline = true;
       const wait = Math.max(asked, backoff(this.#platform, this.#failures++));
@@ -70,6 +67,10 @@ export class Attempts {
     this.#retries.set(key, { failures, at: now + wait });
     return undefined;
   }
+}
+
+export function endsSession({ status, code }: ApiError): boolean {
+  return status === 401 || code === 'account_inactive';
 }
 
 const isAway = (status: number) => status === 502 || status === 503 || status === 504;

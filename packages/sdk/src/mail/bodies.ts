@@ -2,7 +2,15 @@
 import type { Content, PartialContent } from '../api-types.ts';
 import type { Copy } from './copy.ts';
 import type { Platform } from './platform.ts';
-import { type BodyRow, byDate, isSeen, type MailboxRow, type MessageRow, put } from './rows.ts';
+import {
+  type BodyRow,
+  byDate,
+  isSeen,
+  type MailboxRow,
+  type MessageRow,
+  put,
+  removal,
+} from './rows.ts';
 import type { MailServer } from './server.ts';
 
 export interface BodiesOptions {
@@ -163,9 +171,7 @@ export class Bodies {
       const query = { table: 'bodies', index: 'byUse', prefix: [copy.account], limit: 20 } as const;
       const rows = (await copy.store.range(query)) as BodyRow[];
       if (rows.length === 0) break;
-      const removed = rows.map(
-        ({ box, generation, uid }) => ({ remove: 'bodies', key: [box, generation, uid] }) as const,
-      );
+      const removed = rows.map((row) => removal('bodies', row));
       await copy.store.transact({ account: copy.account, durability: 'relaxed' }, removed);
       weight -= rows.reduce((sum, row) => sum + row.weight, 0);
       this.#weight = Math.max(0, weight);

@@ -2,16 +2,12 @@
  * Which mailboxes are to be read anew, and whether the list of them is: what events, answers and the user say of that.
  * Nothing is asked here; the leader asks for what is due as soon as it may.
  */
-import type { HelloEvent } from '../api-types.ts';
+import type { HelloEvent, MailboxChangedEvent } from '../api-types.ts';
 import type { Copy } from './copy.ts';
 import type { MailboxRow } from './rows.ts';
 
 /** The state of a mailbox as the server tells it. */
-interface Tip {
-  readonly mailbox: string;
-  readonly uidvalidity: string;
-  readonly token: string;
-}
+type Tip = Pick<MailboxChangedEvent, 'mailbox' | 'uidvalidity' | 'token'>;
 
 /** What everybody has open sooner or later. */
 const ALWAYS = new Set(['\\Sent', '\\Drafts']);

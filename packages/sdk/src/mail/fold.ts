@@ -9,7 +9,7 @@ import {
   type MessageFacts,
   type MessageRow,
   type OperationRow,
-  readLocalId,
+  uidOf,
 } from './rows.ts';
 
 /** A box; or the name of a mailbox that the copy does not know yet. */
@@ -50,18 +50,15 @@ export function touchedRows({
   placeOf,
 }: Pick<FoldInput, 'operations' | 'placeOf'>): Map<number, Set<number>> {
   const wanted = new Map<number, Set<number>>();
-  const want = (place: Place | undefined, uid: number | undefined) => {
-    if (typeof place !== 'number' || !uid) return;
+  const want = (place: Place | undefined, uid: number) => {
+    if (typeof place !== 'number' || uid === 0) return;
     const uids = wanted.get(place);
     if (uids) uids.add(uid);
     else wanted.set(place, new Set([uid]));
   };
-  const bySeq = new Map(operations.map((operation) => [operation.seq, operation]));
   for (const operation of operations.filter(isLive)) {
     const places = placesOf(operation, placeOf);
-    for (const id of idsOf(operation)) {
-      want(places[0], typeof id === 'number' ? id : placedUid(bySeq, id));
-    }
+    for (const id of idsOf(operation)) want(places[0], uidOf(id, operations));
     for (const uid of operation.placed ?? []) want(places.at(-1), uid);
   }
   return wanted;
@@ -70,11 +67,6 @@ export function touchedRows({
 /** Messages that it changes: those it names, and the draft that a mail replaces. */
 function idsOf({ ids, mail }: OperationRow): readonly MessageId[] {
   return mail?.draft ? [...ids, mail.draft.id] : ids;
-}
-
-function placedUid(bySeq: ReadonlyMap<number, OperationRow>, id: MessageId): number | undefined {
-  const local = readLocalId(id);
-  return local && bySeq.get(local.seq)?.placed?.[local.index];
 }
 
 /** A message while changes are laid over it. */
@@ -98,13 +90,11 @@ export function fold(input: FoldInput): Overlay {
 
 class Folding {
   readonly #input: FoldInput;
-  readonly #bySeq: ReadonlyMap<number, OperationRow>;
   readonly #real = new Map<string, Entry>();
   readonly #local = new Map<MessageId, Entry>();
 
   constructor(input: FoldInput) {
     this.#input = input;
-    this.#bySeq = new Map(input.operations.map((operation) => [operation.seq, operation]));
   }
 
   apply(operation: OperationRow): void {
@@ -184,8 +174,8 @@ class Folding {
     if (typeof id !== 'number') {
       const found = this.#local.get(id);
       if (found) return found;
-      const uid = placedUid(this.#bySeq, id);
-      return uid ? this.#entry(uid, place) : undefined;
+      const uid = uidOf(id, this.#input.operations);
+      return uid === 0 ? undefined : this.#entry(uid, place);
     }
     if (typeof place !== 'number') return undefined;
     const key = `${place}/${id}`;

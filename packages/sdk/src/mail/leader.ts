@@ -8,7 +8,7 @@ import type { MailState } from './client.ts';
 import type { Copy } from './copy.ts';
 import { Due } from './due.ts';
 import type { Place } from './fold.ts';
-import { ACCOUNT_ENDED, Live, type LiveEvent, type LiveOptions, TOKEN_ENDED } from './live.ts';
+import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } from './live.ts';
 import { isHopeless, laneOf, nextBatches, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { type Pushed, Pusher } from './pusher.ts';
@@ -25,7 +25,7 @@ export interface LeaderOptions {
   readonly baseUrl: string;
   readonly epoch: number;
   readonly syncAll: boolean;
-  readonly tellTraffic: LiveOptions['tell'];
+  readonly tellTraffic: TellTraffic;
   readonly tellState: (state: MailState, reason?: string) => void;
   readonly received: (rows: readonly MessageRow[]) => void;
   /** Something was written: other tabs should look. */

@@ -5,6 +5,13 @@ import { backoff, type Platform, type Socket } from './platform.ts';
 
 export type LiveEvent = HelloEvent | MailboxChangedEvent | MailboxesChangedEvent;
 
+/** Tells those who look on what goes over the wire. */
+export type TellTraffic = (
+  direction: TrafficEvent['direction'],
+  title: string,
+  body?: unknown,
+) => void;
+
 export interface LiveOptions {
   readonly platform: Platform;
   readonly baseUrl: string;
@@ -12,7 +19,7 @@ export interface LiveOptions {
   readonly heard: (event: LiveEvent) => void;
   /** It is lost; comes back by itself. `code` is 0 where it never opened or was silent. */
   readonly lost: (code: number, wasLive: boolean) => void;
-  readonly tell: (event: TrafficEvent) => void;
+  readonly tell: TellTraffic;
 }
 
 /** The token ended; the account is suspended or deleted. */
@@ -60,7 +67,7 @@ export class Live {
   }
 
   async #connect(): Promise<void> {
-    const { platform, baseUrl, token } = this.#options;
+    const { platform, baseUrl, token, tell } = this.#options;
     const attempt = ++this.#attempt;
     let bearer: string;
     try {
@@ -76,11 +83,11 @@ export class Live {
       `bearer.${bearer}`,
     ]);
     this.#socket = socket;
-    this.#note('sent', 'GET /ws', undefined);
+    tell('sent', 'GET /ws');
     this.#cancelTimer = platform.after(HELLO_MS, () => this.#lose(0));
     socket.onmessage = ({ data }) => this.#hear(String(data));
     socket.onclose = ({ code }) => {
-      this.#note('received', `closed ${code}`, undefined);
+      tell('received', `closed ${code}`);
       this.#lose(code);
     };
   }
@@ -92,7 +99,7 @@ export class Live {
     } catch {
       return;
     }
-    this.#note('received', event.type, event);
+    this.#options.tell('received', event.type, event);
     if (event.type === 'hello') {
       this.#cancelTimer();
       this.#failures = 0;
@@ -123,10 +130,5 @@ export class Live {
     socket.onmessage = null;
     socket.onclose = null;
     socket.close();
-  }
-
-  #note(direction: TrafficEvent['direction'], title: string, body: unknown): void {
-    const { tell, platform } = this.#options;
-    tell({ direction, channel: 'websocket', title, body, at: platform.now() });
   }
 }

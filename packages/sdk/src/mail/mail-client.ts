@@ -1,8 +1,9 @@
 /** The client of one account: what an app calls, over the copy, the server and the tab that leads. */
 import { Bodies, type Near } from './bodies.ts';
-import type { MailClient, MailEvents, MailState } from './client.ts';
+import type { MailClient, MailState, TrafficEvent } from './client.ts';
 import { Copy, type NewOperation } from './copy.ts';
 import { Leader } from './leader.ts';
+import type { TellTraffic } from './live.ts';
 import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
 import { memoryStore } from './memory-store.ts';
 import { pendingOf } from './operation.ts';
@@ -55,7 +56,7 @@ export class StoredMailClient implements MailClient {
     const { address, baseUrl, auth, app, platform, store, bodyBudget } = options;
     this.address = address;
     this.storage = options.storage;
-    const tell = (event: MailEvents['traffic']) => this.#telling.emit('traffic', event);
+    const tell = this.#traffic('http');
     const pause = (until: number) => this.#tabs.tell({ type: 'pause', until });
     this.#server = new MailServer({ baseUrl, address, auth, app, platform, tell, pause });
     const origin = new URL(baseUrl).origin;
@@ -83,6 +84,13 @@ export class StoredMailClient implements MailClient {
       watch: (read, told) => this.#telling.watch(read, told),
     };
     this.#telling = new Telling(this.#parts, () => this.state);
+  }
+
+  #traffic(channel: TrafficEvent['channel']): TellTraffic {
+    return (direction, title, body) => {
+      const at = this.#options.platform.now();
+      this.#telling.emit('traffic', { direction, channel, title, body, at });
+    };
   }
 
   #makeTabs(store: Store, platform: Platform): Tabs {
@@ -202,7 +210,7 @@ export class StoredMailClient implements MailClient {
         baseUrl,
         epoch,
         syncAll,
-        tellTraffic: (event) => this.#telling.emit('traffic', event),
+        tellTraffic: this.#traffic('websocket'),
         tellState: (state, reason) => this.#setState(state, reason),
         received: (rows) => this.#received(rows),
         wrote: () => this.#tabs.tell({ type: 'wrote' }),

@@ -16,14 +16,15 @@ import type {
 import type { Copy, NewOperation } from './copy.ts';
 import { changeFlags } from './fold.ts';
 import { type OperationTools, StoredOperation, toOperation } from './operation.ts';
-import { placedIn, uidOf } from './outbox.ts';
 import {
   type FlagsBefore,
   factsOf,
   MAX_IDS,
   type MessageFacts,
+  placedIn,
   readLocalId,
   type StoredMail,
+  uidOf,
 } from './rows.ts';
 import type { ReadView } from './telling.ts';
 import { findShown, listIds, listView, toMessage, viewThread } from './views.ts';

@@ -1,7 +1,6 @@
 /** Messages that mail names: its draft, what it answers, whose files it has. */
 import type { Copy } from './copy.ts';
-import { placedIn, uidOf } from './outbox.ts';
-import type { MessageRow, NamedMessage } from './rows.ts';
+import { type MessageRow, type NamedMessage, placedIn, uidOf } from './rows.ts';
 
 export interface Located {
   readonly mailbox: string;

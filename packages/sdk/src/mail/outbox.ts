@@ -87,19 +87,6 @@ function refsOf({ ids, mail }: OperationRow): MessageId[] {
   return [...ids, ...named, ...files];
 }
 
-/** The UID of a message; 0 where it never came to be. */
-export function uidOf(id: MessageId, operations: readonly OperationRow[]): number {
-  if (typeof id === 'number') return id;
-  const local = readLocalId(id);
-  return operations.find(({ seq }) => seq === local?.seq)?.placed?.[local?.index ?? 0] ?? 0;
-}
-
-/** UIDVALIDITY that the UID of a message belongs to, where a change brought the message to its mailbox. */
-export function placedIn(id: MessageId, operations: readonly OperationRow[]): string | undefined {
-  const local = readLocalId(id);
-  return local && operations.find(({ seq }) => seq === local.seq)?.placedIn;
-}
-
 /** Operations that were taken back before they went. */
 export function takenBack({ operations, placeOf }: Outbox): OperationRow[] {
   const pairs = cancellingPairs(operations, placeOf);
@@ -110,9 +97,7 @@ export function takenBack({ operations, placeOf }: Outbox): OperationRow[] {
 export function isHopeless(operation: OperationRow, operations: readonly OperationRow[]): boolean {
   if (operation.needs === undefined) return false;
   const needed = operations.find(({ seq }) => seq === operation.needs);
-  return (
-    needed?.state === 'rejected' || needed?.state === 'cancelled' || needed?.state === 'uncertain'
-  );
+  return ['rejected', 'cancelled', 'uncertain'].includes(needed?.state ?? '');
 }
 
 /**

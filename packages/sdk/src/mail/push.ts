@@ -3,8 +3,7 @@ import type { CancelSendAnswer, RelocatedMessage, Sync } from '../api-types.ts';
 import { FIELDS } from './apply-page.ts';
 import { toBase64, writeDraft, writeSend } from './compose.ts';
 import type { Copy } from './copy.ts';
-import { placedIn, uidOf } from './outbox.ts';
-import type { MailboxRow, OperationRow } from './rows.ts';
+import { type MailboxRow, type OperationRow, placedIn, uidOf } from './rows.ts';
 import type { MailCall, MailRoute, MailServer } from './server.ts';
 
 /** What is stored of a request before it goes, so that it goes again unchanged. */

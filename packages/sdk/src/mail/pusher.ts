@@ -4,13 +4,14 @@
  */
 import { ApiError, isPassing } from '../errors.ts';
 import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
+import { endsSession } from './attempts.ts';
 import type { Copy } from './copy.ts';
 import type { Due } from './due.ts';
 import { placesOf } from './fold.ts';
 import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import { type MessageRow, type OperationRow, put } from './rows.ts';
+import { type MessageRow, type OperationRow, put, removal } from './rows.ts';
 import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 import type { Syncer } from './syncer.ts';
@@ -159,7 +160,7 @@ export class Pusher {
     isAgain: boolean,
   ): Promise<Pushed> {
     const { copy, epoch } = this.#options;
-    if (!(error instanceof ApiError) || isPassing(error) || isSession(error)) throw error;
+    if (!(error instanceof ApiError) || isPassing(error) || endsSession(error)) throw error;
     const [first] = batch;
     const { status, code, detail } = error;
     if (code === 'uidvalidity_changed' && (first?.mail?.draft || first?.mail?.inReplyTo)) {
@@ -237,10 +238,7 @@ export class Pusher {
 
   #prune(): Change[] {
     const { copy, platform } = this.#options;
-    return outdated(copy.operations, platform.now()).map(({ account, seq }) => ({
-      remove: 'operations',
-      key: [account, seq],
-    }));
+    return outdated(copy.operations, platform.now()).map((row) => removal('operations', row));
   }
 }
 
@@ -251,8 +249,4 @@ const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy) =>
 function sendAlone({ request: _, mail = {}, ...kept }: OperationRow): OperationRow {
   const { draft: _draft, inReplyTo: _answered, ...rest } = mail;
   return { ...kept, state: 'queued', mail: rest };
-}
-
-function isSession({ status, code }: ApiError): boolean {
-  return status === 401 || code === 'account_inactive';
 }

@@ -8,7 +8,7 @@ import type {
   OutgoingAttachment,
   OutgoingMail,
 } from './client.ts';
-import type { Change, RangeQuery, TableName } from './store.ts';
+import { type Change, type RangeQuery, type Row, TABLES, type TableName } from './store.ts';
 
 /** Raised when rows of an older program cannot be read any more. */
 export const SCHEMA = 1;
@@ -191,6 +191,11 @@ export function put(
   return { put: table, row };
 }
 
+/** What removes a row of a table. */
+export function removal(table: TableName, row: Row): Change {
+  return { remove: table, key: TABLES[table].key.map((member) => row[member] as string | number) };
+}
+
 /** Messages of a mailbox, by their date. */
 export function byDate({ box, generation }: MailboxRow): RangeQuery {
   return { table: 'messages', index: 'byDate', prefix: [box, generation] };
@@ -225,6 +230,19 @@ export function readLocalId(
   if (typeof id === 'number') return undefined;
   const number = Number(id.slice(1));
   return { seq: Math.floor(number / MAX_IDS), index: number % MAX_IDS };
+}
+
+/** The UID of a message; 0 where it never came to be, or is not known yet. */
+export function uidOf(id: MessageId, operations: readonly OperationRow[]): number {
+  if (typeof id === 'number') return id;
+  const local = readLocalId(id);
+  return operations.find(({ seq }) => seq === local?.seq)?.placed?.[local?.index ?? 0] ?? 0;
+}
+
+/** UIDVALIDITY that the UID of a message belongs to, where a change brought the message to its mailbox. */
+export function placedIn(id: MessageId, operations: readonly OperationRow[]): string | undefined {
+  const local = readLocalId(id);
+  return local && operations.find(({ seq }) => seq === local.seq)?.placedIn;
 }
 
 /** The most messages of one operation, as of one request. */

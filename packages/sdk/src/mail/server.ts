@@ -3,7 +3,7 @@ import type { MailAnswers, Token } from '../api-types.ts';
 import { clientHeaders } from '../client-name.ts';
 import { ApiError, ConnectionError, isPassing } from '../errors.ts';
 import { type ApiRequest, type CallOptions, Transport } from '../transport.ts';
-import type { TrafficEvent } from './client.ts';
+import type { TellTraffic } from './live.ts';
 import type { Platform } from './platform.ts';
 
 /** Gives a token each time one is needed: from your backend, or by a cookie. An ApiError of it ends the session. */
@@ -40,7 +40,7 @@ export interface ServerOptions {
   readonly auth: TokenSource | { readonly address: string; readonly password: string };
   readonly app: string | undefined;
   readonly platform: Platform;
-  readonly tell: (event: TrafficEvent) => void;
+  readonly tell: TellTraffic;
   /** The server asks for a pause, of all tabs. */
   readonly pause: (until: number) => void;
 }
@@ -166,14 +166,15 @@ export class MailServer {
         accept: path === '/mail/message' ? 'message/rfc822' : isBlob ? '*/*' : 'application/json',
       },
     };
-    this.#note('sent', `${method} ${request.path}`, withoutSecret(body));
+    const { tell } = this.#options;
+    tell('sent', `${method} ${request.path}`, withoutSecret(body));
     try {
       const { data, response } = await this.#transport.send<T>(request, options);
       this.#readRate(response.headers);
-      this.#note('received', `${response.status}`, isBlob ? undefined : withoutSecret(data));
+      tell('received', `${response.status}`, isBlob ? undefined : withoutSecret(data));
       return data;
     } catch (error) {
-      this.#note('received', describe(error), undefined);
+      tell('received', describe(error));
       if (error instanceof ApiError && error.status === 429) this.pause(error.retryAfter ?? 1);
       throw error;
     }
@@ -195,11 +196,6 @@ export class MailServer {
     const limit = Number(headers.get('x-ratelimit-limit'));
     const left = headers.get('x-ratelimit-remaining');
     this.#left = limit > 0 && left !== null ? Number(left) / limit : 1;
-  }
-
-  #note(direction: TrafficEvent['direction'], title: string, body: unknown): void {
-    const { tell, platform } = this.#options;
-    tell({ direction, channel: 'http', title, body, at: platform.now() });
   }
 }
 

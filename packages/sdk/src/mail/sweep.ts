@@ -1,6 +1,7 @@
 /** Removes rows that nothing leads to any more, a few at a time: no transaction is long. */
 import type { Copy } from './copy.ts';
-import type { Change, Key, RangeQuery, Row } from './store.ts';
+import { removal } from './rows.ts';
+import type { Change, RangeQuery } from './store.ts';
 
 const MOST = 1000;
 /** Bodies are large. */
@@ -34,14 +35,8 @@ async function removals(
     ...query,
     limit: table === 'bodies' ? MOST_BODIES : MOST,
   });
-  return rows.map((row) => ({ remove: table, key: keyOf(row) }));
+  return rows.map((row) => removal(table, row));
 }
-
-const keyOf = ({ box, generation, uid }: Row): Key => [
-  Number(box),
-  Number(generation),
-  Number(uid),
-];
 
 /** All that is stored of an account; its own row goes last, so that a sweep that was broken off goes on. */
 export async function sweepAccount({ store, account, mailboxes }: Copy): Promise<void> {
@@ -52,19 +47,12 @@ export async function sweepAccount({ store, account, mailboxes }: Copy): Promise
       for (let full = true; full; ) {
         const rows = await store.range({ table, prefix: [box], limit: MOST });
         full = rows.length > 0;
-        if (full) await transact(rows.map((row) => ({ remove: table, key: keyOf(row) })));
+        if (full) await transact(rows.map((row) => removal(table, row)));
       }
     }
   }
-  const members = { mailboxes: 'box', operations: 'seq', blobs: 'blob' } as const;
-  for (const table of ['blobs', 'operations', 'mailboxes'] as const) {
+  for (const table of ['blobs', 'operations', 'mailboxes', 'accounts'] as const) {
     const rows = await store.range({ table, prefix: [account] });
-    await transact(
-      rows.map((row) => ({
-        remove: table,
-        key: [account, row[members[table]] as string | number],
-      })),
-    );
+    await transact(rows.map((row) => removal(table, row)));
   }
-  await transact([{ remove: 'accounts', key: [account] }]);
 }

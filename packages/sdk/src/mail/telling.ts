@@ -1,5 +1,5 @@
 /** Tells an app what changed: events, what it watches, and whoever waits for a change to be over. */
-import type { MailboxView, MailEvents, MailState } from './client.ts';
+import type { MailboxView, MailClient, MailEvents, MailState } from './client.ts';
 import { type OperationTools, pendingOf, StoredSend, toError, toOperation } from './operation.ts';
 import { isLive, type OperationRow } from './rows.ts';
 import { listMailboxes } from './views.ts';
@@ -23,14 +23,11 @@ export class Telling {
     this.#state = state;
   }
 
-  on<Name extends keyof MailEvents>(
-    name: Name,
-    tell: (event: MailEvents[Name]) => void,
-  ): () => void {
+  readonly on: MailClient['on'] = (name, tell) => {
     const listeners = this.#listeners.get(name) ?? new Set();
     this.#listeners.set(name, listeners.add(tell as Tell));
     return () => listeners.delete(tell as Tell);
-  }
+  };
 
   emit<Name extends keyof MailEvents>(name: Name, event: MailEvents[Name]): void {
     for (const tell of this.#listeners.get(name) ?? []) {

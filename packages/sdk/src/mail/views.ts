@@ -10,7 +10,6 @@ import type {
 } from './client.ts';
 import type { Copy } from './copy.ts';
 import type { Overlay, Place, Shown } from './fold.ts';
-import { uidOf } from './outbox.ts';
 import {
   factsOf,
   isSeen,
@@ -18,6 +17,7 @@ import {
   type MailboxRow,
   type MessageFacts,
   type MessageRow,
+  uidOf,
 } from './rows.ts';
 
 const LIMIT = 50;
