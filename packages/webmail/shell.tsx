@@ -1,5 +1,5 @@
 /** The page: its panes, and what lies over them. */
-import { defineAsyncComponent, defineComponent, watch } from 'vue';
+import { defineAsyncComponent, defineComponent, watchEffect } from 'vue';
 import { List } from './list/list.tsx';
 import { ListBar } from './list/list-bar.tsx';
 import { followList } from './list/source.ts';
@@ -28,13 +28,9 @@ import { Toasts } from './ui/toasts.tsx';
 export const Shell = defineComponent(() => {
   followList();
   followOpened();
-  watch(
-    titleNow,
-    (title) => {
-      document.title = title;
-    },
-    { immediate: true },
-  );
+  watchEffect(() => {
+    document.title = titleNow();
+  });
   return () => (
     <>
       {current.value && !isSigningIn.value ? (

@@ -120,7 +120,7 @@ function startSession(what: Writing, content: ComposeContent): ComposeSession {
       reopen: (again) => write({ ...what, again }),
       say: (text, undo) =>
         say(text, {
-          ...(undo && { action: { label: 'Undo', run: undo } }),
+          action: undo && { label: 'Undo', run: undo },
           forMs: Math.max(5, undoSeconds.value) * 1000,
         }),
       sayFailure,

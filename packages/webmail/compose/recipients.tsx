@@ -5,6 +5,7 @@ import type { MailClient } from '../../sdk/src/mail/client.ts';
 import { component } from '../ui/component.ts';
 import { Icon } from '../ui/icon.tsx';
 import { useOptions } from '../ui/options.tsx';
+import { sets } from '../ui/sets.ts';
 import { announce } from '../ui/toasts.tsx';
 import { isAddress, parseAddresses, toCorrespondents, writeAddresses } from './addresses.ts';
 
@@ -36,9 +37,7 @@ function useEntries(props: RecipientsProps) {
     choose: (one) => add([one]),
     show: ({ name, address }) => [name && <b>{name} </b>, <span>{address}</span>],
   });
-  const forget = () => {
-    suggested.value = [];
-  };
+  const forget = sets(suggested, []);
   const add = (people: readonly Correspondent[]) => {
     const fresh = without(props.people, people);
     typed.value = '';

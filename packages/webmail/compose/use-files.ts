@@ -1,5 +1,6 @@
 /** Files that are dropped on a form, pasted into it, or chosen. */
 import { ref } from 'vue';
+import { sets } from '../ui/sets.ts';
 import type { ComposeSession } from './session.ts';
 
 export function useFiles(session: ComposeSession) {
@@ -32,9 +33,7 @@ export function useFiles(session: ComposeSession) {
         event.preventDefault();
         isDropping.value = true;
       },
-      onDragleave() {
-        isDropping.value = false;
-      },
+      onDragleave: sets(isDropping, false),
       onDrop(event: DragEvent) {
         isDropping.value = false;
         if (!hasFiles(event)) return;

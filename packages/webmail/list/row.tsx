@@ -92,7 +92,7 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
             </button>
           )}
         </span>
-        <span class="preview cut">
+        <span class="cut small">
           {route.value.query && <span class="pill">{latest.mailbox}</span>} {latest.preview}
         </span>
       </span>

@@ -22,10 +22,10 @@ export const openSignIn = sets(isSigningIn, true);
 
 export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ account }) => {
   const { client, live } = account;
-  const { state, reason, pending, refused } = live;
+  const { state, stateReason, pending, refused } = live;
   return (
-    <div class="connection" data-state={state}>
-      <p class="bar" title={reason}>
+    <div class="connection soft small" data-state={state}>
+      <p class="bar" title={stateReason}>
         <span class="dot" aria-hidden="true" />
         {words[state]}
         {state === 'offline' && (

@@ -41,7 +41,7 @@ interface SidebarProps {
 
 export const Sidebar: FunctionalComponent<SidebarProps> = ({ account }) => (
   <nav id={ID} popover="auto" class="sidebar" aria-label="Mailboxes">
-    <div class="account bar">
+    <div class="account bar soft small">
       <span class="address cut" title={account.address}>
         {account.address}
       </span>

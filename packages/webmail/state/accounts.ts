@@ -24,7 +24,7 @@ export class OpenAccount implements Account {
   readonly login: MailLogin;
   readonly live = shallowReactive({
     state: 'cached' as MailState,
-    reason: undefined as string | undefined,
+    stateReason: undefined as string | undefined,
     mailboxes: [] as readonly MailboxInfo[],
     pending: [] as readonly Operation[],
     refused: [] as readonly Refused[],
@@ -41,16 +41,10 @@ export class OpenAccount implements Account {
 
   #follow(): void {
     const { client, live } = this;
-    client.on('state', ({ state, stateReason }) => {
-      live.state = state;
-      live.reason = stateReason;
-    });
-    client.on('mailboxes', ({ mailboxes }) => {
-      live.mailboxes = mailboxes;
-    });
-    client.on('pending', ({ pending }) => {
-      live.pending = pending;
-    });
+    const take = (told: Partial<typeof live>) => Object.assign(live, told);
+    client.on('state', take);
+    client.on('mailboxes', take);
+    client.on('pending', take);
     client.on('rejected', ({ operation, error }) => {
       live.refused = [...live.refused, { operation, reason: error.message }];
       const text = `${describeOperation(operation)} was refused: ${error.message}`;

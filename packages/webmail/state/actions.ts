@@ -37,18 +37,20 @@ async function namesOf({ client }: OpenAccount, target: Target) {
   });
 }
 
-interface Deed {
-  readonly target: Target;
-  readonly change: (handle: MailboxHandle, ids: readonly MessageId[]) => Promise<Operation>;
+type Change = (handle: MailboxHandle, ids: readonly MessageId[]) => Promise<Operation>;
+
+/** What is said of a change, and shown. */
+interface Telling {
   /** "Archived", for the message that it was done; nothing is said where it is left out. */
-  readonly done?: string;
+  readonly done?: string | undefined;
   /** "Archiving", for the message that it failed. */
   readonly doing: string;
   /** The messages leave the mailbox. */
   readonly leaves?: boolean;
 }
 
-async function carryOut({ target, change, done, doing, leaves }: Deed): Promise<void> {
+async function carryOut(target: Target, change: Change, telling: Telling): Promise<void> {
+  const { done, doing, leaves } = telling;
   const account = current.value;
   if (!account || sizeOf(target) === 0) return;
   const operations: Operation[] = [];
@@ -84,14 +86,9 @@ export function moveTo(
   done = `Moved to ${titleOfName(to)}`,
   doing = 'Moving',
 ): Promise<void> {
-  return carryOut({
-    // What is there already stays.
-    target: only(target, ({ mailbox }) => mailbox !== to),
-    change: (handle, ids) => handle.move(ids, to),
-    done,
-    doing,
-    leaves: true,
-  });
+  // What is there already stays.
+  const some = only(target, ({ mailbox }) => mailbox !== to);
+  return carryOut(some, (handle, ids) => handle.move(ids, to), { done, doing, leaves: true });
 }
 
 /** Moves into the mailbox of a special use (RFC 6154), which is made where the account has none. */
@@ -115,40 +112,31 @@ export const markSpam = moveToSpecial('\\Junk', 'Junk', 'Moved to Spam', 'Moving
 export const notSpam = (target: Target) => moveTo(target, 'INBOX');
 
 export function remove(target: Target): Promise<void> {
-  return carryOut({
-    target,
-    change: (handle, ids) => handle.delete(ids),
-    done: 'Deleted',
-    doing: 'Deleting',
-    leaves: true,
-  });
+  const telling = { done: 'Deleted', doing: 'Deleting', leaves: true };
+  return carryOut(target, (handle, ids) => handle.delete(ids), telling);
 }
 
 /** For good: there is no way back, so the caller has asked. */
 export function removeForEver(target: Target): Promise<void> {
-  return carryOut({
-    target,
-    change: (handle, ids) => handle.delete(ids, { forever: true }),
-    doing: 'Deleting',
-    leaves: true,
-  });
+  const telling = { doing: 'Deleting', leaves: true };
+  return carryOut(target, (handle, ids) => handle.delete(ids, { forever: true }), telling);
 }
 
 /** Adds a flag, or takes it away. */
-function flag(name: string, isOn: boolean): Deed['change'] {
+function flag(name: string, isOn: boolean): Change {
   return (handle, ids) => handle.flag(ids, { [isOn ? 'add' : 'remove']: [name] });
 }
 
 /** @param isQuiet the page does it by itself: nothing is said */
 export function markRead(target: Target, read: boolean, isQuiet = false): Promise<void> {
-  return carryOut({
-    target: only(target, (message) => isUnread(message) === read),
-    change: flag('\\Seen', read),
-    ...(!isQuiet && { done: read ? 'Marked as read' : 'Marked as unread' }),
+  const some = only(target, (message) => isUnread(message) === read);
+  const done = read ? 'Marked as read' : 'Marked as unread';
+  return carryOut(some, flag('\\Seen', read), {
+    done: isQuiet ? undefined : done,
     doing: 'Marking',
   });
 }
 
 export function star(target: Target, isOn: boolean): Promise<void> {
-  return carryOut({ target, change: flag('\\Flagged', isOn), doing: 'Marking' });
+  return carryOut(target, flag('\\Flagged', isOn), { doing: 'Marking' });
 }

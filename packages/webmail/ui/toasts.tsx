@@ -7,7 +7,7 @@ import { reasonOf } from './format.ts';
 interface ToastOptions {
   readonly tone?: 'done' | 'failed';
   /** What can be done about it: undo, try again. */
-  readonly action?: { readonly label: string; readonly run: () => void };
+  readonly action?: { readonly label: string; readonly run: () => void } | undefined;
   /** Milliseconds until it goes; Infinity stays until it is closed. */
   readonly forMs?: number;
 }
