@@ -158,14 +158,21 @@ export class StoredMailClient implements MailClient {
 
   reconnect(): void {
     if (this.#isClosed) return;
-    void this.#tabs.wake();
+    void this.#tabs.take();
     if (this.#leader) this.#wake(this.#leader);
     else this.#tabs.tell({ type: 'wake' });
   }
 
   #wake(leader: Leader): void {
-    if (this.state === 'stopped') this.#restart(leader);
-    else leader.wake();
+    if (this.state !== 'stopped') {
+      leader.wake();
+      return;
+    }
+    leader.stop();
+    this.#leader = undefined;
+    this.#server.forget();
+    this.#setState('cached', undefined);
+    this.#lead(this.#epoch);
   }
 
   async close(): Promise<void> {
@@ -225,14 +232,6 @@ export class StoredMailClient implements MailClient {
     // What the leader before wrote last.
     void this.#copy.reload().then(start, () => this.#tabs.deposed());
     this.#epoch = epoch;
-  }
-
-  #restart(leader: Leader): void {
-    leader.stop();
-    this.#leader = undefined;
-    this.#server.forget();
-    this.#setState('cached', undefined);
-    this.#lead(this.#epoch);
   }
 
   #stopLeading(): void {

@@ -63,7 +63,7 @@ export class Tabs {
     if (this.#channel) {
       this.#channel.onmessage = ({ data }) => {
         const message = data as TabMessage;
-        if (message.type === 'let-go') void this.#take();
+        if (message.type === 'let-go') void this.take();
         hear(message);
       };
     }
@@ -80,7 +80,7 @@ export class Tabs {
   async start(): Promise<void> {
     this.#queueForLock();
     this.#beatLater();
-    await this.#take();
+    await this.take();
     this.tell({ type: 'hello' });
   }
 
@@ -101,11 +101,6 @@ export class Tabs {
     });
     this.#letGo();
     this.tell({ type: 'let-go' });
-  }
-
-  /** Looks at once whether it should lead: the page is back. */
-  async wake(): Promise<void> {
-    await this.#take();
   }
 
   async close(): Promise<void> {
@@ -136,7 +131,7 @@ export class Tabs {
           resolve();
         };
         // One that is under way has not said that the lock is here: the next leader would wait for the lease.
-        void Promise.resolve(this.#isTaking).then(() => this.#take());
+        void Promise.resolve(this.#isTaking).then(() => this.take());
       });
     };
     platform.lock(this.#name, this.#ending.signal, held).then(
@@ -154,13 +149,13 @@ export class Tabs {
       this.#lastBeat = platform.now();
       this.#beatLater();
       if (late > SLEPT_MS) this.#options.slept();
-      void this.#take();
+      void this.take();
       this.#options.beat();
     });
   }
 
   /** Leads where nobody does, and says that it still leads where it does. */
-  #take(): Promise<void> {
+  take(): Promise<void> {
     this.#isTaking ??= this.#tryTake()
       .catch(() => undefined)
       .finally(() => {
