@@ -19,7 +19,8 @@ export function writeSend(operation: OperationRow, copy: Copy): Record<string, u
     draft: draft && locateLeft(draft, copy),
     inReplyTo: inReplyTo && locateLeft(inReplyTo, copy),
     attachments: files,
-    delaySeconds: undoSeconds,
+    // 0 is left out: the server takes no delay beside `sendAt`.
+    delaySeconds: undoSeconds || undefined,
   };
 }
 

@@ -73,6 +73,8 @@ export class FakeSends {
     const account = this.#account;
     const recipients = [...(body.to ?? []), ...(body.cc ?? []), ...(body.bcc ?? [])];
     if (recipients.length === 0) throw invalid('to', 'must name a recipient; so can cc and bcc');
+    if (body.sendAt !== undefined && body.delaySeconds !== undefined)
+      throw invalid('delaySeconds', 'must not stand beside sendAt');
     const id = `00000000-0000-4000-8000-${String(next()).padStart(12, '0')}`;
     const messageId = `<${id}@${account.address.split('@')[1]}>`;
     const source = this.#write(body, messageId);

@@ -11,7 +11,7 @@ test('mail for later is found after a reload and many other changes, and cancell
   const first = await world.open();
   await world.pass(5000);
   const sendAt = new Date(world.server.clock.now() + 86_400_000).toISOString();
-  const sent = await first.client.send({ ...mail, sendAt });
+  const sent = await first.client.send({ ...mail, sendAt }, { undoSeconds: 0 });
   await world.pass(1000, sent.applied);
   const inbox = first.client.mailbox('INBOX');
   const [id] = await inbox.ids();
