@@ -2,7 +2,7 @@
 import type { Correspondent } from '../../sdk/src/api-types.ts';
 import type {
   MailMessage,
-  MessagePlace,
+  MessageLocation,
   OutgoingAttachment,
   OutgoingMail,
   ReadMessage,
@@ -50,9 +50,9 @@ export interface ComposeContent {
   html?: string | undefined;
   quote?: Quote | undefined;
   files: ComposeFile[];
-  inReplyTo?: MessagePlace | undefined;
+  inReplyTo?: MessageLocation | undefined;
   /** Where it is a draft. */
-  kept?: MessagePlace | undefined;
+  kept?: MessageLocation | undefined;
 }
 
 /** What a page knows of HTML, and this module does not. */
@@ -179,7 +179,7 @@ function textOf({ text, html = '' }: ReadMessage, tools: HtmlTools): string {
   return (text ?? tools.textOf(html)).replace(/\r\n?/g, '\n');
 }
 
-function placeOf({ mailbox, id }: MailMessage): MessagePlace {
+function placeOf({ mailbox, id }: MailMessage): MessageLocation {
   return { mailbox, id };
 }
 

@@ -2,7 +2,7 @@
 import type {
   MailMessage,
   MessageId,
-  MessagePlace,
+  MessageLocation,
   SearchMatch,
 } from '../../sdk/src/mail/client.ts';
 
@@ -29,7 +29,7 @@ export function isStarred({ flags }: MailMessage): boolean {
 }
 
 /** Names a message among those of all mailboxes. */
-export function keyOf({ mailbox, id }: MessagePlace): string {
+export function keyOf({ mailbox, id }: MessageLocation): string {
   return `${mailbox}\n${id}`;
 }
 

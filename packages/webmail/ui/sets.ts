@@ -1,13 +1,13 @@
-/** What a button or a key does that only gives a place its value. */
+/** What a button or a key does that only sets a value. */
 import type { Ref } from 'vue';
 
 export const sets =
-  <Value>(place: Ref<Value>, value: Value) =>
+  <Value>(ref: Ref<Value>, value: Value) =>
   (): void => {
-    place.value = value;
+    ref.value = value;
   };
 
 /** On, or off again. */
-export const turns = (place: Ref<boolean>) => (): void => {
-  place.value = !place.value;
+export const turns = (ref: Ref<boolean>) => (): void => {
+  ref.value = !ref.value;
 };

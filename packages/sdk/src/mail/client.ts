@@ -39,13 +39,13 @@ export type MailState =
 export type MessageId = number | `~${number}`;
 
 /** A message, with the mailbox that has it. */
-export interface MessagePlace {
+export interface MessageLocation {
   readonly mailbox: string;
   readonly id: MessageId;
 }
 
 /** A row of a list. Pending changes of the user are in it already. */
-export interface MailMessage extends MessagePlace {
+export interface MailMessage extends MessageLocation {
   readonly envelope: Envelope;
   readonly flags: readonly string[];
   /** Octets of the source. */
@@ -123,9 +123,9 @@ export type OutgoingMail = Omit<
   SendMessageBody,
   'inReplyTo' | 'draft' | 'attachments' | 'delaySeconds'
 > & {
-  readonly inReplyTo?: MessagePlace | undefined;
+  readonly inReplyTo?: MessageLocation | undefined;
   /** The draft that this replaces: it is removed once the mail is accepted. */
-  readonly draft?: MessagePlace | undefined;
+  readonly draft?: MessageLocation | undefined;
   readonly attachments?: readonly OutgoingAttachment[] | undefined;
 };
 
@@ -135,7 +135,7 @@ export interface OutgoingAttachment {
   readonly contentType?: string | undefined;
   /** Its bytes; or, in place of them, a part of a message. */
   readonly content?: Uint8Array | Blob | undefined;
-  readonly from?: (MessagePlace & { readonly part: string }) | undefined;
+  readonly from?: (MessageLocation & { readonly part: string }) | undefined;
   readonly contentId?: string | undefined;
   readonly inline?: boolean | undefined;
 }
@@ -156,7 +156,7 @@ export interface ReadMessage {
   readonly attachments: readonly Attachment[];
   readonly auth: Content['auth'];
   /** The message that it answers, where the copy has it; of a draft, what its answer is written to. */
-  readonly inReplyTo: MessagePlace | undefined;
+  readonly inReplyTo: MessageLocation | undefined;
 }
 
 /**
@@ -245,8 +245,8 @@ export interface MailClient {
   /** Stores or replaces a draft; the id is valid at once, also without a network. */
   saveDraft(
     mail: OutgoingMail,
-    replaces?: MessagePlace,
-  ): Promise<MessagePlace & { readonly operation: Operation }>;
+    replaces?: MessageLocation,
+  ): Promise<MessageLocation & { readonly operation: Operation }>;
   /** Mail that went from here, newest first, as far as it is remembered; also after a reload. Needs the network. */
   sends(): Promise<readonly SentMail[]>;
   /** What has not reached the server yet, oldest first. */

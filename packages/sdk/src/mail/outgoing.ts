@@ -1,7 +1,7 @@
 /** Mail of the user as it is stored until it goes: its files as blobs, and how it is shown meanwhile. */
 import type {
   MailClient,
-  MessagePlace,
+  MessageLocation,
   OutgoingMail,
   SendOperation,
   SendOptions,
@@ -47,7 +47,7 @@ export async function sendMail(
 export async function saveDraft(
   tools: OperationTools,
   mail: OutgoingMail,
-  replaces?: MessagePlace,
+  replaces?: MessageLocation,
 ): ReturnType<MailClient['saveDraft']> {
   const { stored, shown, files } = await storeMail(mail, tools);
   const drafts = placeOf(tools, undefined);

@@ -3,7 +3,7 @@ import type { CancelSendAnswer, Content } from '../api-types.ts';
 import type {
   MailMessage,
   MessageId,
-  MessagePlace,
+  MessageLocation,
   Operation,
   OutgoingAttachment,
   OutgoingMail,
@@ -171,7 +171,7 @@ export type StoredMail = Omit<OutgoingMail, 'attachments' | 'draft' | 'inReplyTo
 };
 
 /** A message that mail names. */
-export type NamedMessage = MessagePlace & {
+export type NamedMessage = MessageLocation & {
   /** Of the mailbox, when the user named it; undefined where the id is no UID, or is of an older version. */
   readonly uidvalidity?: string | undefined;
 };
