@@ -15,7 +15,7 @@ export function rowOf(body: { size: number; content: Buffer; file?: string }): N
 }
 
 /** A condition of queries on bodies: no message of any mailbox needs it. */
-export function isInNoMailbox({ not, exists, selectFrom }: ExpressionBuilder<Schema, 'bodies'>) {
+function isInNoMailbox({ not, exists, selectFrom }: ExpressionBuilder<Schema, 'bodies'>) {
   const messages = selectFrom('messages').select('body_id');
   return not(exists(messages.whereRef('messages.body_id', '=', 'bodies.id')));
 }

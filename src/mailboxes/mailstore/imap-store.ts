@@ -21,7 +21,7 @@ import { readSubscriptions, writeSubscription } from './subscriptions.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
 import { formatThreadId } from './threads.ts';
 
-export const imapColumns = [
+const imapColumns = [
   'uid',
   'modseq',
   'flags',

@@ -6,7 +6,7 @@ import type { Queries } from '../../platform/database/database.ts';
 import { flagsFromText, flagsToText } from './syntax.ts';
 
 /** Keywords that a mailbox lists; messages may have others. */
-export const KEYWORDS_MAX = 200;
+const KEYWORDS_MAX = 200;
 
 export function hasKeyword(flags: readonly string[]): boolean {
   return flags.some((flag) => !flag.startsWith('\\'));

@@ -215,7 +215,7 @@ export async function refuseUnfit({ engine, read }: ReadDatabase): Promise<void>
  * Applies the missing migrations. On PostgreSQL, nodes that start together take turns, and running nodes continue
  * meanwhile; the next start finishes what an interrupted one left. A database of a newer version stays as it is.
  */
-export async function applyMigrations<T>(
+async function applyMigrations<T>(
   kysely: Kysely<T>,
   engine: Engine,
   onStep: OnStep = () => {},

@@ -7,7 +7,7 @@ import { connect, onService, type ServiceArguments } from './lists.ts';
 const units: Readonly<Record<string, number>> = { '': 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
 
 /** `2GB` in bytes, as disks are sold; null for the default, 0 for no limit. */
-export function readSize(text: string): number | null {
+function readSize(text: string): number | null {
   if (text === 'default') return null;
   if (text === 'none') return 0;
   const [, amount, unit = ''] = /^(\d+(?:\.\d+)?) ?([KMGT]?B)?$/i.exec(text) ?? [];

@@ -103,7 +103,7 @@ const UNTOLD_MAX = 1_000;
  *
  * @throws ImapFailure `garbled`
  */
-export function requirePlausible(uids: UidSet, exists: number): UidSet {
+function requirePlausible(uids: UidSet, exists: number): UidSet {
   if (uids.size <= exists + UNTOLD_MAX) return uids;
   throw new ImapFailure('garbled', { said: `${uids.size} UIDs of ${exists} messages` });
 }
