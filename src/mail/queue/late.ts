@@ -8,9 +8,8 @@
  */
 import type { Queries } from '../../platform/database/database.ts';
 import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
-import { payloadsOf } from './lease-rows.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
-import { jobFacts, type LeasedRow, rowColumns } from './worker-rows.ts';
+import { jobFacts, type LeasedRow, payload, rowColumns } from './worker-rows.ts';
 
 /** How often rows that are late are read: from an index that nearly always has none. */
 const LOOK_MS = 1_000;
@@ -84,15 +83,17 @@ export async function setLate(tx: Queries, id: number, late_at: EpochMs | null):
 }
 
 async function findLate(queries: Queries, kind: string, now: EpochMs): Promise<LeasedRow[]> {
-  const rows = await queries
-    .selectFrom('deliveries')
-    .select(rowColumns)
-    .where('kind', '=', kind)
-    .where('late_at', '<=', now)
-    // What cannot be read cannot be stored either; a row that an operator holds can.
-    .where((eb) => eb.or([eb('status', '!=', 'held'), eb('held_by', 'is not', null)]))
-    .orderBy('late_at')
-    .limit(ROWS_AT_A_TIME)
-    .execute();
-  return payloadsOf(queries, rows);
+  return (
+    queries
+      .selectFrom('deliveries')
+      .select(rowColumns)
+      .select(payload)
+      .where('kind', '=', kind)
+      .where('late_at', '<=', now)
+      // What cannot be read cannot be stored either; a row that an operator holds can.
+      .where((eb) => eb.or([eb('status', '!=', 'held'), eb('held_by', 'is not', null)]))
+      .orderBy('late_at')
+      .limit(ROWS_AT_A_TIME)
+      .execute()
+  );
 }

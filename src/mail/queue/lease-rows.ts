@@ -12,6 +12,7 @@ import type { WorkOptions } from './work-options.ts';
 import {
   type LaneOfKind,
   type LeasedRow,
+  payload,
   queued,
   rowColumns,
   selectWaiting,
@@ -47,6 +48,7 @@ function prepareLease(engine: Engine) {
       .set({ lease_owner: value.owner, next_attempt_at: value.until, updated_at: value.now })
       .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
       .returning(rowColumns)
+      .returning(payload)
       .returning((eb) =>
         eb
           .selectFrom('domains')
@@ -82,29 +84,24 @@ export async function leaseRows(database: Database, request: LeaseRequest): Prom
   return database.write(async (tx) => {
     const leased = await leaseDue[database.engine].all(tx, request);
     const open = await holdSuspended(tx, database.engine, leased, request);
-    const rows = await payloadsOf(
-      tx,
-      open.sort((a, b) => a.id - b.id),
-    );
+    const rows = open.sort((a, b) => a.id - b.id);
     return { rows, nextDue: rows.length < limit ? await findNextDue(tx, request) : undefined };
   });
 }
-
-type RowWithoutPayload = Omit<LeasedRow, 'payload'>;
 
 /** Holds those of the rows whose domain is suspended. @returns the others */
 async function holdSuspended(
   tx: Queries,
   engine: Engine,
-  leased: readonly (RowWithoutPayload & { readonly suspended_at: number | null })[],
+  leased: readonly (LeasedRow & { readonly suspended_at: number | null })[],
   { kind, now, trace, recipientsOf }: LeaseRequest,
-): Promise<RowWithoutPayload[]> {
+): Promise<LeasedRow[]> {
   const ofSuspended = leased.filter(({ suspended_at }) => suspended_at !== null);
   if (ofSuspended.length === 0) return [...leased];
   // Locked, and read again: its suspension may end at this moment.
   const domainIds = new Set(ofSuspended.map(({ domain_id }) => domain_id));
   const suspended = new Set(await lockSuspended(tx, engine, [...domainIds]));
-  const isHeld = ({ domain_id }: RowWithoutPayload) => suspended.has(domain_id);
+  const isHeld = ({ domain_id }: LeasedRow) => suspended.has(domain_id);
   const held = leased.filter(isHeld);
   if (held.length > 0) {
     const ids = held.map(({ id }) => id);
@@ -119,30 +116,6 @@ async function holdSuspended(
     if (trace) await traceOrder(tx, trace, () => recipientsOf, ordered);
   }
   return leased.filter((row) => !isHeld(row));
-}
-
-const payloadOf = new PreparedQuery(({ id }: { id: number }, queries) =>
-  queries.selectFrom('delivery_payloads').selectAll().where('delivery_id', '=', id),
-);
-
-/** Rows with their payloads, in the same order. */
-export async function payloadsOf(
-  queries: Queries,
-  rows: readonly RowWithoutPayload[],
-): Promise<LeasedRow[]> {
-  if (rows.length === 0) return [];
-  const [{ id } = { id: 0 }] = rows;
-  const ids = rows.map((row) => row.id);
-  const found =
-    rows.length === 1
-      ? await payloadOf.all(queries, { id })
-      : await queries
-          .selectFrom('delivery_payloads')
-          .selectAll()
-          .where('delivery_id', 'in', ids)
-          .execute();
-  const payloads = new Map(found.map(({ delivery_id, payload }) => [delivery_id, payload]));
-  return rows.map((row) => ({ ...row, payload: payloads.get(row.id) ?? '' }));
 }
 
 async function findNextDue(queries: Queries, lane: LaneOfKind): Promise<number | undefined> {

@@ -30,6 +30,10 @@ export const rowColumns = [
   'recipient',
 ] as const;
 
+/** The payload of a row, read with it. */
+export const payload = sql<string>`coalesce(
+  (select payload from delivery_payloads where delivery_id = deliveries.id), '')`.as('payload');
+
 export type LeasedRow = Readonly<Pick<Row<'deliveries'>, (typeof rowColumns)[number]>> & {
   readonly payload: string;
 };
