@@ -106,7 +106,13 @@ const answers = [
 const Answers: FunctionalComponent = () => (
   <p class="answers bar">
     {answers.map(([kind, label]) => (
-      <Button class="plain" icon={kind} label={label} press={() => commands.answer(kind)} />
+      <Button
+        key={kind}
+        class="plain"
+        icon={kind}
+        label={label}
+        press={() => commands.answer(kind)}
+      />
     ))}
   </p>
 );

@@ -82,18 +82,16 @@ export async function setLate(tx: Queries, id: number, late_at: EpochMs | null):
   return row !== undefined;
 }
 
+/** What cannot be read cannot be stored either: rows that are held are left, but for those that an operator holds. */
 async function findLate(queries: Queries, kind: string, now: EpochMs): Promise<LeasedRow[]> {
-  return (
-    queries
-      .selectFrom('deliveries')
-      .select(rowColumns)
-      .select(payload)
-      .where('kind', '=', kind)
-      .where('late_at', '<=', now)
-      // What cannot be read cannot be stored either; a row that an operator holds can.
-      .where((eb) => eb.or([eb('status', '!=', 'held'), eb('held_by', 'is not', null)]))
-      .orderBy('late_at')
-      .limit(ROWS_AT_A_TIME)
-      .execute()
-  );
+  return queries
+    .selectFrom('deliveries')
+    .select(rowColumns)
+    .select(payload)
+    .where('kind', '=', kind)
+    .where('late_at', '<=', now)
+    .where((eb) => eb.or([eb('status', '!=', 'held'), eb('held_by', 'is not', null)]))
+    .orderBy('late_at')
+    .limit(ROWS_AT_A_TIME)
+    .execute();
 }

@@ -68,9 +68,8 @@ export class QueuePoller {
 
   /** Looks again where a sender has room for lanes that were left. */
   goOn(): void {
-    if (this.#looking || this.#left.size === 0) return;
     const { hasRoomFor } = this.#options;
-    if ([...this.#left].some((sender) => hasRoomFor(sender))) this.look();
+    if (!this.#looking && this.#left.values().some((sender) => hasRoomFor(sender))) this.look();
   }
 
   async #run(): Promise<void> {

@@ -193,7 +193,7 @@ function listenersOf(values: Values, publicUrl: string) {
   return {
     http: {
       host: values.HOST,
-      /** 0: any free port. */
+      /** 0: one that is free. */
       port: values.PORT,
       /** Without a slash at its end. */
       publicUrl,
