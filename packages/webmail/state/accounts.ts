@@ -8,7 +8,7 @@ import { subjectOf } from '../reading/stranger-text.ts';
 import { announce, say } from '../ui/toasts.tsx';
 import { describeOperation, titleOf } from './describe.ts';
 import type { Account } from './parts.ts';
-import { go, route } from './route.ts';
+import { go, isPanelOpen, route } from './route.ts';
 
 const server = { baseUrl: location.origin, app: 'webmail' };
 
@@ -90,6 +90,8 @@ export function titleOfName(name: string): string {
 }
 
 async function open(login: MailLogin): Promise<void> {
+  // The protocol shows the first call too. An account opens without it where it cannot be loaded.
+  if (isPanelOpen.value) await import('../panel/panel.tsx').catch(() => undefined);
   const client = await openMail({
     ...server,
     address: login.address,

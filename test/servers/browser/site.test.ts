@@ -1,6 +1,7 @@
 /** The documentation as a reader meets it, in a real browser. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
 import { ready, type SiteService, startSiteService } from './site-service.ts';
@@ -73,6 +74,11 @@ test('pages are reached by the menu and by the links to the next one', async () 
 
 test('the webmail opens with the protocol beside the mail, also from where the live inbox was', async () => {
   await visit('/docs', async ({ page }) => {
+    // As over a slow network: the protocol begins with the first call all the same.
+    await page.route(/\/panel\.[^/]*\.js$/, async (request) => {
+      await pause(2_000);
+      await request.continue();
+    });
     await page.locator('.VPNavBar').getByRole('link', { name: 'Webmail' }).click();
     await page.getByRole('button', { name: 'Sign in' }).waitFor();
     assert.equal(page.url(), `${service.url}/webmail/#/?protocol`);
