@@ -15,8 +15,10 @@ if (Number.parseInt(node, 10) < NEEDED) {
   process.exit(1);
 }
 // The next start takes two thirds of the time with what this one compiled. A folder that cannot be written keeps nothing.
-module.enableCompileCache(
-  fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url)),
+// Threads find the folder by the variable.
+process.env.NODE_COMPILE_CACHE ||= fileURLToPath(
+  new URL('../node_modules/.cache/compiled', import.meta.url),
 );
+module.enableCompileCache(process.env.NODE_COMPILE_CACHE);
 const { main } = await import('./run/compose/run.ts');
 await main();

@@ -72,6 +72,7 @@ async function runGroup(group: Group, { timeoutMs, environment }: Suites) {
   const started = performance.now();
   const reporters = ['spec', fileURLToPath(new URL('file-times.ts', import.meta.url))];
   const options = [
+    ...['--import', import.meta.resolve('./support/cheap-secrets.ts')],
     ...['--test', '--test-isolation=none', `--test-timeout=${timeoutMs}`],
     ...reporters.flatMap((reporter) => [
       `--test-reporter=${reporter}`,

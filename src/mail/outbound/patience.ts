@@ -4,6 +4,7 @@
  * gets 30 s while others wait for a slot, and the whole time while nobody does.
  */
 import { LRUCache } from 'lru-cache';
+import { entries } from '../../platform/memory/memory.ts';
 import { SmtpFailure } from '../../protocols/smtp-client/smtp-client.ts';
 
 /** The slot of an attempt among all that are under way. */
@@ -32,7 +33,7 @@ const SILENT = new SmtpFailure('the server did not greet us in time, and other m
 export class Patience {
   readonly #ms: number;
   /** Addresses of hosts that have answered. */
-  readonly #answering = new LRUCache<string, true>({ max: HOSTS_MAX });
+  readonly #answering = new LRUCache<string, true>(entries(HOSTS_MAX));
 
   /** @param ms that a host has which never answered */
   constructor(ms: number) {

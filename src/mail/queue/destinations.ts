@@ -1,5 +1,6 @@
 /** The destinations that have lanes, and the hosts where their mail goes: what is under way there, and what failed. */
 import { LRUCache } from 'lru-cache';
+import { entries } from '../../platform/memory/memory.ts';
 import type { Destination, Party } from './parties.ts';
 
 const FAILURES_IN_A_ROW = 5;
@@ -14,10 +15,10 @@ export class Destinations {
   readonly #most: number;
   readonly #known = new Map<string, Destination>();
   /** Failures in a row; the destinations that were used least recently are forgotten first. */
-  readonly #failures = new LRUCache<string, number>({ max: FAILING_MAX });
+  readonly #failures = new LRUCache<string, number>(entries(FAILING_MAX));
   readonly #hosts = new Map<string, Party>();
   /** Hosts of destinations, also of those that have nothing to do now. */
-  readonly #hostOf = new LRUCache<string, string>({ max: HOSTS_MAX });
+  readonly #hostOf = new LRUCache<string, string>(entries(HOSTS_MAX));
 
   /** @param most attempts under way at one destination */
   constructor(most: number) {

@@ -20,6 +20,7 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
+import { entries } from '../../platform/memory/memory.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { rowsOf, type TraceEvent, traceColumns, valuesOf } from './trace-rows.ts';
 
@@ -74,7 +75,7 @@ export class Trace {
   #timer: NodeJS.Timeout | undefined;
   #flushing = Promise.resolve();
   /** Refusals of this hour, by client. */
-  readonly #refusals = new LRUCache<string, number>({ max: CLIENTS_MAX });
+  readonly #refusals = new LRUCache<string, number>(entries(CLIENTS_MAX));
   #hour = { at: 0, refusals: 0, passedOver: 0 };
 
   constructor(options: TraceOptions) {

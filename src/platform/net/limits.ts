@@ -9,6 +9,7 @@ import {
   RateLimiterMemory,
   type RateLimiterRes,
 } from 'rate-limiter-flexible';
+import { entries } from '../memory/memory.ts';
 
 export interface LimitOptions {
   /** Distinguishes limits that are counted in one place. */
@@ -87,9 +88,7 @@ export const limitInMemory: OpenLimit = (options) => {
   const counter = new RateLimiterMemory({ keyPrefix: name, points: most, duration: seconds });
   const limit = limitBy(counter, options);
   const keys = new LRUCache<string, true>({
-    // Not by `max`, for which it takes the memory of all keys at once, in 10 ms of each start.
-    maxSize: KEYS_MAX,
-    sizeCalculation: () => 1,
+    ...entries(KEYS_MAX),
     dispose: (_, key, reason) => {
       if (reason === 'evict') void counter.delete(key);
     },

@@ -84,7 +84,6 @@ const ATTEMPTS = { min: 2, max: 3 };
  * What is kept, at most. Names and answers are a stranger's choice: those that were used longest ago go
  * first, and no answer of theirs is kept for longer than an hour.
  */
-const KEPT_MAX = 20_000;
 const KEPT_OCTETS_MAX = 8 * 1024 * 1024;
 const KEPT_MS_MAX = 3_600_000;
 /** The absence of a record is cached for a short time: somebody may be about to publish it (RFC 2308). */
@@ -116,7 +115,6 @@ export class DnsResolver implements DnsLookup {
   readonly #now: () => number;
   readonly #underWay = new Set<AbortController>();
   readonly #kept = new LRUCache<string, Kept>({
-    max: KEPT_MAX,
     maxSize: KEPT_OCTETS_MAX,
     sizeCalculation: ({ answer }, key) =>
       ENTRY_OCTETS + 2 * key.length + (answer.kind === 'records' ? sizeOf(answer.records) : 0),

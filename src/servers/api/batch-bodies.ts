@@ -11,6 +11,7 @@
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { entries } from '../../platform/memory/memory.ts';
 import { ClientShares } from '../../platform/net/net.ts';
 
 /** The most bytes held at once. */
@@ -37,7 +38,7 @@ type GiveUp = (refusal: Refusal) => void;
 export class BatchBodies {
   readonly #limits: HeldBytesLimits;
   readonly #shares: ClientShares;
-  readonly #known = new LRUCache<string, true>({ max: KNOWN_MAX });
+  readonly #known = new LRUCache<string, true>(entries(KNOWN_MAX));
   /** Unfinished bodies of strangers, oldest first. */
   readonly #unfinished = new Set<GiveUp>();
   #ofStrangers = 0;

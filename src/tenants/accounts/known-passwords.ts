@@ -7,6 +7,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { entries } from '../../platform/memory/memory.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Credentials } from './credentials.ts';
 
@@ -26,7 +27,7 @@ export class KnownPasswords {
   readonly #now: () => EpochMs;
   readonly #key = randomBytes(32);
   /** Until when each is known. */
-  readonly #until = new LRUCache<string, EpochMs>({ max: KNOWN_MAX });
+  readonly #until = new LRUCache<string, EpochMs>(entries(KNOWN_MAX));
 
   constructor(now: () => EpochMs) {
     this.#now = now;

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import { verify } from '@node-rs/argon2';
 import {
   checkPassword,
@@ -12,7 +14,11 @@ const verifyPassword = (hash: string | undefined, password: string) =>
   verifyInTurn({ hash, password, client: '192.0.2.1' }, async () => {});
 
 test('hashes are argon2id in PHC format at the cost that OWASP recommends', async () => {
-  const hash = await hashPassword('correct horse', 'user');
+  // In a process of its own: those of tests make them cheaper.
+  const program = `const { hashPassword } = await import(${JSON.stringify(import.meta.resolve('./passwords.ts'))});
+    console.log(await hashPassword('correct horse', 'user'));`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['-e', program]);
+  const hash = stdout.trimEnd();
   assert.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z\d+/]{22}\$[A-Za-z\d+/]{43}$/);
   assert.notEqual(await hashPassword('correct horse', 'user'), hash, 'each has a salt of its own');
   assert.ok(await verify(hash, 'correct horse'));

@@ -12,6 +12,7 @@ import type { Logger } from 'pino';
 import type { MailboxRow } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { entries } from '../../platform/memory/memory.ts';
 import type { OpenLimit } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailProtocol } from './app-passwords.ts';
@@ -129,7 +130,7 @@ export class Tokens {
   readonly #logins: RememberedLogins;
   readonly #now: () => number;
   /** Tokens whose verified signature is trusted for some minutes. */
-  readonly #verified = new LRUCache<string, { claims: Claims; until: number }>({ max: KNOWN_MAX });
+  readonly #verified = new LRUCache<string, { claims: Claims; until: number }>(entries(KNOWN_MAX));
 
   constructor(options: TokensOptions) {
     this.#credentials = new CredentialsReader(options.database);

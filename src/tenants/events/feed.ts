@@ -8,6 +8,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import type { Change, Changes, MailboxChange } from '../../mailboxes/changes/changes.ts';
+import { entries } from '../../platform/memory/memory.ts';
 import type { EventScope, Events } from './read-events.ts';
 
 /** A mailbox of a user has a new state. */
@@ -46,7 +47,7 @@ export class EventFeed {
   constructor(options: EventFeedOptions) {
     this.#options = options;
     this.#owners = new LRUCache({
-      max: OWNERS_MAX,
+      ...entries(OWNERS_MAX),
       fetchMethod: (accountId) => options.findOwner(accountId),
       ignoreFetchAbort: true,
     });

@@ -14,7 +14,7 @@ interface Violation {
   readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[];
 }
 
-/** What axe-core looks at: all, all but the contrast of colours, or that alone, which takes most of the time. */
+/** What axe-core looks at: all, all but the contrast of colours, or that alone. */
 type Look = 'all' | 'structure' | 'contrast';
 
 const OPTIONS: Record<Look, object> = {
@@ -23,10 +23,50 @@ const OPTIONS: Record<Look, object> = {
   contrast: { runOnly: ['color-contrast'] },
 };
 
+/** What the contrast of a text depends on, of all texts of all pages that were looked at. */
+const seen = new Set<string>();
+
+/**
+ * Marks one text of each kind that was not seen: the contrast of one takes longer than all other rules, and pages have
+ * thousands that are alike. @returns the new kinds
+ */
+const markUnseen = (known: readonly string[]) => `{
+  const known = new Set(${JSON.stringify(known)});
+  const behind = (element) => {
+    if (!element) return '';
+    const { backgroundColor, backgroundImage, opacity } = getComputedStyle(element);
+    return [backgroundColor, backgroundImage, opacity] + behind(element.parentElement);
+  };
+  const hasText = ({ childNodes }) => [...childNodes].some(({ nodeType, data }) => nodeType === 3 && data.trim());
+  const fresh = [];
+  for (const element of document.querySelectorAll('body *')) {
+    element.removeAttribute('data-look');
+    if (!hasText(element) && !element.matches('input, select, textarea')) continue;
+    if (!element.checkVisibility({ visibilityProperty: true })) continue;
+    const { color, fontSize, fontWeight, textShadow } = getComputedStyle(element);
+    const look = [color, fontSize, fontWeight, textShadow, element.matches(':disabled')] + behind(element);
+    if (known.has(look)) continue;
+    known.add(look);
+    fresh.push(look);
+    element.setAttribute('data-look', '');
+  }
+  fresh;
+}`;
+
 /** Violations that are serious or critical, a line each. */
 export async function findViolations(page: Page, look: Look = 'all'): Promise<string[]> {
   // Not as a script of the page, which its policy would refuse. It takes a second to read on a busy machine.
-  if (await page.evaluate('typeof axe === "undefined"')) await page.evaluate(axeSource);
+  if (await page.evaluate('typeof axe === "undefined"')) {
+    await page.evaluate(axeSource);
+    await page.evaluate(
+      `axe.configure({ rules: [{ id: 'color-contrast', selector: '[data-look]' }] })`,
+    );
+  }
+  if (look !== 'structure') {
+    const fresh = await page.evaluate<string[]>(markUnseen([...seen]));
+    for (const kind of fresh) seen.add(kind);
+    if (fresh.length === 0 && look === 'contrast') return [];
+  }
   const options = { resultTypes: ['violations'], ...OPTIONS[look] };
   const found = await page.evaluate<Violation[]>(
     `axe.run(${JSON.stringify(options)}).then(({ violations }) => violations)`,

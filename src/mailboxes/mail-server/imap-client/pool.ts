@@ -7,6 +7,7 @@
  * is reached, an idle connection of another account is closed to make room.
  */
 import { LRUCache } from 'lru-cache';
+import { entries } from '../../../platform/memory/memory.ts';
 import { type MailUser, tenantOf } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
@@ -70,9 +71,9 @@ export class Pool {
   readonly #accounts = new Map<number, Account>();
   /** Idle connections of all accounts, the longest unused first. */
   readonly #idle = new Set<Pooled>();
-  readonly #refused = new LRUCache<number, { until: number; failure: ImapFailure }>({
-    max: REFUSED_MAX,
-  });
+  readonly #refused = new LRUCache<number, { until: number; failure: ImapFailure }>(
+    entries(REFUSED_MAX),
+  );
   #waiting: Waiter[] = [];
   #total = 0;
   #opening = 0;

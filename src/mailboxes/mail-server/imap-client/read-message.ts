@@ -8,6 +8,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { Refusal } from '../../../platform/errors/errors.ts';
+import { entries } from '../../../platform/memory/memory.ts';
 import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import {
   type BodyStructure,
@@ -55,7 +56,7 @@ export class MessageReader {
   readonly #read: Read;
   /** Decoded sizes of large parts: a message never changes under its UIDVALIDITY and UID. */
   readonly #sizes = new LRUCache<string, number, () => Promise<number>>({
-    max: SIZES_KEPT,
+    ...entries(SIZES_KEPT),
     // It reads the part; run once for readers that come together.
     fetchMethod: (_key, _known, { context: measure }) => measure(),
     // Where others take its slot meanwhile, its readers get it all the same.
