@@ -111,7 +111,7 @@ ${writeFields(
   bodyRows(description, error).map((row) =>
     row.name === 'code' ? { ...row, schema: { type: 'string' } } : row,
   ),
-  shapeLink(description, undefined),
+  shapeLink(homesOf(description), undefined),
   false,
 )}
 
@@ -125,11 +125,13 @@ ${writeJson(sampleOf(description, { schema: error }))}
 /** A page for each tag, at `/reference/api/<name>`. */
 function tagPages(): ReferencePage[] {
   const description = readDescription();
+  const homes = homesOf(description);
   return shownTags(description).map((tag) => {
     const endpoints = endpointsOf(description, tag.name);
-    const link = shapeLink(description, tag.name);
+    const link = shapeLink(homes, tag.name);
     const operations = endpoints.map((endpoint) => writeOperation(description, endpoint, link));
-    const shapes = shapesOf(description, tag.name).map((name) => {
+    const shown = [...homes.keys()].filter((name) => homes.get(name) === tag.name);
+    const shapes = shown.map((name) => {
       const schema = description.components.schemas[name] ?? {};
       return `### ${name} {#${name}}
 
@@ -169,24 +171,23 @@ The body is ${typeLink(post, link)}. [Receive webhooks](/guides/webhooks) shows 
   });
 }
 
-/** Names of the shapes that a tag's operations mention; each is shown where it comes first. */
-function shapesOf(description: Description, tag: string): string[] {
-  const names = new Set<string>();
-  const collect = (value: unknown) => {
-    for (const [, name = ''] of JSON.stringify(value).matchAll(/#\/components\/schemas\/(\w+)/g)) {
-      if (name.endsWith('Problem') || names.has(name)) continue;
-      names.add(name);
-      collect(description.components.schemas[name]);
-    }
-  };
-  collect(endpointsOf(description, tag));
-  collect(webhooksOf(description, tag));
-  const earlier = shownTags(description).slice(
-    0,
-    shownTags(description).findIndex(({ name }) => name === tag),
-  );
-  const shown = new Set(earlier.flatMap(({ name }) => shapesOf(description, name)));
-  return [...names].filter((name) => !shown.has(name));
+/** The tag on whose page each shape is shown: the first whose operations mention it. */
+function homesOf(description: Description): Map<string, string> {
+  const homes = new Map<string, string>();
+  for (const { name: tag } of shownTags(description)) {
+    const collect = (value: unknown) => {
+      for (const [, name = ''] of JSON.stringify(value).matchAll(
+        /#\/components\/schemas\/(\w+)/g,
+      )) {
+        if (name.endsWith('Problem') || homes.has(name)) continue;
+        homes.set(name, tag);
+        collect(description.components.schemas[name]);
+      }
+    };
+    collect(endpointsOf(description, tag));
+    collect(webhooksOf(description, tag));
+  }
+  return homes;
 }
 
 /** The shape of an operation's body, as a link with its article. Links of Markdown get the path of the site by themselves. */
@@ -195,13 +196,14 @@ function typeLink({ requestBody }: Operation, link: (name: string) => string): s
   return `${/^[AEIOU]/.test(name) ? 'an' : 'a'} [${name}](${link(name).replace(/^\/docs(?=\/)/, '')})`;
 }
 
-function shapeLink(description: Description, tag: string | undefined): (name: string) => string {
+function shapeLink(
+  homes: ReadonlyMap<string, string>,
+  tag: string | undefined,
+): (name: string) => string {
   return (name) => {
     if (name === 'Problem') return '/docs/reference/api#Problem';
-    const home = shownTags(description).find((each) =>
-      shapesOf(description, each.name).includes(name),
-    );
-    if (!home) throw new Error(`no page shows ${name}`);
-    return home.name === tag ? `#${name}` : `/docs/reference/api/${nameOf(home.name)}#${name}`;
+    const home = homes.get(name);
+    if (home === undefined) throw new Error(`no page shows ${name}`);
+    return home === tag ? `#${name}` : `/docs/reference/api/${nameOf(home)}#${name}`;
   };
 }

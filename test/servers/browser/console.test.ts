@@ -108,8 +108,8 @@ test('a session that ends leads to the sign-in, and from there to the same scree
 
 for (const [device, options, colorScheme, look] of [
   ['a phone', PHONE, 'light', 'all'],
-  ['a phone', PHONE, 'dark', 'structure'],
-  ['a desk', DESK, 'light', 'structure'],
+  ['a phone', PHONE, 'dark', 'contrast'],
+  ['a desk', DESK, 'light', 'contrast'],
   ['a desk', DESK, 'dark', 'all'],
 ] as const) {
   test(`every screen is complete and accessible on ${device}, ${colorScheme}`, async () => {
