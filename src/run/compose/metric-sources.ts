@@ -7,10 +7,10 @@ import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
+import { version } from '../../servers/api/api.ts';
 import type { MetricSources, Metrics } from '../../servers/metrics/metrics.ts';
 import { countUnableToSend } from '../../tenants/domains/domains.ts';
 import type { Config } from '../config/config.ts';
-import { version } from './node-facts.ts';
 
 export interface Watched {
   readonly config: Config;

@@ -1,12 +1,8 @@
 /** What this node reports to the others; much of it must be equal on all nodes. */
 import { createHmac } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import type { NodeFacts, SigningKeys } from '../../platform/nodes/nodes.ts';
+import { version } from '../../servers/api/api.ts';
 import type { Config, Secrets } from '../config/config.ts';
-
-export const { version }: { readonly version: string } = JSON.parse(
-  readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
-);
 
 /** Every value in force of each secret: the operator's, or the generated ones. */
 export function keysInForce({ credentials, jwt }: Config, secrets: Secrets) {

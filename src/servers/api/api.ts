@@ -91,6 +91,7 @@ export {
   type RouteGroup,
 } from './server.ts';
 export { suppressionRoutes } from './suppressions.ts';
+export { version } from './version.ts';
 
 export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'>, EventRoutesOptions {
   readonly domains: Domains;
