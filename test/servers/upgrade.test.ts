@@ -31,7 +31,7 @@ const LARGE = 'a line of a large message\r\n'.repeat(4_000);
 /** Every so many messages are large. */
 const LARGE_EVERY = 10;
 /** Between two messages of one sender, in milliseconds. */
-const PAUSE_MS = 80;
+const PAUSE_MS = 20;
 /** A lease may run out where a machine stalls; then a delivery is made again, under the same id. */
 const REPEATS_AT_MOST = 5;
 
