@@ -2,9 +2,6 @@
  * The process. `main.ts` is a link to this file: a Node version that cannot read TypeScript reads this, and says which
  * version is needed.
  */
-import module from 'node:module';
-import { fileURLToPath } from 'node:url';
-
 const NEEDED = 26;
 const { node } = process.versions;
 
@@ -14,11 +11,6 @@ if (Number.parseInt(node, 10) < NEEDED) {
   );
   process.exit(1);
 }
-// The next start takes two thirds of the time with what this one compiled. A folder that cannot be written keeps nothing.
-// Threads find the folder by the variable.
-process.env.NODE_COMPILE_CACHE ||= fileURLToPath(
-  new URL('../node_modules/.cache/compiled', import.meta.url),
-);
-module.enableCompileCache(process.env.NODE_COMPILE_CACHE);
+await import('./keep-compiled.js');
 const { main } = await import('./run/compose/run.ts');
 await main();

@@ -1,8 +1,6 @@
 #!/usr/bin/env node
 /** The program `postroom`. A Node version that cannot read TypeScript reads this, and says which version is needed. */
 import { readFileSync } from 'node:fs';
-import module from 'node:module';
-import { fileURLToPath } from 'node:url';
 
 const NEEDED = 24;
 const { node } = process.versions;
@@ -20,10 +18,7 @@ if (args[0] === '--version' || args[0] === '-V') {
   process.stdout.write(`${version}\n`);
   process.exit();
 }
-// The next command takes half the time with what this one compiled. A folder that cannot be written keeps nothing.
-module.enableCompileCache(
-  fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url)),
-);
+await import('./keep-compiled.js');
 // Its files are mail, keys and password hashes: no other user of this machine may read them.
 process.umask(0o077);
 const { runCommand } = await import('./run/cli/cli.ts');

@@ -1,6 +1,6 @@
 /**
- * Loaded before the tests of a process, half of whose time would be theirs otherwise: passwords are hashed at a
- * hundredth of their cost, and domains get one of a few DKIM keys. Programs that tests start do as those of users.
+ * Loaded before the tests of a process: argon2id and DKIM keys would take a third of its processor time. Here passwords
+ * are hashed with little memory, and domains get one of a few keys. Programs that tests start work as those of users.
  */
 import { generateKeyPair } from 'node:crypto';
 import { createRequire } from 'node:module';

@@ -35,7 +35,9 @@ const markUnseen = (known: readonly string[]) => `{
   const behind = (element) => {
     if (!element) return '';
     const { backgroundColor, backgroundImage, opacity } = getComputedStyle(element);
-    return [backgroundColor, backgroundImage, opacity] + behind(element.parentElement);
+    const ground = [backgroundColor, backgroundImage, opacity].join();
+    // One that is not seen changes no contrast.
+    return (ground === 'rgba(0, 0, 0, 0),none,1' ? '' : ground + ';') + behind(element.parentElement);
   };
   const hasText = ({ childNodes }) => [...childNodes].some(({ nodeType, data }) => nodeType === 3 && data.trim());
   const fresh = [];
