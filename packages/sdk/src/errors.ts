@@ -70,6 +70,17 @@ export function isPassing(error: unknown): boolean {
   return status >= 500 || status === 429 || status === 408 || isUnderWay;
 }
 
+/** Statuses of proxies that say something of the request itself, or of who sent it: it would be refused again. */
+const OF_REQUEST: ReadonlySet<number> = new Set([400, 401, 411, 413, 414, 431]);
+
+/**
+ * Whether somebody else answered, and nobody looked at the request: the page of a network that wants a login first, or of a
+ * proxy whose server is away.
+ */
+export function isForeign({ code, status }: ApiError): boolean {
+  return code === 'unreadable' && !OF_REQUEST.has(status);
+}
+
 /**
  * Seconds until the next attempt, by the answer's Retry-After (RFC 9110 section 10.2.3): a number of them, or a date.
  */

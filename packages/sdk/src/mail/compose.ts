@@ -82,9 +82,9 @@ async function readFile(
   copy: Copy,
   server: MailServer,
 ): Promise<Uint8Array> {
-  if (!from) return (await copy.bytes(blob)) ?? new Uint8Array();
+  if (!from) return (await copy.bytes(blob)) ?? refuse(LOST);
   const located = locateLeft(from, copy);
-  if (!located) throw toError(GONE);
+  if (!located) return refuse(GONE);
   const { mailbox, uid } = located;
   const query = { mailbox, uid, part: from.part };
   const part = await server.call('GET /mail/attachment', { query });
@@ -97,6 +97,17 @@ const GONE: StoredError = {
   code: 'message_not_found',
   detail: 'the message that has the file is gone',
 };
+
+/** The store that had it was lost. */
+const LOST: StoredError = {
+  status: 404,
+  code: 'part_not_found',
+  detail: 'a file of the draft cannot be read',
+};
+
+function refuse(error: StoredError): never {
+  throw toError(error);
+}
 
 function filePart(file: StoredAttachment, bytes: Uint8Array): string[] {
   const { contentType = '', filename = 'file', contentId, inline } = file;
@@ -141,7 +152,7 @@ const oneLine = (text: string) => text.replace(/\p{Cc}+/gu, ' ').trim();
 
 const escapeByte = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
 
-export function toBase64(bytes: Uint8Array = new Uint8Array()): string {
+export function toBase64(bytes: Uint8Array): string {
   let text = '';
   // A call takes only so many arguments.
   for (let at = 0; at < bytes.length; at += 8192) {

@@ -7,8 +7,10 @@ import type { MemoryStore } from './memory-store.ts';
 import { makeId } from './platform.ts';
 import {
   type AccountRow,
+  blobsOf,
   byDate,
   isLive,
+  isWaiting,
   type MailboxRow,
   type MessageRow,
   type OperationRow,
@@ -44,6 +46,8 @@ export class Copy {
   #version = 0;
   /** Added while the store was read. */
   #fresh: OperationRow[] = [];
+  /** Files that this tab put into the store, as long as a change needs them: a store that is lost gives none back. */
+  readonly #files = new Map<string, Change>();
 
   constructor(options: CopyOptions) {
     this.#options = options;
@@ -79,6 +83,7 @@ export class Copy {
       put('accounts', this.#newAccount(1, last + 1)),
       ...this.mailboxes.map((row) => put('mailboxes', row)),
       ...this.operations.map((row) => put('operations', row)),
+      ...this.#files.values(),
     ]);
     this.store = store;
     this.touch();
@@ -107,7 +112,13 @@ export class Copy {
   touch(): void {
     this.#version++;
     this.#overlay = undefined;
+    if (this.#files.size > 0) this.#dropFiles();
     this.#options.changed();
+  }
+
+  #dropFiles(): void {
+    const needed = new Set(this.operations.filter(isWaiting).flatMap(blobsOf));
+    for (const blob of this.#files.keys()) if (!needed.has(blob)) this.#files.delete(blob);
   }
 
   /**
@@ -204,7 +215,7 @@ export class Copy {
     }
   }
 
-  /** Of a file that waits. */
+  /** Of a file that waits; undefined where it was lost with the store that had it. */
   async bytes(blob: string | undefined): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const row = await this.store.get('blobs', [this.account, blob ?? '']);
     return row?.bytes as Uint8Array<ArrayBuffer> | undefined;
@@ -241,6 +252,7 @@ export class Copy {
       return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
     });
     this.#fresh.push(...added);
+    for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
     this.#keep(added);
     // Another tab stored changes, and perhaps died before it told: they go before these.
     if (added[0] && added[0].seq > last + 1) await this.reload();

@@ -93,12 +93,19 @@ export async function toCall(
     const attachments = body.attachments as readonly Record<string, unknown>[];
     const filled = attachments.map(async ({ blob, ...attachment }) =>
       typeof blob === 'string'
-        ? { ...attachment, content: toBase64(await copy.bytes(blob)) }
+        ? { ...attachment, content: toBase64(await fileOf(blob, copy)) }
         : attachment,
     );
     return { body: { ...body, attachments: await Promise.all(filled) }, key };
   }
   return { body, key };
+}
+
+/** @throws Error where it was lost: the mail waits, since the next start may find it */
+async function fileOf(blob: string, copy: Copy): Promise<Uint8Array> {
+  const bytes = await copy.bytes(blob);
+  if (!bytes) throw new Error('a file of the mail cannot be read');
+  return bytes;
 }
 
 /** What an answer says of one operation of the batch. */

@@ -2,7 +2,7 @@
  * Carries one batch of the user's changes to the server. `inflight` is stored with the request before it goes, so that
  * after a crash the same request goes again, under the same key.
  */
-import { ApiError, isPassing } from '../errors.ts';
+import { ApiError, isForeign, isPassing } from '../errors.ts';
 import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
 import { endsSession } from './attempts.ts';
 import type { Copy } from './copy.ts';
@@ -11,7 +11,7 @@ import { placesOf } from './fold.ts';
 import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import { type MessageRow, type OperationRow, put, removal } from './rows.ts';
+import { blobsOf, isWaiting, type MessageRow, type OperationRow, put, removal } from './rows.ts';
 import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 import type { Syncer } from './syncer.ts';
@@ -161,6 +161,7 @@ export class Pusher {
   ): Promise<Pushed> {
     const { copy, epoch } = this.#options;
     if (!(error instanceof ApiError) || isPassing(error) || endsSession(error)) throw error;
+    if (isForeign(error)) throw error;
     const [first] = batch;
     const { status, code, detail } = error;
     if (code === 'uidvalidity_changed' && (first?.mail?.draft || first?.mail?.inReplyTo)) {
@@ -229,16 +230,26 @@ export class Pusher {
     return [put('operations', { ...draft, kind: 'append' })];
   }
 
-  /** Its files go with it: they are at the server, or nobody asks for them any more. */
-  filesOf({ account, mail }: OperationRow): Change[] {
-    const files =
-      mail?.attachments?.flatMap(({ blob }) => (blob === undefined ? [] : [blob])) ?? [];
+  /**
+   * Its files go with it: they are at the server, or nobody asks for them any more. Those stay that another change has, too:
+   * one that takes the mail back makes a draft of it, where the mail does not go.
+   */
+  filesOf(operation: OperationRow): Change[] {
+    const { account, seq } = operation;
+    const { operations } = this.#options.copy;
+    const others = operations.filter((one) => one.seq !== seq && isWaiting(one));
+    const needed = new Set(others.flatMap(blobsOf));
+    const files = blobsOf(operation).filter((blob) => !needed.has(blob));
     return files.map((blob) => ({ remove: 'blobs', key: [account, blob] }));
   }
 
   #prune(): Change[] {
     const { copy, platform } = this.#options;
-    return outdated(copy.operations, platform.now()).map((row) => removal('operations', row));
+    return outdated(copy.operations, platform.now()).flatMap((row) => [
+      removal('operations', row),
+      // Of a send whose fate is not known they were kept until now.
+      ...(row.state === 'uncertain' ? this.filesOf(row) : []),
+    ]);
   }
 }
 

@@ -214,6 +214,11 @@ export function isWaiting({ state }: OperationRow): boolean {
   return state === 'queued' || state === 'inflight';
 }
 
+/** The names of its files in the store. */
+export function blobsOf({ mail }: OperationRow): string[] {
+  return mail?.attachments?.flatMap(({ blob }) => blob ?? []) ?? [];
+}
+
 /** Whether it changes what is shown. */
 export function isLive(operation: OperationRow): boolean {
   return isWaiting(operation) || operation.state === 'acked';

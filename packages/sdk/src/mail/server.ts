@@ -1,7 +1,7 @@
 /** Calls of the API for one account: its token, the pauses that the server asks for, and what went over the wire. */
 import type { MailAnswers, Token } from '../api-types.ts';
 import { clientHeaders } from '../client-name.ts';
-import { ApiError, ConnectionError, isPassing } from '../errors.ts';
+import { ApiError, ConnectionError, isForeign, isPassing } from '../errors.ts';
 import { type ApiRequest, type CallOptions, Transport } from '../transport.ts';
 import type { TellTraffic } from './live.ts';
 import type { Platform } from './platform.ts';
@@ -138,7 +138,8 @@ export class MailServer {
       return token;
     } catch (error) {
       if (error instanceof SessionEnded || isPassing(error)) throw error;
-      if (error instanceof ApiError) throw new SessionEnded(error.message, { cause: error });
+      if (error instanceof ApiError && !isForeign(error))
+        throw new SessionEnded(error.message, { cause: error });
       // A callback fails in its own way where there is no network.
       throw new ConnectionError(error, false, 1);
     }

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TABLES, type TableName } from '../../src/mail/store.ts';
-import { memoryStore } from '../../src/mail.ts';
+import { memoryStore, openMail } from '../../src/mail.ts';
+import { FakeServer } from '../../src/testing/testing.ts';
 import { World } from './world.ts';
 
 const BOB = 'bob@acme.test';
@@ -48,6 +49,35 @@ for (const [kind, tokenOf] of [
     assert.equal((await second.client.pending()).length, 1, 'the change is kept');
   });
 }
+
+test('a network that wants a login first ends no session: the password is not refused', async () => {
+  const server = new FakeServer();
+  const { clock } = server;
+  server.addAccount({ address: BOB, password: 'secret' });
+  let isPage = true;
+  const client = await openMail({
+    baseUrl: 'https://mail.test',
+    address: BOB,
+    auth: { address: BOB, password: 'secret' },
+    store: memoryStore(),
+    platform: {
+      now: clock.now,
+      after: (ms, call) => {
+        const timer = clock.setTimeout(call, ms);
+        return () => clock.clearTimeout(timer);
+      },
+      fetch: async (...request) => (isPage ? new Response('<html>') : server.fetch(...request)),
+      connect: undefined,
+      openChannel: undefined,
+    },
+  });
+  await clock.advance(5000);
+  assert.equal(client.state, 'offline');
+  isPage = false;
+  await clock.advance(60_000);
+  assert.equal(client.state, 'polling');
+  await client.close();
+});
 
 test('signing out leaves nothing, also of mail that has not gone', async () => {
   const world = new World({ seed: 1, withLocks: true });

@@ -88,6 +88,33 @@ test('mail that waits for a network is a draft again at once where it is taken b
   assert.equal(world.account.mailbox('Drafts').uids.length, 1);
 });
 
+test('what somebody else than the server answers refuses nothing: it goes when the server is there', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const first = await world.open();
+  await world.pass(5000);
+  const { fetch } = world.server;
+  /** A network that wants a login first, a proxy without a server behind it, and the server. */
+  const pages = [200, 404, undefined] as const;
+  let page: number | undefined;
+  Object.assign(world.server, {
+    fetch: async (...request: Parameters<typeof fetch>) =>
+      page === undefined ? fetch(...request) : new Response('<html>', { status: page }),
+  });
+  const refused: string[] = [];
+  const { client } = first;
+  client.on('rejected', ({ operation }) => refused.push(operation.kind));
+  [page] = pages;
+  await client.mailbox('INBOX').flag([1], { add: ['\\Flagged'] });
+  const sent = await client.send(mail);
+  for (page of pages) await world.pass(60_000);
+  await world.pass(60_000, sent.applied);
+  assert.deepEqual(refused, []);
+  assert.equal(client.state, 'live');
+  assert.equal(world.account.sends.all.length, 1);
+  assert.deepEqual(world.account.mailbox('INBOX').find(1)?.flags, ['\\Flagged']);
+});
+
 test('what waits is told of whenever it changes, in each tab', async () => {
   const world = new World({ seed: 1, withLocks: true });
   world.account.deliver('INBOX', { subject: 'Hi' });
