@@ -89,7 +89,7 @@ export class SpamFilter {
   readonly #options: SpamFilterOptions;
   readonly #times: typeof TIMES;
   readonly #turns = new Turns(AT_ONCE);
-  #pool: Pool | undefined;
+  #pool: Promise<Pool> | undefined;
   #ping: Promise<boolean> | undefined;
   #failures = 0;
   #restsUntil = 0;
@@ -132,7 +132,7 @@ export class SpamFilter {
   }
 
   async close(): Promise<void> {
-    await this.#pool?.destroy();
+    await (await this.#pool)?.destroy();
   }
 
   #fail(reason: string): void {
@@ -164,7 +164,8 @@ export class SpamFilter {
 
   async #askPing(): Promise<boolean> {
     const signal = AbortSignal.timeout(this.#times.answerMs);
-    const pool = await this.#open();
+    this.#pool ??= this.#open();
+    const pool = await this.#pool;
     const asked = pool.request({ method: 'GET', path: '/ping', signal });
     const { statusCode, body } = await inTime(signal, asked);
     await body.dump();
@@ -174,7 +175,7 @@ export class SpamFilter {
   async #open(): Promise<Pool> {
     // Loaded at first use, since it would take each start a tenth of a second.
     const undici = await import('undici');
-    this.#pool ??= new undici.Pool(new URL(this.#options.url).origin, {
+    return new undici.Pool(new URL(this.#options.url).origin, {
       // One more, so that a ping never waits behind messages.
       connections: AT_ONCE + 1,
       connect: { timeout: this.#times.answerMs },
@@ -183,13 +184,13 @@ export class SpamFilter {
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    return this.#pool;
   }
 
   async #post(mail: FilteredMail, signal: AbortSignal): Promise<unknown> {
     const { envelope, clientName, octets, source } = mail;
     const { id, from, to, arrival } = envelope;
-    const pool = await this.#open();
+    this.#pool ??= this.#open();
+    const pool = await this.#pool;
     const { statusCode, body } = await pool.request({
       method: 'POST',
       path: '/checkv2',

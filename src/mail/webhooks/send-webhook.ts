@@ -68,7 +68,7 @@ export function webhookDestination(url: string): string {
 
 export function createWebhookSender(options: WebhookSenderOptions): WebhookSender {
   const { timeoutMs = TIMEOUT_MS, now = Date.now } = options;
-  let agent: Agent | undefined;
+  let opened: Promise<Agent> | undefined;
 
   async function attempt(request: WebhookRequest, signal?: AbortSignal): Promise<AttemptOutcome> {
     const url = URL.canParse(request.url) ? new URL(request.url) : undefined;
@@ -89,10 +89,10 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     }
   }
 
-  async function post(url: URL, request: WebhookRequest, signal: AbortSignal) {
+  async function openAgent(): Promise<Agent> {
     // Loaded at first use, since it would take each start a tenth of a second.
     const undici = await import('undici');
-    agent ??= new undici.Agent({
+    return new undici.Agent({
       connect: connectAllowed(undici.buildConnector, options, timeoutMs),
       connections: PER_ORIGIN,
       pipelining: 1,
@@ -101,6 +101,11 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
       headersTimeout: 0,
       bodyTimeout: 0,
     });
+  }
+
+  async function post(url: URL, request: WebhookRequest, signal: AbortSignal) {
+    opened ??= openAgent();
+    const agent = await opened;
     return agent.request({
       origin: url.origin,
       path: url.pathname + url.search,
@@ -116,7 +121,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   }
 
   // The queue has waited for the attempts under way.
-  return { attempt, close: async () => agent?.destroy() };
+  return { attempt, close: async () => (await opened)?.destroy() };
 }
 
 /**

@@ -37,14 +37,17 @@ export interface SpfEvaluated {
   readonly voidLookups: number;
 }
 
+/** Loaded at first use, since it would take each start a tenth of a second; kept, since each `import` takes time again. */
+let library: Promise<typeof import('mailauth/lib/spf/index.js')> | undefined;
+
 export async function evaluateSpf({ ask, ...asked }: SpfQuestion): Promise<SpfEvaluated> {
   const resolver = async (name: string, type: string) => {
     const known = types.find((one) => one === type);
     if (!known) throw new Error(`SPF asks for a record of type ${type}`);
     return toRecords(await ask(name, known));
   };
-  // Loaded at first use, since it would take each start a tenth of a second.
-  const { spf } = await import('mailauth/lib/spf/index.js');
+  library ??= import('mailauth/lib/spf/index.js');
+  const { spf } = await library;
   const { status, lookups } = await spf({ ...asked, strict: true, resolver });
   const { result, comment } = status;
   return {
