@@ -1,13 +1,11 @@
 /** The mail of the embedded store, as the search index reads it. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import {
   chunks,
   type Database,
   PreparedQuery,
   type Queries,
-  type Row,
 } from '../../platform/database/database.ts';
-import type { Envelope, MessagePart } from '../../protocols/message/message.ts';
 import { enqueueSearch, type SearchSource, type StoredMessage } from '../search/search.ts';
 
 /** Messages of a mailbox that are queued in one transaction. */
@@ -16,66 +14,53 @@ const ENQUEUE_AT_A_TIME = 500;
 export function createSearchSource(database: Database): SearchSource {
   const isSqlite = database.engine === 'sqlite';
   return {
-    find: async (queries, wanted) => {
-      const rows = isSqlite ? await findEach(queries, wanted) : await findAll(queries, wanted);
-      return rows.map(({ envelope, structure, size, content, file, ...row }) => ({
-        ...row,
-        envelope: JSON.parse(envelope) as Envelope,
-        structure: JSON.parse(structure) as MessagePart,
-        body: { size, content, file },
-      }));
-    },
+    find: isSqlite ? findEach : findAll,
     enqueueAll: () => enqueueAll(database),
   };
 }
 
 type Wanted = Pick<StoredMessage, 'accountId' | 'bodyId'>;
-type Found = Wanted &
-  Pick<StoredMessage, 'date'> &
-  StoredMessage['body'] &
-  Pick<Row<'messages'>, 'envelope' | 'structure'>;
 
-/** Compiled once: it runs for every message. A body may be in many mailboxes of the account, and is read once. */
-const findOne = new PreparedQuery(({ accountId, bodyId }: Wanted, queries) =>
-  queries
-    .selectFrom('messages')
-    .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
-    .innerJoin('bodies', 'bodies.id', 'messages.body_id')
-    .select(['messages.envelope', 'messages.structure', 'messages.internal_date as date'])
-    .select(['bodies.size', 'bodies.content', 'bodies.file'])
-    .where('messages.body_id', '=', bodyId)
-    .where('mailboxes.account_id', '=', accountId)
-    .limit(1),
+/** A body may be in many mailboxes of the account, and is read once. */
+function messageOf(bodyId: RawBuilder<unknown>, accountId: RawBuilder<unknown>) {
+  return sql<Omit<StoredMessage, keyof Wanted>>`
+    select messages.internal_date as date, messages.envelope, messages.structure,
+      bodies.size, bodies.content, bodies.file
+    from messages
+    join mailboxes on mailboxes.id = messages.mailbox_id
+    join bodies on bodies.id = messages.body_id
+    where messages.body_id = ${bodyId} and mailboxes.account_id = ${accountId}
+    limit 1`;
+}
+
+const findOne = new PreparedQuery<Wanted, Omit<StoredMessage, keyof Wanted>>(
+  ({ bodyId, accountId }, queries) => ({
+    compile: () => messageOf(sql.val(bodyId), sql.val(accountId)).compile(queries),
+  }),
 );
 
-async function findEach(queries: Queries, wanted: readonly Wanted[]): Promise<Found[]> {
-  const found: Found[] = [];
-  for (const { accountId, bodyId } of wanted) {
-    const row = await findOne.first(queries, { accountId, bodyId });
-    if (row) found.push({ ...row, accountId, bodyId });
+async function findEach(queries: Queries, wanted: readonly Wanted[]): Promise<StoredMessage[]> {
+  const found: StoredMessage[] = [];
+  for (const one of wanted) {
+    const row = await findOne.first(queries, one);
+    if (row) found.push({ ...row, ...one });
   }
   return found;
 }
 
 /** The same for all of them in one round trip to PostgreSQL. */
-const findList = new PreparedQuery<{ accounts: number[]; bodies: number[] }, Found>(
+const findList = new PreparedQuery<{ accounts: number[]; bodies: number[] }, StoredMessage>(
   ({ accounts, bodies }, queries) => ({
     compile: () =>
-      sql<Found>`select wanted.*, found.*
+      sql<StoredMessage>`select wanted.*, found.*
         from unnest(${accounts}::bigint[], ${bodies}::bigint[]) as wanted ("accountId", "bodyId")
-        cross join lateral (
-          select messages.internal_date as date, messages.envelope, messages.structure,
-            bodies.size, bodies.content, bodies.file
-          from messages
-          join mailboxes on mailboxes.id = messages.mailbox_id
-          join bodies on bodies.id = messages.body_id
-          where messages.body_id = wanted."bodyId" and mailboxes.account_id = wanted."accountId"
-          limit 1
-        ) as found`.compile(queries),
+        cross join lateral (${messageOf(sql.raw('wanted."bodyId"'), sql.raw('wanted."accountId"'))}) as found`.compile(
+        queries,
+      ),
   }),
 );
 
-function findAll(queries: Queries, wanted: readonly Wanted[]): Promise<Found[]> {
+function findAll(queries: Queries, wanted: readonly Wanted[]): Promise<StoredMessage[]> {
   return findList.all(queries, {
     accounts: wanted.map(({ accountId }) => accountId),
     bodies: wanted.map(({ bodyId }) => bodyId),

@@ -2,6 +2,7 @@
 
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
+  asBuffer,
   createDecoder,
   type Envelope,
   htmlToText,
@@ -78,13 +79,13 @@ export interface SearchIndex {
 /** The most octets of encoded text that are read of one message, all parts together. */
 const ENCODED_MAX = 512 * 1024;
 
-export interface StoredMessage {
+/** A message as its rows have it: the `Envelope` and the outermost `MessagePart` as JSON, and the body. */
+export interface StoredMessage extends StoredBody {
   readonly accountId: number;
   readonly bodyId: number;
   readonly date: number;
-  readonly envelope: Envelope;
-  readonly structure: MessagePart;
-  readonly body: StoredBody;
+  readonly envelope: string;
+  readonly structure: string;
 }
 
 /** @throws the error of the disk where the body's file cannot be read */
@@ -92,8 +93,10 @@ export async function readDocument(
   bodies: Pick<Bodies, 'read'>,
   message: StoredMessage,
 ): Promise<SearchDocument> {
-  const { accountId, bodyId, date, envelope, structure, body } = message;
-  const reader = new PartReader(bodies, body);
+  const { accountId, bodyId, date } = message;
+  const envelope: Envelope = JSON.parse(message.envelope);
+  const structure: MessagePart = JSON.parse(message.structure);
+  const reader = new PartReader(bodies, message);
   await reader.read(structure);
   return {
     accountId,
@@ -169,7 +172,8 @@ class PartReader {
     if (this.#left <= 0) return undefined;
     const pieces: Buffer[] = [];
     const range = { start, end: Math.min(end, start + this.#left) };
-    for await (const piece of this.#bodies.read(this.#body, range)) pieces.push(Buffer.from(piece));
+    for await (const piece of this.#bodies.read(this.#body, range)) pieces.push(asBuffer(piece));
+    // Not a view: a thread would be sent all of the memory behind it.
     const bytes = new Uint8Array(Buffer.concat(pieces));
     this.#left -= bytes.length;
     return bytes;
@@ -201,7 +205,7 @@ function documentTexts(document: SearchDocument): DocumentTexts {
   const { subject, from, to, attachmentNames, parts } = document;
   const body = parts.map((part) => {
     const decoder = createDecoder(part.encoding);
-    const decoded = [decoder.write(Buffer.from(part.bytes)), decoder.end()];
+    const decoded = [decoder.write(asBuffer(part.bytes)), decoder.end()];
     const text = readPartText(part, Buffer.concat(decoded));
     return part.type === 'text/html' ? htmlToText(text) : text;
   });
