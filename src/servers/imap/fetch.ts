@@ -57,11 +57,13 @@ async function* tellVanished(
   changedSince: number,
 ): AsyncGenerator<string> {
   const view = session.selected;
-  const last = String(view.mailbox.uidnext - 1);
-  const known = UidSet.parse(set.replaceAll('*', last)) ?? UidSet.empty;
+  // As it is now: what came since the mailbox was opened may be gone without a word to this session.
+  const { imap } = session.services.mailstore;
+  const { uidnext } = await imap.open(session.user, view.mailbox.name);
+  const known = UidSet.parse(set.replaceAll('*', String(uidnext - 1))) ?? UidSet.empty;
   // The messages that changed are read by the command itself.
   const asked = { modseq: changedSince, known, fields: [] };
-  for await (const { gone } of readSince(session, view, asked)) yield vanished(gone);
+  for await (const { gone } of readSince(session, view, asked, uidnext)) yield vanished(gone);
 }
 
 export async function* fetchAll(

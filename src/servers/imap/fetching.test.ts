@@ -175,6 +175,7 @@ test('what was removed earlier is told, but for a message that the session still
   }));
   const uids = [2, 3];
   const imap = {
+    open: async () => mailbox,
     select: async () => ({ index: { uids, flags: ['', ''] }, mailbox }),
     keywords: async () => [],
     objectIds: { mailbox: () => 'm1' },

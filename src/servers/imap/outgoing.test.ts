@@ -79,3 +79,20 @@ test('whether a line has ended is known of the last part, also after nothing', a
     assert.equal(outgoing.isAtStart, isAtStart, String(output));
   }
 });
+
+test('a source that fails leaves the client within a literal, whatever was to follow it', async () => {
+  const outgoing = new Outgoing(async () => {});
+  const source = (isWhole: boolean) => ({
+    octets: 6,
+    async *open() {
+      yield Buffer.from('abc');
+      if (!isWhole) throw new Error('the file cannot be read');
+      yield Buffer.from('def');
+    },
+  });
+  await outgoing.add(['* 1 FETCH (BODY[] {6}\r\n', source(true), ')\r\n']);
+  assert.ok(outgoing.isAtStart);
+  const failing = outgoing.add(['* 2 FETCH (BODY[] {6}\r\n', source(false), ')\r\n']);
+  await assert.rejects(failing, /cannot be read/);
+  assert.equal(outgoing.isAtStart, false);
+});

@@ -36,7 +36,11 @@ export class Outgoing {
         this.#pieces.push(part);
       } else {
         await this.flush();
+        const last = this.#last;
+        // Where it fails, the client is within a literal.
+        this.#last = '';
         for await (const piece of part.open()) await this.#write(piece);
+        this.#last = last;
       }
       if (this.#octets + this.#text.length >= JOINED) await this.flush();
     }

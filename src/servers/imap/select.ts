@@ -33,7 +33,13 @@ function opening(isReadOnly: boolean): Command {
       // A mailbox that was selected is closed, also where the next one cannot be opened.
       yield session.closed;
       await session.closeMailbox();
-      return yield* open(session, name, isReadOnly, resync);
+      try {
+        return yield* open(session, name, isReadOnly, resync);
+      } catch (error) {
+        // It may fail where it is open already: after NO no mailbox is selected (RFC 9051 section 6.3.2).
+        await session.closeMailbox();
+        throw error;
+      }
     },
   };
 }
@@ -125,11 +131,13 @@ async function* tellSince(
  * is told of when its number is given up.
  *
  * @param asked.known the UIDs that the client asks about; all of the mailbox where it does not say
+ * @param uidnext of the mailbox
  */
 export async function* readSince(
   session: Session,
   view: View,
   asked: Pick<Resync, 'modseq' | 'known'> & Required<Pick<SyncRequest, 'fields'>>,
+  uidnext = view.mailbox.uidnext,
 ): AsyncGenerator<{ gone: UidSet; changed: readonly (AddedMessage | UpdatedMessage)[] }> {
   const { mailbox } = view;
   const { modseq, known, fields } = asked;
@@ -143,7 +151,7 @@ export async function* readSince(
     const { added, updated, removed } = page.changes;
     // What was removed is not known any more: all that is not there.
     const gone = page.reset
-      ? UidSet.between(1, mailbox.uidnext - 1).without(UidSet.of(view.uids))
+      ? UidSet.between(1, uidnext - 1).without(UidSet.of(view.uids))
       : UidSet.of(removed.map(({ uid }) => uid).filter((uid) => view.numberOf(uid) === 0));
     const meant = known ? gone.without(gone.without(known)) : gone;
     yield { gone: meant, changed: [...added, ...updated] };
