@@ -1,9 +1,8 @@
 /** Deliveries as they are queued, as a worker gets them, and as operators see them; and their payloads. */
 
 import { Buffer } from 'node:buffer';
-import { type Static, type TObject, Type } from 'typebox';
-import { Compile } from 'typebox/schema';
 import type { Row } from '../../platform/database/database.ts';
+import { checkOf, type Static, type TObject, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
 export interface NewDelivery {
@@ -157,7 +156,9 @@ export interface Delivery {
 /** Bytes of an error's text that are kept. */
 const TEXT_MAX = 500;
 
-const stored = Compile(Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }));
+const isStoredError = checkOf(
+  Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }),
+);
 
 /** JSON of an error as it is stored: its text cut to 500 bytes, never within a character. */
 export function errorToJson({ status, text }: DeliveryError): string {
@@ -195,7 +196,7 @@ export const writeError = (error: DeliveryError) => ({
 export function errorFromJson(json: string): DeliveryError {
   try {
     const error: unknown = JSON.parse(json);
-    if (stored.Check(error)) return error;
+    if (isStoredError(error)) return error;
   } catch {
     // Not JSON.
   }
@@ -243,7 +244,7 @@ export function payloadFormat<Schema extends TObject>(
   version: number,
   schema: Schema,
 ): PayloadFormat<Static<Schema>> {
-  const validator = Compile(schema);
+  const isPayload = checkOf(schema);
   return {
     write: (payload) => JSON.stringify({ v: version, ...payload }),
     read(json) {
@@ -254,11 +255,8 @@ export function payloadFormat<Schema extends TObject>(
           `the payload is of version ${JSON.stringify(found)}, this program reads version ${version}`,
         );
       }
-      if (validator.Check(value)) return value;
-      const [, [error]] = validator.Errors(value);
-      throw new UnreadablePayload(
-        `the payload is not valid: ${error?.instancePath || 'it'} ${error?.message}`,
-      );
+      if (isPayload(value)) return value;
+      throw new UnreadablePayload(`the payload is not valid: ${isPayload.problem()}`);
     },
   };
 }

@@ -7,8 +7,7 @@
  * minute.
  */
 import type { Logger } from 'pino';
-import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/schema';
+import { checkOf, type Static, Type } from '../../platform/schema/schema.ts';
 import {
   type Change,
   type ChangeListener,
@@ -42,8 +41,8 @@ const envelopeType = Type.Object({
   node: text(64),
   changes: Type.Array(Type.Unknown(), { maxItems: BATCH_MAX }),
 });
-const envelope = Compile(envelopeType);
-const change = Compile(
+const isEnvelope = checkOf(envelopeType);
+const isChange = checkOf(
   Type.Union([
     Type.Object({
       kind: Type.Literal('mailbox'),
@@ -124,7 +123,7 @@ export class SharedChanges implements Changes {
       return;
     }
     if (read.node === node) return;
-    const good = read.changes.filter((value) => change.Check(value));
+    const good = read.changes.filter(isChange);
     for (const value of good) this.#here.publish(value);
     count?.('received', good.length);
     if (good.length < read.changes.length) this.#refuse(read.changes.length - good.length);
@@ -185,7 +184,7 @@ function readEnvelope(received: string): Static<typeof envelopeType> | undefined
   if (received.length > TEXT_MAX) return undefined;
   try {
     const value: unknown = JSON.parse(received);
-    return envelope.Check(value) ? value : undefined;
+    return isEnvelope(value) ? value : undefined;
   } catch {
     return undefined;
   }

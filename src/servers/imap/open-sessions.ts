@@ -5,8 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/schema';
+import { checkOf, type Static, Type } from '../../platform/schema/schema.ts';
 import type { Session } from './session.ts';
 
 const text = (maxLength: number) => Type.String({ minLength: 1, maxLength });
@@ -134,7 +133,7 @@ const LIMIT_MAX = 1_000;
 /** Characters of one text: a page of sessions has some 100,000. */
 const TEXT_MAX = 4 * 1024 * 1024;
 
-const question = Compile(
+const isQuestion = checkOf(
   Type.Object({
     from: text(64),
     ask: text(64),
@@ -146,7 +145,7 @@ const question = Compile(
     }),
   }),
 );
-const answer = Compile(
+const isAnswer = checkOf(
   Type.Object({
     from: text(64),
     answer: text(64),
@@ -214,12 +213,12 @@ export class SessionsOfNodes {
   #receive(received: string): void {
     const { here, node, wire } = this.#options;
     const read = readJson(received);
-    if (question.Check(read) && read.from !== node) {
+    if (isQuestion(read) && read.from !== node) {
       const sessions = here.list(read.query);
       // Who asked waits no longer than for its answer.
       wire?.send(JSON.stringify({ from: node, answer: read.ask, sessions })).catch(() => {});
     }
-    if (!answer.Check(read)) return;
+    if (!isAnswer(read)) return;
     const asked = this.#asked.get(read.answer);
     if (!asked?.waitsFor.delete(read.from)) return;
     asked.sessions.push(...read.sessions);

@@ -1,6 +1,7 @@
 /** Messages as the operator's API shows them: in the list, and one with all that happened to it. */
-import { Type } from 'typebox';
+
 import type { KnownDelivery, Queue } from '../../mail/queue/queue.ts';
+import { type Static, Type } from '../../platform/schema/schema.ts';
 import { Instant, Integer, isoTime, LastError, present, Text } from '../api/api.ts';
 import { explainReply } from './explain-reply.ts';
 import {
@@ -139,7 +140,7 @@ export const MessageBody = Type.Object(
 );
 
 /** As a client gets it. */
-export type MessageDetails = Type.Static<typeof MessageBody>;
+export type MessageDetails = Static<typeof MessageBody>;
 
 function writeShared(message: Message) {
   const { id, at, direction, status, counts, opening, reason } = message;
@@ -155,7 +156,7 @@ function writeShared(message: Message) {
   };
 }
 
-export function writeMessage(message: Message): Type.Static<typeof MessageItem> {
+export function writeMessage(message: Message): Static<typeof MessageItem> {
   const addresses = message.recipients.flatMap(({ address }) => address ?? []);
   return {
     ...writeShared(message),
@@ -189,7 +190,7 @@ export function writeDetails(
   };
 }
 
-function writeRecipient(recipient: RecipientState): Type.Static<typeof RecipientItem> {
+function writeRecipient(recipient: RecipientState): Static<typeof RecipientItem> {
   const { address, status, at, reason, deliveries } = recipient;
   const explanation = reason === undefined ? undefined : explainReply(reason);
   return {
@@ -204,7 +205,7 @@ function writeDelivery(
   queue: Pick<Queue, 'lastAttemptAt'>,
   delivery: KnownDelivery,
   names: ReadonlyMap<number, string>,
-): Type.Static<typeof DeliveryItem> {
+): Static<typeof DeliveryItem> {
   const { id, publicId, kind, destination, status, attempts } = delivery;
   return {
     id,
@@ -230,7 +231,7 @@ function actionsOf({
   isKept,
   attempts,
   heldBy,
-}: KnownDelivery): Type.Static<typeof Action>[] {
+}: KnownDelivery): Static<typeof Action>[] {
   if (isTried || status === 'delivered') return [];
   if (status === 'failed') return isKept ? ['retry'] : [];
   if (status === 'queued') return attempts > 0 ? ['retry', 'hold', 'drop'] : ['hold', 'drop'];
