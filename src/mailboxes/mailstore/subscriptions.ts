@@ -5,7 +5,7 @@
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { MailUser } from './store.ts';
-import { canonicalMailboxName } from './syntax.ts';
+import { canonicalMailboxName, defaultMailboxes } from './syntax.ts';
 
 /** Names of one account. */
 const SUBSCRIPTIONS_MAX = 2_000;
@@ -24,24 +24,30 @@ export async function readSubscriptions(
 }
 
 /**
+ * A name without a mailbox that is not subscribed is not kept: it may be any text of a client.
+ *
  * @param isNew whether a name that was said to be subscribed stays so
  * @throws Refusal invalid_request where the account has too many names
  */
 export async function writeSubscription(
   tx: Queries,
-  { accountId }: MailUser,
+  { accountId: account_id }: MailUser,
   mailbox: string,
   { isOn, isNew = false }: { readonly isOn: boolean; readonly isNew?: boolean },
 ): Promise<void> {
-  const { count } = await tx
-    .selectFrom('subscriptions')
+  const row = { account_id, name: canonicalMailboxName(mailbox), is_on: isOn ? 1 : 0 };
+  const all = tx.selectFrom('subscriptions').where('account_id', '=', account_id);
+  const isKnown = await all.where('name', '=', row.name).select('is_on').executeTakeFirst();
+  if (!isOn && !(await isMailbox(tx, row))) {
+    await ofName(tx, row).execute();
+    return;
+  }
+  const { count } = await all
     .select(({ fn }) => fn.countAll<number>().as('count'))
-    .where('account_id', '=', accountId)
     .executeTakeFirstOrThrow();
-  if (Number(count) >= SUBSCRIPTIONS_MAX) {
+  if (!isKnown && Number(count) >= SUBSCRIPTIONS_MAX) {
     throw new Refusal('invalid_request', `at most ${SUBSCRIPTIONS_MAX} names are kept`);
   }
-  const row = { account_id: accountId, name: canonicalMailboxName(mailbox), is_on: isOn ? 1 : 0 };
   await tx
     .insertInto('subscriptions')
     .values(row)
@@ -52,16 +58,27 @@ export async function writeSubscription(
     .execute();
 }
 
+type Name = { readonly account_id: number; readonly name: string };
+
+function ofName(tx: Queries, { account_id, name }: Name) {
+  return tx
+    .deleteFrom('subscriptions')
+    .where('account_id', '=', account_id)
+    .where('name', '=', name);
+}
+
+/** Whether there is a mailbox of that name; those that every account has may not be made yet. */
+async function isMailbox(tx: Queries, { account_id, name }: Name): Promise<boolean> {
+  if (defaultMailboxes.some((one) => one.name === name)) return true;
+  const mailboxes = tx.selectFrom('mailboxes').where('account_id', '=', account_id);
+  return (await mailboxes.where('name', '=', name).select('id').executeTakeFirst()) !== undefined;
+}
+
 /** A deleted mailbox leaves only the subscription of its name. */
 export async function forgetUnsubscribed(
   tx: Queries,
-  { accountId }: MailUser,
+  { accountId: account_id }: MailUser,
   name: string,
 ): Promise<void> {
-  await tx
-    .deleteFrom('subscriptions')
-    .where('account_id', '=', accountId)
-    .where('name', '=', name)
-    .where('is_on', '=', 0)
-    .execute();
+  await ofName(tx, { account_id, name }).where('is_on', '=', 0).execute();
 }
