@@ -76,8 +76,9 @@ export function carryOutEvents({ queue, database, webhooks, now }: QueueEventsOp
 const LOOK_MS = 10_000;
 /** How often the positions of hooks without events are moved, since a cursor is kept only for days. */
 const ADVANCE_MS = 3_600_000;
-/** How soon events are read again that wait for an open transaction. */
+/** How soon events are read again that wait for an open transaction: later each time, which may be open for an hour. */
 const HELD_MS = 50;
+const HELD_MAX_MS = 2_000;
 const HOOKS_AT_A_TIME = 1_000;
 const USERS_AT_A_TIME = 8;
 const EVENTS_AT_A_TIME = 100;
@@ -87,6 +88,8 @@ interface KnownHook extends EventHook {
   readAt: string;
   /** Whether the row is to have this place, although nothing was queued. */
   isToAdvance: boolean;
+  /** How soon it is read again where its events wait. */
+  heldMs: number;
 }
 
 export class EventQueuer {
@@ -97,6 +100,8 @@ export class EventQueuer {
   readonly #woken = new Set<string>();
   /** Those of which that is to be tried again with the next look. */
   readonly #later = new Set<string>();
+  /** Those with a timer for events that wait. */
+  readonly #held = new Set<string>();
   #repeat: Repeat | undefined;
   /** By the monotonic clock. */
   #lookAt = 0;
@@ -158,6 +163,7 @@ export class EventQueuer {
         ...hook,
         readAt: isSame ? known.readAt : cursor,
         isToAdvance: isAdvance,
+        heldMs: known?.heldMs ?? HELD_MS,
       });
       if (isAdvance || !isSame || missed.has(userId)) this.#woken.add(userId);
     }
@@ -219,7 +225,8 @@ export class EventQueuer {
     }
     const page = await this.#read(hook, Math.min(EVENTS_AT_A_TIME, queuedMax - waiting));
     if (!page) return true;
-    if (page.isHeld) setTimeout(() => this.#wake(userId), HELD_MS).unref();
+    if (page.isHeld) this.#readSoon(hook);
+    else hook.heldMs = HELD_MS;
     if (page.events.length > 0 || (hook.isToAdvance && page.cursor !== hook.cursor)) {
       if (!(await this.#queue(hook, page))) {
         // It was set anew or removed, or another node does this work now.
@@ -230,6 +237,19 @@ export class EventQueuer {
       this.#hooks.set(userId, { ...hook, cursor, readAt: cursor, isToAdvance: false });
     } else hook.readAt = page.cursor;
     return page.hasMore;
+  }
+
+  /** One timer for a user: each event that wakes him meanwhile would begin one more, and each of these the next. */
+  #readSoon(hook: KnownHook): void {
+    const { userId, heldMs } = hook;
+    if (this.#held.has(userId)) return;
+    this.#held.add(userId);
+    hook.heldMs = Math.min(2 * heldMs, HELD_MAX_MS);
+    const read = () => {
+      this.#held.delete(userId);
+      this.#wake(userId);
+    };
+    setTimeout(read, heldMs).unref();
   }
 
   /** @returns undefined where events were missed: then the hook goes on from the oldest */

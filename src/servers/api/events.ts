@@ -25,6 +25,8 @@ export interface EventRoutesOptions {
   readonly feed: EventFeed;
   /** What several nodes share; left out for a single one. */
   readonly slots?: Pick<SharedSlots, 'take' | 'give'> | undefined;
+  /** Milliseconds of the monotonic clock; other ones in tests. */
+  readonly ticks?: () => number;
 }
 
 /** The most streams and waiting requests of one user. */
@@ -37,8 +39,9 @@ const AUTHORIZE_MS = 60_000;
 const ADVANCE_MS = 300_000;
 /** A client that takes nothing for so long is disconnected: it can go on from its last event. */
 const STALLED_MS = 60_000;
-/** How soon events are read again that wait for an open transaction. */
+/** How soon events are read again that wait for an open transaction: later each time, which may be open for an hour. */
 const HELD_MS = 50;
+const HELD_MAX_MS = 2_000;
 /** What comes within this time is read together. */
 const GATHER_MS = 20;
 /** Events that a stream reads at a time. */
@@ -201,7 +204,7 @@ class OpenRequests {
 }
 
 /** The parts of one request. */
-interface Following extends Pick<EventRoutesOptions, 'events'> {
+interface Following extends Pick<EventRoutesOptions, 'events' | 'ticks'> {
   readonly follower: Follower;
   readonly scope: EventScope;
   readonly signal: AbortSignal;
@@ -264,50 +267,58 @@ async function readOrWait(
 ): Promise<EventPage> {
   const until = performance.now() + wait * 1_000;
   let from = after;
-  for (;;) {
+  for (let heldMs = HELD_MS; ; heldMs = Math.min(2 * heldMs, HELD_MAX_MS)) {
     const page = await events.read(scope, from, limit);
     const leftMs = until - performance.now();
     // After the reading: of what came since the key was revoked, nothing is told.
     if (page.events.length > 0) await again();
     if (page.events.length > 0 || leftMs <= 0 || signal.aborted) return page;
     from = { ...after, cursor: page.cursor };
-    await follower.wait(page.isHeld ? Math.min(leftMs, HELD_MS) : leftMs, signal);
+    await follower.wait(page.isHeld ? Math.min(leftMs, heldMs) : leftMs, signal);
   }
 }
 
 /** The texts of a stream. A slow client holds none of them: the next is made when it has taken the last. */
 async function* tell(
-  { events, follower, scope, signal }: Following,
+  { events, follower, scope, signal, ticks = () => performance.now() }: Following,
   from: string,
   first: EventPage,
   mayRead: () => Promise<boolean>,
 ): AsyncGenerator<string> {
+  let commentAt = 0;
+  const say = (text: string) => {
+    commentAt = ticks() + COMMENT_MS;
+    return text;
+  };
   try {
     // A client that connects again before the first event goes on from here.
-    yield `retry: 1000\nid: ${from}\n\n`;
+    yield say(`retry: 1000\nid: ${from}\n\n`);
     let page = first;
-    let advanceAt = performance.now() + ADVANCE_MS;
-    let authorizeAt = performance.now() + AUTHORIZE_MS;
+    let heldMs = HELD_MS;
+    let advanceAt = ticks() + ADVANCE_MS;
+    let authorizeAt = ticks() + AUTHORIZE_MS;
     for (;;) {
-      if (page.events.length > 0) yield page.events.map(writeBlock).join('');
-      for (const change of follower.takeMailboxes()) yield writeHint(change);
-      let isDue = page.hasMore || page.isHeld;
-      if (page.isHeld) await pause(HELD_MS);
+      if (page.events.length > 0) yield say(page.events.map(writeBlock).join(''));
+      for (const change of follower.takeMailboxes()) yield say(writeHint(change));
+      let isDue = page.hasMore;
       while (!isDue && !signal.aborted) {
-        isDue = await follower.wait(COMMENT_MS, signal);
+        const ms = Math.max(0, commentAt - ticks());
+        isDue = await follower.wait(page.isHeld ? Math.min(heldMs, ms) : ms, signal);
         if (isDue) await pause(GATHER_MS);
-        else if (!signal.aborted) yield ':\n\n';
-        isDue ||= performance.now() > Math.min(advanceAt, authorizeAt);
+        // Also where the user has many events, and none of them is for this stream.
+        if (!signal.aborted && ticks() >= commentAt) yield say(':\n\n');
+        isDue ||= page.isHeld || ticks() > Math.min(advanceAt, authorizeAt);
       }
       if (signal.aborted) return;
+      heldMs = page.isHeld ? Math.min(2 * heldMs, HELD_MAX_MS) : HELD_MS;
       page = await events.read(scope, { field: 'after', cursor: page.cursor }, AT_A_TIME);
       // After the reading: of what came since the key was revoked, nothing is told.
       if (!(await mayRead())) return;
-      authorizeAt = performance.now() + AUTHORIZE_MS;
-      if (performance.now() < advanceAt || page.events.length > 0) continue;
+      authorizeAt = ticks() + AUTHORIZE_MS;
+      if (ticks() < advanceAt || page.events.length > 0) continue;
       // Without data: it only moves the place from which the client would go on.
-      yield `id: ${page.cursor}\n\n`;
-      advanceAt = performance.now() + ADVANCE_MS;
+      yield say(`id: ${page.cursor}\n\n`);
+      advanceAt = ticks() + ADVANCE_MS;
     }
   } finally {
     follower.end();
