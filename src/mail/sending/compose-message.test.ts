@@ -34,7 +34,7 @@ const base: Composition = {
 async function write(composition: Partial<Composition>): Promise<Buffer> {
   const whole = { ...base, ...composition };
   checkComposition(whole);
-  return buffer(composeMessage(whole));
+  return buffer(await composeMessage(whole));
 }
 
 function parse(source: Buffer) {

@@ -3,11 +3,13 @@
  * the header may contain, since everything in it is the app's text.
  */
 import type { Readable } from 'node:stream';
-import MailComposer from 'nodemailer/lib/mail-composer';
 import { encodeWord } from 'nodemailer/lib/mime-funcs';
 import { invalidField } from '../../platform/errors/errors.ts';
 import { decodeWords, hasHidden, parseAddress } from '../../protocols/message/message.ts';
 import { isWritablePath } from '../../protocols/smtp-client/smtp-client.ts';
+
+/** Loaded at the first message, since it would take each start 0.1 s; kept, since each `import` takes time again. */
+let library: Promise<typeof import('nodemailer/lib/mail-composer')> | undefined;
 
 /** A person in a header field. */
 export interface Correspondent {
@@ -206,7 +208,9 @@ export function recipientsOf({ to, cc, bcc }: Pick<Composition, 'to' | 'cc' | 'b
  *
  * @returns its source with CRLF line ends, including Bcc, which is removed when it is sent
  */
-export function composeMessage(composition: Composition): Readable {
+export async function composeMessage(composition: Composition): Promise<Readable> {
+  library ??= import('nodemailer/lib/mail-composer');
+  const { default: MailComposer } = await library;
   const { from, to, cc, bcc, replyTo, subject, text, html, attachments } = composition;
   const { headers, inReplyTo, references, messageId, date } = composition;
   const composer = new MailComposer({

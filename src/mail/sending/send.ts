@@ -82,7 +82,7 @@ export class Sending {
     const answered = inReplyTo && (await pinLocation(mailstore, user, inReplyTo));
     const composition = await readRequest(request, { mailstore, user, account, own });
     const written = draft && (await findDraft(mailstore, user, draft));
-    const staged = await this.#stage(composeMessage(composition));
+    const staged = await this.#stage(await composeMessage(composition));
     return this.#accept({
       user,
       account,

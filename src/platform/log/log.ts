@@ -1,7 +1,7 @@
 /** The log of a process: JSON lines on stdout, or lines for people where that is a terminal. */
+import { createRequire } from 'node:module';
 import { isatty } from 'node:tty';
 import { type Logger, type LoggerOptions, pino } from 'pino';
-import { prettyFactory } from 'pino-pretty';
 import sonicBoom from 'sonic-boom';
 
 export interface Log {
@@ -139,6 +139,10 @@ function jsonLine(msg: string): string {
 
 /** Turns a JSON line into a line for people: time, level, what happened, and the details after it. */
 function prettyLines(): (line: string) => string {
+  // Only here: a service that writes to a file or a pipe would load its 30 files for nothing.
+  const { prettyFactory } = createRequire(import.meta.url)(
+    'pino-pretty',
+  ) as typeof import('pino-pretty');
   return prettyFactory({
     colorize: process.stdout.hasColors?.() === true,
     translateTime: 'SYS:HH:MM:ss',

@@ -25,6 +25,7 @@ export {
   bearerChallenge,
   countField,
   ERRORS_PAGE,
+  nodeHttp,
   readBearer,
   requestIdOf,
 } from './http.ts';
