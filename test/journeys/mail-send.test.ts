@@ -457,6 +457,17 @@ onEachEngine('sending mail', (engine) => {
     assert.match(source.body.rfc822, /\r\nReceived: by mail\.localhost with HTTP id /);
   });
 
+  test('mail for one domain here is delivered by the answer, and cannot be cancelled', async () => {
+    const ada = await service.makeAccount('ada');
+    const ben = await service.addAccount(ada, 'ben');
+    const { body } = await send(ada, { to: [{ address: ben.address }], text: 'Now.' });
+    const sent = await service.mail(ada.token, 'GET', `/mail/sends/${body.id}`);
+    assert.equal(sent.body.status, 'delivered');
+    const cancel = await service.mail(ada.token, 'POST', '/mail/sends/cancel', { id: body.id });
+    assert.equal(cancel.body.code, 'already_sent');
+    assert.equal((await filled(ben, 1)).length, 1);
+  });
+
   test('about another account a sender learns what strangers learn by SMTP', async () => {
     const ada = await service.makeAccount('ada');
     const ben = await service.addAccount(ada, 'ben');

@@ -2,7 +2,8 @@
  * Delivers mail between accounts of this service without SMTP: the recipients are resolved by their domain's
  * route as for incoming mail. The sender is not checked: it is one of our accounts.
  *
- * Crashes: everything is written in the transaction that ends the attempt, so it happens once.
+ * Crashes: everything is written in the transaction that ends the attempt, or that accepts the message, so it happens
+ * once.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -15,7 +16,13 @@ import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { MessageParser } from '../../protocols/message/message.ts';
-import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/outbound.ts';
+import {
+  type DeliveredLocal,
+  type LocalMail,
+  type LocalMailDelivery,
+  MailboxClosed,
+  type PreparedLocal,
+} from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { MailOrigin } from './kinds.ts';
@@ -64,7 +71,7 @@ export class LocalDelivery implements LocalMailDelivery {
       if (found instanceof Refusal) refused.set(forwardPath, found);
       else resolved.push({ forwardPath, destination: found });
     }
-    if (resolved.length === 0) return { refused, counted: [], commit: async () => () => {} };
+    if (resolved.length === 0) return { refused, ...NOTHING };
     const envelope = envelopeOf(mail);
     const message = await stageMessage(this.#options.bodies, mail.open(), path);
     const plan = planDelivery(resolved);
@@ -84,7 +91,12 @@ export class LocalDelivery implements LocalMailDelivery {
     return {
       refused,
       counted: usageOf(plan, message.parsed.size, new Set()),
+      hold: async (tx, senderId) => {
+        if (plan.limited.size === 0) return;
+        await this.#options.storage.quotas?.hold(tx, [...plan.limited, senderId]);
+      },
       commit: (tx) => this.#write(tx, { message, storing, queued }),
+      discard: () => this.#options.bodies.discard(message.body),
     };
   }
 
@@ -98,8 +110,9 @@ export class LocalDelivery implements LocalMailDelivery {
     const storing = await this.#prepare(message, [target], origin);
     const detail = `the sender is told, by message ${origin.id}`;
     const told = { mailId: about, event: 'reported', recipient: user.address, detail };
-    await this.#options.trace?.write(tx, [told]);
-    return this.#write(tx, { message, storing, queued: [] });
+    const { traced, afterCommit } = await this.#write(tx, { message, storing, queued: [] });
+    await this.#options.trace?.write(tx, [told, ...traced]);
+    return afterCommit;
   }
 
   #prepare(
@@ -113,23 +126,32 @@ export class LocalDelivery implements LocalMailDelivery {
     return storage.prepare(mail, targets, { answers: 'none', ...(limited && { limited }) });
   }
 
-  async #write(tx: Queries, { message, storing, queued }: Writing): Promise<() => void> {
-    const { bodies, queue, trace } = this.#options;
+  async #write(tx: Queries, { message, storing, queued }: Writing): Promise<DeliveredLocal> {
+    const { bodies, queue } = this.#options;
     const bodyId = await bodies.commit(tx, message.body);
     const traced: TraceEvent[] = [];
     for (const delivery of queued) {
       traced.push(queuedEvent(delivery, await queue.enqueue(tx, { ...delivery, bodyId })));
     }
     const stored = await storing.commit(tx, async () => bodyId);
-    // A mailbox became full, or its account was deleted. The next attempt finds which.
-    if (stored.refused.size > 0) throw new Error('a mailbox closed while mail was delivered to it');
-    await trace?.write(tx, [...traced, ...stored.traced]);
-    return () => {
-      stored.afterCommit();
-      queue.wake(queued);
+    if (stored.refused.size > 0) throw new MailboxClosed();
+    return {
+      traced: [...traced, ...stored.traced],
+      afterCommit() {
+        stored.afterCommit();
+        queue.wake(queued);
+      },
     };
   }
 }
+
+/** Of a message that all recipients refuse. */
+const NOTHING: Omit<PreparedLocal, 'refused'> = {
+  counted: [],
+  hold: async () => {},
+  commit: async () => ({ traced: [], afterCommit() {} }),
+  discard: async () => {},
+};
 
 interface Writing {
   readonly message: StagedMessage;

@@ -27,11 +27,44 @@ export interface PreparedLocal {
   /** What it counts for its recipients, once it is delivered; the caller writes it, with what he counts himself. */
   readonly counted: readonly Counted[];
   /**
+   * Locks the accounts whose quotas limit it, and that of the sender where it has a quota: for a caller whose transaction
+   * locks other rows before {@link commit}.
+   */
+  hold(tx: Queries, senderId: number): Promise<void>;
+  /**
    * Delivers it to all the others.
    *
-   * @returns what to do after the commit
+   * @throws MailboxClosed where one of them can take it no more
    */
-  commit(tx: Queries): Promise<() => void>;
+  commit(tx: Queries): Promise<DeliveredLocal>;
+  /** Removes what was staged, where it is not delivered. */
+  discard(): Promise<void>;
+}
+
+/** What the caller does with a message that is delivered. */
+export interface DeliveredLocal {
+  /** What he writes in the trace, in the same transaction. */
+  readonly traced: readonly DeliveredEvent[];
+  afterCommit(): void;
+}
+
+/** An event of the trace, in its terms. */
+export interface DeliveredEvent {
+  readonly mailId: string;
+  readonly event: string;
+  readonly recipient?: string | null | undefined;
+  readonly deliveryId?: number | undefined;
+  readonly webhookId?: string | undefined;
+  readonly detail?: string | undefined;
+}
+
+/** A mailbox became full, or its account was deleted, after the message was prepared. The next attempt finds which. */
+export class MailboxClosed extends Error {
+  override readonly name = 'MailboxClosed';
+
+  constructor() {
+    super('a mailbox closed while mail was delivered to it');
+  }
 }
 
 /** Delivers mail to recipients hosted here, in the caller's transaction. */

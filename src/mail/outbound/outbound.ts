@@ -12,14 +12,16 @@ export {
   type RecipientStatus,
 } from './build-dsn.ts';
 export type { Lookup, OutboundDns } from './find-exchangers.ts';
-export type {
-  LateBounce,
-  LocalMail,
-  LocalMailDelivery,
-  NotedReport,
-  NoteReport,
-  PreparedLocal,
-  ReadReport,
+export {
+  type DeliveredLocal,
+  type LateBounce,
+  type LocalMail,
+  type LocalMailDelivery,
+  MailboxClosed,
+  type NotedReport,
+  type NoteReport,
+  type PreparedLocal,
+  type ReadReport,
 } from './local-mail.ts';
 export {
   failure,

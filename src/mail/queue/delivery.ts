@@ -26,6 +26,11 @@ export interface NewDelivery {
   readonly notBefore?: EpochMs;
   /** Set where an attempt failed before it was queued: the next one comes so many milliseconds later. */
   readonly tried?: { readonly error: DeliveryError; readonly retryMs: number };
+  /**
+   * Set where it was made before it is queued, and how long that took: the transaction that queues it makes it
+   * `delivered`. It is kept for operators, who may retry it.
+   */
+  readonly deliveredMs?: number | undefined;
   /** If no attempt has ended by then, {@link WorkOptions.onLate} runs, and the delivery continues. */
   readonly lateAt?: EpochMs;
   /** The Message-ID and Subject of its message, for operators. */

@@ -14,10 +14,7 @@ export function dueAt({ notBefore, tried }: Times, now: EpochMs): EpochMs {
 }
 
 type DeliveryValues = Required<
-  Omit<
-    NewRow<'deliveries'>,
-    'id' | 'status' | 'replays' | 'lease_owner' | 'finished_at' | 'stored' | 'held_by'
-  >
+  Omit<NewRow<'deliveries'>, 'id' | 'replays' | 'lease_owner' | 'stored' | 'held_by'>
 >;
 
 const deliveryRow = new PreparedQuery((row: DeliveryValues, queries) =>
@@ -30,7 +27,7 @@ const deliveryRow = new PreparedQuery((row: DeliveryValues, queries) =>
       sender: row.sender,
       body_id: row.body_id,
       public_id: row.public_id,
-      status: 'queued',
+      status: row.status,
       next_attempt_at: row.next_attempt_at,
       attempts: row.attempts,
       attempted_at: row.attempted_at,
@@ -45,6 +42,7 @@ const deliveryRow = new PreparedQuery((row: DeliveryValues, queries) =>
       url: row.url,
       created_at: row.created_at,
       updated_at: row.updated_at,
+      finished_at: row.finished_at,
     })
     .returning('id'),
 );
@@ -60,6 +58,8 @@ export async function insertDelivery(
   now: EpochMs,
 ): Promise<number> {
   const { tried, about, recipients } = delivery;
+  const isDelivered = delivery.deliveredMs !== undefined;
+  const isTried = isDelivered || tried !== undefined;
   const row = await deliveryRow.first(tx, {
     kind: delivery.kind,
     domain_id: delivery.domainId,
@@ -67,9 +67,10 @@ export async function insertDelivery(
     sender: senderOf(delivery),
     body_id: delivery.bodyId,
     public_id: delivery.publicId ?? randomUUID(),
+    status: isDelivered ? 'delivered' : 'queued',
     next_attempt_at: dueAt(delivery, now),
-    attempts: tried ? 1 : 0,
-    attempted_at: tried ? now : null,
+    attempts: isTried ? 1 : 0,
+    attempted_at: isTried ? now : null,
     ...(tried ? writeError(tried.error) : { last_error: null, reason: null }),
     late_at: delivery.lateAt ?? null,
     message_id: about?.messageId?.slice(0, ABOUT_MAX).toWellFormed() ?? null,
@@ -80,6 +81,7 @@ export async function insertDelivery(
     url: delivery.url ?? null,
     created_at: now,
     updated_at: now,
+    finished_at: isDelivered ? now : null,
   });
   if (!row) throw new Error('an insert returned no row');
   await payloadRow.all(tx, { id: row.id, payload: delivery.payload });

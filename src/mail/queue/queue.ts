@@ -138,7 +138,7 @@ export interface QueueOptions {
 const DROPPED = 'dropped by the operator of the service';
 
 /** What tells the queue whose delivery is due, and when. */
-type Woken = Pick<NewDelivery, 'kind' | 'destination' | keyof Owner | keyof Times>;
+type Woken = Pick<NewDelivery, 'kind' | 'destination' | 'deliveredMs' | keyof Owner | keyof Times>;
 
 export class Queue {
   readonly #database: Database;
@@ -169,11 +169,16 @@ export class Queue {
     return insertDelivery(tx, delivery, this.#clock.now());
   }
 
-  /** After a commit: attempts those of the new deliveries that are due at once. */
+  /** After a commit: attempts those of the new deliveries that are due at once, and reports those that are made. */
   wake(deliveries: Iterable<Woken>): void {
     const now = this.#clock.now();
     for (const delivery of deliveries) {
-      const { kind, destination } = delivery;
+      const { kind, destination, deliveredMs } = delivery;
+      if (deliveredMs !== undefined) {
+        const made = { outcome: { result: 'delivered' }, status: 'delivered' } as const;
+        this.#options.onAttempt?.({ kind, ...made, attemptMs: deliveredMs, ageMs: deliveredMs });
+        continue;
+      }
       const lane = { sender: senderOf(delivery), destination };
       this.#workers.get(kind)?.wake(lane, dueAt(delivery, now));
     }

@@ -1,40 +1,36 @@
-/** The transaction that accepts a message: its copy in Sent, its row, and its deliveries. */
-
+/**
+ * The transaction that accepts a message: its copy in Sent, its row, and its deliveries. Where everybody it is for is
+ * hosted here, it delivers the message, too (`deliver-here.ts`).
+ */
+import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
-import {
-  describeMessage,
-  type MailUser,
-  type StagedMessage,
-} from '../../mailboxes/mailstore/mailstore.ts';
+import { describeMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { findSendingAccount, type SendingAccount } from '../../tenants/accounts/accounts.ts';
-import { writeEvents } from '../../tenants/events/events.ts';
-import type { Counted, Usage } from '../../tenants/usage/usage.ts';
-import { mailDestination } from '../outbound/outbound.ts';
+import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
+import { type NewEvent, writeEvents } from '../../tenants/events/events.ts';
+import type { Usage } from '../../tenants/usage/usage.ts';
+import { MailboxClosed, mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
-import {
-  type AfterCommit,
-  type Copies,
-  type Keeping,
-  NO_COPY,
-  type PinnedLocation,
-} from './copies.ts';
+import { type AfterCommit, type Copies, type Keeping, NO_COPY } from './copies.ts';
+import { type AtOnce, type DeliverHereOptions, prepareAtOnce } from './deliver-here.ts';
 import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
+import { isTold, sendEvent } from './send-results.ts';
+import { type Accepted, acceptedOf, findAccepted, freeKey, type SendRow } from './send-rows.ts';
 import {
-  type Accepted,
-  acceptedOf,
-  findAccepted,
-  freeKey,
-  type RequestKey,
-  SEND,
-  type SendRow,
-  sendPayloads,
-} from './send-rows.ts';
+  deliveriesOf,
+  newSend,
+  type RecipientGroups,
+  sentEvent,
+  sentUsage,
+  statusesOf,
+  submittedEvents,
+  type WrittenMessage,
+} from './written-message.ts';
 
-export interface AcceptOptions {
+export interface AcceptOptions extends DeliverHereOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   readonly copies: Copies;
@@ -47,31 +43,15 @@ export interface AcceptOptions {
   readonly now: () => EpochMs;
 }
 
-/** A message that is staged and not yet accepted. */
-export interface WrittenMessage {
-  readonly user: MailUser;
-  readonly account: SendingAccount;
-  readonly staged: StagedMessage;
-  readonly messageId: string;
-  /** Envelope sender; `''` for the null sender. */
-  readonly from: string;
-  readonly recipients: readonly string[];
-  /** The keyword of its Received field, where a mail program submitted it and keeps its copy itself. */
-  readonly via?: string | undefined;
-  /** Whether the same request always gives it the same Message-ID, which no other message has. */
-  readonly isRepeatable: boolean;
-  /** Identifies the request where the client wants to repeat it safely. */
-  readonly key: RequestKey | undefined;
-  /** It is not sent before this time. */
-  readonly sendAt: EpochMs | undefined;
-  /** The message that it answers. */
-  readonly inReplyTo: PinnedLocation | undefined;
-  /** The draft that it was written in, removed when the mail is sent. */
-  readonly draft: PinnedLocation | undefined;
+/** What is prepared for the transaction. */
+interface Accepting {
+  /** The id in the answer. */
+  readonly id: string;
+  readonly groups: RecipientGroups;
+  readonly copy: Keeping;
+  /** Undefined where the queue delivers it. */
+  readonly atOnce: AtOnce | undefined;
 }
-
-/** The recipients of each delivery, by destination. */
-type RecipientGroups = ReadonlyMap<string, readonly string[]>;
 
 /** The result of the transaction; `known` where the same request was accepted before. */
 type AcceptOutcome =
@@ -98,11 +78,24 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
     message.via === undefined
       ? await copies.keep(user, { use: '\\Sent', texts, body: staged.body, messageId })
       : NO_COPY;
+  const id = randomUUID();
+  const atOnce = await deliverAtOnce(options, message, groups, id);
+  const accepting = { id, groups, copy, atOnce };
   const outcome = await database
-    .write((tx) => write(options, tx, message, groups, copy))
+    .write((tx) => write(options, tx, message, accepting))
+    .catch(async (error: unknown) => {
+      if (!(error instanceof MailboxClosed)) throw error;
+      await atOnce?.discard();
+      return database.write((tx) =>
+        write(options, tx, message, { ...accepting, atOnce: undefined }),
+      );
+    })
     .catch(async (error: unknown) => {
       // After any other error the commit may have happened.
-      if (error instanceof Refusal) await copy.undo();
+      if (error instanceof Refusal) {
+        await copy.undo();
+        await atOnce?.discard();
+      }
       if (error instanceof Refusal && error.code === 'send_limit') {
         usage.countRefused(user.accountId, message.recipients.length);
       }
@@ -110,6 +103,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
     });
   if ('known' in outcome) {
     await copy.undo();
+    await atOnce?.discard();
     await bodies.discard(staged.body);
     return outcome.known;
   }
@@ -118,15 +112,34 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   return acceptedOf(outcome.row);
 }
 
+/** Prepares to deliver it at once; undefined where the queue has to do it, also where an error is in the way. */
+async function deliverAtOnce(
+  options: AcceptOptions,
+  { account, staged, sendAt, from, via }: WrittenMessage,
+  groups: RecipientGroups,
+  id: string,
+): Promise<AtOnce | undefined> {
+  const [[destination, recipients] = ['', []]] = groups;
+  if (sendAt !== undefined || groups.size !== 1 || account.status !== 'active') return undefined;
+  const { domain, domainId } = account;
+  const sent = { id, acceptedAt: options.now(), domain, domainId, from, via };
+  const { body } = staged;
+  // The queue meets the error again, logs it, and goes on.
+  return prepareAtOnce(options, sent, recipients, [destination, body]).catch(() => undefined);
+}
+
 async function write(
-  { database, bodies, copies, queue, usage, trace, recipientsPerDay, now: clock }: AcceptOptions,
+  options: AcceptOptions,
   tx: Queries,
   message: WrittenMessage,
-  groups: RecipientGroups,
-  copy: Keeping,
+  accepting: Accepting,
 ): Promise<AcceptOutcome> {
-  const { user, account, key, sendAt, draft, inReplyTo } = message;
+  const { database, bodies, queue, usage, trace, recipientsPerDay, now: clock } = options;
+  const { user, key } = message;
+  const { copy, atOnce } = accepting;
   const { accountId } = user;
+  // Accounts with quotas first, in one order: two accounts may write to each other.
+  await atOnce?.hold(tx, accountId);
   // Locked: of two requests with one key, the second finds what the first has written.
   if (!(await findSendingAccount(tx, accountId, database.engine))) {
     throw new Refusal('account_not_found', `there is no account ${user.address}`);
@@ -140,110 +153,51 @@ async function write(
     await refuseOverLimit(tx, { accountId, recipients, now }, recipientsPerDay);
   }
   const bodyId = await bodies.commit(tx, message.staged.body);
-  const kept = await copy.commit(tx, bodyId);
-  const { userId, domainId, domain } = account;
-  const row = await insertSend(tx, {
-    accountId,
-    domainId,
-    bodyId,
-    key,
-    sendAt,
-    now,
-    messageId: message.messageId,
-    location: kept.location,
-    recipients,
-    // A message that is sent at once removes its draft here.
-    draft: sendAt === undefined ? undefined : draft,
-  });
-  const payload = sendPayloads.write({
-    sendId: row.id,
-    account: { accountId, address: user.address },
-    domain,
-    from: message.from,
-    acceptedAt: now,
-    id: row.public_id,
-    ...(message.via !== undefined && { via: message.via }),
-  });
-  const deliveries = await queueGroups({ queue, trace }, tx, groups, {
-    row,
-    message,
-    bodyId,
-    userId,
-    domainId,
-    payload,
-  });
-  const { subject } = message.staged.parsed.envelope;
-  const data = {
-    address: user.address,
-    send_id: row.public_id,
-    message_id: message.messageId,
-    subject,
-    recipients,
-    ...(sendAt !== undefined && { send_at: new Date(sendAt).toISOString() }),
-  };
-  const { mailbox, uid } = kept.location;
-  const location = message.via === undefined ? { mailbox, uid } : {};
-  await writeEvents(tx, [{ type: 'message.sent', accountId, ...location, data }], now);
-  const sent = { domainId, bodyId };
-  const afterCommit = [kept.afterCommit];
-  if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));
-  if (draft && sendAt === undefined) {
-    afterCommit.push(await copies.remove(tx, user, draft, sent));
-  }
-  // After the mailboxes, as for incoming mail: transactions lock rows in one order.
-  await usage.count(tx, [sentUsage(accountId, recipients, message.staged.parsed.size)], now);
-  return { row, deliveries, afterCommit };
-}
-
-/** What a message counts for its sender: one copy for each recipient. */
-export function sentUsage(accountId: number, recipients: number, bytes: number): Counted {
-  return { accountId, messagesOut: recipients, bytesOut: recipients * bytes };
-}
-
-/** Queues the message for each group of recipients, and writes the trace. */
-async function queueGroups(
-  { queue, trace }: Pick<AcceptOptions, 'queue' | 'trace'>,
-  tx: Queries,
-  groups: RecipientGroups,
-  { row, message, bodyId, userId, domainId, payload }: Queueing,
-): Promise<NewDelivery[]> {
-  const { messageId, sendAt, from, staged } = message;
-  const { public_id: mailId } = row;
-  const about = { messageId, subject: staged.parsed.envelope.subject };
-  const notBefore = sendAt === undefined ? {} : { notBefore: sendAt };
+  const { location, afterCommit: publish } = await copy.commit(tx, bodyId);
+  const row = await insertSend(tx, { ...newSend(message, accepting.id, now), bodyId, location });
   const deliveries: NewDelivery[] = [];
   const traced: TraceEvent[] = [];
-  for (const [destination, addresses] of groups) {
-    const delivery = {
-      kind: SEND,
-      userId,
-      domainId,
-      accountId: row.account_id,
-      destination,
-      bodyId,
-      payload,
-      about,
-      mailId,
-      ...notBefore,
-      recipients: addresses,
-      mailFrom: from,
-    };
-    const deliveryId = await queue.enqueue(tx, delivery);
-    await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
-    deliveries.push(delivery);
-    const { size } = staged.parsed;
-    const submitted = { mailId, event: 'submitted', sender: from, size, ...about, deliveryId };
-    traced.push(...addresses.map((recipient) => ({ ...submitted, recipient })));
+  const events: NewEvent[] = [sentEvent(message, row, location)];
+  for (const delivery of deliveriesOf(message, accepting, row)) {
+    const deliveryId = await queue.enqueue(tx, { ...delivery, bodyId });
+    const to = statusesOf(options, delivery);
+    await insertRecipients(tx, { sendId: row.id, deliveryId }, to);
+    deliveries.push({ ...delivery, bodyId });
+    traced.push(...submittedEvents(message, delivery, deliveryId));
+    events.push(...to.filter(isTold).map((one) => sendEvent(accountId, row.public_id, one)));
   }
-  await trace?.write(tx, traced);
-  return deliveries;
+  await writeEvents(tx, events, now);
+  const changed = await changeMailboxes(options, tx, message, { bodyId, atOnce });
+  await trace?.write(tx, [...traced, ...changed.traced]);
+  // After the mailboxes, as for incoming mail: transactions lock rows in one order.
+  const counted = sentUsage(accountId, recipients, message.staged.parsed.size);
+  await usage.count(tx, [counted, ...(atOnce?.counted ?? [])], now);
+  return { row, deliveries, afterCommit: [publish, ...changed.afterCommit] };
 }
 
-interface Queueing {
-  readonly row: SendRow;
-  readonly message: WrittenMessage;
-  readonly bodyId: number;
-  readonly userId: string;
-  readonly domainId: number;
-  readonly payload: string;
+/** Changes the mailboxes of the sender, and delivers what is delivered at once. */
+async function changeMailboxes(
+  { copies }: AcceptOptions,
+  tx: Queries,
+  { user, account, inReplyTo, draft, sendAt }: WrittenMessage,
+  { bodyId, atOnce }: { readonly bodyId: number; readonly atOnce: AtOnce | undefined },
+) {
+  const sent = { domainId: account.domainId, bodyId };
+  const afterCommit: AfterCommit[] = [];
+  const traced: TraceEvent[] = [];
+  const change = async () => {
+    if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));
+    if (draft && sendAt === undefined) {
+      afterCommit.push(await copies.remove(tx, user, draft, sent));
+    }
+  };
+  const deliver = async () => {
+    const here = await atOnce?.commit(tx);
+    if (here) afterCommit.push(here.afterCommit);
+    traced.push(...(here?.traced ?? []));
+  };
+  // By the ids of the accounts, as for incoming mail: transactions lock mailboxes in one order.
+  const isToEarlier = atOnce?.counted.some((one) => (one.accountId ?? 0) < user.accountId);
+  for (const step of isToEarlier ? [deliver, change] : [change, deliver]) await step();
+  return { afterCommit, traced };
 }

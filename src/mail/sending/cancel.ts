@@ -11,7 +11,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
-import { sentUsage } from './accept.ts';
+
 import {
   type AfterCommit,
   type Copies,
@@ -30,6 +30,7 @@ import {
   sendNotFound,
   writeDraft,
 } from './send-rows.ts';
+import { sentUsage } from './written-message.ts';
 
 export interface CancelOptions {
   readonly database: Database;

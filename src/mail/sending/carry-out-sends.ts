@@ -14,20 +14,18 @@ import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { formatDate, readHeader } from '../../protocols/message/message.ts';
+import { readHeader } from '../../protocols/message/message.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
-import { type DkimKey, type Domains, findSendingObstacle } from '../../tenants/domains/domains.ts';
+import { type DkimKey, findSendingObstacle } from '../../tenants/domains/domains.ts';
 import { writeEvents } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import {
   buildDsn,
-  type LocalMailDelivery,
   type MessageSender,
   mailDelays,
   mailDestination,
   type PreparedLocal,
   type PreparedMessage,
-  prepareSubmission,
   type SendError,
   type SendOutcome,
 } from '../outbound/outbound.ts';
@@ -39,8 +37,9 @@ import {
   type Settled,
   type Slot,
 } from '../queue/queue.ts';
-import type { Trace } from '../trace/trace.ts';
+import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
+import { type DeliverHereOptions, deliveredHere, prepareSent } from './deliver-here.ts';
 import {
   allOf,
   changedOf,
@@ -72,20 +71,15 @@ import {
 } from './send-rows.ts';
 import { findSuppressed, isAddressGone, suppress } from './suppressions.ts';
 
-export interface CarryOutSendsOptions {
+export interface CarryOutSendsOptions extends DeliverHereOptions {
   readonly database: Database;
   readonly queue: Queue;
   readonly bodies: Bodies;
-  readonly domains: Pick<Domains, 'findActive' | 'findDkimKey'>;
-  /** Delivers to recipients who are hosted here. */
-  readonly local: LocalMailDelivery;
   /** The mailboxes of the sender. */
   readonly copies: Copies;
   readonly sender: Pick<MessageSender, 'sendToAll'>;
   /** Counts bounces, and what recipients here get. */
   readonly usage: Pick<Usage, 'count'>;
-  /** Our host name. */
-  readonly hostname: string;
   readonly log: { error(what: object, text: string): void };
   readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly now?: () => EpochMs;
@@ -192,21 +186,23 @@ class SendAttempts {
     const { accountId } = account;
     await writeStatuses(tx, { sendId, deliveryId }, statuses);
     const bounced = statuses.filter((one) => one.status === 'bounced');
-    await this.#options.trace?.write(
-      tx,
-      bounced.map(({ address: recipient, detail }) => ({
-        mailId: payload.id,
-        event: 'bounced',
-        recipient,
-        deliveryId,
-        detail,
-      })),
-    );
+    const traced: TraceEvent[] = bounced.map(({ address: recipient, detail }) => ({
+      mailId: payload.id,
+      event: 'bounced',
+      recipient,
+      deliveryId,
+      detail,
+    }));
     const events = changed.map((one) => sendEvent(accountId, payload.id, one));
     await writeEvents(tx, events, this.#now());
     if (!local) await this.#suppress(tx, domainId, results);
     const done: AfterCommit[] = [];
-    if (local) done.push(await local.commit(tx));
+    if (local) {
+      const delivered = await local.commit(tx);
+      traced.push(...delivered.traced);
+      done.push(delivered.afterCommit);
+    }
+    await this.#options.trace?.write(tx, traced);
     // The mail is sent, so its draft is removed.
     const draft = await takeDraft(tx, sendId);
     if (draft) done.push(await copies.remove(tx, account, draft, { domainId, bodyId }));
@@ -263,13 +259,8 @@ class SendAttempts {
       return { results: allOf(recipients, 'temporary', { enhancedStatus: '4.7.1', text }) };
     }
     const body = await bodies.get(job.bodyId);
-    const message = await prepareSubmission({
-      open: () => bodies.read(body),
-      received: this.#received(job.payload),
-      domain,
-      dkimKey: await domains.findDkimKey(job.domainId),
-      now: this.#now(),
-    });
+    const outgoing = { ...job.payload, domainId: job.domainId };
+    const message = await prepareSent(this.#options, outgoing, body, this.#now());
     const [first = ''] = recipients;
     // One delivery is for one domain. Whether it is hosted here may have changed since.
     return (await domains.findActive(mailDestination(first)))
@@ -282,13 +273,17 @@ class SendAttempts {
     recipients: readonly string[],
     { open, size }: PreparedMessage,
   ): Promise<Sent> {
-    const { hostname, local } = this.#options;
-    const prepared = await local.prepare({ id, from, recipients, acceptedAt, size, open });
+    const prepared = await this.#options.local.prepare({
+      id,
+      from,
+      recipients,
+      acceptedAt,
+      size,
+      open,
+    });
     const results = recipients.map((address): Result => {
       const refusal = prepared.refused.get(address);
-      const outcome: SendOutcome = refusal
-        ? refusedHere(refusal)
-        : { result: 'delivered', host: hostname, detail: 'delivered here' };
+      const outcome: SendOutcome = refusal ? refusedHere(refusal) : deliveredHere(this.#options);
       return { address, outcome };
     });
     return { results, local: prepared };
@@ -325,12 +320,6 @@ class SendAttempts {
       return { address, outcome };
     });
     return { results };
-  }
-
-  /** RFC 5321 section 4.4; the address of the app's or program's user is private. */
-  #received({ id, acceptedAt, via = 'HTTP' }: SendPayload): string {
-    const { hostname } = this.#options;
-    return `Received: by ${hostname} with ${via} id ${id};\r\n ${formatDate(acceptedAt)}`;
   }
 
   /** RFC 3464: a report in the account's own INBOX about recipients who did not get the message. */

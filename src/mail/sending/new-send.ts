@@ -1,13 +1,14 @@
 /** The rows of a message that is accepted: `sends` and `send_recipients`, and the limit that they count for. */
-import { randomUUID } from 'node:crypto';
-import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { type NewRow, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { PinnedLocation } from './copies.ts';
-import type { RequestKey, SendDelivery, SendRow } from './send-rows.ts';
+import type { RequestKey, SendDelivery, SendRecipient, SendRow } from './send-rows.ts';
 
 /** A message that is accepted now. */
 export interface NewSend {
+  /** In the answer to the client. */
+  readonly id: string;
   readonly accountId: number;
   readonly domainId: number;
   readonly messageId: string;
@@ -47,10 +48,10 @@ const sendRow = new PreparedQuery((row: Omit<SendRow, 'id' | 'cancelled_at'>, qu
 
 export async function insertSend(
   tx: Queries,
-  { location, key, draft, ...send }: NewSend,
+  { id, location, key, draft, ...send }: NewSend,
 ): Promise<SendRow> {
   const row = await sendRow.first(tx, {
-    public_id: randomUUID(),
+    public_id: id,
     account_id: send.accountId,
     domain_id: send.domainId,
     message_id: send.messageId,
@@ -103,31 +104,26 @@ export async function refuseOverLimit(
   throw new Refusal('send_limit', detail, { retryAfter });
 }
 
-const recipientRow = new PreparedQuery(
-  (row: { sendId: number; deliveryId: number; address: string }, queries) =>
-    queries.insertInto('send_recipients').values({
-      send_id: row.sendId,
-      delivery_id: row.deliveryId,
-      status: 'queued',
-      address: row.address,
-    }),
+const recipientRow = new PreparedQuery((row: Omit<NewRow<'send_recipients'>, 'id'>, queries) =>
+  queries.insertInto('send_recipients').values({
+    send_id: row.send_id,
+    delivery_id: row.delivery_id,
+    status: row.status,
+    detail: row.detail,
+    address: row.address,
+  }),
 );
 
-/** @param addresses of one delivery */
+/** @param recipients of one delivery */
 export async function insertRecipients(
   tx: Queries,
-  delivery: SendDelivery,
-  addresses: readonly string[],
+  { sendId: send_id, deliveryId: delivery_id }: SendDelivery,
+  recipients: readonly SendRecipient[],
 ): Promise<void> {
-  const [address, ...others] = addresses;
-  if (address !== undefined && others.length === 0) {
-    await recipientRow.all(tx, { ...delivery, address });
-    return;
-  }
-  const { sendId, deliveryId } = delivery;
-  const own = { send_id: sendId, delivery_id: deliveryId, status: 'queued' as const };
-  await tx
-    .insertInto('send_recipients')
-    .values(addresses.map((one) => ({ ...own, address: one })))
-    .execute();
+  const rows = recipients.map(({ address, status, detail = null }) => {
+    return { send_id, delivery_id, status, detail, address };
+  });
+  const [row, ...others] = rows;
+  if (row && others.length === 0) await recipientRow.all(tx, row);
+  else await tx.insertInto('send_recipients').values(rows).execute();
 }

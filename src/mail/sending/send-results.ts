@@ -117,12 +117,13 @@ export function changedOf(
   rows: readonly SendRecipientRow[],
 ): ToldRecipient[] {
   const before = new Map(rows.map(({ address, status }) => [address, status]));
-  return statuses.filter(
-    (one): one is ToldRecipient =>
-      one.status !== 'queued' &&
-      one.status !== 'cancelled' &&
-      !(one.status === 'deferred' && before.get(one.address) === 'deferred'),
-  );
+  return statuses
+    .filter(isTold)
+    .filter((one) => !(one.status === 'deferred' && before.get(one.address) === 'deferred'));
+}
+
+export function isTold(one: SendRecipient): one is ToldRecipient {
+  return one.status !== 'queued' && one.status !== 'cancelled';
 }
 
 /** The event of a recipient's status. @param sendId the public id of the message */

@@ -23,6 +23,7 @@ onEachEngine('rows of sent mail', (engine) => {
     ) =>
       database.write(async (tx) => {
         const row = await insertSend(tx, {
+          id: `send-${sent + 1}`,
           accountId,
           domainId: 1,
           bodyId: 1,
@@ -37,7 +38,7 @@ onEachEngine('rows of sent mail', (engine) => {
         for (const [at, status] of statuses.entries()) {
           const delivery = { sendId: row.id, deliveryId: at };
           const address = `r${at}@far.test`;
-          await insertRecipients(tx, delivery, [address]);
+          await insertRecipients(tx, delivery, [{ address, status: 'queued' }]);
           await writeStatuses(tx, delivery, [{ address, status }]);
         }
         return row;

@@ -24,7 +24,7 @@ import {
   type SendingAccount,
 } from '../../tenants/accounts/accounts.ts';
 import { findSendingObstacle } from '../../tenants/domains/domains.ts';
-import { type AcceptOptions, accept, type WrittenMessage } from './accept.ts';
+import { type AcceptOptions, accept } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';
 import { findDraft, type PinnedLocation, pinLocation } from './copies.ts';
@@ -41,6 +41,7 @@ import {
   sendNotFound,
 } from './send-rows.ts';
 import { AccountSubmitter, type SubmittedEnvelope, submissionKey } from './submission.ts';
+import type { WrittenMessage } from './written-message.ts';
 
 export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
   readonly queue: AcceptOptions['queue'] & CancelOptions['queue'];

@@ -111,22 +111,25 @@ async function openSending(engine: Engine, sender: Pick<MessageSender, 'sendToAl
     prepare: () => assert.fail('nobody is hosted here'),
     report: async (_tx, _user, source) => () => void reports.push(source.toString()),
   };
+  const here = {
+    domains: { findActive: async () => undefined, findDkimKey: async () => undefined },
+    local,
+    hostname: 'mail.postroom.test',
+  };
   carryOutSends({
+    ...here,
     database,
     queue,
     bodies,
-    domains: { findActive: async () => undefined, findDkimKey: async () => undefined },
-    local,
     copies,
     sender,
     usage: new Usage({ database, now }),
-    hostname: 'mail.postroom.test',
     log: silent,
     trace,
     now,
   });
   let sendId = 0;
-  const options = { database, bodies, copies, queue, trace, recipientsPerDay: 0, now };
+  const options = { ...here, database, bodies, copies, queue, trace, recipientsPerDay: 0, now };
   return {
     database,
     queue,

@@ -115,13 +115,16 @@ export function buildMailFlow(options: MailFlowOptions) {
   const copies = mailServer
     ? new ServerCopies({ ...shared, mailstore: options.mailstore })
     : new EmbeddedCopies(shared);
-  const sendAttempts = { ...shared, sender, hostname, copies, local: new LocalDelivery(resolving) };
+  const local = new LocalDelivery(resolving);
+  const sendAttempts = { ...shared, sender, hostname, copies, local };
   const { maxMessageBytes } = config.limits;
   const sending = new Sending({
     ...shared,
     ...config.sending,
     mailstore: options.mailstore,
     copies,
+    local,
+    hostname,
     maxMessageBytes,
   });
   return {

@@ -1,0 +1,88 @@
+/**
+ * Mail for recipients hosted here. A message that goes out at once, and whose recipients are all at one domain that is
+ * hosted here, is delivered in the transaction that accepts it: its delivery is queued as made. All other mail waits for
+ * the queue: what is scheduled, what has recipients elsewhere, and what one of its recipients may not take.
+ *
+ * Crashes: before the commit nothing was accepted, and nobody has the message; after it everybody has it, once.
+ */
+import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
+import { formatDate } from '../../protocols/message/message.ts';
+import type { Domains } from '../../tenants/domains/domains.ts';
+import {
+  type LocalMail,
+  type LocalMailDelivery,
+  type PreparedLocal,
+  type PreparedMessage,
+  prepareSubmission,
+  type SendOutcome,
+} from '../outbound/outbound.ts';
+import type { SendPayload } from './send-rows.ts';
+
+export interface DeliverHereOptions {
+  readonly bodies: Pick<Bodies, 'read'>;
+  readonly domains: Pick<Domains, 'findActive' | 'findDkimKey'>;
+  /** Delivers to recipients who are hosted here. */
+  readonly local: LocalMailDelivery;
+  /** Our host name. */
+  readonly hostname: string;
+}
+
+/** What the message that goes out has of its send. */
+export type Sent = Pick<SendPayload, 'id' | 'acceptedAt' | 'domain' | 'from'> & {
+  readonly via?: string | undefined;
+  readonly domainId: number;
+};
+
+/** The message as its recipients get it. */
+export async function prepareSent(
+  { bodies, domains, hostname }: DeliverHereOptions,
+  { id, acceptedAt, via = 'HTTP', domain, domainId }: Sent,
+  body: Parameters<Bodies['read']>[0],
+  now: EpochMs,
+): Promise<PreparedMessage> {
+  return prepareSubmission({
+    open: () => bodies.read(body),
+    // RFC 5321 section 4.4; the address of the app's or program's user is private.
+    received: `Received: by ${hostname} with ${via} id ${id};\r\n ${formatDate(acceptedAt)}`,
+    domain,
+    dkimKey: await domains.findDkimKey(domainId),
+    now,
+  });
+}
+
+/** Of a recipient hosted here who gets the message. */
+export function deliveredHere({ hostname }: Pick<DeliverHereOptions, 'hostname'>) {
+  return { result: 'delivered', host: hostname, detail: 'delivered here' } satisfies SendOutcome;
+}
+
+/** A message that the transaction that accepts it delivers. */
+export interface AtOnce extends Pick<PreparedLocal, 'counted' | 'hold' | 'commit' | 'discard'> {
+  /** How long it took until now. */
+  readonly ms: number;
+}
+
+/**
+ * Prepares to deliver a message when it is accepted.
+ *
+ * @param recipients all that it has at one domain
+ * @returns undefined where the queue has to do it
+ */
+export async function prepareAtOnce(
+  options: DeliverHereOptions,
+  sent: Sent,
+  recipients: readonly string[],
+  [domain, body]: readonly [string, Parameters<Bodies['read']>[0]],
+): Promise<AtOnce | undefined> {
+  const begun = performance.now();
+  if (!(await options.domains.findActive(domain))) return undefined;
+  const { size, open } = await prepareSent(options, sent, body, sent.acceptedAt);
+  const { id, from, acceptedAt } = sent;
+  const mail: LocalMail = { id, from, recipients, acceptedAt, size, open };
+  const prepared = await options.local.prepare(mail);
+  if (prepared.refused.size > 0) {
+    await prepared.discard();
+    return undefined;
+  }
+  return { ...prepared, ms: performance.now() - begun };
+}
