@@ -178,7 +178,7 @@ class KeyReader {
       case 'BEFORE':
       case 'SAVEDBEFORE':
       case 'SENTBEFORE':
-        return { kind: sent, from: 0, before: this.#day() };
+        return { kind: sent, from: -EVER, before: this.#day() };
       case 'LARGER':
         return { kind: 'size', from: this.#number() + 1, to: EVER };
       case 'SMALLER':
@@ -192,7 +192,7 @@ class KeyReader {
       case 'YOUNGER':
         return { kind: 'arrived', from: this.#ago(), before: EVER };
       case 'OLDER':
-        return { kind: 'arrived', from: 0, before: this.#ago() + 1 };
+        return { kind: 'arrived', from: -EVER, before: this.#ago() + 1 };
       case 'EMAILID':
       case 'THREADID':
         this.#command.expect(' ');

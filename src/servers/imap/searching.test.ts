@@ -76,6 +76,25 @@ describe('a search reads of each row what its keys need', () => {
   }
 });
 
+test('a message of before 1970 is before a later day', async () => {
+  const old = Date.UTC(1969, 6, 20);
+  const imap = {
+    ...storeOfOne().imap,
+    rows: async () => [{ uid: 1, ...MESSAGE, internal_date: old, saved_at: old }],
+  };
+  for (const text of [
+    'BEFORE 1-Jan-2026',
+    'OLDER 60',
+    'SAVEDBEFORE 1-Jan-2026',
+    'SENTBEFORE 1-Jan-2026',
+  ]) {
+    const found = await new Search(sessionOf(1, 'u', imap), keyOf(text), []).run();
+    assert.ok(found.length > 0, text);
+    const none = await new Search(sessionOf(1, 'u', imap), keyOf(`NOT ${text}`), []).run();
+    assert.deepEqual(none, [], text);
+  }
+});
+
 test('all keys of a search that count seconds are of one instant', (t) => {
   let now = Date.UTC(2026, 0, 2);
   t.mock.method(Date, 'now', () => ++now);
@@ -83,7 +102,7 @@ test('all keys of a search that count seconds are of one instant', (t) => {
   assert.deepEqual(keyOf('OLDER 60 YOUNGER 60'), {
     kind: 'and',
     keys: [
-      { ...arrived, from: 0, before: now - 60_000 + 1 },
+      { ...arrived, from: -Number.MAX_SAFE_INTEGER, before: now - 60_000 + 1 },
       { ...arrived, from: now - 60_000, before: Number.MAX_SAFE_INTEGER },
     ],
   });

@@ -179,7 +179,9 @@ export class Tabs {
       if (this.#epoch !== undefined) return [put('accounts', { ...now, ...until })];
       // A leader that held the lock is gone, as the lock is here; one that did not may be alive.
       const isGone = this.#hasLock && now.byLock === true;
-      if (now.leaseUntil > platform.now() && !isGone) return [];
+      // One that ends later than any is of before the clock was set back.
+      const left = now.leaseUntil - platform.now();
+      if (left > 0 && left <= LEASE_MS && !isGone) return [];
       taken = now.epoch + 1;
       return [put('accounts', { ...now, ...until, epoch: taken })];
     });

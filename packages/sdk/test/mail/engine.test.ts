@@ -234,3 +234,19 @@ test('where there is nothing to do, a change is over at once; a flag that is see
   await world.pass(10_000);
   assert.deepEqual(account.mailbox('INBOX').find(1)?.flags, ['\\Seen']);
 });
+
+test('a lease of before the clock was set back holds no other tab off', async () => {
+  const world = new World({ seed: 1, withLocks: false });
+  world.account.deliver('INBOX', { subject: 'Hi' });
+  const first = await world.open();
+  await world.pass(5000);
+  world.kill(first);
+  const [account] = await world.store.range({ table: 'accounts', prefix: [] });
+  const leaseUntil = world.server.clock.now() + 86_400_000;
+  await world.store.transact({ account: String(account?.account), durability: 'strict' }, [
+    { put: 'accounts', row: { ...account, leaseUntil } },
+  ]);
+  const { client } = await world.open();
+  await world.pass(60_000);
+  assert.equal(client.state, 'live');
+});
