@@ -3,7 +3,7 @@
  * payload is written when the message is accepted, so a later change of the route does not affect it. The
  * message itself is the body that the delivery names.
  */
-import { type Static, Type } from '../../platform/schema/schema.ts';
+import { type Static, Type } from 'typebox';
 import { mailDelays } from '../outbound/outbound.ts';
 import { payloadFormat } from '../queue/queue.ts';
 

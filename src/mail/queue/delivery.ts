@@ -1,8 +1,9 @@
 /** Deliveries as they are queued, as a worker gets them, and as operators see them; and their payloads. */
 
 import { Buffer } from 'node:buffer';
+import { type Static, type TObject, Type } from 'typebox';
+import { Compile } from 'typebox/schema';
 import type { Row } from '../../platform/database/database.ts';
-import { checkOf, type Static, type TObject, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
 export interface NewDelivery {
@@ -161,9 +162,7 @@ export interface Delivery {
 /** Bytes of an error's text that are kept. */
 const TEXT_MAX = 500;
 
-const isStoredError = checkOf(
-  Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }),
-);
+const stored = Compile(Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }));
 
 /** JSON of an error as it is stored: its text cut to 500 bytes, never within a character. */
 export function errorToJson({ status, text }: DeliveryError): string {
@@ -201,7 +200,7 @@ export const writeError = (error: DeliveryError) => ({
 export function errorFromJson(json: string): DeliveryError {
   try {
     const error: unknown = JSON.parse(json);
-    if (isStoredError(error)) return error;
+    if (stored.Check(error)) return error;
   } catch {
     // Not JSON.
   }
@@ -249,7 +248,7 @@ export function payloadFormat<Schema extends TObject>(
   version: number,
   schema: Schema,
 ): PayloadFormat<Static<Schema>> {
-  const isPayload = checkOf(schema);
+  const validator = Compile(schema);
   return {
     write: (payload) => JSON.stringify({ v: version, ...payload }),
     read(json) {
@@ -260,8 +259,11 @@ export function payloadFormat<Schema extends TObject>(
           `the payload is of version ${JSON.stringify(found)}, this program reads version ${version}`,
         );
       }
-      if (isPayload(value)) return value;
-      throw new UnreadablePayload(`the payload is not valid: ${isPayload.problem()}`);
+      if (validator.Check(value)) return value;
+      const [, [error]] = validator.Errors(value);
+      throw new UnreadablePayload(
+        `the payload is not valid: ${error?.instancePath || 'it'} ${error?.message}`,
+      );
     },
   };
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Type } from 'typebox';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { until } from '../../../test/support/queue/fake-clock.ts';
 import {
@@ -12,7 +13,6 @@ import {
   refused,
   rowWhen,
 } from '../../../test/support/queue/open-queue.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { findBodyOf, pruneDeliveries, readDepths, removeDeliveriesOf } from './operator-rows.ts';
 import { payloadFormat, type Queue } from './queue.ts';
 

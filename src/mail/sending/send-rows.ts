@@ -2,10 +2,9 @@
  * What accounts sent, and its status: rows of `sends` and `send_recipients`, and the payload of a delivery of kind
  * `send`.
  */
-
+import { type Static, Type } from 'typebox';
 import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { payloadFormat } from '../queue/queue.ts';
 import type { PinnedLocation } from './copies.ts';

@@ -11,12 +11,11 @@
  *   each as a delivery of kind `copy`, which is withdrawn when the change succeeds at once. If the mail server
  *   fails, or the process dies, the queue repeats it. A repetition changes nothing more.
  */
-
+import { type Static, Type } from 'typebox';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { mailDelays, mailDestination } from '../outbound/outbound.ts';

@@ -13,11 +13,11 @@
  * The end of such a delivery is no event itself: a receiver that is away would be told of each failure by one more.
  */
 import { Buffer } from 'node:buffer';
+import { Type } from 'typebox';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 import {
   describeEvent,

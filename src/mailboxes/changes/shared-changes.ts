@@ -7,7 +7,8 @@
  * minute.
  */
 import type { Logger } from 'pino';
-import { checkOf, type Static, Type } from '../../platform/schema/schema.ts';
+import { type Static, Type } from 'typebox';
+import { Compile } from 'typebox/schema';
 import {
   type Change,
   type ChangeListener,
@@ -41,8 +42,8 @@ const envelopeType = Type.Object({
   node: text(64),
   changes: Type.Array(Type.Unknown(), { maxItems: BATCH_MAX }),
 });
-const isEnvelope = checkOf(envelopeType);
-const isChange = checkOf(
+const envelope = Compile(envelopeType);
+const change = Compile(
   Type.Union([
     Type.Object({
       kind: Type.Literal('mailbox'),
@@ -123,7 +124,7 @@ export class SharedChanges implements Changes {
       return;
     }
     if (read.node === node) return;
-    const good = read.changes.filter(isChange);
+    const good = read.changes.filter((value) => change.Check(value));
     for (const value of good) this.#here.publish(value);
     count?.('received', good.length);
     if (good.length < read.changes.length) this.#refuse(read.changes.length - good.length);
@@ -184,7 +185,7 @@ function readEnvelope(received: string): Static<typeof envelopeType> | undefined
   if (received.length > TEXT_MAX) return undefined;
   try {
     const value: unknown = JSON.parse(received);
-    return isEnvelope(value) ? value : undefined;
+    return envelope.Check(value) ? value : undefined;
   } catch {
     return undefined;
   }

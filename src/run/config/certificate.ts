@@ -11,7 +11,6 @@ import { createSecureContext } from 'node:tls';
 import { ensureFolder, replaceDurably } from '../../platform/files/files.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 import { dataDirError } from './data-folder.ts';
-import { makeSelfSigned } from './self-signed.ts';
 
 export interface CertificateOptions {
   /** Path of the certificate, its chain after it, in PEM; together with `key`. */
@@ -142,12 +141,24 @@ async function readOwnCertificate(
 }
 
 async function makeCertificate(hostname: string): Promise<Certificate> {
+  // Its ASN.1 libraries take long to load, and most starts don't need them.
+  const { generate } = await import('selfsigned');
   const now = Date.now();
-  const made = await makeSelfSigned({
-    hostname,
+  const made = await generate([{ name: 'commonName', value: 'Postroom' }], {
+    // RSA, since old mail servers that only know RSA would otherwise send in plaintext.
+    keyType: 'rsa',
+    keySize: 2048,
+    algorithm: 'sha256',
     // From a day ago, since clocks of peers differ.
-    validFrom: new Date(now - dayMs),
-    validTo: new Date(now + selfSignedDays * dayMs),
+    notBeforeDate: new Date(now - dayMs),
+    notAfterDate: new Date(now + selfSignedDays * dayMs),
+    extensions: [
+      { name: 'basicConstraints', cA: false, critical: true },
+      { name: 'keyUsage', digitalSignature: true, keyEncipherment: true, critical: true },
+      { name: 'extKeyUsage', serverAuth: true },
+      // Only this name counts (RFC 9525 section 2); a common name has at most 64 characters.
+      { name: 'subjectAltName', altNames: [{ type: 2, value: hostname }] },
+    ],
   });
-  return { ...made, selfSigned: true };
+  return { cert: made.cert, key: made.private, selfSigned: true };
 }

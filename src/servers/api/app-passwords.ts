@@ -1,5 +1,5 @@
 /** `/v2/email-accounts/:id/app-passwords`: passwords of mail programs. */
-import { Type } from '../../platform/schema/schema.ts';
+import { Type } from 'typebox';
 import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { Instant, isoTime, RecordId, SAVE_PASSWORD, Text, UserId, UserQuery } from './schemas.ts';

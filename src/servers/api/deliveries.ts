@@ -1,8 +1,7 @@
 /** The deliveries of a domain, for operators: webhooks, forwarded mail, bounces, what accounts send, mailboxes. */
-
+import { Type } from 'typebox';
 import type { Delivery, Queue } from '../../mail/queue/queue.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
 import {
@@ -83,7 +82,7 @@ const DeliveryBody = Type.Object(
   { title: 'Delivery', description: 'A message for a receiver outside, with its attempts.' },
 );
 
-function writeDelivery(delivery: Delivery): Static<typeof DeliveryBody> {
+function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
   const { subject, stored } = delivery;
   return {
     id: delivery.id,

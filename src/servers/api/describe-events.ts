@@ -3,7 +3,7 @@
  * checked by these schemas; the samples of the documentation, which are compared with what a running service sends,
  * are checked against them (`test/journeys/documentation.test.ts`).
  */
-import { type TSchema, Type } from '../../platform/schema/schema.ts';
+import { type TSchema, Type } from 'typebox';
 import { EventBody } from './events.ts';
 import { Instant, Integer, Text } from './schemas.ts';
 

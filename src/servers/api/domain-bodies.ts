@@ -1,5 +1,5 @@
 /** The answers of the routes of domains: a domain's DNS records, its route, all its details. */
-import { type Static, Type } from '../../platform/schema/schema.ts';
+import { Type } from 'typebox';
 import type { DnsRecord, DomainDetails, Route } from '../../tenants/domains/domains.ts';
 import {
   DomainBody,
@@ -127,7 +127,7 @@ export const DetailsBody = Type.Object(
   { title: 'DomainDetails', description: 'A domain with all that belongs to it.' },
 );
 
-export function writeRecord(record: DnsRecord): Static<typeof DnsRecordBody> {
+export function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody> {
   return {
     id: record.id,
     record_type: record.recordType,
@@ -146,7 +146,7 @@ export function writeRecord(record: DnsRecord): Static<typeof DnsRecordBody> {
   };
 }
 
-function writeRoute(route: Route): Static<typeof RouteBody> {
+function writeRoute(route: Route): Type.Static<typeof RouteBody> {
   return {
     domain: route.domain,
     forward_mode: route.forwardMode,
@@ -159,7 +159,7 @@ function writeRoute(route: Route): Static<typeof RouteBody> {
   };
 }
 
-export function writeDetails(details: DomainDetails): Static<typeof DetailsBody> {
+export function writeDetails(details: DomainDetails): Type.Static<typeof DetailsBody> {
   return {
     domain: writeDomain(details.domain),
     dns: details.dns.map(writeRecord),

@@ -1,9 +1,8 @@
 /**
  * Section 4.1 of the contract: claim a domain, read its DNS records, set its route.
  */
-
+import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import {
   type Domain,

@@ -1,9 +1,8 @@
 /**
  * Section 4.2 of the contract: mailbox accounts and their passwords, and tokens for them.
  */
-
+import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type {
   Account,
   Accounts,
@@ -64,7 +63,7 @@ const AccountPath = Type.Object({ id: RecordId });
 
 const Password = Text('At least 8 characters; generated when left out.', 'correct horse');
 
-export function writeAccount(account: Account): Static<typeof AccountBody> {
+export function writeAccount(account: Account): Type.Static<typeof AccountBody> {
   return {
     id: account.id,
     user_id: account.userId,
@@ -78,7 +77,7 @@ export function writeAccount(account: Account): Static<typeof AccountBody> {
   };
 }
 
-function writeOnceShown(made: AccountWithPassword): Static<typeof OnceShown> {
+function writeOnceShown(made: AccountWithPassword): Type.Static<typeof OnceShown> {
   return { account: writeAccount(made.account), password: made.password, note: SAVE_PASSWORD };
 }
 

@@ -1,7 +1,6 @@
 /** `/v2/event-hooks`: the URL to which the events of a user are posted. */
-
+import { Type } from 'typebox';
 import { type EventHooks, type HookState, QUEUED_MAX } from '../../mail/webhooks/webhooks.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
@@ -48,7 +47,7 @@ const HookBody = Type.Object(
 );
 
 /** Who has the secret can write to the receiver: a key that only reads does not get it. */
-function writeHook(hook: HookState, isReadOnly = false): Static<typeof HookBody> {
+function writeHook(hook: HookState, isReadOnly = false): Type.Static<typeof HookBody> {
   const { previous, types, lastError } = hook;
   return {
     user_id: hook.userId,

@@ -2,9 +2,9 @@
 import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { SharedSlots } from '../../platform/net/net.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import {
   describeEvent,
   type Event,

@@ -2,8 +2,8 @@
  * For load balancers and supervisors: whether the process is alive, and can do its work.
  */
 import type { Logger } from 'pino';
+import { Type } from 'typebox';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { within } from '../../platform/time/time.ts';
 import { credentials, type RouteGroup } from './server.ts';
 

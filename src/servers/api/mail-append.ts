@@ -1,8 +1,8 @@
 /** POST /mail/append: an unchanged message, put into a mailbox. */
 import type { Readable } from 'node:stream';
+import { Type } from 'typebox';
 import type { AppendedByClient, Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { AccountShares } from '../../tenants/accounts/accounts.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
 import { answerWithin, hashedBody } from './repeat-safely.ts';

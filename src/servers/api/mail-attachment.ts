@@ -2,9 +2,9 @@
 import type { Readable } from 'node:stream';
 import { create as contentDisposition } from 'content-disposition';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import type { ByteRange, Mailstore, PartContent } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { parsePartNumber } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { messageQuery } from './mail-schemas.ts';

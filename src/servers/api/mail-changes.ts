@@ -1,5 +1,6 @@
 /** Changing messages: flags, move, copy, delete for good, append. */
 import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import {
   canonicalMailboxName,
   type Mailstore,
@@ -11,7 +12,6 @@ import {
   type UpdatedMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import { type Static, type TObject, Type } from '../../platform/schema/schema.ts';
 import {
   fieldsSchema,
   MAIL_BODY_MAX,
@@ -75,7 +75,7 @@ const relocated = (what: 'moved' | 'copied') =>
     ...synced,
   });
 
-type SetBody = Static<TObject<typeof messageSet>>;
+type SetBody = Type.Static<Type.TObject<typeof messageSet>>;
 
 const refusals = ['mailbox_not_found', 'uidvalidity_changed', 'mail_server_refused'] as const;
 

@@ -1,9 +1,8 @@
 /** GET /mail/content, POST /mail/messages: the texts of messages, without MIME. */
-
+import { type Static, Type } from 'typebox';
 import { readSenderResults } from '../../mail/delivery/delivery.ts';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { listAttachments, readHeader, readMessageTexts } from '../../protocols/message/message.ts';
 import {
   envelopeSchema,

@@ -1,7 +1,6 @@
 /** The mailboxes of an account: listed, created, renamed, deleted. */
-
+import { Type } from 'typebox';
 import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
 import { Integer, Text } from './schemas.ts';
 import type { Api, RouteGroup, RouteTools } from './server.ts';

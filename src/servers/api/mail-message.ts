@@ -1,7 +1,7 @@
 /** GET /mail/message: one whole message, as JSON or as its source (contract 4.3). */
 import { isUtf8 } from 'node:buffer';
+import { Type } from 'typebox';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery } from './mail-schemas.ts';
 import { Integer, Text, writtenHere } from './schemas.ts';

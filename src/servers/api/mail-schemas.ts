@@ -1,7 +1,6 @@
 /** Parts of schemas that the mail routes share. */
-
+import { Type } from 'typebox';
 import { messageFields } from '../../mailboxes/mailstore/mailstore.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { Integer, Text } from './schemas.ts';
 import { SAME_SHAPE } from './server.ts';
 

@@ -1,8 +1,7 @@
 /** POST /mail/search: messages by their words and properties. */
-
+import { Type } from 'typebox';
 import type { Mailstore, SearchResult } from '../../mailboxes/mailstore/mailstore.ts';
 import { readInstant } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import {
   envelopeSchema,
   MAIL_BODY_MAX,

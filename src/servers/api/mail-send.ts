@@ -2,9 +2,9 @@
 
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
 import type { Accepted, Sending, SendStatus } from '../../mail/sending/sending.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { LargeRequests } from './large-requests.ts';
 import { readMessage } from './mail-append.ts';
 import {

@@ -1,8 +1,8 @@
 /** POST /mail/sync: what changed in a mailbox (contract 4.3). */
 import { Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
+import { Type } from 'typebox';
 import { hasTexts, type Mailstore, type SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { fieldsSchema, MAIL_BODY_MAX, MAILBOX_MAX, syncAnswer } from './mail-schemas.ts';
 import { writtenHere } from './schemas.ts';
 import type { RouteGroup } from './server.ts';

@@ -3,8 +3,8 @@
  * the next token by its cookie.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import {
   type IssuedToken,
   REMEMBERED_SECONDS,
@@ -28,7 +28,7 @@ export const TokenBody = Type.Object(
   { title: 'Token', description: 'Opens one mailbox account until it expires.' },
 );
 
-export function writeToken(issued: IssuedToken): Static<typeof TokenBody> {
+export function writeToken(issued: IssuedToken): Type.Static<typeof TokenBody> {
   return { token: issued.token, expires_in: issued.expiresIn };
 }
 

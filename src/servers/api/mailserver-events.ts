@@ -7,10 +7,10 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import { isSignature, type MailserverEvents } from '../../mailboxes/event-hook/event-hook.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey } from '../../platform/net/net.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { BatchBodies, type HeldBody } from './batch-bodies.ts';
 import { Integer, Text } from './schemas.ts';
 import type { RouteGroup } from './server.ts';

@@ -4,6 +4,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import { findBodyOf } from '../../mail/queue/queue.ts';
 import { type LinkTarget, verifyLink } from '../../mail/webhooks/webhooks.ts';
 import type { Bodies, StoredBody } from '../../mailboxes/bodies/bodies.ts';
@@ -11,7 +12,6 @@ import type { PartContent } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
   decodePart,

@@ -2,9 +2,9 @@
 import { createHash, type Hash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import type { InTransaction } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import {
   type AnsweredRequests,
   type BegunRequest,

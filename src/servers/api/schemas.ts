@@ -2,14 +2,8 @@
  * Shapes that several routes of /v2 share.
  */
 import type { Readable } from 'node:stream';
+import { type TNumberOptions, type TSchema, type TStringOptions, Type } from 'typebox';
 import type { IdPage } from '../../platform/database/database.ts';
-import {
-  type Static,
-  type TNumberOptions,
-  type TSchema,
-  type TStringOptions,
-  Type,
-} from '../../platform/schema/schema.ts';
 import type { Domain } from '../../tenants/domains/domains.ts';
 
 /* Members of bodies and answers: what each is, an example, and its limits. */
@@ -74,7 +68,7 @@ export const DomainBody = Type.Object(
   },
 );
 
-export function writeDomain(domain: Domain): Static<typeof DomainBody> {
+export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
   return {
     id: domain.id,
     domain: domain.name,

@@ -1,8 +1,7 @@
 /** The addresses that a domain's accounts can no longer write to, for operators. */
-
+import { Type } from 'typebox';
 import type { Suppressions } from '../../mail/sending/sending.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
 import {

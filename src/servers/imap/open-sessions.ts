@@ -5,7 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
-import { checkOf, type Static, Type } from '../../platform/schema/schema.ts';
+import { type Static, Type } from 'typebox';
+import { Compile } from 'typebox/schema';
 import type { Session } from './session.ts';
 
 const text = (maxLength: number) => Type.String({ minLength: 1, maxLength });
@@ -133,7 +134,7 @@ const LIMIT_MAX = 1_000;
 /** Characters of one text: a page of sessions has some 100,000. */
 const TEXT_MAX = 4 * 1024 * 1024;
 
-const isQuestion = checkOf(
+const question = Compile(
   Type.Object({
     from: text(64),
     ask: text(64),
@@ -145,7 +146,7 @@ const isQuestion = checkOf(
     }),
   }),
 );
-const isAnswer = checkOf(
+const answer = Compile(
   Type.Object({
     from: text(64),
     answer: text(64),
@@ -213,12 +214,12 @@ export class SessionsOfNodes {
   #receive(received: string): void {
     const { here, node, wire } = this.#options;
     const read = readJson(received);
-    if (isQuestion(read) && read.from !== node) {
+    if (question.Check(read) && read.from !== node) {
       const sessions = here.list(read.query);
       // Who asked waits no longer than for its answer.
       wire?.send(JSON.stringify({ from: node, answer: read.ask, sessions })).catch(() => {});
     }
-    if (!isAnswer(read)) return;
+    if (!answer.Check(read)) return;
     const asked = this.#asked.get(read.answer);
     if (!asked?.waitsFor.delete(read.from)) return;
     asked.sessions.push(...read.sessions);

@@ -1,9 +1,8 @@
 /** `GET /v2/operator/accounts/:id`: what one account does, and what of its mail waits. */
-
+import { Type } from 'typebox';
 import { type WaitingReason, waitingReasons } from '../../mail/queue/queue.ts';
 import { SEND, topReceivers } from '../../mail/sending/sending.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { findOperated, listSignIns } from '../../tenants/accounts/accounts.ts';
 import {
   dayOf,
@@ -82,7 +81,7 @@ const DetailsBody = Type.Object(
 );
 
 /** As a client gets it. */
-export type AccountDetails = Static<typeof DetailsBody>;
+export type AccountDetails = Type.Static<typeof DetailsBody>;
 
 export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
   const { database, now } = parts;

@@ -1,10 +1,9 @@
 /** Accounts of any user, as operators see them. */
-
+import { Type } from 'typebox';
 import { waitingOfAccounts } from '../../mail/queue/queue.ts';
 import { SEND } from '../../mail/sending/sending.ts';
 import { type MailTotals, totalsOfAccounts } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { dayOfAccounts, type HourSums, noMail } from '../../tenants/usage/usage.ts';
@@ -85,7 +84,7 @@ export async function writeAccounts(
   { database, countsMail, quotaBytes }: AccountRouteParts,
   accounts: readonly OperatedAccount[],
   at: EpochMs,
-): Promise<Static<typeof OperatedAccountBody>[]> {
+): Promise<Type.Static<typeof OperatedAccountBody>[]> {
   const none: MailTotals = { messages: 0, bytes: 0 };
   const ids = countsMail ? accounts.map(({ id }) => id) : [];
   const owners = accounts.map(({ id, domainId, userId }) => ({ accountId: id, domainId, userId }));

@@ -1,5 +1,5 @@
 /** `GET /v2/operator/accounts`: the accounts of all users. */
-import { Type } from '../../platform/schema/schema.ts';
+import { Type } from 'typebox';
 import { listAllAccounts, type OperatedAccount } from '../../tenants/accounts/accounts.ts';
 import { findAnyClaim } from '../../tenants/domains/domains.ts';
 import { DomainName, type RouteGroup, UserId } from '../api/api.ts';

@@ -1,5 +1,5 @@
 /** `GET /v2/operator/attention`: what needs an operator now. */
-import { type Static, Type } from '../../platform/schema/schema.ts';
+import { Type } from 'typebox';
 import { Instant, Integer, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { type AttentionParts, byUrgency, checkAll, LEVELS } from './attention.ts';
 
@@ -51,7 +51,7 @@ const AttentionBody = Type.Object({
 });
 
 /** As a client gets it. */
-export type Attention = Static<typeof AttentionBody>;
+export type Attention = Type.Static<typeof AttentionBody>;
 
 /** What a gauge has in all; undefined where it cannot be read: the checks are needed most then. */
 function sumOf({ readGauge }: AttentionParts, name: string): Promise<number | undefined> {

@@ -1,7 +1,6 @@
 /** `GET /v2/operator/audit`: who changed what. */
-
+import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { type KeptEntry, listAudit } from '../../tenants/audit/audit.ts';
 import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { answerPage, filterText, isIdKey, listEcho, listFields, readPage } from './lists.ts';
@@ -30,7 +29,7 @@ const AuditBody = Type.Object(
   { title: 'AuditEntry', description: 'Something that an operator or a product changed.' },
 );
 
-function writeEntry({ at, requestId, ...entry }: KeptEntry): Static<typeof AuditBody> {
+function writeEntry({ at, requestId, ...entry }: KeptEntry): Type.Static<typeof AuditBody> {
   const { counts, ...rest } = entry;
   return {
     ...rest,

@@ -1,7 +1,6 @@
 /** `/v2/operator/blocks`: senders whose mail is refused. */
-
+import { Type } from 'typebox';
 import type { Block, Blocks } from '../../mail/blocks/blocks.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { actorOf, Instant, isoTime, present, RecordId, type RouteGroup, Text } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
@@ -25,7 +24,7 @@ const BlockBody = Type.Object(
   { title: 'Block', description: 'A sender whose mail is refused.' },
 );
 
-function writeBlock({ createdAt, note, ...block }: Block): Static<typeof BlockBody> {
+function writeBlock({ createdAt, note, ...block }: Block): Type.Static<typeof BlockBody> {
   return { ...block, ...present({ note }), created_at: isoTime(createdAt) };
 }
 

@@ -1,8 +1,7 @@
 /** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
-
+import { Type } from 'typebox';
 import { type BulkPosition, type Queue, senderOf } from '../../mail/queue/queue.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { type EpochMs, untilDone } from '../../platform/time/time.ts';
 import {
   type Account,

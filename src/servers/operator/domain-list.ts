@@ -1,5 +1,5 @@
 /** `GET /v2/operator/domains`: the domains of all users. */
-import { Type } from '../../platform/schema/schema.ts';
+import { Type } from 'typebox';
 import {
   type ClaimOrder,
   type ClaimPosition,

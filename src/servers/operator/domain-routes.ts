@@ -1,9 +1,8 @@
 /** Domains of any user, as operators see them; `GET /v2/operator/domains/:domain`. */
-
+import { Type } from 'typebox';
 import { waitingOfDomains } from '../../mail/queue/queue.ts';
 import { totalsOfDomains } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { countAccounts } from '../../tenants/accounts/accounts.ts';
 import {
   type DnsRecord,
@@ -140,7 +139,7 @@ const DetailsBody = Type.Object(
 );
 
 /** As a client gets it. */
-export type OperatedDomainDetails = Static<typeof DetailsBody>;
+export type OperatedDomainDetails = Type.Static<typeof DetailsBody>;
 
 export interface DomainRouteParts {
   readonly database: Database;
@@ -154,7 +153,7 @@ export interface DomainRouteParts {
 export async function writeDomains(
   { database, countsMail, now }: Pick<DomainRouteParts, 'database' | 'countsMail' | 'now'>,
   domains: readonly OperatedDomain[],
-): Promise<Static<typeof OperatedDomainBody>[]> {
+): Promise<Type.Static<typeof OperatedDomainBody>[]> {
   const ids = domains.map(({ id }) => id);
   const [accounts, mail, waiting] = await Promise.all([
     countAccounts(database.read, ids),

@@ -1,9 +1,8 @@
 /** `/v2/operator/imap-sessions`: what mail programs have open, on all nodes. */
-
+import { Type } from 'typebox';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import {
@@ -43,7 +42,7 @@ const SessionBody = Type.Object(
   { title: 'ImapSession', description: 'A session of a mail program.' },
 );
 
-function writeSession(session: OpenSession): Static<typeof SessionBody> {
+function writeSession(session: OpenSession): Type.Static<typeof SessionBody> {
   const { program, mailbox } = session;
   return {
     id: session.id,

@@ -1,7 +1,6 @@
 /** `/v2/operator/keys`: API keys with a name and a scope. */
-
+import { Type } from 'typebox';
 import { readInstant } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Key, NamedKeys } from '../../tenants/keys/keys.ts';
 import {
@@ -68,7 +67,7 @@ function statusOf({ revokedAt, expiresAt }: Key, now: EpochMs) {
   return expiresAt !== undefined && expiresAt <= now ? ('expired' as const) : ('active' as const);
 }
 
-function writeKey(key: Key, now: EpochMs): Static<typeof KeyBody> {
+function writeKey(key: Key, now: EpochMs): Type.Static<typeof KeyBody> {
   return {
     id: key.id,
     name: key.name,

@@ -2,9 +2,8 @@
  * The form of the operator's lists: `{items, limit, cursor?}`. A cursor is the key of the last item of the page
  * before, so that every page costs the same however far down it is; for clients it is opaque.
  */
-
+import { Type } from 'typebox';
 import { invalidField } from '../../platform/errors/errors.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import { Integer, Text } from '../api/api.ts';
 
 const LIMIT_DEFAULT = 50;

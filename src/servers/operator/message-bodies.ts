@@ -1,7 +1,6 @@
 /** Messages as the operator's API shows them: in the list, and one with all that happened to it. */
-
+import { Type } from 'typebox';
 import type { KnownDelivery, Queue } from '../../mail/queue/queue.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { Instant, Integer, isoTime, LastError, present, Text } from '../api/api.ts';
 import { explainReply } from './explain-reply.ts';
 import {
@@ -140,7 +139,7 @@ export const MessageBody = Type.Object(
 );
 
 /** As a client gets it. */
-export type MessageDetails = Static<typeof MessageBody>;
+export type MessageDetails = Type.Static<typeof MessageBody>;
 
 function writeShared(message: Message) {
   const { id, at, direction, status, counts, opening, reason } = message;
@@ -156,7 +155,7 @@ function writeShared(message: Message) {
   };
 }
 
-export function writeMessage(message: Message): Static<typeof MessageItem> {
+export function writeMessage(message: Message): Type.Static<typeof MessageItem> {
   const addresses = message.recipients.flatMap(({ address }) => address ?? []);
   return {
     ...writeShared(message),
@@ -190,7 +189,7 @@ export function writeDetails(
   };
 }
 
-function writeRecipient(recipient: RecipientState): Static<typeof RecipientItem> {
+function writeRecipient(recipient: RecipientState): Type.Static<typeof RecipientItem> {
   const { address, status, at, reason, deliveries } = recipient;
   const explanation = reason === undefined ? undefined : explainReply(reason);
   return {
@@ -205,7 +204,7 @@ function writeDelivery(
   queue: Pick<Queue, 'lastAttemptAt'>,
   delivery: KnownDelivery,
   names: ReadonlyMap<number, string>,
-): Static<typeof DeliveryItem> {
+): Type.Static<typeof DeliveryItem> {
   const { id, publicId, kind, destination, status, attempts } = delivery;
   return {
     id,
@@ -231,7 +230,7 @@ function actionsOf({
   isKept,
   attempts,
   heldBy,
-}: KnownDelivery): Static<typeof Action>[] {
+}: KnownDelivery): Type.Static<typeof Action>[] {
   if (isTried || status === 'delivered') return [];
   if (status === 'failed') return isKept ? ['retry'] : [];
   if (status === 'queued') return attempts > 0 ? ['retry', 'hold', 'drop'] : ['hold', 'drop'];

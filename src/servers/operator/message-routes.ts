@@ -1,11 +1,11 @@
 /** `GET /v2/operator/messages`: one row for a message, and what can be done with it. */
 import { domainToASCII } from 'node:url';
+import { Type } from 'typebox';
 import type { Queue } from '../../mail/queue/queue.ts';
 import { findSuppressed } from '../../mail/sending/sending.ts';
 import { messageIdOf } from '../../mail/trace/trace.ts';
 import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds, findClaimNames } from '../../tenants/domains/domains.ts';
 import { Instant, type RouteGroup } from '../api/api.ts';
@@ -180,7 +180,7 @@ async function suppressedOf(
   return found;
 }
 
-async function listPage(parts: MessageRouteParts, query: Static<typeof MessageQuery>) {
+async function listPage(parts: MessageRouteParts, query: Type.Static<typeof MessageQuery>) {
   const { read } = parts.database;
   const page = readPage(query, isPositions);
   const { account, since, until } = query;

@@ -1,5 +1,5 @@
 /** `GET /v2/operator/overview`: what the service did in the last hours, for charts. */
-import { type Static, Type } from '../../platform/schema/schema.ts';
+import { type Static, Type } from 'typebox';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { HOURS_MAX, type Traffic, type TrafficPoint } from '../../tenants/usage/usage.ts';
 import { Instant, Integer, isoTime, present, type RouteGroup } from '../api/api.ts';

@@ -1,9 +1,8 @@
 /** Which deliveries of the queue are meant: the filters that its lists and orders share. */
-
+import { Type } from 'typebox';
 import { OPEN_STATES, type OpenState, type QueueFilter, senderOf } from '../../mail/queue/queue.ts';
 import type { Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, type TObject, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findAccountsAt } from '../../tenants/accounts/accounts.ts';
 import { findClaimIds } from '../../tenants/domains/domains.ts';
@@ -22,7 +21,7 @@ export const State = Type.Enum(['pending', 'held', 'failed'], {
   type: 'string',
   ...replaced('status'),
 });
-export type StateName = Static<typeof State>;
+export type StateName = Type.Static<typeof State>;
 
 export const stateNames: Record<OpenState, StateName> = {
   queued: 'pending',
@@ -84,7 +83,7 @@ export const deliveryFields = {
   ),
 };
 
-type Asked = Static<TObject<typeof deliveryFields>>;
+type Asked = Type.Static<Type.TObject<typeof deliveryFields>>;
 
 function statesOf({ status, state }: Asked): readonly OpenState[] | undefined {
   if (status === 'waiting') return ['queued', 'held'];

@@ -1,5 +1,5 @@
 /** What operators order for many deliveries at once. */
-
+import { Type } from 'typebox';
 import {
   type BulkAction,
   type BulkPosition,
@@ -12,7 +12,6 @@ import {
 } from '../../mail/queue/queue.ts';
 import type { ReadDatabase } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordProgress } from '../../tenants/audit/audit.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
@@ -156,7 +155,7 @@ const StepBody = Type.Object({
 });
 
 /** As a client gets it. */
-export type OrderStep = Static<typeof StepBody>;
+export type OrderStep = Type.Static<typeof StepBody>;
 
 /** When an order was given, and where it continues: state, claim (0 for all), time and id. */
 type OrderKey = readonly [number, OpenState, number, number, number];

@@ -1,5 +1,5 @@
 /** The queue of all domains: what waits and what failed, counted and one by one, with the reason. */
-
+import { Type } from 'typebox';
 import {
   type BulkAction,
   type KnownDelivery,
@@ -7,7 +7,6 @@ import {
   listOpen,
   type QueueGroup,
 } from '../../mail/queue/queue.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
 import {
   DeliveryKind,
@@ -97,7 +96,7 @@ function writeGroup(
   { destination, domainId, kind, counts, oldestDueAt, lastError }: QueueGroup,
   names: ReadonlyMap<number, string>,
   now: number,
-): Static<typeof GroupBody> {
+): Type.Static<typeof GroupBody> {
   return {
     destination,
     kind,
@@ -114,7 +113,7 @@ function writeGroup(
 function writeOpen(
   delivery: KnownDelivery,
   names: ReadonlyMap<number, string>,
-): Static<typeof OpenDeliveryBody> {
+): Type.Static<typeof OpenDeliveryBody> {
   const { id, destination, kind, status, attempts, url, recipient, subject } = delivery;
   const dueAt = isoTime(delivery.nextAttemptAt);
   // The list has none that was delivered.

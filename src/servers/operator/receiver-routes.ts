@@ -1,12 +1,11 @@
 /** The queue by receiver: what waits for each, since when and why; and what a part of the queue consists of. */
-
+import { Type } from 'typebox';
 import {
   listReceivers,
   type QueueReceiver,
   type QueueSummary,
   summarize,
 } from '../../mail/queue/queue.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
 import { type Api, Instant, Integer, isoTime, present, Text } from '../api/api.ts';
 import { answerUntil, isTextKey, listEcho, listFields, readPage } from './lists.ts';
@@ -73,7 +72,7 @@ const SummaryBody = Type.Object(
 );
 
 /** As a client gets it. */
-export type QueueSummaryAnswer = Static<typeof SummaryBody>;
+export type QueueSummaryAnswer = Type.Static<typeof SummaryBody>;
 
 /** Domains that are named of a receiver. */
 const DOMAINS_NAMED = 20;
@@ -89,7 +88,7 @@ function writeReceiver(
   receiver: QueueReceiver,
   names: ReadonlyMap<number, string>,
   now: number,
-): Static<typeof ReceiverBody> {
+): Type.Static<typeof ReceiverBody> {
   const { destination, kinds, counts, nextAttemptAt, failedAt, reason } = receiver;
   const { lastSuccessAt, domainIds } = receiver;
   return {

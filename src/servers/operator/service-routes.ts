@@ -1,9 +1,9 @@
 /** The running nodes and their settings: `/v2/operator/nodes`, `/v2/operator/settings` and `/v2/operator/log-level`. */
 import type { Logger } from 'pino';
+import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
-import { Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import { actorOf, isoTime, present, type RouteGroup, Text } from '../api/api.ts';

@@ -1,7 +1,7 @@
 /** `/v2/operator/console/session`: sign-in and sign-out of the console, and its current session. */
 import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import {
   CONSOLE_COOKIE,
   type ConsoleSession,
@@ -30,7 +30,7 @@ const SessionBody = Type.Object(
   { title: 'ConsoleSession', description: 'A console where somebody is signed in.' },
 );
 
-function writeSession({ csrfToken, expiresAt }: ConsoleSession): Static<typeof SessionBody> {
+function writeSession({ csrfToken, expiresAt }: ConsoleSession): Type.Static<typeof SessionBody> {
   return { csrf_token: csrfToken, expires_at: isoTime(expiresAt) };
 }
 

@@ -1,10 +1,9 @@
 /** `GET /v2/operator/trace`: what happened to each message. */
-
+import { Type } from 'typebox';
 import { findMailId } from '../../mail/queue/queue.ts';
 import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
 import { answerUntil, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 
@@ -43,7 +42,7 @@ export const TraceBody = Type.Object(
   { title: 'TraceItem', description: 'One thing that happened to a message.' },
 );
 
-export function writeItem(row: TraceItem): Static<typeof TraceBody> {
+export function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
   const { sender, recipient, message_id, delivery_id, webhook_id, status, detail, client } = row;
   return {
     id: row.mail_id,

@@ -1,8 +1,7 @@
 /** `GET /v2/operator/usage` and `POST /v2/operator/accounts/quota`: what accounts use, and may use. */
-
+import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { readInstant } from '../../platform/errors/errors.ts';
-import { type Static, Type } from '../../platform/schema/schema.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { setQuota } from '../../tenants/accounts/accounts.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
@@ -45,7 +44,7 @@ const UsageBody = Type.Object(
 const day = (description: string) =>
   Type.Optional(Type.String({ description, examples: ['2026-01-31'] }));
 
-function writeItem({ account_id, email, ...item }: UsageItem): Static<typeof UsageBody> {
+function writeItem({ account_id, email, ...item }: UsageItem): Type.Static<typeof UsageBody> {
   return {
     ...item,
     day: new Date(item.day).toISOString().slice(0, 10),
