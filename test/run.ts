@@ -1,6 +1,6 @@
 /** `npm test`: the suites that need no server beside the service. `npm test -- src/servers/smtp` runs a part of them. */
 import { globSync } from 'node:fs';
-import { groupFiles, runSuites } from './suites.ts';
+import { groupFiles, journeysTogether, runSuites } from './suites.ts';
 
 const wanted = process.argv.slice(2);
 const files = globSync([
@@ -14,34 +14,10 @@ if (files.length === 0) {
   console.error(`No test file begins with ${wanted.join(' or ')}.`);
   process.exit(1);
 }
-// Journeys that start no process and measure no time: to load the service takes longer than most of them.
-const together = [
-  'deploy',
-  'dns-verification',
-  'documentation',
-  'domains',
-  'email-accounts',
-  'errors',
-  'mail',
-  'mail-append',
-  'mail-changes',
-  'mail-content',
-  'mail-lists',
-  'mail-search',
-  'metrics',
-  'missing-body',
-  'realtime',
-  'reference-examples',
-  'repeated-requests',
-  'routes',
-  'spam',
-  'two-devices',
-  'usage',
-].map((name) => `test/journeys/${name}.test.ts`);
 const groups = groupFiles(files, {
-  together,
+  together: journeysTogether,
   longest: [
-    'test/journeys',
+    ...Object.keys(journeysTogether),
     'test/journeys/start.test.ts',
     'test/journeys/hostile-receivers.test.ts',
   ],

@@ -32,8 +32,8 @@ export interface Group {
 interface Grouping {
   /** Those that take longest, and begin first. */
   readonly longest?: readonly string[];
-  /** Those that share one process although they would have one of their own. */
-  readonly together?: readonly string[];
+  /** Those that share a process although they would have one of their own, by its name. */
+  readonly together?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** Milliseconds after which a process is killed, whose tests ended long ago: what they left open keeps it. */
@@ -126,27 +126,75 @@ function readCounts(output: string): Counts {
   return Object.fromEntries(COUNTS.map((name) => [name, read(name)])) as Counts;
 }
 
+/** Journeys that start no process and measure no time: to load the service takes longer than most of them do. */
+export const journeysTogether = {
+  'journeys of products and apps': pathsOf([
+    'console-search',
+    'deploy',
+    'dns-verification',
+    'documentation',
+    'domains',
+    'email-accounts',
+    'errors',
+    'flood',
+    'hostile-mail',
+    'mail',
+    'mail-append',
+    'mail-changes',
+    'mail-content',
+    'mail-lists',
+    'mail-search',
+    'metrics',
+    'missing-body',
+    'realtime',
+    'reference-examples',
+    'repeated-requests',
+    'routes',
+    'spam',
+    'two-devices',
+    'usage',
+  ]),
+  'journeys of mail programs': pathsOf([
+    'client-settings',
+    'imap',
+    'imap-extensions',
+    'imap-mailboxes',
+    'imap-model',
+    'imap-notify',
+    'imap-order',
+    'mail-send',
+    'submission',
+  ]),
+};
+
+function pathsOf(names: readonly string[]): string[] {
+  return names.map((name) => `test/journeys/${name}.test.ts`);
+}
+
 /**
  * Groups files by folder, those first that take longest, then journeys and large ones: what begins last should not
  * be what takes longest.
  */
 export function groupFiles(
   files: readonly string[],
-  { longest = [], together = [] }: Grouping,
+  { longest = [], together = {} }: Grouping,
 ): Group[] {
-  const groups = Map.groupBy(files, (file) =>
-    standsAlone(file) && !together.includes(file)
-      ? file
-      : file.startsWith('src/')
-        ? file.split('/').slice(0, 3).join('/')
-        : dirname(file),
+  const shared = new Map(
+    Object.entries(together).flatMap(([name, members]) => members.map((one) => [one, name])),
   );
+  const groups = Map.groupBy(files, (file) => processOf(file, shared.get(file)));
   const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
   const rankOf = ({ name }: Group) =>
     Number(name.startsWith('test/')) + Number(longest.includes(name));
   return [...groups]
     .map(([name, members]) => ({ name, files: members }))
     .toSorted((a, b) => rankOf(b) - rankOf(a) || sizeOf(b) - sizeOf(a));
+}
+
+function processOf(file: string, shared: string | undefined): string {
+  if (shared !== undefined) return shared;
+  if (standsAlone(file)) return file;
+  return file.startsWith('src/') ? file.split('/').slice(0, 3).join('/') : dirname(file);
 }
 
 /**

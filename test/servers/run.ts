@@ -7,7 +7,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import { groupFiles, runSuites } from '../suites.ts';
+import { groupFiles, journeysTogether, runSuites } from '../suites.ts';
 import { makeTemplate } from '../support/postgres-template.ts';
 import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
@@ -135,7 +135,7 @@ const longest = [
   'test/servers/crash-postgres.test.ts',
 ];
 const journeys = groupJourneys().filter((group) => isWanted(group.name));
-const suites = groupFiles(files, { longest });
+const suites = groupFiles(files, { longest, together: journeysTogether });
 // Nodes work more than they wait: journeys begin one by one between the others.
 const groups = [
   ...suites.flatMap((suite, at) => [...journeys.slice(at, at + 1), suite]),
