@@ -24,6 +24,7 @@ import { nodes } from './nodes.ts';
 import { queueCost } from './queue-cost.ts';
 import { realtime } from './realtime.ts';
 import { search } from './search.ts';
+import { sendHere } from './send-here.ts';
 import { smtpIngest } from './smtp-ingest.ts';
 import { type Figure, printTable } from './support/figures.ts';
 import { removeMailboxes } from './support/mailboxes.ts';
@@ -39,6 +40,7 @@ const benchmarks = [
   syncChanges,
   message,
   mailActions,
+  sendHere,
   attachment,
   firstSync,
   imap,

@@ -21,6 +21,7 @@ import {
   type LocalMail,
   type LocalMailDelivery,
   MailboxClosed,
+  type PlainLocal,
   type PreparedLocal,
 } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
@@ -30,10 +31,11 @@ import {
   type MailboxStorage,
   type MailboxTarget,
   mailToStore,
+  type PlainStoring,
   type PreparedStoring,
 } from './mailbox-storage.ts';
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
-import { queuedEvent, usageOf } from './record-mail.ts';
+import { queuedEvent, receivedData, storedIn, usageOf } from './record-mail.ts';
 import {
   leavesHost,
   planDelivery,
@@ -88,8 +90,10 @@ export class LocalDelivery implements LocalMailDelivery {
     );
     const origin = { from: mail.from, bounceTo: mail.from, id: mail.id, receivedAt };
     const storing = await this.#prepare(message, targets, origin, plan.limited);
+    const { plain } = storing;
     return {
       refused,
+      plain: plain && queued.length === 0 ? plainLocal(mail, message, plain) : undefined,
       counted: usageOf(plan, message.parsed.size, new Set()),
       hold: async (tx, senderId) => {
         if (plan.limited.size === 0) return;
@@ -143,6 +147,17 @@ export class LocalDelivery implements LocalMailDelivery {
       },
     };
   }
+}
+
+function plainLocal(
+  mail: LocalMail,
+  { body }: StagedMessage,
+  { message, texts, target: { user }, afterCommit }: PlainStoring,
+): PlainLocal {
+  const { name: mailbox } = message;
+  const received = receivedData(mail, user, texts);
+  const stored = (uid: string) => storedIn(mail.id, user, { mailbox, uid });
+  return { message, body, received, stored, afterCommit };
 }
 
 /** Of a message that all recipients refuse. */

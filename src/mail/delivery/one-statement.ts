@@ -21,6 +21,7 @@ import {
 import { newsColumns } from '../../mailboxes/search/search.ts';
 import {
   type Database,
+  insertFrom,
   type NewRow,
   PreparedQuery,
   type Queries,
@@ -142,7 +143,11 @@ function statement(
   };
   // The sender's texts are in other columns: this one has only the name of the mailbox.
   const more = sql`replace(${value.more}, ${sql.lit(`UID ${UID}`)}, 'UID ' || ${uid})`;
-  const traced = insert('trace', { ...traceColumns((column) => value[column]), more }, 'advanced');
+  const traced = insertFrom(
+    'trace',
+    { ...traceColumns((column) => value[column]), more },
+    'advanced',
+  );
   const news = newsColumns({ accountId: value.accountId, bodyId: 0 });
   const event = insertAccountEvent(
     {
@@ -161,9 +166,9 @@ function statement(
   };
   return sql<Stored>`
     with advanced as (${advanceByName(database, value)}),
-    body as (${insert('bodies', bodyColumns(value), 'advanced')} returning id),
-    message as (${insert('messages', message, 'advanced, body')}),
-    news as (${insert('search_queue', { ...news, body_id: sql`body.id` }, 'body')}),
+    body as (${insertFrom('bodies', bodyColumns(value), 'advanced')} returning id),
+    message as (${insertFrom('messages', message, 'advanced, body')}),
+    news as (${insertFrom('search_queue', { ...news, body_id: sql`body.id` }, 'body')}),
     ${isTraced ? sql`traced as (${traced}),` : sql``}
     event as (${event}),
     counted as (${countAccountDay(counted)}),
@@ -183,11 +188,4 @@ function countedIn({
   refused,
 }: Values) {
   return { day, hour, messagesIn, bytesIn, messagesOut, bytesOut, bounced, refused };
-}
-
-/** A row whose values may be expressions on what is selected from. */
-function insert(table: string, row: object, from: string): RawBuilder<unknown> {
-  const columns = Object.keys(row).map((column) => sql.ref(column));
-  return sql`insert into ${sql.table(table)} (${sql.join(columns)})
-    select ${sql.join(Object.values(row))} from ${sql.raw(from)}`;
 }

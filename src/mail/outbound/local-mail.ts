@@ -1,8 +1,11 @@
 /** Mail that accounts send and that stays here: for recipients hosted here, and reports about sent mail. */
+import type { StagedBody } from '../../mailboxes/bodies/bodies.ts';
+import type { Advanced, PlainMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { ParsedMessage } from '../../protocols/message/message.ts';
+import type { EventData } from '../../tenants/events/events.ts';
 import type { Counted } from '../../tenants/usage/usage.ts';
 
 /** A message for recipients of one domain that is hosted here. */
@@ -24,6 +27,8 @@ export interface LocalMail {
 export interface PreparedLocal {
   /** Recipients who do not get it. */
   readonly refused: ReadonlyMap<string, Refusal>;
+  /** Where one statement can deliver it, in place of {@link commit}. */
+  readonly plain?: PlainLocal | undefined;
   /** What it counts for its recipients, once it is delivered; the caller writes it, with what he counts himself. */
   readonly counted: readonly Counted[];
   /**
@@ -39,6 +44,18 @@ export interface PreparedLocal {
   commit(tx: Queries): Promise<DeliveredLocal>;
   /** Removes what was staged, where it is not delivered. */
   discard(): Promise<void>;
+}
+
+/** A message for one mailbox of ours. */
+export interface PlainLocal {
+  readonly message: PlainMessage;
+  readonly body: StagedBody;
+  /** What its event tells. */
+  readonly received: EventData;
+  /** What the trace says of it. @param uid stands for its UID */
+  stored(uid: string): DeliveredEvent;
+  /** Publishes the change, after the commit. */
+  afterCommit(mailbox: Advanced): void;
 }
 
 /** What the caller does with a message that is delivered. */

@@ -20,6 +20,7 @@ export {
   MailboxClosed,
   type NotedReport,
   type NoteReport,
+  type PlainLocal,
   type PreparedLocal,
   type ReadReport,
 } from './local-mail.ts';

@@ -13,54 +13,52 @@ export function dueAt({ notBefore, tried }: Times, now: EpochMs): EpochMs {
   return tried ? now + tried.retryMs : (notBefore ?? now);
 }
 
-type DeliveryValues = Required<
+export type NewDeliveryRow = Required<
   Omit<NewRow<'deliveries'>, 'id' | 'replays' | 'lease_owner' | 'stored' | 'held_by'>
 >;
 
-const deliveryRow = new PreparedQuery((row: DeliveryValues, queries) =>
-  queries
-    .insertInto('deliveries')
-    .values({
-      kind: row.kind,
-      domain_id: row.domain_id,
-      destination: row.destination,
-      sender: row.sender,
-      body_id: row.body_id,
-      public_id: row.public_id,
-      status: row.status,
-      next_attempt_at: row.next_attempt_at,
-      attempts: row.attempts,
-      attempted_at: row.attempted_at,
-      last_error: row.last_error,
-      reason: row.reason,
-      late_at: row.late_at,
-      message_id: row.message_id,
-      subject: row.subject,
-      mail_id: row.mail_id,
-      recipient: row.recipient,
-      mail_from: row.mail_from,
-      url: row.url,
-      created_at: row.created_at,
-      updated_at: row.updated_at,
-      finished_at: row.finished_at,
-    })
-    .returning('id'),
+/** The columns of a new row. */
+export function deliveryColumns(row: NewDeliveryRow) {
+  return {
+    kind: row.kind,
+    domain_id: row.domain_id,
+    destination: row.destination,
+    sender: row.sender,
+    body_id: row.body_id,
+    public_id: row.public_id,
+    status: row.status,
+    next_attempt_at: row.next_attempt_at,
+    attempts: row.attempts,
+    attempted_at: row.attempted_at,
+    last_error: row.last_error,
+    reason: row.reason,
+    late_at: row.late_at,
+    message_id: row.message_id,
+    subject: row.subject,
+    mail_id: row.mail_id,
+    recipient: row.recipient,
+    mail_from: row.mail_from,
+    url: row.url,
+    created_at: row.created_at,
+    updated_at: row.updated_at,
+    finished_at: row.finished_at,
+  };
+}
+
+const deliveryRow = new PreparedQuery((row: NewDeliveryRow, queries) =>
+  queries.insertInto('deliveries').values(deliveryColumns(row)).returning('id'),
 );
 
 const payloadRow = new PreparedQuery((row: { id: number; payload: string }, queries) =>
   queries.insertInto('delivery_payloads').values({ delivery_id: row.id, payload: row.payload }),
 );
 
-/** @returns the id of the delivery */
-export async function insertDelivery(
-  tx: Queries,
-  delivery: NewDelivery,
-  now: EpochMs,
-): Promise<number> {
+/** The row of a new delivery. */
+export function newDelivery(delivery: NewDelivery, now: EpochMs): NewDeliveryRow {
   const { tried, about, recipients } = delivery;
   const isDelivered = delivery.deliveredMs !== undefined;
   const isTried = isDelivered || tried !== undefined;
-  const row = await deliveryRow.first(tx, {
+  return {
     kind: delivery.kind,
     domain_id: delivery.domainId,
     destination: delivery.destination,
@@ -82,7 +80,16 @@ export async function insertDelivery(
     created_at: now,
     updated_at: now,
     finished_at: isDelivered ? now : null,
-  });
+  };
+}
+
+/** @returns the id of the delivery */
+export async function insertDelivery(
+  tx: Queries,
+  delivery: NewDelivery,
+  now: EpochMs,
+): Promise<number> {
+  const row = await deliveryRow.first(tx, newDelivery(delivery, now));
   if (!row) throw new Error('an insert returned no row');
   await payloadRow.all(tx, { id: row.id, payload: delivery.payload });
   return row.id;

@@ -14,11 +14,12 @@ import type { Usage } from '../../tenants/usage/usage.ts';
 import { MailboxClosed, mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
-import { type AfterCommit, type Copies, type Keeping, NO_COPY } from './copies.ts';
+import { type AfterCommit, type Copies, type Keeping, NO_COPY, NOWHERE } from './copies.ts';
 import { type AtOnce, type DeliverHereOptions, prepareAtOnce } from './deliver-here.ts';
-import { insertRecipients, insertSend, refuseOverLimit } from './new-send.ts';
+import { insertRecipients, insertSend, refuseOverLimit, sendRowOf } from './new-send.ts';
+import { NUMBERS, type OneStatement } from './one-statement.ts';
 import { isTold, sendEvent } from './send-results.ts';
-import { type Accepted, acceptedOf, findAccepted, freeKey, type SendRow } from './send-rows.ts';
+import { type Accepted, acceptedOf, findAccepted, freeKey } from './send-rows.ts';
 import {
   deliveriesOf,
   newSend,
@@ -41,6 +42,8 @@ export interface AcceptOptions extends DeliverHereOptions {
   /** Recipients that one account may write to in 24 hours; 0 for no limit. */
   readonly recipientsPerDay: number;
   readonly now: () => EpochMs;
+  /** For the usual message, where the database can. */
+  readonly oneStatement?: Pick<OneStatement, 'accept'>;
 }
 
 /** What is prepared for the transaction. */
@@ -57,7 +60,7 @@ interface Accepting {
 type AcceptOutcome =
   | { readonly known: Accepted }
   | {
-      readonly row: SendRow;
+      readonly row: Parameters<typeof acceptedOf>[0];
       readonly deliveries: readonly NewDelivery[];
       readonly afterCommit: readonly AfterCommit[];
     };
@@ -81,6 +84,8 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const id = randomUUID();
   const atOnce = await deliverAtOnce(options, message, groups, id);
   const accepting = { id, groups, copy, atOnce };
+  const accepted = await acceptPlain(options, message, accepting);
+  if (accepted) return accepted;
   const outcome = await database
     .write((tx) => write(options, tx, message, accepting))
     .catch(async (error: unknown) => {
@@ -126,6 +131,43 @@ async function deliverAtOnce(
   const { body } = staged;
   // The queue meets the error again, logs it, and goes on.
   return prepareAtOnce(options, sent, recipients, [destination, body]).catch(() => undefined);
+}
+
+/** Accepts it in one statement; undefined where it takes a transaction: then nothing was written. */
+async function acceptPlain(
+  options: AcceptOptions,
+  message: WrittenMessage,
+  accepting: Accepting,
+): Promise<Accepted | undefined> {
+  const { oneStatement, queue, now: clock } = options;
+  const { copy, atOnce, id } = accepting;
+  const { key, inReplyTo, draft, staged, user } = message;
+  const { accountId } = user;
+  if (!oneStatement || !copy.plain || !atOnce?.plain || key || inReplyTo || draft) return undefined;
+  const now = clock();
+  const row = sendRowOf({ ...newSend(message, id, now), bodyId: 0, location: NOWHERE });
+  const [delivery] = deliveriesOf(message, accepting, { ...row, id: NUMBERS.send });
+  const [recipient, ...others] = delivery ? statusesOf(options, delivery) : [];
+  if (!delivery || !recipient || others.length > 0 || !isTold(recipient)) return undefined;
+  const submitted = submittedEvents(message, delivery, NUMBERS.delivery);
+  const counted = sentUsage(accountId, 1, staged.parsed.size);
+  const location = await oneStatement.accept({
+    accountId,
+    copy: copy.plain,
+    local: atOnce.plain,
+    body: staged.body,
+    row,
+    delivery,
+    recipient,
+    traced: [...submitted, atOnce.plain.stored(NUMBERS.uid)],
+    sent: sentEvent(message, row, NOWHERE),
+    delivered: sendEvent(accountId, id, recipient),
+    counted: [counted, ...atOnce.counted],
+    now,
+  });
+  if (!location) return undefined;
+  queue.wake([delivery]);
+  return acceptedOf({ ...row, ...location });
 }
 
 async function write(

@@ -7,11 +7,14 @@
 import type { Bodies, StagedBody, StoredBody } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
+  type Advanced,
   canonicalMailboxName,
   type EmbeddedMailstore,
   type Mailstore,
   type MailUser,
   type MessageTexts,
+  mailboxChange,
+  type PlainMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
@@ -39,8 +42,17 @@ export interface KeptMessage {
   readonly messageId?: string | undefined;
 }
 
+/** A copy in a mailbox of ours. */
+export interface PlainCopy {
+  readonly message: PlainMessage;
+  /** Publishes the change, after the commit. */
+  afterCommit(mailbox: Advanced): void;
+}
+
 /** A message that is being kept. */
 export interface Keeping {
+  /** Where one statement can keep it for an account without a quota, in place of {@link commit}. */
+  readonly plain?: PlainCopy | undefined;
   /** Keeps it, in the transaction that has its body. */
   commit(tx: Queries, bodyId: number): Promise<KeptCopy>;
   /** Removes it where the transaction failed. */
@@ -83,7 +95,10 @@ export interface Copies {
 }
 
 export interface EmbeddedCopiesOptions {
-  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'expungeIn' | 'setFlagsIn' | 'quotas'>;
+  readonly mailstore: Pick<
+    EmbeddedMailstore,
+    'append' | 'plain' | 'expungeIn' | 'setFlagsIn' | 'quotas'
+  >;
   readonly bodies: Pick<Bodies, 'removeFiles'>;
   readonly changes: Pick<Changes, 'publish'>;
   readonly log: { warn(fields: object, message: string): void };
@@ -112,7 +127,11 @@ export class EmbeddedCopies implements Copies {
   async keep(user: MailUser, { use, texts }: KeptMessage): Promise<Keeping> {
     const { mailstore, changes } = this.#options;
     const target = { user, mailbox: NAMES[use], flags: FLAGS[use] };
+    const message = mailstore.quotas.isLimited(null) ? undefined : mailstore.plain(texts, target);
+    const afterCommit = (mailbox: Advanced) =>
+      changes.publish(mailboxChange(user, mailbox, mailbox.highestmodseq));
     return {
+      plain: message && { message, afterCommit },
       async commit(tx, bodyId) {
         // A cancelled message has to be kept, also where there is no room.
         if (use === '\\Sent') await mailstore.quotas.refuseFull(tx, user.accountId, texts.size);

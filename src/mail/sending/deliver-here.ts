@@ -57,7 +57,8 @@ export function deliveredHere({ hostname }: Pick<DeliverHereOptions, 'hostname'>
 }
 
 /** A message that the transaction that accepts it delivers. */
-export interface AtOnce extends Pick<PreparedLocal, 'counted' | 'hold' | 'commit' | 'discard'> {
+export interface AtOnce
+  extends Pick<PreparedLocal, 'plain' | 'counted' | 'hold' | 'commit' | 'discard'> {
   /** How long it took until now. */
   readonly ms: number;
 }

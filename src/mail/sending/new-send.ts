@@ -24,33 +24,35 @@ export interface NewSend {
   readonly now: EpochMs;
 }
 
-const sendRow = new PreparedQuery((row: Omit<SendRow, 'id' | 'cancelled_at'>, queries) =>
-  queries
-    .insertInto('sends')
-    .values({
-      public_id: row.public_id,
-      account_id: row.account_id,
-      domain_id: row.domain_id,
-      message_id: row.message_id,
-      body_id: row.body_id,
-      mailbox: row.mailbox,
-      uid: row.uid,
-      uidvalidity: row.uidvalidity,
-      recipients: row.recipients,
-      idempotency_key: row.idempotency_key,
-      request_hash: row.request_hash,
-      draft: row.draft,
-      send_at: row.send_at,
-      created_at: row.created_at,
-    })
-    .returningAll(),
+/** The row of a message that is accepted now. */
+export type NewSendRow = Omit<SendRow, 'id' | 'cancelled_at'>;
+
+/** The columns of a new row. */
+export function sendColumns(row: NewSendRow) {
+  return {
+    public_id: row.public_id,
+    account_id: row.account_id,
+    domain_id: row.domain_id,
+    message_id: row.message_id,
+    body_id: row.body_id,
+    mailbox: row.mailbox,
+    uid: row.uid,
+    uidvalidity: row.uidvalidity,
+    recipients: row.recipients,
+    idempotency_key: row.idempotency_key,
+    request_hash: row.request_hash,
+    draft: row.draft,
+    send_at: row.send_at,
+    created_at: row.created_at,
+  };
+}
+
+const sendRow = new PreparedQuery((row: NewSendRow, queries) =>
+  queries.insertInto('sends').values(sendColumns(row)).returningAll(),
 );
 
-export async function insertSend(
-  tx: Queries,
-  { id, location, key, draft, ...send }: NewSend,
-): Promise<SendRow> {
-  const row = await sendRow.first(tx, {
+export function sendRowOf({ id, location, key, draft, ...send }: NewSend): NewSendRow {
+  return {
     public_id: id,
     account_id: send.accountId,
     domain_id: send.domainId,
@@ -63,12 +65,16 @@ export async function insertSend(
     draft: draft ? JSON.stringify(draft) : null,
     send_at: send.sendAt ?? null,
     created_at: send.now,
-  });
+  };
+}
+
+export async function insertSend(tx: Queries, send: NewSend): Promise<SendRow> {
+  const row = await sendRow.first(tx, sendRowOf(send));
   if (!row) throw new Error('an insert returned no row');
   return row;
 }
 
-const DAY_MS = 24 * 60 * 60 * 1000;
+export const DAY_MS = 24 * 60 * 60 * 1000;
 
 const recentSends = new PreparedQuery(
   ({ accountId, since }: { accountId: number; since: number }, queries) =>

@@ -66,7 +66,9 @@ export interface Accepted {
 
 export type SendRow = Row<'sends'>;
 
-export function acceptedOf(row: SendRow): Accepted {
+export function acceptedOf(
+  row: Pick<SendRow, 'public_id' | 'message_id' | 'mailbox' | 'uid' | 'uidvalidity'>,
+): Accepted {
   const { public_id: id, message_id: messageId, mailbox, uid, uidvalidity } = row;
   return { id, messageId, mailbox, uid, uidvalidity, status: 'queued' };
 }

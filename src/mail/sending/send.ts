@@ -24,10 +24,12 @@ import {
   type SendingAccount,
 } from '../../tenants/accounts/accounts.ts';
 import { findSendingObstacle } from '../../tenants/domains/domains.ts';
+import type { Trace } from '../trace/trace.ts';
 import { type AcceptOptions, accept } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';
 import { findDraft, type PinnedLocation, pinLocation } from './copies.ts';
+import { OneStatement } from './one-statement.ts';
 import { type ComposeRequest, readRequest, readSendAt, type SendTimes } from './read-request.ts';
 import { readSource } from './read-source.ts';
 import {
@@ -43,10 +45,12 @@ import {
 import { AccountSubmitter, type SubmittedEnvelope, submissionKey } from './submission.ts';
 import type { WrittenMessage } from './written-message.ts';
 
-export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
+export interface SendingOptions
+  extends Omit<AcceptOptions, 'now' | 'queue' | 'oneStatement' | 'trace'> {
   readonly queue: AcceptOptions['queue'] & CancelOptions['queue'];
   /** Reads the answered message and attachments. */
   readonly mailstore: Pick<Mailstore, 'listMailboxes' | 'fetchMessage' | 'fetchPart'>;
+  readonly trace?: Pick<Trace, 'write' | 'rowsOf'> | undefined;
   /** Whether accounts may send. */
   readonly enabled: boolean;
   /** The most octets of a message. */
@@ -55,10 +59,11 @@ export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
 }
 
 export class Sending {
-  readonly #options: SendingOptions & Pick<AcceptOptions, 'now'>;
+  readonly #options: SendingOptions & Pick<AcceptOptions, 'now' | 'oneStatement'>;
 
   constructor(options: SendingOptions) {
-    this.#options = { ...options, now: options.now ?? Date.now };
+    const oneStatement = new OneStatement(options);
+    this.#options = { ...options, now: options.now ?? Date.now, oneStatement };
   }
 
   /**

@@ -85,6 +85,18 @@ export function advanceByName(database: Pick<Database, 'read' | 'timeline'>, val
     .where('name', '=', value.name);
 }
 
+/** Locks mailboxes in the order of all transactions, as a part of a statement. @param from what else is selected from */
+export function lockByName(
+  boxes: readonly { readonly accountId: unknown; readonly name: unknown }[],
+  from: string,
+): RawBuilder<unknown> {
+  const named = boxes.map(
+    ({ accountId, name }) => sql`(account_id = ${accountId} and name = ${name})`,
+  );
+  return sql`select mailboxes.id from mailboxes, ${sql.raw(from)}
+    where ${sql.join(named, sql` or `)} order by account_id for no key update of mailboxes`;
+}
+
 /**
  * Advances the counters of a mailbox: gives the next MODSEQ, and the next UIDs. The row stays locked until the
  * commit, so that a client can never see N+1 before N: it would never get N (RFC 7162 section 3.1).

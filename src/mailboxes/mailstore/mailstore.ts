@@ -9,7 +9,7 @@
 import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
-export { type Advanced, advanceByName } from './advance-mailbox.ts';
+export { type Advanced, advanceByName, lockByName } from './advance-mailbox.ts';
 export { messageColumns, type PlainMessage } from './append-messages.ts';
 export { EmbeddedMailstore } from './embedded.ts';
 export {

@@ -27,6 +27,7 @@ export {
   tellAfterCommit,
 } from './engine.ts';
 export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
+export { insertFrom } from './insert-from.ts';
 export { isAmong } from './is-among.ts';
 export {
   newestSchema,

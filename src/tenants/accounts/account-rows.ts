@@ -1,5 +1,5 @@
 /** Accounts as they are stored, and how they are found by address. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import {
   type Database,
   PreparedQuery,
@@ -240,6 +240,12 @@ const findSender = new PreparedQuery(({ id }: { id: number }, queries) => queryS
 const lockSender = new PreparedQuery(({ id }: { id: number }, queries) =>
   querySender(queries, id).forNoKeyUpdate(),
 );
+
+/** The same as a part of a statement, for an account without a quota. @param more conditions, with `and` before them */
+export function lockUnlimitedSender(id: unknown, more: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`select id from accounts where id = ${id} and coalesce(quota_bytes, 0) = 0
+    and ${domainIsThere('accounts')} ${more} for no key update`;
+}
 
 /**
  * Finds an account that wants to send.

@@ -60,6 +60,7 @@ export {
   findOwner,
   findSendingAccount,
   findSomeActive,
+  lockUnlimitedSender,
   type SendingAccount,
   setQuota,
 } from './account-rows.ts';
