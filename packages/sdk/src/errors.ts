@@ -71,14 +71,21 @@ export function isPassing(error: unknown): boolean {
 }
 
 /** Statuses of proxies that say something of the request itself, or of who sent it: it would be refused again. */
-const OF_REQUEST: ReadonlySet<number> = new Set([400, 401, 411, 413, 414, 431]);
+const OF_REQUEST: readonly number[] = [400, 401, 413, 431];
 
 /**
  * Whether somebody else answered, and nobody looked at the request: the page of a network that wants a login first, or of a
  * proxy whose server is away.
  */
 export function isForeign({ code, status }: ApiError): boolean {
-  return code === 'unreadable' && !OF_REQUEST.has(status);
+  return code === 'unreadable' && !OF_REQUEST.includes(status);
+}
+
+/** Whether the server cannot be reached now. A page that is no error comes of a network that wants a login first. */
+export function isAway(error: unknown): boolean {
+  if (!(error instanceof ApiError)) return error instanceof ConnectionError;
+  const { status } = error;
+  return [502, 503, 504].includes(status) || (isForeign(error) && status < 400);
 }
 
 /**

@@ -1,5 +1,5 @@
 /** What failed, and when it is tried again: one thing alone, or everything while the server cannot be reached. */
-import { ApiError, ConnectionError, isForeign } from '../errors.ts';
+import { ApiError, isAway } from '../errors.ts';
 import { backoff, type Platform } from './platform.ts';
 import { SessionEnded } from './server.ts';
 import { StaleEpochError } from './store.ts';
@@ -56,7 +56,7 @@ export class Attempts {
     if (error instanceof ApiError && endsSession(error)) return { reason: error.code };
     // All of this tab waits already.
     if (error instanceof ApiError && error.status === 429) return undefined;
-    if (error instanceof ConnectionError || (error instanceof ApiError && isAway(error))) {
+    if (isAway(error)) {
       this.isOffline = true;
       const wait = Math.max(asked, backoff(this.#platform, this.#failures++));
       this.restUntil = Math.max(this.restUntil, now + wait);
@@ -72,7 +72,3 @@ export class Attempts {
 export function endsSession({ status, code }: ApiError): boolean {
   return status === 401 || code === 'account_inactive';
 }
-
-/** A page that is no error comes of a network that wants a login first. */
-const isAway = (error: ApiError) =>
-  [502, 503, 504].includes(error.status) || (isForeign(error) && error.status < 400);

@@ -82,9 +82,10 @@ async function readFile(
   copy: Copy,
   server: MailServer,
 ): Promise<Uint8Array> {
-  if (!from) return (await copy.bytes(blob)) ?? refuse(LOST);
-  const located = locateLeft(from, copy);
-  if (!located) return refuse(GONE);
+  const bytes = await copy.bytes(blob);
+  if (bytes) return bytes;
+  const located = from && locateLeft(from, copy);
+  if (!located) throw toError(GONE);
   const { mailbox, uid } = located;
   const query = { mailbox, uid, part: from.part };
   const part = await server.call('GET /mail/attachment', { query });
@@ -95,19 +96,8 @@ async function readFile(
 const GONE: StoredError = {
   status: 404,
   code: 'message_not_found',
-  detail: 'the message that has the file is gone',
+  detail: 'the file is gone',
 };
-
-/** The store that had it was lost. */
-const LOST: StoredError = {
-  status: 404,
-  code: 'part_not_found',
-  detail: 'a file of the draft cannot be read',
-};
-
-function refuse(error: StoredError): never {
-  throw toError(error);
-}
 
 function filePart(file: StoredAttachment, bytes: Uint8Array): string[] {
   const { contentType = '', filename = 'file', contentId, inline } = file;

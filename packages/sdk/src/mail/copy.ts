@@ -112,13 +112,11 @@ export class Copy {
   touch(): void {
     this.#version++;
     this.#overlay = undefined;
-    if (this.#files.size > 0) this.#dropFiles();
+    for (const blob of this.#files.keys()) {
+      const isNeeded = (one: OperationRow) => isWaiting(one) && blobsOf(one).includes(blob);
+      if (!this.operations.some(isNeeded)) this.#files.delete(blob);
+    }
     this.#options.changed();
-  }
-
-  #dropFiles(): void {
-    const needed = new Set(this.operations.filter(isWaiting).flatMap(blobsOf));
-    for (const blob of this.#files.keys()) if (!needed.has(blob)) this.#files.delete(blob);
   }
 
   /**

@@ -9,7 +9,7 @@ import type { Copy } from './copy.ts';
 import { Due } from './due.ts';
 import type { Place } from './fold.ts';
 import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } from './live.ts';
-import { isHopeless, laneOf, nextBatches, takenBack } from './outbox.ts';
+import { laneOf, nextBatches } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { type Pushed, Pusher } from './pusher.ts';
 import { reconcile } from './reconcile.ts';
@@ -282,16 +282,8 @@ export class Leader {
   /** What was taken back before it went, and what can never go. */
   #finishEnded(): void {
     const { copy, epoch, wrote } = this.#options;
-    const find = () => {
-      const hopeless = copy.operations.filter(
-        (one) => one.state === 'queued' && isHopeless(one, copy.operations),
-      );
-      return [...new Set([...takenBack(copy), ...hopeless])];
-    };
-    if (find().length === 0) return;
-    const ending = copy.write(epoch, 'strict', () =>
-      find().flatMap((one) => this.#pusher.cancel(one)),
-    );
+    if (this.#pusher.endings().length === 0) return;
+    const ending = copy.write(epoch, 'strict', () => this.#pusher.endings());
     ending.then(
       () => {
         wrote();

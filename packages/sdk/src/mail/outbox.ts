@@ -25,7 +25,7 @@ export interface Outbox {
 export function nextBatches({ operations, placeOf }: Outbox): OperationRow[][] {
   const waiting = operations.filter(isWaiting);
   const pairs = cancellingPairs(operations, placeOf);
-  const bySeq = new Map(operations.map((operation) => [operation.seq, operation]));
+  const { isPending, follow } = readNeeds(operations, pairs);
   const lanes = new Map<Place, OperationRow[]>();
   const closed = new Set<Place>();
   /** Mailboxes that earlier changes use, and mailboxes that earlier changes make, rename or delete. */
@@ -41,8 +41,11 @@ export function nextBatches({ operations, placeOf }: Outbox): OperationRow[][] {
     if (pairs.has(operation.seq)) continue;
     const lane = laneOf(operation, placeOf);
     const batch = lanes.get(lane);
-    const needs = [operation.needs, ...refsOf(operation).map((id) => readLocalId(id)?.seq)];
-    const isReady = needs.every((seq) => seq === undefined || !isPending(bySeq.get(seq)));
+    const needed = follow(operation.needs ?? 0);
+    const needs = [needed, ...refsOf(operation).map((id) => readLocalId(id)?.seq ?? 0)];
+    const isReady = !needs.some(isPending);
+    // What it needs comes after it, and must not wait for it.
+    if (!isReady && needed > operation.seq) continue;
     if (!closed.has(lane) && !isBarred && isReady && (!batch || mayJoin(batch, operation))) {
       if (batch) batch.push(operation);
       else lanes.set(lane, [operation]);
@@ -50,9 +53,6 @@ export function nextBatches({ operations, placeOf }: Outbox): OperationRow[][] {
   }
   return [...lanes.values()];
 }
-
-const isPending = (operation: OperationRow | undefined) =>
-  operation !== undefined && isWaiting(operation);
 
 export function laneOf(operation: OperationRow, placeOf: Outbox['placeOf']): Place {
   if (operation.kind === 'send') return `send ${operation.seq}`;
@@ -87,17 +87,40 @@ function refsOf({ ids, mail }: OperationRow): MessageId[] {
   return [...ids, ...named, ...files];
 }
 
-/** Operations that were taken back before they went. */
-export function takenBack({ operations, placeOf }: Outbox): OperationRow[] {
-  const pairs = cancellingPairs(operations, placeOf);
-  return operations.filter(({ seq }) => pairs.has(seq));
+/** What changes need, also where that was written in place of others: of drafts, the last one. */
+function readNeeds(operations: readonly OperationRow[], pairs: ReadonlySet<number>) {
+  const states = new Map(operations.map(({ seq, state }) => [seq, state]));
+  // What is not kept any more ended long ago.
+  const isIn = (seq: number, ...some: readonly OperationRow['state'][]) =>
+    some.includes(states.get(seq) ?? 'done');
+  const isBack = (seq: number) => pairs.has(seq) || isIn(seq, 'cancelled');
+  /** By those that were taken back: what takes their place. */
+  const takers = new Map<number, number>();
+  for (const { seq, inverseOf = seq, needs = inverseOf } of operations)
+    if (needs !== inverseOf && isBack(seq) && isBack(inverseOf)) takers.set(inverseOf, needs);
+  const isPending = (seq: number) => isIn(seq, 'queued', 'inflight');
+  /** Whether it was refused, or taken back with nothing in its place: what needs it can never be carried out. */
+  const isLost = (seq: number) =>
+    !takers.has(seq) && isIn(seq, 'rejected', 'cancelled', 'uncertain');
+  const follow = (needs: number): number => {
+    const taker = takers.get(needs);
+    return taker === undefined || isLost(taker) ? needs : follow(taker);
+  };
+  return { takers, isPending, isLost, follow };
 }
 
-/** Whether what it needs was refused or taken back: it can never be carried out. */
-export function isHopeless(operation: OperationRow, operations: readonly OperationRow[]): boolean {
-  if (operation.needs === undefined) return false;
-  const needed = operations.find(({ seq }) => seq === operation.needs);
-  return ['rejected', 'cancelled', 'uncertain'].includes(needed?.state ?? '');
+/**
+ * What ends without going: what needs something that is lost, and what was taken back. A draft whose place another one takes
+ * is kept until that is at the server, since it may be refused; of several that wait, only the one before the last.
+ */
+export function endings({ operations, placeOf }: Outbox): OperationRow[] {
+  const pairs = cancellingPairs(operations, placeOf);
+  const { takers, isPending, isLost, follow } = readNeeds(operations, pairs);
+  return operations.filter(({ seq, state, needs = 0, inverseOf = seq }) => {
+    if (state === 'queued' && isLost(follow(needs))) return true;
+    const taker = takers.get(seq) ?? takers.get(inverseOf) ?? 0;
+    return pairs.has(seq) && (takers.has(taker) || !(isPending(taker) || isLost(taker)));
+  });
 }
 
 /**
@@ -157,7 +180,7 @@ export function outdated(operations: readonly OperationRow[], now: number): Oper
  * @throws TypeError where nothing does
  */
 export function inverse(operation: OperationRow): NewOperation[] {
-  const { kind, seq, ids, mailbox, box, to, toBox, uidvalidity, shown, action } = operation;
+  const { kind, seq, ids, mailbox, box, to, toBox, shown, action } = operation;
   const inverseOf = seq;
   const made = ids.map((_, index) => localId(seq, index));
   if (kind === 'flag') return restoreFlags(operation);
@@ -174,9 +197,7 @@ export function inverse(operation: OperationRow): NewOperation[] {
   if (action === 'rename' && to !== undefined) {
     return [{ kind, mailbox: to, ids, action, to: mailbox, inverseOf }];
   }
-  throw new TypeError(
-    `${kind} cannot be taken back${uidvalidity && kind === 'delete' ? ': it is for good' : ''}`,
-  );
+  throw new TypeError(`${kind} cannot be taken back`);
 }
 
 /** Each message gets the flags back that the change took or gave. */

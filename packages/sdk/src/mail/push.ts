@@ -91,21 +91,16 @@ export async function toCall(
     return { query, body: await writeDraft(operation, copy, server), key };
   if (kind === 'send' && body?.attachments) {
     const attachments = body.attachments as readonly Record<string, unknown>[];
-    const filled = attachments.map(async ({ blob, ...attachment }) =>
-      typeof blob === 'string'
-        ? { ...attachment, content: toBase64(await fileOf(blob, copy)) }
-        : attachment,
-    );
+    const filled = attachments.map(async ({ blob, ...attachment }) => {
+      if (typeof blob !== 'string') return attachment;
+      const bytes = await copy.bytes(blob);
+      // It was lost with the store that had it: the mail waits, since the next start may find it.
+      if (!bytes) throw new Error('a file is gone');
+      return { ...attachment, content: toBase64(bytes) };
+    });
     return { body: { ...body, attachments: await Promise.all(filled) }, key };
   }
   return { body, key };
-}
-
-/** @throws Error where it was lost: the mail waits, since the next start may find it */
-async function fileOf(blob: string, copy: Copy): Promise<Uint8Array> {
-  const bytes = await copy.bytes(blob);
-  if (!bytes) throw new Error('a file of the mail cannot be read');
-  return bytes;
 }
 
 /** What an answer says of one operation of the batch. */

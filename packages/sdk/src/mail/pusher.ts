@@ -7,8 +7,8 @@ import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
 import { endsSession } from './attempts.ts';
 import type { Copy } from './copy.ts';
 import type { Due } from './due.ts';
-import { placesOf } from './fold.ts';
-import { acked, ended, outdated, settledIn, takenBack } from './outbox.ts';
+import { cancellingPairs, placesOf } from './fold.ts';
+import { acked, ended, endings, outdated, settledIn } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
 import { blobsOf, isWaiting, type MessageRow, type OperationRow, put, removal } from './rows.ts';
@@ -80,10 +80,10 @@ export class Pusher {
     const { copy, epoch, platform } = this.#options;
     let going: OperationRow[] = [];
     await copy.write(epoch, 'strict', () => {
-      const back = new Set(takenBack(copy));
+      const back = cancellingPairs(copy.operations, copy.placeOf);
       const seqs = new Set(batch.map(({ seq }) => seq));
       const still = copy.operations.filter(
-        (one) => seqs.has(one.seq) && one.state === 'queued' && !back.has(one),
+        (one) => seqs.has(one.seq) && one.state === 'queued' && !back.has(one.seq),
       );
       const [first] = still;
       if (!first) return [];
@@ -160,8 +160,8 @@ export class Pusher {
     isAgain: boolean,
   ): Promise<Pushed> {
     const { copy, epoch } = this.#options;
-    if (!(error instanceof ApiError) || isPassing(error) || endsSession(error)) throw error;
-    if (isForeign(error)) throw error;
+    if (!(error instanceof ApiError) || endsSession(error) || isPassing(error) || isForeign(error))
+      throw error;
     const [first] = batch;
     const { status, code, detail } = error;
     if (code === 'uidvalidity_changed' && (first?.mail?.draft || first?.mail?.inReplyTo)) {
@@ -220,8 +220,13 @@ export class Pusher {
     ];
   }
 
+  /** Ends what was taken back before it went, and what can never go. */
+  endings(): Change[] {
+    return endings(this.#options.copy).flatMap((one) => this.#cancel(one));
+  }
+
   /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
-  cancel(operation: OperationRow): Change[] {
+  #cancel(operation: OperationRow): Change[] {
     const { kind, mail, inverseOf } = operation;
     if (kind !== 'send')
       return [put('operations', ended(operation, 'cancelled')), ...this.filesOf(operation)];
@@ -248,7 +253,7 @@ export class Pusher {
     return outdated(copy.operations, platform.now()).flatMap((row) => [
       removal('operations', row),
       // Of a send whose fate is not known they were kept until now.
-      ...(row.state === 'uncertain' ? this.filesOf(row) : []),
+      ...this.filesOf(row),
     ]);
   }
 }

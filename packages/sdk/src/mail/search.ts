@@ -1,6 +1,6 @@
 /** Finds mail and people: the server first, what the copy has where there is no network. */
 import type { Address, SearchMatch, SearchMessagesBody } from '../api-types.ts';
-import { ConnectionError } from '../errors.ts';
+import { isAway } from '../errors.ts';
 import type { SearchResult } from './client.ts';
 import type { Copy } from './copy.ts';
 import { byDate, type MessageRow } from './rows.ts';
@@ -24,7 +24,7 @@ export async function search(
     const found = matches.map((match) => ({ ...match, id: match.uid }));
     return { matches: found, cursor, indexing: indexing ?? false, offline: false };
   } catch (error) {
-    if (!(error instanceof ConnectionError) || signal?.aborted) throw error;
+    if (!isAway(error) || signal?.aborted) throw error;
     return {
       matches: await searchCopy(copy, query),
       cursor: undefined,

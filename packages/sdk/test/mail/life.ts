@@ -3,7 +3,13 @@
  * the server has, and each change of the user was carried out once or taken back.
  */
 import assert from 'node:assert/strict';
-import type { MailMessage, MessageId, Operation, SendOperation } from '../../src/mail/client.ts';
+import type {
+  MailMessage,
+  MessageId,
+  MessageLocation,
+  Operation,
+  SendOperation,
+} from '../../src/mail/client.ts';
 import type { BodyRow } from '../../src/mail/rows.ts';
 import { happen, hasMessage, isOfOthers } from './others.ts';
 import { Replay } from './replay.ts';
@@ -36,6 +42,9 @@ export class Life {
   /** How many views were compared with what they have to be. */
   #compared = 0;
   #mails = 0;
+  #drafts = 0;
+  /** The last one that was saved. */
+  #draft: MessageLocation | undefined;
   /** Of those that were to be cancelled: whether it never left; undefined where the tab died over it. */
   readonly #cancelled = new Map<string, boolean | undefined>();
 
@@ -139,7 +148,11 @@ export class Life {
     if (!tab) return;
     const { client } = tab;
     if (one.do === 'draft') {
-      const saved = await this.#settled(client.saveDraft({ subject: 'draft', text: 'x' }));
+      // Up to four of them take the place of the one before them.
+      const before = this.#drafts % 4 === 0 ? undefined : this.#draft;
+      const saving = client.saveDraft({ subject: `draft ${++this.#drafts}`, text: 'x' }, before);
+      const saved = await this.#settled(saving);
+      this.#draft = saved && { mailbox: saved.mailbox, id: saved.id };
       if (saved) this.#done.push({ operation: saved.operation, tab });
     } else if (one.do === 'send') {
       const mail = { to: [{ address: 'bob@sender.test' }], subject: 'sent', text: 'x' };

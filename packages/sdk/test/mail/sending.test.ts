@@ -1,6 +1,7 @@
 /** Mail that is written: what waits is told of, it is taken back until it goes, and a draft says what it answers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { MessageLocation } from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', text: 'Hello' };
@@ -88,6 +89,67 @@ test('mail that waits for a network is a draft again at once where it is taken b
   assert.equal(world.account.mailbox('Drafts').uids.length, 1);
 });
 
+/**
+ * Drafts of one mail, each in place of the one before, written while there is no network.
+ *
+ * @param isTried whether the first one is on its way when the network goes
+ */
+async function writeDrafts(texts: readonly string[], isTried: boolean) {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(5000);
+  world.server.online = false;
+  world.server.dropSockets();
+  // What is tried fails, and rests.
+  if (!isTried) await world.pass(8000);
+  const attachments = [{ filename: 'a.txt', content: Buffer.from('a') }];
+  let before: MessageLocation | undefined;
+  for (const text of texts) {
+    const { operation, ...draft } = await client.saveDraft({ ...mail, text, attachments }, before);
+    operation.applied.catch(() => {});
+    before = draft;
+    await world.pass(100);
+  }
+  /** What the server has in the end. */
+  const connect = async () => {
+    world.server.online = true;
+    client.reconnect();
+    await world.pass(60_000);
+    assert.deepEqual(await client.pending(), []);
+    assert.deepEqual(await world.store.range({ table: 'blobs', prefix: [] }), []);
+    const { messages } = await client.mailbox('Drafts').list();
+    assert.equal(messages.length, world.account.mailbox('Drafts').uids.length);
+    return messages.map(({ preview }) => preview);
+  };
+  return { world, client, connect };
+}
+
+test('a draft that is refused leaves the one before it, also where that waited with it', async () => {
+  const { world, client, connect } = await writeDrafts(['one', 'two', 'three'], false);
+  const { messages } = await client.mailbox('Drafts').list();
+  assert.deepEqual(
+    messages.map(({ preview }) => preview),
+    ['three'],
+  );
+  world.server.failNext({ status: 413, code: 'body_too_large' }, '/mail/append');
+  assert.deepEqual(await connect(), ['two']);
+});
+
+for (const isTried of [false, true]) {
+  const first = isTried ? ', after the first one, which was on its way' : '';
+  test(`of drafts that waited the last one alone goes${first}`, async () => {
+    const { world, client, connect } = await writeDrafts(['one', 'two', 'three', 'four'], isTried);
+    const { messages } = await client.mailbox('Drafts').list();
+    assert.deepEqual(
+      messages.map(({ preview }) => preview),
+      ['four'],
+    );
+    assert.deepEqual(await connect(), ['four']);
+    const appended = world.server.requests.filter(({ path }) => path === '/mail/append');
+    assert.equal(appended.length, isTried ? 2 : 1);
+  });
+}
+
 test('what somebody else than the server answers refuses nothing: it goes when the server is there', async () => {
   const world = new World({ seed: 1, withLocks: true });
   world.account.deliver('INBOX', { subject: 'Hi' });
@@ -107,6 +169,10 @@ test('what somebody else than the server answers refuses nothing: it goes when t
   [page] = pages;
   await client.mailbox('INBOX').flag([1], { add: ['\\Flagged'] });
   const sent = await client.send(mail);
+  const searching = client.search({ subject: 'Hi' });
+  await world.pass(0, searching);
+  const { offline, matches } = await searching;
+  assert.deepEqual([offline, matches.map(({ id }) => id)], [true, [1]]);
   for (page of pages) await world.pass(60_000);
   await world.pass(60_000, sent.applied);
   assert.deepEqual(refused, []);
