@@ -33,8 +33,9 @@ const COUNTS = 'docs/reference/metrics.md';
 /** The ports that samples name; they are run on others, which are free. */
 const PORTS = ['8080', '2525', '8081', '9000', '9464'];
 
-/** What was compiled for the page before; a reader's second start has that too. */
-const faster = { NODE_COMPILE_CACHE: join(ROOT, 'compiled') };
+/** What was compiled before; a reader's second start has that too. */
+const { NODE_COMPILE_CACHE = join(ROOT, 'compiled') } = process.env;
+const faster = { NODE_COMPILE_CACHE };
 
 /** Knows no name, as the DNS knows none below .test (RFC 6761 section 6.2). */
 const dns = await startDnsServer();

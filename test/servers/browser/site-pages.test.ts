@@ -13,7 +13,7 @@ let watched: WatchedPage;
 
 before(async () => {
   service = await startSiteService();
-  browser = await launchChromium();
+  browser = await launchChromium({ runsBriefly: true });
   watched = await openWatched(browser, service.url, { viewport: DESK });
 });
 
