@@ -81,10 +81,7 @@ interface Entry {
 
 export function fold(input: FoldInput): Overlay {
   const folding = new Folding(input);
-  const skipped = cancellingPairs(input.operations, input.placeOf);
-  for (const operation of input.operations) {
-    if (isLive(operation) && !skipped.has(operation.seq)) folding.apply(operation);
-  }
+  for (const operation of input.operations.filter(isLive)) folding.apply(operation);
   return folding.result();
 }
 
@@ -232,34 +229,6 @@ export function changeFlags(
 }
 
 const lower = (flag: string) => flag.toLowerCase();
-
-/**
- * Operations that never have to go: each was taken back before it went, and nothing came between.
- *
- * @returns their seqs, with those of what takes them back
- */
-export function cancellingPairs(
-  operations: readonly OperationRow[],
-  placeOf: FoldInput['placeOf'],
-): ReadonlySet<number> {
-  const pairs = new Set<number>();
-  const inverses = operations.filter(
-    ({ inverseOf, state }) => inverseOf !== undefined && state === 'queued',
-  );
-  for (const inverse of inverses) {
-    const target = operations.find(({ seq }) => seq === inverse.inverseOf);
-    if (target?.state !== 'queued') continue;
-    const places = new Set(placesOf(target, placeOf));
-    const isBetween = (one: OperationRow) => {
-      if (one.seq <= target.seq || one === inverse || !isLive(one) || target.kind === 'send')
-        return false;
-      if (target.kind === 'append') return idsOf(one).includes(localId(target.seq, 0));
-      return placesOf(one, placeOf).some((place) => places.has(place));
-    };
-    if (!operations.some(isBetween)) pairs.add(target.seq).add(inverse.seq);
-  }
-  return pairs;
-}
 
 export function placesOf(operation: OperationRow, placeOf: FoldInput['placeOf']): readonly Place[] {
   const { mailbox, box, to, toBox } = operation;

@@ -1,7 +1,7 @@
 /** The queue of the user's changes: which may go now, as what request, and what an answer makes of them. Pure. */
 import type { MessageId } from './client.ts';
 import type { NewOperation } from './copy.ts';
-import { cancellingPairs, type Place } from './fold.ts';
+import { type Place, placesOf } from './fold.ts';
 import {
   isLive,
   isWaiting,
@@ -54,6 +54,35 @@ export function nextBatches({ operations, placeOf }: Outbox): OperationRow[][] {
   return [...lanes.values()];
 }
 
+/**
+ * Operations that never have to go: each was taken back before it went, and nothing came between. What is shown does not
+ * ask: a message has the id that the changes give it until the leader ended them, since one that comes meanwhile makes them go.
+ *
+ * @returns their seqs, with those of what takes them back
+ */
+function cancellingPairs(
+  operations: readonly OperationRow[],
+  placeOf: Outbox['placeOf'],
+): ReadonlySet<number> {
+  const pairs = new Set<number>();
+  for (const inverse of operations) {
+    const target = operations.find(({ seq }) => seq === inverse.inverseOf);
+    if (inverse.state !== 'queued' || target?.state !== 'queued') continue;
+    const { seq, kind, ids } = target;
+    const places = new Set(placesOf(target, placeOf));
+    const isBetween = (one: OperationRow) => {
+      // Where its messages are is not known yet: they would have no name.
+      if (one.seq <= seq)
+        return isWaiting(one) && ids.some((id) => readLocalId(id)?.seq === one.seq);
+      if (one === inverse || kind === 'send' || !isLive(one)) return false;
+      if (kind === 'append') return refsOf(one).includes(localId(seq, 0));
+      return placesOf(one, placeOf).some((place) => places.has(place));
+    };
+    if (!operations.some(isBetween)) pairs.add(seq).add(inverse.seq);
+  }
+  return pairs;
+}
+
 export function laneOf(operation: OperationRow, placeOf: Outbox['placeOf']): Place {
   if (operation.kind === 'send') return `send ${operation.seq}`;
   if (operation.kind === 'mailbox') return 'mailboxes';
@@ -79,12 +108,9 @@ function mayJoin(batch: readonly OperationRow[], next: OperationRow): boolean {
 }
 
 /** Messages that a request of it names. */
-function refsOf({ ids, mail }: OperationRow): MessageId[] {
-  const files = mail?.attachments?.flatMap(({ from }) => (from ? [from.id] : [])) ?? [];
-  const named = [mail?.draft?.id, mail?.inReplyTo?.id].flatMap((id) =>
-    id === undefined ? [] : [id],
-  );
-  return [...ids, ...named, ...files];
+function refsOf({ ids, mail = {} }: OperationRow): MessageId[] {
+  const files = mail.attachments?.map(({ from }) => from) ?? [];
+  return [...ids, ...[mail.draft, mail.inReplyTo, ...files].flatMap((one) => one?.id ?? [])];
 }
 
 /** What changes need, also where that was written in place of others: of drafts, the last one. */
@@ -164,11 +190,8 @@ const KEPT = 50;
 /** @param now milliseconds since 1970 */
 export function outdated(operations: readonly OperationRow[], now: number): OperationRow[] {
   const over = operations.filter((operation) => !isLive(operation));
-  const named = new Set(
-    operations
-      .filter(isLive)
-      .flatMap((operation) => refsOf(operation).map((id) => readLocalId(id)?.seq)),
-  );
+  const refs = operations.filter(isLive).flatMap(refsOf);
+  const named = new Set(refs.map((id) => readLocalId(id)?.seq));
   // What goes out later can be taken back until then.
   const isDue = ({ mail }: OperationRow) => !(Date.parse(mail?.sendAt ?? '') > now);
   return over.slice(0, -KEPT).filter((one) => !named.has(one.seq) && isDue(one));

@@ -7,11 +7,20 @@ import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
 import { endsSession } from './attempts.ts';
 import type { Copy } from './copy.ts';
 import type { Due } from './due.ts';
-import { cancellingPairs, placesOf } from './fold.ts';
-import { acked, ended, endings, outdated, settledIn } from './outbox.ts';
+import { placesOf } from './fold.ts';
+import { acked, ended, endings, nextBatches, outdated, settledIn } from './outbox.ts';
 import type { Platform } from './platform.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import { blobsOf, isWaiting, type MessageRow, type OperationRow, put, removal } from './rows.ts';
+import {
+  blobsOf,
+  isWaiting,
+  type MessageRow,
+  type OperationRow,
+  placedIn,
+  put,
+  removal,
+  uidOf,
+} from './rows.ts';
 import type { MailServer } from './server.ts';
 import type { Change } from './store.ts';
 import type { Syncer } from './syncer.ts';
@@ -80,11 +89,10 @@ export class Pusher {
     const { copy, epoch, platform } = this.#options;
     let going: OperationRow[] = [];
     await copy.write(epoch, 'strict', () => {
-      const back = cancellingPairs(copy.operations, copy.placeOf);
       const seqs = new Set(batch.map(({ seq }) => seq));
-      const still = copy.operations.filter(
-        (one) => seqs.has(one.seq) && one.state === 'queued' && !back.has(one.seq),
-      );
+      const still = nextBatches(copy)
+        .flat()
+        .filter((one) => seqs.has(one.seq) && one.state === 'queued');
       const [first] = still;
       if (!first) return [];
       const mailbox = copy.home(first.mailbox, first.box);
@@ -208,7 +216,7 @@ export class Pusher {
     const over = batch.map(
       (one): OperationRow =>
         state === 'done'
-          ? { ...acked(one, {}, []), placed: one.ids.map(() => 0) }
+          ? acked(one, { placed: one.ids.map(() => 0) }, [])
           : ended(one, state, error),
     );
     return [
@@ -227,12 +235,11 @@ export class Pusher {
 
   /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
   #cancel(operation: OperationRow): Change[] {
-    const { kind, mail, inverseOf } = operation;
-    if (kind !== 'send')
-      return [put('operations', ended(operation, 'cancelled')), ...this.filesOf(operation)];
-    if (inverseOf === undefined || !mail) return [put('operations', ended(operation, 'cancelled'))];
-    const { inverseOf: _, needs: __, ...draft } = operation;
-    return [put('operations', { ...draft, kind: 'append' })];
+    const { inverseOf, needs: _, ...draft } = operation;
+    if (draft.kind === 'send' && inverseOf !== undefined && draft.mail)
+      return [put('operations', { ...draft, kind: 'append' })];
+    const over = { ...ended(operation, 'cancelled'), ...stayed(operation, this.#options.copy) };
+    return [put('operations', over), ...this.filesOf(operation)];
   }
 
   /**
@@ -260,6 +267,17 @@ export class Pusher {
 
 const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy) =>
   kind === 'send' || kind === 'mailbox' ? undefined : copy.home(mailbox, box);
+
+/** Messages that a move was to bring back are where they were: another tab may have named them by it meanwhile. */
+function stayed({ kind, inverseOf }: OperationRow, { operations }: Copy): Partial<OperationRow> {
+  const target = operations.find(({ seq }) => seq === inverseOf);
+  if (kind !== 'move' || !target) return {};
+  const { ids, uidvalidity } = target;
+  const placed = ids.map((id) => uidOf(id, operations));
+  const named = ids.map((id) => placedIn(id, operations) ?? uidvalidity);
+  // As for a request: of two mailboxes, the one that was made anew since.
+  return { placed, placedIn: named.find((one) => one !== uidvalidity) ?? uidvalidity };
+}
 
 /** A mail that goes without the messages it names: their mailbox was made anew, and they are gone. */
 function sendAlone({ request: _, mail = {}, ...kept }: OperationRow): OperationRow {

@@ -43,19 +43,7 @@ export class Replay {
       if (generations.get(box) !== generation) continue;
       this.#box(box).push({ uid, subject: envelope.subject ?? '', flags });
     }
-    // A mail that was taken back before it went leaves its draft alone.
-    const { operations } = rows;
-    const isTakenBack = ({ kind, seq, state, inverseOf }: OperationRow) =>
-      kind === 'send' &&
-      state === 'queued' &&
-      operations.some(
-        (other) =>
-          other.state === 'queued' &&
-          other.kind === 'send' &&
-          (other.inverseOf === seq || other.seq === inverseOf),
-      );
-    for (const operation of operations)
-      if (isLive(operation) && !isTakenBack(operation)) this.#carryOut(operation);
+    for (const operation of rows.operations.filter(isLive)) this.#carryOut(operation);
   }
 
   /** Subject and flags of each message, sorted. */
