@@ -12,6 +12,7 @@ import {
   removal,
 } from './rows.ts';
 import type { MailServer } from './server.ts';
+import type { Key } from './store.ts';
 
 export interface BodiesOptions {
   readonly copy: Copy;
@@ -146,19 +147,23 @@ export class Bodies {
     return [...older, ...newer] as MessageRow[];
   }
 
+  /** Another tab led meanwhile, and kept texts: they are counted anew. */
+  forget(): void {
+    this.#weight = undefined;
+  }
+
   /** Octets of all bodies of the account, counted once. */
   async #measure(): Promise<number> {
     const { copy } = this.#options;
     if (this.#weight !== undefined) return this.#weight;
     let sum = 0;
-    let after: readonly (number | string)[] | undefined;
-    for (let full = true; full; ) {
+    for (let after: Key | undefined; ; ) {
       const query = { table: 'bodies', index: 'byUse', prefix: [copy.account], limit: 50 } as const;
       const rows = (await copy.store.range({ ...query, after })) as BodyRow[];
       for (const { weight } of rows) sum += weight;
       const last = rows.at(-1);
-      full = rows.length === 50;
-      if (last) after = [last.usedAt];
+      if (!last) break;
+      after = [last.usedAt];
     }
     this.#weight = sum;
     return sum;

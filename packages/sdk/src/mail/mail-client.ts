@@ -207,6 +207,7 @@ export class StoredMailClient implements MailClient {
   }
 
   #lead(epoch: number): void {
+    this.#bodies.forget();
     const { platform, baseUrl, syncAll, bodyBudget } = this.#options;
     const start = () => {
       if (this.#isClosed || !this.#tabs.isLeading) return;

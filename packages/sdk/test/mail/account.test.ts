@@ -1,10 +1,11 @@
 /** Whose mail it is, what is left of it after the user signed out, and how many requests of a minute are left to others. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { BodyRow } from '../../src/mail/rows.ts';
 import { TABLES, type TableName } from '../../src/mail/store.ts';
 import { memoryStore, openMail } from '../../src/mail.ts';
 import { FakeServer } from '../../src/testing/testing.ts';
-import { World } from './world.ts';
+import { BODY_BUDGET, World } from './world.ts';
 
 const BOB = 'bob@acme.test';
 const TABLES_OF_ACCOUNT = Object.keys(TABLES) as TableName[];
@@ -111,4 +112,23 @@ test('texts are fetched ahead only with requests that nobody else needs', async 
   await client.mailbox('INBOX').sync();
   await world.pass(5_000);
   assert.ok(ahead() > 0, 'no text was fetched ahead');
+});
+
+test('texts of a tab that leads again stay within what is kept at most', async () => {
+  const world = new World({ seed: 1, withLocks: false });
+  const [first, second] = [await world.open(), await world.open()];
+  const deliver = async () => {
+    for (let i = 0; i < 4; i++) world.account.deliver('INBOX', { subject: 'mail' });
+    await world.pass(10_000);
+    const texts = (await world.store.range({ table: 'bodies', prefix: [] })) as BodyRow[];
+    return texts.reduce((sum, { weight }) => sum + weight, 0);
+  };
+  const least = await deliver();
+  assert.ok(least > 0);
+  world.freeze(first, 25_000);
+  await world.pass(30_000);
+  assert.ok((await deliver()) > least, 'the other tab leads');
+  world.kill(second);
+  await world.pass(30_000);
+  assert.ok((await deliver()) <= BODY_BUDGET);
 });

@@ -11,7 +11,7 @@ import type {
   SendOperation,
 } from '../../src/mail/client.ts';
 import type { BodyRow } from '../../src/mail/rows.ts';
-import { happen, hasMessage, isOfOthers } from './others.ts';
+import { happen, hasMessage, isOfOthers, wayOf } from './others.ts';
 import { Replay } from './replay.ts';
 import { BOXES, SEEN, type Step, WORK } from './steps.ts';
 import { BODY_BUDGET, type Tab, type World } from './world.ts';
@@ -20,8 +20,8 @@ import { BODY_BUDGET, type Tab, type World } from './world.ts';
 interface Kept {
   readonly tab: Tab;
   readonly box: string;
-  /** Where it was. */
-  readonly from: string;
+  /** Where it was, and is at the server until the user's changes are there. */
+  readonly from: readonly string[];
   readonly subject: string | undefined;
   readonly holds: (messages: readonly MailMessage[]) => boolean;
   readonly isOver: () => boolean;
@@ -186,7 +186,8 @@ export class Life {
     if (!message || ('to' in one && one.to === one.box)) return;
     const { subject } = message.envelope;
     this.#kept = this.#kept.filter((kept) => kept.subject !== subject);
-    const isThere = hasMessage(world.account, await world.invariants.read(), one.box, message.id);
+    const rows = await world.invariants.read();
+    const isThere = hasMessage(world.account, rows, one.box, message.id);
     const ids = [message.id];
     const operation = await this.#settled(
       one.do === 'flag'
@@ -203,7 +204,8 @@ export class Life {
     });
     await this.#isSeen(tab, one, message, () => isRefused);
     if (!isThere) return;
-    const kept = { tab, box: one.box, from: one.box, subject, isOver: () => isRefused };
+    const from = wayOf(rows, one.box, message.id);
+    const kept = { tab, box: one.box, from, subject, isOver: () => isRefused };
     const flagsOf = (messages: readonly MailMessage[]) =>
       messages.find(({ id }) => id === message.id)?.flags;
     if (one.do === 'flag') {
@@ -286,7 +288,7 @@ export class Life {
   /** Somebody changes messages of a mailbox: what is seen of it may be something else now. */
   #forget(...boxes: readonly string[]): void {
     this.#kept = this.#kept.filter(
-      ({ box, from }) => !boxes.includes(box) && !boxes.includes(from),
+      ({ box, from }) => ![box, ...from].some((one) => boxes.includes(one)),
     );
   }
 

@@ -64,3 +64,16 @@ export function hasMessage(
     return uid === undefined || mailbox.find(uid) !== undefined;
   return hasMessage(account, { mailboxes, operations }, made.mailbox, before, made.uidvalidity);
 }
+
+/** The mailboxes that a message was in, the last first, since the one where the server has it. */
+export function wayOf(
+  rows: Pick<Rows, 'operations'>,
+  name: string,
+  id: MessageId,
+): readonly string[] {
+  const { seq, index = 0 } = readLocalId(id) ?? {};
+  const made = rows.operations.find((one) => one.seq === seq);
+  const before = made?.ids[index];
+  if (!made || before === undefined || made.placed?.[index] !== undefined) return [name];
+  return [name, ...wayOf(rows, made.mailbox, before)];
+}
