@@ -290,7 +290,7 @@ async function makeDomain(mode: Mode): Promise<void> {
 const acknowledged = new Map<Mode, Set<string>>(modes.map((mode) => [mode, new Set()]));
 const ofMode = (mode: Mode) => acknowledged.get(mode) ?? new Set<string>();
 
-/** Sends over several connections until the process is killed, a random while later. */
+/** Sends over several connections, until some of each mode was answered and, a random while later, the process is killed. */
 async function sendUntilKilled(running: Running): Promise<void> {
   const transport = createTransport({
     host: '127.0.0.1',
@@ -304,6 +304,7 @@ async function sendUntilKilled(running: Running): Promise<void> {
   });
   let isKilled = false;
   const flows = Promise.withResolvers<void>();
+  const answered = new Set<Mode>();
   const send = async () => {
     while (!isKilled) {
       const message = makeSubject();
@@ -312,7 +313,8 @@ async function sendUntilKilled(running: Running): Promise<void> {
         const { response } = await transport.sendMail({ envelope, raw: sourceOf(message) });
         assert.match(response, /^250 /);
         ofMode(message.mode).add(message.subject);
-        flows.resolve();
+        answered.add(message.mode);
+        if (answered.size === modes.length) flows.resolve();
       } catch (error) {
         if (!isKilled) throw error;
       }
@@ -320,7 +322,7 @@ async function sendUntilKilled(running: Running): Promise<void> {
   };
   const sending = Promise.all(Array.from({ length: CONNECTIONS }, send));
   const [, sent] = await Promise.allSettled([
-    // However slow the machine is; an unexpected end of the sending is told below.
+    // However slow the machine is, some mail of each mode; an unexpected end of the sending is told below.
     Promise.race([flows.promise, sending.catch(() => {})])
       .then(() => wait(randomInt(FLOW_MAX_MS)))
       .then(() => {
