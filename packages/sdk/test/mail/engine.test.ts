@@ -6,12 +6,12 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import 'fake-indexeddb/auto';
 import fc from 'fast-check';
-import type { Socket } from '../../src/mail/platform.ts';
 import { memoryStore, openMail, type Store } from '../../src/mail.ts';
 import { fileStore } from '../../src/stores/file.ts';
 import { sqliteStore } from '../../src/stores/sqlite.ts';
 import { FakeServer } from '../../src/testing/testing.ts';
 import { Life } from './life.ts';
+import { platformOf } from './platform-of.ts';
 import { step } from './steps.ts';
 import { World } from './world.ts';
 
@@ -106,16 +106,7 @@ test('a store that is lost is followed by memory, and no change of the user is l
     address: 'ada@acme.test',
     auth: async () => server.issueToken(account),
     store: failing,
-    platform: {
-      now: clock.now,
-      after: (ms, call) => {
-        const timer = clock.setTimeout(call, ms);
-        return () => clock.clearTimeout(timer);
-      },
-      fetch: server.fetch,
-      connect: (url, protocols) => new server.WebSocket(url, protocols) as unknown as Socket,
-      openChannel: undefined,
-    },
+    platform: platformOf(server),
   });
   await clock.advance(5000);
   const inbox = mail.mailbox('INBOX');

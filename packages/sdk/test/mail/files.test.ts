@@ -1,9 +1,9 @@
 /** Files of mail that waits: they go with it whatever happens, and no mail goes without one that it had. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Socket } from '../../src/mail/platform.ts';
 import { memoryStore, openMail, type Store } from '../../src/mail.ts';
 import { FakeServer } from '../../src/testing/testing.ts';
+import { platformOf } from './platform-of.ts';
 import { World } from './world.ts';
 
 const content = Buffer.from('the file');
@@ -31,16 +31,7 @@ async function openLosable(store: Store, isOnline = true) {
     address: 'ada@acme.test',
     auth: async () => server.issueToken(account),
     store: losable,
-    platform: {
-      now: clock.now,
-      after: (ms, call) => {
-        const timer = clock.setTimeout(call, ms);
-        return () => clock.clearTimeout(timer);
-      },
-      fetch: server.fetch,
-      connect: (url, protocols) => new server.WebSocket(url, protocols) as unknown as Socket,
-      openChannel: undefined,
-    },
+    platform: platformOf(server),
   });
   const lose = () => {
     isLost = true;
