@@ -29,6 +29,17 @@ const allowed: readonly { folder: string; tables: readonly string[]; reason: str
     reason: 'what is indexed has its source in one query',
   },
   {
+    folder: 'delivery',
+    tables: ['bodies', 'messages', 'search_queue', 'trace'],
+    reason:
+      'the usual message is stored in one statement; the owners of the tables say which columns',
+  },
+  {
+    folder: 'sending',
+    tables: ['bodies', 'messages', 'search_queue', 'deliveries', 'delivery_payloads', 'trace'],
+    reason: 'the same for the usual message from one account here to another',
+  },
+  {
     folder: 'bodies',
     tables: ['messages', 'deliveries', 'imap_texts', 'imap_headers'],
     reason:
@@ -97,7 +108,7 @@ function readOwners(): Map<string, string> {
 /** The tables that a file names in queries, by Kysely or as SQL. */
 function tablesIn(text: string): Set<string> {
   const kysely =
-    /\b(?:selectFrom|insertInto|updateTable|deleteFrom|innerJoin|leftJoin|using)\(\s*\[?\s*'(\w+)/g;
+    /\b(?:selectFrom|insertInto|insertFrom|updateTable|deleteFrom|innerJoin|leftJoin|using)\(\s*\[?\s*'(\w+)/g;
   const code = text.replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
   const found = [...code.matchAll(kysely)];
   if (/\bsql[<`]|\.(?:exec|prepare)\(/.test(code)) {
