@@ -3,12 +3,9 @@
  * body of an error answer, ids of requests, and the token of a caller.
  */
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { answerOf, type ErrorCode, type FieldError, Refusal } from '../errors/errors.ts';
-
-/** An `import` of it would make Node load each of its exports, a WebSocket client among them: 50 ms of each start. */
-export const nodeHttp = process.getBuiltinModule('node:http');
 
 /** The body of every error answer: the members of RFC 9457 section 3.1 and a stable code. */
 interface Problem {
@@ -53,7 +50,7 @@ export function answerProblem(
   const { http, title } = answerOf(refusal.code);
   const problem: Problem = {
     type: status === http ? `${ERRORS_PAGE}#${refusal.code}` : 'about:blank',
-    title: status === http ? title : (nodeHttp.STATUS_CODES[status] ?? title),
+    title: status === http ? title : (STATUS_CODES[status] ?? title),
     status,
     detail: refusal.message,
     code: refusal.code,
@@ -116,9 +113,7 @@ export function answerOnSocket(
     ...more,
   };
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}`);
-  socket.end(
-    [`HTTP/1.1 ${status} ${nodeHttp.STATUS_CODES[status] ?? ''}`, ...lines, '', body].join('\r\n'),
-  );
+  socket.end([`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`, ...lines, '', body].join('\r\n'));
   // The rest from the client is dropped; without this, a client that we do not read from keeps the socket.
   socket.resume();
   setTimeout(() => socket.destroy(), LINGER_MS).unref();

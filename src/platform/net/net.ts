@@ -25,7 +25,6 @@ export {
   bearerChallenge,
   countField,
   ERRORS_PAGE,
-  nodeHttp,
   readBearer,
   requestIdOf,
 } from './http.ts';

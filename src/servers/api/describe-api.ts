@@ -2,12 +2,13 @@
  * The OpenAPI 3.1 description, built from the schemas that the routes are checked with.
  */
 import { createHash } from 'node:crypto';
+import { STATUS_CODES } from 'node:http';
 import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { Type } from 'typebox';
 import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.ts';
-import { ERRORS_PAGE, nodeHttp } from '../../platform/net/net.ts';
+import { ERRORS_PAGE } from '../../platform/net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
 import { Text } from './schemas.ts';
@@ -180,7 +181,7 @@ function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): Fastify
   const successes = Object.entries(response ?? {}).map(([status, success]) => [
     status,
     // Without this, every one of them is a "Default Response".
-    { 'x-response-description': nodeHttp.STATUS_CODES[status], ...success },
+    { 'x-response-description': STATUS_CODES[status], ...success },
   ]);
   return { ...schema, response: Object.fromEntries([...successes, ...refusals]) };
 }

@@ -171,8 +171,6 @@ function openServer(
         // TypeBox writes the schemas, and a test checks the document that is made of them. Checking them here first
         // compiles the schema of schemas, which takes as long as all of ours together.
         validateSchema: false,
-        // Nothing refers to the schema of schemas: it need not be read at each start.
-        meta: false,
       },
     },
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, options.logger),

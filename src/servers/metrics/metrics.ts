@@ -2,6 +2,7 @@
  * Prometheus metrics at `GET /metrics`, on a port of their own that only this machine can reach. Stores nothing:
  * counters start at 0 with the process.
  */
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import {
   Counter,
@@ -13,7 +14,6 @@ import {
   Registry,
 } from 'prom-client';
 import type { AttemptReport } from '../../mail/queue/queue.ts';
-import { nodeHttp } from '../../platform/net/net.ts';
 import { addImapMetrics, type ImapMetrics } from './imap-metrics.ts';
 import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
 import { addRequestMetrics, type RequestMetrics } from './request-metrics.ts';
@@ -146,7 +146,7 @@ export async function serveMetrics(
   host: string,
   port: number,
 ): Promise<MetricsListener> {
-  const server = nodeHttp.createServer((request, response) => {
+  const server = createServer((request, response) => {
     if (request.url !== '/metrics' || request.method !== 'GET') {
       response.writeHead(404).end();
       return;
