@@ -164,15 +164,19 @@ export class SpamFilter {
 
   async #askPing(): Promise<boolean> {
     const signal = AbortSignal.timeout(this.#times.answerMs);
-    this.#pool ??= this.#open();
-    const pool = await this.#pool;
+    const pool = await this.#open();
     const asked = pool.request({ method: 'GET', path: '/ping', signal });
     const { statusCode, body } = await inTime(signal, asked);
     await body.dump();
     return statusCode === 200;
   }
 
-  async #open(): Promise<Pool> {
+  #open(): Promise<Pool> {
+    this.#pool ??= this.#makePool();
+    return this.#pool;
+  }
+
+  async #makePool(): Promise<Pool> {
     // Loaded at first use, since it would take each start a tenth of a second.
     const undici = await import('undici');
     return new undici.Pool(new URL(this.#options.url).origin, {
@@ -189,8 +193,7 @@ export class SpamFilter {
   async #post(mail: FilteredMail, signal: AbortSignal): Promise<unknown> {
     const { envelope, clientName, octets, source } = mail;
     const { id, from, to, arrival } = envelope;
-    this.#pool ??= this.#open();
-    const pool = await this.#pool;
+    const pool = await this.#open();
     const { statusCode, body } = await pool.request({
       method: 'POST',
       path: '/checkv2',

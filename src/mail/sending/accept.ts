@@ -61,7 +61,7 @@ type AcceptOutcome =
   | { readonly known: Accepted }
   | {
       readonly row: Parameters<typeof acceptedOf>[0];
-      readonly deliveries: readonly NewDelivery[];
+      readonly deliveries: readonly Omit<NewDelivery, 'bodyId'>[];
       readonly afterCommit: readonly AfterCommit[];
     };
 
@@ -84,10 +84,8 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const id = randomUUID();
   const atOnce = await deliverAtOnce(options, message, groups, id);
   const accepting = { id, groups, copy, atOnce };
-  const accepted = await acceptPlain(options, message, accepting);
-  if (accepted) return accepted;
-  const outcome = await database
-    .write((tx) => write(options, tx, message, accepting))
+  const outcome = await acceptPlain(options, message, accepting)
+    .then((plain) => plain ?? database.write((tx) => write(options, tx, message, accepting)))
     .catch(async (error: unknown) => {
       if (!(error instanceof MailboxClosed)) throw error;
       await atOnce?.discard();
@@ -138,8 +136,8 @@ async function acceptPlain(
   options: AcceptOptions,
   message: WrittenMessage,
   accepting: Accepting,
-): Promise<Accepted | undefined> {
-  const { oneStatement, queue, now: clock } = options;
+): Promise<AcceptOutcome | undefined> {
+  const { oneStatement, now: clock } = options;
   const { copy, atOnce, id } = accepting;
   const { key, inReplyTo, draft, staged, user } = message;
   const { accountId } = user;
@@ -165,9 +163,7 @@ async function acceptPlain(
     counted: [counted, ...atOnce.counted],
     now,
   });
-  if (!location) return undefined;
-  queue.wake([delivery]);
-  return acceptedOf({ ...row, ...location });
+  return location && { row: { ...row, ...location }, deliveries: [delivery], afterCommit: [] };
 }
 
 async function write(
@@ -197,14 +193,14 @@ async function write(
   const bodyId = await bodies.commit(tx, message.staged.body);
   const { location, afterCommit: publish } = await copy.commit(tx, bodyId);
   const row = await insertSend(tx, { ...newSend(message, accepting.id, now), bodyId, location });
-  const deliveries: NewDelivery[] = [];
+  const deliveries: Omit<NewDelivery, 'bodyId'>[] = [];
   const traced: TraceEvent[] = [];
   const events: NewEvent[] = [sentEvent(message, row, location)];
   for (const delivery of deliveriesOf(message, accepting, row)) {
     const deliveryId = await queue.enqueue(tx, { ...delivery, bodyId });
     const to = statusesOf(options, delivery);
     await insertRecipients(tx, { sendId: row.id, deliveryId }, to);
-    deliveries.push({ ...delivery, bodyId });
+    deliveries.push(delivery);
     traced.push(...submittedEvents(message, delivery, deliveryId));
     events.push(...to.filter(isTold).map((one) => sendEvent(accountId, row.public_id, one)));
   }

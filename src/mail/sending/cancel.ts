@@ -11,7 +11,6 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
-
 import {
   type AfterCommit,
   type Copies,
