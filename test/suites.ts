@@ -1,6 +1,6 @@
 /**
  * Runs test files, those of one folder in one process: loading the service takes longer than most of them do. A
- * folder that passes has one line; of one that fails everything is shown.
+ * folder that passes has one line; of one that fails everything is shown, and at the end of all once more why.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -42,6 +42,9 @@ const GROUP_MS = 1_800_000;
 /** Files of which the end says how long their tests took. */
 const SLOWEST = 10;
 
+/** Characters that the end of a run shows of why the tests of one process failed. */
+const REASONS = 6000;
+
 const COUNTS = ['tests', 'pass', 'fail', 'cancelled', 'skipped'] as const;
 type Counts = Record<(typeof COUNTS)[number], number>;
 
@@ -62,6 +65,7 @@ export async function runSuites(suites: Suites): Promise<boolean> {
     console.log(`  ${(ms / 1000).toFixed(1).padStart(6)} s  ${relative(process.cwd(), file)}`);
   }
   const total = (name: keyof Counts) => outcomes.reduce((sum, { counts }) => sum + counts[name], 0);
+  for (const { reasons } of outcomes) if (reasons) console.log(reasons);
   for (const name of COUNTS) console.log(`ℹ ${name} ${total(name)}`);
   console.log(`ℹ duration_ms ${Math.round(performance.now() - started)}`);
   return outcomes.every(({ passed }) => passed);
@@ -102,11 +106,18 @@ async function runGroup(group: Group, { timeoutMs, environment }: Suites) {
   if (!passed && counts.fail + counts.cancelled === 0) counts.fail = 1;
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   // The word of Node's summary stands in the output of each process: only the sums are to have it.
-  if (!passed) console.log(output.replaceAll(/^ℹ (?=\w+ \d)/gm, '  ') + errors);
+  const shown = output.replaceAll(/^ℹ (?=\w+ \d)/gm, '  ');
+  if (!passed) console.log(shown + errors);
   console.log(
     `${passed ? '✔' : '✖'} ${name}: ${counts.pass} of ${counts.tests} passed, ${seconds} s`,
   );
-  return { passed, counts, times };
+  return { passed, counts, times, reasons: passed ? '' : `✖ ${name}\n${readReasons(shown)}` };
+}
+
+/** Reads from Node's output why tests failed; where no test did, how it ended. */
+function readReasons(output: string): string {
+  const at = output.lastIndexOf('✖ failing tests:');
+  return at < 0 ? output.slice(-REASONS) : output.slice(at, at + REASONS);
 }
 
 /** Takes the lines of `file-times.ts` out of what a process wrote. */
