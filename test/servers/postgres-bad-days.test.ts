@@ -138,7 +138,9 @@ test('every connection taken by others', (t) =>
         await admin.query(
           `select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = 'mail'`,
         );
-        others.push(...(await asOther()));
+        // All that are left at once: one after the other a busy machine takes long for them.
+        const left = FOR_EVERYBODY - 1 - others.length;
+        others.push(...(await Promise.all(Array.from({ length: left }, asOther))).flat());
         return others.length === FOR_EVERYBODY - 1;
       });
       await admin.query('alter database mail connection limit -1');
