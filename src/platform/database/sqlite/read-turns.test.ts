@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { after, afterEach, beforeEach, describe, test } from 'node:test';
+import { after, afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { openSqlite, PreparedQuery, type Queries } from '../database.ts';
 import { kyselyOn } from './driver.ts';
@@ -37,6 +37,7 @@ describe('reads of one turn', () => {
   beforeEach(async () => {
     const path = newPath();
     await (await openSqlite({ path })).close();
+    mock.timers.enable({ apis: ['setTimeout'] });
     writer = new DatabaseSync(path);
     writer.exec("delete from counters; insert into counters values ('old', 1)");
     reader = new DatabaseSync(path, { readOnly: true });
@@ -67,6 +68,7 @@ describe('reads of one turn', () => {
   afterEach(() => {
     readers.close();
     writer.close();
+    mock.timers.reset();
   });
 
   async function untilCommitted(): Promise<void> {
@@ -76,8 +78,10 @@ describe('reads of one turn', () => {
   test('see one state, and those of the next turn the newest', async () => {
     assert.equal(await namesIn(read), 'old');
     writer.exec("insert into counters values ('new', 1)");
-    assert.equal(await namesIn(read), 'old');
     await turn();
+    mock.timers.tick(9);
+    assert.equal(await namesIn(read), 'old');
+    mock.timers.tick(1);
     assert.equal(reader.isTransaction, false);
     assert.equal(await namesIn(read), 'new,old');
   });
@@ -108,7 +112,7 @@ describe('reads of one turn', () => {
       synced.resolve();
       await answered;
       assert.equal(await seen, 'new,old', 'who wrote reads what he wrote');
-      await turn();
+      mock.timers.tick(10);
       assert.equal(reader.isTransaction, false);
     });
   }

@@ -1,12 +1,18 @@
 /**
- * Single reads on SQLite: those of one turn of the event loop share one read transaction, so that only the first of
- * them takes SQLite's lock.
+ * Single reads on SQLite: those of one turn share one read transaction, so that only the first of them takes SQLite's
+ * lock, which costs twice as much as a short query.
  *
  * A commit is visible to other connections before it is on the disk. So the reading connection is held at the last
  * durable state from just before a commit until its sync is done. Reads wait for no sync then, and return nothing that
  * a power cut could take back.
+ *
+ * Every commit of this process ends the turn. What others write into the file, such as an SQLite shell, is seen in the
+ * next one.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+
+/** Milliseconds of a turn at most: a transaction that stays open keeps the log from starting again. */
+const TURN_MS = 10;
 
 export class ReadTurns {
   readonly #db: DatabaseSync;
@@ -14,7 +20,7 @@ export class ReadTurns {
   readonly #look: StatementSync;
   readonly #commit: StatementSync;
   readonly #settling: () => Promise<void> | undefined;
-  #end: NodeJS.Immediate | undefined;
+  #end: NodeJS.Timeout | undefined;
   #isHeld = false;
   /** Of the open transaction. */
   #waits: Promise<void> | undefined;
@@ -46,10 +52,10 @@ export class ReadTurns {
   #open(): void {
     this.#begin.run();
     this.#waits = this.#settling();
-    this.#end ??= setImmediate(() => {
+    this.#end ??= setTimeout(() => {
       this.#end = undefined;
       if (!this.#isHeld) this.renew();
-    });
+    }, TURN_MS);
   }
 
   /**
@@ -70,7 +76,7 @@ export class ReadTurns {
   }
 
   close(): void {
-    clearImmediate(this.#end);
+    clearTimeout(this.#end);
     this.#db.close();
   }
 }
