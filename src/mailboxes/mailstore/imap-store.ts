@@ -35,9 +35,20 @@ const imapColumns = [
   'structure',
 ] as const satisfies readonly (keyof Row<'messages'>)[];
 
-export type ImapColumn = (typeof imapColumns)[number];
+/** What is kept of the body for answers, read with the row; null where it was not made yet. */
+const keptTexts = {
+  kept_envelope: 'imap_texts.envelope as kept_envelope',
+  kept_structure: 'imap_texts.structure as kept_structure',
+} as const;
+
+type MessageColumn = (typeof imapColumns)[number];
+type KeptText = keyof typeof keptTexts;
+export type ImapColumn = MessageColumn | KeptText;
 /** A message, with the columns that were asked for. */
-export type ImapRow<Column extends ImapColumn> = Pick<Row<'messages'>, Column | 'uid'>;
+export type ImapRow<Column extends ImapColumn> = Pick<
+  Row<'messages'> & Record<KeptText, string | null>,
+  Column | 'uid'
+>;
 
 /** Answers of a body, ready to be sent. */
 export type ImapTexts = Omit<Row<'imap_texts'>, 'body_id'>;
@@ -72,6 +83,10 @@ function prepareOpen(queries: Queries) {
     ),
     all: new PreparedQuery((value: { accountId: number }) => select(value.accountId).orderBy('id')),
   };
+}
+
+function isKeptText(column: ImapColumn): column is KeptText {
+  return column in keptTexts;
 }
 
 interface RowsValues {
@@ -257,10 +272,17 @@ export class ImapStore {
     const known = this.#rows.get(key);
     if (known) return known;
     const { read, engine } = this.#database;
+    const texts = columns.filter(isKeptText);
+    const own = columns.filter((column) => !isKeptText(column));
     const query = new PreparedQuery((value: RowsValues) =>
       read
         .selectFrom('messages')
-        .select(['uid', ...columns])
+        .select(['uid', ...own.map((column) => `messages.${column}` as const)])
+        .$if(texts.length > 0, (rows) =>
+          rows
+            .leftJoin('imap_texts', 'imap_texts.body_id', 'messages.body_id')
+            .select(texts.map((text) => keptTexts[text])),
+        )
         .where('mailbox_id', '=', value.id)
         .where('uid', '>=', value.first)
         .where('uid', '<=', value.last)

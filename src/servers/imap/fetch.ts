@@ -78,7 +78,7 @@ export async function* fetchAll(
     !view.isReadOnly && request.items.some((item) => 'marksSeen' in item && item.marksSeen);
   const needs = needsOf(request.items);
   const columns = columnsOf(request);
-  const withTexts = needs.texts.length > 0 || needs.headers;
+  const withTexts = needs.texts || needs.headers;
   const isByIndex = needs.onlyFlags && uids.length > WITHOUT;
   const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
   const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
@@ -151,7 +151,10 @@ async function* writeRows(
   let octets = 0;
   for (const row of rows) {
     const flagged = seen?.get(row.uid);
-    const isGone = [texts, headers, bodies].some((some) => some?.has(row.body_id) === false);
+    const isGone =
+      (lacksText(row) && !texts.has(row.body_id)) ||
+      headers?.has(row.body_id) === false ||
+      bodies?.has(row.body_id) === false;
     // Its source went after its row was read.
     if (isGone) count.missing++;
     if (isGone) continue;
@@ -164,7 +167,7 @@ async function* writeRows(
     }
     const one = writeMessage(session, flagged ? { ...row, ...flagged } : row, items, {
       source,
-      texts: texts?.get(row.body_id),
+      texts: texts.get(row.body_id),
       header: headers?.get(row.body_id),
       preview: previewOf.get(row.uid),
       hasNewFlags: flagged !== undefined,
@@ -189,10 +192,15 @@ async function readBodies(
 ) {
   const { imap } = session.services.mailstore;
   return {
-    texts: needs.texts.length > 0 ? await textsOf(session, needs.texts, rows) : undefined,
+    texts: await textsOf(session, ['envelope', 'structure'], rows.filter(lacksText)),
     headers: needs.headers ? await headersOf(session, rows) : undefined,
     bodies: needs.source ? await imap.bodies(rows.map(({ body_id }) => body_id)) : undefined,
   };
+}
+
+/** Whether texts that are asked for were not made yet. */
+function lacksText({ kept_envelope, kept_structure }: Message): boolean {
+  return kept_envelope === null || kept_structure === null;
 }
 
 interface Flagged {
@@ -230,10 +238,7 @@ function needsOf(items: readonly FetchItem[]) {
     headers: !source && sections.length > 0,
     // A whole message is sent without a look at its parts.
     structure: withParts || (source && !sections.every(isWhole)),
-    texts: [
-      ...(has(['ENVELOPE']) ? (['envelope'] as const) : []),
-      ...(has(['BODYSTRUCTURE']) ? (['structure'] as const) : []),
-    ],
+    texts: has(['ENVELOPE', 'BODYSTRUCTURE']),
     previews: has(['PREVIEW']),
     onlyFlags: items.every(({ kind }) => ['UID', 'FLAGS', 'MODSEQ'].includes(kind)),
   };

@@ -98,16 +98,13 @@ test('a header of any size is read once, as far as headers are, and no more once
 test('a source is read once the client has taken what stands before it, and not where it left', async () => {
   let reads = 0;
   const structure = JSON.stringify({ part: '', headerStart: 0, bodyStart: 10 });
-  const rowOf = (uid: number) => {
-    return { uid, modseq: 1, flags: '', size: 50, body_id: uid, structure };
+  const rowOf = (uid: number, octets: number) => {
+    const row = { uid, modseq: 1, flags: '', size: 50, body_id: uid, structure };
+    return { ...row, kept_envelope: 'x'.repeat(octets) };
   };
-  // Together they are what is sent at a time.
-  const texts = new Map(
-    [1_000, 65_000].map((size, at) => [at + 1, { envelope: 'x'.repeat(size) }]),
-  );
   const { session } = sessionOf([1, 2], {
-    rows: async () => [rowOf(1), rowOf(2)],
-    texts: async () => texts,
+    // Together their envelopes are what is sent at a time.
+    rows: async () => [rowOf(1, 1_000), rowOf(2, 65_000)],
     bodies: async () => new Map([1, 2].map((id) => [id, { content: undefined }])),
     async *source() {
       if (++reads > 1) throw new Error('the bucket does not answer');
@@ -127,9 +124,13 @@ test('a source is read once the client has taken what stands before it, and not 
 });
 
 test('of each row only the columns are read that the command needs', async () => {
-  const message = { body_id: 7, modseq: 9, flags: '\\Seen', size: 5, internal_date: 0 };
+  const message = {
+    ...{ body_id: 7, modseq: 9, flags: '\\Seen', size: 5, internal_date: 0 },
+    ...{ kept_structure: '()', kept_envelope: '(NIL)' },
+  };
   for (const [asked, columns, told] of [
-    ['BODYSTRUCTURE', ['body_id'], '* 1 FETCH (BODYSTRUCTURE ())\r\n'],
+    ['BODYSTRUCTURE', ['body_id', 'kept_structure'], '* 1 FETCH (BODYSTRUCTURE ())\r\n'],
+    ['ENVELOPE', ['body_id', 'kept_envelope'], '* 1 FETCH (ENVELOPE (NIL))\r\n'],
     ['FLAGS', ['body_id', 'flags'], '* 1 FETCH (FLAGS (\\Seen))\r\n'],
     ['MODSEQ', ['body_id', 'modseq'], '* 1 FETCH (MODSEQ (9))\r\n'],
     ['FLAGS (CHANGEDSINCE 9)', ['body_id', 'modseq', 'flags'], ''],
@@ -144,7 +145,6 @@ test('of each row only the columns are read that the command needs', async () =>
         const row = Object.entries(message).filter(([name]) => names.includes(name));
         return [{ uid, ...Object.fromEntries(row) }];
       },
-      texts: async () => new Map([[7, { structure: '()' }]]),
       bodies: async () => new Map([[7, { content: Buffer.from('Hello') }]]),
     };
     const session = { ...sessionOf([1], imap).session, enableCondstore: () => '' };

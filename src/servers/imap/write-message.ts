@@ -11,7 +11,7 @@ import type { Source } from './source.ts';
 import { dateTime, type Part, utf8String } from './write.ts';
 
 /** Columns that only some items need. */
-type OtherColumn = 'modseq' | 'flags' | 'size' | 'internal_date' | 'saved_at' | 'thread_id';
+type OtherColumn = Exclude<ImapColumn, 'uid' | 'body_id' | 'preview' | 'envelope' | 'structure'>;
 
 /** Its other columns are read where an item needs them. */
 export type Message = ImapRow<'body_id'> & Partial<ImapRow<OtherColumn>>;
@@ -30,6 +30,8 @@ export function columnsOf({ items, changedSince }: FetchRequest): ImapColumn[] {
     ...(has('INTERNALDATE') ? (['internal_date'] as const) : []),
     ...(has('SAVEDATE') ? (['saved_at'] as const) : []),
     ...(has('THREADID') ? (['thread_id'] as const) : []),
+    ...(has('ENVELOPE') ? (['kept_envelope'] as const) : []),
+    ...(has('BODYSTRUCTURE') ? (['kept_structure'] as const) : []),
   ];
 }
 
@@ -37,8 +39,8 @@ export function columnsOf({ items, changedSince }: FetchRequest): ImapColumn[] {
 export interface Prepared {
   /** Undefined where nothing of it is asked for. */
   readonly source: Source | undefined;
-  /** Those that are asked for. */
-  readonly texts: Partial<ImapTexts> | undefined;
+  /** Where they were not kept with its row. */
+  readonly texts: Pick<ImapTexts, 'envelope' | 'structure'> | undefined;
   /** The fields that are kept of its header; `''` where they have to be read. Undefined where others are asked for. */
   readonly header: string | undefined;
   /** The first words, where they were asked for and are known. */
@@ -174,9 +176,9 @@ function writeItem(
     case 'PREVIEW':
       return `PREVIEW ${preview === undefined ? 'NIL' : utf8String(cutPreview(preview))}`;
     case 'ENVELOPE':
-      return `ENVELOPE ${texts?.envelope ?? gone(row)}`;
+      return `ENVELOPE ${row.kept_envelope ?? texts?.envelope ?? gone(row)}`;
     default:
-      return `BODYSTRUCTURE ${texts?.structure ?? gone(row)}`;
+      return `BODYSTRUCTURE ${row.kept_structure ?? texts?.structure ?? gone(row)}`;
   }
 }
 
