@@ -153,6 +153,26 @@ onEachEngine('IMAP', (engine) => {
     client.close();
   });
 
+  test('NIL is a keyword as any other atom, by every door', async () => {
+    const ann = await accountWithMail(['one']);
+    const client = await open(ann);
+    await client.ok('SELECT INBOX');
+    assert.deepEqual(await client.command('STORE 1 +FLAGS (NIL)'), [
+      '* FLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft NIL)',
+      '* OK [PERMANENTFLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft NIL \\*)] Flags that are kept',
+      '* 1 FETCH (FLAGS (NIL \\Recent))',
+      'OK The flags are changed',
+    ]);
+    const { body } = await service.mail(ann.token, 'POST', '/mail/sync', { fields: ['flags'] });
+    assert.deepEqual(body.changes.added[0].flags, ['NIL']);
+    await client.ok('STORE 1 -FLAGS (nil)');
+    const { body: after } = await service.mail(ann.token, 'POST', '/mail/sync', {
+      fields: ['flags'],
+    });
+    assert.deepEqual(after.changes.added[0].flags, []);
+    client.close();
+  });
+
   test('removals wait until sequence numbers may change, and a later sync tells them', async () => {
     const ann = await accountWithMail(['one', 'two', 'three']);
     const client = await open(ann);

@@ -180,7 +180,7 @@ for (const [title, start] of Object.entries(stores)) {
       const account = await open();
       const uid = await append(account, 'From: a@b.test\r\nSubject: one\r\n\r\nText\r\n');
       const set = { mailbox: 'INBOX', uids: [uid] };
-      for (const keyword of ['NIL', 'nil', 'a b']) {
+      for (const keyword of server ? ['NIL', 'nil', 'a b'] : ['a b']) {
         const { status, body } = await ask(account, '/mail/flags', { ...set, add: [keyword] });
         assert.equal(status, 400, keyword);
         assert.equal(body.code, 'invalid_request');

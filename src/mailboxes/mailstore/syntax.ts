@@ -70,11 +70,8 @@ export function isBelow(name: string, above: string, separator = SEPARATOR): boo
 
 const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen'];
 
-/**
- * An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. `NIL` is none: in IMAP it means that there is
- * nothing, so that some servers refuse it and clients do not see it.
- */
-const KEYWORD = /^(?!nil$)[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/i;
+/** An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. */
+const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
 
 /** The most keywords, far more than any client uses; each is part of every sync of the message. */
 const FLAGS_MAX = 64;
@@ -93,7 +90,7 @@ export function normalizeFlags(flags: readonly string[], field = 'flags'): strin
     if (!system && !KEYWORD.test(flag)) {
       throw invalidField(
         field,
-        'must be system flags (\\Seen ...) or keywords of 1 to 64 characters, and not NIL',
+        'must be system flags (\\Seen ...) or keywords of 1 to 64 characters',
       );
     }
     const name = system ?? flag;
@@ -110,9 +107,7 @@ export function changeFlags(
   remove: readonly string[],
 ): string[] {
   const removed = new Set(normalizeFlags(remove).map((flag) => flag.toLowerCase()));
-  // Messages may have NIL from before it was refused: it goes with the next change.
-  const kept = current.filter((flag) => flag.toLowerCase() !== 'nil');
-  return normalizeFlags([...kept, ...add]).filter((flag) => !removed.has(flag.toLowerCase()));
+  return normalizeFlags([...current, ...add]).filter((flag) => !removed.has(flag.toLowerCase()));
 }
 
 export function flagsToText(flags: readonly string[]): string {

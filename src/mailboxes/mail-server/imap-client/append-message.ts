@@ -13,10 +13,10 @@ import {
   canonicalMailboxName,
   defaultMailboxes,
   type MailUser,
-  normalizeFlags,
   partiesOf,
 } from '../../mailstore/mailstore.ts';
 import { withLineEnds } from '../lmtp.ts';
+import { flagsForServer } from './change-messages.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import type { EditorOptions } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
@@ -106,7 +106,7 @@ export class MessageAppender {
   ): Promise<AppendedByClient> {
     const { bodies, repeat } = this.#options;
     const name = mailbox;
-    const wanted = normalizeFlags(flags);
+    const wanted = flagsForServer(flags);
     // Nothing is read for a mailbox that does not exist.
     const { uidnext } = await repeat(user, name, (connection) => look(connection, name));
     const noRoom = await bodies.checkRoom(octets);

@@ -1,5 +1,6 @@
 /** Flags, moves, copies and expunges on the server: UID STORE, MOVE, COPY, EXPUNGE. */
 
+import { invalidField } from '../../../platform/errors/errors.ts';
 import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { FlagChange } from '../../mailstore/mailstore.ts';
 import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
@@ -76,6 +77,18 @@ export interface Stored {
   readonly told?: { readonly rows: readonly FlagRow[]; readonly state: SyncState };
 }
 
+/**
+ * As `normalizeFlags`, and no `NIL`: servers say that for nothing, some refuse it as a keyword, and imapflow does not
+ * read it as one.
+ */
+export function flagsForServer(flags: readonly string[]): string[] {
+  const wanted = normalizeFlags(flags);
+  if (wanted.some((flag) => /^nil$/i.test(flag))) {
+    throw invalidField('flags', 'must not have NIL on a mail server');
+  }
+  return wanted;
+}
+
 /** Changes flags in the mailbox that was just opened. Messages that have the wanted flags keep their MODSEQ. */
 export async function storeFlags(
   connection: Connection,
@@ -84,7 +97,7 @@ export async function storeFlags(
   { add = [], remove = [] }: FlagChange,
 ): Promise<Stored> {
   // A flag that is both added and removed is removed, as in every store.
-  const added = changeFlags([], add, remove);
+  const added = changeFlags([], flagsForServer(add), remove);
   const changes = [
     { sign: '+', flags: added },
     { sign: '-', flags: normalizeFlags(remove) },
