@@ -13,6 +13,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 import { ConfigError } from '../../src/run/config/config.ts';
+import { runHere } from '../support/commands.ts';
 import { freePort } from '../support/free-port.ts';
 import { refusal, startFarEnd } from '../support/outbound/far-end.ts';
 import { environment, type Process, ROOT, run, startHere } from '../support/process.ts';
@@ -51,13 +52,13 @@ function postroom(args: readonly string[], where: Settings): Process {
 }
 
 async function succeed(args: readonly string[], where: Settings): Promise<string> {
-  const { code, output } = await postroom(args, where).ended();
+  const { code, output } = await runHere(args, where);
   assert.equal(code, 0, output);
   return output;
 }
 
 async function refuse(args: readonly string[], where: Settings, why: RegExp): Promise<void> {
-  const { code, output } = await postroom(args, where).ended();
+  const { code, output } = await runHere(args, where);
   assert.equal(code, 1, output);
   assert.match(output, why);
 }
@@ -293,7 +294,9 @@ after(async () => {
 test('what clients know and what the API answers is the same after the move', async () => {
   const own = await copyOf('moved');
   const DATABASE_URL = await newDatabase();
-  const output = await succeed(['move', '--to', DATABASE_URL], own);
+  // As a process of its own, which has to end when it is done.
+  const { code, output } = await postroom(['move', '--to', DATABASE_URL], own).ended();
+  assert.equal(code, 0, output);
   assert.match(output, /^copied \d+ rows of messages$/m);
   assert.match(output, /^compared \d+ rows of \d+ tables by their digests$/m);
   assert.deepEqual(await compareRows(own, DATABASE_URL), [], 'of these nothing was tried');
@@ -472,9 +475,7 @@ test('a service that was started between two runs lets the move begin again', as
   const changed = await client.mail(ada.token, 'POST', '/mail/flags', { ...inbox, add: ['later'] });
   assert.equal(changed.status, 200);
   await client.send({ from: 'z@example.test', to: ada.address, subject: 'between', text: 'x' });
-  const running = await postroom(['move', ...args], own).ended();
-  assert.equal(running.code, 1);
-  assert.match(running.output, /is in use by another Postroom/);
+  await refuse(['move', ...args], own, /is in use by another Postroom/);
   await service.stop();
   assert.match(await succeed(['move', ...args], own), /^copied \d+ rows of messages$/m);
   await compareRows(own, DATABASE_URL);
@@ -507,7 +508,7 @@ test('a wrong target gets one line, and nothing changes', async () => {
   };
   const intact = /\nNothing changed in DATA_DIR, and the service starts there as before/;
   const refused = async (args: readonly string[], why: RegExp, where: Settings = own) => {
-    const { code, output } = await postroom(args, where).ended();
+    const { code, output } = await runHere(args, where);
     assert.equal(code, 1, output);
     assert.match(output, why);
     assert.ok(!output.includes('    at '), output);

@@ -15,11 +15,12 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3';
 import { createTransport } from 'nodemailer';
+import { ConfigError } from '../../src/run/config/config.ts';
+import { runHere } from '../support/commands.ts';
 import { openTestDatabase } from '../support/databases.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { freePort } from '../support/free-port.ts';
 import {
-  bareEnvironment,
   environment,
   listening,
   type Process,
@@ -133,35 +134,26 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** Runs `postroom`. @param where the bucket is in it as well */
-function postroom(args: readonly string[], where: Record<string, string>): Process {
-  const program = join(import.meta.dirname, '../../src/postroom.js');
-  return runProgram(
-    [process.execPath, program, ...args],
-    { ...bareEnvironment(), ...where },
-    'pipe',
-  );
-}
+const withBucket = { ...settings, S3_URL };
 
-function moveBodies(
-  to: 's3' | 'folder',
-  where = { ...settings, S3_URL },
-  ...more: string[]
-): Process {
-  return postroom(['move', '--bodies', to, ...more], where);
+/** Moves the bodies into the bucket, as a process of its own. */
+function moveBodies(...more: string[]): Process {
+  const program = join(import.meta.dirname, '../../src/postroom.js');
+  const args = ['move', '--bodies', 's3', ...more];
+  return runProgram([process.execPath, program, ...args], withBucket, 'pipe');
 }
 
 test('bodies go from the folder to the bucket, through a kill, and mail continues there', async () => {
   let service = await startHere(settings);
   await setUp();
   for (const subject of ['1', '2', '3']) assert.equal(await send(subject, attachment), 250);
-  const refused = await moveBodies('s3').ended();
+  const refused = await runHere(['move', '--bodies', 's3'], withBucket);
   assert.equal(refused.code, 1, refused.output);
   assert.match(refused.output, /^DATA_DIR: .* is in use by another Postroom/);
   await service.stop();
 
   let uploads = 0;
-  const killed = moveBodies('s3');
+  const killed = moveBodies();
   proxy.fault = (method, path) =>
     method === 'PUT' && /partNumber|[0-9a-f]{12}\?/.test(path) && ++uploads > 1
       ? 'silent'
@@ -170,7 +162,7 @@ test('bodies go from the folder to the bucket, through a kill, and mail continue
   killed.child.kill('SIGKILL');
   await killed.ended();
   proxy.fault = undefined;
-  const moved = await moveBodies('s3', undefined, '--json').ended();
+  const moved = await moveBodies('--json').ended();
   assert.equal(moved.code, 0, moved.output);
   assert.match(moved.output, /"ok":true,"bodies":3,.*"missing":\[\]/);
   assert.ok(!moved.output.includes(secretAccessKey));
@@ -182,7 +174,7 @@ test('bodies go from the folder to the bucket, through a kill, and mail continue
   assert.equal(await send('x'), 451);
   await service.stop();
 
-  service = await startHere({ ...settings, S3_URL });
+  service = await startHere(withBucket);
   assert.equal(await statusOf('/readyz'), 200);
   for (const uid of [1, 2, 3]) assert.ok(attachment.equals(await readAttachment(uid)));
   assert.equal(await send('4', attachment), 250);
@@ -204,7 +196,7 @@ test('bodies go from the folder to the bucket, through a kill, and mail continue
 });
 
 test('while S3 is down large mail is deferred, small mail continues, and readyz says so', async () => {
-  const service = await startHere({ ...settings, S3_URL });
+  const service = await startHere(withBucket);
   for (const fault of [{ answer: 503 }, 'reset'] as const) {
     proxy.fault = () => fault;
     assert.equal(await send('large', attachment), 451);
@@ -370,7 +362,7 @@ test('a node whose own disk is full takes small mail, and leaves the rest to oth
 });
 
 test('S3 is killed during uploads, and started again', async () => {
-  const service = await startHere({ ...settings, S3_URL });
+  const service = await startHere(withBucket);
   let uploads = 0;
   proxy.fault = (method) => {
     if (method === 'PUT') uploads++;
@@ -402,7 +394,7 @@ test('S3 is killed during uploads, and started again', async () => {
 
 test('a node that is killed between upload and commit loses nothing that it accepted', async () => {
   const before = await keys();
-  const killed = start({ ...settings, S3_URL });
+  const killed = start(withBucket);
   await listening(killed);
   proxy.fault = (method) => (method === 'PUT' ? 'lose answer' : undefined);
   const sending = send('lost', randomBytes(1_000_000));
@@ -411,7 +403,7 @@ test('a node that is killed between upload and commit loses nothing that it acce
   await killed.ended();
   proxy.fault = undefined;
   assert.equal(await sending, 0);
-  const service = await startHere({ ...settings, S3_URL });
+  const service = await startHere(withBucket);
   // The sender comes again; what the first attempt left is swept once it is a day old.
   assert.equal(await send('lost', randomBytes(1_000_000)), 250);
   const found = await call('/mail/sync', { fields: ['envelope'] });
@@ -425,15 +417,14 @@ test('a node that is killed between upload and commit loses nothing that it acce
 });
 
 test('a backup leaves the bodies in the bucket, misses none of them, and is restored beside it', async () => {
-  const withBucket = { ...settings, S3_URL };
   const [backup, cutShort] = [join(ROOT, 's3-backup'), join(ROOT, 's3-backup-cut-short')];
   const refuse = async (args: string[], where: Record<string, string>, why: RegExp) => {
-    const { code, output } = await postroom(args, where).ended();
+    const { code, output } = await runHere(args, where);
     assert.equal(code, 1, output);
     assert.match(output, why);
   };
   const succeed = async (args: string[], where: Record<string, string> = withBucket) => {
-    const { code, output } = await postroom([...args, '--json'], where).ended();
+    const { code, output } = await runHere([...args, '--json'], where);
     assert.equal(code, 0, output);
     return JSON.parse(output);
   };
@@ -478,17 +469,19 @@ test('a backup leaves the bodies in the bucket, misses none of them, and is rest
 });
 
 test('a wrong key is refused at the start by the name of the setting', async () => {
-  const wrong = start({ ...settings, S3_URL: S3_URL.replace(secretAccessKey, 'wrong') });
-  const { code, output } = await wrong.ended();
-  assert.equal(code, 1);
-  assert.match(
-    output,
-    /S3_URL: expected a bucket that Postroom can access, got "http\S+ answered \w+ \(403\)"/,
-  );
+  const wrong = { ...settings, S3_URL: S3_URL.replace(secretAccessKey, 'wrong') };
+  await assert.rejects(startHere(wrong), (error: unknown) => {
+    assert.ok(error instanceof ConfigError, String(error));
+    assert.match(
+      error.lines.join('\n'),
+      /^S3_URL: expected a bucket that Postroom can access, got "http\S+ answered \w+ \(403\)"/,
+    );
+    return true;
+  });
 });
 
 test('bodies come back from the bucket to the folder', async () => {
-  const moved = await moveBodies('folder').ended();
+  const moved = await runHere(['move', '--bodies', 'folder'], withBucket);
   assert.equal(moved.code, 0, moved.output);
   assert.match(moved.output, /Start the service without S3_URL/);
   const service = await startHere(settings);
@@ -500,21 +493,21 @@ test('on PostgreSQL bodies are moved as well, while no node runs', async () => {
   const { location } = await openTestDatabase('postgres');
   await client.send(new CreateBucketCommand({ Bucket: 'moved' }));
   const own = { ...settings, DATA_DIR: join(ROOT, 'postgres'), DATABASE_URL: location };
-  const withBucket = { ...own, S3_URL: S3_URL.replace(`/${bucket}?`, '/moved?') };
+  const inBucket = { ...own, S3_URL: S3_URL.replace(`/${bucket}?`, '/moved?') };
   let service = await startHere(own);
   await setUp();
   assert.equal(await send('1', attachment), 250);
-  const refused = await moveBodies('s3', withBucket).ended();
+  const refused = await runHere(['move', '--bodies', 's3'], inBucket);
   assert.equal(refused.code, 1, refused.output);
   assert.match(refused.output, /the service is running on .*: stop it/);
   await service.stop();
-  const moved = await moveBodies('s3', withBucket).ended();
+  const moved = await runHere(['move', '--bodies', 's3'], inBucket);
   assert.equal(moved.code, 0, moved.output);
-  service = await startHere(withBucket);
+  service = await startHere(inBucket);
   assert.ok(attachment.equals(await readAttachment(1)));
   assert.equal(await send('2', attachment), 250);
   await service.stop();
-  const back = await moveBodies('folder', withBucket).ended();
+  const back = await runHere(['move', '--bodies', 'folder'], inBucket);
   assert.equal(back.code, 0, back.output);
   service = await startHere(own);
   for (const uid of [1, 2]) assert.ok(attachment.equals(await readAttachment(uid)));
