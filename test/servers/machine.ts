@@ -5,10 +5,11 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repository } from '../support/doc-pages.ts';
+import { ROOT } from '../support/process.ts';
 import { endNamespace, ofItsOwn, runCommand } from './mail-server.ts';
 
 export interface RunOptions {
@@ -39,6 +40,11 @@ export async function installTree(machine: Machine, tree: string, scripts: strin
 
 /** Where the guide has Postroom (docs/guides/production.md). */
 const INSTALLED = '/opt/postroom';
+/**
+ * What Node compiled, for all machines: each would do so again at each start, as the repository cannot be written
+ * there.
+ */
+const COMPILED = { here: join(ROOT, 'compiled'), there: '/var/cache/compiled' };
 
 /**
  * What the machine has in place of two programs: packages are there already, and systemd does not run
@@ -88,6 +94,8 @@ mount -t proc proc root/proc
 mount --rbind /dev root/dev
 mount --bind ${repository} root${repository}
 mount -o remount,bind,ro root${repository}
+mkdir root${COMPILED.there}
+mount --bind ${COMPILED.here} root${COMPILED.there}
 ip link set lo up
 ln -s ${repository} root${INSTALLED}
 echo ready
@@ -96,6 +104,9 @@ exec chroot root sleep infinity
 
 export async function startMachine(): Promise<Machine> {
   const directory = await mkdtemp(join(tmpdir(), 'postroom-machine-'));
+  await mkdir(COMPILED.here, { recursive: true });
+  // Users of the machines write there.
+  await chmod(COMPILED.here, 0o777);
   const namespaces = ['--mount', '--pid', '--net', '--fork', '--kill-child=SIGKILL'];
   const holder = spawn('unshare', [...namespaces, 'sh', '-c', boot(directory)], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -106,11 +117,15 @@ export async function startMachine(): Promise<Machine> {
   const children = await readFile(`/proc/${holder.pid}/task/${holder.pid}/children`, 'utf8');
   const enter = ['--target', children.trim(), '--mount', '--pid', '--net'];
   const shell = [...enter, 'chroot', join(directory, 'root'), 'sh', '-c'];
-  const path = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C' };
+  const own = {
+    PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+    LANG: 'C',
+    NODE_COMPILE_CACHE: COMPILED.there,
+  };
   const inside = (script: string) => [...shell, `cd ${INSTALLED} || exit 1\n${script}`];
   const run = (script: string, { input, env }: RunOptions = {}) =>
     runCommand('nsenter', inside(`set -e\n${script}`), {
-      env: { ...path, ...env },
+      env: { ...own, ...env },
       ...(input !== undefined && { input }),
     });
   for (const [name, text] of Object.entries(shims)) {
@@ -121,7 +136,7 @@ export async function startMachine(): Promise<Machine> {
     run,
     start: (script, env) =>
       spawn('nsenter', inside(script), {
-        env: { ...path, ...env },
+        env: { ...own, ...env },
         stdio: ['ignore', 'pipe', 'inherit'],
       }),
     append: (at, input) => run(`cat >> ${at}`, { input }),
