@@ -6,7 +6,7 @@
  * this transaction.
  */
 import { type RawBuilder, sql } from 'kysely';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import {
   type FindRequest,
   type Hit,
@@ -88,15 +88,27 @@ interface Indexed extends Pick<SearchDocument, 'accountId' | 'bodyId' | 'date'> 
   readonly terms: string;
 }
 
+/** Each column of some documents. */
+type Columns = { [Name in keyof Indexed]: Indexed[Name][] };
+
+const insertAll = new PreparedQuery<Columns, never>((value, queries) => ({
+  compile: () =>
+    sql<never>`
+      insert into search_documents (account_id, body_id, date, terms)
+      select account_id, body_id, date, array_to_tsvector(string_to_array(terms, ' '))
+      from unnest(${value.accountId}::bigint[], ${value.bodyId}::bigint[],
+        ${value.date}::bigint[], ${value.terms}::text[]) as added (account_id, body_id, date, terms)
+      on conflict do nothing`.compile(queries),
+}));
+
 async function insert(tx: Queries, added: readonly Indexed[]): Promise<void> {
   if (added.length === 0) return;
-  const column = (name: keyof Indexed) => added.map((one) => one[name]);
-  await sql`
-    insert into search_documents (account_id, body_id, date, terms)
-    select account_id, body_id, date, array_to_tsvector(string_to_array(terms, ' '))
-    from unnest(${column('accountId')}::bigint[], ${column('bodyId')}::bigint[],
-      ${column('date')}::bigint[], ${column('terms')}::text[]) as added (account_id, body_id, date, terms)
-    on conflict do nothing`.execute(tx);
+  await insertAll.all(tx, {
+    accountId: added.map(({ accountId }) => accountId),
+    bodyId: added.map(({ bodyId }) => bodyId),
+    date: added.map(({ date }) => date),
+    terms: added.map(({ terms }) => terms),
+  });
 }
 
 async function forget(tx: Queries, accountId: number): Promise<void> {
@@ -126,6 +138,18 @@ const isAddedBefore = sql<boolean>`exists (
   select 1 from search_queue as added
   where added.account_id = search_queue.account_id and added.id < search_queue.id and added.gone = 0
     and (added.body_id = search_queue.body_id or search_queue.body_id = 0))`;
+
+const takeSome = new PreparedQuery((_: object, queries) => {
+  const some = queries
+    .selectFrom('search_queue')
+    .select('id')
+    .where(({ or, eb, not }) => or([eb('gone', '=', 0), not(isAddedBefore)]))
+    .orderBy('id')
+    .limit(BATCH)
+    .forUpdate()
+    .skipLocked();
+  return queries.deleteFrom('search_queue').where('id', 'in', some).returning(queueColumns);
+});
 
 /** The index is in the same database: rows are removed in the transaction that indexes them. */
 export class PostgresFeed implements Feed {
@@ -193,19 +217,7 @@ export class PostgresFeed implements Feed {
   takeBatch(): Promise<number> {
     const { database, log } = this.#options;
     return database.write(async (tx) => {
-      const some = tx
-        .selectFrom('search_queue')
-        .select('id')
-        .where(({ or, eb, not }) => or([eb('gone', '=', 0), not(isAddedBefore)]))
-        .orderBy('id')
-        .limit(BATCH)
-        .forUpdate()
-        .skipLocked();
-      const rows = await tx
-        .deleteFrom('search_queue')
-        .where('id', 'in', some)
-        .returning(queueColumns)
-        .execute();
+      const rows = await takeSome.all(tx, {});
       const news = rows
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
