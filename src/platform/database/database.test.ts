@@ -57,6 +57,44 @@ onEachEngine('database', (engine) => {
     assert.equal(await prepared(), 0);
   });
 
+  test('reads of one turn are answered each for itself', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite has a suite of its own for these');
+    const { database } = await openTestDatabase(engine);
+    const ratio = new PreparedQuery<{ n: number }, { ratio: number }>((value, queries) => ({
+      compile: () =>
+        sql<{ ratio: number }>`select 100 / ${value.n}::bigint as ratio`.compile(queries),
+    }));
+    const asked = Array.from({ length: 40 }, (_, n) => ratio.first(database.read, { n: n % 10 }));
+    const answers = await Promise.allSettled(asked);
+    for (const [at, answer] of answers.entries()) {
+      const n = at % 10;
+      if (n === 0) assert.equal(answer.status === 'rejected' && answer.reason.code, '22012');
+      else assert.deepEqual(answer, { status: 'fulfilled', value: { ratio: Math.trunc(100 / n) } });
+    }
+  });
+
+  test('a read that could not be prepared takes no prepared queries from others', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite keeps what is prepared');
+    const { database, location } = await openTestDatabase(engine);
+    const reader = await openPostgres({ url: location, poolSize: 1, timeoutMs: 400 });
+    t.after(() => reader.close());
+    const find = new PreparedQuery(({ name }: { name: string }) =>
+      reader.read.selectFrom('counters').selectAll().where('name', '=', name),
+    );
+    const together = () =>
+      Promise.allSettled(['a', 'b', 'c'].map((name) => find.first(reader.read, { name })));
+    await database.write(async (tx) => {
+      await sql`lock table counters in access exclusive mode`.execute(tx);
+      for (const answer of await together()) {
+        assert.ok(answer.status === 'rejected' && isUnavailable(answer.reason), String(answer));
+      }
+    });
+    assert.deepEqual(await together(), Array(3).fill({ status: 'fulfilled', value: undefined }));
+    const { rows } = await sql`
+      select 1 from pg_prepared_statements where statement like '%counters%'`.execute(reader.read);
+    assert.equal(rows.length, 1);
+  });
+
   test('a snapshot stays open while other programs work, also where the server ends idle transactions', async (t) => {
     if (engine === 'sqlite') return t.skip('SQLite has no server');
     const { database, location } = await openTestDatabase(engine);

@@ -1,6 +1,6 @@
 /**
- * Connections to PostgreSQL: each query has a deadline, the host that can be written to is found in a list of hosts,
- * and useless connections are replaced.
+ * Connections to PostgreSQL: each query has a deadline (`lease.ts`), the host that can be written to is found in a list
+ * of hosts, and useless connections are replaced.
  *
  * There are two deadlines. The server gets one at the start of each connection, and cancels what takes longer. A second
  * later the connection is destroyed here: no answer came then because the server hangs, or the network drops what is
@@ -13,30 +13,20 @@
  * Queries that have a name are prepared: a connection keeps them parsed. A pooler that shares connections between
  * transactions loses prepared queries: where this is noticed, nothing is prepared any more.
  */
-import {
-  Client,
-  type ClientConfig,
-  Pool,
-  type PoolClient,
-  type QueryConfig,
-  type QueryResult,
-  types,
-} from 'pg';
+import { Client, type ClientConfig, Pool, type PoolClient, types } from 'pg';
 import { within } from '../../time/time.ts';
 import {
   codedError,
-  IN_DOUBT,
   isCrowded,
   isLate,
   isLostConnection,
   isRefusedParameter,
   isWithoutSlot,
   LATE,
-  lostStatement,
-  NO_ANSWER,
   NO_PLACE,
   READ_ONLY,
 } from '../failures.ts';
+import { GRACE_MS, Lease } from './lease.ts';
 
 export interface ConnectionOptions {
   /** The same database by each of its hosts, in the order to try them. */
@@ -51,8 +41,6 @@ export interface ConnectionOptions {
   readonly onError?: (error: unknown) => void;
 }
 
-/** Milliseconds between the deadline that the server has and ours. */
-const GRACE_MS = 1_000;
 /**
  * Milliseconds that a new connection has, also where nobody waits for it any more. One that comes late is kept, and its
  * host is not left for the next one: where all break at once and the server is busy, they would all be too late, be
@@ -113,6 +101,8 @@ export class Connections {
       application_name: 'postroom',
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_MS,
+      // A query is sent although others on the connection are not answered yet ({@link Lease.together}).
+      pipeline: true,
       types: numbers,
       Client: class extends Client {
         constructor(config?: ClientConfig) {
@@ -266,110 +256,5 @@ export class Connections {
       // A node that hangs within a transaction must not lock rows for longer.
       idle_in_transaction_session_timeout: timeoutMs,
     };
-  }
-}
-
-interface LeaseOptions {
-  /** Milliseconds that the server has for each query. */
-  readonly timeoutMs: number | undefined;
-  readonly onError: ((error: unknown) => void) | undefined;
-  /** Called when the connection gives no answer, or its server cannot be written to. */
-  readonly onUseless: () => void;
-  readonly keepsStatements: () => boolean;
-  /** Called when the connection has lost a prepared statement, or its plan is outdated. */
-  readonly onLostStatement: (reason: 'pooler' | 'outdated') => void;
-}
-
-/** A connection, held for one read or one transaction. */
-export class Lease {
-  readonly #client: PoolClient;
-  readonly #options: LeaseOptions;
-  /** Set where the connection must not be used again. */
-  #isBroken = false;
-
-  constructor(client: PoolClient, options: LeaseOptions) {
-    this.#client = client;
-    this.#options = options;
-  }
-
-  /**
-   * @param name of a query that is to be prepared; it stands for this text only
-   * @throws Error of the server; with code NO_ANSWER where it did not answer in time
-   */
-  async query(text: string, values: readonly unknown[] = [], name?: string): Promise<QueryResult> {
-    const { keepsStatements, onLostStatement } = this.#options;
-    if (name === undefined || !keepsStatements()) return this.#send({ text, values: [...values] });
-    try {
-      return await this.#send({ name, text, values: [...values] });
-    } catch (error) {
-      const reason = lostStatement(error);
-      if (!reason) throw error;
-      onLostStatement(reason);
-      // Nothing of it was run. Within a transaction this retry fails, too: then the whole transaction runs again.
-      return await this.#send({ text, values: [...values] }).catch(() => Promise.reject(error));
-    }
-  }
-
-  async #send(query: QueryConfig): Promise<QueryResult> {
-    const { timeoutMs, onUseless, onError } = this.#options;
-    const wait = () => {
-      timer = setTimeout(() => this.#giveUp(), GRACE_MS);
-    };
-    let timer = timeoutMs && setTimeout(wait, timeoutMs);
-    try {
-      return await this.#client.query(query);
-    } catch (error) {
-      onError?.(error);
-      if (error instanceof Error && 'code' in error && error.code === READ_ONLY) {
-        this.#isBroken = true;
-        onUseless();
-      }
-      throw error;
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  /**
-   * Ends the transaction, by `commit` or by a statement that is one of its own.
-   *
-   * @returns what the server completed: the command is `ROLLBACK` where a statement of the transaction had failed
-   * @throws Error with code IN_DOUBT where the server warns that its wait for a synchronous standby was cut short:
-   *   then the commit may be lost with the server
-   */
-  async commit(text: string, values?: readonly unknown[], name?: string): Promise<QueryResult> {
-    let warning: string | undefined;
-    const onNotice = ({ severity, message }: { severity?: unknown; message?: unknown }) => {
-      if (severity === 'WARNING') warning = String(message);
-    };
-    this.#client.on('notice', onNotice);
-    try {
-      const result = await this.query(text, values, name);
-      if (warning !== undefined) throw codedError(IN_DOUBT, `committed, but: ${warning}`);
-      return result;
-    } finally {
-      this.#client.removeListener('notice', onNotice);
-    }
-  }
-
-  /** Rolls the transaction back; where that fails, closing the connection does it. */
-  async rollback(): Promise<void> {
-    try {
-      await this.query('rollback');
-    } catch {
-      this.#isBroken = true;
-    }
-  }
-
-  release(): void {
-    this.#client.release(this.#isBroken);
-  }
-
-  #giveUp(): void {
-    const deadlineMs = (this.#options.timeoutMs ?? 0) + GRACE_MS;
-    const error = codedError(NO_ANSWER, `PostgreSQL gave no answer within ${deadlineMs} ms`);
-    this.#isBroken = true;
-    this.#options.onUseless();
-    this.#client.connection.stream.destroy(error);
   }
 }

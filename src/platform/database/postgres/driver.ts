@@ -13,7 +13,9 @@ import {
 } from 'kysely';
 import type { NamedQuery, Queries } from '../engine.ts';
 import type { Schema } from '../schema.ts';
-import { type ConnectionOptions, Connections, type Lease } from './connections.ts';
+import { type ConnectionOptions, Connections } from './connections.ts';
+import type { Lease } from './lease.ts';
+import { ReadTurns } from './read-turns.ts';
 
 /** Commands whose row count is the number of changed rows. */
 const WRITES = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
@@ -105,14 +107,8 @@ export function kyselyOn(
       createQueryCompiler: () => new PostgresQueryCompiler(),
     },
   });
-  runs.set(queries, async ({ sql, name }, parameters) => {
-    const lease = await connections.acquire();
-    try {
-      return (await lease.query(sql, parameters, name)).rows;
-    } finally {
-      lease.release();
-    }
-  });
+  const reads = new ReadTurns(() => connections.acquire());
+  runs.set(queries, (query, parameters) => reads.run(query, parameters));
   const atOnce = queries.withoutPlugins();
   runs.set(atOnce, ({ sql, name }, parameters) =>
     runSafely(async (begin) => {

@@ -7,7 +7,8 @@
  */
 import { sql } from 'kysely';
 import { advisoryLocks, type ProcessLock, type Queries } from '../engine.ts';
-import { Connections, type Lease } from './connections.ts';
+import { Connections } from './connections.ts';
+import type { Lease } from './lease.ts';
 
 /** For a statement, and to connect; a number that nobody sets as a server's default. */
 const TIMEOUT_MS = 4_321;
