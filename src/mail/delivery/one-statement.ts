@@ -18,7 +18,7 @@ import {
   messageColumns,
   type PlainMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import { newsColumns } from '../../mailboxes/search/search.ts';
+import { newsColumns, ownTerms } from '../../mailboxes/search/search.ts';
 import {
   type Database,
   insertFrom,
@@ -72,7 +72,13 @@ const UID = '#';
 type Values = PlainMessage &
   NewRow<'bodies'> &
   NewRow<'trace'> &
-  Omit<Addition, 'id'> & { readonly told: string; readonly toldAt: EpochMs };
+  Omit<Addition, 'id'> & {
+    readonly told: string;
+    readonly toldAt: EpochMs;
+    /** What is indexed of it, and its date: null where it is still to be read. */
+    readonly terms: string | null;
+    readonly termsDate: EpochMs | null;
+  };
 
 /** The mailbox, and whose it is: nobody's where the domain was deleted meanwhile. The message is stored all the same. */
 type Stored = Advanced & { readonly userId: string | null };
@@ -105,7 +111,7 @@ export class OneStatement {
     // Where nothing is traced, no value of the trace is read.
     const told = eventData(receivedData(mail.envelope, target.user, texts));
     const kept = { ...rows[0], ...bodies.rowOf(mail.message.body), ...amounts, ...message };
-    const values = { ...kept, told, toldAt: now() };
+    const values = { ...kept, told, toldAt: now(), ...queuedTerms(mail, message) };
     const query = rows.length > 0 ? this.#traced : this.#untraced;
     const mailbox = await query.first(database.atOnce, values as Values);
     if (!mailbox) return undefined;
@@ -118,6 +124,14 @@ export class OneStatement {
       },
     };
   }
+}
+
+function queuedTerms(
+  { message: { terms } }: AcceptedMail,
+  { accountId, internal_date }: PlainMessage,
+): Pick<Values, 'terms' | 'termsDate'> {
+  if (terms === undefined) return { terms: null, termsDate: null };
+  return { terms: ownTerms(terms, accountId), termsDate: internal_date };
 }
 
 function prepare(database: Pick<Database, 'read' | 'timeline'>, isTraced: boolean) {
@@ -148,7 +162,12 @@ function statement(
     { ...traceColumns((column) => value[column]), more },
     'advanced',
   );
-  const news = newsColumns({ accountId: value.accountId, bodyId: 0 });
+  const news = {
+    ...newsColumns({ accountId: value.accountId, bodyId: 0 }),
+    body_id: sql`body.id`,
+    terms: value.terms,
+    date: value.termsDate,
+  };
   const event = insertAccountEvent(
     {
       accountId: value.accountId,
@@ -168,7 +187,7 @@ function statement(
     with advanced as (${advanceByName(database, value)}),
     body as (${insertFrom('bodies', bodyColumns(value), 'advanced')} returning id),
     message as (${insertFrom('messages', message, 'advanced, body')}),
-    news as (${insertFrom('search_queue', { ...news, body_id: sql`body.id` }, 'body')}),
+    news as (${insertFrom('search_queue', news, 'body')}),
     ${isTraced ? sql`traced as (${traced}),` : sql``}
     event as (${event}),
     counted as (${countAccountDay(counted)}),

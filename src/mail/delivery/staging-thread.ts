@@ -1,9 +1,10 @@
 /** The thread of staging.ts: it checks and parses messages, with a resolver of its own. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { readTerms } from '../../mailboxes/search/search.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { MessageParser, putInFront } from '../../protocols/message/message.ts';
-import { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
-import type { Asked, Posted, StagingAnswer, StagingRequest } from './staging.ts';
+import { openSenderChecks } from './sender-checks/open-checks.ts';
+import type { Asked, Posted, StagingAnswer, StagingRequest, StagingSettings } from './staging.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this file is run as a thread');
@@ -11,7 +12,8 @@ const tell = (posted: Posted, given: ArrayBuffer[] = []) => port.postMessage(pos
 
 /** Questions to DNS since the last answer. */
 let asked: Asked[] = [];
-const { checks } = openSenderChecks(workerData as CheckSettings, {
+const { readsTerms, ...settings } = workerData as StagingSettings;
+const { checks } = openSenderChecks(settings, {
   onAsked: (...question) => asked.push(question),
   onOutage: (isOut) => tell({ isOut }),
 });
@@ -31,7 +33,8 @@ async function stage({ client, head, bytes }: StagingRequest) {
     content.set(piece, at);
     at += piece.length;
   }
-  return { parsed, content, judgement: await check.verdicts() };
+  const terms = readsTerms ? await readTerms(parsed, content) : undefined;
+  return { parsed, content, terms, judgement: await check.verdicts() };
 }
 
 async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {

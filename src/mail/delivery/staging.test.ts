@@ -5,6 +5,7 @@ import { startDnsServer } from '../../../test/support/dns-server.ts';
 import { rsaKey, sign } from '../../../test/support/sender-checks/signed-mail.ts';
 import { cutAt, streamOf } from '../../../test/support/sender-checks/stream.ts';
 import { GrowingBuffer, INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
+import { readTerms } from '../../mailboxes/search/search.ts';
 import { openSenderChecks } from './sender-checks/open-checks.ts';
 import { Unanswered } from './sender-checks/unanswered.ts';
 import { type StagingOptions, stageMail } from './stage-mail.ts';
@@ -27,7 +28,7 @@ const asked: Asked[] = [];
 const warnings: string[] = [];
 const outages: boolean[] = [];
 const thread = new StagingThread({
-  settings,
+  settings: { ...settings, readsTerms: true },
   log: { warn: (_, message) => warnings.push(message) },
   onAsked: (...question) => asked.push(question),
   onOutage: (isOut) => outages.push(isOut),
@@ -91,7 +92,17 @@ test('the thread finds what the event loop finds', async () => {
   // The first waits until the thread is loaded: on a busy machine that takes longer than a check may.
   await stage('', false);
   for (const [kind, message] of Object.entries(messages)) {
-    assert.deepEqual(await stage(message, false), await stage(message, true), kind);
+    const [{ message: found, ...rest }, here] = [
+      await stage(message, false),
+      await stage(message, true),
+    ];
+    const { terms, ...read } = found;
+    assert.deepEqual({ message: read, ...rest }, here, kind);
+    const isLarge = message.length > INLINE_MAX;
+    const expected = isLarge
+      ? undefined
+      : await readTerms(here.message.parsed, here.message.body.content);
+    assert.equal(terms, expected, kind);
   }
   const { verdicts } = await stage(messages.signed, false);
   assert.deepEqual(
@@ -165,7 +176,7 @@ test('a thread that cannot start is told once', async () => {
   const told = Promise.withResolvers<unknown>();
   const lines: string[] = [];
   const broken = new StagingThread({
-    settings: { ...settings, trustedNetworks: ['nowhere'] },
+    settings: { ...settings, readsTerms: false, trustedNetworks: ['nowhere'] },
     log: {
       warn(_, line) {
         lines.push(line);

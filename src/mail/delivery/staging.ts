@@ -44,6 +44,7 @@ export interface StagingAnswer {
     readonly parsed: ParsedMessage;
     readonly content: Uint8Array<ArrayBuffer>;
     readonly judgement: Judgement;
+    readonly terms: string | undefined;
   };
   /** The checks refused it. */
   readonly refused?: { readonly code: ErrorCode; readonly detail: string };
@@ -57,8 +58,14 @@ export type Posted =
   | { readonly isReady: true }
   | { readonly isOut: boolean };
 
+/** What the thread is told when it starts. */
+export interface StagingSettings extends CheckSettings {
+  /** Whether what is indexed of a message is queued with it: then it is read here. */
+  readonly readsTerms: boolean;
+}
+
 export interface StagingThreadOptions extends CheckHooks {
-  readonly settings: CheckSettings;
+  readonly settings: StagingSettings;
   readonly log: { warn(fields: object, message: string): void };
 }
 
@@ -158,9 +165,9 @@ export class StagingThread {
       answered?.reject(refused ? new Refusal(refused.code, refused.detail) : new Error(failure));
       return;
     }
-    const { parsed, content, judgement } = staged;
+    const { parsed, content, judgement, terms } = staged;
     const body = { size: parsed.size, content: Buffer.from(content.buffer) };
-    answered?.resolve({ message: { parsed, body }, judgement });
+    answered?.resolve({ message: { parsed, body, terms }, judgement });
   }
 
   /** Defers the messages in the thread. */

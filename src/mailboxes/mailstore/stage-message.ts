@@ -47,8 +47,13 @@ async function* yieldTurn(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
 }
 
 /** Puts more header lines in front of a staged message, above those it has. */
-export function prependHeader(lines: Buffer, { parsed, body }: StagedMessage): StagedMessage {
-  return { parsed: shiftParsed(parsed, lines.length), body: prependBody(lines, body) };
+export function prependHeader(lines: Buffer, message: StagedMessage): StagedMessage {
+  const { parsed, body, ...rest } = message;
+  return {
+    ...rest,
+    parsed: shiftParsed(parsed, lines.length),
+    body: prependBody(lines, body),
+  };
 }
 
 /** A message that was parsed, and where its source is. */

@@ -162,6 +162,8 @@ export interface PartContent {
 export interface StagedMessage {
   readonly parsed: ParsedMessage;
   readonly body: StagedBody;
+  /** What is indexed of it (`readTerms` of `search/`), where that was read already. */
+  readonly terms?: string | undefined;
 }
 
 export interface AppendTarget {

@@ -11,11 +11,12 @@ import {
   listTextParts,
   type Mailbox,
   type MessagePart,
+  type ParsedMessage,
   readEnvelope,
   readHeader,
   readPartText,
 } from '../../protocols/message/message.ts';
-import type { Bodies, StoredBody } from '../bodies/bodies.ts';
+import type { Bodies, ByteRange, StoredBody } from '../bodies/bodies.ts';
 import { type DocumentTexts, documentTerms, type QueryTerm } from './terms.ts';
 
 /** A text part of a message, as it is in the source. */
@@ -96,12 +97,19 @@ export async function readDocument(
   const { accountId, bodyId, date } = message;
   const envelope: Envelope = JSON.parse(message.envelope);
   const structure: MessagePart = JSON.parse(message.structure);
-  const reader = new PartReader(bodies, message);
+  const texts = await readTexts({ envelope, structure }, (range) => bodies.read(message, range));
+  return { accountId, bodyId, date, ...texts };
+}
+
+type Texts = Omit<SearchDocument, 'accountId' | 'bodyId' | 'date'>;
+
+async function readTexts(
+  { envelope, structure }: Pick<ParsedMessage, 'envelope' | 'structure'>,
+  open: OpenRange,
+): Promise<Texts> {
+  const reader = new PartReader(open);
   await reader.read(structure);
   return {
-    accountId,
-    bodyId,
-    date,
     ...headTexts(envelope),
     attachmentNames: attachmentNames(structure),
     parts: reader.parts,
@@ -126,16 +134,17 @@ function addressesText(mailboxes: readonly Mailbox[] | undefined): string {
   return (mailboxes ?? []).map(({ name, address }) => `${name ?? ''} ${address ?? ''}`).join(' ');
 }
 
+/** Reads some octets of a source. */
+type OpenRange = (range: ByteRange) => AsyncIterable<Uint8Array>;
+
 /** Reads the texts of a message and of the messages in it, up to the limit. */
 class PartReader {
   readonly parts: TextPart[] = [];
-  readonly #bodies: Pick<Bodies, 'read'>;
-  readonly #body: StoredBody;
+  readonly #open: OpenRange;
   #left = ENCODED_MAX;
 
-  constructor(bodies: Pick<Bodies, 'read'>, body: StoredBody) {
-    this.#bodies = bodies;
-    this.#body = body;
+  constructor(open: OpenRange) {
+    this.#open = open;
   }
 
   /** The plain text; the HTML only where there is no plain text, since both mostly say the same. */
@@ -172,7 +181,7 @@ class PartReader {
     if (this.#left <= 0) return undefined;
     const pieces: Buffer[] = [];
     const range = { start, end: Math.min(end, start + this.#left) };
-    for await (const piece of this.#bodies.read(this.#body, range)) pieces.push(asBuffer(piece));
+    for await (const piece of this.#open(range)) pieces.push(asBuffer(piece));
     // Not a view: a thread would be sent all of the memory behind it.
     const bytes = new Uint8Array(Buffer.concat(pieces));
     this.#left -= bytes.length;
@@ -201,7 +210,7 @@ export function tryTerms(document: SearchDocument): { terms: string[]; unreadabl
   }
 }
 
-function documentTexts(document: SearchDocument): DocumentTexts {
+function documentTexts(document: Texts): DocumentTexts {
   const { subject, from, to, attachmentNames, parts } = document;
   const body = parts.map((part) => {
     const decoder = createDecoder(part.encoding);
@@ -210,4 +219,36 @@ function documentTexts(document: SearchDocument): DocumentTexts {
     return part.type === 'text/html' ? htmlToText(text) : text;
   });
   return { subject, from, to, body: [attachmentNames, ...body].join('\n') };
+}
+
+/* The terms of a message that is not stored yet. */
+
+/** Stands in terms for the account, while it is not known: no account has this id. */
+const NOBODY = 0;
+/** The most characters of terms that are written with a message: what has more is read again later. */
+const UNOWNED_MAX = 32 * 1024;
+
+/**
+ * The terms of a message, separated by spaces, for an account that is not known yet ({@link ownTerms}).
+ *
+ * @returns undefined where they are many, or the message cannot be read: then it is read when it is indexed
+ */
+export async function readTerms(
+  parsed: ParsedMessage,
+  source: Uint8Array,
+): Promise<string | undefined> {
+  try {
+    const texts = await readTexts(parsed, ({ start, end }) =>
+      asSource(source.subarray(start, end)),
+    );
+    const terms = documentTerms(NOBODY, documentTexts(texts)).join(' ');
+    return terms.length > UNOWNED_MAX ? undefined : terms;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The same as those of an account. */
+export function ownTerms(terms: string, accountId: number): string {
+  return terms.replace(/(^| )0(?=_)/g, `$1${accountId.toString(36)}`);
 }

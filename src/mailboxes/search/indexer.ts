@@ -11,7 +11,7 @@
  * - A row is read only when its commit is on the disk. Otherwise a power cut could undo the row, and the next message
  *   would get an id that the index skips.
  *
- * On PostgreSQL the rows are removed in the transaction of the batch.
+ * On PostgreSQL the rows are removed in the transaction of the batch. What is indexed of a message may be in its row.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';

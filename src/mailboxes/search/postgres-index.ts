@@ -16,14 +16,7 @@ import {
   tryTerms,
   type Unreadable,
 } from './documents.ts';
-import {
-  BATCH,
-  type Feed,
-  type IndexerOptions,
-  logUnreadable,
-  queueColumns,
-  readChanges,
-} from './indexer.ts';
+import { BATCH, type Feed, type IndexerOptions, logUnreadable, readChanges } from './indexer.ts';
 import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
 /** Milliseconds that one query may take. */
@@ -139,7 +132,17 @@ const isAddedBefore = sql<boolean>`exists (
   where added.account_id = search_queue.account_id and added.id < search_queue.id and added.gone = 0
     and (added.body_id = search_queue.body_id or search_queue.body_id = 0))`;
 
-const takeSome = new PreparedQuery((_: object, queries) => {
+interface TakenRow {
+  readonly id: number;
+  readonly accountId: number;
+  readonly bodyId: number;
+  readonly gone: number;
+  /** Whether its body is still to be read. */
+  readonly isUnread: boolean;
+}
+
+/** Takes rows of the queue, and indexes those whose terms came with them: no other row is about these new bodies. */
+const takeSome = new PreparedQuery<object, TakenRow>((_, queries) => {
   const some = queries
     .selectFrom('search_queue')
     .select('id')
@@ -148,7 +151,19 @@ const takeSome = new PreparedQuery((_: object, queries) => {
     .limit(BATCH)
     .forUpdate()
     .skipLocked();
-  return queries.deleteFrom('search_queue').where('id', 'in', some).returning(queueColumns);
+  return {
+    compile: () =>
+      sql<TakenRow>`
+        with taken as (delete from search_queue where id in (${some}) returning *),
+        added as (
+          insert into search_documents (account_id, body_id, date, terms)
+          select account_id, body_id, date, array_to_tsvector(string_to_array(terms, ' '))
+          from taken where terms is not null
+          on conflict do nothing
+        )
+        select id, account_id as "accountId", body_id as "bodyId", gone, terms is null as "isUnread"
+        from taken`.compile(queries),
+  };
 });
 
 /** The index is in the same database: rows are removed in the transaction that indexes them. */
@@ -219,6 +234,7 @@ export class PostgresFeed implements Feed {
     return database.write(async (tx) => {
       const rows = await takeSome.all(tx, {});
       const news = rows
+        .filter(({ isUnread }) => isUnread)
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
       const changes = await readChanges(tx, this.#options, news);

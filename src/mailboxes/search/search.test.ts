@@ -13,7 +13,14 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
 import { PostgresFeed } from './postgres-index.ts';
-import { createSearch, enqueueSearch, type Search, type SearchOptions } from './search.ts';
+import {
+  createSearch,
+  enqueueSearch,
+  ownTerms,
+  readTerms,
+  type Search,
+  type SearchOptions,
+} from './search.ts';
 import { readQuery } from './terms.ts';
 
 function mail(subject: string, text: string, more = ''): string {
@@ -366,6 +373,54 @@ onEachEngine('the search index', (engine) => {
     const search = startSearch(store, { retryMs: 10, bodies: { read } });
     await settle(search, user);
     assert.deepEqual(await found(search, user, 'later'), [id]);
+  });
+
+  test('is the same where the terms of a message were queued with it', {
+    skip: engine === 'sqlite',
+  }, async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    // A new index would queue all mail itself.
+    const filled = startSearch(store);
+    await settle(filled, user);
+    await filled.stop();
+    const inner = 'From: Zoe <zoe@far.test>\r\nSubject: Rhubarb\r\n\r\nCustard \u4f60\u597d 0_0 0';
+    const source = mail(
+      '0 Gr\u00fc\u00dfe 0',
+      `--o\r\n\r\nSee below.\r\n--o\r\nContent-Type: message/rfc822\r\n\r\n${inner}\r\n--o--`,
+      'Content-Type: multipart/mixed; boundary=o\r\n',
+    );
+    const read = await add(store, user, source, 1_000);
+    const told = await add(store, user, source, 2_000);
+    const removed = await add(store, user, source, 3_000);
+    const { parsed, body } = await store.stage(source);
+    const terms = await readTerms(parsed, body.content);
+    assert.ok(terms);
+    const { database } = store;
+    await database.read
+      .updateTable('search_queue')
+      .set({ terms: ownTerms(terms, user.accountId), date: 2_000 })
+      .where('body_id', 'in', [told, removed])
+      .execute();
+    const news = { accountId: user.accountId, bodyId: removed, gone: true };
+    await database.write((tx) => enqueueSearch(tx, [news]));
+    const sources: number[] = [];
+    const search = startSearch(store, {
+      source: {
+        ...createSearchSource(database),
+        find: (queries, wanted) => {
+          sources.push(...wanted.map(({ bodyId }) => bodyId));
+          return createSearchSource(database).find(queries, wanted);
+        },
+      },
+    });
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'rhubarb custard'), [told, read]);
+    assert.deepEqual(sources, [read]);
+    const rows = await sql<{ terms: string; date: number }>`
+      select terms::text, date from search_documents order by date`.execute(database.read);
+    const [first, second] = rows.rows;
+    assert.deepEqual(second, { ...first, date: 2_000 });
   });
 
   test('hostile words are words', async () => {

@@ -12,7 +12,13 @@ import { Indexer, type IndexerOptions } from './indexer.ts';
 import { PostgresFeed, PostgresIndex } from './postgres-index.ts';
 import { SqliteFeed, SqliteIndex } from './sqlite-index.ts';
 
-export type { Hit, HitPosition, StoredMessage } from './documents.ts';
+export {
+  type Hit,
+  type HitPosition,
+  ownTerms,
+  readTerms,
+  type StoredMessage,
+} from './documents.ts';
 export { enqueueSearch, newsColumns, prepareEnqueue, type SearchSource } from './indexer.ts';
 export { type QueryTerm, type QueryTexts, readQuery } from './terms.ts';
 

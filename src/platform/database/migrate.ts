@@ -20,6 +20,7 @@ import { beforeEighteenth, eighteenth } from './migrations/0018.ts';
 import { nineteenth } from './migrations/0019.ts';
 import { twentieth } from './migrations/0020.ts';
 import { beforeTwentyFirst, twentyFirst } from './migrations/0021.ts';
+import { beforeTwentySecond, twentySecond } from './migrations/0022.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -68,6 +69,7 @@ const BEFORE: Readonly<Record<string, readonly string[]>> = {
   '0014': beforeFourteenth,
   '0018': beforeEighteenth,
   '0021': beforeTwentyFirst,
+  '0022': beforeTwentySecond,
 };
 export const LATER_BY_VERSION: Readonly<Record<string, Later>> = {
   '0002': laterThanSecond,
@@ -123,6 +125,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0019': nineteenth(engine),
     '0020': twentieth(engine),
     '0021': twentyFirst,
+    '0022': twentySecond(engine, isBegun),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -156,6 +156,10 @@ export interface SearchQueueTable {
   body_id: number;
   /** 1 where the account has no message of this body any more. */
   gone: number;
+  /** What is indexed of a new body, separated by spaces; null: it is read from the body. Only on PostgreSQL. */
+  terms: string | null;
+  /** INTERNALDATE, where there are terms. */
+  date: number | null;
 }
 
 /** `search/`: the search index, on PostgreSQL; `terms` is written by statements of its own. */

@@ -83,7 +83,7 @@ export function buildMailFlow(options: MailFlowOptions) {
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = openDeliveryDns(config, metrics);
-  const { closeSenderChecks, ...judges } = buildSenderChecks(config, metrics, log);
+  const { closeSenderChecks, ...judges } = buildSenderChecks(options);
   const shared = {
     database,
     domains,
@@ -192,7 +192,8 @@ function ownListener({ smtp }: Config, domains: Domains) {
 }
 
 /** The sender checks, on the event loop and in the thread. */
-function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
+function buildSenderChecks(options: MailFlowOptions) {
+  const { config, database, mailServer, metrics, logger: log } = options;
   const {
     dns: { servers },
     mailHostname: hostname,
@@ -227,7 +228,12 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
     },
   });
   const { checks, close } = openSenderChecks(settings, hooksFor('event loop'));
-  const thread = new StagingThread({ settings, log, ...hooksFor('thread') });
+  const thread = new StagingThread({
+    // Where one statement takes the usual message, what is indexed of it goes with it.
+    settings: { ...settings, readsTerms: database.atOnce !== undefined && !mailServer },
+    log,
+    ...hooksFor('thread'),
+  });
   const closeSenderChecks = () => {
     isClosed = true;
     close();
