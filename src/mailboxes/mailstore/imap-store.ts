@@ -147,14 +147,14 @@ export class ImapStore {
 
   /** @throws Refusal mailbox_not_found */
   async open(user: MailUser, name: string): Promise<OpenMailbox> {
-    const { accountId } = user;
-    const find = () =>
-      this.#open.byName.first(this.#database.read, { accountId, name: canonicalMailboxName(name) });
-    const found = await find();
+    const { read } = this.#database;
+    const { byName } = this.#open;
+    const asked = { accountId: user.accountId, name: canonicalMailboxName(name) };
+    const found = await byName.first(read, asked);
     if (found) return found;
     // Makes those that every account has.
     await this.#mailboxes.find(user, name);
-    const row = await find();
+    const row = await byName.first(read, asked);
     if (!row) throw mailboxNotFound(name);
     return row;
   }

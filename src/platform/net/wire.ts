@@ -72,17 +72,22 @@ export class Wire {
   }
 
   /**
-   * Sends octets, or text of one octet a character; several pieces go out together. Waits while the client does not read
-   * what was sent before.
+   * Sends octets, or text of one octet a character; several pieces go out together.
+   *
+   * @returns where the client does not read what was sent before, what to wait for
    */
-  async write(text: string | Uint8Array | readonly Uint8Array[]): Promise<void> {
-    if (this.#isEnded || !this.#socket.writable) return;
+  write(text: string | Uint8Array | readonly Uint8Array[]): Promise<void> | undefined {
+    if (this.#isEnded || !this.#socket.writable) return undefined;
     if (typeof text === 'string' || text instanceof Uint8Array) this.#socket.write(text, 'latin1');
     else {
       this.#socket.cork();
       for (const piece of text) this.#socket.write(piece);
       this.#socket.uncork();
     }
+    return this.#socket.writableNeedDrain ? this.#drained() : undefined;
+  }
+
+  async #drained(): Promise<void> {
     while (this.#socket.writableNeedDrain && !this.#isEnded && !this.#socket.destroyed) {
       await this.#change();
     }

@@ -211,7 +211,7 @@ export class Connection implements Channel {
     return parts.length === 1 && typeof parts[0] === 'string' ? parts[0] : '*';
   }
 
-  flush(): Promise<void> {
+  flush(): Promise<void> | undefined {
     return this.#outgoing.flush();
   }
 
@@ -232,17 +232,21 @@ export class Connection implements Channel {
       this.#logger.error({ err: error, command: name }, 'a command failed: the client was told NO');
     });
     await this.#send(answers);
-    await this.#incoming.finish();
+    if (this.#incoming.literal) await this.#incoming.finish();
     if (this.#mustStartTls) this.#secure();
   }
 
   /** Writes answers; the next one is made when the client has read enough of those before. */
   async #send(answers: AsyncGenerator<Output>): Promise<void> {
     try {
-      for await (const part of answers) await this.#outgoing.add(part);
+      for await (const part of answers) {
+        const waits = this.#outgoing.add(part);
+        if (waits) await waits;
+      }
     } finally {
       // What a command was answered before the session cannot go on is sent, too.
-      await this.#outgoing.flush();
+      const waits = this.#outgoing.flush();
+      if (waits) await waits;
     }
   }
 

@@ -26,8 +26,8 @@ export interface IncomingOptions {
   /** Octets of the largest message. */
   readonly maxMessageBytes: number;
   /** Sends what was not sent yet: the client may wait for it before it goes on. */
-  readonly flush: () => Promise<void>;
-  readonly write: (text: string) => Promise<void>;
+  readonly flush: () => Promise<void> | undefined;
+  readonly write: (text: string) => Promise<void> | undefined;
   /** Called with how many came. */
   readonly onBytes: (amount: number) => void;
   /** Whether messages are taken. */

@@ -63,7 +63,7 @@ for (const [count, size] of [
 }
 
 test('whether a line has ended is known of the last part, also after nothing', async () => {
-  const outgoing = new Outgoing(async () => {});
+  const outgoing = new Outgoing(() => undefined);
   assert.ok(outgoing.isAtStart);
   const steps: [Output, boolean][] = [
     ['* 1 FETCH (', false],
@@ -93,6 +93,6 @@ test('a source that fails leaves the client within a literal, whatever was to fo
   await outgoing.add(['* 1 FETCH (BODY[] {6}\r\n', source(true), ')\r\n']);
   assert.ok(outgoing.isAtStart);
   const failing = outgoing.add(['* 2 FETCH (BODY[] {6}\r\n', source(false), ')\r\n']);
-  await assert.rejects(failing, /cannot be read/);
+  await assert.rejects(async () => failing, /cannot be read/);
   assert.equal(outgoing.isAtStart, false);
 });

@@ -7,15 +7,18 @@ const JOINED = 64 * 1024;
 /** Pieces that are sent without a copy: more of them are small. */
 const PIECES_MAX = 64;
 
+/** Writes octets; returns what to wait for until the client has read enough of what was written before. */
+type Write = (octets: string | Uint8Array | readonly Uint8Array[]) => Promise<void> | undefined;
+
+/** Text is added without a promise: to wait for nothing costs more than to add it. */
 export class Outgoing {
-  readonly #write: (octets: string | Uint8Array | readonly Uint8Array[]) => Promise<void>;
+  readonly #write: Write;
   #text = '';
   #pieces: Uint8Array[] = [];
   #octets = 0;
   #last: Part = '\n';
 
-  /** @param write resolves when the client has read enough of what was written before */
-  constructor(write: (octets: string | Uint8Array | readonly Uint8Array[]) => Promise<void>) {
+  constructor(write: Write) {
     this.#write = write;
   }
 
@@ -24,8 +27,15 @@ export class Outgoing {
     return typeof this.#last === 'string' && this.#last.endsWith('\n');
   }
 
-  async add(output: Output): Promise<void> {
-    const parts = partsOf(output);
+  /** @returns what to wait for before more is added */
+  add(output: Output): Promise<void> | undefined {
+    if (typeof output !== 'string') return this.#addParts(partsOf(output));
+    this.#last = output || this.#last;
+    this.#text += output;
+    return this.#octets + this.#text.length >= JOINED ? this.flush() : undefined;
+  }
+
+  async #addParts(parts: readonly Part[]): Promise<void> {
     this.#last = parts.at(-1) || this.#last;
     for (const part of parts) {
       if (typeof part === 'string') this.#text += part;
@@ -46,23 +56,19 @@ export class Outgoing {
     }
   }
 
-  async flush(): Promise<void> {
+  /** @returns what to wait for before more is added */
+  flush(): Promise<void> | undefined {
     const [text, pieces] = [this.#text, this.#pieces];
     this.#text = '';
     this.#pieces = [];
     this.#octets = 0;
-    if (pieces.length === 0) {
-      if (text !== '') await this.#write(text);
-      return;
-    }
+    if (pieces.length === 0) return text === '' ? undefined : this.#write(text);
     if (text !== '') pieces.push(Buffer.from(text, 'latin1'));
     // Large pieces are sent from where they are; a copy of small ones costs less than the system's look at each.
-    await this.#write(pieces.length <= PIECES_MAX ? pieces : Buffer.concat(pieces));
+    return this.#write(pieces.length <= PIECES_MAX ? pieces : Buffer.concat(pieces));
   }
 }
 
-function partsOf(output: Output): readonly Part[] {
-  return typeof output === 'string' || !(Symbol.iterator in output) || output instanceof Uint8Array
-    ? [output]
-    : output;
+function partsOf(output: Exclude<Output, string>): readonly Part[] {
+  return !(Symbol.iterator in output) || output instanceof Uint8Array ? [output] : output;
 }

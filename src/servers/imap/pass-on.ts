@@ -21,7 +21,7 @@ export interface Program {
   /** What the program sent after its login. */
   readonly early: Uint8Array;
   /** Sends octets. @throws where the program left */
-  write(octets: Uint8Array): Promise<void>;
+  write(octets: Uint8Array): Promise<void> | undefined;
   /** Called with how many octets came from it. */
   onBytes(amount: number): void;
   /** Called before and after octets are sent to the server, which may not read. */

@@ -81,7 +81,7 @@ export interface Channel {
   /** Takes one of the slots of the account; false where it has none left. */
   admit(user: MailAccess): Promise<boolean>;
   /** Sends what was passed on until now. */
-  flush(): Promise<void>;
+  flush(): Promise<void> | undefined;
   /** After this command, the session is one of a mail server. */
   passOnTo(opened: OpenedAccount): void;
   /** The next line; undefined where the client left, `interrupted` where {@link Session.isBehind} was set meanwhile. */

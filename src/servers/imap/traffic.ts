@@ -39,10 +39,16 @@ export class Traffic {
     return this.#passingSince !== undefined && now - this.#passingSince > timeouts.blocked;
   }
 
-  /** Resolves when the client has read enough of what was sent before. @throws Bye where it left */
-  async write(octets: string | Uint8Array | readonly Uint8Array[]): Promise<void> {
-    this.isWriting = true;
-    await this.#wire.write(octets);
+  /** @returns what to wait for until the client has read enough of what was sent before @throws Bye where it left */
+  write(octets: string | Uint8Array | readonly Uint8Array[]): Promise<void> | undefined {
+    const waits = this.#wire.write(octets);
+    this.isWriting = waits !== undefined;
+    if (waits) return waits.then(() => this.#endWrite(octets));
+    this.#endWrite(octets);
+    return undefined;
+  }
+
+  #endWrite(octets: string | Uint8Array | readonly Uint8Array[]): void {
     this.isWriting = false;
     // What else the command would read is for nobody.
     if (this.#wire.isClosed) throw new Bye('The client left');
