@@ -133,6 +133,8 @@ const longest = [
   'test/servers/postgres-bad-days.test.ts',
   'test/servers/crash.test.ts',
   'test/servers/crash-postgres.test.ts',
+  // It waits for most of a minute, and would do so alone at the end.
+  'src/platform/nodes',
 ];
 const journeys = groupJourneys().filter((group) => isWanted(group.name));
 const suites = groupFiles(files, { longest, together: journeysTogether });
