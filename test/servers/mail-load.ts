@@ -17,7 +17,7 @@ const SENDERS = 2;
 /** Between two messages of a sender, two syncs of the app, and two looks of a test, in milliseconds. */
 const PAUSE_MS = 20;
 /** Before somebody comes again who was refused: outages last, and others use this machine. */
-const AGAIN_MS = 500;
+const AGAIN_MS = 200;
 /** After which a server that says nothing fails the test, and does not hold up its end. */
 const NO_ANSWER_MS = 60_000;
 /** Within which every app has what the mailbox has. */
