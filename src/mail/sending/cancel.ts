@@ -86,8 +86,9 @@ async function write(
   { row, size }: { readonly row: SendRow; readonly size: number },
   draft: PinnedLocation | Keeping | undefined,
 ) {
-  if (!draft) throw alreadySent();
+  // Another request that did it has removed what the draft would be made of.
   if (!(await cancelRow(tx, row.id, now()))) return undefined;
+  if (!draft) throw alreadySent();
   const recipients = await readRecipients(tx, row.id);
   for (const deliveryId of new Set(recipients.map(({ delivery_id }) => delivery_id))) {
     if (!(await queue.withdraw(tx, deliveryId))) throw alreadySent();

@@ -20,6 +20,7 @@ import {
 import { Queue } from '../queue/queue.ts';
 import { Trace } from '../trace/trace.ts';
 import { accept } from './accept.ts';
+import { cancelSend } from './cancel.ts';
 import { carryOutSends } from './carry-out-sends.ts';
 import { EmbeddedCopies } from './copies.ts';
 import { readRecipients } from './send-rows.ts';
@@ -130,37 +131,44 @@ async function openSending(engine: Engine, sender: Pick<MessageSender, 'sendToAl
   });
   let sendId = 0;
   const options = { ...here, database, bodies, copies, queue, trace, recipientsPerDay: 0, now };
+  const sendAt = async (at: number | undefined, ...names: string[]) => {
+    const accepted = await accept(
+      { ...options, usage: new Usage({ database, now }) },
+      {
+        user,
+        account,
+        staged: await store.stage(sampleMessage('m')),
+        messageId: '<1@acme.test>',
+        from: account.address,
+        recipients: names.map((name) => `${name}@far.test`),
+        isRepeatable: false,
+        key: undefined,
+        sendAt: at,
+        inReplyTo: undefined,
+        draft: undefined,
+      },
+    );
+    const row = await database.read
+      .selectFrom('sends')
+      .select('id')
+      .where('public_id', '=', accepted.id)
+      .executeTakeFirstOrThrow();
+    sendId = row.id;
+    await queue.idle();
+    return accepted.id;
+  };
   return {
     database,
     queue,
     clock,
     reports,
     account,
-    async send(...names: string[]) {
-      const accepted = await accept(
-        { ...options, usage: new Usage({ database, now }) },
-        {
-          user,
-          account,
-          staged: await store.stage(sampleMessage('m')),
-          messageId: '<1@acme.test>',
-          from: account.address,
-          recipients: names.map((name) => `${name}@far.test`),
-          isRepeatable: false,
-          key: undefined,
-          sendAt: undefined,
-          inReplyTo: undefined,
-          draft: undefined,
-        },
-      );
-      const row = await database.read
-        .selectFrom('sends')
-        .select('id')
-        .where('public_id', '=', accepted.id)
-        .executeTakeFirstOrThrow();
-      sendId = row.id;
-      await queue.idle();
-      return accepted.id;
+    bodies,
+    sendAt,
+    send: (...names: string[]) => sendAt(undefined, ...names),
+    cancel(id: string) {
+      const usage = new Usage({ database, now });
+      return cancelSend({ ...options, mailstore, usage }, user, id);
     },
     /** Lets time pass, and what becomes due be attempted. */
     async wait(ms: number) {
@@ -225,6 +233,26 @@ onEachEngine('recipients of one destination', (engine) => {
       traced.map(({ recipient, status }) => `${recipient} ${status}`),
       names.map((name) => `${name}@far.test delivered`),
     );
+    await queue.stop(0);
+  });
+
+  test('are cancelled once, and a request that comes in the middle of that is answered the same', async (t) => {
+    const { clock, queue, bodies, sendAt, cancel, statuses } = await open();
+    const id = await sendAt(clock.now() + 60 * SECOND, 'one', 'two');
+    const find = bodies.find.bind(bodies);
+    let first: Promise<unknown> | undefined;
+    let isDone = false;
+    t.mock.method(bodies, 'find', async (bodyId: number) => {
+      if (first && !isDone) return find(bodyId);
+      first ??= cancel(id);
+      await first;
+      isDone = true;
+      // On a mail server it is released with the mail.
+      return undefined;
+    });
+    const second = await cancel(id);
+    assert.deepEqual(second, await first);
+    assert.deepEqual(await statuses(), ['one cancelled', 'two cancelled']);
     await queue.stop(0);
   });
 
