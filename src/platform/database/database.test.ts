@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import {
@@ -93,6 +93,25 @@ onEachEngine('database', (engine) => {
     const { rows } = await sql`
       select 1 from pg_prepared_statements where statement like '%counters%'`.execute(reader.read);
     assert.equal(rows.length, 1);
+  });
+
+  test('reads behind one that waited in vain for a lock fail with it', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite has no locks of tables');
+    const { database, location } = await openTestDatabase(engine);
+    const reader = await openPostgres({ url: location, poolSize: 1, timeoutMs: 400 });
+    t.after(() => reader.close());
+    const find = new PreparedQuery(({ name }: { name: string }) =>
+      reader.read.selectFrom('counters').selectAll().where('name', '=', name),
+    );
+    await database.write(async (tx) => {
+      await sql`lock table counters in access exclusive mode`.execute(tx);
+      const [first, ...others] = ['a', 'b', 'c'].map((name) =>
+        find.first(reader.read, { name }).catch((error: unknown) => error),
+      );
+      const error = await first;
+      assert.ok(isUnavailable(error), String(error));
+      for (const other of others) assert.equal(await Promise.race([other, turn('waits')]), error);
+    });
   });
 
   test('a snapshot stays open while other programs work, also where the server ends idle transactions', async (t) => {

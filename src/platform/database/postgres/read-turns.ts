@@ -1,9 +1,10 @@
 /**
  * Single reads on PostgreSQL: those of one turn of the event loop are sent together, on one connection, and answered one
  * after the other. A round trip costs both sides more than a look into an index, and they share it. Each is still a
- * transaction of its own, and the error of one does not affect the others.
+ * transaction of its own, and the error of one does not affect the others, but where it waited as long as it may.
  */
 import type { NamedQuery } from '../engine.ts';
+import { isUnavailable } from '../failures.ts';
 import type { Lease } from './lease.ts';
 
 /** Reads on one connection: one that has to wait for the disk of the server delays the others. */
@@ -50,7 +51,14 @@ export class ReadTurns {
     }
     const answered = lease.together(() =>
       reads.map(({ query: { sql, name }, parameters, resolve, reject }) =>
-        lease.query(sql, parameters, name).then(({ rows }) => resolve(rows), reject),
+        lease.query(sql, parameters, name).then(
+          ({ rows }) => resolve(rows),
+          (error: unknown) => {
+            reject(error);
+            // Those behind one that waited in vain, for a lock perhaps, would each wait as long again.
+            if (isUnavailable(error)) for (const other of reads) other.reject(error);
+          },
+        ),
       ),
     );
     await Promise.all(answered);
