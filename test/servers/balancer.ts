@@ -10,7 +10,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { freePort } from '../support/free-port.ts';
 
 const CONFIGURATION = new URL('../../deploy/several-nodes/haproxy.cfg', import.meta.url);
-const STARTS_WITHIN_MS = 60_000;
+const STARTS_WITHIN_MS = 30_000;
 
 export interface NodePorts {
   readonly http: number;

@@ -38,15 +38,8 @@ export async function untilFound<T>(what: string, find: () => Promise<T | undefi
   return found[0] ?? assert.fail(what);
 }
 
-/** What takes a second, may take half a minute while other suites use the machine. */
-const WITHIN_MS = 60_000;
-
 /** Waits until something is so. @param withinMs fails after that */
-export async function until(
-  what: string,
-  isSo: () => unknown,
-  withinMs = WITHIN_MS,
-): Promise<void> {
+export async function until(what: string, isSo: () => unknown, withinMs = 30_000): Promise<void> {
   const from = performance.now();
   while (!(await isSo())) {
     const waited = performance.now() - from;

@@ -127,7 +127,7 @@ async function readiness(): Promise<{ status: string; detail?: string }> {
 }
 
 async function until(holds: () => Promise<boolean>): Promise<void> {
-  const end = performance.now() + 60_000;
+  const end = performance.now() + 30_000;
   while (!(await holds())) {
     assert.ok(performance.now() < end, 'it does not come');
     await pause(100);

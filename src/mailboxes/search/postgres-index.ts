@@ -84,14 +84,19 @@ interface Indexed extends Pick<SearchDocument, 'accountId' | 'bodyId' | 'date'> 
 /** Each column of some documents. */
 type Columns = { [Name in keyof Indexed]: Indexed[Name][] };
 
+/** Inserts the rows of a source that has these columns, the terms as one text. */
+const insertRows = (source: RawBuilder<unknown>) => sql<never>`
+  insert into search_documents (account_id, body_id, date, terms)
+  select account_id, body_id, date, array_to_tsvector(string_to_array(terms, ' '))
+  from ${source}
+  on conflict do nothing`;
+
 const insertAll = new PreparedQuery<Columns, never>((value, queries) => ({
   compile: () =>
-    sql<never>`
-      insert into search_documents (account_id, body_id, date, terms)
-      select account_id, body_id, date, array_to_tsvector(string_to_array(terms, ' '))
-      from unnest(${value.accountId}::bigint[], ${value.bodyId}::bigint[],
-        ${value.date}::bigint[], ${value.terms}::text[]) as added (account_id, body_id, date, terms)
-      on conflict do nothing`.compile(queries),
+    insertRows(sql`unnest(${value.accountId}::bigint[], ${value.bodyId}::bigint[],
+      ${value.date}::bigint[], ${value.terms}::text[]) as added (account_id, body_id, date, terms)`).compile(
+      queries,
+    ),
 }));
 
 async function insert(tx: Queries, added: readonly Indexed[]): Promise<void> {
@@ -155,12 +160,7 @@ const takeSome = new PreparedQuery<object, TakenRow>((_, queries) => {
     compile: () =>
       sql<TakenRow>`
         with taken as (delete from search_queue where id in (${some}) returning *),
-        added as (
-          insert into search_documents (account_id, body_id, date, terms)
-          select account_id, body_id, date, array_to_tsvector(string_to_array(terms, ' '))
-          from taken where terms is not null
-          on conflict do nothing
-        )
+        added as (${insertRows(sql`taken where terms is not null`)})
         select id, account_id as "accountId", body_id as "bodyId", gone, terms is null as "isUnread"
         from taken`.compile(queries),
   };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
@@ -73,14 +73,20 @@ onEachEngine('database', (engine) => {
     }
   });
 
-  test('a read that could not be prepared takes no prepared queries from others', async (t) => {
-    if (engine === 'sqlite') return t.skip('SQLite keeps what is prepared');
-    const { database, location } = await openTestDatabase(engine);
+  /** Reads on one connection, with a short deadline. */
+  async function openReader(t: TestContext, location: string) {
     const reader = await openPostgres({ url: location, poolSize: 1, timeoutMs: 400 });
     t.after(() => reader.close());
     const find = new PreparedQuery(({ name }: { name: string }) =>
       reader.read.selectFrom('counters').selectAll().where('name', '=', name),
     );
+    return { reader, find };
+  }
+
+  test('a read that could not be prepared takes no prepared queries from others', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite keeps what is prepared');
+    const { database, location } = await openTestDatabase(engine);
+    const { reader, find } = await openReader(t, location);
     const together = () =>
       Promise.allSettled(['a', 'b', 'c'].map((name) => find.first(reader.read, { name })));
     await database.write(async (tx) => {
@@ -98,11 +104,7 @@ onEachEngine('database', (engine) => {
   test('reads behind one that waited in vain for a lock fail with it', async (t) => {
     if (engine === 'sqlite') return t.skip('SQLite has no locks of tables');
     const { database, location } = await openTestDatabase(engine);
-    const reader = await openPostgres({ url: location, poolSize: 1, timeoutMs: 400 });
-    t.after(() => reader.close());
-    const find = new PreparedQuery(({ name }: { name: string }) =>
-      reader.read.selectFrom('counters').selectAll().where('name', '=', name),
-    );
+    const { reader, find } = await openReader(t, location);
     await database.write(async (tx) => {
       await sql`lock table counters in access exclusive mode`.execute(tx);
       const [first, ...others] = ['a', 'b', 'c'].map((name) =>

@@ -74,7 +74,7 @@ export class Wire {
   /**
    * Sends octets, or text of one octet a character; several pieces go out together.
    *
-   * @returns where the client does not read what was sent before, what to wait for
+   * @returns nothing, or what to wait for: the client has not read yet what was sent before
    */
   write(text: string | Uint8Array | readonly Uint8Array[]): Promise<void> | undefined {
     if (this.#isEnded || !this.#socket.writable) return undefined;

@@ -7,7 +7,7 @@ const JOINED = 64 * 1024;
 /** Pieces that are sent without a copy: more of them are small. */
 const PIECES_MAX = 64;
 
-/** Writes octets; returns what to wait for until the client has read enough of what was written before. */
+/** Writes octets. Returns nothing, or what to wait for: the client has not read yet what was written before. */
 type Write = (octets: string | Uint8Array | readonly Uint8Array[]) => Promise<void> | undefined;
 
 /** Text is added without a promise: to wait for nothing costs more than to add it. */

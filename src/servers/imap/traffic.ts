@@ -39,7 +39,7 @@ export class Traffic {
     return this.#passingSince !== undefined && now - this.#passingSince > timeouts.blocked;
   }
 
-  /** @returns what to wait for until the client has read enough of what was sent before @throws Bye where it left */
+  /** @returns nothing, or what to wait for, as {@link Wire.write} @throws Bye where the client left */
   write(octets: string | Uint8Array | readonly Uint8Array[]): Promise<void> | undefined {
     const waits = this.#wire.write(octets);
     this.isWriting = waits !== undefined;

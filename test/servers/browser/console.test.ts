@@ -61,7 +61,7 @@ async function said(page: Page, text: string): Promise<void> {
 
 /** Loads a screen again until it has what the service writes a little later. */
 async function reloadUntil(page: Page, wanted: Locator): Promise<void> {
-  const end = Date.now() + 60_000;
+  const end = Date.now() + 30_000;
   for (;;) {
     await page.locator('[aria-busy="false"]').waitFor();
     if ((await wanted.count()) > 0 || Date.now() > end) break;
