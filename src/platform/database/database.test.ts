@@ -57,6 +57,28 @@ onEachEngine('database', (engine) => {
     assert.equal(await prepared(), 0);
   });
 
+  test('a write that lost its prepared statement fails as it does without one, and is not made again', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite keeps what is prepared');
+    const { location } = await openTestDatabase(engine);
+    const database = await openPostgres({ url: location, poolSize: 1, timeoutMs: 300 });
+    t.after(() => database.close());
+    await sql`create sequence attempts`.execute(database.read);
+    const attempt = new PreparedQuery<{ seconds: number }, { number: number }>(
+      (value, queries) => ({
+        compile: () =>
+          sql<{ number: number }>`
+            with attempt as materialized (select nextval('attempts') as number)
+            select number from attempt, pg_sleep(${value.seconds}::float8)`.compile(queries),
+      }),
+    );
+    const { atOnce } = database;
+    assert.ok(atOnce);
+    assert.deepEqual(await attempt.all(atOnce, { seconds: 0 }), [{ number: 1 }]);
+    await sql`deallocate all`.execute(database.read);
+    await assert.rejects(attempt.all(atOnce, { seconds: 1 }), { code: '57014' });
+    assert.deepEqual(await attempt.all(atOnce, { seconds: 0 }), [{ number: 3 }]);
+  });
+
   test('reads of one turn are answered each for itself', async (t) => {
     if (engine === 'sqlite') return t.skip('SQLite has a suite of its own for these');
     const { database } = await openTestDatabase(engine);

@@ -102,6 +102,11 @@ export function lostStatement(error: unknown): 'pooler' | 'outdated' | undefined
   return isOutdated ? 'outdated' : undefined;
 }
 
+/** Whether a statement was refused because an earlier one of its transaction had failed. */
+export function isAborted(error: unknown): boolean {
+  return codeOf(error) === '25P02';
+}
+
 /** Whether the connection was lost, or leads to a server that cannot write: another connection may help. */
 export function isLostConnection(error: unknown): boolean {
   if (!(error instanceof Error)) return false;

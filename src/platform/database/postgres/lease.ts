@@ -1,6 +1,13 @@
 /** One connection while somebody holds it: its queries, their deadline, and whether it can be used again. */
 import type { PoolClient, QueryConfig, QueryResult } from 'pg';
-import { codedError, IN_DOUBT, lostStatement, NO_ANSWER, READ_ONLY } from '../failures.ts';
+import {
+  codedError,
+  IN_DOUBT,
+  isAborted,
+  lostStatement,
+  NO_ANSWER,
+  READ_ONLY,
+} from '../failures.ts';
 
 /** Milliseconds between the deadline that the server has and ours. */
 export const GRACE_MS = 1_000;
@@ -49,8 +56,11 @@ export class Lease {
       // has lost it.
       if (this.#failed.has(name)) return await this.#send({ text, values: [...values] });
       onLostStatement(reason);
-      // Within a transaction this retry fails, too: then the whole transaction runs again.
-      return await this.#send({ text, values: [...values] }).catch(() => Promise.reject(error));
+      return await this.#send({ text, values: [...values] }).catch((again: unknown) => {
+        // Within a transaction nothing more is run: then the whole transaction runs again. Any other failure is told as it
+        // is: a commit may have been made by now, which must not be made twice.
+        throw isAborted(again) ? error : again;
+      });
     }
   }
 
