@@ -4,7 +4,18 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { onEachEngine } from '../support/databases.ts';
-import { startTestService } from '../support/service.ts';
+import { freePort } from '../support/free-port.ts';
+import { ImapLines } from '../support/imap-lines.ts';
+import { startTestService, type TestService } from '../support/service.ts';
+
+async function removeBodies(service: TestService): Promise<number> {
+  const bodies = join(service.config.dataDir, 'bodies');
+  const files = (await readdir(bodies, { recursive: true })).filter((name) =>
+    /^[0-9a-f]{2}\//.test(name),
+  );
+  for (const file of files) await rm(join(bodies, file));
+  return files.length;
+}
 
 onEachEngine('a message whose body file is missing', (engine) => {
   // A mail server keeps its own bodies.
@@ -20,12 +31,7 @@ onEachEngine('a message whose body file is missing', (engine) => {
       // Larger than what is answered in one piece.
       attachments: [{ filename: 'a.bin', content: Buffer.alloc(600_000, 'x') }],
     });
-    const bodies = join(service.config.dataDir, 'bodies');
-    const files = (await readdir(bodies, { recursive: true })).filter((name) =>
-      /^[0-9a-f]{2}\//.test(name),
-    );
-    assert.equal(files.length, 1);
-    for (const file of files) await rm(join(bodies, file));
+    assert.equal(await removeBodies(service), 1);
     const fetchAs = async (path: string, accept: string) => {
       const response = await fetch(`${service.url}${path}`, {
         headers: { authorization: `Bearer ${ann.token}`, accept },
@@ -61,5 +67,46 @@ onEachEngine('a message whose body file is missing', (engine) => {
         expected,
       );
     }
+  });
+
+  test('ends no answer of IMAP in the middle, and hides no flag', { skip }, async () => {
+    const service = await startTestService(engine, { IMAP_PORT: String(await freePort()) });
+    const ann = await service.makeAccount();
+    const client = await ImapLines.connect(service.addresses.imap?.port ?? 0);
+    await client.ok(`LOGIN ${ann.address} "${ann.password}"`);
+    const named = (count: number) =>
+      Array.from(
+        { length: count },
+        (_, at) => `--b\r\nContent-Type: text/plain; name=${'n'.repeat(300)}${at}\r\n\r\n\r\n`,
+      );
+    // Together their structures are more than what is sent at once, and the second one is in a file.
+    for (const [parts, size] of [
+      [30, 0],
+      [160, 100_000],
+    ] as const) {
+      const text = `Content-Type: multipart/mixed; boundary=b\r\n\r\n${named(parts).join('')}--b--\r\n${'x'.repeat(size)}`;
+      client.send(`x APPEND INBOX {${text.length}}\r\n`);
+      assert.match(await client.next(), /^\+ /);
+      client.send(`${text}\r\n`);
+      assert.match(await client.next(), /^x OK/);
+    }
+    await client.ok('SELECT INBOX');
+    // They are kept from now on.
+    await client.ok('FETCH 1:2 BODYSTRUCTURE');
+    assert.equal(await removeBodies(service), 1);
+    assert.deepEqual(await client.command('FETCH 1:2 BODY[HEADER.FIELDS (X-A)]'), [
+      'NO [SERVERBUG] the source of this message is missing or damaged',
+    ]);
+    const told = await client.ok('NOOP');
+    assert.deepEqual(
+      told.map((line) => line.replace(' \\Recent', '')),
+      ['* 1 FETCH (UID 1 FLAGS (\\Seen))', '* 2 FETCH (UID 2 FLAGS (\\Seen))'],
+    );
+    client.send('x FETCH 1:2 (BODYSTRUCTURE BODY.PEEK[HEADER.FIELDS (X-A)])\r\n');
+    const lines = [await client.next(), await client.next(), await client.next()];
+    assert.match(lines[0] ?? '', /^\* 1 FETCH .* BODY\[HEADER.FIELDS \(X-A\)\] \{2\}$/);
+    assert.deepEqual(lines.slice(1), ['', ')']);
+    assert.equal(await client.next(), '', 'the connection ends within the line of the second');
+    assert.equal(client.isClosed, true);
   });
 });

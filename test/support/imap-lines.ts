@@ -8,7 +8,8 @@ export class ImapLines {
   #text = '';
   #lines: string[] = [];
   #wake: () => void = () => {};
-  #isClosed = false;
+  /** Whether the server has closed the connection. */
+  isClosed = false;
   #tags = 0;
 
   constructor(socket: Socket) {
@@ -17,7 +18,7 @@ export class ImapLines {
     socket.on('data', (chunk: string) => this.#take(chunk));
     socket.on('error', () => {});
     socket.on('close', () => {
-      this.#isClosed = true;
+      this.isClosed = true;
       this.#wake();
     });
   }
@@ -33,7 +34,7 @@ export class ImapLines {
 
   /** The next line; `''` where the server has closed the connection. */
   async next(): Promise<string> {
-    while (this.#lines.length === 0 && !this.#isClosed) {
+    while (this.#lines.length === 0 && !this.isClosed) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });

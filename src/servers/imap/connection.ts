@@ -102,11 +102,10 @@ export class Connection implements Channel {
         if (this.#opened && this.#ending === undefined) await this.#passOn(this.#opened);
       }
     } catch (error) {
-      if (error instanceof Bye) this.#ending ??= error.message;
-      else {
-        this.#ending ??= 'Something failed on our side';
-        this.#logger.error({ err: error }, 'an IMAP connection failed and is closed');
-      }
+      const failure = error instanceof Bye ? error.cause : error;
+      this.#ending ??= error instanceof Bye ? error.message : 'Something failed on our side';
+      if (failure !== undefined)
+        this.#logger.error({ err: failure }, 'an IMAP connection failed and is closed');
     }
     this.#leave();
     await this.#session.closeMailbox();

@@ -11,7 +11,7 @@ import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
 import { readSince, vanished } from './select.ts';
-import { type Answer, type Command, GONE, No, type Session } from './session.ts';
+import { type Answer, Bye, type Command, GONE, No, type Session } from './session.ts';
 import { Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { positionOf } from './view.ts';
@@ -161,8 +161,6 @@ async function* writeRows(
     const source = bodies && new Source(session, row, bodies.get(row.body_id));
     if (source && binaries.some((item) => isUnknown(item, source.root))) {
       count.undecoded++;
-      // The flags that this command has set are told later.
-      session.told.delete(row.uid);
       continue;
     }
     const one = writeMessage(session, flagged ? { ...row, ...flagged } : row, items, {
@@ -172,13 +170,21 @@ async function* writeRows(
       preview: previewOf.get(row.uid),
       hasNewFlags: flagged !== undefined,
     });
-    for (const next of one) {
-      const part = typeof next === 'function' ? await next() : next;
-      told.push(part);
-      octets += typeof part === 'string' ? part.length : 0;
-      if (octets < TEXT_MAX) continue;
-      yield told;
-      [told, octets] = [[], 0];
+    let isBegun = false;
+    try {
+      for (const next of one) {
+        const part = typeof next === 'function' ? await next() : next;
+        told.push(part);
+        octets += typeof part === 'string' ? part.length : 0;
+        if (octets < TEXT_MAX) continue;
+        yield told;
+        [told, octets] = [[], 0];
+        isBegun = true;
+      }
+    } catch (cause) {
+      if (!isBegun || cause instanceof Bye) throw cause;
+      // A NO would stand within its line.
+      throw new Bye('A message could not be read to its end', { cause });
     }
   }
   yield told;

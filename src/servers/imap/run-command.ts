@@ -69,6 +69,7 @@ export async function* runCommand(
     onEnd({ name, outcome: 'ok' });
     yield `${session.tag} OK ${text}\r\n`;
   } catch (error) {
+    tellAgain(session);
     yield fail(session, name, error, onEnd);
     return;
   }
@@ -111,6 +112,16 @@ async function* tellOthers(
     session.isBehind = true;
     return undefined;
   }
+}
+
+/**
+ * The flags that a command has set which then failed: the next one tells them. Its client knows not of which messages they
+ * were set, and some of the answers may not have been sent.
+ */
+function tellAgain(session: Session): void {
+  if (session.told.size === 0) return;
+  session.told.clear();
+  session.isBehind = true;
 }
 
 /** Whether it can go well the next time. */

@@ -101,8 +101,6 @@ async function* storeAll(
   }
   // A program that stores by numbers takes OK for all of them (RFC 2180 section 4.2).
   if (found < uids.length && !isByUid) {
-    // It knows not which flags were set, and a silent STORE told none: the next command tells them.
-    if (isSilent) session.told.clear();
     session.isBehind = true;
     throw gone();
   }
