@@ -79,6 +79,8 @@ export interface SearchIndex {
 
 /** The most octets of encoded text that are read of one message, all parts together. */
 const ENCODED_MAX = 512 * 1024;
+/** Octets that are read at once at least: a thousand small parts would be as many requests to a bucket. */
+const AHEAD = 16 * 1024;
 
 /** A message as its rows have it: the `Envelope` and the outermost `MessagePart` as JSON, and the body. */
 export interface StoredMessage extends StoredBody {
@@ -142,6 +144,8 @@ class PartReader {
   readonly parts: TextPart[] = [];
   readonly #open: OpenRange;
   #left = ENCODED_MAX;
+  /** What was read last, and from which octet on. */
+  #read = { from: 0, octets: Buffer.alloc(0) };
 
   constructor(open: OpenRange) {
     this.#open = open;
@@ -179,13 +183,21 @@ class PartReader {
   /** The next octets of the source; undefined after the limit. */
   async #take(start: number, end: number): Promise<Uint8Array | undefined> {
     if (this.#left <= 0) return undefined;
-    const pieces: Buffer[] = [];
-    const range = { start, end: Math.min(end, start + this.#left) };
-    for await (const piece of this.#open(range)) pieces.push(asBuffer(piece));
+    const until = Math.min(end, start + this.#left);
+    const { from, octets } = this.#read;
+    if (start < from || until > from + octets.length) await this.#readAhead(start, until);
+    const at = start - this.#read.from;
     // Not a view: a thread would be sent all of the memory behind it.
-    const bytes = new Uint8Array(Buffer.concat(pieces));
+    const bytes = new Uint8Array(this.#read.octets.subarray(at, at + until - start));
     this.#left -= bytes.length;
     return bytes;
+  }
+
+  async #readAhead(start: number, until: number): Promise<void> {
+    const pieces: Buffer[] = [];
+    const range = { start, end: Math.max(until, start + AHEAD) };
+    for await (const piece of this.#open(range)) pieces.push(asBuffer(piece));
+    this.#read = { from: start, octets: Buffer.concat(pieces) };
   }
 }
 

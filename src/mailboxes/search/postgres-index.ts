@@ -23,6 +23,8 @@ import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 const STATEMENT_TIMEOUT = '2s';
 /** Documents of a deleted account, in one statement. */
 const FORGET_AT_A_TIME = 500;
+/** Less than the least DATABASE_TIMEOUT_SECONDS. */
+const ALIVE_MS = 300;
 
 export class PostgresIndex implements SearchIndex {
   readonly #database: Database;
@@ -166,6 +168,25 @@ const takeSome = new PreparedQuery<object, TakenRow>((_, queries) => {
   };
 });
 
+/**
+ * Waits for sources within a transaction. The server ends one that is idle for too long, and the next attempt would
+ * end as well: a slow bucket, or one message of many parts, would keep all mail from the index.
+ */
+async function keepAlive<T>(tx: Queries, sources: Promise<T>): Promise<T> {
+  let said: Promise<unknown> = Promise.resolve();
+  // Where it fails, so does the next statement.
+  const say = () => {
+    said = sql`select 1`.execute(tx).catch(() => {});
+  };
+  const timer = setInterval(say, ALIVE_MS);
+  try {
+    return await sources;
+  } finally {
+    clearInterval(timer);
+    await said;
+  }
+}
+
 /** The index is in the same database: rows are removed in the transaction that indexes them. */
 export class PostgresFeed implements Feed {
   readonly #options: IndexerOptions;
@@ -237,7 +258,7 @@ export class PostgresFeed implements Feed {
         .filter(({ isUnread }) => isUnread)
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
-      const changes = await readChanges(tx, this.#options, news);
+      const changes = await keepAlive(tx, readChanges(tx, this.#options, news));
       for (const one of await applyWithin(tx, changes)) logUnreadable(log, one);
       return rows.length;
     });

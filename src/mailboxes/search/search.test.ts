@@ -8,7 +8,7 @@ import { sql } from 'kysely';
 import { pino } from 'pino';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
-import { settingStore } from '../../platform/database/database.ts';
+import { openPostgres, settingStore } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
@@ -373,6 +373,52 @@ onEachEngine('the search index', (engine) => {
     const search = startSearch(store, { retryMs: 10, bodies: { read } });
     await settle(search, user);
     assert.deepEqual(await found(search, user, 'later'), [id]);
+  });
+
+  test('a message of many parts is read in few pieces', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const nested = (at: number) =>
+      `--o\r\nContent-Type: message/rfc822\r\n\r\nSubject: subject${at}\r\n\r\nnested${at}\r\n`;
+    const parts = Array.from({ length: 300 }, (_, at) => `--o\r\n\r\nword${at}\r\n${nested(at)}`);
+    const multipart = 'Content-Type: multipart/mixed; boundary=o\r\n';
+    const id = await add(store, user, mail('many', `${parts.join('')}--o--`, multipart));
+    let reads = 0;
+    const read: typeof store.bodies.read = (...args) => {
+      reads++;
+      return store.bodies.read(...args);
+    };
+    const search = startSearch(store, { bodies: { read } });
+    await settle(search, user);
+    for (const words of ['word0 word299', 'subject7 nested7', 'subject299 nested250'])
+      assert.deepEqual(await found(search, user, words), [id], words);
+    assert.ok(reads < 20, `${reads} reads`);
+  });
+
+  test('a message whose source takes long to read delays its index, and does not end it', {
+    skip: engine === 'sqlite',
+  }, async (t) => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const id = await add(store, user, mail('slow', 'x'));
+    // The server ends a transaction that is idle for longer.
+    const database = await openPostgres({ url: store.location, timeoutMs: 1_000 });
+    t.after(() => database.close());
+    let reads = 0;
+    const search = startSearch(store, {
+      database,
+      retryMs: 10,
+      bodies: {
+        async *read(...args) {
+          reads++;
+          await pause(1_500);
+          yield* store.bodies.read(...args);
+        },
+      },
+    });
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'slow'), [id]);
+    assert.equal(reads, 1);
   });
 
   test('is the same where the terms of a message were queued with it', {
