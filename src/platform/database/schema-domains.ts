@@ -19,7 +19,7 @@ export interface DomainTable {
   lapsed_at: number | null;
   /** When DNS is checked for the records the next time. */
   next_check_at: Generated<number>;
-  /** Until when one node checks the claim; in the past: no node does. */
+  /** Unused. */
   lease_until: Generated<number>;
   /** When a check was last started by hand. */
   verify_called_at: number | null;

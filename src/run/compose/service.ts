@@ -146,10 +146,10 @@ async function open(
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();
   onStop(() => parts.search?.stop());
-  nodes.lead('maintenance', (signal) => parts.maintenance.run(signal));
-  onStop(() => nodes.stopLeading());
-  parts.verification.start();
   onStop(() => parts.verification.stop());
+  nodes.lead('maintenance', (signal) => parts.maintenance.run(signal));
+  nodes.lead('verification', (signal) => parts.verification.run(signal));
+  onStop(() => nodes.stopLeading());
   onStop(() => parts.trace.flush());
   await parts.blocks.start();
   onStop(() => parts.blocks.stop());

@@ -145,7 +145,7 @@ export async function renameExpected(
   for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
     await tx
       .updateTable('domains')
-      .set({ next_check_at: now, lease_until: 0 })
+      .set({ next_check_at: now })
       .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
       .execute();
   }

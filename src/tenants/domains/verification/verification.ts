@@ -1,9 +1,9 @@
 /**
- * Checks the records of claims in DNS: by itself, when a claim's row says that it is due, and on request. A few claims
- * at a time, each by one node at a time; a result that is not written when the process ends is due again at the next
- * start.
+ * Checks the records of claims in DNS: by itself on one node, when a claim's row says that it is due, and on request.
+ * Of two checks of a claim at a time, the first that ends counts. A result that is not written when the process ends is
+ * due again at the next start.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Database } from '../../../platform/database/database.ts';
 import { Refusal } from '../../../platform/errors/errors.ts';
@@ -14,8 +14,8 @@ import { logClaimChanges, logKeyExchange } from '../claims.ts';
 import { type DnsRecord, readRecords } from '../dns-records.ts';
 import { toOwner, type Whose } from '../owner.ts';
 import { checkZone } from './check-zone.ts';
+import { chooseDue, noteCall, type ReadClaim, readClaims } from './due-claims.ts';
 import { createOurServers, type OurServers } from './judge-spf.ts';
-import { type LeasedClaim, leaseClaim, leaseDueClaims, releaseClaim } from './leases.ts';
 import { writeVerdicts } from './write-verdicts.ts';
 
 export interface VerificationOptions {
@@ -40,8 +40,10 @@ const CHECKS_OF_USER = 4;
 /** Checks by hand at a time, for which somebody waits: they have slots of their own. A user has an eighth. */
 const BY_HAND_MAX = 32;
 const BY_HAND_OF_USER = 4;
-/** How long a check by hand is waited for, and how often it looks whether another one has ended, in milliseconds. */
-const WAIT = { max: 20_000, step: 200 };
+/** Milliseconds that a check by hand is waited for. */
+const WAIT_MS = 20_000;
+/** Milliseconds after which a claim whose check failed by our own fault is checked again. */
+const REST_MS = 60_000;
 
 export class Verification {
   readonly #database: Database;
@@ -51,12 +53,12 @@ export class Verification {
   readonly #random: () => number;
   readonly #findOurs: () => Promise<OurServers>;
   /** All checks under way, automatic and by hand. */
-  readonly #running = new Set<Promise<void>>();
-  /** Users of the checks that the schedule has under way. */
-  readonly #scheduled: string[] = [];
+  readonly #running = new Set<Promise<unknown>>();
+  /** Users of the claims that the schedule has under way, by the claims' ids. */
+  readonly #scheduled = new Map<number, string>();
   readonly #byHand = new Turns(BY_HAND_MAX);
-  readonly #looks: Repeat;
-  #stopped = false;
+  readonly #outage: Outage;
+  readonly #stopping = new AbortController();
 
   constructor(options: VerificationOptions) {
     this.#database = options.database;
@@ -66,33 +68,31 @@ export class Verification {
     this.#random = options.random ?? Math.random;
     this.#findOurs = createOurServers(options.dns, options.mailHostname.toLowerCase(), this.#now);
     const line = 'could not read which domain checks are due: retry in 1 s';
-    const outage = new Outage((err) => this.#log.error({ err }, line));
-    this.#looks = new Repeat({ everyMs: TICK_MS, task: () => this.#beginDue(), outage });
+    this.#outage = new Outage((err) => this.#log.error({ err }, line));
   }
 
-  /** Looks for due claims now and then every second. */
-  start(): void {
-    void this.#looks.run();
+  /** Looks for due claims now and then every second until the signal; checks under way then go on. */
+  async run(signal: AbortSignal): Promise<void> {
+    const task = () => this.#beginDue();
+    await new Repeat({ everyMs: TICK_MS, task, outage: this.#outage }).until(signal);
   }
 
   /** Ends all checks without writing their results; unfinished ones stay due. */
   async stop(): Promise<void> {
-    this.#stopped = true;
+    this.#stopping.abort();
     this.#dns.close();
-    await this.#looks.stop();
     await Promise.allSettled(this.#running);
   }
 
-  /** Checks all claims that are due now. @returns how many claims were checked */
+  /** Checks all claims that are due now, for tests. @returns how many claims were checked */
   async runDue(): Promise<number> {
     let checked = 0;
-    while (!this.#stopped) {
-      const claims = await this.#leaseDue();
-      if (claims.length === 0) return checked;
-      await Promise.all(claims.map((claim) => this.#checkDue(claim)));
-      checked += claims.length;
+    for (;;) {
+      const begun = await this.#beginDue();
+      if (begun.length === 0) return checked;
+      await Promise.all(begun);
+      checked += begun.length;
     }
-    return checked;
   }
 
   /**
@@ -102,7 +102,7 @@ export class Verification {
    *   within 20 s
    */
   async verify(whose: Whose, name: string): Promise<void> {
-    const signal = AbortSignal.timeout(WAIT.max);
+    const signal = AbortSignal.timeout(WAIT_MS);
     const party = { name: toOwner(whose).userId, most: BY_HAND_OF_USER };
     const check = this.#byHand.run([party], () => this.#verify(whose, name, signal), signal);
     try {
@@ -117,12 +117,13 @@ export class Verification {
   }
 
   async #verify(whose: Whose, name: string, signal: AbortSignal): Promise<void> {
+    const id = await noteCall(this.#database, whose, name, this.#now());
     for (;;) {
-      const claim = await leaseClaim(this.#database, whose, name, this.#now());
-      if (claim) return this.#check(claim, 'all');
+      const [claim] = await readClaims(this.#database.read, [id]);
+      if (!claim || (await this.#check(claim, 'all'))) return;
       signal.throwIfAborted();
-      if (this.#stopped) throw new Refusal('unavailable', 'the service stops', { retryAfter: 10 });
-      await sleep(WAIT.step);
+      if (this.#stopping.signal.aborted)
+        throw new Refusal('unavailable', 'the service stops', { retryAfter: 10 });
     }
   }
 
@@ -132,44 +133,43 @@ export class Verification {
     this.#log.error({ err: error, domain }, 'domain check failed');
   }
 
-  /** Leases what is due, as far as there is room in all and for each user. */
-  #leaseDue(): Promise<LeasedClaim[]> {
-    const counts = Map.groupBy(this.#scheduled, (userId) => userId);
+  /** Begins the checks that are due, as far as there is room in all and for each user. They continue after it. */
+  async #beginDue(): Promise<Promise<void>[]> {
+    if (this.#stopping.signal.aborted) return [];
+    const counts = Map.groupBy(this.#scheduled.values(), (userId) => userId);
     const spent = [...counts].flatMap(([userId, own]) =>
       own.length >= CHECKS_OF_USER ? [userId] : [],
     );
     const left = [...counts.values()].map((own) => CHECKS_OF_USER - own.length);
     const ofOne = Math.min(CHECKS_OF_USER, ...left.filter((count) => count > 0));
-    const room = CHECKS_MAX - this.#scheduled.length;
-    return leaseDueClaims(this.#database, this.#now(), room, { ofOne, spent });
+    const { read } = this.#database;
+    const room = { ofOne, spent, underWay: [...this.#scheduled.keys()] };
+    const most = CHECKS_MAX - this.#scheduled.size;
+    const claims = await readClaims(read, await chooseDue(read, this.#now(), most, room));
+    return claims.map((claim) => this.#checkDue(claim));
   }
 
-  /** One look for due claims; their checks continue after it. */
-  async #beginDue(): Promise<void> {
-    for (const claim of await this.#leaseDue()) {
-      this.#checkDue(claim).catch((error: unknown) => {
-        // The lease prevents another check at once.
-        this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
-      });
-    }
-  }
-
-  async #checkDue(claim: LeasedClaim): Promise<void> {
-    this.#scheduled.push(claim.userId);
+  async #checkDue(claim: ReadClaim): Promise<void> {
+    this.#scheduled.set(claim.id, claim.userId);
     try {
       await this.#check(claim, 'due');
+    } catch (error) {
+      this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
+      const { signal } = this.#stopping;
+      await pause(REST_MS, undefined, { signal, ref: false }).catch(() => {});
     } finally {
-      this.#scheduled.splice(this.#scheduled.indexOf(claim.userId), 1);
+      this.#scheduled.delete(claim.id);
     }
   }
 
-  #check(claim: LeasedClaim, which: 'due' | 'all'): Promise<void> {
+  /** @returns whether the result was written: it counts only where no other check ended meanwhile */
+  #check(claim: ReadClaim, which: 'due' | 'all'): Promise<boolean> {
     const check = this.#ask(claim, which).finally(() => this.#running.delete(check));
     this.#running.add(check);
     return check;
   }
 
-  async #ask(claim: LeasedClaim, which: 'due' | 'all'): Promise<void> {
+  async #ask(claim: ReadClaim, which: 'due' | 'all'): Promise<boolean> {
     const records = await readRecords(this.#database.read, claim.id);
     const due = which === 'all' ? records : dueRecords(records, claim, this.#now());
     const verdicts = await checkZone(
@@ -178,14 +178,16 @@ export class Verification {
       due.filter(({ marked, keyState }) => !marked && keyState !== 'old'),
       this.#findOurs,
     );
-    if (this.#stopped) return releaseClaim(this.#database, claim);
-    const { exchanged, ...changed } = await writeVerdicts(
+    if (this.#stopping.signal.aborted) return false;
+    const written = await writeVerdicts(
       this.#database,
       claim,
       verdicts,
       this.#now(),
       this.#random(),
     );
+    if (!written) return false;
+    const { exchanged, ...changed } = written;
     logClaimChanges(this.#log, changed);
     if (exchanged) logKeyExchange(this.#log, exchanged.claim, exchanged.selector);
     for (const { id, purpose } of records) {
@@ -197,6 +199,7 @@ export class Verification {
         );
       }
     }
+    return true;
   }
 }
 
@@ -209,7 +212,7 @@ const LEFT_ALONE_MS = 55 * 60 * 1000;
 /** The records to look up in a check that is due at `now`. */
 function dueRecords(
   records: readonly DnsRecord[],
-  { status }: LeasedClaim,
+  { status }: ReadClaim,
   now: number,
 ): readonly DnsRecord[] {
   const waits = records.some(({ keyState }) => keyState === 'next');

@@ -9,14 +9,8 @@ import {
 } from '../claims.ts';
 import { exchangeKeys, findRotationDue } from '../dkim-rotation.ts';
 import { type DnsRecordStatus, type LastCheck, MISSES_MAX } from '../dns-records.ts';
+import { type CheckedClaim, nextCheckAt, PATIENCE, type ReadClaim } from './due-claims.ts';
 import { limitText, type Verdict } from './judge-records.ts';
-import {
-  type CheckedClaim,
-  finishClaim,
-  type LeasedClaim,
-  nextCheckAt,
-  PATIENCE,
-} from './leases.ts';
 
 /** The changes of a check; logged after the commit. */
 interface Written extends ClaimChanges {
@@ -29,32 +23,32 @@ interface Written extends ClaimChanges {
  *
  * @param verdicts by the records' ids
  * @param random from 0 to 1, spreads the checks
- * @returns no changes where the claim was deleted or its lease has run out, so that another node may have checked it
- *   since
+ * @returns undefined, with nothing written, where another check of the claim ended meanwhile, or the claim was returned
+ *   to the checks or deleted: the time of its next check tells
  */
 export function writeVerdicts(
   database: Database,
-  leased: LeasedClaim,
+  { id, name, nextCheckAt: wasDueAt }: ReadClaim,
   verdicts: ReadonlyMap<number, Verdict>,
   now: number,
   random: number,
-): Promise<Written> {
+): Promise<Written | undefined> {
   return database.write(async (tx) => {
-    const claims = await lockName(tx, database.engine, leased.name);
-    const claim = claims.find(({ id }) => id === leased.id);
-    if (!claim || !(await isHeld(tx, leased))) return { changes: [], sending: [] };
+    const claims = await lockName(tx, database.engine, name);
+    const claim = claims.find((one) => one.id === id);
+    if (!claim || !(await isDueAt(tx, id, wasDueAt))) return undefined;
     const pendingSince = claim.lapsedAt ?? claim.createdAt;
-    await settleRecords(tx, { status: claim.status, pendingSince }, leased.id, verdicts, now);
-    const selector = await exchangeKeys(tx, leased.id, now);
-    const { changes, sending, contestedId } = await evaluateName(tx, leased.name, now);
-    const change = changes.find(({ id }) => id === leased.id);
+    await settleRecords(tx, { status: claim.status, pendingSince }, id, verdicts, now);
+    const selector = await exchangeKeys(tx, id, now);
+    const { changes, sending, contestedId } = await evaluateName(tx, name, now);
+    const change = changes.find((one) => one.id === id);
     const after = {
       status: change?.new ?? claim.status,
       pendingSince: change?.new === 'pending' ? now : pendingSince,
     };
     const answered = [...verdicts.values()].every(({ outcome }) => outcome !== 'unknown');
-    const contested = contestedId === leased.id ? now + CONTESTED_INTERVAL : undefined;
-    const { waitsSince, deleteAt } = await findRotationDue(tx, leased.id);
+    const contested = contestedId === id ? now + CONTESTED_INTERVAL : undefined;
+    const { waitsSince, deleteAt } = await findRotationDue(tx, id);
     const next = [
       contested ?? nextCheckAt(after, now, answered, random),
       ...(waitsSince === undefined
@@ -62,7 +56,8 @@ export function writeVerdicts(
         : [nextCheckAt(waiting(waitsSince), now, answered, random)]),
       ...(deleteAt === undefined ? [] : [deleteAt]),
     ];
-    await finishClaim(tx, leased, Math.min(...next));
+    const next_check_at = Math.min(...next);
+    await tx.updateTable('domains').set({ next_check_at }).where('id', '=', id).execute();
     return { changes, sending, ...(selector !== undefined && { exchanged: { claim, selector } }) };
   });
 }
@@ -72,13 +67,13 @@ function waiting(since: number): CheckedClaim {
   return { status: 'pending', pendingSince: since };
 }
 
-async function isHeld(tx: Queries, leased: LeasedClaim): Promise<boolean> {
-  const { lease_until } = await tx
+async function isDueAt(tx: Queries, id: number, time: number): Promise<boolean> {
+  const { next_check_at } = await tx
     .selectFrom('domains')
-    .select('lease_until')
-    .where('id', '=', leased.id)
+    .select('next_check_at')
+    .where('id', '=', id)
     .executeTakeFirstOrThrow();
-  return lease_until === leased.leaseUntil;
+  return next_check_at === time;
 }
 
 const LAST_CHECKS: Readonly<Record<Verdict['outcome'], LastCheck>> = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { type CheckedClaim, nextCheckAt } from './due-claims.ts';
 import type { Verdict } from './judge-records.ts';
-import { type CheckedClaim, nextCheckAt } from './leases.ts';
 import { type RecordState, settleRecord } from './write-verdicts.ts';
 
 const SECOND = 1_000;
