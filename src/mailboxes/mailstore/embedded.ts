@@ -1,12 +1,12 @@
 /** The mail store in Postroom's own database. */
 
-import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
+import type { Database } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Search } from '../search/search.ts';
 import { isSurviving } from './advance-mailbox.ts';
 import { ClientAppends } from './append-by-client.ts';
-import { type AppendedMessage, MessageWriter, type PlainMessage } from './append-messages.ts';
+import { MessageWriter } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
 import { ImapStore } from './imap-store.ts';
@@ -22,31 +22,7 @@ import { Quotas } from './quotas.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
 import { MessageSearch } from './search-messages.ts';
-import type {
-  AppendedByClient,
-  AppendRequest,
-  AppendTarget,
-  ChangedMailbox,
-  Expunged,
-  FlagChange,
-  Flagged,
-  FlagStore,
-  MailboxRow,
-  MailboxState,
-  MailboxSummary,
-  Mailstore,
-  MailUser,
-  Message,
-  MessageSet,
-  MessageTexts,
-  NewMessage,
-  PartContent,
-  Relocated,
-  SearchRequest,
-  SearchResult,
-  SyncRequest,
-  SyncResult,
-} from './store.ts';
+import type { MailboxRow, Mailstore, MailUser, SyncRequest, SyncResult } from './store.ts';
 import { formatCursor, parseSyncToken, readToken, type SyncToken } from './syntax.ts';
 import { MailboxWriter } from './write-mailboxes.ts';
 
@@ -119,14 +95,10 @@ export class EmbeddedMailstore implements Mailstore {
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
 
-  listMailboxes(user: MailUser): Promise<MailboxSummary[]> {
-    return this.#mailboxes.list(user);
-  }
+  readonly listMailboxes: Mailstore['listMailboxes'] = (user) => this.#mailboxes.list(user);
 
   /** The current state of the accounts' mailboxes, by account: one query for all. */
-  tipsOf(accountIds: readonly number[]): Promise<ReadonlyMap<number, MailboxState[]>> {
-    return this.#mailboxes.tipsOf(accountIds);
-  }
+  readonly tipsOf: Mailboxes['tipsOf'] = (ids) => this.#mailboxes.tipsOf(ids);
 
   checkSync(request: SyncRequest): void {
     readToken(request, parseSyncToken);
@@ -164,13 +136,9 @@ export class EmbeddedMailstore implements Mailstore {
     });
   }
 
-  fetchMessage(user: MailUser, mailbox: string, uid: number): Promise<Message> {
-    return this.#reader.message(user, mailbox, uid);
-  }
+  readonly fetchMessage: Mailstore['fetchMessage'] = (...one) => this.#reader.message(...one);
 
-  fetchPart(user: MailUser, mailbox: string, uid: number, part: string): Promise<PartContent> {
-    return this.#reader.part(user, mailbox, uid, part);
-  }
+  readonly fetchPart: Mailstore['fetchPart'] = (...one) => this.#reader.part(...one);
 
   /**
    * Adds one message to every target, in the transaction of the caller, who publishes the changes after the
@@ -178,113 +146,61 @@ export class EmbeddedMailstore implements Mailstore {
    *
    * @param message its texts, and the body that the transaction has stored
    */
-  append(tx: Queries, message: AppendedMessage, targets: readonly AppendTarget[]) {
-    return this.#writer.append(tx, message, targets);
-  }
+  readonly append: MessageWriter['append'] = (...message) => this.#writer.append(...message);
 
   /**
    * What a single statement needs to add a message to a mailbox that is there, in place of {@link append}: undefined
    * where the thread of the message has to be looked up, or it has keywords.
    */
-  plain(texts: MessageTexts, target: AppendTarget): PlainMessage | undefined {
-    return this.#writer.plain(texts, target);
-  }
+  readonly plain: MessageWriter['plain'] = (...message) => this.#writer.plain(...message);
 
-  appendMessage(
-    user: MailUser,
-    { mailbox, ...message }: AppendRequest,
-    source: AsyncIterable<Uint8Array>,
-    within?: InTransaction<AppendedByClient>,
-  ): Promise<AppendedByClient> {
+  readonly appendMessage: Mailstore['appendMessage'] = (user, request, source, within) => {
+    const { mailbox, ...message } = request;
     async function* one() {
       yield { ...message, source };
     }
     return this.#appends.append(user, mailbox, one(), within);
-  }
+  };
 
   /** Appends messages as they come, all in one transaction (RFC 3502). @throws Refusal as `appendMessage` does */
-  appendMessages(
-    user: MailUser,
-    mailbox: string,
-    messages: AsyncIterable<NewMessage>,
-  ): Promise<AppendedByClient> {
-    return this.#appends.append(user, mailbox, messages);
-  }
+  readonly appendMessages: ClientAppends['append'] = (...messages) =>
+    this.#appends.append(...messages);
 
   /**
-   * Puts messages in the place of others, in one transaction (RFC 8508).
+   * Puts messages in the place of others, which are removed, in one transaction (RFC 8508).
    *
-   * @param replaced the messages that are removed
    * @throws Refusal as `appendMessage` does, and message_not_found where one of them is gone: then nothing is done
    */
-  replaceMessages(
-    user: MailUser,
-    replaced: MessageSet,
-    mailbox: string,
-    messages: AsyncIterable<NewMessage>,
-  ): Promise<AppendedByClient> {
-    return this.#appends.replace(user, replaced, mailbox, messages);
-  }
+  readonly replaceMessages: ClientAppends['replace'] = (...messages) =>
+    this.#appends.replace(...messages);
 
-  search(user: MailUser, request: SearchRequest): Promise<SearchResult> {
-    return this.#search.run(user, request);
-  }
+  readonly search: Mailstore['search'] = (...search) => this.#search.run(...search);
 
-  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
-    return this.#mailboxWriter.create(user, name);
-  }
+  readonly createMailbox: Mailstore['createMailbox'] = (...of) => this.#mailboxWriter.create(...of);
 
-  renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox> {
-    return this.#mailboxWriter.rename(user, name, to);
-  }
+  readonly renameMailbox: Mailstore['renameMailbox'] = (...of) => this.#mailboxWriter.rename(...of);
 
-  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
-    return this.#mailboxWriter.remove(user, name);
-  }
+  readonly deleteMailbox: Mailstore['deleteMailbox'] = (...of) => this.#mailboxWriter.remove(...of);
 
-  setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged> {
-    return this.#editor.setFlags(user, set, change);
-  }
+  readonly setFlags: MessageEditor['setFlags'] = (...change) => this.#editor.setFlags(...change);
 
   /** Changes flags in the transaction of the caller, who publishes the changes after the commit. */
-  setFlagsIn(tx: Queries, user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
-    return this.#editor.setFlagsIn(tx, user, set, change);
-  }
+  readonly setFlagsIn: MessageEditor['setFlagsIn'] = (...set) => this.#editor.setFlagsIn(...set);
 
-  move(
-    user: MailUser,
-    set: MessageSet,
-    to: string,
-    within?: InTransaction<Relocated>,
-  ): Promise<Relocated> {
-    return this.#editor.relocate(user, 'move', set, to, within);
-  }
+  readonly move: Mailstore['move'] = (user, ...set) => this.#editor.relocate(user, 'move', ...set);
 
-  copy(
-    user: MailUser,
-    set: MessageSet,
-    to: string,
-    within?: InTransaction<Relocated>,
-  ): Promise<Relocated> {
-    return this.#editor.relocate(user, 'copy', set, to, within);
-  }
+  readonly copy: Mailstore['copy'] = (user, ...set) => this.#editor.relocate(user, 'copy', ...set);
 
-  expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
-    return this.#editor.expunge(user, set);
-  }
+  readonly expunge: Mailstore['expunge'] = (...set) => this.#editor.expunge(...set);
 
   /**
    * Removes messages for good in the transaction of the caller, who publishes the changes and removes the
    * files (`Bodies.removeFiles`) after the commit.
    */
-  expungeIn(tx: Queries, user: MailUser, set: MessageSet) {
-    return this.#editor.expungeIn(tx, user, set);
-  }
+  readonly expungeIn: MessageEditor['expungeIn'] = (...set) => this.#editor.expungeIn(...set);
 
   /** Deletes the mailboxes of deleted accounts, in the caller's transaction. */
-  markForPurge(tx: Queries, accountIds: readonly number[]): Promise<void> {
-    return markMailboxesOf(tx, accountIds);
-  }
+  readonly markForPurge = markMailboxesOf;
 
   /** Removes a part of what deleted mailboxes have. @returns false where nothing is left */
   purge(): Promise<boolean> {

@@ -2,7 +2,11 @@
 import type { Logger } from 'pino';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { ImapMailstore as MailServerStore } from '../../mailboxes/mail-server/mail-server.ts';
-import { type EmbeddedMailstore, publishChanges } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  type ChangedMailbox,
+  type EmbeddedMailstore,
+  publishChanges,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { type SharedSlots, testNetworks } from '../../platform/net/net.ts';
 import {
@@ -38,29 +42,20 @@ export interface ImapParts {
 
 /** The embedded store, whose changes are published. */
 function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
-  const publish: Parameters<typeof publishChanges>[1] = (change) => changes.publish(change);
+  const publishAll = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
+    for (const change of changed.changes) changes.publish(change);
+    return changed;
+  };
   return {
-    ...publishChanges(embedded, publish),
+    ...publishChanges(embedded, (change) => changes.publish(change)),
     imap: embedded.imap,
     async subscribe(user, name, isOn, isNew) {
       await embedded.imap.subscribe(user, name, isOn, isNew);
       changes.publish({ kind: 'subscriptions', accountId: user.accountId });
     },
-    async appendMessages(user, mailbox, messages) {
-      const appended = await embedded.appendMessages(user, mailbox, messages);
-      for (const one of appended.changes) publish(one);
-      return appended;
-    },
-    async replaceMessages(user, replaced, mailbox, messages) {
-      const appended = await embedded.replaceMessages(user, replaced, mailbox, messages);
-      for (const one of appended.changes) publish(one);
-      return appended;
-    },
-    async setFlags(user, set, change) {
-      const flagged = await embedded.setFlags(user, set, change);
-      for (const one of flagged.changes) publish(one);
-      return flagged;
-    },
+    appendMessages: async (...of) => publishAll(await embedded.appendMessages(...of)),
+    replaceMessages: async (...of) => publishAll(await embedded.replaceMessages(...of)),
+    setFlags: async (...of) => publishAll(await embedded.setFlags(...of)),
   };
 }
 

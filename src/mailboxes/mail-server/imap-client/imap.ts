@@ -21,21 +21,10 @@ import type { Database } from '../../../platform/database/database.ts';
 import { Turns } from '../../../platform/net/net.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import type {
-  AppendedByClient,
-  AppendRequest,
-  ChangedMailbox,
-  Expunged,
-  FlagChange,
-  Flagged,
   MailboxSummary,
   Mailstore,
   MailUser,
-  Message,
   MessageSet,
-  PartContent,
-  Relocated,
-  SearchRequest,
-  SearchResult,
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
@@ -179,18 +168,11 @@ export class ImapMailstore implements Mailstore {
     });
   }
 
-  async fetchMessage(user: MailUser, mailbox: string, uid: number): Promise<Message> {
-    return this.#reader.message(user, await this.#nameOf(user, mailbox), uid);
-  }
+  readonly fetchMessage: Mailstore['fetchMessage'] = async (user, mailbox, uid) =>
+    this.#reader.message(user, await this.#nameOf(user, mailbox), uid);
 
-  async fetchPart(
-    user: MailUser,
-    mailbox: string,
-    uid: number,
-    part: string,
-  ): Promise<PartContent> {
-    return this.#reader.part(user, await this.#nameOf(user, mailbox), uid, part);
-  }
+  readonly fetchPart: Mailstore['fetchPart'] = async (user, mailbox, uid, part) =>
+    this.#reader.part(user, await this.#nameOf(user, mailbox), uid, part);
 
   /**
    * Adds a message to a mailbox, which is created if it is missing, by APPEND: where LMTP is not used.
@@ -213,50 +195,34 @@ export class ImapMailstore implements Mailstore {
     return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
   }
 
-  async appendMessage(
-    user: MailUser,
-    request: AppendRequest,
-    source: AsyncIterable<Uint8Array>,
-  ): Promise<AppendedByClient> {
-    return this.#appender.append(user, await this.#named(user, request), source);
-  }
+  readonly appendMessage: Mailstore['appendMessage'] = async (user, request, source) =>
+    this.#appender.append(user, await this.#named(user, request), source);
 
-  async search(user: MailUser, request: SearchRequest): Promise<SearchResult> {
+  readonly search: Mailstore['search'] = async (user, request) => {
     const { mailbox } = request;
     const search =
       mailbox === undefined ? request : await this.#named(user, { ...request, mailbox });
     return this.#read(user, search.mailbox, (connection) => searchMailboxes(connection, search));
-  }
+  };
 
-  async setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
-    return this.#editor.setFlags(user, await this.#named(user, set), change);
-  }
+  readonly setFlags: Mailstore['setFlags'] = async (user, set, change) =>
+    this.#editor.setFlags(user, await this.#named(user, set), change);
 
-  async move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
-    const target = await this.#nameOf(user, to);
-    return this.#editor.relocate(user, 'move', await this.#named(user, set), target);
-  }
+  readonly move: Mailstore['move'] = async (user, set, to) => this.#relocate(user, 'move', set, to);
 
-  async copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
-    const target = await this.#nameOf(user, to);
-    return this.#editor.relocate(user, 'copy', await this.#named(user, set), target);
-  }
+  readonly copy: Mailstore['copy'] = async (user, set, to) => this.#relocate(user, 'copy', set, to);
 
-  async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
-    return this.#editor.expunge(user, await this.#named(user, set));
-  }
+  readonly expunge: Mailstore['expunge'] = async (user, set) =>
+    this.#editor.expunge(user, await this.#named(user, set));
 
-  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
-    return this.#editor.create(user, name);
-  }
+  readonly createMailbox: Mailstore['createMailbox'] = (user, name) =>
+    this.#editor.create(user, name);
 
-  async renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox> {
-    return this.#editor.rename(user, await this.#nameOf(user, name), to);
-  }
+  readonly renameMailbox: Mailstore['renameMailbox'] = async (user, name, to) =>
+    this.#editor.rename(user, await this.#nameOf(user, name), to);
 
-  async deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
-    return this.#editor.remove(user, await this.#nameOf(user, name));
-  }
+  readonly deleteMailbox: Mailstore['deleteMailbox'] = async (user, name) =>
+    this.#editor.remove(user, await this.#nameOf(user, name));
 
   /**
    * Opens an account for a mail program, on a connection of its own. The caller ends it when the account's access ends.
@@ -296,6 +262,11 @@ export class ImapMailstore implements Mailstore {
   /** Ends every connection. */
   close(): void {
     this.#pool.close();
+  }
+
+  async #relocate(user: MailUser, verb: 'move' | 'copy', set: MessageSet, to: string) {
+    const target = await this.#nameOf(user, to);
+    return this.#editor.relocate(user, verb, await this.#named(user, set), target);
   }
 
   /**
