@@ -93,11 +93,7 @@ onEachEngine('what was queued', (engine) => {
     });
     const sender = new MessageSender({
       hostname: 'mx.test',
-      dns: {
-        mx: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
-        a: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
-        aaaa: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
-      },
+      dns: { lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }) },
       isAllowedAddress: () => false,
       smarthost: { host: '127.0.0.1', port: far.port, implicitTls: false, login: undefined },
     });

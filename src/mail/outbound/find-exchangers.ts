@@ -1,32 +1,8 @@
 /**
  * Which hosts accept the mail of a domain, and at which addresses (RFC 5321 section 5.1).
  */
+import type { DnsLookup, MxRecord } from '../../protocols/dns/dns.ts';
 import { failure, type SendFailure } from './outcome.ts';
-
-/** An MX record. */
-export interface Exchanger {
-  /** Lower is preferred. */
-  readonly preference: number;
-  /** Host name without the root's dot; `''` is the root, a null MX (RFC 7505 section 3). */
-  readonly exchange: string;
-}
-
-/** The answer of DNS: `absent` that there is no such record, `unanswered` that it gave none. */
-export type Lookup<Found> =
-  | { readonly kind: 'records'; readonly records: readonly Found[] }
-  | {
-      readonly kind: 'absent';
-      /** `no_record`: the name exists, or DNS did not say; otherwise there is no such name. */
-      readonly reason: 'no_name' | 'no_record' | 'bad_name';
-    }
-  | { readonly kind: 'unanswered'; readonly reason: string };
-
-/** The DNS lookups of sending; none of them throws. Names are in ASCII. */
-export interface OutboundDns {
-  mx(domain: string): Promise<Lookup<Exchanger>>;
-  a(host: string): Promise<Lookup<string>>;
-  aaaa(host: string): Promise<Lookup<string>>;
-}
 
 /** Hosts in the order in which they are tried, or why there is none. */
 type Exchangers = { readonly hosts: readonly string[] } | SendFailure;
@@ -55,10 +31,10 @@ function shuffled<Item>(items: readonly Item[]): Item[] {
  */
 export async function findExchangers(
   domain: string,
-  dns: OutboundDns,
+  dns: DnsLookup,
   isSelf: (host: string) => boolean,
 ): Promise<Exchangers> {
-  const found = await dns.mx(domain);
+  const found = await dns.lookup(domain, 'MX');
   if (found.kind === 'unanswered') {
     return failure('temporary', '4.4.3', `DNS did not answer for ${domain}: ${found.reason}`);
   }
@@ -80,7 +56,7 @@ export async function findExchangers(
 
 function orderHosts(
   domain: string,
-  records: readonly Exchanger[],
+  records: readonly MxRecord[],
   isSelf: (host: string) => boolean,
 ): Exchangers {
   const selves = records.filter(({ exchange }) => isSelf(exchange));
@@ -102,8 +78,8 @@ type HostAddresses = { readonly addresses: readonly string[] } | SendFailure;
  * Finds the addresses of an exchanger: IPv4 first, since far ends refuse mail over IPv6 for unrelated reasons, such as
  * a missing PTR record.
  */
-export async function findAddresses(host: string, dns: OutboundDns): Promise<HostAddresses> {
-  const answers = await Promise.all([dns.a(host), dns.aaaa(host)]);
+export async function findAddresses(host: string, dns: DnsLookup): Promise<HostAddresses> {
+  const answers = await Promise.all([dns.lookup(host, 'A'), dns.lookup(host, 'AAAA')]);
   const addresses = answers.flatMap((answer) =>
     answer.kind === 'records' ? shuffled(answer.records) : [],
   );

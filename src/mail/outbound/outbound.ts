@@ -11,7 +11,6 @@ export {
   mayBounce,
   type RecipientStatus,
 } from './build-dsn.ts';
-export type { Lookup, OutboundDns } from './find-exchangers.ts';
 export {
   type DeliveredLocal,
   type LateBounce,

@@ -424,7 +424,7 @@ suite('a far end that breaks off', () => {
   test('gets no answer of DNS: the attempt still ends', async () => {
     const never = () => new Promise<never>(() => {});
     const outcome = await senderTo(1, {
-      dns: { mx: never, a: never, aaaa: never },
+      dns: { lookup: never },
       timeouts: { whole: 50 },
     }).sendMessage(outgoing(MESSAGE));
     assert.deepEqual(codes(outcome), ['temporary', undefined, '4.4.2']);
@@ -549,12 +549,11 @@ suite('addresses that are refused', () => {
   test('names are not looked up again: the checked address is the one that is connected to', async () => {
     const far = await startFarEnd();
     let asked = 0;
-    const dns = dnsOf({ 'far.test': {} });
-    const rebinding = {
-      ...dns,
-      a: async () => {
-        asked++;
-        return { kind: 'records', records: [asked === 1 ? '127.0.0.1' : '127.0.0.9'] } as const;
+    const rebinding: MessageSenderOptions['dns'] = {
+      lookup(name, type) {
+        if (type === 'A') asked++;
+        const address = asked === 1 ? '127.0.0.1' : '127.0.0.9';
+        return dnsOf({ 'far.test': { A: [address] } }).lookup(name, type);
       },
     };
     await senderTo(far.port, { dns: rebinding }).sendMessage(outgoing(MESSAGE));

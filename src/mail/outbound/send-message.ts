@@ -7,13 +7,14 @@
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import { inTime, runInTurn } from '../../platform/net/net.ts';
+import type { DnsLookup } from '../../protocols/dns/dns.ts';
 import { formatAddress, parseAddress } from '../../protocols/message/message.ts';
 import type {
   ConnectionTimeouts,
   Endpoint,
   Login,
 } from '../../protocols/smtp-client/smtp-client.ts';
-import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
+import { findAddresses, findExchangers } from './find-exchangers.ts';
 import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
 import { Patience } from './patience.ts';
 import {
@@ -47,7 +48,7 @@ export interface SendTimeouts extends ConnectionTimeouts {
 export interface MessageSenderOptions {
   /** Our own name: sent with EHLO, and never connected to as an exchanger. */
   readonly hostname: string;
-  readonly dns: OutboundDns;
+  readonly dns: DnsLookup;
   /** Checks every address of an exchanger just before the connection. */
   readonly isAllowedAddress: (address: string) => boolean;
   /** Port of exchangers; 25. */

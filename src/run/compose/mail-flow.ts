@@ -170,11 +170,7 @@ function buildSender(
 ): MessageSender {
   return new MessageSender({
     hostname: config.mailHostname,
-    dns: {
-      mx: (name) => dns.lookup(name, 'MX'),
-      a: (name) => dns.lookup(name, 'A'),
-      aaaa: (name) => dns.lookup(name, 'AAAA'),
-    },
+    dns,
     isAllowedAddress: (address) => filter.judge(address).allowed,
     mxPort: config.outbound.mxPort,
     smarthost: config.outbound.relay,

@@ -3,12 +3,8 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { after } from 'node:test';
 import { SMTPServer } from 'smtp-server';
-import type {
-  Lookup,
-  MessageSenderOptions,
-  OutboundDns,
-} from '../../../src/mail/outbound/outbound.ts';
-import { MessageSender } from '../../../src/mail/outbound/outbound.ts';
+import { MessageSender, type MessageSenderOptions } from '../../../src/mail/outbound/outbound.ts';
+import type { DnsAnswer, DnsLookup, DnsRecords, DnsType } from '../../../src/protocols/dns/dns.ts';
 
 type ServerOptions = NonNullable<ConstructorParameters<typeof SMTPServer>[0]>;
 
@@ -154,24 +150,18 @@ export type Zone = Readonly<
   >
 >;
 
-export function dnsOf(zone: Zone): OutboundDns {
-  const find = async (name: string, type: 'MX' | 'A' | 'AAAA'): Promise<Lookup<string>> => {
-    const records = zone[name]?.[type];
-    if (records === '!') return { kind: 'unanswered', reason: 'SERVFAIL' };
-    if (records) return { kind: 'records', records };
-    return { kind: 'absent', reason: zone[name] ? 'no_record' : 'no_name' };
-  };
+export function dnsOf(zone: Zone): DnsLookup {
   return {
-    a: (host) => find(host, 'A'),
-    aaaa: (host) => find(host, 'AAAA'),
-    async mx(domain) {
-      const found = await find(domain, 'MX');
-      if (found.kind !== 'records') return found;
-      const records = found.records.map((text) => {
+    async lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {
+      const found: Partial<Record<DnsType, readonly string[] | '!'>> = zone[name] ?? {};
+      const records = found[type];
+      if (records === '!') return { kind: 'unanswered', reason: 'SERVFAIL' };
+      if (!records) return { kind: 'absent', reason: zone[name] ? 'no_record' : 'no_name' };
+      const read = (text: string) => {
         const [preference, exchange = ''] = text.split(' ');
-        return { preference: Number(preference), exchange };
-      });
-      return { kind: 'records', records };
+        return type === 'MX' ? { preference: Number(preference), exchange } : text;
+      };
+      return { kind: 'records', records: records.map(read) as DnsRecords[Type][] };
     },
   };
 }
