@@ -8,7 +8,7 @@ import { Settings } from './settings/settings.tsx';
 import { Help, pageKeys } from './settings/shortcuts.tsx';
 import { MoveDialog } from './sidebar/move-dialog.tsx';
 import { PendingDialog } from './sidebar/pending.tsx';
-import { Sidebar } from './sidebar/sidebar.tsx';
+import { Sidebar, WriteButton } from './sidebar/sidebar.tsx';
 import { isSigningIn, SignIn } from './sign-in.tsx';
 import { current, here, type OpenAccount, titleOfName } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
@@ -75,6 +75,7 @@ const Desk = component<{ account: OpenAccount }>(['account'], ({ account }) => {
       <main class="list-pane">
         <ListBar />
         <List />
+        <WriteButton />
       </main>
       <section class="reading-pane" aria-label="Reading">
         <Thread />

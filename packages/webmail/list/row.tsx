@@ -4,6 +4,7 @@
 /** One row of the list. */
 import type { FunctionalComponent } from 'vue';
 import { nameOf, namesOf, subjectOf } from '../reading/stranger-text.ts';
+import { specialUseOf, titleOfName } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { route } from '../state/route.ts';
 import { isOpen } from '../thread/opened.ts';
@@ -29,7 +30,8 @@ export function rowId({ key, isChild }: Row): string {
 
 /** Who it is from; in Sent and Drafts, to whom. */
 function peopleOf({ messages, latest }: Row): string {
-  if (/^(?:sent|drafts)\b/i.test(latest.mailbox)) return `To: ${namesOf(latest.envelope.to)}`;
+  const use = specialUseOf(latest.mailbox);
+  if (use === '\\Sent' || use === '\\Drafts') return `To: ${namesOf(latest.envelope.to)}`;
   if (messages.length === 1) return namesOf(latest.envelope.from);
   const names = messages.flatMap(({ envelope }) => (envelope.from ?? []).slice(0, 1).map(nameOf));
   return [...new Set(names)].join(', ') || 'nobody';
@@ -93,7 +95,8 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
           )}
         </span>
         <span class="cut small">
-          {route.value.query && <span class="pill">{latest.mailbox}</span>} {latest.preview}
+          {route.value.query && <span class="pill">{titleOfName(latest.mailbox)}</span>}{' '}
+          {latest.preview}
         </span>
       </span>
       <span role="gridcell" class="star-cell">

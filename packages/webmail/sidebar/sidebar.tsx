@@ -30,10 +30,16 @@ function openPanel(): void {
   isPanelOpen.value = true;
 }
 
-function compose(): void {
-  close();
-  commands.compose();
-}
+/** Where the sidebar is a popover, it lies over the list. */
+export const WriteButton: FunctionalComponent = () => (
+  <Button
+    class="main write"
+    icon="edit"
+    label="Write"
+    title="Write a message (c)"
+    press={commands.compose}
+  />
+);
 
 interface SidebarProps {
   readonly account: OpenAccount;
@@ -47,13 +53,7 @@ export const Sidebar: FunctionalComponent<SidebarProps> = ({ account }) => (
       </span>
       <Menu label="Account" icon="chevron" items={accountItems(account)} />
     </div>
-    <Button
-      class="main write"
-      icon="edit"
-      label="Write"
-      title="Write a message (c)"
-      press={compose}
-    />
+    <WriteButton />
     <ul class="mailboxes">
       {sortMailboxes(account.live.mailboxes).map((mailbox) => (
         <MailboxLink key={mailbox.name} account={account} mailbox={mailbox} />

@@ -83,6 +83,11 @@ export const mailboxes = computed(
 /** The mailbox that the page shows. */
 export const here = computed(() => mailboxes.value.get(route.value.mailbox));
 
+/** Its special use (RFC 6154); empty where it has none. */
+export function specialUseOf(name: string): string {
+  return mailboxes.value.get(name)?.specialUse ?? '';
+}
+
 /** As `titleOf`; a mailbox that is not known yet goes by its name. */
 export function titleOfName(name: string): string {
   const mailbox = mailboxes.value.get(name);

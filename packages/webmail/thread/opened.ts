@@ -3,7 +3,7 @@ import { computed, shallowRef, watch } from 'vue';
 import type { MailMessage, MessageId } from '../../sdk/src/mail/client.ts';
 import type { Row } from '../list/rows.ts';
 import { list } from '../list/source.ts';
-import { current, mailboxes, type OpenAccount } from '../state/accounts.ts';
+import { current, type OpenAccount, specialUseOf } from '../state/accounts.ts';
 import { write } from '../state/parts.ts';
 import { byThread } from '../state/remembered.ts';
 import { go, type Route, route } from '../state/route.ts';
@@ -37,7 +37,7 @@ export function openRow({ latest, isChild }: Row, how: 'push' | 'replace'): void
   const account = current.value;
   if (!account) return;
   const { mailbox, threadId, id, flags } = latest;
-  if (flags.includes('\\Draft') || useOf(mailbox) === '\\Drafts') {
+  if (flags.includes('\\Draft') || specialUseOf(mailbox) === '\\Drafts') {
     write({ kind: 'draft', account, about: latest });
     return;
   }
@@ -46,10 +46,6 @@ export function openRow({ latest, isChild }: Row, how: 'push' | 'replace'): void
     ? { kind: 't', id: threadId }
     : { kind: 'm', id: String(id) };
   go({ ...route.value, address: account.address, mailbox, open }, how);
-}
-
-function useOf(mailbox: string): string {
-  return mailboxes.value.get(mailbox)?.specialUse ?? '';
 }
 
 /** Mailboxes whose messages belong to no conversation elsewhere. */
@@ -69,7 +65,7 @@ async function read(
   }
   const { messages } = await account.client.thread(open.id);
   const shown = messages.filter(
-    (message) => message.mailbox === mailbox || !APART.includes(useOf(message.mailbox)),
+    (message) => message.mailbox === mailbox || !APART.includes(specialUseOf(message.mailbox)),
   );
   if (shown.length > 0) return shown;
   // A match of a search may be of a mailbox that the copy does not have yet.

@@ -192,6 +192,10 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   await assertFits(page);
   await page.goBack();
   await page.locator('.reading-pane').waitFor({ state: 'hidden' });
+  // Without a way through the mailboxes.
+  await page.getByRole('button', { name: 'Write' }).tap();
+  await page.getByRole('dialog').getByLabel('Subject').waitFor();
+  await page.getByRole('button', { name: 'Save and close' }).tap();
   await page.getByRole('button', { name: 'Mailboxes' }).tap();
   await goTo(page, 'Sent');
   await page.getByText('No mail here').waitFor();
@@ -322,6 +326,9 @@ test('mail for tomorrow is still listed after a reload, and becomes a draft when
   await list.getByRole('button', { name: 'Cancel sending' }).click();
   await list.getByText('Cancelled', { exact: true }).first().waitFor();
   await serverHas(id, 'Drafts', ['Lunch']);
+  await list.getByRole('button', { name: 'Close' }).first().click();
+  await goTo(page, 'Drafts');
+  await rowOf(page, 'Lunch').getByText('To: dan@shop.test').waitFor();
   assertQuiet();
 });
 
@@ -333,6 +340,7 @@ test('what a search found is in the list again when the server refuses to move i
   await page.getByLabel('Search mail').fill('subject:stuck');
   await page.keyboard.press('Enter');
   await page.getByText('1 match', { exact: true }).waitFor();
+  await rowOf(page, 'Stuck').getByText('Inbox', { exact: true }).waitFor();
   const refusal = { code: 'invalid_request', title: 'No', status: 400, detail: 'it is stuck' };
   await page.route('**/mail/move', (route) => route.fulfill({ status: 400, json: refusal }));
   await page.keyboard.press('e');
