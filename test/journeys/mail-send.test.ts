@@ -848,6 +848,11 @@ onEachEngine('sending mail', (engine) => {
     }
     const badKey = await send(ada, { to: [someone] }, { 'idempotency-key': 'a b' });
     assert.equal(badKey.body.errors[0].field, 'idempotency-key');
+    // Of a source they are parameters; ignored beside JSON, they would send at once what was meant for later.
+    for (const later of ['delaySeconds=60', 'sendAt=2126-01-31T12:00:00Z']) {
+      const misplaced = await post(ada, `/mail/send?${later}`, { to: [someone] });
+      assert.equal(misplaced.body.errors?.[0]?.field, later.split('=')[0]);
+    }
     assert.deepEqual(await inbox(ada, 'Sent'), []);
   });
 

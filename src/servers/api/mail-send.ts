@@ -232,7 +232,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
       summary: 'Send a message',
       operationId: 'sendMessage',
       description:
-        'The answer comes once the message is stored: in Sent, and for its recipients, who each get it once. Postroom tries for five days; for a recipient who does not get it, the account gets a bounce in INBOX. With `Idempotency-Key` the same request can be made again: the message is sent once. A body of `message/rfc822`, at most `MAX_MESSAGE_BYTES`, is sent as it is to the recipients that To, Cc and Bcc name; `sendAt` and `delaySeconds` are then parameters of the query.',
+        'The answer comes once the message is stored: in Sent, and for its recipients, who each get it once. Postroom tries for five days; for a recipient who does not get it, the account gets a bounce in INBOX. With `Idempotency-Key` the same request can be made again: the message is sent once. A body of `message/rfc822`, at most `MAX_MESSAGE_BYTES`, is sent as it is to the recipients that To, Cc and Bcc name; only there `sendAt` and `delaySeconds` are parameters of the query.',
       headers: keyHeaders('for as long as the sent message is known'),
       querystring: query,
       body: {
@@ -259,6 +259,9 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
       const source = readMessage(body.source, maxMessageBytes);
       return sending.sendSource(user, source, request.query as Static<typeof query>, key);
     }
+    // Ignored, they would let a message go out now that was meant for later.
+    const misplaced = Object.keys(times).find((name) => name in Object(request.query));
+    if (misplaced) throw invalidField(misplaced, 'must be a member of the body, not in the query');
     return sending.send(user, body as Static<typeof sendBody>, key);
   }
 }
