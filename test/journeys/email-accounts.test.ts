@@ -270,9 +270,16 @@ onEachEngine('email accounts', (engine) => {
     }
     const { body } = await create({ local_part: 'eve' });
     const path = `/v2/email-accounts/${body.account.id}`;
-    for (const fields of [{}, { status: 'asleep' }, { display_name: 5 }, { status: null }]) {
+    const changes: [object, string][] = [
+      [{}, 'display_name'],
+      [{ status: null }, 'display_name'],
+      [{ status: 'asleep' }, 'status'],
+      [{ display_name: 5 }, 'display_name'],
+    ];
+    for (const [fields, field] of changes) {
       const answer = await api.call('PUT', path, { user_id: 'user-1', ...fields });
       assert.equal(answer.status, 400, JSON.stringify(fields));
+      assert.equal(answer.body.errors?.[0]?.field, field, JSON.stringify(fields));
     }
     const unknown = await api.call('PUT', path, {
       user_id: 'user-1',

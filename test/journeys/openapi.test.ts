@@ -135,6 +135,16 @@ test('every reference has a target, and every code is named', () => {
   assert.deepEqual(components.schemas.Problem.properties.code.enum, Object.keys(answers));
 });
 
+test("what the console's cookie opens may lack its token, and a profile may not be there", () => {
+  for (const { name, operation } of operations) {
+    if (!operation.security?.some((credential) => 'console' in credential)) continue;
+    const refused = JSON.stringify(operation.responses['403'] ?? '');
+    assert.equal(refused.includes('csrf_token_invalid'), !name.startsWith('GET '), name);
+  }
+  const profile = operations.find(({ name }) => name.endsWith('/mobileconfig'));
+  assert.match(profile?.operation.responses['404']?.description ?? '', /route_not_found/);
+});
+
 test('a running server serves it', async () => {
   const api = await startApi('sqlite', { routes: routesElsewhere });
   const served = await api.call('GET', '/docs/openapi.json', undefined, { 'x-api-key': undefined });

@@ -71,6 +71,7 @@ export {
   flagsToText,
   hasFlag,
   isBelow,
+  NEW_NAME_MAX,
   normalizeFlags,
   readNewName,
   readToken,

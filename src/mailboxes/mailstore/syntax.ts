@@ -15,8 +15,8 @@ export const defaultMailboxes = [
 /** Separates the name of a mailbox from that of one below it. */
 export const SEPARATOR = '/';
 
-/** The most characters and levels of a name. */
-const NAME_MAX = 255;
+/** The most characters and levels of the name of a mailbox to create. */
+export const NEW_NAME_MAX = 255;
 const DEPTH_MAX = 10;
 
 /** Control characters, line separators, and what IMAP reads as wildcards (RFC 3501 section 6.3.8). */
@@ -30,8 +30,8 @@ const FORBIDDEN = /[\p{Cc}\u2028\u2029%*\\]/u;
  * @throws Refusal `invalid_request`
  */
 export function readNewName(field: string, name: string): string {
-  if (name.length === 0 || name.length > NAME_MAX) {
-    throw invalidField(field, `must have 1 to ${NAME_MAX} characters`);
+  if (name.length === 0 || [...name].length > NEW_NAME_MAX) {
+    throw invalidField(field, `must have 1 to ${NEW_NAME_MAX} characters`);
   }
   if (!name.isWellFormed() || FORBIDDEN.test(name)) {
     throw invalidField(field, 'must have no control characters and none of % * \\');
@@ -73,8 +73,8 @@ const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen
 /** An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. */
 const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
 
-/** The most keywords, far more than any client uses; each is part of every sync of the message. */
-const FLAGS_MAX = 64;
+/** The most keywords of a message, far more than any client uses; each is part of every sync of the message. */
+const KEYWORDS_MAX = 64;
 
 /**
  * Brings flags into the one form in which they are stored: each once, system flags as RFC 3501 spells them,
@@ -96,18 +96,27 @@ export function normalizeFlags(flags: readonly string[], field = 'flags'): strin
     const name = system ?? flag;
     if (!byKey.has(name.toLowerCase())) byKey.set(name.toLowerCase(), name);
   }
-  if (byKey.size > FLAGS_MAX) throw invalidField(field, `must be at most ${FLAGS_MAX}`);
-  return [...byKey.values()].sort();
+  const known = [...byKey.values()];
+  if (known.filter((flag) => !SYSTEM_FLAGS.includes(flag)).length > KEYWORDS_MAX) {
+    throw invalidField(field, `would give a message more than ${KEYWORDS_MAX} keywords`);
+  }
+  return known.sort();
 }
 
-/** The flags after a change, in stored form. A flag that is both added and removed is removed. */
+/**
+ * The flags after a change, in stored form. A flag that is both added and removed is removed.
+ *
+ * @throws Refusal `invalid_request` (`add`) where they would be too many
+ */
 export function changeFlags(
   current: readonly string[],
   add: readonly string[],
   remove: readonly string[],
 ): string[] {
   const removed = new Set(normalizeFlags(remove).map((flag) => flag.toLowerCase()));
-  return normalizeFlags([...current, ...add]).filter((flag) => !removed.has(flag.toLowerCase()));
+  // What goes makes room for what comes.
+  const stays = [...current, ...add].filter((flag) => !removed.has(flag.toLowerCase()));
+  return normalizeFlags(stays, 'add');
 }
 
 export function flagsToText(flags: readonly string[]): string {

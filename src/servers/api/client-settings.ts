@@ -192,7 +192,7 @@ export function clientSettingsRoutes(
       },
     });
     app.get('/v2/email-accounts/:id/mobileconfig', {
-      config: { refusals: ['account_not_found'] },
+      config: { refusals: ['account_not_found', 'route_not_found'] },
       schema: {
         summary: 'Get the profile of an account for Apple devices',
         description:

@@ -148,20 +148,24 @@ export function describeApi(app: Api): void {
       'openapiObject' in described ? finish(described.openapiObject) : described.swaggerObject,
     transform: ({ schema, url, route }) => ({
       url,
-      schema: withRefusals(schema, route.config?.refusals ?? []),
+      schema: withRefusals(schema, route),
     }),
   });
 }
 
 /** Adds the answers that every route of its kind may give to those of the route. */
-function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): FastifySchema {
+function withRefusals(schema: FastifySchema, { method, config }: RouteOptions): FastifySchema {
   if (!schema?.tags) return schema;
+  const own: readonly ErrorCode[] = config?.refusals ?? [];
   const isMailbox = schema.security?.some(({ bearer }) => bearer);
   const codes = new Set<ErrorCode>(isMailbox ? ['account_inactive', ...own] : own);
   if (schema.body || schema.querystring || schema.params) codes.add('invalid_request');
   if (schema.body) codes.add('body_too_large').add('unsupported_media_type');
   if (schema.security?.length) codes.add('unauthorized');
   if (schema.security?.some(({ apiKey }) => apiKey)) codes.add('key_restricted');
+  // With the console's cookie, what changes something also needs its token (`authenticate.ts`).
+  if (schema.security?.some(({ console }) => console) && method !== 'GET')
+    codes.add('csrf_token_invalid');
   codes.add('rate_limited').add('internal').add('unavailable');
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codes) {

@@ -64,3 +64,22 @@ test('text of a URL that cannot be stored or decoded is refused by its field', a
     );
   }
 });
+
+test('a member that is null counts as absent at any depth, an item does not', async () => {
+  await api.activateDomain('nulls', 'nulls.test');
+  const wanted = { userId: 'nulls', domain: 'nulls.test', localPart: 'ada' };
+  const { account } = await api.accounts.create(wanted);
+  const authorization = `Bearer ${(await api.tokens.issue(account)).token}`;
+  const flag = (body: object) =>
+    api.call('POST', '/mail/flags', { mailbox: 'INBOX', ...body }, { authorization });
+  const since = { uidvalidity: null, token: null };
+  const changed = await flag({ uids: [1], add: null, since });
+  assert.equal(changed.status, 200, JSON.stringify(changed.body));
+  const lacking = await flag({ uids: [1], since: { uidvalidity: null, token: '1' } });
+  const message = 'is required together with token';
+  assert.deepEqual(lacking.body.errors, [{ field: 'since.uidvalidity', message }]);
+  const item = await flag({ uids: [null] });
+  assert.equal(item.body.errors[0].field, 'uids.0');
+  // As deep as a small body can be.
+  assert.equal((await post(`"x":${'{"y":'.repeat(3_000)}null${'}'.repeat(3_000)}`)).status, 404);
+});

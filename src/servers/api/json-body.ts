@@ -42,7 +42,8 @@ export function acceptJsonBodies(app: Api): void {
       if (field !== undefined) {
         return done(invalidField(field, 'must have no NUL characters or unpaired surrogates'));
       }
-      done(null, text.includes('null') ? withoutNulls(body) : body);
+      if (text.includes('null')) removeNulls(body);
+      done(null, body);
     });
   });
 }
@@ -112,8 +113,20 @@ function fieldOf(location: Location): string {
   return names.reverse().join('.').slice(0, FIELD_MAX).toWellFormed() || 'body';
 }
 
-/** Many clients send null for values that they do not have; a required member is then missing. */
-function withoutNulls(body: unknown): unknown {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+/**
+ * Many clients send null for values that they do not have, at any depth; a required member is then missing. Items of
+ * lists stay: without them the others would have other places. Walks with a stack of its own, as above.
+ */
+function removeNulls(body: unknown): void {
+  const pending = [body];
+  while (pending.length > 0) {
+    const value = pending.pop();
+    if (typeof value !== 'object' || value === null) continue;
+    // The body was just parsed, and nobody else has it.
+    const members = value as Record<string, unknown>;
+    for (const [name, member] of Object.entries(members)) {
+      if (member === null && !Array.isArray(value)) delete members[name];
+      else pending.push(member);
+    }
+  }
 }

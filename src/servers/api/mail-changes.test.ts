@@ -51,6 +51,45 @@ onEachEngine('changes and their answers', (engine) => {
     assert.deepEqual(await api.mailstore.listMailboxes(user), before);
   });
 
+  test('a since without a state is a first sync, as in /mail/sync', async () => {
+    const uid = await append();
+    for (const state of [{}, { token: '', uidvalidity: '' }, { token: null, uidvalidity: null }]) {
+      const body = { mailbox: 'INBOX', uids: [uid], since: state };
+      const { status, body: answer } = await api.call('POST', '/mail/flags', body, {
+        authorization,
+      });
+      assert.equal(status, 200, JSON.stringify(answer));
+      const first = await api.call('POST', '/mail/sync', state, { authorization });
+      assert.deepEqual(answer.sync, first.body);
+    }
+  });
+
+  test('a message has 64 keywords at most; system flags do not count', async () => {
+    const uid = await append();
+    const flag = async (change: object) => {
+      const body = { mailbox: 'INBOX', uids: [uid], ...change };
+      return api.call('POST', '/mail/flags', body, { authorization });
+    };
+    const keywords = Array.from({ length: 64 }, (_, index) => `k${index}`);
+    assert.equal((await flag({ add: keywords })).status, 200);
+    const read = await flag({ add: ['\\Seen'] });
+    assert.equal(read.body.updated?.[0].flags.length, 65, JSON.stringify(read.body));
+    const exchanged = await flag({ add: ['other'], remove: ['K0'] });
+    assert.equal(exchanged.body.updated?.[0].flags.length, 65, JSON.stringify(exchanged.body));
+    const refused = await flag({ add: ['one-more'] });
+    assert.equal(refused.status, 400);
+    const message = 'would give a message more than 64 keywords';
+    assert.deepEqual(refused.body.errors, [{ field: 'add', message }]);
+  });
+
+  test('the name of a new mailbox has 255 characters, whatever their size in memory', async () => {
+    const make = (mailbox: string) =>
+      api.call('POST', '/mail/mailboxes/create', { mailbox }, { authorization });
+    assert.equal((await make('\u{1f4ec}'.repeat(255))).status, 201);
+    const { status, body } = await make('\u{1f4ec}'.repeat(256));
+    assert.deepEqual([status, body.errors[0].field], [400, 'mailbox']);
+  });
+
   test('a change succeeds also where the sync after it fails', async (t) => {
     t.mock.method(EmbeddedMailstore.prototype, 'sync', async () => {
       throw new Refusal('unavailable', 'the database cannot be reached right now');

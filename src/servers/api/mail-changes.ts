@@ -14,6 +14,7 @@ import {
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import {
   fieldsSchema,
+  givenState,
   MAIL_BODY_MAX,
   mailboxName,
   mailboxState,
@@ -203,8 +204,8 @@ function stateOf({ mailbox, uidvalidity, token }: Omit<SyncResult, 'changes'>) {
 }
 
 /** The sync after the change. */
-function syncOf({ mailbox, since, fields }: SetBody): SyncRequest {
-  return { mailbox, ...since, ...(fields && { fields }) };
+function syncOf({ mailbox, since = {}, fields }: SetBody): SyncRequest {
+  return { mailbox, ...givenState(since), ...(fields && { fields }) };
 }
 
 /**

@@ -1,6 +1,6 @@
 /** The mailboxes of an account: listed, created, renamed, deleted. */
 import { Type } from 'typebox';
-import type { Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
+import { type Mailstore, NEW_NAME_MAX } from '../../mailboxes/mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
 import { Integer, Text } from './schemas.ts';
 import type { Api, RouteGroup, RouteTools } from './server.ts';
@@ -38,7 +38,7 @@ export function mailMailboxRoutes(mailstore: Mailstore): RouteGroup {
         operationId: 'createMailbox',
         description: 'Levels of a name are separated by `/`.',
         body: Type.Object(
-          { mailbox: mailboxName('Name of the new mailbox.') },
+          { mailbox: mailboxName('Name of the new mailbox.', NEW_NAME_MAX) },
           { examples: [{ mailbox: 'Projects' }] },
         ),
         response: { 201: mailboxStateSchema },
@@ -65,7 +65,7 @@ function renameAndDelete(app: Api, tools: RouteTools, mailstore: Mailstore): voi
       body: Type.Object(
         {
           mailbox: mailboxName('Its name now.'),
-          to: mailboxName('Its new name.'),
+          to: mailboxName('Its new name.', NEW_NAME_MAX),
         },
         { examples: [{ mailbox: 'Projects', to: 'Archive/Projects' }] },
       ),

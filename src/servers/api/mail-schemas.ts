@@ -1,6 +1,6 @@
 /** Parts of schemas that the mail routes share. */
 import { Type } from 'typebox';
-import { messageFields } from '../../mailboxes/mailstore/mailstore.ts';
+import { messageFields, type SyncRequest } from '../../mailboxes/mailstore/mailstore.ts';
 import { Integer, Text } from './schemas.ts';
 import { SAME_SHAPE } from './server.ts';
 
@@ -95,9 +95,12 @@ export const bodyStructureSchema = Type.Object(
 /** No mailbox has a longer name. */
 export const MAILBOX_MAX = 1_024;
 
-/** @param description of the mailbox in the call */
-export function mailboxName(description: string) {
-  return Type.String({ minLength: 1, maxLength: MAILBOX_MAX, description, examples: ['INBOX'] });
+/**
+ * @param description of the mailbox in the call
+ * @param maxLength a shorter one of a mailbox that the call makes
+ */
+export function mailboxName(description: string, maxLength = MAILBOX_MAX) {
+  return Type.String({ minLength: 1, maxLength, description, examples: ['INBOX'] });
 }
 
 export const uidvaliditySchema = Text(
@@ -105,6 +108,16 @@ export const uidvaliditySchema = Text(
   '1795244400',
   { maxLength: 64 },
 );
+
+/** `""` counts as absent, like null. */
+export function given(text: string | undefined): text is string {
+  return text !== undefined && text !== '';
+}
+
+/** What a client says that it has of a mailbox. */
+export function givenState({ uidvalidity, token }: Pick<SyncRequest, 'uidvalidity' | 'token'>) {
+  return { ...(given(uidvalidity) && { uidvalidity }), ...(given(token) && { token }) };
+}
 
 /** The state of a mailbox after a call. */
 export const mailboxState = {

@@ -3,7 +3,14 @@ import { Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Type } from 'typebox';
 import { hasTexts, type Mailstore, type SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
-import { fieldsSchema, MAIL_BODY_MAX, MAILBOX_MAX, syncAnswer } from './mail-schemas.ts';
+import {
+  fieldsSchema,
+  given,
+  givenState,
+  MAIL_BODY_MAX,
+  MAILBOX_MAX,
+  syncAnswer,
+} from './mail-schemas.ts';
 import { writtenHere } from './schemas.ts';
 import type { RouteGroup } from './server.ts';
 
@@ -34,11 +41,6 @@ const syncBody = Type.Object(
   },
 );
 
-/** `""` counts as absent, like null. */
-function given(text: string | undefined): text is string {
-  return text !== undefined && text !== '';
-}
-
 export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
     app.post('/mail/sync', {
@@ -53,14 +55,13 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
       },
       config: { refusals: ['mailbox_not_found'] },
       handler: async (request, reply) => {
-        const { uidvalidity, token, limit, fields, order } = request.body;
+        const { limit, fields, order } = request.body;
         const mailbox = given(request.body.mailbox) ? request.body.mailbox : 'INBOX';
         const { mailbox: row, ...user } = await tools.authenticateMail(request, mailbox);
         const result = await mailstore.sync(user, {
           mailbox,
           ...(row && { row }),
-          ...(given(uidvalidity) && { uidvalidity }),
-          ...(given(token) && { token }),
+          ...givenState(request.body),
           ...(limit !== undefined && { limit }),
           ...(fields !== undefined && { fields }),
           ...(order === 'newest' && { newest: true }),

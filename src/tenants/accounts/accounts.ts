@@ -18,7 +18,7 @@ import {
   type InTransaction,
   PreparedQuery,
 } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import { checkUserId, type Domain, type Domains, toOwner, type Whose } from '../domains/domains.ts';
 import { writeEvents } from '../events/events.ts';
@@ -215,7 +215,7 @@ export class Accounts {
     const { displayName, status } = changed;
     if (displayName !== undefined) checkDisplayName(displayName);
     if (displayName === undefined && status === undefined) {
-      throw new Refusal('invalid_request', 'display_name, status or both are required');
+      throw invalidField('display_name', 'is required, or status, or both');
     }
     const { userId } = toOwner(whose);
     checkUserId(userId);

@@ -81,10 +81,10 @@ export interface Stored {
  * As `normalizeFlags`, and no `NIL`: servers say that for nothing, some refuse it as a keyword, and imapflow does not
  * read it as one.
  */
-export function flagsForServer(flags: readonly string[]): string[] {
-  const wanted = normalizeFlags(flags);
+export function flagsForServer(flags: readonly string[], field = 'flags'): string[] {
+  const wanted = normalizeFlags(flags, field);
   if (wanted.some((flag) => /^nil$/i.test(flag))) {
-    throw invalidField('flags', 'must not have NIL on a mail server');
+    throw invalidField(field, 'must not have NIL on a mail server');
   }
   return wanted;
 }
@@ -97,7 +97,7 @@ export async function storeFlags(
   { add = [], remove = [] }: FlagChange,
 ): Promise<Stored> {
   // A flag that is both added and removed is removed, as in every store.
-  const added = changeFlags([], flagsForServer(add), remove);
+  const added = changeFlags([], flagsForServer(add, 'add'), remove);
   const changes = [
     { sign: '+', flags: added },
     { sign: '-', flags: normalizeFlags(remove) },
