@@ -15,7 +15,7 @@ export interface BouncesLog {
   error(what: object, text: string): void;
 }
 
-interface BouncesOptions {
+export interface BouncesOptions {
   readonly queue: Pick<Queue, 'enqueue'>;
   readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly bodies: Bodies;

@@ -4,7 +4,6 @@
  * once: the message is stored, or a bounce is queued, or both.
  */
 
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { describeStored } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -29,9 +28,8 @@ import {
   type Settled,
   type Slot,
 } from '../queue/queue.ts';
-import type { Trace } from '../trace/trace.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
-import { Bounces, type BouncesLog, type PreparedDsn } from './bounces.ts';
+import { Bounces, type BouncesOptions, type PreparedDsn } from './bounces.ts';
 import {
   BOUNCE,
   type BouncePayload,
@@ -48,10 +46,9 @@ import {
 } from './kinds.ts';
 import { type MailboxStorage, mailToStore, type PreparedStoring } from './mailbox-storage.ts';
 
-export interface CarryOutOptions {
+export interface CarryOutOptions extends Omit<BouncesOptions, 'now'> {
   readonly database: Database;
   readonly queue: Queue;
-  readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey' | 'webhookSecrets'>;
   /** Where mail for accounts is stored. */
   readonly storage: MailboxStorage;
@@ -59,10 +56,6 @@ export interface CarryOutOptions {
   readonly sender: Pick<MessageSender, 'sendMessage'>;
   /** Counts bounces of forwarded mail. */
   readonly usage: Pick<Usage, 'count'>;
-  /** Our host name: the reporting MTA of a DSN. */
-  readonly hostname: string;
-  readonly log: BouncesLog;
-  readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly now?: () => EpochMs;
 }
 

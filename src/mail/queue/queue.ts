@@ -26,10 +26,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Database, InTransaction, Queries } from '../../platform/database/database.ts';
-import type { SharedSlots } from '../../platform/net/net.ts';
 import type { Done, EpochMs } from '../../platform/time/time.ts';
 import { writeEvents } from '../../tenants/events/events.ts';
-import type { Trace } from '../trace/trace.ts';
 import {
   type BulkRequest,
   type BulkStep,
@@ -50,13 +48,7 @@ import {
   requeueRow,
 } from './operator-rows.ts';
 import { type Owner, senderOf } from './parties.ts';
-import {
-  type AttemptReport,
-  type Clock,
-  type QueueLog,
-  systemClock,
-  type WorkOptions,
-} from './work-options.ts';
+import { type Clock, type QueueOptions, systemClock, type WorkOptions } from './work-options.ts';
 import { Worker } from './worker.ts';
 
 export type {
@@ -114,26 +106,11 @@ export {
   type AttemptReport,
   type Clock,
   type QueueLog,
+  type QueueOptions,
   type SharedAttempt,
   systemClock,
   type WorkOptions,
 } from './work-options.ts';
-
-export interface QueueOptions {
-  readonly database: Database;
-  readonly log: QueueLog;
-  /** In whose name deliveries are leased: the id of this node, new at each start; an id of its own where left out. */
-  readonly owner?: string;
-  /** Called for every attempt whose outcome is written. */
-  readonly onAttempt?: (report: AttemptReport) => void;
-  readonly clock?: Clock;
-  /** Where attempts at a destination are counted over several nodes; left out for a single node. */
-  readonly slots?: SharedSlots | undefined;
-  /** From 0 to 1; for the jitter. */
-  readonly random?: () => number;
-  /** Where operators find what became of each message. */
-  readonly trace?: Pick<Trace, 'write'> | undefined;
-}
 
 /** Why a delivery has failed that an operator dropped, for its owner. */
 const DROPPED = 'dropped by the operator of the service';

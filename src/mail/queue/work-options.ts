@@ -114,19 +114,24 @@ export interface AttemptReport extends Settled {
   readonly ageMs: number;
 }
 
-/** What a worker needs. */
-export interface WorkerSurroundings {
+export interface QueueOptions {
   readonly database: Database;
-  readonly clock: Clock;
-  readonly random: () => number;
-  /** The holder of the leases: one name for each process. */
-  readonly owner: string;
   readonly log: QueueLog;
-  readonly onAttempt: (report: AttemptReport) => void;
-  /** Where attempts at a destination are counted over several nodes; undefined for a single node. */
-  readonly slots: SharedSlots | undefined;
-  readonly trace: Pick<Trace, 'write'> | undefined;
+  /** In whose name deliveries are leased: the id of this node, new at each start; an id of its own where left out. */
+  readonly owner?: string;
+  /** Called for every attempt whose outcome is written. */
+  readonly onAttempt?: (report: AttemptReport) => void;
+  readonly clock?: Clock;
+  /** Where attempts at a destination are counted over several nodes; left out for a single node. */
+  readonly slots?: SharedSlots | undefined;
+  /** From 0 to 1; for the jitter. */
+  readonly random?: () => number;
+  /** Where operators find what became of each message. */
+  readonly trace?: Pick<Trace, 'write'> | undefined;
 }
+
+/** What a worker needs. */
+export type WorkerSurroundings = Required<QueueOptions>;
 
 /* The clock of the queue, and when the next attempt comes. */
 

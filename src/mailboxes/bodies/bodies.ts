@@ -41,6 +41,7 @@ import { noSpace, refuseToKeep, refuseToRead } from './refusals.ts';
 import { StoreHealth } from './store-health.ts';
 import type { ByteRange, StagedBody, StoredBody } from './stored-body.ts';
 
+export type { BucketAddress } from './body-bucket.ts';
 export { BodyFolder } from './body-folder.ts';
 export { bodyColumns } from './body-rows.ts';
 export {

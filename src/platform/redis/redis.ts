@@ -5,7 +5,7 @@
  * Redis holds no durable data, and nothing waits for it: a command that is not answered in 100 ms fails, and until
  * Redis answers again every command fails at once (`connection.ts`). The caller continues without it.
  */
-export { inspectRedis, Redis, RedisRefuses } from './connection.ts';
+export { inspectRedis, Redis, RedisRefuses, type RedisServer } from './connection.ts';
 export { SeenNodes } from './seen-nodes.ts';
 export { CountingState, sharedLimits } from './shared-limits.ts';
 export { RedisSlots } from './shared-slots.ts';

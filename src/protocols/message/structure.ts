@@ -18,7 +18,7 @@ export interface MessagePart {
   readonly parameters?: Readonly<Record<string, string>>;
   /** Content-Transfer-Encoding in lower case, known or not. */
   readonly encoding: string;
-  /** Octets of the body in the source. */
+  /** Octets of the body in the source, in its transfer encoding, as IMAP counts them. */
   readonly size: number;
   /** Octets of the body without its transfer encoding. */
   readonly decodedSize: number;
@@ -38,16 +38,11 @@ export interface MessagePart {
 }
 
 /** The structure as clients see it: no offsets. */
-export interface BodyStructure {
-  readonly part?: string;
-  readonly type: string;
-  readonly parameters?: Readonly<Record<string, string>>;
-  readonly encoding: string;
-  /** Octets of the body in its transfer encoding, as IMAP counts them. */
-  readonly size: number;
-  readonly id?: string;
-  readonly disposition?: string;
-  readonly dispositionParameters?: Readonly<Record<string, string>>;
+export interface BodyStructure
+  extends Omit<
+    MessagePart,
+    'decodedSize' | 'lines' | 'headerStart' | 'bodyStart' | 'bodyEnd' | 'childNodes'
+  > {
   readonly childNodes?: readonly BodyStructure[];
 }
 

@@ -15,7 +15,6 @@ import { existsSync } from 'node:fs';
 import { access, constants, lstat, readdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { sql } from 'kysely';
-import type { BodyStore } from '../../mailboxes/bodies/bodies.ts';
 import { BodyFolder } from '../../mailboxes/bodies/bodies.ts';
 import { markAllShadows } from '../../mailboxes/mail-server/mail-server.ts';
 import { renewUidvalidity } from '../../mailboxes/mailstore/mailstore.ts';
@@ -47,19 +46,13 @@ import {
   writeStream,
 } from './manifest.ts';
 import { restorePostgres } from './postgres-dump.ts';
-import { verifyBackup } from './verify.ts';
+import { type VerifyOptions, verifyBackup } from './verify.ts';
 
-export interface RestoreOptions {
-  readonly folder: string;
+export interface RestoreOptions extends VerifyOptions {
   /** Absolute path of DATA_DIR. */
   readonly dataDir: string;
   /** PostgreSQL, by each of its hosts; undefined: SQLite in DATA_DIR. */
   readonly urls: readonly string[] | undefined;
-  /** The bucket of the large bodies in the settings. */
-  readonly bucket: BodyStore | undefined;
-  /** Whether the rest is restored where bodies are missing. */
-  readonly allowMissingBodies?: boolean;
-  readonly onProgress: (text: string) => void;
 }
 
 /**

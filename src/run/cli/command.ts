@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import type { Database } from '../../platform/database/database.ts';
 import type { BoundAddresses, Config, Secrets } from '../config/config.ts';
+import type { Progress } from '../move/move.ts';
 
 /** What the composition root gives to the commands. */
 export interface CommandParts {
@@ -91,22 +92,11 @@ export function openProgress(stream: NodeJS.WriteStream = process.stderr): (text
   };
 }
 
-/** How far long work came. */
-export interface BarState {
-  readonly name: string;
-  readonly done: number;
-  readonly total: number;
-  /** Bytes so far; 0: not shown. */
-  readonly octets: number;
-  /** One line, at the end of a step. */
-  readonly ended?: string;
-}
-
 const BAR_WIDTH = 24;
 
 /** Shows long work as a bar at a terminal, else as one line for each step, on stderr. */
 export function openBar(stream: NodeJS.WriteStream = process.stderr): {
-  show(state: BarState): void;
+  show(state: Progress): void;
   end(): void;
 } {
   const show = openProgress(stream);

@@ -21,11 +21,8 @@ import {
   EventQueuer,
   type QueueEventsOptions,
 } from '../../mail/webhooks/webhooks.ts';
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
-import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { ServerDelivery } from '../../mailboxes/mail-server/mail-server.ts';
 import type { EmbeddedMailstore, Mailstore } from '../../mailboxes/mailstore/mailstore.ts';
-import type { Database } from '../../platform/database/database.ts';
 import {
   type AddressFilter,
   createAddressFilter,
@@ -33,7 +30,6 @@ import {
   type NetworkTest,
   testNetworks,
 } from '../../platform/net/net.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
@@ -42,16 +38,11 @@ import type { Domains } from '../../tenants/domains/domains.ts';
 import type { Events } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Config } from '../config/config.ts';
-import type { Keys } from './node-facts.ts';
+import type { Common } from './common.ts';
 
-export interface MailFlowOptions {
-  readonly config: Config;
-  readonly keys: Keys;
-  readonly database: Database;
-  readonly changes: Changes;
+export interface MailFlowOptions extends Omit<Common, 'secrets' | 'openLimit' | 'nodes'> {
   readonly domains: Domains;
   readonly accounts: Accounts;
-  readonly bodies: Bodies;
   /** Our own mailboxes. */
   readonly embedded: EmbeddedMailstore;
   /** The accounts' mailboxes, ours or a mail server's, with every change published. */
@@ -63,12 +54,8 @@ export interface MailFlowOptions {
   readonly usage: Usage;
   readonly trace: Trace;
   readonly events: Events;
-  readonly metrics: Metrics;
   /** The start of links to us, known once the port is. */
   readonly publicUrl: () => string;
-  readonly logger: Logger;
-  /** The same on all nodes. */
-  readonly now: () => EpochMs;
 }
 
 /**

@@ -1,8 +1,5 @@
 /** Builds the mail store on the operator's mail server, where MAILSTORE_URL names one. */
 import { readFileSync } from 'node:fs';
-import type { Logger } from 'pino';
-import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
-import type { Changes } from '../../mailboxes/changes/changes.ts';
 import {
   ImapMailstore,
   type ImapServer,
@@ -10,20 +7,14 @@ import {
   ServerDelivery,
 } from '../../mailboxes/mail-server/mail-server.ts';
 import type { MailUser } from '../../mailboxes/mailstore/mailstore.ts';
-import type { Database } from '../../platform/database/database.ts';
-import type { Metrics } from '../../servers/metrics/metrics.ts';
 import { findSomeActive } from '../../tenants/accounts/accounts.ts';
 import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '../config/config.ts';
+import type { Common } from './common.ts';
 
-export interface MailServerOptions {
-  readonly config: Config;
-  readonly database: Database;
-  readonly bodies: Bodies;
-  readonly changes: Changes;
+interface MailServerOptions
+  extends Pick<Common, 'config' | 'database' | 'bodies' | 'changes' | 'metrics' | 'logger'> {
   /** Whether an account is the one that has its address now. */
   readonly isCurrent: (user: MailUser) => Promise<boolean>;
-  readonly metrics: Metrics;
-  readonly logger: Logger;
 }
 
 /** One account may be unknown to the mail server; if none of these can log in, the master's login is wrong. */

@@ -1,11 +1,6 @@
-/** Builds the operator's part: the routes below /v2/operator, and the sessions of the console. */
-import type { Logger } from 'pino';
 import type { Blocks } from '../../mail/blocks/blocks.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
-import type { Changes } from '../../mailboxes/changes/changes.ts';
-import type { Database } from '../../platform/database/database.ts';
-import type { OpenLimit } from '../../platform/net/net.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { ApiOptions, RouteGroup } from '../../servers/api/api.ts';
 import { type NodeWire, type OpenSessions, SessionsOfNodes } from '../../servers/imap/imap.ts';
@@ -37,13 +32,12 @@ import type { Domains } from '../../tenants/domains/domains.ts';
 import type { NamedKeys } from '../../tenants/keys/keys.ts';
 import type { Traffic } from '../../tenants/usage/usage.ts';
 import type { Config } from '../config/config.ts';
+import type { Common } from './common.ts';
 
-interface OperatorParts {
-  readonly database: Database;
+interface OperatorParts
+  extends Pick<Common, 'database' | 'openLimit' | 'now' | 'logger' | 'changes'> {
   readonly apiKeys: readonly string[];
   readonly keys: NamedKeys;
-  readonly openLimit: OpenLimit;
-  readonly now: () => number;
   readonly publicUrl: () => string;
   readonly config: {
     readonly shown: Config['shown'];
@@ -57,9 +51,7 @@ interface OperatorParts {
   readonly queue: Queue;
   readonly blocks: Blocks;
   readonly bodies: Pick<Bodies, 'lastBackupAt'>;
-  readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'readGauge'>;
-  readonly changes: Changes;
   readonly imapSessions: OpenSessions;
   /** Where nodes ask each other; undefined for a single one. */
   readonly wire: NodeWire | undefined;

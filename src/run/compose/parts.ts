@@ -27,9 +27,7 @@ import {
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { createSearch, type Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { limitInMemory, type OpenLimit } from '../../platform/net/net.ts';
-import type { Nodes } from '../../platform/nodes/nodes.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import {
   type Api,
@@ -44,7 +42,6 @@ import {
   suppressionRoutes,
 } from '../../servers/api/api.ts';
 import { OpenSessions } from '../../servers/imap/imap.ts';
-import type { Metrics } from '../../servers/metrics/metrics.ts';
 import { asksForWebSocket, Realtime, type SharedState } from '../../servers/realtime/realtime.ts';
 import {
   Accounts,
@@ -58,12 +55,13 @@ import { Domains, Verification } from '../../tenants/domains/domains.ts';
 import { EventFeed, Events } from '../../tenants/events/events.ts';
 import { NamedKeys } from '../../tenants/keys/keys.ts';
 import { Traffic, Usage } from '../../tenants/usage/usage.ts';
-import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
+import { type Config, publicUrlOf } from '../config/config.ts';
+import type { Common } from './common.ts';
 import { buildMailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
 import { metricSources } from './metric-sources.ts';
-import { type Keys, keysInForce } from './node-facts.ts';
+import { keysInForce } from './node-facts.ts';
 import { buildOperator } from './operator.ts';
 import type { PurgedStore } from './purge.ts';
 import { readinessChecks } from './readiness.ts';
@@ -77,23 +75,6 @@ export interface StartProgress {
   listening: boolean;
   /** The port that HTTP is bound to. */
   httpPort: number;
-}
-
-/** What every part is built with. */
-interface Common {
-  readonly config: Config;
-  readonly secrets: Secrets;
-  readonly keys: Keys;
-  readonly database: Database;
-  readonly bodies: Bodies;
-  readonly changes: Changes;
-  /** Where requests and logins are counted. */
-  readonly openLimit: OpenLimit;
-  readonly metrics: Metrics;
-  readonly logger: Logger;
-  readonly nodes: Nodes;
-  /** The same on all nodes. */
-  readonly now: () => EpochMs;
 }
 
 type Owners = ReturnType<typeof buildOwners>;

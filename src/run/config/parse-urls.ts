@@ -6,6 +6,8 @@
  */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import type { BucketAddress } from '../../mailboxes/bodies/bodies.ts';
+import type { RedisServer } from '../../platform/redis/redis.ts';
 import { quote } from './config-error.ts';
 import {
   filePath,
@@ -30,15 +32,6 @@ export interface Server extends ServerAddress {
   /** TLS from the first byte (RFC 8314); otherwise by STARTTLS where the server offers it. */
   readonly implicitTls: boolean;
   readonly login: { readonly user: string; readonly password: string } | undefined;
-}
-
-/** A Redis server, its credentials, and the number of our database. */
-export interface RedisAddress extends ServerAddress {
-  /** TLS from the first byte. */
-  readonly tls: boolean;
-  readonly user: string | undefined;
-  readonly password: string | undefined;
-  readonly database: number;
 }
 
 /**
@@ -93,21 +86,11 @@ function unencoded(text: string): Reading<never> {
   return unfit('a URL whose user and password have / ? # @ percent-encoded', found(text));
 }
 
-/** A bucket of an S3 server and the key that opens it. */
-export interface BucketUrl {
-  /** Scheme, host and port. */
-  readonly endpoint: string;
-  readonly bucket: string;
-  readonly region: string;
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-}
-
 const BUCKET_FORM =
   'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server; a bucket has a name of 3 to 63 small letters, digits, dots and dashes)';
 
 /** Where bodies are kept: the bucket is the path, its region an option; s3: is read as https:. */
-export const bucketUrl: Parse<BucketUrl> = (given) => {
+export const bucketUrl: Parse<BucketAddress> = (given) => {
   const text = given.replace(/^s3:/i, 'https:');
   const refused = unfit(BUCKET_FORM, found(given));
   const url = URL.parse(text);
@@ -182,7 +165,7 @@ const REDIS_FORM =
 const redisDatabase = wholeNumber(0, 9_999);
 
 /** The URL of Redis; a password is allowed without a user (`redis://:password@host`). */
-export const redisUrl: Parse<RedisAddress> = (text) => {
+export const redisUrl: Parse<RedisServer> = (text) => {
   const refused = unfit(REDIS_FORM, found(text));
   const url = URL.parse(text);
   if (!url || !['redis:', 'rediss:'].includes(url.protocol)) return refused;

@@ -50,7 +50,7 @@ export interface Progress {
   /** Of all rows, in this and the other steps of the kind. */
   readonly done: number;
   readonly total: number;
-  /** Bytes that this run copied. */
+  /** Bytes that this run copied; 0: not shown. */
   readonly octets: number;
   /** One line, at the end of a step. */
   readonly ended?: string;
