@@ -15,25 +15,23 @@
  */
 import { type Bodies, throwOrRefuse } from '../../mailboxes/bodies/bodies.ts';
 import { describeMessage, type StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { answerOf, Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
 import { readHeader } from '../../protocols/message/message.ts';
 import { writeEvents } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import { isLooping, type NotedReport, type ReadReport } from '../outbound/outbound.ts';
-import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
-import type { MailboxStorage, MailboxTarget, MailToStore, StoredMail } from './mailbox-storage.ts';
+import type { LocalDeliveryOptions } from './local-delivery.ts';
+import type { MailboxTarget, MailToStore, StoredMail } from './mailbox-storage.ts';
 import { type Accepted, OneStatement, type Routed } from './one-statement.ts';
-import { type AcceptedMail, originOf, type QueueMailOptions, queueMail } from './queue-mail.ts';
+import { type AcceptedMail, originOf, queueMail } from './queue-mail.ts';
 import { bouncedEvent, queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
   type Destination,
   leavesHost,
   planDelivery,
-  type RecipientSources,
   type ResolvedRecipient,
   resolveRecipient,
 } from './resolve-recipient.ts';
@@ -80,12 +78,8 @@ interface ReceiverMetrics {
   countChecks(verdicts: Verdicts): void;
 }
 
-export interface MailReceiverOptions extends RecipientSources, QueueMailOptions, StagingOptions {
-  readonly database: Database;
+export interface MailReceiverOptions extends LocalDeliveryOptions, StagingOptions {
   readonly bodies: Bodies;
-  /** Where mail for accounts is stored. */
-  readonly storage: MailboxStorage;
-  readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
   readonly log: DeliveryLog;
@@ -94,7 +88,6 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   /** Reads bounces of messages that accounts sent. */
   readonly readReport?: ReadReport | undefined;
   readonly metrics?: ReceiverMetrics;
-  readonly now?: () => EpochMs;
 }
 
 /** A forward-path, and where its mail goes or why it is refused. */

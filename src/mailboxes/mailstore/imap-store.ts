@@ -16,6 +16,7 @@ import { type MailboxIndex, MailboxIndexes, NO_MESSAGES } from './mailbox-indexe
 import { type Mailboxes, mailboxColumns, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Quotas, Room } from './quotas.ts';
+import type { MessageReaderOptions } from './read-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
 import { readSubscriptions, writeSubscription } from './subscriptions.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
@@ -115,11 +116,7 @@ function prepareHeaders({ read, engine }: Database) {
   );
 }
 
-export interface ImapStoreOptions {
-  readonly database: Database;
-  readonly bodies: Bodies;
-  readonly mailboxes: Mailboxes;
-  readonly ids: OpaqueIds;
+export interface ImapStoreOptions extends MessageReaderOptions {
   readonly quotas: Quotas;
 }
 

@@ -5,11 +5,10 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Database, Queries } from '../../platform/database/database.ts';
+import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { Turns } from '../../platform/net/net.ts';
 import type { Envelope } from '../../protocols/message/message.ts';
-import type { Bodies } from '../bodies/bodies.ts';
 import {
   type Hit,
   type HitPosition,
@@ -17,9 +16,9 @@ import {
   readQuery,
   type Search,
 } from '../search/search.ts';
-import type { Mailboxes } from './mailboxes.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import type { MessageReaderOptions } from './read-message.ts';
 import {
   type MailUser,
   partiesOf,
@@ -58,11 +57,7 @@ interface Candidate extends Position {
   readonly hasAttachment: number | null;
 }
 
-export interface MessageSearchOptions {
-  readonly database: Database;
-  readonly bodies: Pick<Bodies, 'find' | 'read'>;
-  readonly ids: OpaqueIds;
-  readonly mailboxes: Mailboxes;
+export interface MessageSearchOptions extends MessageReaderOptions {
   readonly search: Pick<Search, 'find' | 'isBehind'> | undefined;
 }
 
