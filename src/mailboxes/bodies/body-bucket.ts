@@ -167,7 +167,7 @@ export class BodyBucket implements BodyStore {
 
   async has(name: string): Promise<boolean> {
     for (const key of keysOf(name)) {
-      if ((await this.#age(key, Date.now())) !== undefined) return true;
+      if ((await this.age(key, Date.now())) !== undefined) return true;
     }
     return false;
   }
@@ -246,10 +246,6 @@ export class BodyBucket implements BodyStore {
     } while (ContinuationToken !== undefined);
   }
 
-  age(name: string, now: number): Promise<number | undefined> {
-    return this.#age(name, now);
-  }
-
   /** A copy and a removal: where a crash leaves both objects, the next sweep moves the body again. */
   async quarantine(names: readonly string[]): Promise<number> {
     let moved = 0;
@@ -302,7 +298,7 @@ export class BodyBucket implements BodyStore {
     return { Bucket: this.#bucket, Key: key };
   }
 
-  async #age(key: string, now: number): Promise<number | undefined> {
+  async age(key: string, now: number): Promise<number | undefined> {
     return this.#ask(async () => {
       try {
         const { LastModified } = await this.#client.send(new HeadObjectCommand(this.#at(key)));

@@ -43,7 +43,8 @@ export class BodyFolder implements BodyStore {
 
   async create(name = newBodyName()): Promise<NewBody> {
     await this.#makeFolderOf(name);
-    return NewFile.open(name, join(this.location, name));
+    const path = join(this.location, name);
+    return new NewFile(name, path, await open(path, 'wx', 0o600));
   }
 
   /** Its file is opened before the first piece is yielded, and stays readable when it is removed meanwhile. */
@@ -201,21 +202,15 @@ class NewFile implements NewBody {
   readonly #path: string;
   readonly #handle: FileHandle;
 
-  private constructor(name: string, path: string, handle: FileHandle) {
+  constructor(name: string, path: string, handle: FileHandle) {
     this.name = name;
     this.#path = path;
     this.#handle = handle;
   }
 
-  static async open(name: string, path: string): Promise<NewFile> {
-    return new NewFile(name, path, await open(path, 'wx', 0o600));
-  }
-
-  async write(chunk: Uint8Array): Promise<void> {
-    let written = 0;
-    while (written < chunk.length) {
-      written += (await this.#handle.write(chunk, written)).bytesWritten;
-    }
+  /** At the end of what was written before. */
+  write(chunk: Uint8Array): Promise<void> {
+    return this.#handle.writeFile(chunk);
   }
 
   async finish(): Promise<void> {

@@ -22,10 +22,7 @@ export class SpooledBody implements NewBody {
 
   async write(chunk: Uint8Array): Promise<void> {
     this.#hash.update(chunk);
-    let written = 0;
-    while (written < chunk.length) {
-      written += (await this.#handle.write(chunk, written)).bytesWritten;
-    }
+    await this.#handle.writeFile(chunk);
     this.#size += chunk.length;
   }
 

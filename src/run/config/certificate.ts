@@ -27,7 +27,6 @@ export interface CertificateOptions {
 export interface Certificate {
   readonly cert: string;
   readonly key: string;
-  readonly selfSigned: boolean;
 }
 
 const dayMs = 86_400_000;
@@ -78,7 +77,7 @@ async function readGivenCertificate(certPath: string, keyPath: string): Promise<
   }
   if (lines.length > 0 || cert === undefined || key === undefined) throw new ConfigError(lines);
   checkUsable(cert, key, certPath);
-  return { cert, key, selfSigned: false };
+  return { cert, key };
 }
 
 /** TLS refuses more than the parsers do: keys that are too short, a broken chain. */
@@ -137,7 +136,7 @@ async function readOwnCertificate(
     certificate.subjectAltName === `DNS:${hostname}` &&
     certificate.validFromDate.getTime() <= now &&
     certificate.validToDate.getTime() > now;
-  return fits ? { cert, key, selfSigned: true } : undefined;
+  return fits ? { cert, key } : undefined;
 }
 
 async function makeCertificate(hostname: string): Promise<Certificate> {
@@ -160,5 +159,5 @@ async function makeCertificate(hostname: string): Promise<Certificate> {
       { name: 'subjectAltName', altNames: [{ type: 2, value: hostname }] },
     ],
   });
-  return { cert: made.cert, key: made.private, selfSigned: true };
+  return { cert: made.cert, key: made.private };
 }
