@@ -26,7 +26,17 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { BodyFiles } from './body-files.ts';
-import { bodyColumns, emptyRows, isNamed, releaseRows, rowOf } from './body-rows.ts';
+import {
+  type ByteRange,
+  bodyColumns,
+  emptyRows,
+  GrowingBuffer,
+  isNamed,
+  releaseRows,
+  rowOf,
+  type StagedBody,
+  type StoredBody,
+} from './body-rows.ts';
 import {
   BodyLost,
   type BodyStore,
@@ -36,14 +46,19 @@ import {
   StoreUnavailable,
 } from './body-store.ts';
 import { DiskRoom, FREE_BYTES_LEFT } from './disk-room.ts';
-import { GrowingBuffer } from './growing-buffer.ts';
 import { noSpace, refuseToKeep, refuseToRead } from './refusals.ts';
 import { StoreHealth } from './store-health.ts';
-import type { ByteRange, StagedBody, StoredBody } from './stored-body.ts';
 
 export type { BucketAddress } from './body-bucket.ts';
 export { BodyFolder } from './body-folder.ts';
-export { bodyColumns } from './body-rows.ts';
+export {
+  type ByteRange,
+  bodyColumns,
+  GrowingBuffer,
+  prependBody,
+  type StagedBody,
+  type StoredBody,
+} from './body-rows.ts';
 export {
   BodyLost,
   type BodyStore,
@@ -53,7 +68,6 @@ export {
   storeIdOf,
 } from './body-store.ts';
 export { FREE_BYTES_LEFT } from './disk-room.ts';
-export { GrowingBuffer } from './growing-buffer.ts';
 export {
   copyBodies,
   type LargeBody,
@@ -64,7 +78,6 @@ export {
 } from './move-bodies.ts';
 export { openBodyStore } from './open-body-store.ts';
 export { throwOrRefuse } from './refusals.ts';
-export { type ByteRange, prependBody, type StagedBody, type StoredBody } from './stored-body.ts';
 
 /**
  * Bytes up to which a body is stored in its row, without header lines that are put in front of it: one fsync
