@@ -4,8 +4,8 @@
  */
 import { Buffer } from 'node:buffer';
 import { Tokenizer } from 'htmlparser2';
-import { readPartText } from './part-text.ts';
 import { type BodyStructure, MAX_DEPTH, type MessagePart, partFilename } from './structure.ts';
+import { readPartText } from './text.ts';
 import { createDecoder, decodePart } from './transfer-encoding.ts';
 
 /** Characters of a preview. */

@@ -62,10 +62,14 @@ export {
   rawValue,
   readHeader,
 } from './header.ts';
-export { MessageParser, type ParsedMessage, parseMessage, shiftParsed } from './parse-message.ts';
+export {
+  MessageParser,
+  type ParsedMessage,
+  parseMessage,
+  putInFront,
+  shiftParsed,
+} from './parse-message.ts';
 export { readContent } from './part-content.ts';
-export { readPartText } from './part-text.ts';
-export { putInFront } from './put-in-front.ts';
 export {
   type BodyStructure,
   findPart,
@@ -75,6 +79,14 @@ export {
   partFilename,
   toBodyStructure,
 } from './structure.ts';
-export { asBuffer, decodeRawHeader, decodeText, decodeWords, LineEnds, oneLine } from './text.ts';
+export {
+  asBuffer,
+  decodeRawHeader,
+  decodeText,
+  decodeWords,
+  LineEnds,
+  oneLine,
+  readPartText,
+} from './text.ts';
 export { createDecoder, decodePart, isDecodable, isEncoded } from './transfer-encoding.ts';
 export { hasHidden } from './visible-text.ts';

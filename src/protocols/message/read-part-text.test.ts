@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../../test/support/any-character.ts';
-import { readPartText } from './part-text.ts';
+import { readPartText } from './text.ts';
 
 const flowed = (text: string, delsp?: string) =>
   readPartText(
