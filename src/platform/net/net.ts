@@ -2,8 +2,8 @@
  * Sockets and addresses, in both directions.
  *
  * Clients that connect to us: where a request comes from, under which key a client is counted, and what it holds
- * (`clients.ts`, `listener.ts`); how often it may do something (`limits.ts`); its turns at what is scarce (`turns.ts`); how HTTP
- * requests are refused (`http.ts`).
+ * (`clients.ts`, `listener.ts`); how often it may do something, and its turns at what is scarce (`limits.ts`); how
+ * HTTP requests are refused (`http.ts`).
  *
  * Addresses that we connect to when somebody else named the host: webhooks, and mail exchangers from DNS. A URL or
  * an MX record must not make us connect to our own network. The check is made at the connection, on the very address
@@ -43,10 +43,11 @@ export {
   limitBy,
   limitInMemory,
   type OpenLimit,
+  type Party,
   runInTurn,
   type SharedSlots,
+  Turns,
   type Usage,
 } from './limits.ts';
 export { type Certificate, Listener } from './listener.ts';
-export { type Party, Turns } from './turns.ts';
 export { Wire } from './wire.ts';
