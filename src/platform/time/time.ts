@@ -1,8 +1,135 @@
-/** How instants are written, work that is repeated, outages that are told once, and promises with a deadline. */
+/** How instants are written, outages that are told once, work that is repeated, and promises with a deadline. */
 
-export { Outage } from './outage.ts';
-export { Repeat, within } from './repeat.ts';
 export { type Done, type Step, untilDone } from './until-done.ts';
 
 /** An instant: the milliseconds since 1970-01-01T00:00:00Z, as `Date.now()` has them. */
 export type EpochMs = number;
+
+/**
+ * Something that fails for a while: only its first failure is told, and its end.
+ *
+ * @typeParam Failure what is known of a failure
+ */
+export class Outage<Failure = unknown> {
+  readonly #begins: (failure: Failure) => void;
+  readonly #ends: (seconds: number) => void;
+  #since: number | undefined;
+
+  /**
+   * @param begins called with the first failure
+   * @param ends called with the first success after it, and how many seconds it came after the failure
+   */
+  constructor(begins: (failure: Failure) => void, ends: (seconds: number) => void = () => {}) {
+    this.#begins = begins;
+    this.#ends = ends;
+  }
+
+  /** Whether it failed the last time. */
+  get isOn(): boolean {
+    return this.#since !== undefined;
+  }
+
+  failed(failure: Failure): void {
+    if (this.isOn) return;
+    this.#since = performance.now();
+    this.#begins(failure);
+  }
+
+  worked(): void {
+    if (this.#since === undefined) return;
+    const seconds = Math.round((performance.now() - this.#since) / 1000);
+    this.#since = undefined;
+    this.#ends(seconds);
+  }
+}
+
+/* Work that is done again and again, never twice at a time. Its pauses do not keep the process running. */
+
+export interface RepeatOptions {
+  /** Milliseconds between the end of one run and the begin of the next. */
+  readonly everyMs: number;
+  /**
+   * Rejects only where there is an `outage`.
+   *
+   * @param signal aborted by {@link Repeat.stop}
+   */
+  readonly task: (signal: AbortSignal) => Promise<unknown>;
+  /** Told how each run ends. */
+  readonly outage?: Outage;
+  /** The part of a pause that is random, so that nodes that started together do not all work at the same time. */
+  readonly jitter?: number;
+}
+
+export class Repeat {
+  readonly #options: RepeatOptions;
+  readonly #stopping = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> = Promise.resolve();
+  /** A run that was asked for, and has not begun. */
+  #next: Promise<void> | undefined;
+
+  constructor(options: RepeatOptions) {
+    this.#options = options;
+  }
+
+  /** Begins with a pause. */
+  start(): void {
+    const { everyMs, jitter = 0 } = this.#options;
+    clearTimeout(this.#timer);
+    if (this.#stopping.signal.aborted) return;
+    const ms = everyMs * (1 + jitter * (Math.random() - 0.5));
+    this.#timer = setTimeout(() => void this.run(), ms).unref();
+  }
+
+  /** Runs now, or after the run that is under way; then again and again. Resolves when that run has ended. */
+  run(): Promise<void> {
+    this.#next ??= this.#running.then(() => {
+      this.#next = undefined;
+      return this.#once();
+    });
+    this.#running = this.#next;
+    return this.#next;
+  }
+
+  /** Runs now, and again and again until the signal. Resolves when the last run has ended. */
+  async until(signal: AbortSignal): Promise<void> {
+    const over = Promise.withResolvers<void>();
+    signal.addEventListener('abort', () => over.resolve(), { once: true });
+    if (signal.aborted) return;
+    void this.run();
+    await over.promise;
+    await this.stop();
+  }
+
+  /** Resolves when the run that is under way has ended. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    clearTimeout(this.#timer);
+    await this.#running;
+  }
+
+  async #once(): Promise<void> {
+    const { task, outage } = this.#options;
+    const { signal } = this.#stopping;
+    if (signal.aborted) return;
+    try {
+      await task(signal);
+      outage?.worked();
+    } catch (error) {
+      if (!outage) throw error;
+      outage.failed(error);
+    }
+    this.start();
+  }
+}
+
+/** The value of a promise, or `late` where it takes more than so many milliseconds. */
+export function within<Value, Late>(
+  work: Promise<Value>,
+  ms: number,
+  late: Late,
+): Promise<Value | Late> {
+  const { promise, resolve } = Promise.withResolvers<Late>();
+  const timer = setTimeout(resolve, ms, late);
+  return Promise.race([work, promise]).finally(() => clearTimeout(timer));
+}
