@@ -7,8 +7,7 @@ import {
 } from '../../platform/database/database.ts';
 import { prepareEnqueue } from '../search/search.ts';
 import { MailboxAdvance, type NamedAdvance } from './advance-mailbox.ts';
-import { hasKeyword, keepKeywords } from './keywords.ts';
-import { type Mailboxes, mailboxChange } from './mailboxes.ts';
+import { hasKeyword, keepKeywords, type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Appended, AppendTarget, MessageTexts } from './store.ts';
 import { canonicalMailboxName, flagsToText, normalizeFlags } from './syntax.ts';

@@ -19,8 +19,8 @@ export type GoneRow = Pick<Row<'tombstones'>, 'uid'>;
 /** Which messages are read, and in which order: see {@link liveQuery}. */
 export type LiveQuery = 'all by UID' | 'new by UID' | 'changed by UID' | 'changed by MODSEQ';
 
-/** What {@link readStored} reads. */
-const told = ['preview', 'thread_id', 'has_attachment'] as const;
+/** What `readStored` of older-messages.ts reads. */
+const descriptionColumns = ['preview', 'thread_id', 'has_attachment'] as const;
 
 const columnsOfField = {
   envelope: ['envelope'],
@@ -28,10 +28,10 @@ const columnsOfField = {
   size: ['size'],
   internalDate: ['internal_date'],
   bodyStructure: ['structure'],
-  preview: told,
-  threadId: told,
+  preview: descriptionColumns,
+  threadId: descriptionColumns,
   emailId: ['body_id'],
-  hasAttachment: told,
+  hasAttachment: descriptionColumns,
 } as const satisfies Record<MessageField, readonly string[]>;
 
 export type LiveColumn = (typeof columnsOfField)[MessageField][number];

@@ -11,8 +11,7 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import { MailboxAdvance } from './advance-mailbox.ts';
-import { keepKeywords } from './keywords.ts';
-import { type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
+import { keepKeywords, type Mailboxes, mailboxChange, stateOf } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
 import type {

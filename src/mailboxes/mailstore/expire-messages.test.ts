@@ -65,7 +65,7 @@ onEachEngine('messages in Trash', (engine) => {
     assert.equal(bodies.length, 1, 'the sources go with them');
   });
 
-  test('are removed in many transactions; those of before 0.3.0 count from the first check', async () => {
+  test('are removed in many transactions; those from before 0.3.0 count from the first check', async () => {
     const staged = await store.stage(sampleMessage('many'));
     const many = Array.from({ length: 201 }, () => ({ user: ben, mailbox: 'Trash' }));
     await store.append(staged, many);

@@ -18,7 +18,7 @@ const MAILBOXES_AT_A_TIME = 1_000;
 /** Messages that one transaction removes. */
 const MESSAGES_AT_A_TIME = 200;
 const SPECIAL_USES = ['\\Trash', '\\Junk'];
-/** In `counters`: rows of before 0.3.0 have no arrival time; theirs counts from this time on. */
+/** In `counters`: rows from before 0.3.0 have no arrival time; theirs counts from this time on. */
 const KNOWN_SINCE = 'saved_at';
 
 export interface ExpiryOptions {

@@ -11,9 +11,14 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
-import { collectKeywords } from './keywords.ts';
 import { type MailboxIndex, MailboxIndexes, NO_MESSAGES } from './mailbox-indexes.ts';
-import { type Mailboxes, mailboxColumns, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
+import {
+  collectKeywords,
+  type Mailboxes,
+  mailboxColumns,
+  mailboxIdOf,
+  mailboxNotFound,
+} from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';

@@ -24,7 +24,7 @@ export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts'
 export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
-export type { MailboxFailure, MailboxResult, ServerMail } from './server.ts';
+export type { MailboxFailure, MailboxResult, ServerMail } from './server-mail.ts';
 export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,

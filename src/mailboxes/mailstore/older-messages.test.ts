@@ -1,4 +1,4 @@
-/** Rows of before 0.3.0 give the same answers as new ones. */
+/** Rows from before 0.3.0 give the same answers as new ones. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine } from '../../../test/support/databases.ts';
@@ -10,7 +10,7 @@ const answer =
   '--b\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nGrüße\r\n' +
   '--b\r\nContent-Disposition: attachment; filename=a\r\n\r\nx\r\n--b--\r\n';
 
-onEachEngine('messages of before 0.3.0', (engine) => {
+onEachEngine('messages from before 0.3.0', (engine) => {
   test('are read from their sources, alone and in syncs and searches', async () => {
     const { database, mailstore, makeUser, stage, append } = await openTestMailstore(engine);
     const user = await makeUser();

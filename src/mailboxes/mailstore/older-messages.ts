@@ -17,7 +17,7 @@ import type { OpaqueIds } from './opaque-ids.ts';
 import type { Description } from './store.ts';
 import { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 
-/** What a row has stored about its message; null in one of before 0.3.0. */
+/** What a row has stored about its message; null in one from before 0.3.0. */
 export type StoredDescription = Pick<Row<'messages'>, 'preview' | 'thread_id' | 'has_attachment'>;
 
 /** Where sources are read, and the ids of messages without a Message-ID. */

@@ -101,7 +101,7 @@ export class ChangeReader {
     });
   }
 
-  /** Reads from their sources what rows of before 0.3.0 lack. */
+  /** Reads from their sources what rows from before 0.3.0 lack. */
   async #describeOlder(tx: Queries, { mailboxId, base }: ChangeWindow, rows: readonly LiveRow[]) {
     for (const row of rows) {
       if (row.has_attachment !== null || row.created_modseq <= base) continue;
@@ -286,7 +286,7 @@ function addedMessage(
   if (fields.length === 0) return { uid: row.uid };
   const wants = (field: MessageField) => fields.includes(field);
   const { preview = null, thread_id = null, has_attachment = null, body_id } = row;
-  const told = row.older ?? readStored({ preview, thread_id, has_attachment });
+  const description = row.older ?? readStored({ preview, thread_id, has_attachment });
   return {
     uid: row.uid,
     ...(wants('envelope') &&
@@ -305,10 +305,10 @@ function addedMessage(
       row.structure !== undefined && {
         bodyStructure: toBodyStructure(JSON.parse(row.structure) as MessagePart),
       }),
-    ...(wants('preview') && told && { preview: told.preview }),
-    ...(wants('threadId') && told && { threadId: told.threadId }),
+    ...(wants('preview') && description && { preview: description.preview }),
+    ...(wants('threadId') && description && { threadId: description.threadId }),
     ...(wants('emailId') && body_id !== undefined && { emailId: ids.nameBody(body_id) }),
-    ...(wants('hasAttachment') && told && { hasAttachment: told.hasAttachment }),
+    ...(wants('hasAttachment') && description && { hasAttachment: description.hasAttachment }),
   };
 }
 

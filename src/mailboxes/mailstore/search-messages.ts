@@ -53,7 +53,7 @@ interface Position {
 interface Candidate extends Position {
   readonly flags: string;
   readonly size: number;
-  /** Null in rows of before 0.3.0. */
+  /** Null in rows from before 0.3.0. */
   readonly hasAttachment: number | null;
 }
 
@@ -276,16 +276,16 @@ export class MessageSearch {
     for (const { mailboxId, uid, flags } of candidates) {
       const row = found.get(`${mailboxId} ${uid}`);
       if (!row) continue;
-      const told = await describeRow(this.#options, row);
-      if (hasAttachment !== undefined && told.hasAttachment !== hasAttachment) continue;
+      const description = await describeRow(this.#options, row);
+      if (hasAttachment !== undefined && description.hasAttachment !== hasAttachment) continue;
       matches.push({
         mailbox: mailboxes.get(mailboxId) ?? '',
         uid,
         envelope: JSON.parse(row.envelope) as Envelope,
         flags: flagsFromText(flags),
         internalDate: new Date(row.internal_date).toISOString(),
-        preview: told.preview,
-        threadId: told.threadId,
+        preview: description.preview,
+        threadId: description.threadId,
       });
     }
     return matches;
