@@ -1172,7 +1172,7 @@ export interface OperatedMessage {
   message_id?: string;
   /** Only with TRACE_SUBJECTS. */
   subject?: string;
-  /** Bytes of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
+  /** Bytes of its source. Absent where it was refused before it came, and for mail from before 0.4.0. */
   size?: number;
   /** Address of the client that brought it. */
   client?: string;
@@ -1284,7 +1284,7 @@ export interface OperatedMessageDetails {
   message_id?: string;
   /** Only with TRACE_SUBJECTS. */
   subject?: string;
-  /** Bytes of its source. Absent where it was refused before it came, and for mail of before 0.4.0. */
+  /** Bytes of its source. Absent where it was refused before it came, and for mail from before 0.4.0. */
   size?: number;
   /** Address of the client that brought it. */
   client?: string;
@@ -1349,7 +1349,7 @@ export interface OpenDelivery {
   /** Id of the message, as in the trace. */
   mail_id?: string;
   destination: string;
-  /** Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it. */
+  /** Where a webhook is posted, in full. Deliveries from before 0.4.0 do not have it. */
   url?: string;
   domain: string;
   /** `send`: mail that an account sent. `mailbox`: mail that your mail server has not accepted yet. `copy`: a change that sent mail makes in a mailbox there. `event`: an event for the event hook of a user; it has no domain. */
@@ -1462,7 +1462,7 @@ export interface QueueSummary {
     next_attempt_at?: string;
   }[];
   senders: {
-    /** Empty for bounces; absent for deliveries of before 0.4.0. */
+    /** Empty for bounces; absent for deliveries from before 0.4.0. */
     sender?: string;
     counts: {
       /** Wait for their next attempt. */
@@ -1489,7 +1489,7 @@ export interface RetryQueueBody {
   state?: 'pending' | 'held' | 'failed';
   /** A part of the receiver's name. */
   q?: string;
-  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it. */
   sender?: string;
   /** A part of the reason of the last failed attempt, as the lists name it. */
   reason?: string;
@@ -1497,7 +1497,7 @@ export interface RetryQueueBody {
   older_than?: number;
   /** Only those whose next attempt is due within so many seconds. */
   due_within?: number;
-  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it. */
   account?: string;
   ids?: number[];
   /** The most that are changed: with 1, one is tried. */
@@ -1560,7 +1560,7 @@ export interface HoldQueueBody {
   state?: 'pending' | 'held' | 'failed';
   /** A part of the receiver's name. */
   q?: string;
-  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it. */
   sender?: string;
   /** A part of the reason of the last failed attempt, as the lists name it. */
   reason?: string;
@@ -1568,7 +1568,7 @@ export interface HoldQueueBody {
   older_than?: number;
   /** Only those whose next attempt is due within so many seconds. */
   due_within?: number;
-  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it. */
   account?: string;
   ids?: number[];
   /** The most that are changed: with 1, one is tried. */
@@ -1631,7 +1631,7 @@ export interface ReleaseQueueBody {
   state?: 'pending' | 'held' | 'failed';
   /** A part of the receiver's name. */
   q?: string;
-  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it. */
   sender?: string;
   /** A part of the reason of the last failed attempt, as the lists name it. */
   reason?: string;
@@ -1639,7 +1639,7 @@ export interface ReleaseQueueBody {
   older_than?: number;
   /** Only those whose next attempt is due within so many seconds. */
   due_within?: number;
-  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it. */
   account?: string;
   ids?: number[];
   /** The most that are changed: with 1, one is tried. */
@@ -1702,7 +1702,7 @@ export interface DropQueueBody {
   state?: 'pending' | 'held' | 'failed';
   /** A part of the receiver's name. */
   q?: string;
-  /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+  /** From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it. */
   sender?: string;
   /** A part of the reason of the last failed attempt, as the lists name it. */
   reason?: string;
@@ -1710,7 +1710,7 @@ export interface DropQueueBody {
   older_than?: number;
   /** Only those whose next attempt is due within so many seconds. */
   due_within?: number;
-  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+  /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it. */
   account?: string;
   ids?: number[];
   /** The most that are changed: with 1, one is tried. */
@@ -3330,7 +3330,7 @@ export interface Operations {
       state?: 'pending' | 'held' | 'failed';
       /** A part of the receiver's name. */
       q?: string;
-      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it. */
       sender?: string;
       /** A part of the reason of the last failed attempt, as the lists name it. */
       reason?: string;
@@ -3338,7 +3338,7 @@ export interface Operations {
       older_than?: number;
       /** Only those whose next attempt is due within so many seconds. */
       due_within?: number;
-      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it. */
       account?: string;
       /** The most items of a page; 50 when left out. */
       limit?: number;
@@ -3363,7 +3363,7 @@ export interface Operations {
       state?: 'pending' | 'held' | 'failed';
       /** A part of the receiver's name. */
       q?: string;
-      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it. */
       sender?: string;
       /** A part of the reason of the last failed attempt, as the lists name it. */
       reason?: string;
@@ -3371,7 +3371,7 @@ export interface Operations {
       older_than?: number;
       /** Only those whose next attempt is due within so many seconds. */
       due_within?: number;
-      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it. */
       account?: string;
       /** The most items of a page; 50 when left out. */
       limit?: number;
@@ -3396,7 +3396,7 @@ export interface Operations {
       state?: 'pending' | 'held' | 'failed';
       /** A part of the receiver's name. */
       q?: string;
-      /** From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it. */
+      /** From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it. */
       sender?: string;
       /** A part of the reason of the last failed attempt, as the lists name it. */
       reason?: string;
@@ -3404,7 +3404,7 @@ export interface Operations {
       older_than?: number;
       /** Only those whose next attempt is due within so many seconds. */
       due_within?: number;
-      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it. */
+      /** Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it. */
       account?: string;
     };
     body: undefined;

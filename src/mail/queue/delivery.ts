@@ -71,11 +71,11 @@ export interface JobFacts {
   readonly id: number;
   readonly publicId: string;
   readonly domainId: number;
-  /** The user whose claim it is; empty in deliveries that do not name him, of before 0.4.0. */
+  /** The user whose claim it is; empty in deliveries that do not name him, from before 0.4.0. */
   readonly userId: string;
   readonly destination: string;
   readonly bodyId: number;
-  /** The id in the answer to the client that brought the message; absent in deliveries of before 0.3.0. */
+  /** The id in the answer to the client that brought the message; absent in deliveries from before 0.3.0. */
   readonly mailId?: string;
   /** The recipients, for operators: addresses, separated by a comma and cut. */
   readonly recipient?: string;

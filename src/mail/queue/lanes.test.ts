@@ -494,7 +494,7 @@ onEachEngine('queue fairness', (engine) => {
     assert.ok(receiver.attempts.length <= 64 + 4);
   });
 
-  test('a row of before 0.4.0, which names no sender, is attempted', async () => {
+  test('a row from before 0.4.0, which names no sender, is attempted', async () => {
     const bench = await openQueueBench(engine);
     await bench.enqueue(bench.queue(), bench.delivery('a'), bench.delivery('b', { accountId: 1 }));
     await bench.database.write((tx) =>

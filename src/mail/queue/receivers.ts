@@ -284,7 +284,7 @@ export interface QueueSummary {
   /** How many were not tried yet. */
   readonly untried: number;
   readonly domains: readonly (SummaryLine & { readonly domainId: number })[];
-  /** Absent: deliveries of before 0.4.0, which do not say whose they are. */
+  /** Absent: deliveries from before 0.4.0, which do not say whose they are. */
   readonly senders: readonly (SummaryLine & { readonly mailFrom?: string })[];
 }
 

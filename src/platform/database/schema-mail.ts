@@ -9,7 +9,7 @@ export interface DeliveryTable {
   domain_id: number;
   /** What counts as one receiver: an origin, a mail domain. Holds no secret. */
   destination: string;
-  /** Who has his share of the slots for it: `queue/lanes.ts`; empty in rows of before 0.4.0. */
+  /** Who has his share of the slots for it: `queue/lanes.ts`; empty in rows from before 0.4.0. */
   sender: Generated<string>;
   body_id: number;
   /** UUID of the delivery for receivers, the same in every attempt. */
@@ -32,7 +32,7 @@ export interface DeliveryTable {
   created_at: number;
   updated_at: number;
   finished_at: number | null;
-  /** Of the message, cut; this and the following are null in rows of before 0.3.0. */
+  /** Of the message, cut; this and the following are null in rows from before 0.3.0. */
   message_id: Generated<string | null>;
   subject: Generated<string | null>;
   /** JSON of where else the message was stored. */
@@ -43,11 +43,11 @@ export interface DeliveryTable {
   recipient: Generated<string | null>;
   /** Who keeps it `held`; null where it cannot be attempted. */
   held_by: Generated<'operator' | 'suspension' | null>;
-  /** From whom the message is: its reverse-path in lower case, `''` for the null sender; null in rows of before 0.4.0. */
+  /** From whom the message is: its reverse-path in lower case, `''` for the null sender; null in rows from before 0.4.0. */
   mail_from: Generated<string | null>;
   /** Why the last attempt failed, in words that many deliveries share (`reasonOf`); null where none failed. */
   reason: Generated<string | null>;
-  /** Where a webhook is posted, in full; null for other kinds, and in rows of before 0.4.0. */
+  /** Where a webhook is posted, in full; null for other kinds, and in rows from before 0.4.0. */
   url: Generated<string | null>;
 }
 
@@ -81,11 +81,11 @@ export interface TraceTable {
   node: string;
   /** Address of the client that brought it. */
   client: string | null;
-  /** JSON of the events that followed in the same transaction; null where there are none, and in rows of before 0.4.0. */
+  /** JSON of the events that followed in the same transaction; null where there are none, and in rows from before 0.4.0. */
   more: Generated<string | null>;
   /**
    * The domain whose mail it is: the sender's of what an account sent, else the recipient's. This and the next two only in the
-   * rows that begin a message, which have a sender; null in rows of before 0.4.0.
+   * rows that begin a message, which have a sender; null in rows from before 0.4.0.
    */
   domain: Generated<string | null>;
   /** Of the header, cut; only with TRACE_SUBJECTS. */

@@ -70,7 +70,7 @@ export interface MessageTable {
   envelope: string;
   /** JSON of the MessagePart tree with byte offsets. */
   structure: string;
-  /** The first words, on one line. This and the following are null in rows of before 0.3.0. */
+  /** The first words, on one line. This and the following are null in rows from before 0.3.0. */
   preview: string | null;
   /** 1 where there are attachments. */
   has_attachment: number | null;
@@ -78,7 +78,7 @@ export interface MessageTable {
   thread_id: number | null;
   /** Hash of account and Message-ID; also null where a message has none. */
   message_key: number | null;
-  /** When it came into this mailbox; null in rows of before 0.3.0. */
+  /** When it came into this mailbox; null in rows from before 0.3.0. */
   saved_at: number | null;
 }
 

@@ -49,7 +49,7 @@ const shared = {
   subject: Type.Optional(Text('Only with TRACE_SUBJECTS.', 'Hello')),
   size: Type.Optional(
     Integer(
-      'Bytes of its source. Absent where it was refused before it came, and for mail of before 0.4.0.',
+      'Bytes of its source. Absent where it was refused before it came, and for mail from before 0.4.0.',
       2048,
     ),
   ),

@@ -65,7 +65,7 @@ export const deliveryFields = {
   q: filterText("A part of the receiver's name.", 'receiver', 255),
   sender: Type.Optional(
     Text(
-      'From whom the message is: its reverse-path, empty for bounces. Deliveries of before 0.4.0 do not have it.',
+      'From whom the message is: its reverse-path, empty for bounces. Deliveries from before 0.4.0 do not have it.',
       'ada@acme.test',
       { maxLength: 320 },
     ),
@@ -78,7 +78,7 @@ export const deliveryFields = {
   older_than: seconds('Only those that were queued at least so many seconds ago.', 3600),
   due_within: seconds('Only those whose next attempt is due within so many seconds.', 600),
   account: filterText(
-    'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries of before 0.4.0 do not have it.',
+    'Address of an account: what it sends, and what waits for its mailbox on a mail server. Deliveries from before 0.4.0 do not have it.',
     'ada@acme.test',
   ),
 };

@@ -64,7 +64,7 @@ const OpenDeliveryBody = Type.Object(
     destination: Type.String({ examples: ['https://receiver.example'] }),
     url: Type.Optional(
       Text(
-        'Where a webhook is posted, in full. Deliveries of before 0.4.0 do not have it.',
+        'Where a webhook is posted, in full. Deliveries from before 0.4.0 do not have it.',
         'https://receiver.example/hooks/mail',
       ),
     ),

@@ -62,7 +62,7 @@ const SummaryBody = Type.Object(
     senders: Type.Array(
       Type.Object({
         sender: Type.Optional(
-          Text('Empty for bounces; absent for deliveries of before 0.4.0.', 'ada@acme.test'),
+          Text('Empty for bounces; absent for deliveries from before 0.4.0.', 'ada@acme.test'),
         ),
         ...line,
       }),

@@ -300,7 +300,7 @@ function healthOf(row: OperatedRow, records: readonly RecordState[]): DomainHeal
   const can = canSend({ status: row.status, dkim });
   const failed = records.filter(({ status }) => status === 'failed');
   const since = failed.flatMap(({ failing_since }) => failing_since ?? []);
-  // A node of before 0.4.0 may have changed the records since.
+  // A node from before 0.4.0 may have changed the records since.
   const canSince = row.could_send === Number(can) ? row.could_send_since : null;
   return {
     canSend: can,
