@@ -25,8 +25,8 @@ import { docsRoutes, notFoundPage, type WebmailOptions } from './docs-pages.ts';
 import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
 import { type EventRoutesOptions, eventRoutes } from './events.ts';
-import { createFrame, type FrameOptions } from './frame.ts';
 import { healthRoutes, type ReadinessCheck } from './health.ts';
+import { createServer, type ServerOptions } from './http-server.ts';
 import { enforceScopes, judgeAgain } from './key-scope.ts';
 import { mailAppendRoute } from './mail-append.ts';
 import { mailAttachmentRoutes } from './mail-attachment.ts';
@@ -38,7 +38,7 @@ import { mailSearchRoutes } from './mail-search.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
 import { keepAnswers } from './repeat-safely.ts';
-import { type Api, actorOf, type RouteGroup, type RouteTools } from './server.ts';
+import { type Api, actorOf, type RouteGroup, type RouteTools } from './route-tools.ts';
 
 export {
   ApiKeys,
@@ -70,6 +70,14 @@ export { mailSendRoutes } from './mail-send.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';
 export { rawMessageRoute } from './raw-messages.ts';
 export {
+  type Api,
+  actorOf,
+  CONSOLE_COOKIE,
+  credentials,
+  type Owned,
+  type RouteGroup,
+} from './route-tools.ts';
+export {
   DomainBody,
   DomainName,
   Instant,
@@ -82,18 +90,10 @@ export {
   UserId,
   writeDomain,
 } from './schemas.ts';
-export {
-  type Api,
-  actorOf,
-  CONSOLE_COOKIE,
-  credentials,
-  type Owned,
-  type RouteGroup,
-} from './server.ts';
 export { suppressionRoutes } from './suppressions.ts';
 export { version } from './version.ts';
 
-export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'>, EventRoutesOptions {
+export interface ApiOptions extends Omit<ServerOptions, 'notFoundPage'>, EventRoutesOptions {
   readonly domains: Domains;
   readonly verification: Verification;
   readonly accounts: Accounts;
@@ -138,7 +138,7 @@ interface ConsoleAccess {
 /** Builds the server; `app.listen` starts it, `app.close` stops it. */
 export function createApi(options: ApiOptions): Api {
   const site = openSite(options.siteDirectory);
-  const { app, limits } = createFrame({ ...options, notFoundPage: notFoundPage(site) });
+  const { app, limits } = createServer({ ...options, notFoundPage: notFoundPage(site) });
   const tools: RouteTools = {
     limits,
     authenticateMail: (request, mailbox) => authenticateMail(options.tokens, request, mailbox),

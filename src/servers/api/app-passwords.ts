@@ -2,8 +2,8 @@
 import { Type } from 'typebox';
 import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
 import { answerWithin } from './repeat-safely.ts';
+import { type Api, actorOf, type Owned, ownerOf } from './route-tools.ts';
 import { Instant, isoTime, RecordId, SAVE_PASSWORD, Text, UserId, UserQuery } from './schemas.ts';
-import { type Api, actorOf, type Owned, ownerOf } from './server.ts';
 
 const Name = Text('For people; several may have the same.', "Ada's phone", { maxLength: 255 });
 

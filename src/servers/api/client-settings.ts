@@ -11,8 +11,8 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import type { Accounts } from '../../tenants/accounts/accounts.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
+import { type Api, type Owned, ownerOf, type RouteGroup } from './route-tools.ts';
 import { DomainName, RecordId, Text, UserQuery } from './schemas.ts';
-import { type Api, type Owned, ownerOf, type RouteGroup } from './server.ts';
 import {
   type ProgramServer,
   type ProgramServers,

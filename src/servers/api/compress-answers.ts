@@ -18,7 +18,7 @@ import {
 } from 'node:zlib';
 import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Api } from './server.ts';
+import type { Api } from './route-tools.ts';
 
 /** Below this, in bytes, the answer fits into one packet uncompressed. */
 const WORTH_IT = 1024;

@@ -4,7 +4,7 @@
  * would accept them.
  */
 import type { FastifyRequest } from 'fastify';
-import type { Api } from './server.ts';
+import type { Api } from './route-tools.ts';
 
 /**
  * Beyond sixteen digits the number is not exact, but then no schema and no row has it either; beyond

@@ -4,6 +4,7 @@ import type { Delivery, Queue } from '../../mail/queue/queue.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
+import { actorOf, type Owned, ownerOf, type RouteGroup } from './route-tools.ts';
 import {
   answerPage,
   DomainName,
@@ -18,7 +19,6 @@ import {
   Text,
   UserId,
 } from './schemas.ts';
-import { actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
   type: 'string',

@@ -11,8 +11,8 @@ import { answerOf, answers, type ErrorCode } from '../../platform/errors/errors.
 import { ERRORS_PAGE } from '../../platform/net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
+import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './route-tools.ts';
 import { Text } from './schemas.ts';
-import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
 import { version } from './version.ts';
 
 const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,

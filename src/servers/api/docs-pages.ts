@@ -11,7 +11,7 @@ import fastifyStatic from '@fastify/static';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { notFound } from './answer-errors.ts';
 import { fileAt, isHashedAsset, pageWithoutSlash, type Site } from './docs-files.ts';
-import { type Api, credentials, type RouteGroup } from './server.ts';
+import { type Api, credentials, type RouteGroup } from './route-tools.ts';
 
 /** What pages may load: files of their own host, inline scripts by their hash, no inline style. */
 function pagePolicy(scripts: readonly string[]): string {

@@ -21,6 +21,7 @@ import {
   writeRecord,
 } from './domain-bodies.ts';
 import { answerWithin } from './repeat-safely.ts';
+import { type Api, actorOf, type Owned, ownerOf, type RouteGroup } from './route-tools.ts';
 import {
   answerPage,
   DomainBody,
@@ -35,7 +36,6 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import { type Api, actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const DomainPath = Type.Object({ domain: DomainName });
 

@@ -15,6 +15,7 @@ import { addAppPasswords, type OwnedAppPasswords } from './app-passwords.ts';
 import { contentsOfAccount } from './count-contents.ts';
 import { TokenBody, writeToken } from './mail-tokens.ts';
 import { answerWithin } from './repeat-safely.ts';
+import { type Api, actorOf, type Owned, ownerOf, type RouteGroup } from './route-tools.ts';
 import {
   answerPage,
   DomainBody,
@@ -31,7 +32,6 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import { type Api, actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 export const AccountBody = Type.Object(
   {

@@ -4,8 +4,8 @@ import { type EventHooks, type HookState, QUEUED_MAX } from '../../mail/webhooks
 import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
+import { actorOf, ownerOf, type RouteGroup } from './route-tools.ts';
 import { Instant, Integer, isoTime, present, Text, UserId, UserQuery } from './schemas.ts';
-import { actorOf, ownerOf, type RouteGroup } from './server.ts';
 
 const Url = Text('http or https.', 'https://app.example.com/hooks/events');
 const Secret = Type.Optional(

@@ -17,8 +17,8 @@ import {
   type Follower,
 } from '../../tenants/events/events.ts';
 import { beginStream } from './answer-errors.ts';
+import { ownerOf, type RouteGroup } from './route-tools.ts';
 import { Instant, Integer, Text, UserId, writtenHere } from './schemas.ts';
-import { ownerOf, type RouteGroup } from './server.ts';
 
 export interface EventRoutesOptions {
   readonly events: Events;

@@ -5,7 +5,7 @@ import type { Logger } from 'pino';
 import { Type } from 'typebox';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { within } from '../../platform/time/time.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import { credentials, type RouteGroup } from './route-tools.ts';
 
 /**
  * Whether one thing that the service needs works; a rejection counts as no. `degraded`: some of the work waits for it,

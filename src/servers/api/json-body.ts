@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import type { Api } from './server.ts';
+import type { Api } from './route-tools.ts';
 
 /**
  * The most values of one body. A body of 16 MiB can have millions, and reading those blocks everything for seconds. A

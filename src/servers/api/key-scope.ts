@@ -7,7 +7,7 @@ import type { FastifyRequest, RouteOptions } from 'fastify';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Owner } from '../../tenants/domains/domains.ts';
 import { isRead } from './authenticate.ts';
-import type { Api } from './server.ts';
+import type { Api } from './route-tools.ts';
 
 /** Where the routes are that see the data of all users. */
 const OPERATOR = '/v2/operator/';

@@ -1,5 +1,5 @@
 /** The existing paths, for the answer to an unknown one. */
-import type { Api } from './server.ts';
+import type { Api } from './route-tools.ts';
 import { plainName } from './spellings.ts';
 
 /** The most paths that one answer names. */

@@ -6,8 +6,8 @@ import { invalidField, Refusal, readInstant } from '../../platform/errors/errors
 import { AccountShares } from '../../tenants/accounts/accounts.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
 import { answerWithin, hashedBody } from './repeat-safely.ts';
+import type { Api, RouteGroup } from './route-tools.ts';
 import { Text } from './schemas.ts';
-import type { Api, RouteGroup } from './server.ts';
 
 /** Messages that are read at once: of one account, of all accounts of one user, and in all. */
 const SHARES = { account: 4, user: 30, all: 40 };

@@ -8,8 +8,8 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { parsePartNumber } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { messageQuery } from './mail-schemas.ts';
+import type { RouteGroup } from './route-tools.ts';
 import { Text } from './schemas.ts';
-import type { RouteGroup } from './server.ts';
 
 /** Streams are not serialized: this only describes them. */
 const bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });

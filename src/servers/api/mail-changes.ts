@@ -25,8 +25,8 @@ import {
   updatedSchema,
 } from './mail-schemas.ts';
 import { answerWithin } from './repeat-safely.ts';
+import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
 import { Text } from './schemas.ts';
-import type { Api, RouteGroup, RouteTools } from './server.ts';
 
 /** The most messages that one call changes. */
 const UIDS_MAX = 1_000;

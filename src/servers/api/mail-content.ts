@@ -12,8 +12,8 @@ import {
   threadIdSchema,
   uidSchema,
 } from './mail-schemas.ts';
+import type { RouteGroup } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
-import type { RouteGroup } from './server.ts';
 
 /** The most bytes of text, and of HTML. */
 const TEXT_MAX = 2 * 1024 * 1024;

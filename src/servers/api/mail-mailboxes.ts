@@ -2,8 +2,8 @@
 import { Type } from 'typebox';
 import { type Mailstore, NEW_NAME_MAX } from '../../mailboxes/mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
+import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
-import type { Api, RouteGroup, RouteTools } from './server.ts';
 
 const summary = Type.Object(
   {

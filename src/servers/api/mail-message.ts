@@ -4,8 +4,8 @@ import { Type } from 'typebox';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
 import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery } from './mail-schemas.ts';
+import type { RouteGroup } from './route-tools.ts';
 import { Integer, Text, writtenHere } from './schemas.ts';
-import type { RouteGroup } from './server.ts';
 
 /** Up to this size a source is answered in one piece; a longer one is read twice and streamed. */
 const WHOLE_MAX = 256 * 1024;

@@ -1,8 +1,8 @@
 /** Parts of schemas that the mail routes share. */
 import { Type } from 'typebox';
 import { messageFields, type SyncRequest } from '../../mailboxes/mailstore/mailstore.ts';
+import { SAME_SHAPE } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
-import { SAME_SHAPE } from './server.ts';
 
 /**
  * The most bytes of a body that is read before its sender is known. The largest valid ones have two texts of 1,024

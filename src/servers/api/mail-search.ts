@@ -9,8 +9,8 @@ import {
   threadIdSchema,
   uidSchema,
 } from './mail-schemas.ts';
+import type { RouteGroup } from './route-tools.ts';
 import { Text } from './schemas.ts';
-import type { RouteGroup } from './server.ts';
 
 const MATCHES_DEFAULT = 50;
 const MATCHES_MAX = 500;

@@ -15,8 +15,8 @@ import {
   uidvaliditySchema,
 } from './mail-schemas.ts';
 import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
+import type { Api, RouteGroup, RouteTools } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
-import type { Api, RouteGroup, RouteTools } from './server.ts';
 
 /** The most bytes of a message as JSON; a larger one is sent as message/rfc822. */
 const SEND_BODY_MAX = 16 * 1024 * 1024;

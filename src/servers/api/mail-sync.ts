@@ -11,8 +11,8 @@ import {
   MAILBOX_MAX,
   syncAnswer,
 } from './mail-schemas.ts';
+import type { RouteGroup } from './route-tools.ts';
 import { writtenHere } from './schemas.ts';
-import type { RouteGroup } from './server.ts';
 
 const syncBody = Type.Object(
   {

@@ -13,8 +13,8 @@ import {
 } from '../../tenants/accounts/accounts.ts';
 import { HostCookie } from './host-cookie.ts';
 import { MAIL_BODY_MAX } from './mail-schemas.ts';
+import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
-import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './server.ts';
 
 /** A token and its lifetime; the same in both ways to get one. */
 export const TokenBody = Type.Object(

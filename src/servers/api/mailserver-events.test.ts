@@ -15,7 +15,7 @@ import type { Engine } from '../../platform/database/database.ts';
 import { limitInMemory } from '../../platform/net/net.ts';
 import { findAccounts } from '../../tenants/accounts/account-rows.ts';
 import { BatchBodies } from './batch-bodies.ts';
-import { createFrame } from './frame.ts';
+import { createServer } from './http-server.ts';
 import { mailserverEventRoutes } from './mailserver-events.ts';
 
 const SECRET = 'the secret of the mail server';
@@ -40,7 +40,7 @@ async function start(engine: Engine, rateLimitPerMinute = 0) {
   const told: Change[] = [];
   changes.subscribe(accountId, (change) => told.push(change));
   const logger = pino({ level: 'silent' });
-  const { app, limits } = createFrame({
+  const { app, limits } = createServer({
     logger,
     rateLimitPerMinute,
     openLimit: limitInMemory,

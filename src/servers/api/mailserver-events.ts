@@ -12,8 +12,8 @@ import { isSignature, type MailserverEvents } from '../../mailboxes/event-hook/e
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey } from '../../platform/net/net.ts';
 import { BatchBodies, type HeldBody } from './batch-bodies.ts';
+import type { RouteGroup } from './route-tools.ts';
 import { Integer, Text } from './schemas.ts';
-import type { RouteGroup } from './server.ts';
 
 const MIB = 1_048_576;
 const BODY_MAX = 16 * MIB;

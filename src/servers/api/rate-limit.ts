@@ -13,7 +13,7 @@ import {
   type OpenLimit,
   type Usage,
 } from '../../platform/net/net.ts';
-import type { Admission, LimitBucket, RateLimits } from './server.ts';
+import type { Admission, LimitBucket, RateLimits } from './route-tools.ts';
 
 const WINDOW_SECONDS = 60;
 /** How much larger the budgets of the mail server and of signed links are. */

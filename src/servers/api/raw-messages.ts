@@ -21,7 +21,7 @@ import {
 } from '../../protocols/message/message.ts';
 import { beginStream } from './answer-errors.ts';
 import { partAnswer, sendPart } from './mail-attachment.ts';
-import type { RouteGroup } from './server.ts';
+import type { RouteGroup } from './route-tools.ts';
 
 export interface RawMessagesOptions {
   readonly bodies: Bodies;

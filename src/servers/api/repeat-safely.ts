@@ -11,7 +11,7 @@ import {
   hashOf,
   type KeyOwner,
 } from '../../tenants/accounts/accounts.ts';
-import type { Api } from './server.ts';
+import type { Api } from './route-tools.ts';
 
 export const KEY_MAX = 255;
 

@@ -6,7 +6,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { FieldError } from '../../platform/errors/errors.ts';
 import { refuseFields } from './describe-invalid.ts';
-import type { Api } from './server.ts';
+import type { Api } from './route-tools.ts';
 
 /** Checks a value whose path is `path`, and adds its errors. */
 type Look = (value: unknown, path: string, errors: FieldError[]) => void;

@@ -4,6 +4,7 @@ import type { Suppressions } from '../../mail/sending/sending.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Domains } from '../../tenants/domains/domains.ts';
 import { answerWithin } from './repeat-safely.ts';
+import { actorOf, type Owned, ownerOf, type RouteGroup } from './route-tools.ts';
 import {
   answerPage,
   DomainName,
@@ -16,7 +17,6 @@ import {
   Text,
   UserId,
 } from './schemas.ts';
-import { actorOf, type Owned, ownerOf, type RouteGroup } from './server.ts';
 
 const Address = Type.String({ examples: ['bob@sender.test'] });
 

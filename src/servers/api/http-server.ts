@@ -27,11 +27,11 @@ import { collectPaths } from './known-paths.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { type OnAnswered, pathOf, RequestLog } from './request-log.ts';
-import type { Api, RateLimits } from './server.ts';
+import type { Api, RateLimits } from './route-tools.ts';
 import { refuseSpellings } from './spellings.ts';
 import { version } from './version.ts';
 
-export interface FrameOptions {
+export interface ServerOptions {
   readonly logger: Logger;
   /** Called for each answered request, for metrics. */
   readonly onAnswered?: OnAnswered;
@@ -61,7 +61,7 @@ const REQUEST_TIMEOUT_MS = 120_000;
 const PATH_PARAMETER_MAX = 65_536;
 
 /** Opens the server without routes. */
-export function createFrame(options: FrameOptions): { app: Api; limits: RateLimits } {
+export function createServer(options: ServerOptions): { app: Api; limits: RateLimits } {
   const isTrusted = testNetworks(options.trustProxy);
   const { rateLimitPerMinute, openLimit } = options;
   const limits =
@@ -135,14 +135,14 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
 }
 
 function openServer(
-  options: FrameOptions,
+  options: ServerOptions,
   isTrusted: NetworkTest,
   answerBadUrl: (error: Error, request: FastifyRequest, reply: FastifyReply) => void,
 ): Api {
   const logger: FastifyBaseLogger = options.logger;
   return fastify({
     loggerInstance: logger,
-    // A child logger for each request costs more than the rest of the frame.
+    // A child logger for each request costs more than all else that is done here.
     childLoggerFactory: (parent) => parent,
     logController: new RequestLog(options.logger, isTrusted, options.onAnswered),
     genReqId: requestIdOf,

@@ -1,6 +1,4 @@
-/**
- * What a file of routes needs to know about the server.
- */
+/** What the server gives a file of routes (who calls, limits, types), and what a route declares of itself. */
 import type { IncomingMessage } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type {
