@@ -145,6 +145,19 @@ test("what the console's cookie opens may lack its token, and a profile may not 
   assert.match(profile?.operation.responses['404']?.description ?? '', /route_not_found/);
 });
 
+test('whatever writes may find the disk full, and a socket may be one too many', () => {
+  const codesOf = ({ responses }: Operation, status: number): string[] =>
+    responses[status]?.description.match(/(?<=`)\w+(?=`:)/g) ?? [];
+  for (const { name, operation } of operations) {
+    const isWrite = !name.startsWith('GET ');
+    assert.equal(codesOf(operation, 503).includes('storage_full'), isWrite, name);
+  }
+  const socket = operations.find(({ name }) => name === 'GET /ws')?.operation;
+  assert.ok(socket);
+  assert.deepEqual(codesOf(socket, 400), ['invalid_request']);
+  assert.deepEqual(codesOf(socket, 429), ['too_many_connections', 'rate_limited']);
+});
+
 test('a running server serves it', async () => {
   const api = await startApi('sqlite', { routes: routesElsewhere });
   const served = await api.call('GET', '/docs/openapi.json', undefined, { 'x-api-key': undefined });

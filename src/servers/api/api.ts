@@ -214,7 +214,7 @@ function refuseUnguarded({ url }: { readonly url: string }): void {
  */
 function webSocketRoute(app: Api): void {
   app.get('/ws', {
-    config: { refusals: ['upgrade_required'] },
+    config: { refusals: ['invalid_request', 'upgrade_required', 'too_many_connections'] },
     schema: {
       summary: 'Get mailbox changes at once',
       description:

@@ -167,6 +167,8 @@ function withRefusals(schema: FastifySchema, { method, config }: RouteOptions): 
   if (schema.security?.some(({ console }) => console) && method !== 'GET')
     codes.add('csrf_token_invalid');
   codes.add('rate_limited').add('internal').add('unavailable');
+  // The database's disk may be full, whatever is written.
+  if (method !== 'GET') codes.add('storage_full');
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codes) {
     const { http } = answerOf(code);

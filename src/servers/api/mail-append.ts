@@ -69,7 +69,6 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           'mailbox_refused',
           'mail_server_refused',
           'quota_exceeded',
-          'storage_full',
         ],
       },
       handler: async (request, reply) => {

@@ -209,7 +209,6 @@ const refusals = [
   'part_not_found',
   'uidvalidity_changed',
   'quota_exceeded',
-  'storage_full',
 ] as const;
 
 function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageBytes: number): void {
