@@ -1,5 +1,4 @@
 /** Tells a session what changed in its mailbox, by itself and by others: the only place that moves a view on. */
-import type { SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { fetchAll } from './fetch.ts';
 import type { FetchRequest } from './parse-fetch.ts';
@@ -8,6 +7,15 @@ import type { View } from './view.ts';
 import { numberSet, type Output } from './write.ts';
 
 const RENAMED = 'The mailbox was deleted, renamed or restored: connect again';
+
+/** Messages whose flags are held while the client reads: those of more are read again, piece by piece. */
+const HELD_MAX = 1_000;
+/** Removals that are told at once. */
+const REMOVALS_AT_ONCE = 5_000;
+
+const ALL = { changedSince: undefined, vanished: false, partial: undefined } as const;
+const FLAGS: FetchRequest = { ...ALL, items: [{ kind: 'UID' }, { kind: 'FLAGS' }] };
+const WITH_MODSEQ: FetchRequest = { ...ALL, items: [...FLAGS.items, { kind: 'MODSEQ' }] };
 
 /**
  * @param withRemovals whether sequence numbers may change now
@@ -26,26 +34,15 @@ export async function* tellChanges(
     view.token = view.flagsToken ?? view.token;
     view.flagsToken = undefined;
   } else view.flagsToken ??= String(view.highestModseq);
-  const added: number[] = [];
-  const flags: string[] = [];
-  // All of them, before any moves the view on: one that cannot be read would leave it where the client is not.
-  for (const page of await readPages(session, view)) {
-    for (const { uid, modseq, flags: some = [] } of page.changes.added) {
-      if (uid > view.lastUid) {
-        view.add(uid);
-        added.push(uid);
-      } else if (tellsFlags && told.get(uid) !== modseq)
-        flags.push(writeFlags(session, { uid, modseq, flags: some }));
-    }
-    for (const updated of page.changes.updated) {
-      if (tellsFlags && told.get(updated.uid) !== updated.modseq)
-        flags.push(writeFlags(session, updated));
-    }
-    for (const { uid } of page.changes.removed) view.untold.add(uid);
-    view.token = page.token;
-  }
-  // Before the removals: these are the sequence numbers of before.
-  yield flags.join('');
+  const { added, removed, token, flags, many } = await readNews(session, tellsFlags);
+  // Before anything moves the view on: what fails until here is told the next time.
+  yield flags;
+  if (many.length > 0)
+    yield* fetchAll(session, many, session.condstore ? WITH_MODSEQ : FLAGS, true);
+  for (const uid of added) view.add(uid);
+  for (const uid of removed) view.untold.add(uid);
+  view.token = token;
+  // After the flags, which have the sequence numbers of before.
   if (withRemovals) yield* tellRemovals(session, view);
   else if (view.untold.size === 0) view.highestModseq = highestOf(view);
   told.clear();
@@ -55,16 +52,40 @@ export async function* tellChanges(
 }
 
 /** What changed since the state that the view has. */
-async function readPages({ services, user }: Session, view: View): Promise<SyncResult[]> {
+interface News {
+  readonly added: readonly number[];
+  readonly removed: readonly number[];
+  readonly token: string;
+  /** The lines of changed flags; `''` where they are of many messages. */
+  readonly flags: string;
+  /** The messages, where their flags are not held. */
+  readonly many: readonly number[];
+}
+
+async function readNews(session: Session, tellsFlags: boolean): Promise<News> {
+  const { services, user, told, selected: view } = session;
   const { name: mailbox, uidvalidity } = view.mailbox;
   const of = { mailbox, uidvalidity: String(uidvalidity), fields: ['flags'] as const };
-  const pages: SyncResult[] = [];
+  const added: number[] = [];
+  const removed: number[] = [];
+  const changed: Flagged[] = [];
   for (let { token } = view; ; ) {
     const page = await services.mailstore.sync(user, { ...of, token }).catch(refuseRenamed);
     if (page.reset) throw new Bye(RENAMED);
-    pages.push(page);
-    if (!page.hasMore) return pages;
+    const { changes } = page;
+    for (const { uid, modseq, flags = [] } of changes.added) {
+      if (uid > (added.at(-1) ?? view.lastUid)) added.push(uid);
+      else changed.push({ uid, modseq, flags });
+    }
+    for (const one of changes.updated) changed.push(one);
+    for (const { uid } of changes.removed) removed.push(uid);
     ({ token } = page);
+    if (page.hasMore) continue;
+    const news = tellsFlags ? changed.filter(({ uid, modseq }) => told.get(uid) !== modseq) : [];
+    const isMany = news.length > HELD_MAX;
+    const flags = isMany ? '' : news.map((one) => writeFlags(session, one)).join('');
+    const many = isMany ? news.map(({ uid }) => uid).sort((a, b) => a - b) : [];
+    return { added, removed, token, flags, many };
   }
 }
 
@@ -100,14 +121,22 @@ function* tellRemovals(session: Session, view: View): Generator<Output> {
   const numbers = view.remove(gone);
   gone.clear();
   if (session.qresync && uids.length > 0) yield `* VANISHED ${numberSet(uids)}\r\n`;
-  else yield numbers.map((number) => `* ${number} EXPUNGE\r\n`).join('');
+  else {
+    for (let at = 0; at < numbers.length; at += REMOVALS_AT_ONCE) {
+      const some = numbers.slice(at, at + REMOVALS_AT_ONCE);
+      yield some.map((number) => `* ${number} EXPUNGE\r\n`).join('');
+    }
+  }
+}
+
+interface Flagged {
+  readonly uid: number;
+  readonly modseq?: string | undefined;
+  readonly flags: readonly string[];
 }
 
 /** Flags of one message, as they are told unasked; `''` where the session does not see it. */
-function writeFlags(
-  session: Session,
-  { uid, modseq, flags }: { uid: number; modseq?: string | undefined; flags: readonly string[] },
-): string {
+function writeFlags(session: Session, { uid, modseq, flags }: Flagged): string {
   const view = session.selected;
   const number = view.numberOf(uid);
   if (number === 0) return '';
