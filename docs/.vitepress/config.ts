@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitepress';
 import { codeTheme, stylesAsClasses } from './code-styles.ts';
+import { rootHomeLinks } from './home-links.ts';
 import { writeReference } from './reference/pages.ts';
 import { nameRows } from './row-anchors.ts';
 import { searchRoles } from './search-roles.ts';
@@ -39,6 +40,7 @@ export default defineConfig({
     codeTransformers: [stylesAsClasses],
     config(markdown) {
       nameRows(markdown);
+      rootHomeLinks(markdown);
       markdown.core.ruler.push('served_links', ({ tokens }) => {
         for (const token of tokens.flatMap(({ children }) => children ?? [])) {
           const href = token.type === 'link_open' ? token.attrGet('href') : null;

@@ -5,7 +5,8 @@ import { posix } from 'node:path';
 import { before, test } from 'node:test';
 import { parseEnv } from 'node:util';
 import { Check } from 'typebox/schema';
-import { createMarkdownRenderer } from 'vitepress';
+import { createMarkdownRenderer, type MarkdownRenderer } from 'vitepress';
+import { rootHomeLinks } from '../../docs/.vitepress/home-links.ts';
 import { nameRows } from '../../docs/.vitepress/row-anchors.ts';
 import { answerOf, answers, type ErrorCode, Refusal } from '../../src/platform/errors/errors.ts';
 import { answerProblem } from '../../src/platform/net/net.ts';
@@ -312,18 +313,38 @@ test('every error is explained, with its status and its reply', () => {
   }
 });
 
+/** VitePress keeps the first one of a process, whatever the next call wants of it. */
+function openRenderer() {
+  const config = (markdown: MarkdownRenderer) => {
+    nameRows(markdown);
+    rootHomeLinks(markdown);
+  };
+  return createMarkdownRenderer(`${repository}docs`, { config }, '/docs/');
+}
+
 test('the type of every error leads to a row of the page', async () => {
-  const markdown = await createMarkdownRenderer(
-    `${repository}docs`,
-    { config: nameRows },
-    '/docs/',
-  );
+  const markdown = await openRenderer();
   const html = markdown.render(pageAt('docs/reference/errors.md').text);
   for (const code of Object.keys(answers) as ErrorCode[]) {
     const { body } = answerProblem(new Refusal(code, 'so it is'), 'id');
     const [page, anchor] = JSON.parse(body).type.split('#');
     assert.equal(page, '/docs/reference/errors');
     assert.equal(html.split(`<tr id="${anchor}">`).length, 2, `${code} has one row`);
+  }
+});
+
+test('the links of the home page lead to the pages also from / and /docs', async () => {
+  const { path, text } = pageAt('docs/index.md');
+  const markdown = await openRenderer();
+  const names = { path: `${repository}${path}`, relativePath: 'index.md' };
+  const html = markdown.render(text, { ...names, cleanUrls: true });
+  const links = [...html.matchAll(/<a href="([^"]+)"/g)].map(([, link = '']) => link);
+  assert.ok(links.includes('/docs/concepts/sync'), links.join(' '));
+  for (const link of links) {
+    for (const address of ['/', '/docs', '/docs/']) {
+      const { pathname } = new URL(link, `http://mail.test${address}`);
+      assert.match(pathname, /^\/docs\//, `${link} on ${address}`);
+    }
   }
 });
 

@@ -102,6 +102,21 @@ test('no link or anchor is broken', async () => {
   assert.ok(statuses.size > service.pages.length, 'pages link to each other');
 });
 
+test('the home page leads to the pages from each of its addresses, without scripts too', async () => {
+  for (const address of ['/', '/docs']) {
+    const html = await (await fetch(service.url + address)).text();
+    const links = new Set(
+      [...html.matchAll(/<a [^>]*href="([^"]+)"/g)].map(([, link = '']) => link),
+    );
+    assert.ok(links.size > 20, address);
+    for (const link of links) {
+      const { origin, pathname } = new URL(link, service.url + address);
+      if (origin !== service.url) continue;
+      assert.equal((await fetch(origin + pathname)).status, 200, `${link} on ${address}`);
+    }
+  }
+});
+
 test('every page exists as markdown, and in one file', async () => {
   const read = async (path: string) => {
     const answer = await fetch(service.url + path);
