@@ -71,11 +71,11 @@ export class Connection {
     const held = this.#held;
     this.#held = undefined;
     this.#send(hello);
-    this.#tellAll(held);
+    this.#sendHeld(held);
   }
 
   /** Sends a change, or holds it until it can be sent. */
-  tell(mailbox: string, message: Buffer): void {
+  sendChange(mailbox: string, message: Buffer): void {
     if (this.#ending) return;
     if (!this.#held) {
       this.#send(message);
@@ -131,12 +131,12 @@ export class Connection {
     this.#held = undefined;
     this.#congested = false;
     this.#beatsCongested = 0;
-    this.#tellAll(held);
+    this.#sendHeld(held);
   }
 
-  /** The buffer may fill up again meanwhile; `tell` checks that for each change. */
-  #tellAll(held: Map<string, Buffer> | undefined): void {
-    for (const [mailbox, message] of held ?? []) this.tell(mailbox, message);
+  /** The buffer may fill up again meanwhile; `sendChange` checks that for each one. */
+  #sendHeld(held: Map<string, Buffer> | undefined): void {
+    for (const [mailbox, message] of held ?? []) this.sendChange(mailbox, message);
   }
 }
 
@@ -155,9 +155,9 @@ export class AccountFeed {
   readonly connections = new Set<Connection>();
   readonly #unsubscribe: () => void;
   /** The state of each mailbox that was last sent, from the first hello on. */
-  #told: Map<string, string> | undefined;
-  /** Mailboxes whose change was sent since the look began. */
-  readonly #toldMeanwhile = new Set<string>();
+  #sent: Map<string, string> | undefined;
+  /** Mailboxes whose change was sent since the resync began. */
+  readonly #sentMeanwhile = new Set<string>();
 
   constructor(accountId: number, changes: Pick<Changes, 'subscribe'>) {
     this.#unsubscribe = changes.subscribe(accountId, (change) => this.#pass(change));
@@ -167,20 +167,20 @@ export class AccountFeed {
     this.#unsubscribe();
   }
 
-  /** Remembers the states of the first hello, for {@link AccountFeed.tellMissed}. */
+  /** Remembers the states of the first hello, for {@link AccountFeed.sendMissed}. */
   remember(tips: readonly MailboxTip[]): void {
-    this.#told ??= new Map(tips.map((tip) => [tip.mailbox, stateOf(tip)]));
+    this.#sent ??= new Map(tips.map((tip) => [tip.mailbox, stateOf(tip)]));
   }
 
   /** Called before the state of the account is read. @returns the account */
-  beginLook(): MailAccess | undefined {
-    this.#toldMeanwhile.clear();
+  beginResync(): MailAccess | undefined {
+    this.#sentMeanwhile.clear();
     const [first] = this.connections;
     return first?.user;
   }
 
   /** @param access undefined where the account was deleted */
-  endWhereNotAllowed(access: AccountAccess | undefined): void {
+  endUnlessAllowed(access: AccountAccess | undefined): void {
     for (const connection of this.connections) {
       if (access?.status !== 'active') connection.end(closings.inactive);
       // A version newer than the one that was read may have come meanwhile.
@@ -191,38 +191,38 @@ export class AccountFeed {
   }
 
   /** Sends every mailbox whose state differs from the last one sent. */
-  tellMissed(tips: readonly MailboxTip[]): void {
-    const told = this.#told;
-    if (!told) return;
+  sendMissed(tips: readonly MailboxTip[]): void {
+    const sent = this.#sent;
+    if (!sent) return;
     const names = new Set(tips.map(({ mailbox }) => mailbox));
-    const isSameList = names.size === told.size && tips.every(({ mailbox }) => told.has(mailbox));
-    for (const mailbox of told.keys()) if (!names.has(mailbox)) told.delete(mailbox);
+    const isSameList = names.size === sent.size && tips.every(({ mailbox }) => sent.has(mailbox));
+    for (const mailbox of sent.keys()) if (!names.has(mailbox)) sent.delete(mailbox);
     for (const tip of tips) {
-      if (told.get(tip.mailbox) === stateOf(tip) || this.#toldMeanwhile.has(tip.mailbox)) continue;
+      if (sent.get(tip.mailbox) === stateOf(tip) || this.#sentMeanwhile.has(tip.mailbox)) continue;
       const { mailbox, uidvalidity, token } = tip;
-      told.set(mailbox, stateOf(tip));
+      sent.set(mailbox, stateOf(tip));
       const eventType = 'MailboxesChanged';
-      this.#tellAll(mailbox, encodeChange({ mailbox, uidvalidity, token, eventType }));
+      this.#sendToAll(mailbox, encodeChange({ mailbox, uidvalidity, token, eventType }));
     }
-    if (!isSameList) this.#tellAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
+    if (!isSameList) this.#sendToAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
   }
 
   #pass(change: AccountChange): void {
     if (change.kind === 'access') {
       for (const connection of this.connections) connection.end(closingFor[change.reason]);
     } else if (change.kind === 'mailboxes') {
-      this.#tellAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
+      this.#sendToAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
     } else if (change.kind === 'mailbox') {
-      if (this.#told) {
-        this.#told.set(change.mailbox, stateOf(change));
-        this.#toldMeanwhile.add(change.mailbox);
+      if (this.#sent) {
+        this.#sent.set(change.mailbox, stateOf(change));
+        this.#sentMeanwhile.add(change.mailbox);
       }
-      this.#tellAll(change.mailbox, encodeChange(change));
+      this.#sendToAll(change.mailbox, encodeChange(change));
     }
   }
 
-  #tellAll(about: string, message: Buffer): void {
-    for (const connection of this.connections) connection.tell(about, message);
+  #sendToAll(about: string, message: Buffer): void {
+    for (const connection of this.connections) connection.sendChange(about, message);
   }
 }
 

@@ -196,7 +196,7 @@ export class Realtime {
       checkHandshake(request);
       token = readToken(request);
       user = await this.#options.authenticate(token);
-      this.#judge(user);
+      this.#checkRoom(user);
       if (this.#options.shared) await this.#takeSlot(user, socket, giveBack);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
@@ -212,8 +212,8 @@ export class Realtime {
     });
   }
 
-  /** Whether there is room for one more connection. */
-  #judge({ accountId }: MailAccess): void {
+  /** @throws Refusal where one more connection has no room */
+  #checkRoom({ accountId }: MailAccess): void {
     if (this.#closed) throw new Refusal('unavailable', 'the server stops');
     const open = this.#feeds.get(accountId)?.connections.size ?? 0;
     if (open >= PER_ACCOUNT) throw this.#tooMany();
@@ -242,7 +242,7 @@ export class Realtime {
     if (socket.destroyed) giveBack();
     else socket.once('close', giveBack);
     // Others may have connected to this node meanwhile.
-    this.#judge(user);
+    this.#checkRoom(user);
   }
 
   #giveSlot(user: MailAccess): void {
@@ -320,6 +320,7 @@ export class Realtime {
     this.#settle();
   }
 
+  /** Ends the wait of {@link close} when the last socket is closed. */
   #settle(): void {
     if (this.#heartbeat.size === 0 && this.#handshakes.size === 0) this.#onGone?.();
   }

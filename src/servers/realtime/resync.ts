@@ -38,16 +38,16 @@ export async function resync(
   const all = [...feeds];
   for (let at = 0; at < all.length; at += ACCOUNTS_AT_A_TIME) {
     const some = all.slice(at, at + ACCOUNTS_AT_A_TIME);
-    const users = some.flatMap(([, feed]) => feed.beginLook() ?? []);
+    const users = some.flatMap(([, feed]) => feed.beginResync() ?? []);
     const [access, tips] = await Promise.all([
       state.accessOf(some.map(([id]) => id)),
       state.tipsOf(users, afterGap),
     ]);
     for (const [id, feed] of some) {
       if (feeds.get(id) !== feed) continue;
-      feed.endWhereNotAllowed(access.get(id));
+      feed.endUnlessAllowed(access.get(id));
       const now = tips.get(id);
-      if (now) feed.tellMissed(now);
+      if (now) feed.sendMissed(now);
     }
     await turn();
   }
