@@ -10,8 +10,8 @@ import {
   parseDate,
   readMessageTexts,
 } from '../../protocols/message/message.ts';
-import { columnOf } from './columns.ts';
 import type { EnvelopeField } from './parse-search.ts';
+import { columnOf } from './source.ts';
 import { readSearchTexts, type SearchTexts } from './texts.ts';
 
 /** Its other columns are read where a key needs them. */

@@ -24,7 +24,7 @@ import { Outgoing } from './outgoing.ts';
 import { type OpenedAccount, passOn } from './pass-on.ts';
 import { runCommand, tellUnasked } from './run-command.ts';
 import { Bye, type Channel, Session } from './session.ts';
-import { TellTimer } from './tell-timer.ts';
+import { TellTimer } from './tell-changes.ts';
 import { Traffic } from './traffic.ts';
 import { line, type Output } from './write.ts';
 
@@ -166,7 +166,7 @@ export class Connection implements Channel {
    * @param access undefined where the account does not exist
    * @param appPasswords those that still open an account
    */
-  lookAgain(access: AccountAccess | undefined, appPasswords: ReadonlySet<number>): void {
+  recheck(access: AccountAccess | undefined, appPasswords: ReadonlySet<number>): void {
     const lost = reasonToEnd(this.#session.user, access, appPasswords);
     if (lost !== undefined) {
       this.#loseAccess(lost);

@@ -2,7 +2,7 @@
 import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { readMailbox } from './list.ts';
-import { showProgress } from './progress.ts';
+import { showProgress } from './long-work.ts';
 import { type Answer, type Command, No, type Session } from './session.ts';
 import { refuseReadOnly } from './store.ts';
 import { tellChanges } from './tell-changes.ts';

@@ -3,8 +3,6 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
 import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
-import { isUnknown } from './binary.ts';
-import { columnOf } from './columns.ts';
 import { BadCommand } from './cursor.ts';
 import { headersOf, isKept } from './header-fields.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
@@ -12,19 +10,19 @@ import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
 import { readSince, vanished } from './select.ts';
 import { type Answer, Bye, type Command, GONE, No, type Session } from './session.ts';
-import { Source } from './source.ts';
+import { columnOf, Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { positionOf } from './view.ts';
 import type { Output, Part } from './write.ts';
-import { columnsOf, type Message, TEXT_MAX, writeMessage } from './write-message.ts';
+import { columnsOf, isUnknown, type Message, TEXT_MAX, writeMessage } from './write-message.ts';
 
-/** Messages whose rows are read at once: with structures, of which one may have half a megabyte; with texts; without. */
+/** Messages whose rows are read at once: with their sources, with texts, with neither. A structure may have half a megabyte. */
 const WITH_SOURCE = 32;
 const WITH_TEXTS = 200;
 const WITHOUT = 500;
 /** Octets of sources that are read at once. */
 const AHEAD_MAX = 256 * 1024;
-/** Where flags alone are asked for, no row is read. */
+/** The same where flags alone are asked for: they come from the index of the mailbox, and no row is read. */
 const ONLY_FLAGS = 5_000;
 
 export const fetch = fetching(false);
@@ -110,7 +108,7 @@ export async function* fetchAll(
   return count.missing > 0 && !isByUid ? GONE : 'That is all';
 }
 
-/** Messages that are not told of: why, and how many. */
+/** How many messages are left out of the answer, by the reason. */
 interface Unsent {
   undecoded: number;
   missing: number;
@@ -231,7 +229,7 @@ async function markSeen(session: Session, rows: readonly Message[]): Promise<Map
   );
 }
 
-/** What has to be read beside the columns that cost little. */
+/** What has to be read in addition to the columns that cost little. */
 function needsOf(items: readonly FetchItem[]) {
   const has = (kinds: readonly FetchItem['kind'][]) =>
     items.some(({ kind }) => kinds.includes(kind));

@@ -2,10 +2,10 @@
 import type { ImapColumn } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
-import { columnOf } from './columns.ts';
-import { Pace, tooMuch } from './pace.ts';
+import { Pace, tooMuch } from './long-work.ts';
 import type { SearchKey } from './parse-search.ts';
 import type { Session } from './session.ts';
+import { columnOf } from './source.ts';
 import { textsOf } from './texts.ts';
 
 export type { Row } from './candidate.ts';
@@ -95,12 +95,12 @@ export class Search {
     for (let at = 0; at < view.size; at += size) {
       const uids = view.uids.slice(at, at + size);
       this.#session.progress = { done: at, of: view.size };
-      await this.#pace.rest();
+      await this.#pace.yieldTurn();
       const { imap } = services.mailstore;
       const rows: Row[] = await imap.rows(view.mailbox, uids, columns);
       const texts = withFields ? await textsOf(this.#session, ['search'], rows) : undefined;
       for (const row of rows) {
-        if (this.#pace.isTired) await this.#pace.rest();
+        if (this.#pace.mustYield) await this.#pace.yieldTurn();
         const candidate = new Candidate(this, row, texts?.get(row.body_id)?.search);
         const isKnown = this.#matchesRow(this.#key, candidate);
         if (isKnown ?? (await this.#matches(this.#key, candidate))) found.push(row);
@@ -125,7 +125,7 @@ export class Search {
       };
       let matches = known?.get(row.flags);
       const isTime = matches === undefined || at % KNOWN_AT_ONCE === 0;
-      if (isTime && this.#pace.isTired) await this.#pace.rest();
+      if (isTime && this.#pace.mustYield) await this.#pace.yieldTurn();
       if (matches === undefined) {
         matches = this.#matchesRow(this.#key, new Candidate(this, row)) ?? false;
         known?.set(row.flags, matches);
@@ -184,7 +184,7 @@ export class Search {
   }
 
   async #matches(key: SearchKey, message: Candidate): Promise<boolean> {
-    if (this.#pace.isTired) await this.#pace.rest();
+    if (this.#pace.mustYield) await this.#pace.yieldTurn();
     const isKnown = this.#matchesRow(key, message);
     if (isKnown !== undefined) return isKnown;
     switch (key.kind) {

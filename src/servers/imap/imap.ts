@@ -63,8 +63,8 @@ export interface ImapOptions
   readonly accessOf: (ids: readonly number[]) => Promise<ReadonlyMap<number, AccountAccess>>;
   /** Which app passwords still open their account. */
   readonly appPasswordsThere: (ids: readonly number[]) => Promise<ReadonlySet<number>>;
-  /** Milliseconds between two looks for what events did not tell; a minute by default. */
-  readonly lookAgainMs?: number;
+  /** Milliseconds between two checks for what events did not tell; a minute by default. */
+  readonly recheckMs?: number;
   /** Of all listeners of the process. */
   readonly slots: ImapSlots;
   /** Of all listeners of the process, for operators. */
@@ -88,10 +88,10 @@ const CONNECTIONS = 10_000;
 const OF_CLIENT = 500;
 const OF_USER = 5_000;
 const OF_ACCOUNT = 64;
-/** Milliseconds between two looks for clients that keep us waiting. */
-const LOOK_EVERY = 1_000;
-/** Between two looks for what was missed: an event is a hint, and may be lost between nodes, or during a login. */
-const LOOK_AGAIN_MS = 60_000;
+/** Milliseconds between two checks for clients that keep us waiting. */
+const TIME_CHECK_MS = 1_000;
+/** Between two checks for what was missed: an event is a hint, and may be lost between nodes, or during a login. */
+const RECHECK_MS = 60_000;
 /** Accounts in one query. */
 const ACCOUNTS_AT_A_TIME = 1_000;
 
@@ -160,8 +160,8 @@ export class ImapListener {
   readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
   readonly #running = new Set<Promise<void>>();
-  #look: NodeJS.Timeout | undefined;
-  readonly #missed: Repeat;
+  #timeCheck: NodeJS.Timeout | undefined;
+  readonly #rechecks: Repeat;
 
   constructor(options: ImapOptions) {
     this.#options = options;
@@ -175,9 +175,9 @@ export class ImapListener {
     });
     const line =
       'IMAP connections could not be compared with their accounts: tried again in a minute';
-    this.#missed = new Repeat({
-      everyMs: options.lookAgainMs ?? LOOK_AGAIN_MS,
-      task: () => this.#lookForMissed(),
+    this.#rechecks = new Repeat({
+      everyMs: options.recheckMs ?? RECHECK_MS,
+      task: () => this.#recheckAll(),
       outage: new Outage((err) => logger.warn({ err }, line)),
     });
   }
@@ -199,11 +199,11 @@ export class ImapListener {
   async listen(): Promise<void> {
     const { host, port } = this.#options;
     await this.#listener.listen(port, host);
-    this.#look = setInterval(() => {
+    this.#timeCheck = setInterval(() => {
       const now = performance.now();
       for (const connection of this.#connections) connection.checkTime(now, Date.now());
-    }, LOOK_EVERY);
-    this.#missed.start();
+    }, TIME_CHECK_MS);
+    this.#rechecks.start();
   }
 
   /** Tells all clients BYE, and resolves when their commands have ended, or at the deadline. @param deadline milliseconds */
@@ -216,11 +216,11 @@ export class ImapListener {
     }, deadline);
     await Promise.all([stopped, ...this.#running]);
     clearTimeout(late);
-    clearInterval(this.#look);
-    await this.#missed.stop();
+    clearInterval(this.#timeCheck);
+    await this.#rechecks.stop();
   }
 
-  async #lookForMissed(): Promise<void> {
+  async #recheckAll(): Promise<void> {
     const { accessOf, appPasswordsThere } = this.#options;
     const open = [...this.#connections].filter(({ user }) => user !== undefined);
     const byAccount = Map.groupBy(open, ({ user }) => user?.accountId ?? 0);
@@ -234,7 +234,7 @@ export class ImapListener {
       for (const connection of theirs) {
         // One that has ended meanwhile has nothing to lose.
         const { user } = connection;
-        if (user) connection.lookAgain(access.get(user.accountId), there);
+        if (user) connection.recheck(access.get(user.accountId), there);
       }
     }
   }

@@ -2,7 +2,7 @@
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { decodeMailboxName } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
-import { Pace } from './pace.ts';
+import { Pace } from './long-work.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { readStatusItems, type StatusItem, writeStatus } from './status.ts';
 import { mailbox as writeMailbox } from './write.ts';
@@ -185,7 +185,7 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
   const matched = new Set<string>();
   for (const [name] of names) {
     if (isMatch(name)) matched.add(name);
-    if (pace.isTired) await pace.rest();
+    if (pace.mustYield) await pace.yieldTurn();
   }
   const isRecursive = selects.has('RECURSIVEMATCH') && selects.has('SUBSCRIBED');
   // What is below, and not told by itself (RFC 5258 section 3.5).
@@ -263,7 +263,7 @@ export const lsub: Command = {
     const parents = above(names, (entry) => entry.isSubscribed);
     const pace = new Pace(session);
     for (const [name, { isSubscribed }] of names) {
-      if (pace.isTired) await pace.rest();
+      if (pace.mustYield) await pace.yieldTurn();
       if (!isMatch(name)) continue;
       const isAbove = parents.has(name);
       // With `%` also what a subscribed name is below.

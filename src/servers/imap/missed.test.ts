@@ -5,7 +5,7 @@ import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { AccountAccess } from '../../tenants/accounts/accounts.ts';
 
-test('who lost the access without an event is told BYE at the next look, and nobody else', async () => {
+test('who lost the access without an event is told BYE at the next check, and nobody else', async () => {
   const access = new Map<number, AccountAccess>(
     [1, 2, 3, 4, 5].map((id) => [id, { status: 'active', credentialVersion: 5 }]),
   );
@@ -28,7 +28,7 @@ test('who lost the access without an event is told BYE at the next look, and nob
       return access;
     },
     appPasswordsThere: async () => appPasswords,
-    lookAgainMs: 20,
+    recheckMs: 20,
   });
   const open = async (id: number) => {
     const client = await ImapLines.connect(listener.address().port);

@@ -17,7 +17,7 @@ function mailbox(id: number, name = `m${id}`): OpenMailbox {
 }
 
 /** A listener on mailboxes that a test changes, with or without an event. */
-async function start(lookAgainMs = 60_000) {
+async function start(recheckMs = 60_000) {
   const all = new Map<string, OpenMailbox>();
   const put = (one: OpenMailbox) => all.set(one.name, one);
   let tell: (change: AccountChange) => void = () => {};
@@ -43,7 +43,7 @@ async function start(lookAgainMs = 60_000) {
       },
     },
     accessOf: async () => new Map([[1, { status: 'active', credentialVersion: 5 }]]),
-    lookAgainMs,
+    recheckMs,
   });
   const client = await ImapLines.connect(listener.address().port);
   await client.ok('LOGIN 1 x');
@@ -89,7 +89,7 @@ test('a session watches 500 mailboxes at most, and is told when there are more',
   await stop();
 });
 
-test('what events did not tell is found by the look at the accounts', async () => {
+test('what events did not tell is found by the check of the accounts', async () => {
   const { client, put, stop } = await start(20);
   put(mailbox(1));
   await client.ok(`NOTIFY SET (personal (MessageNew MessageExpunge MailboxName))`);

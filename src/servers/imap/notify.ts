@@ -19,7 +19,7 @@ export const notify: Command = {
     const request = readNotify(command);
     const before = session.watches;
     const watches = new Watches(request);
-    // Before the first look, so that nothing is missed that comes during it.
+    // Before mailboxes are read for the first time, so that nothing is missed that comes meanwhile.
     session.watches = watches;
     try {
       if (request.watches.length > 0) yield* tellFirst(session, watches);
@@ -54,13 +54,13 @@ export async function* tellNews(session: Session, withRemovals: boolean): AsyncG
   try {
     yield* tellWatched(session, watches);
   } catch (error) {
-    // Looked at once more, with the next change or after a minute.
+    // It is read again with the next change, or with the check after a minute.
     watches.onChange();
     throw error;
   }
 }
 
-/** What is there at the beginning, which is told as STATUS where the client wants it (section 3.1). */
+/** Reads what is there at the beginning, and tells it as STATUS where the client wants it (section 3.1). */
 async function* tellFirst(session: Session, watches: Watches): AsyncGenerator<string> {
   const names = await readNames(session);
   watches.told = toldOf(watches, names);

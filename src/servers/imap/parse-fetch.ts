@@ -1,8 +1,7 @@
 /** What FETCH asks for (RFC 9051 section 6.4.5, RFC 7162 section 3.1.4). */
 import { BadCommand, type Cursor } from './cursor.ts';
-import { BINARY, type BinaryItem, readBinary } from './parse-binary.ts';
 import { type PartialRange, readPartialRange } from './partial.ts';
-import { readSection, type Section } from './sections.ts';
+import { BINARY, type BinaryItem, readBinary, readSection, type Section } from './sections.ts';
 
 export type FetchItem =
   | {

@@ -1,6 +1,6 @@
 /**
  * `\Recent` of IMAP4rev1 (RFC 3501 section 2.3.2): the first session that is told of a message shows it as recent, and no
- * other one. For each mailbox that is open one number says up to where messages were told; it is stored when the last
+ * other one. For each mailbox that is open one number says up to which UID messages were told; it is stored when the last
  * session leaves. On several nodes two sessions may be the first, which the RFC allows.
  */
 import type { ImapStore, OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
@@ -17,12 +17,12 @@ export class RecentMessages {
   readonly #boxes = new Map<number, Box>();
 
   /** @param mailbox that a session has opened; it is closed once */
-  open({ id, recent_uid }: OpenMailbox, isReadOnly: boolean): Claims {
+  open({ id, recent_uid }: OpenMailbox, isReadOnly: boolean): RecentOfSession {
     const box = this.#boxes.get(id) ?? { id, next: recent_uid, stored: recent_uid, sessions: 0 };
     box.next = Math.max(box.next, recent_uid);
     box.sessions++;
     this.#boxes.set(id, box);
-    return new Claims(box, isReadOnly);
+    return new RecentOfSession(box, isReadOnly);
   }
 
   /** From which UID on messages of a mailbox are recent. */
@@ -31,7 +31,7 @@ export class RecentMessages {
   }
 
   /** Resolves when the number is stored; where it cannot be, messages are recent once more. */
-  async close({ box }: Claims, imap: Pick<ImapStore, 'keepRecent'>): Promise<void> {
+  async close({ box }: RecentOfSession, imap: Pick<ImapStore, 'keepRecent'>): Promise<void> {
     if (--box.sessions > 0) return;
     try {
       if (box.next > box.stored) await imap.keepRecent(box.id, box.next);
@@ -44,7 +44,7 @@ export class RecentMessages {
 }
 
 /** The messages that one session shows as recent. */
-export class Claims {
+export class RecentOfSession {
   readonly box: Box;
   readonly #isReadOnly: boolean;
   readonly #ranges: { from: number; to: number }[] = [];

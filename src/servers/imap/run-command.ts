@@ -24,7 +24,7 @@ const CODES: Partial<Record<ErrorCode, string>> = {
   body_unavailable: 'SERVERBUG',
 };
 
-/** What fields of other interfaces are for those who see the text in a mail program. */
+/** Refusals name fields of the HTTP API: the words for people who read the text in a mail program. */
 const WORDS: Readonly<Record<string, string>> = {
   add: 'flags',
   remove: 'flags',
@@ -139,7 +139,7 @@ export async function* tellUnasked(session: Session): AsyncGenerator<Output> {
     yield* tellNews(session, false);
   } catch (error) {
     if (error instanceof Bye || !isPassing(error)) throw error;
-    // The next change, or the look after a minute, tells it.
+    // It is told with the next change, or with the check after a minute.
     session.isBehind = true;
   }
 }

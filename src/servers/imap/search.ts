@@ -2,9 +2,9 @@
 import { partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
 import { names, type Row, Search } from './find-messages.ts';
+import { showProgress } from './long-work.ts';
 import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
 import { cutPartial, type PartialRange } from './partial.ts';
-import { showProgress } from './progress.ts';
 import type { Answer, Command, Session } from './session.ts';
 import { numberSet } from './write.ts';
 

@@ -1,4 +1,7 @@
-/** Sections of a message (RFC 9051 section 6.4.5): `BODY[1.2.HEADER.FIELDS (SUBJECT)]<0.100>`. */
+/**
+ * The octets of a message that FETCH asks for, and where they are: sections (RFC 9051 section 6.4.5) such as
+ * `BODY[1.2.HEADER.FIELDS (SUBJECT)]<0.100>`, and parts without their transfer encoding, `BINARY[1.2]` (RFC 3516).
+ */
 import { findPart, type MessagePart, parsePartNumber } from '../../protocols/message/message.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
 import { string } from './write.ts';
@@ -63,6 +66,34 @@ export function readPartial(command: Cursor): Piece | undefined {
   if (octets === 0) throw new BadCommand('Expected at least one octet');
   command.expect('>');
   return { start, octets };
+}
+
+export interface BinaryItem {
+  readonly kind: 'binary' | 'binary size';
+  /** `''` for the message, which has no encoding of its own. */
+  readonly part: string;
+  readonly partial: Piece | undefined;
+  readonly marksSeen: boolean;
+  /** How the answer names it. */
+  readonly label: string;
+}
+
+/** What FETCH BINARY asks for begins with this. */
+export const BINARY = /^BINARY(\.PEEK|\.SIZE)?\[/i;
+
+/** Reads from after the `[` on. @param form what followed `BINARY` */
+export function readBinary(command: Cursor, form: string | undefined): BinaryItem {
+  const part = command.sees(']') ? '' : command.atom('a part');
+  if (part !== '' && parsePartNumber(part) === undefined) {
+    throw new BadCommand('Expected the number of a part');
+  }
+  command.expect(']');
+  const isSize = form?.toUpperCase() === '.SIZE';
+  const partial = isSize ? undefined : readPartial(command);
+  const section = `[${part}]${partial ? `<${partial.start}>` : ''}`;
+  const kind = isSize ? 'binary size' : 'binary';
+  const marksSeen = form === undefined;
+  return { kind, part, partial, marksSeen, label: `BINARY${isSize ? '.SIZE' : ''}${section}` };
 }
 
 /** Whether a section is the message from its first octet to its last one. */

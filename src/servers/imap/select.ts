@@ -1,4 +1,4 @@
-/** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), STATUS, CLOSE, UNSELECT. */
+/** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), UNSELECT, STATUS, ENABLE. */
 import {
   type AddedMessage,
   hasFlag,

@@ -127,13 +127,13 @@ export class Session {
   /** RFC 9051; names of mailboxes in UTF-8 (RFC 6855), which IMAP4rev2 has, too. */
   isRev2 = false;
   isUtf8 = false;
-  /** Something changed in the account since the last look. */
+  /** Something changed in the account, and the client was not told yet. */
   isBehind = false;
   /** What it is told of at any time (RFC 5465); undefined before the first NOTIFY. */
   watches: Watches | undefined;
   /** New messages of the selected mailbox that this client stored itself, which are not told like those of others. */
   readonly made = new Set<number>();
-  /** Flags that answers of the command that runs have told: UID to MODSEQ. */
+  /** Flags that the answers of this command have told already: UID to MODSEQ. */
   readonly told = new Map<number, string>();
   /** The connection ends after this command. */
   isOver = false;
@@ -142,7 +142,7 @@ export class Session {
   tag = '';
   /** How far the search that runs is. */
   progress: Progress | undefined;
-  /** The last one, in upper case; `other` where it is not known. */
+  /** The last command, in upper case; `other` where it is not known. */
   command = 'other';
   commandAt: EpochMs = 0;
   openedAt: EpochMs = 0;

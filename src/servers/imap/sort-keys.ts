@@ -2,7 +2,7 @@
 import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Envelope } from '../../protocols/message/message.ts';
 import { readBaseSubject } from './base-subject.ts';
-import { Pace } from './pace.ts';
+import { Pace } from './long-work.ts';
 import { No, type Session } from './session.ts';
 import { readSearchTexts, type SearchTexts, textsOf } from './texts.ts';
 
@@ -44,7 +44,7 @@ export async function* readInPieces(
   const columns = [...(['size', 'internal_date', 'body_id'] as const)];
   const pace = new Pace(session);
   for (let at = 0; at < uids.length; at += atATime) {
-    await pace.rest();
+    await pace.yieldTurn();
     const piece = uids.slice(at, at + atATime);
     yield withEnvelopes
       ? await imap.rows(mailbox, piece, [...columns, 'envelope'])

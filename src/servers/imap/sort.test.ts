@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { readBaseSubject } from './base-subject.ts';
-import { sortInTurns } from './sort-in-turns.ts';
+import { sortInTurns } from './long-work.ts';
 
 const subjects: readonly (readonly [subject: string, base: string, isReply: boolean])[] = [
   ['Minutes', 'Minutes', false],

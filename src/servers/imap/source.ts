@@ -1,4 +1,4 @@
-/** The source of a message: where its parts are, and the octets of them. */
+/** The row of a message, as far as it was read, and its source: where its parts are, and the octets of them. */
 import { type ImapRow, type ImapStore, partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
 import {
@@ -13,6 +13,16 @@ import { No, type Session } from './session.ts';
 type StoredBody = NonNullable<Awaited<ReturnType<ImapStore['body']>>>;
 /** Without its structure where only the whole source is asked for. */
 export type SourceRow = ImapRow<'body_id'> & Partial<ImapRow<'structure'>>;
+
+/** A column of a message. @throws Error where it was not read */
+export function columnOf<Message extends { readonly uid: number }, Column extends keyof Message>(
+  row: Message,
+  column: Column,
+): Exclude<Message[Column], undefined> {
+  const value = row[column];
+  if (value === undefined) throw new Error(`${String(column)} of message ${row.uid} was not read`);
+  return value as Exclude<Message[Column], undefined>;
+}
 
 /** Where the message itself begins: its parts come last in the text, and a quote within a string has a backslash. */
 const BODY_START = /,"headerStart":\d+,"bodyStart":(\d+),/;
@@ -47,9 +57,7 @@ export class Source {
   }
 
   get #structure(): string {
-    const { uid, structure } = this.#row;
-    if (structure === undefined) throw new Error(`the structure of message ${uid} was not read`);
-    return structure;
+    return columnOf(this.#row, 'structure');
   }
 
   /** A header, as far as one is read anywhere; the last one is kept for the other items that ask for it. */

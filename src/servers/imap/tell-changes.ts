@@ -1,4 +1,4 @@
-/** Tells a session what changed in its mailbox, by itself and by others: the only place that moves a view on. */
+/** Tells a session what changed in its mailbox, by itself and by others, and when: only this file moves a view on. */
 import { Refusal } from '../../platform/errors/errors.ts';
 import { fetchAll } from './fetch.ts';
 import type { FetchRequest } from './parse-fetch.ts';
@@ -35,14 +35,14 @@ export async function* tellChanges(
     view.flagsToken = undefined;
   } else view.flagsToken ??= String(view.highestModseq);
   const { added, removed, token, flags, many } = await readNews(session, tellsFlags);
-  // Before anything moves the view on: what fails until here is told the next time.
+  // Before anything changes the view: what fails until here is told the next time.
   yield flags;
   if (many.length > 0)
     yield* fetchAll(session, many, session.condstore ? WITH_MODSEQ : FLAGS, true);
   for (const uid of added) view.add(uid);
   for (const uid of removed) view.untold.add(uid);
   view.token = token;
-  // After the flags, which have the sequence numbers of before.
+  // After the flags, which name messages by the numbers that the client still has.
   if (withRemovals) yield* tellRemovals(session, view);
   else if (view.untold.size === 0) view.highestModseq = highestOf(view);
   told.clear();
@@ -144,4 +144,33 @@ function writeFlags(session: Session, { uid, modseq, flags }: Flagged): string {
   const more = session.condstore && modseq !== undefined ? ` MODSEQ (${modseq})` : '';
   const told = view.flagsOf(uid, text);
   return `${view.announce(text)}* ${number} FETCH (UID ${uid} FLAGS (${told})${more})\r\n`;
+}
+
+/** Milliseconds between two times at which a session is told. */
+const TELL_EVERY_MS = 100;
+
+/** When a session is told what others changed: of the first change at once, then of all that came in between. */
+export class TellTimer {
+  readonly #tell: () => void;
+  #toldAt = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(tell: () => void) {
+    this.#tell = tell;
+  }
+
+  /** Something changed. */
+  start(): void {
+    if (this.#timer) return;
+    const wait = Math.max(0, this.#toldAt + TELL_EVERY_MS - performance.now());
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#toldAt = performance.now();
+      this.#tell();
+    }, wait);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
 }

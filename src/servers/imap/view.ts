@@ -5,7 +5,7 @@
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand } from './cursor.ts';
-import type { Claims } from './recent.ts';
+import type { RecentOfSession } from './recent.ts';
 
 const FLAGS = '\\Answered \\Flagged \\Deleted \\Seen \\Draft';
 /** Texts of flags whose keywords were announced. */
@@ -21,13 +21,13 @@ export interface ViewOptions {
   readonly isReadOnly: boolean;
   readonly keywords?: readonly string[];
   /** Undefined where nothing is shown as recent: in IMAP4rev2. */
-  readonly recent?: Claims | undefined;
+  readonly recent?: RecentOfSession | undefined;
 }
 
 export class View {
   #mailbox: OpenMailbox;
   readonly isReadOnly: boolean;
-  readonly recent: Claims | undefined;
+  readonly recent: RecentOfSession | undefined;
   /** UIDs by sequence number, ascending. */
   #uids: readonly number[];
   /** The same, once they are of this session alone. */

@@ -63,12 +63,12 @@ const SEPARATOR = '/';
 
 export class Watches {
   readonly request: NotifyRequest;
-  /** By name; undefined before the first look. */
+  /** By name; undefined until mailboxes were read for the first time. */
   told: ReadonlyMap<string, Told> | undefined;
   /** Mailboxes with a new state. */
   readonly #changed = new Set<string>();
   #isListBehind = false;
-  /** What this client itself wrote since the last look. */
+  /** What this client itself wrote since mailboxes were read last. */
   readonly #own = new Set<string>();
   readonly #tellsNames: boolean;
 
@@ -87,7 +87,7 @@ export class Watches {
   /** @param mailbox undefined where any may have changed, or their list @returns whether the client waits for it */
   onChange(mailbox?: string): boolean {
     if (this.request.watches.length === 0) return false;
-    // While the first look lasts, nobody knows what it has seen.
+    // While mailboxes are read for the first time, nobody knows which state that finds.
     if (mailbox === undefined || !this.told) this.#isListBehind = true;
     else if (this.told.has(mailbox)) this.#changed.add(mailbox);
     else return false;
@@ -99,7 +99,7 @@ export class Watches {
     if (this.told) this.#own.add(mailbox);
   }
 
-  /** What has to be looked at, which is nothing from now on. @returns `mailboxes` undefined where it is all of them */
+  /** Takes what has to be read: nothing is left after it. @returns `mailboxes` undefined where it is all of them */
   take(): { readonly mailboxes: readonly string[] | undefined; readonly own: ReadonlySet<string> } {
     const mailboxes = this.#isListBehind ? undefined : [...this.#changed];
     const own = new Set(this.#own);

@@ -1,13 +1,12 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
 import type { ImapColumn, ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
-import { writeBinary } from './binary.ts';
+import { findPart, isDecodable, type MessagePart } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
-import { columnOf } from './columns.ts';
 import { readHeader } from './header-fields.ts';
 import type { FetchItem, FetchRequest } from './parse-fetch.ts';
-import { cut, findSection, type Section, selectFields } from './sections.ts';
+import { type BinaryItem, cut, findSection, type Section, selectFields } from './sections.ts';
 import { No, type Session } from './session.ts';
-import type { Source } from './source.ts';
+import { columnOf, type Source } from './source.ts';
 import { dateTime, type Part, utf8String } from './write.ts';
 
 /** Columns that only some items need. */
@@ -200,6 +199,31 @@ function writeSection(section: Section, row: Message, source: Source): Written {
   const label = `${section.label} {${octets}}\r\n`;
   if (octets === 0) return label;
   return [label, source.inRow(start, end) ?? { octets, open: () => source.open(start, end) }];
+}
+
+/** Whether FETCH BINARY asks for a part with an encoding that nobody knows. */
+export function isUnknown({ part }: BinaryItem, root: MessagePart): boolean {
+  const found = part === '' ? undefined : findPart(root, part);
+  return found !== undefined && !isDecodable(found.encoding);
+}
+
+/** A part without its transfer encoding. @param size of the source @returns text, and the octets that follow it */
+function writeBinary(
+  item: BinaryItem,
+  size: number,
+  source: Source,
+): string | [label: string, octets: Part] {
+  const { part, kind, label } = item;
+  const whole = { bodyStart: 0, bodyEnd: size, decodedSize: size, encoding: 'binary' };
+  const found = part === '' ? whole : findPart(source.root, part);
+  if (kind === 'binary size') return `${label} ${found?.decodedSize ?? 0}`;
+  if (!found) return `${label} NIL`;
+  const range = cut({ start: 0, end: found.decodedSize }, item.partial);
+  const octets = range.end - range.start;
+  // As literal8 in any case: whether there is a NUL would be known too late.
+  const head = `${label} ~{${octets}}\r\n`;
+  if (octets === 0) return head;
+  return [head, { octets, open: () => source.decoded(found, range) }];
 }
 
 function writeFields(header: string | Buffer, section: Section): string {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { showProgress } from './progress.ts';
+import { showProgress } from './long-work.ts';
 import type { Session } from './session.ts';
 
 function sessionWith(disabled: readonly string[] = []) {
