@@ -118,7 +118,7 @@ export class Bodies {
     this.#database = database;
     this.#store = store;
     this.#health = store.isRemote
-      ? new StoreHealth({ look: () => this.#compareIds(), log })
+      ? new StoreHealth({ test: () => this.#compareIds(), log })
       : undefined;
     const isElsewhere = database.engine === 'postgres';
     this.#withoutDisk = isElsewhere ? INLINE_MAX : -1;
@@ -164,8 +164,8 @@ export class Bodies {
     this.#isNew ||= isNew;
     this.#isAwaited = isAwaited;
     const isStart = this.#health?.wasAsked === false;
-    const looked = this.#health?.look() ?? this.#compareIds();
-    const away = await looked.finally(() => {
+    const tested = this.#health?.test() ?? this.#compareIds();
+    const away = await tested.finally(() => {
       this.#isAwaited = false;
     });
     if (away?.isRefusal && isStart) throw away;

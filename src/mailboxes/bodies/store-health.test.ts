@@ -7,7 +7,7 @@ test('for a store that does not answer, the result comes soon', {
   timeout: 20_000,
 }, async () => {
   let answer = Promise.withResolvers<void>();
-  const health = new StoreHealth({ look: () => answer.promise });
+  const health = new StoreHealth({ test: () => answer.promise });
   assert.equal(await health.answers(), false);
   answer.resolve();
   assert.equal(await health.answers(), true);
@@ -20,10 +20,10 @@ test('for a store that does not answer, the result comes soon', {
 test('a test that fails by the database leaves the store as it was', async (t) => {
   let time = 0;
   t.mock.method(performance, 'now', () => time);
-  let look = () => Promise.resolve();
-  const health = new StoreHealth({ look: () => look() });
+  let ask = () => Promise.resolve();
+  const health = new StoreHealth({ test: () => ask() });
   assert.equal(await health.answers(), true);
-  look = () => Promise.reject(new Error('the database does not answer'));
+  ask = () => Promise.reject(new Error('the database does not answer'));
   for (time = 10_000; time < 13_000; time += 1_000) assert.equal(await health.answers(), true);
   health.close();
 });
@@ -32,7 +32,7 @@ test('a test after a failed request that fails by the database does not end the 
   const said = Promise.withResolvers<unknown[]>();
   const log = { info: () => {}, warn: () => {}, error: (...args: unknown[]) => said.resolve(args) };
   const failure = new Error('the database does not answer');
-  const health = new StoreHealth({ look: () => Promise.reject(failure), log });
+  const health = new StoreHealth({ test: () => Promise.reject(failure), log });
   health.suspect(new StoreUnavailable('the store does not answer'));
   assert.deepEqual(await said.promise, [{ err: failure }, 'the body store could not be tested']);
   health.close();

@@ -8,13 +8,13 @@ import { Outage, within } from '../../platform/time/time.ts';
 import { StoreUnavailable } from './body-store.ts';
 
 /** Milliseconds for which a result holds, and between two tests while there is no answer. */
-const LOOK_MS = 2_000;
+const TEST_EVERY_MS = 2_000;
 /** Milliseconds that a caller waits: after that the store counts as not answering. */
 const ANSWER_MS = 1_000;
 
 export interface StoreHealthOptions {
   /** Makes a request that a working store answers. @throws StoreUnavailable */
-  readonly look: () => Promise<unknown>;
+  readonly test: () => Promise<unknown>;
   readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
 }
 
@@ -22,8 +22,8 @@ export class StoreHealth {
   readonly #options: StoreHealthOptions;
   readonly #outage: Outage<StoreUnavailable>;
   #wasAsked = false;
-  #looking: Promise<StoreUnavailable | undefined> | undefined;
-  #lookedAt = Number.NEGATIVE_INFINITY;
+  #testing: Promise<StoreUnavailable | undefined> | undefined;
+  #testedAt = Number.NEGATIVE_INFINITY;
   #next: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -51,18 +51,18 @@ export class StoreHealth {
   }
 
   /**
-   * Whether it answers, by a test of at most {@link LOOK_MS} ago, or by one that ends within {@link ANSWER_MS}. A test
+   * Whether it answers, by a test of at most {@link TEST_EVERY_MS} ago, or by one that ends within {@link ANSWER_MS}. A test
    * that fails by the database says nothing about the store: the last state holds.
    */
   async answers(): Promise<boolean> {
-    if (!this.#looking && performance.now() - this.#lookedAt < LOOK_MS) return this.isUp;
+    if (!this.#testing && performance.now() - this.#testedAt < TEST_EVERY_MS) return this.isUp;
     const isUp = () => this.isUp;
-    return within(this.look().then(isUp, isUp), ANSWER_MS, false);
+    return within(this.test().then(isUp, isUp), ANSWER_MS, false);
   }
 
   /** Reports a failed request: if the store answers the test, that one failure is logged. */
   suspect(error: StoreUnavailable): void {
-    this.look().then((away) => {
+    this.test().then((away) => {
       if (!away) this.#options.log?.warn(`a request for a body failed: ${error.message}`);
     }, this.#explain);
   }
@@ -76,11 +76,11 @@ export class StoreHealth {
    *
    * @returns why it does not answer
    */
-  look(): Promise<StoreUnavailable | undefined> {
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = undefined;
+  test(): Promise<StoreUnavailable | undefined> {
+    this.#testing ??= this.#test().finally(() => {
+      this.#testing = undefined;
     });
-    return this.#looking;
+    return this.#testing;
   }
 
   /** Stops testing. */
@@ -89,9 +89,9 @@ export class StoreHealth {
     clearTimeout(this.#next);
   }
 
-  async #look(): Promise<StoreUnavailable | undefined> {
+  async #test(): Promise<StoreUnavailable | undefined> {
     try {
-      await this.#options.look();
+      await this.#options.test();
       this.#wasAsked = true;
       this.#outage.worked();
       return undefined;
@@ -99,16 +99,16 @@ export class StoreHealth {
       if (!(error instanceof StoreUnavailable)) throw error;
       this.#wasAsked = true;
       this.#outage.failed(error);
-      this.#lookLater();
+      this.#testLater();
       return error;
     } finally {
-      this.#lookedAt = performance.now();
+      this.#testedAt = performance.now();
     }
   }
 
-  #lookLater(): void {
+  #testLater(): void {
     clearTimeout(this.#next);
     if (this.#isClosed) return;
-    this.#next = setTimeout(() => void this.look().catch(this.#explain), LOOK_MS).unref();
+    this.#next = setTimeout(() => void this.test().catch(this.#explain), TEST_EVERY_MS).unref();
   }
 }

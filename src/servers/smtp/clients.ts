@@ -1,4 +1,4 @@
-/** Who connects, and what a connection is given to serve them with. */
+/** Who connects, what a connection is given to serve them, and how many connections accounts may hold. */
 import type { SecureContext } from 'node:tls';
 import type { MailReceiver } from '../../mail/delivery/delivery.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';

@@ -1,4 +1,4 @@
-/** What a connection tells its owner by SMTP and LMTP, and what its owner decides. */
+/** What the protocol is told at its start, and the events by which it tells its owner what the client wants. */
 import type { GivenLogin } from '../../protocols/sasl/sasl.ts';
 
 export interface ProtocolOptions {
@@ -51,7 +51,7 @@ export type ProtocolEvent =
       readonly kind: 'recipient';
       readonly recipient: string;
       readonly from: string;
-      /** As announced with MAIL, see {@link MailParameters}. */
+      /** As MAIL announced it; 0 where it announced none. */
       readonly size: number;
     }
   /** May the message come now? If so, `content` follows. */

@@ -23,7 +23,7 @@ export interface RefusalsOptions {
 
 const NOT_ACCEPTED = 'a message could not be accepted: the client got 451 and will try again';
 
-/** Of one client. */
+/** The refusals of one client. */
 export class Refusals {
   readonly #client: string;
   readonly #options: RefusalsOptions;

@@ -112,7 +112,7 @@ const UNFINISHED_IN_ALL = 40;
 /** The share of all connections in use from which silent clients are disconnected soon. */
 const CROWDED = 0.75;
 /** The most milliseconds between two checks for clients that keep us waiting. */
-const LOOK_EVERY = 1_000;
+const TIME_CHECK_MS = 1_000;
 /** Milliseconds for clients to hang up after the 421 of a stop. */
 const STOP_LINGER = 1_000;
 
@@ -140,7 +140,7 @@ export class SmtpListener {
   readonly #connections = new Set<Connection>();
   /** What is under way for clients; a client may have left while delivery still has its message. */
   readonly #running = new Set<Promise<void>>();
-  #look: NodeJS.Timeout | undefined;
+  #timeCheck: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(options: SmtpOptions) {
@@ -189,10 +189,10 @@ export class SmtpListener {
     const { messageTimeout } = this.#settings;
     const limits = [idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime, messageTimeout];
     const shortest = Math.min(...limits);
-    // After reads: when a process stood still, its timers run first, although clients were not silent. By the time from
-    // before them: it may stand still while it reads, and what came meanwhile is read only after the look.
-    const look = () => setImmediate((now: number) => this.#endSlowOnes(now), performance.now());
-    this.#look = setInterval(look, Math.min(LOOK_EVERY, shortest / 4));
+    // After the reads of this turn: in a process that stood still timers run first, although clients were not silent. With
+    // the time from before these reads: the process may stand still during them, and what comes then is read later.
+    const check = () => setImmediate((now: number) => this.#endSlowOnes(now), performance.now());
+    this.#timeCheck = setInterval(check, Math.min(TIME_CHECK_MS, shortest / 4));
   }
 
   /**
@@ -221,7 +221,7 @@ export class SmtpListener {
     clearTimeout(linger);
     clearTimeout(last);
     await stopped;
-    clearInterval(this.#look);
+    clearInterval(this.#timeCheck);
   }
 
   #destroy(which: (connection: Connection) => boolean): void {
