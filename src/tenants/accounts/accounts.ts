@@ -82,7 +82,7 @@ export {
   type NewAppPassword,
 } from './app-passwords.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
-export { findRecipient, type Recipient } from './find-recipient.ts';
+export { findRecipient, type Recipient } from './find-account.ts';
 export { mailLocalPart } from './local-parts.ts';
 export {
   type AccountFilter,

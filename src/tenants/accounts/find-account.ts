@@ -1,8 +1,17 @@
-/** One account of its owner, for what reads or changes it. */
-import type { Database, Queries } from '../../platform/database/database.ts';
+/** Finds one account: one of its owner, for what reads or changes it, or the one that mail is for. */
+import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { checkUserId, toOwner, type Whose } from '../domains/domains.ts';
+import {
+  type ActiveDomain,
+  checkUserId,
+  normalizeDomainName,
+  selectActive,
+  toActive,
+  toOwner,
+  type Whose,
+} from '../domains/domains.ts';
 import { type Account, ofOrganization, selectAccounts, toAccount } from './account-rows.ts';
+import { mailLocalPart } from './local-parts.ts';
 
 /** @throws Refusal account_not_found */
 export async function readAccount(queries: Queries, whose: Whose, id: number): Promise<Account> {
@@ -29,4 +38,43 @@ export async function lockAccount(
 ): Promise<void> {
   if (engine !== 'postgres' || !Number.isSafeInteger(id)) return;
   await tx.selectFrom('accounts').select('id').where('id', '=', id).forUpdate().execute();
+}
+
+/* Where mail for an address goes: one query for each recipient of a message, compiled once. */
+
+/** An account that mail is for. */
+export type Recipient = Pick<Account, 'id' | 'address' | 'status' | 'quotaBytes'>;
+
+interface Found {
+  readonly domain: ActiveDomain;
+  readonly account: Recipient | undefined;
+}
+
+const recipient = new PreparedQuery(
+  ({ name, localPart }: { name: string; localPart: string }, queries) =>
+    selectActive(queries, name)
+      .leftJoin('accounts', (join) =>
+        join.onRef('accounts.domain_id', '=', 'domains.id').on('local_part', '=', localPart),
+      )
+      .select(['accounts.id as account_id', 'local_part', 'accounts.status', 'quota_bytes']),
+);
+
+/**
+ * The active claim on a domain, and the account on it that receives mail for a local part: both as the sender wrote
+ * them, the local part without regard to case and `+tag`. Suspended accounts are found too.
+ */
+export async function findRecipient(
+  queries: Queries,
+  { local, domain }: { readonly local: string; readonly domain: string },
+): Promise<Found | undefined> {
+  const name = normalizeDomainName(domain);
+  if (name === undefined) return undefined;
+  const row = await recipient.first(queries, { name, localPart: mailLocalPart(local) });
+  if (!row) return undefined;
+  const { account_id: id, local_part, status, quota_bytes: quotaBytes } = row;
+  const account =
+    id === null || status === null
+      ? undefined
+      : { id, address: `${local_part}@${name}`, status, quotaBytes };
+  return { domain: toActive(row), account };
 }

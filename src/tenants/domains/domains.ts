@@ -20,6 +20,7 @@ import {
 import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import { writeEvents } from '../events/events.ts';
+import { domainExists, insertClaim, type NewDomain } from './claim-rows.ts';
 import {
   type ClaimChanges,
   type ClaimPage,
@@ -57,7 +58,6 @@ import {
   readDomainState,
   toActive,
 } from './find-claims.ts';
-import { domainExists, insertClaim, type NewDomain } from './insert-claim.ts';
 import { toOwner, type Whose } from './owner.ts';
 import {
   checkRoute,
@@ -68,8 +68,8 @@ import {
   replaceRoute,
 } from './routes.ts';
 
+export { checkReason, endDomainDeletion, listDeletedDomains, setSuspended } from './claim-rows.ts';
 export type { Domain } from './claims.ts';
-export { endDomainDeletion, listDeletedDomains } from './deleted-claims.ts';
 export {
   type DkimKey,
   type DnsRecord,
@@ -104,7 +104,6 @@ export {
   type RouteSettings,
 } from './routes.ts';
 export { countUnableToSend, findSendingObstacle } from './sending.ts';
-export { checkReason, setSuspended } from './suspensions.ts';
 export { Verification } from './verification/verification.ts';
 
 interface DomainsOptions {

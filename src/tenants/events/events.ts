@@ -11,7 +11,6 @@
  *
  * An event belongs to the owner of its account or domain, whom the statement that writes it looks up itself.
  */
-export { type EventData, type EventType, eventTypes, type NewEvent } from './event-types.ts';
 export { type AccountOwner, EventFeed, type FollowedMailbox, type Follower } from './feed.ts';
 export {
   type EventHook,
@@ -30,4 +29,12 @@ export {
   OLDEST_CURSOR,
   pruneEvents,
 } from './read-events.ts';
-export { eventData, insertAccountEvent, writeEvents } from './write-events.ts';
+export {
+  type EventData,
+  type EventType,
+  eventData,
+  eventTypes,
+  insertAccountEvent,
+  type NewEvent,
+  writeEvents,
+} from './write-events.ts';

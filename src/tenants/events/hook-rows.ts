@@ -1,7 +1,7 @@
 /** Event hooks as rows: one for a user, with the place up to which his events were queued for its URL. */
 import type { Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type EventType, eventTypes } from './event-types.ts';
+import { type EventType, eventTypes } from './write-events.ts';
 
 /** Where the events of a user are posted. */
 export interface EventHook {

@@ -21,7 +21,7 @@ import {
 } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import type { EventType } from './event-types.ts';
+import type { EventType } from './write-events.ts';
 
 /** Whose events, and which. */
 export interface EventScope {
