@@ -84,18 +84,22 @@ export {
   totalsOfDomains,
 } from './totals.ts';
 
+type Publish = (change: MailboxChange | ListChange) => void;
+
+/** Publishes the changes that an operation of a store made, and returns its result. */
+export function publishing(publish: Publish) {
+  return <Changed extends ChangedMailbox>(changed: Changed): Changed => {
+    for (const change of changed.changes) publish(change);
+    return changed;
+  };
+}
+
 /**
  * Wraps a mail store so that every change it makes is published after its commit. The store itself knows no
  * listeners: its operations return the changes they made.
  */
-export function publishChanges(
-  mailstore: Mailstore,
-  publish: (change: MailboxChange | ListChange) => void,
-): Mailstore {
-  const published = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
-    for (const change of changed.changes) publish(change);
-    return changed;
-  };
+export function publishChanges(mailstore: Mailstore, publish: Publish): Mailstore {
+  const published = publishing(publish);
   /** Published last: a client that lists the mailboxes after it finds the new list. */
   const listed = ({ accountId }: MailUser, changed: ChangedMailbox): ChangedMailbox => {
     published(changed);

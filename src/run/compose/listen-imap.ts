@@ -3,9 +3,9 @@ import type { Logger } from 'pino';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { ImapMailstore as MailServerStore } from '../../mailboxes/mail-server/mail-server.ts';
 import {
-  type ChangedMailbox,
   type EmbeddedMailstore,
   publishChanges,
+  publishing,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { type SharedSlots, testNetworks } from '../../platform/net/net.ts';
@@ -42,20 +42,18 @@ export interface ImapParts {
 
 /** The embedded store, whose changes are published. */
 function publishedStore({ embedded, changes }: ImapParts): ImapMailstore {
-  const publishAll = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
-    for (const change of changed.changes) changes.publish(change);
-    return changed;
-  };
+  const publish: Changes['publish'] = (change) => changes.publish(change);
+  const published = publishing(publish);
   return {
-    ...publishChanges(embedded, (change) => changes.publish(change)),
+    ...publishChanges(embedded, publish),
     imap: embedded.imap,
     async subscribe(user, name, isOn, isNew) {
       await embedded.imap.subscribe(user, name, isOn, isNew);
       changes.publish({ kind: 'subscriptions', accountId: user.accountId });
     },
-    appendMessages: async (...of) => publishAll(await embedded.appendMessages(...of)),
-    replaceMessages: async (...of) => publishAll(await embedded.replaceMessages(...of)),
-    setFlags: async (...of) => publishAll(await embedded.setFlags(...of)),
+    appendMessages: async (...of) => published(await embedded.appendMessages(...of)),
+    replaceMessages: async (...of) => published(await embedded.replaceMessages(...of)),
+    setFlags: async (...of) => published(await embedded.setFlags(...of)),
   };
 }
 

@@ -80,7 +80,7 @@ export interface StartProgress {
 type Owners = ReturnType<typeof buildOwners>;
 
 /** The parts that the routes serve. */
-interface Served extends Owners, ReturnType<typeof buildFollowed> {
+interface Served extends Owners, ReturnType<typeof buildEventsAndSessions> {
   readonly mailstore: Mailstore;
   readonly imap: ImapMailstore | undefined;
   readonly bodies: Bodies;
@@ -147,8 +147,8 @@ export function buildParts(given: Given) {
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
   const stored = { ...recorded, bodies, embedded, mailstore, mailServer };
-  const followed = buildFollowed(database, changes, shared);
-  const stores = { ...stored, ...followed, metrics, publicUrl, blocks, namedKeys };
+  const eventsAndSessions = buildEventsAndSessions(database, changes, shared);
+  const stores = { ...stored, ...eventsAndSessions, metrics, publicUrl, blocks, namedKeys };
   const flow = buildMailFlow({ ...common, ...owners, ...stores });
   const api = buildApi(common, { ...owners, ...stores, ...flow, mailstore, imap, progress });
   const state = sharedState(database, embedded, imap);
@@ -174,7 +174,7 @@ export function buildParts(given: Given) {
     progress,
     blocks,
     namedKeys,
-    ...followed,
+    ...eventsAndSessions,
     maintenance,
   };
 }
@@ -197,7 +197,7 @@ function buildTrace({ config, database, logger: log, now }: Given) {
   return new Trace({ database, keptDays, keepsSubjects, node: hostname(), log, now });
 }
 
-/** They go at once: nothing of them is left to purge. */
+/** Sends are deleted with their account at once: nothing of them is left to purge. */
 const SENDS: PurgedStore = { markForPurge: deleteSendsOf, purge: async () => false };
 
 function shadowsOf(database: Database): PurgedStore {
@@ -221,8 +221,11 @@ function buildChanges(search: Search, changes: Changes): Changes {
   };
 }
 
-/** What happens and what is open, for those who watch it on any node; a single one has neither slots nor wire. */
-function buildFollowed(database: Database, changes: Changes, shared: Shared | undefined) {
+/**
+ * Users' events and the open IMAP sessions, which somebody on another node may ask for: by `wire`, which a single node
+ * lacks, as it lacks shared `slots`.
+ */
+function buildEventsAndSessions(database: Database, changes: Changes, shared: Shared | undefined) {
   const { slots, wire } = shared ?? {};
   // What a transaction tells is whose events it has written.
   database.notices.listen((userId) => changes.publish({ kind: 'events', userId }));
