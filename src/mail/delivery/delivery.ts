@@ -3,8 +3,8 @@
  * queues what has to go on, and decides what follows when that fails for good. Owns no table: the mail store
  * and the queue make an accepted message durable, in one transaction.
  *
- * This file is the way of one message: recipients, sender checks, trace headers, source to disk, then
- * mailboxes and queue in one transaction.
+ * This file takes one message through its steps: staging (`stage-mail.ts`), its recipients
+ * (`resolve-recipient.ts`), then mailboxes and queue in one transaction.
  *
  * Crashes (where the mailboxes are a mail server's, see `server-mailboxes.ts`, too):
  * - Before the commit nothing was accepted. The sender gets no 250 and sends again; the next sweep removes

@@ -1,7 +1,7 @@
 /**
  * The plain message in one statement, on PostgreSQL: for one mailbox of ours without a quota, with a Message-ID and no
- * references, and nothing goes on or is reported. Such a message pays one round trip in place of eight. All other mail,
- * and a mailbox that is not there yet, takes the transaction of `delivery.ts`.
+ * references, of which nothing is queued, and which reports no bounce. Such a message pays one round trip in place of
+ * eight. All other mail, and a mailbox that is not there yet, takes the transaction of `delivery.ts`.
  *
  * The rows are those of the transaction: each folder says which columns its rows have, for both. The mailbox advances
  * first and everything else reads from it, so locks are taken in the same order (mailbox, then usage), and nothing is

@@ -94,10 +94,7 @@ export class OwnMailboxes implements MailboxStorage {
     };
   }
 
-  /**
-   * Deliveries that were queued for a mail server which is no longer used come here, and failed ones that an operator
-   * retries.
-   */
+  /** For deliveries that were queued for a mail server which is no longer used, and failed ones that an operator retries. */
   async attempt({ bodyId, payload }: Job<MailboxPayload>): Promise<MailboxAttempt> {
     const { bodies } = this.#options;
     const { user, recipient, mailbox, origin } = payload;
@@ -111,7 +108,7 @@ export class OwnMailboxes implements MailboxStorage {
   }
 }
 
-/** Of a message that only goes on: nothing of it is read. */
+/** For a message without a mailbox here, which is only queued: nothing of it is read. */
 const NOTHING: PreparedStoring = { commit: async () => NOTHING_STORED };
 
 function gone(): Refusal {

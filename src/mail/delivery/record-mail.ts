@@ -69,7 +69,7 @@ export function receivedData(
   };
 }
 
-/** The event of a message that a mailbox has taken. @param location its UID is not known of a mail server's */
+/** The event of a message that a mailbox has taken. @param location without a UID where a mail server has stored it */
 export function receivedEvent(
   mail: Parameters<typeof receivedData>[0],
   user: MailUser,

@@ -1,4 +1,7 @@
-/** Mail that accounts send and that stays here: for recipients hosted here, and reports about sent mail. */
+/**
+ * Mail that accounts send and that stays here: for recipients hosted here, and reports about sent mail. Interfaces
+ * between `sending/` and `delivery/`: `delivery/local-delivery.ts` delivers such mail, `sending/reports.ts` reads reports.
+ */
 import type { StagedBody } from '../../mailboxes/bodies/bodies.ts';
 import type { Advanced, PlainMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';

@@ -7,21 +7,21 @@ export class Postponed extends Error {
   override readonly name = 'Postponed';
 }
 
-/** What ends attempts that may wait for nothing, the longest waiting first. */
+/** Attempts that wait for a host which may never answer, the longest waiting first: each by the function that ends it. */
 export type Patient = Map<() => void, Lane>;
 
 interface SlotOptions {
   readonly lanes: Lanes;
   readonly batch: Batch;
   readonly patient: Patient;
-  /** Called when another attempt can be ended. */
+  /** Called when one more attempt may be ended for another that needs its slot. */
   onPatient(): void;
 }
 
 export class Slot {
   readonly #options: SlotOptions;
   #hasEntered = false;
-  /** Where the attempt counts, too. */
+  /** The host at which the attempt counts, beside its destination. */
   host: string | undefined;
 
   constructor(options: SlotOptions) {

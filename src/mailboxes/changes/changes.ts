@@ -1,7 +1,7 @@
 /**
- * What changed, for listeners: mailboxes with a new state, accounts that lost their access, users with new events. Stores nothing; a listener
- * that was disconnected catches up by sync, so an event is a hint and may be lost in a crash, while the change
- * itself is in the mail store.
+ * What changed, for listeners: mailboxes with a new state, accounts that lost their access, users with new events.
+ * Stores nothing; a listener that was disconnected catches up by sync, so an event is a hint and may be lost in a crash,
+ * while the change itself is in the mail store.
  *
  * Changes are published after the commit, never before. Where there are several nodes, `shared-changes.ts` sends
  * them to the others as well.
@@ -18,4 +18,4 @@ export {
   type MailSessionsChange,
   type SubscriptionsChange,
 } from './in-process-changes.ts';
-export { SharedChanges, type Wire } from './shared-changes.ts';
+export { SharedChanges } from './shared-changes.ts';

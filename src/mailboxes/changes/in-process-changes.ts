@@ -1,4 +1,5 @@
 /** Changes, and how they are published within this process. */
+
 /** A mailbox of an account has a new state. */
 export interface MailboxChange {
   readonly kind: 'mailbox';

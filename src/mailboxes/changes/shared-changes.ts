@@ -17,7 +17,7 @@ import {
 } from './in-process-changes.ts';
 
 /** Sends texts to the other nodes. */
-export interface Wire {
+interface NodeWire {
   /** Whether a text can be sent now. */
   readonly isOpen: boolean;
   /** Rejects where the text may not have arrived. */
@@ -72,7 +72,7 @@ const change = Compile(
 interface SharedChangesOptions {
   /** Name of this node, new at each start. */
   readonly node: string;
-  readonly wire: Wire;
+  readonly wire: NodeWire;
   readonly log: Pick<Logger, 'warn'>;
   /** Called with the number of changes that were sent, were received, or were no changes. */
   readonly count?: (result: 'sent' | 'received' | 'refused', amount: number) => void;

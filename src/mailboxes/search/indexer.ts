@@ -65,8 +65,10 @@ export class Indexer {
     this.#running ??= this.#run();
   }
 
-  /** Called after the commit of queued rows, and when the index is no longer open. Without a call the queue is read
-   * every {@link IndexerOptions.retryMs}. */
+  /**
+   * Called after the commit of queued rows, and when the index is no longer open. Without a call the queue is read every
+   * {@link IndexerOptions.retryMs}.
+   */
   wake(): void {
     this.#news.resolve(true);
   }
