@@ -74,16 +74,11 @@ export async function runSuites(suites: Suites): Promise<boolean> {
 async function runGroup(group: Group, { timeoutMs, environment }: Suites) {
   const { name, files } = group;
   const started = performance.now();
-  const reporters = ['spec', fileURLToPath(new URL('file-times.ts', import.meta.url))];
-  const options = [
+  const program = [
     ...['--import', import.meta.resolve('./support/cheap-secrets.ts')],
-    ...['--test', '--test-isolation=none', `--test-timeout=${timeoutMs}`],
-    ...reporters.flatMap((reporter) => [
-      `--test-reporter=${reporter}`,
-      '--test-reporter-destination=stdout',
-    ]),
+    ...[fileURLToPath(new URL('run-files.ts', import.meta.url)), `${timeoutMs}`],
   ];
-  const child = spawn(process.execPath, [...options, ...files], {
+  const child = spawn(process.execPath, [...program, ...files], {
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: GROUP_MS,
     killSignal: 'SIGKILL',

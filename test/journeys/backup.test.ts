@@ -1,4 +1,5 @@
 /** A backup made while mail comes and goes, restored, and compared message by message. */
+
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -6,7 +7,7 @@ import { existsSync } from 'node:fs';
 import { cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { Client } from 'pg';
@@ -17,6 +18,7 @@ import {
   restoreBackup,
   verifyBackup,
 } from '../../src/run/backup/backup.ts';
+import { atEnd } from '../support/at-end.ts';
 import { runHere } from '../support/commands.ts';
 import {
   environment,
@@ -43,7 +45,7 @@ async function installation(name: string): Promise<Settings> {
   const admin = new Client({ connectionString: SERVER });
   await admin.connect();
   await admin.query(`create database ${database}`);
-  after(async () => {
+  atEnd(async () => {
     await admin.query(`drop database if exists ${database} with (force)`);
     await admin.end();
   });

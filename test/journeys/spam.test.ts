@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import { startTestService } from '../support/service.ts';
 
 test('spam is refused, deferred or put into Junk, and a dead filter stops no mail', async () => {

@@ -1,4 +1,5 @@
 /** What an operator sees of the process: its first start, later ones, its end, and why it refuses. */
+
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,10 +8,11 @@ import { mkdir, open, readFile, realpath, rm, stat, writeFile } from 'node:fs/pr
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { after, type TestContext, test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
 import { ConfigError } from '../../src/run/config/config.ts';
+import { atEnd } from '../support/at-end.ts';
 import { NO_CERTIFICATE } from '../support/certificate.ts';
 import { LOWEST } from '../support/free-port.ts';
 import { environment, listening, MAIN, ROOT, start, startHere } from '../support/process.ts';
@@ -199,7 +201,7 @@ async function stalledPipe(): Promise<string> {
   const path = join(ROOT, 'stalled');
   execFileSync('mkfifo', [path]);
   const pipe = await open(path, constants.O_RDWR | constants.O_NONBLOCK);
-  after(() => pipe.close());
+  atEnd(() => pipe.close());
   const fill = async () => {
     for (;;) await pipe.write(Buffer.alloc(4_096));
   };

@@ -112,8 +112,9 @@ async function withFault(fault: FaultProxy['fault'], act: () => Promise<void>): 
   }
 }
 
-void suite('bodies in a bucket', async () => {
-  const shared = await openStore({ deadlineMs: 3_000 });
+const shared = await openStore({ deadlineMs: 3_000 });
+
+void suite('bodies in a bucket', () => {
   const { bodies, store, database, lines } = shared;
   const large = randomBytes(12 * MIB);
   const middle = randomBytes(MIB);

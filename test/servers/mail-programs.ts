@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { atEnd } from '../support/at-end.ts';
 import { makeCertificate } from '../support/certificate.ts';
-import { atEnd } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 

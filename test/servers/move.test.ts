@@ -1,4 +1,5 @@
 /** `postroom move`: a service with everything in it goes from SQLite to PostgreSQL, and nobody notices. */
+
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -13,6 +14,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 import { ConfigError } from '../../src/run/config/config.ts';
+import { atEnd } from '../support/at-end.ts';
 import { runHere } from '../support/commands.ts';
 import { freePort } from '../support/free-port.ts';
 import { refusal, startFarEnd } from '../support/outbound/far-end.ts';
@@ -159,7 +161,7 @@ before(async () => {
   const hooks = createServer((request, response) => void refuseHook(request, response));
   const hookPort = await freePort();
   await once(hooks.listen(hookPort, '127.0.0.1'), 'listening');
-  after(() => hooks.close());
+  atEnd(() => void hooks.close());
   settings = {
     ...(await environment('source')),
     API_KEYS: API_KEY,

@@ -18,7 +18,8 @@ import { generate } from 'selfsigned';
 import { checkRedis } from '../../src/run/cli/check-stores.ts';
 import type { SharedTiming } from '../../src/run/compose/shared.ts';
 import { readConfig } from '../../src/run/config/config.ts';
-import { atEnd, openTestDatabase } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
+import { openTestDatabase } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import { ImapLines } from '../support/imap-lines.ts';
 import {

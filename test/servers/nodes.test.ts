@@ -13,7 +13,7 @@ import { createTransport } from 'nodemailer';
 import { Client } from 'pg';
 import { WebSocket } from 'ws';
 import { ConfigError } from '../../src/run/config/config.ts';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
 import { freePort } from '../support/free-port.ts';
 import { listening, type Process, ROOT, start, startHere, stop } from '../support/process.ts';

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { before, type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import type { TestAccount } from '../support/service.ts';
 import { MailLoad, until } from './mail-load.ts';
 import { startPgbouncer } from './pgbouncer.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { Client } from 'pg';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import { MailLoad, until } from './mail-load.ts';
 import { findPostgres, type RunningServer, startPostgres } from './postgres.ts';
 import { TcpProxy } from './proxy.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { CountingState, Redis, RedisSlots } from '../../src/platform/redis/redis.ts';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import { startRedis } from './redis.ts';
 
 const log = pino({ level: 'silent' });

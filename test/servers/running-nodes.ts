@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import { freePort } from '../support/free-port.ts';
 import { listening, type Process, ROOT, start } from '../support/process.ts';
 import { clientOf, commonVariables, type TestClient } from '../support/service.ts';

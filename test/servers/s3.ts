@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv, promisify } from 'node:util';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import { freePort } from '../support/free-port.ts';
 import { untilRefused } from './mail-server.ts';
 

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { atEnd } from '../support/at-end.ts';
 import { makeCertificate } from '../support/certificate.ts';
-import { atEnd } from '../support/databases.ts';
 import { readPage } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
 import {

@@ -12,7 +12,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { newestSchema } from '../../src/platform/database/database.ts';
-import { atEnd } from '../support/databases.ts';
+import { atEnd } from '../support/at-end.ts';
 import { freePort } from '../support/free-port.ts';
 import { environment, listening, MAIN, type Process, run, stop } from '../support/process.ts';
 import { callJson, type TestAccount, type TestClient } from '../support/service.ts';

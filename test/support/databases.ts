@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, suite } from 'node:test';
+import { suite } from 'node:test';
 import { Client } from 'pg';
 import {
   type Database,
@@ -16,6 +16,7 @@ import {
   openPostgres,
   openSqlite,
 } from '../../src/platform/database/database.ts';
+import { atEnd } from './at-end.ts';
 import { makeTemplate } from './postgres-template.ts';
 
 export interface TestDatabase {
@@ -33,8 +34,6 @@ const serverUrl = process.env.TEST_DATABASE_URL;
  */
 const DEADLINE_MS = 60_000;
 
-const cleanups: (() => Promise<void>)[] = [];
-
 /** Name of the database on the server that others are copied from: `test/servers/run.ts` makes one for all processes. */
 let serverTemplate = process.env.TEST_DATABASE_TEMPLATE
   ? Promise.resolve(process.env.TEST_DATABASE_TEMPLATE)
@@ -42,7 +41,7 @@ let serverTemplate = process.env.TEST_DATABASE_TEMPLATE
 
 async function makeServerTemplate(url: string): Promise<string> {
   const name = await makeTemplate(url);
-  cleanups.push(() => runOnServer(url, `drop database ${name}`));
+  atEnd(() => runOnServer(url, `drop database ${name}`));
   return name;
 }
 
@@ -61,7 +60,7 @@ async function openServer(url: string): Promise<{ database: Database; location: 
   await runOnServer(url, copy);
   const own = new URL(url);
   own.pathname = `/${name}`;
-  cleanups.push(() => runOnServer(url, `drop database if exists ${name} with (force)`));
+  atEnd(() => runOnServer(url, `drop database if exists ${name} with (force)`));
   const options = { url: own.href, poolSize: 5, timeoutMs: DEADLINE_MS };
   return { database: await openPostgres(options), location: own.href };
 }
@@ -92,16 +91,11 @@ export async function openTestDatabase(engine: Engine): Promise<TestDatabase> {
     assert.ok(serverUrl, 'TEST_DATABASE_URL names the PostgreSQL server of the tests');
     ({ database, location } = await openServer(serverUrl));
   }
-  cleanups.push(async () => {
+  atEnd(async () => {
     await database.close();
     await rm(directory, { recursive: true, force: true });
   });
   return { database, directory, location };
-}
-
-/** Runs something when all tests of the process have ended, before what was opened earlier is closed. */
-export function atEnd(cleanup: () => Promise<void>): void {
-  cleanups.push(cleanup);
 }
 
 /** Declares tests for the engine of this run: PostgreSQL with TEST_DATABASE_URL, else SQLite. */
@@ -109,8 +103,3 @@ export function onEachEngine(title: string, declare: (engine: Engine) => void): 
   const engine = serverUrl ? 'postgres' : 'sqlite';
   void suite(`${title} on ${engine}`, () => declare(engine));
 }
-
-after(async () => {
-  // Last opened, first closed: a database is closed before its server drops it.
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});

@@ -10,8 +10,9 @@ import type { Database, Engine } from '../../src/platform/database/database.ts';
 import { type Service, startService } from '../../src/run/compose/service.ts';
 import type { SharedTiming } from '../../src/run/compose/shared.ts';
 import { readConfig } from '../../src/run/config/config.ts';
+import { atEnd } from './at-end.ts';
 import { CERTIFICATE } from './certificate.ts';
-import { atEnd, openTestDatabase } from './databases.ts';
+import { openTestDatabase } from './databases.ts';
 import { freePort } from './free-port.ts';
 
 export const API_KEY = 'key-of-the-test-suite';

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { before, mock, test } from 'node:test';
-import { atEnd } from '../../../test/support/databases.ts';
+import { atEnd } from '../../../test/support/at-end.ts';
 import { type DnsServer, startDnsServer } from '../../../test/support/dns-server.ts';
 import { API_KEY, startTestService, type TestService } from '../../../test/support/service.ts';
 import { ApiError, type DnsRecord, Postroom } from '../src/index.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { suite, test } from 'node:test';
-import { atEnd } from '../../../test/support/databases.ts';
+import { atEnd } from '../../../test/support/at-end.ts';
 import { freePort } from '../../../test/support/free-port.ts';
 import { SpamFilter, type SpamFilterOptions } from './spam-filter.ts';
 

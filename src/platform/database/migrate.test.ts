@@ -4,7 +4,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { suite, test } from 'node:test';
 import { sql } from 'kysely';
 import { Client } from 'pg';
-import { atEnd, onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { atEnd } from '../../../test/support/at-end.ts';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import {
   type Database,
   type Engine,

@@ -63,29 +63,30 @@ class CountedSlots implements SharedSlots {
   }
 }
 
-suite('a place of a reader of events is free again', async () => {
-  const admission = new Gate();
-  const reading = new Gate();
-  const slots = new CountedSlots();
-  const openLimit: OpenLimit = (options) => {
-    const limit = limitInMemory(options);
-    return { ...limit, take: (key) => admission.pass().then(() => limit.take(key)) };
-  };
-  const { database } = await openTestDatabase('sqlite');
-  /** Reads of another database: nothing happens there. */
-  class SlowEvents extends Events {
-    override async read(...parts: Parameters<Events['read']>): ReturnType<Events['read']> {
-      await reading.pass();
-      return super.read(...parts);
-    }
+const admission = new Gate();
+const reading = new Gate();
+const slots = new CountedSlots();
+const openLimit: OpenLimit = (options) => {
+  const limit = limitInMemory(options);
+  return { ...limit, take: (key) => admission.pass().then(() => limit.take(key)) };
+};
+const { database } = await openTestDatabase('sqlite');
+/** Reads of another database: nothing happens there. */
+class SlowEvents extends Events {
+  override async read(...parts: Parameters<Events['read']>): ReturnType<Events['read']> {
+    await reading.pass();
+    return super.read(...parts);
   }
-  const events = new SlowEvents(database);
-  const api: RunningApi = await startApi('sqlite', {
-    rateLimitPerMinute: 100_000,
-    openLimit,
-    slots,
-    events,
-  });
+}
+const events = new SlowEvents(database);
+const api: RunningApi = await startApi('sqlite', {
+  rateLimitPerMinute: 100_000,
+  openLimit,
+  slots,
+  events,
+});
+
+suite('a place of a reader of events is free again', () => {
   const connections = new Set<unknown>();
   api.app.server.on('connection', (socket) => {
     connections.add(socket);

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { pino } from 'pino';
+import { atEnd } from '../../../test/support/at-end.ts';
 import { limitConnections } from './limit-connections.ts';
 
 const PROXY = '127.0.0.99';
@@ -18,7 +19,7 @@ async function start() {
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   const sockets: Socket[] = [];
-  after(() => {
+  atEnd(() => {
     for (const socket of sockets) socket.destroy();
     server.close();
   });

@@ -4,9 +4,10 @@ import { once } from 'node:events';
 import { type ClientRequest, request } from 'node:http';
 import { connect } from 'node:net';
 import { Readable } from 'node:stream';
-import { after, suite, test } from 'node:test';
+import { suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
+import { atEnd } from '../../../test/support/at-end.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import { openTestMailstore } from '../../../test/support/mail.ts';
 import { type Change, InProcessChanges } from '../../mailboxes/changes/changes.ts';
@@ -62,7 +63,7 @@ async function start(engine: Engine, rateLimitPerMinute = 0) {
   });
   app.get('/elsewhere', () => ({}));
   await app.listen({ host: '127.0.0.1', port: 0 });
-  after(() => app.close());
+  atEnd(() => app.close());
   return { url: app.listeningOrigin, told };
 }
 

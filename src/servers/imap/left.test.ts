@@ -1,7 +1,9 @@
 /** What a command still does whose client has left, or may not go on. */
+
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { atEnd } from '../../../test/support/at-end.ts';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { AccountChange } from '../../mailboxes/changes/changes.ts';
@@ -73,7 +75,7 @@ async function start() {
     slots,
     maxMessageBytes: 1_000_000,
   });
-  after(() => listener.close(1_000));
+  atEnd(() => listener.close(1_000));
   const client = await ImapLines.connect(listener.address().port);
   await client.ok('LOGIN 1 x');
   await client.ok('SELECT INBOX');

@@ -1,6 +1,6 @@
 /** Who takes time or slots from others is told BYE. */
 import assert from 'node:assert/strict';
-import { after, describe, test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
@@ -8,24 +8,27 @@ import { timeouts } from './connection-settings.ts';
 import { ImapSlots } from './imap.ts';
 import type { ImapMailstore } from './session.ts';
 
-describe('the limits of a connection', async () => {
-  const before = { ...timeouts };
-  Object.assign(timeouts, { stranger: 100, slow: 100 });
-  const slots = new ImapSlots();
-  const refused: string[] = [];
-  const appendMessages = async (_user: unknown, _name: string, all: AsyncIterable<NewMessage>) => {
-    for await (const { source } of all) for await (const _ of source);
-    assert.fail('the message came whole');
-  };
-  const listener = await startImapWith({
-    mailstore: { imap: { open: async () => {} }, appendMessages } as unknown as ImapMailstore,
-    slots,
-    onRefused: (reason) => refused.push(reason),
-  });
-  const { port } = listener.address();
+const slots = new ImapSlots();
+const refused: string[] = [];
+const listener = await startImapWith({
+  mailstore: {
+    imap: { open: async () => {} },
+    async appendMessages(_user: unknown, _name: string, all: AsyncIterable<NewMessage>) {
+      for await (const { source } of all) for await (const _ of source);
+      assert.fail('the message came whole');
+    },
+  } as unknown as ImapMailstore,
+  slots,
+  onRefused: (reason) => refused.push(reason),
+});
+const { port } = listener.address();
+
+describe('the limits of a connection', () => {
+  const usual = { ...timeouts };
+  before(() => void Object.assign(timeouts, { stranger: 100, slow: 100 }));
   after(async () => {
     await listener.close(1_000);
-    Object.assign(timeouts, before);
+    Object.assign(timeouts, usual);
   });
 
   test('a stranger has no more time, whatever he sends', async () => {

@@ -22,27 +22,28 @@ async function everything(socket: Socket): Promise<string> {
   return Buffer.concat(await socket.toArray()).toString('latin1');
 }
 
-describe('a session on a mail server', async () => {
-  /** The server's side of each connection, in the order of the logins. */
-  const far: Socket[] = [];
-  const fake = createServer({ allowHalfOpen: true }, (socket) => far.push(socket));
-  fake.listen(0, '127.0.0.1');
-  await once(fake, 'listening');
-  const slots = new ImapSlots(4);
-  let refusal: Refusal | undefined;
-  const listener = await startImapWith({
-    slots,
-    async openOnServer() {
-      if (refusal) throw refusal;
-      const socket = connect((fake.address() as AddressInfo).port, '127.0.0.1');
-      const come = once(fake, 'connection');
-      socket.on('error', () => {});
-      await Promise.all([once(socket, 'connect'), come]);
-      const wire = new Wire(socket);
-      return { wire, capabilities: CAPABILITIES, early: NONE, destroy: () => wire.destroy() };
-    },
-  });
-  const { port } = listener.address();
+/** The server's side of each connection, in the order of the logins. */
+const far: Socket[] = [];
+const fake = createServer({ allowHalfOpen: true }, (socket) => far.push(socket));
+fake.listen(0, '127.0.0.1');
+await once(fake, 'listening');
+const slots = new ImapSlots(4);
+let refusal: Refusal | undefined;
+const listener = await startImapWith({
+  slots,
+  async openOnServer() {
+    if (refusal) throw refusal;
+    const socket = connect((fake.address() as AddressInfo).port, '127.0.0.1');
+    const come = once(fake, 'connection');
+    socket.on('error', () => {});
+    await Promise.all([once(socket, 'connect'), come]);
+    const wire = new Wire(socket);
+    return { wire, capabilities: CAPABILITIES, early: NONE, destroy: () => wire.destroy() };
+  },
+});
+const { port } = listener.address();
+
+describe('a session on a mail server', () => {
   after(async () => {
     await listener.close(1_000);
     fake.close();

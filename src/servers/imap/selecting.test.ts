@@ -1,6 +1,8 @@
 /** A mailbox that changes while it is opened, and while it is open. */
+
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
+import { atEnd } from '../../../test/support/at-end.ts';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { SyncRequest, SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
@@ -32,7 +34,7 @@ async function start(sync: (request: SyncRequest) => SyncResult) {
   };
   const listener = await startImapWith({ mailstore: mailstore as unknown as ImapMailstore });
   const client = await ImapLines.connect(listener.address().port);
-  after(async () => {
+  atEnd(async () => {
     client.close();
     await listener.close(1_000);
   });

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { after, suite, test } from 'node:test';
+import { suite, test } from 'node:test';
 import {
   askForUpgrade,
   connectClient,
@@ -305,7 +305,7 @@ test('a client that ends its side before the answer gets none', async () => {
   assert.equal(realtime.connections, 0);
 });
 
-test('requests that offer another protocol are answered as if they had not asked for one', async () => {
+test('requests that offer another protocol are answered as if they had not asked for one', async (t) => {
   const { realtime } = await startRealtime();
   const server = createServer({ shouldUpgradeCallback: asksForWebSocket }, (_request, response) =>
     response.end('plain'),
@@ -313,7 +313,7 @@ test('requests that offer another protocol are answered as if they had not asked
   server.on('upgrade', (...upgrade) => realtime.handleUpgrade(...upgrade));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  after(() => server.close());
+  t.after(() => server.close());
   const { port } = server.address() as AddressInfo;
   for (const upgrade of ['h2c', 'TLS/1.0', 'websockets']) {
     const answer = await fetchUpgrading(port, upgrade);

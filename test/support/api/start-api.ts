@@ -42,7 +42,8 @@ import { Domains, Verification } from '../../../src/tenants/domains/domains.ts';
 import { EventFeed, Events } from '../../../src/tenants/events/events.ts';
 import { NamedKeys } from '../../../src/tenants/keys/keys.ts';
 import { Traffic } from '../../../src/tenants/usage/usage.ts';
-import { atEnd, openTestDatabase } from '../databases.ts';
+import { atEnd } from '../at-end.ts';
+import { openTestDatabase } from '../databases.ts';
 import { shareDkimKey } from '../domains/dkim-key.ts';
 
 export const apiKey = 'test-key-1';

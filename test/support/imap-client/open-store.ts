@@ -1,5 +1,5 @@
 /** An IMAP mail store on a test's server, with its log. */
-import { after } from 'node:test';
+
 import {
   ImapMailstore,
   type ImapOptions,
@@ -7,6 +7,7 @@ import {
 } from '../../../src/mailboxes/mail-server/imap-client/imap.ts';
 import type { MailUser } from '../../../src/mailboxes/mailstore/mailstore.ts';
 import type { Database, Engine } from '../../../src/platform/database/database.ts';
+import { atEnd } from '../at-end.ts';
 import { openTestMailstore, type TestMailstore } from '../mail.ts';
 
 export interface LoggedFailure {
@@ -70,6 +71,6 @@ export async function openImapStore(
     timeoutMs: TIMEOUT_MS,
     ...options,
   });
-  after(() => store.close());
+  atEnd(() => store.close());
   return { store, database, user, logged };
 }

@@ -1,16 +1,17 @@
 /**
  * A listening realtime channel and its clients, for tests over real sockets.
  */
+
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
-import { after } from 'node:test';
 import { pino } from 'pino';
 import { type ClientOptions, WebSocket } from 'ws';
 import { InProcessChanges, type MailboxChange } from '../../../src/mailboxes/changes/changes.ts';
 import { Refusal } from '../../../src/platform/errors/errors.ts';
 import { Realtime, type RealtimeOptions } from '../../../src/servers/realtime/realtime.ts';
 import type { MailAccess } from '../../../src/tenants/accounts/accounts.ts';
+import { atEnd } from '../at-end.ts';
 
 export interface RunningRealtime {
   readonly realtime: Realtime;
@@ -52,7 +53,7 @@ export async function startRealtime(
   server.on('upgrade', (...upgrade) => realtime.handleUpgrade(...upgrade));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  after(async () => {
+  atEnd(async () => {
     await realtime.close();
     server.close();
     server.closeAllConnections();

@@ -1,9 +1,11 @@
 /** Connections that are being made when a server gives no answer, and at the end. */
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { atEnd } from '../../../../test/support/at-end.ts';
 import { Connections } from './connections.ts';
 
 function message(type: string, body: Buffer): Buffer {
@@ -48,7 +50,7 @@ class Server {
   }
 
   async start(): Promise<this> {
-    after(() => this.stop());
+    atEnd(() => this.stop());
     this.#listener.listen(0, '127.0.0.1');
     await once(this.#listener, 'listening');
     return this;

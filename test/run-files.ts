@@ -1,0 +1,31 @@
+/**
+ * A process of tests: `run-files.ts TIMEOUT FILE...` does what `node --test --test-isolation=none` does, but for the
+ * promises. The runner would hear of each that the service makes, and of its end, to know whose test has left an
+ * error that nothing handles: that took a tenth to a quarter of the processor time. Such an error fails the process, with
+ * its stack and without the name of its test.
+ *
+ * For the same reason it does not know what is declared after an `await` in a suite, nor a hook there in a test:
+ * setups stand before their suite, and tests have `t.after` and `atEnd`.
+ */
+import hooks from 'node:async_hooks';
+import { compose } from 'node:stream';
+import { inspect } from 'node:util';
+import fileTimes from './file-times.ts';
+
+const { createHook } = hooks;
+// The runner takes it from there when it is loaded.
+Object.assign(hooks, {
+  createHook: (callbacks: hooks.HookCallbacks) =>
+    createHook({ ...callbacks, trackPromises: false }),
+});
+const { run } = await import('node:test');
+const { spec: Spec } = await import('node:test/reporters');
+for (const event of ['unhandledRejection', 'uncaughtException'] as const) {
+  process.on(event, (error: unknown) => process.stderr.write(`${event}: ${inspect(error)}\n`));
+}
+const [timeout, ...files] = process.argv.slice(2);
+const events = run({ files, isolation: 'none', timeout: Number(timeout) });
+events.on('test:summary', ({ success }) => {
+  if (!success) process.exitCode = 1;
+});
+for (const reporter of [new Spec(), fileTimes]) compose(events, reporter).pipe(process.stdout);
