@@ -111,6 +111,8 @@ onEachEngine('searching mail', (engine) => {
     ['an hour that is not', { before: '2026-01-31T24:00:00Z' }, 'invalid_request', 'before'],
     ['a cursor of nobody', { cursor: 'x' }, 'invalid_request', 'cursor'],
     ['a limit of 501', { limit: 501 }, 'invalid_request', 'limit'],
+    ['a flag that is none', { flags: ['\\Sene'] }, 'invalid_request', 'flags'],
+    ['a keyword with a space', { notFlags: ['a b'] }, 'invalid_request', 'notFlags'],
   ];
   test('an invalid search is refused with the reason', async () => {
     const ann = await service.makeAccount();

@@ -1,6 +1,10 @@
 /** POST /mail/search: messages by their words and properties. */
 import { Type } from 'typebox';
-import type { Mailstore, SearchResult } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  type Mailstore,
+  normalizeFlags,
+  type SearchResult,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import { readInstant } from '../../platform/errors/errors.ts';
 import {
   envelopeSchema,
@@ -110,6 +114,9 @@ export function mailSearchRoutes(mailstore: Mailstore): RouteGroup {
       handler: async (request) => {
         const user = await tools.authenticateMail(request);
         const { text, from, to, subject, body, since, before, limit, ...rest } = request.body;
+        // No message has what is no flag: more likely it is misspelled, and every store says so.
+        normalizeFlags(rest.flags ?? [], 'flags');
+        normalizeFlags(rest.notFlags ?? [], 'notFlags');
         return mailstore.search(user, {
           ...rest,
           texts: { text, from, to, subject, body },
