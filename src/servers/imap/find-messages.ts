@@ -8,7 +8,10 @@ import type { Session } from './session.ts';
 import { columnOf } from './source.ts';
 import { textsOf } from './texts.ts';
 
-export type { Row } from './candidate.ts';
+/** A message that was found; its MODSEQ is 0 where none was asked for. */
+export type Match = Pick<Row, 'uid' | 'modseq'>;
+
+const matchOf = ({ uid, modseq }: Match): Match => ({ uid, modseq });
 
 /** Rows that are read at once: without texts, and with them, of which one row may have half a megabyte. */
 const ROWS_AT_A_TIME = 500;
@@ -83,14 +86,14 @@ export class Search {
     }
   }
 
-  /** Messages in the view that match, ascending. */
-  async run(): Promise<Row[]> {
+  /** Messages in the view that match, ascending. Of their rows, which may have texts, nothing else is held. */
+  async run(): Promise<Match[]> {
     const { selected: view, services } = this.#session;
     if (onlyFlags(this.#key)) return this.#inIndex();
     const columns = columnsOf(this.#key);
     const withTexts = columns.includes('structure');
     const withFields = names(this.#key, 'envelope');
-    const found: Row[] = [];
+    const found: Match[] = [];
     const size = withTexts ? WITH_TEXTS : ROWS_AT_A_TIME;
     for (let at = 0; at < view.size; at += size) {
       const uids = view.uids.slice(at, at + size);
@@ -103,17 +106,17 @@ export class Search {
         if (this.#pace.mustYield) await this.#pace.yieldTurn();
         const candidate = new Candidate(this, row, texts?.get(row.body_id)?.search);
         const isKnown = this.#matchesRow(this.#key, candidate);
-        if (isKnown ?? (await this.#matches(this.#key, candidate))) found.push(row);
+        if (isKnown ?? (await this.#matches(this.#key, candidate))) found.push(matchOf(row));
       }
     }
     return found;
   }
 
   /** By flags alone: no row is read. */
-  async #inIndex(): Promise<Row[]> {
+  async #inIndex(): Promise<Match[]> {
     const { selected: view, services, user } = this.#session;
     const { uids, modseqs, flags } = await services.mailstore.imap.index(user, view.mailbox);
-    const found: Row[] = [];
+    const found: Match[] = [];
     // Most messages have one of a few texts of flags: where these decide, each is looked at once.
     const known = isMadeOf(this.#key, ['all', 'flag']) ? new Map<string, boolean>() : undefined;
     for (let at = 0; at < uids.length; at++) {
@@ -131,7 +134,7 @@ export class Search {
         known?.set(row.flags, matches);
       }
       const isSeen = matches && (view.uids[at] === row.uid || view.numberOf(row.uid) > 0);
-      if (isSeen) found.push(row);
+      if (isSeen) found.push(matchOf(row));
     }
     return found;
   }

@@ -1,7 +1,7 @@
 /** SEARCH and UID SEARCH (RFC 9051 section 6.4.4), with their answers. */
 import { partiesOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
-import { names, type Row, Search } from './find-messages.ts';
+import { type Match, names, Search } from './find-messages.ts';
 import { showProgress } from './long-work.ts';
 import { type Return, readSearch, type SearchCommand, type SearchKey } from './parse-search.ts';
 import { cutPartial, type PartialRange } from './partial.ts';
@@ -23,8 +23,6 @@ function searching(isByUid: boolean): Command {
   };
 }
 
-/** A message that was found; its MODSEQ is 0 where none was asked for. */
-export type Match = Pick<Row, 'uid' | 'modseq'>;
 /** @param saved what `$` means in the key */
 export type Find = (
   session: Session,
@@ -41,32 +39,40 @@ interface Searching {
 /** Finds messages and tells of them, in the order in which they were found. */
 export async function* answerSearch(
   session: Session,
-  { returns, partial, key }: SearchCommand,
+  command: SearchCommand,
   { name, isByUid, find }: Searching,
 ): Answer {
-  const hasModseq = names(key, 'modseq');
-  if (hasModseq) yield session.enableCondstore();
+  const { returns, key } = command;
+  if (names(key, 'modseq')) yield session.enableCondstore();
   const view = session.selected;
-  const isSaved = returns?.has('SAVE') ?? false;
   // A search that is refused leaves nothing (RFC 5182 section 2.1).
   const before = view.saved;
-  if (isSaved) view.saved = [];
+  if (returns?.has('SAVE')) view.saved = [];
   session.progress = undefined;
-  const finding = find(session, key, before);
-  const found = yield* showProgress(session, finding, () => session.progress);
-  if (isSaved) view.saved = saved(found, returns, partial);
-  const numbers = found.map(({ uid }) => (isByUid ? uid : view.numberOf(uid)));
-  const told = hasModseq ? meant(found, returns, partial) : [];
-  const modseq = told.reduce((most, row) => Math.max(most, row.modseq), 0);
-  if (isSaved && returns?.size === 1) yield '';
-  else if (returns) {
-    const page = partial && { text: partial.text, numbers: cutPartial(numbers, partial) };
-    yield writeExtended(session, { numbers, returns, page, isByUid, modseq });
-  } else {
-    const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
-    yield `${[`* ${name}`, ...numbers].join(' ')}${more}\r\n`;
-  }
+  // Nothing else is held while the client reads.
+  const answering = find(session, key, before).then((found) => {
+    if (returns?.has('SAVE')) view.saved = saved(found, returns, command.partial);
+    return writeFound(session, command, { name, isByUid, found });
+  });
+  yield yield* showProgress(session, answering, () => session.progress);
   return 'That is all';
+}
+
+function writeFound(
+  session: Session,
+  { returns, partial, key }: SearchCommand,
+  { name, isByUid, found }: Pick<Searching, 'name' | 'isByUid'> & { found: readonly Match[] },
+): string {
+  if (returns?.has('SAVE') && returns.size === 1) return '';
+  const numbers = found.map(({ uid }) => (isByUid ? uid : session.selected.numberOf(uid)));
+  const told = names(key, 'modseq') ? meant(found, returns, partial) : [];
+  const modseq = told.reduce((most, row) => Math.max(most, row.modseq), 0);
+  if (returns) {
+    const page = partial && { text: partial.text, numbers: cutPartial(numbers, partial) };
+    return writeExtended(session, { numbers, returns, page, isByUid, modseq });
+  }
+  const more = modseq > 0 ? ` (MODSEQ ${modseq})` : '';
+  return `${[`* ${name}`, ...numbers].join(' ')}${more}\r\n`;
 }
 
 const find: Find = (session, key, before) => {

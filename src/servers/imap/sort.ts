@@ -1,9 +1,9 @@
 /** SORT and UID SORT (RFC 5256), with the answers of SEARCH (RFC 5267 section 3). */
 import { BadCommand, type Cursor } from './cursor.ts';
-import { Search } from './find-messages.ts';
+import { type Match, Search } from './find-messages.ts';
 import { sortInTurns } from './long-work.ts';
 import { readCharset, readKeys, readReturn, type SearchKey } from './parse-search.ts';
-import { answerSearch, type Find, inTurn, type Match } from './search.ts';
+import { answerSearch, type Find, inTurn } from './search.ts';
 import type { Command, Session } from './session.ts';
 import { readSortKeys, SORT_KEYS, type SortKey } from './sort-keys.ts';
 
