@@ -113,7 +113,11 @@ export function sentAt(
   return date === undefined ? internal_date : Date.parse(date);
 }
 
-/** Without regard to case, as `i;unicode-casemap` (RFC 5051) compares. */
+/**
+ * Without regard to case, as `i;unicode-casemap` (RFC 5051) compares. It is copied: V8 keeps a long text whole in memory for
+ * each piece that was cut from it.
+ */
 export function textKey(text: string): string {
-  return text.slice(0, KEY_MAX).normalize('NFKD').toUpperCase().slice(0, KEY_MAX);
+  const key = text.slice(0, KEY_MAX).normalize('NFKD').toUpperCase().slice(0, KEY_MAX);
+  return Buffer.from(key, 'utf16le').toString('utf16le');
 }

@@ -1,9 +1,12 @@
 /** Base subjects (RFC 5256 section 2.1), and how numbers are put in order. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { readBaseSubject } from './base-subject.ts';
 import { sortInTurns } from './long-work.ts';
+import { textKey } from './sort-keys.ts';
 
 const subjects: readonly (readonly [subject: string, base: string, isReply: boolean])[] = [
   ['Minutes', 'Minutes', false],
@@ -46,4 +49,20 @@ test('many numbers are put in order, and equal ones stay as they were', async ()
     const expected = Array.from(keys.keys()).sort(compare);
     assert.deepEqual(Array.from(await sortInTurns(length, compare)), expected);
   }
+});
+
+test('a key of an order does not keep the text that it was cut from in memory', () => {
+  setFlagsFromString('--expose-gc');
+  const collect: () => void = runInNewContext('gc');
+  const keyOf = (at: number) => {
+    const { subject } = JSON.parse(`{"subject":"${at}${'X'.repeat(60_000)}"}`);
+    return textKey(readBaseSubject(subject).text);
+  };
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  const keys = Array.from({ length: 1_000 }, (_, at) => keyOf(at));
+  collect();
+  const held = process.memoryUsage().heapUsed - before;
+  assert.ok(held < 5_000_000, `${held} octets for ${keys.length} keys`);
+  assert.equal(keys[7], `7${'X'.repeat(127)}`);
 });
