@@ -6,7 +6,7 @@ import {
   type MailUser,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { isRefusal, Refusal, when } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
 import type { Queue } from '../queue/queue.ts';
@@ -126,13 +126,9 @@ async function isThere(
   user: MailUser,
   draft: PinnedLocation,
 ): Promise<boolean> {
-  try {
-    return (await findDraft(mailstore, user, draft)) !== undefined;
-  } catch (error) {
-    const changed = ['uidvalidity_changed', 'invalid_request'];
-    if (error instanceof Refusal && changed.includes(error.code)) return false;
-    throw error;
-  }
+  const isChanged = isRefusal('uidvalidity_changed', 'invalid_request');
+  const found = await findDraft(mailstore, user, draft).catch(when(isChanged, undefined));
+  return found !== undefined;
 }
 
 /** @returns undefined where the body was removed with the sent mail */

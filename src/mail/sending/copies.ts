@@ -17,7 +17,7 @@ import {
   type PlainMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Queries } from '../../platform/database/database.ts';
-import { invalidField, Refusal } from '../../platform/errors/errors.ts';
+import { invalidField, isRefusal, Refusal, when } from '../../platform/errors/errors.ts';
 
 /** Where a message is, as an app names it. */
 export interface MessageLocation {
@@ -179,11 +179,10 @@ export class EmbeddedCopies implements Copies {
 }
 
 /** The user may have moved or removed it meanwhile: that must not stop the mail. */
-export function passOverMissing(error: unknown): undefined {
-  const passedOver = ['mailbox_not_found', 'uidvalidity_changed'];
-  if (error instanceof Refusal && passedOver.includes(error.code)) return undefined;
-  throw error;
-}
+export const passOverMissing = when(
+  isRefusal('mailbox_not_found', 'uidvalidity_changed'),
+  undefined,
+);
 
 type Reader = Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
 
@@ -225,9 +224,7 @@ export async function findDraft(
     const { flags } = await mailstore.fetchMessage(user, draft.mailbox, draft.uid);
     if (isDrafts || flags.includes('\\Draft')) return draft;
   } catch (error) {
-    const missing = ['mailbox_not_found', 'message_not_found'];
-    if (error instanceof Refusal && missing.includes(error.code)) return undefined;
-    throw error;
+    return when(isRefusal('mailbox_not_found', 'message_not_found'), undefined)(error);
   }
   throw invalidField('draft', 'must have the flag \\Draft, or be in the mailbox of drafts');
 }

@@ -15,7 +15,7 @@ import { type Static, Type } from 'typebox';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database, Queries } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { isRefusal, Refusal, when } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { findSendingAccount } from '../../tenants/accounts/accounts.ts';
 import { mailDelays, mailDestination } from '../outbound/outbound.ts';
@@ -220,11 +220,7 @@ export class ServerCopies implements Copies {
       mailboxes.find(({ specialUse }) => specialUse === use) ??
       mailboxes.find(({ mailbox }) => mailbox === name);
     if (found) return found.mailbox;
-    try {
-      return (await mailstore.createMailbox(user, name)).state.mailbox;
-    } catch (error) {
-      if (error instanceof Refusal && error.code === 'mailbox_exists') return name;
-      throw error;
-    }
+    const made = mailstore.createMailbox(user, name).then(({ state }) => state.mailbox);
+    return made.catch(when(isRefusal('mailbox_exists'), name));
   }
 }

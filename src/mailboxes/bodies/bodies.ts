@@ -64,6 +64,7 @@ export {
   type BodyStore,
   compareStoreIds,
   databaseStoreId,
+  isLost,
   StoreUnavailable,
   storeIdOf,
 } from './body-store.ts';

@@ -15,6 +15,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import pLimit from 'p-limit';
+import { when } from '../../platform/errors/errors.ts';
 import { ensureFolder } from '../../platform/files/files.ts';
 import { readRange } from './body-folder.ts';
 import {
@@ -185,15 +186,10 @@ export class BodyBucket implements BodyStore {
 
   async readNote(note: Note): Promise<string> {
     return this.#ask(async () => {
-      try {
-        const { Body } = await this.#client.send(new GetObjectCommand(this.#at(note)), {
-          abortSignal: AbortSignal.timeout(this.#deadlineMs),
-        });
-        return ((await Body?.transformToString()) ?? '').slice(0, 100).trim();
-      } catch (error) {
-        if (isMissingObject(error)) return '';
-        throw error;
-      }
+      const abortSignal = AbortSignal.timeout(this.#deadlineMs);
+      const asked = this.#client.send(new GetObjectCommand(this.#at(note)), { abortSignal });
+      const found = await asked.catch(when(isMissingObject, undefined));
+      return ((await found?.Body?.transformToString()) ?? '').slice(0, 100).trim();
     });
   }
 
@@ -276,9 +272,8 @@ export class BodyBucket implements BodyStore {
       );
       await this.#forEach(old, async ({ Key, UploadId }) => {
         const upload = { Bucket: this.#bucket, Key, UploadId };
-        await this.#client.send(new AbortMultipartUploadCommand(upload)).catch((error: unknown) => {
-          if (!isMissingObject(error)) throw error;
-        });
+        const aborted = this.#client.send(new AbortMultipartUploadCommand(upload));
+        await aborted.catch(when(isMissingObject, undefined));
       });
       if (!page.IsTruncated || page.NextKeyMarker === undefined) return;
       marker = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker };
@@ -300,14 +295,10 @@ export class BodyBucket implements BodyStore {
 
   async age(key: string, now: number): Promise<number | undefined> {
     return this.#ask(async () => {
-      try {
-        const { LastModified } = await this.#client.send(new HeadObjectCommand(this.#at(key)));
-        // Without a time it counts as new: nothing is removed because a server leaves something out.
-        return LastModified ? now - LastModified.getTime() : 0;
-      } catch (error) {
-        if (isMissingObject(error)) return undefined;
-        throw error;
-      }
+      const asked = this.#client.send(new HeadObjectCommand(this.#at(key)));
+      const found = await asked.catch(when(isMissingObject, undefined));
+      // Without a time it counts as new: nothing is removed because a server leaves something out.
+      return found && now - (found.LastModified?.getTime() ?? now);
     });
   }
 
@@ -315,13 +306,8 @@ export class BodyBucket implements BodyStore {
   async #move(from: string, to: string): Promise<boolean> {
     const copy = { ...this.#at(to), CopySource: `${this.#bucket}/${from}` };
     const copied = await this.#ask(async () => {
-      try {
-        await this.#client.send(new CopyObjectCommand(copy));
-        return true;
-      } catch (error) {
-        if (isMissingObject(error)) return false;
-        throw error;
-      }
+      const made = this.#client.send(new CopyObjectCommand(copy)).then(() => true);
+      return made.catch(when(isMissingObject, false));
     });
     if (copied) await this.#delete(from);
     return copied;

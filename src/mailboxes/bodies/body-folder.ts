@@ -1,4 +1,5 @@
 /** The store of bodies that is a folder of this machine (`body-store.ts` has its layout). */
+
 import {
   type FileHandle,
   open,
@@ -11,11 +12,13 @@ import {
   utimes,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { when } from '../../platform/errors/errors.ts';
 import { ensureFolder, isMissing, replaceDurably, syncFolder } from '../../platform/files/files.ts';
 import {
   BodyLost,
   type BodyStore,
   isBodyName,
+  isLost,
   type NewBody,
   type Note,
   newBodyName,
@@ -60,26 +63,21 @@ export class BodyFolder implements BodyStore {
   async #open(name: string): Promise<FileHandle> {
     // The first folder once more: a sweep may move the body back between the two.
     for (const folder of ['', QUARANTINE, '']) {
-      try {
-        return await open(join(this.location, folder, name));
-      } catch (error) {
-        if (!isMissing(error)) throw error;
-      }
+      const path = join(this.location, folder, name);
+      const handle = await open(path).catch(when(isMissing, undefined));
+      if (handle) return handle;
     }
     throw new BodyLost(`${join(this.location, name)} is missing`);
   }
 
   async has(name: string): Promise<boolean> {
-    const handle = await this.#open(name).catch((error: unknown) => {
-      if (error instanceof BodyLost) return undefined;
-      throw error;
-    });
+    const handle = await this.#open(name).catch(when(isLost, undefined));
     await handle?.close();
     return handle !== undefined;
   }
 
   async remove(names: readonly string[]): Promise<void> {
-    for (const name of names) await unlinkIfThere(join(this.location, name));
+    for (const name of names) await removeFile(join(this.location, name));
   }
 
   async freeBytes(): Promise<number> {
@@ -92,12 +90,8 @@ export class BodyFolder implements BodyStore {
   }
 
   async readNote(note: Note): Promise<string> {
-    try {
-      return (await readFile(join(this.location, note), 'utf8')).trim();
-    } catch (error) {
-      if (isMissing(error)) return '';
-      throw error;
-    }
+    const text = await readFile(join(this.location, note), 'utf8').catch(when(isMissing, ''));
+    return text.trim();
   }
 
   async writeNote(note: Note, text: string): Promise<void> {
@@ -106,7 +100,7 @@ export class BodyFolder implements BodyStore {
   }
 
   async removeNote(note: Note): Promise<void> {
-    await unlinkIfThere(join(this.location, note));
+    await removeFile(join(this.location, note));
     await syncFolder(this.location);
   }
 
@@ -143,14 +137,10 @@ export class BodyFolder implements BodyStore {
   /** @returns false where it does not exist */
   async #quarantine(name: string, now: number): Promise<boolean> {
     const path = join(this.location, name);
-    try {
-      // Before the move: after a crash in between the file looks younger, never older.
-      await utimes(path, now / 1000, now / 1000);
-    } catch (error) {
-      if (isMissing(error)) return false;
-      throw error;
-    }
-    return this.#move(name, join(QUARANTINE, name));
+    // Before the move: after a crash in between the file looks younger, never older.
+    const marked = utimes(path, now / 1000, now / 1000).then(() => true);
+    const isThere = await marked.catch(when(isMissing, false));
+    return isThere && this.#move(name, join(QUARANTINE, name));
   }
 
   /** Makes the folder again where an operator has removed it. @returns false where the file does not exist */
@@ -168,18 +158,13 @@ export class BodyFolder implements BodyStore {
   }
 
   async restore(name: string): Promise<boolean> {
-    try {
-      if (!(await this.#move(join(QUARANTINE, name), name))) return false;
-    } catch (error) {
-      if (isMissing(error)) return false;
-      throw error;
-    }
-    await syncFolder(dirname(join(this.location, name)));
-    return true;
+    const isMoved = await this.#move(join(QUARANTINE, name), name).catch(when(isMissing, false));
+    if (isMoved) await syncFolder(dirname(join(this.location, name)));
+    return isMoved;
   }
 
   async removeQuarantined(names: readonly string[]): Promise<void> {
-    for (const name of names) await unlinkIfThere(join(this.location, QUARANTINE, name));
+    for (const name of names) await removeFile(join(this.location, QUARANTINE, name));
   }
 
   /** An unfinished file looks like any other: the sweep finds it as one that no row names. */
@@ -262,28 +247,16 @@ async function* listBodies(root: string): AsyncGenerator<string[]> {
   }
 }
 
-async function listFolder(path: string): Promise<string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
+function listFolder(path: string): Promise<string[]> {
+  return readdir(path).catch(when(isMissing, []));
 }
 
 async function ageOf(path: string, now: number): Promise<number | undefined> {
-  try {
-    return now - (await stat(path)).mtimeMs;
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
+  const found = await stat(path).catch(when(isMissing, undefined));
+  return found && now - found.mtimeMs;
 }
 
-async function unlinkIfThere(path: string): Promise<void> {
-  try {
-    await unlink(path);
-  } catch (error) {
-    if (!isMissing(error)) throw error;
-  }
+/** One that is not there is none. */
+function removeFile(path: string): Promise<void> {
+  return unlink(path).catch(when(isMissing, undefined));
 }

@@ -111,6 +111,8 @@ export class BodyLost extends Error {
   override readonly name = 'BodyLost';
 }
 
+export const isLost = (error: unknown): boolean => error instanceof BodyLost;
+
 /** A store that does not do what it is asked to. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';

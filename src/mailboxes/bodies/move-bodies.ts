@@ -10,10 +10,12 @@
  *
  * A run that was cut short is continued by the next one with the same arguments.
  */
+
 import { createHash } from 'node:crypto';
 import pLimit from 'p-limit';
 import type { Database, Queries } from '../../platform/database/database.ts';
-import { BodyLost, type BodyStore, databaseStoreId } from './body-store.ts';
+import { when } from '../../platform/errors/errors.ts';
+import { BodyLost, type BodyStore, databaseStoreId, isLost } from './body-store.ts';
 
 /** Bodies in one query, after which the progress is noted. */
 const BATCH = 100;
@@ -217,20 +219,10 @@ async function isSame(
   from: BodyStore,
   to: BodyStore,
 ): Promise<boolean> {
-  try {
-    const there = await digestOf(to, name, size);
-    // If the old store no longer has it, an earlier run moved it after the comparison.
-    return (await digestOf(from, name, size).catch(lostIs(there))) === there;
-  } catch (error) {
-    return lostIs(false)(error);
-  }
-}
-
-function lostIs<Value>(value: Value): (error: unknown) => Value {
-  return (error) => {
-    if (error instanceof BodyLost) return value;
-    throw error;
-  };
+  const there = await digestOf(to, name, size).catch(when(isLost, undefined));
+  if (there === undefined) return false;
+  // If the old store no longer has it, an earlier run moved it after the comparison.
+  return (await digestOf(from, name, size).catch(when(isLost, there))) === there;
 }
 
 async function digestOf(

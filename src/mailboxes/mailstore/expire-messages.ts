@@ -7,7 +7,7 @@
  */
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { isRefusal, when } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
@@ -124,10 +124,7 @@ async function expunge(
     return { removed: removed.length, changes };
   } catch (error) {
     // The account was deleted meanwhile.
-    if (error instanceof Refusal && error.code === 'mailbox_not_found') {
-      return { removed: 0, changes: [] };
-    }
-    throw error;
+    return when(isRefusal('mailbox_not_found'), { removed: 0, changes: [] })(error);
   }
 }
 

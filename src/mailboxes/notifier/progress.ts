@@ -3,8 +3,10 @@
  * accepted yet. Both are in one file, which is replaced in one step, so that wherever the process ends, each line is
  * either still unread or in a batch that keeps its event ids.
  */
+
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { when } from '../../platform/errors/errors.ts';
 import { isMissing, replaceDurably } from '../../platform/files/files.ts';
 import type { MailboxEvent } from './merge-lines.ts';
 import type { Positions } from './spool.ts';
@@ -24,13 +26,7 @@ const FILE = 'notifier.json';
  *   costs apps a sync and loses nothing
  */
 export async function readProgress(directory: string): Promise<SpoolProgress | undefined> {
-  let text: string;
-  try {
-    text = await readFile(join(directory, FILE), 'utf8');
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
+  const text = await readFile(join(directory, FILE), 'utf8').catch(when(isMissing, ''));
   try {
     const value: unknown = JSON.parse(text);
     return isProgress(value) ? value : undefined;

@@ -141,6 +141,22 @@ export class Refusal extends Error {
   }
 }
 
+/** Tells whether an error is a refusal with one of these codes. */
+export function isRefusal(...codes: readonly ErrorCode[]): (error: unknown) => boolean {
+  return (error) => error instanceof Refusal && codes.includes(error.code);
+}
+
+/** For a `catch`: the value where the error is one that is expected; any other is thrown on. */
+export function when<Value>(
+  isExpected: (error: unknown) => boolean,
+  value: Value,
+): (error: unknown) => Value {
+  return (error) => {
+    if (isExpected(error)) return value;
+    throw error;
+  };
+}
+
 /**
  * Refuses one field of the input.
  *

@@ -12,14 +12,15 @@
  * After that, `last-backup` beside the bodies says when the copy began: the service tells operators from it that the
  * last backup is too old. Whoever makes backups with another program writes the note with {@link noteBackup}.
  */
+
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import pLimit from 'p-limit';
 import {
-  BodyLost,
   type BodyStore,
+  isLost,
   type LargeBody,
   readLargeBodies,
 } from '../../mailboxes/bodies/bodies.ts';
@@ -33,6 +34,7 @@ import {
   settingOf,
   UnfitDatabase,
 } from '../../platform/database/database.ts';
+import { when } from '../../platform/errors/errors.ts';
 import {
   BackupFailed,
   BODIES_COPY,
@@ -193,15 +195,12 @@ class BodyCopies {
     const { store, target } = this.#options;
     // A bucket keeps them.
     if (store.isRemote) return store.has(file);
-    try {
-      const wanted = { start: 0, end: size, size, reuse: true };
-      const path = join(target, BODIES_COPY, file);
-      this.digests.set(file, await writeStream(store.read(file, wanted), path));
-      this.octets += size;
-      return true;
-    } catch (error) {
-      if (error instanceof BodyLost) return false;
-      throw error;
-    }
+    const wanted = { start: 0, end: size, size, reuse: true };
+    const copied = writeStream(store.read(file, wanted), join(target, BODIES_COPY, file));
+    const digest = await copied.catch(when(isLost, undefined));
+    if (digest === undefined) return false;
+    this.digests.set(file, digest);
+    this.octets += size;
+    return true;
   }
 }

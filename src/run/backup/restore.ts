@@ -11,6 +11,7 @@
  * that no token or name from after the backup opens something else. Everybody has to sign in again: the backup may
  * have sessions that were ended since.
  */
+
 import { existsSync } from 'node:fs';
 import { access, constants, lstat, readdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -29,6 +30,7 @@ import {
   type Queries,
   whileMarked,
 } from '../../platform/database/database.ts';
+import { when } from '../../platform/errors/errors.ts';
 import { createDurably, ensureFolder, isMissing, syncFolder } from '../../platform/files/files.ts';
 import { UNFINISHED_RESTORE } from '../config/config.ts';
 import {
@@ -234,10 +236,7 @@ async function isName(path: string): Promise<boolean> {
  * @throws BackupFailed where it has anything but an unfinished restore
  */
 async function refuseFolder(dataDir: string): Promise<string[]> {
-  const names = await readdir(dataDir).catch((error: unknown): string[] => {
-    if (isMissing(error)) return [];
-    throw error;
-  });
+  const names = await readdir(dataDir).catch(when<string[]>(isMissing, []));
   if (names.length === 0 || names.includes(UNFINISHED_RESTORE)) return names;
   const [other] = names.filter((name) => !name.startsWith(LOCK_FILE));
   // The lock would create its file where there is none; here nothing may be created.

@@ -1,4 +1,5 @@
 /** `postroom doctor`: checks everything around the service that mail depends on, and says what to do. */
+
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
@@ -10,6 +11,7 @@ import { connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
+import { when } from '../../platform/errors/errors.ts';
 import { isMissing } from '../../platform/files/files.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
@@ -300,10 +302,8 @@ const SOON = 14;
 async function checkCertificate(config: Config): Promise<Verdict> {
   const { tls, dataDir, mailHostname, imap, submission } = config;
   const path = tls.cert ?? join(dataDir, 'tls', 'cert.pem');
-  const text = await readFile(path).catch((error: unknown) => {
-    if (isMissing(error) && !tls.cert) return undefined;
-    throw error;
-  });
+  const isOurs = (error: unknown) => isMissing(error) && !tls.cert;
+  const text = await readFile(path).catch(when(isOurs, undefined));
   if (!text) return warning('there is none yet', 'the first start makes one');
   const certificate = new X509Certificate(text);
   const days = Math.floor((certificate.validToDate.getTime() - Date.now()) / 86_400_000);

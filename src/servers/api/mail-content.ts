@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import { readSenderResults } from '../../mail/delivery/delivery.ts';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
+import { isRefusal, when } from '../../platform/errors/errors.ts';
 import { listAttachments, readHeader, readMessageTexts } from '../../protocols/message/message.ts';
 import {
   envelopeSchema,
@@ -157,11 +157,7 @@ async function readMessages(
   return { messages };
 }
 
-function passOverMissing(error: unknown): undefined {
-  const passedOver = ['message_not_found', 'body_unavailable'];
-  if (error instanceof Refusal && passedOver.includes(error.code)) return undefined;
-  throw error;
-}
+const passOverMissing = when(isRefusal('message_not_found', 'body_unavailable'), undefined);
 
 async function readContent(
   message: Message,

@@ -3,7 +3,7 @@
  * mailbox that is selected on it.
  */
 import type { ImapFlow } from 'imapflow';
-import { Refusal } from '../../../platform/errors/errors.ts';
+import { isRefusal, Refusal } from '../../../platform/errors/errors.ts';
 import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
@@ -389,6 +389,4 @@ export function mailboxNotFound(mailbox: string): Refusal {
   return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
 }
 
-export function isMissing(error: unknown): boolean {
-  return error instanceof Refusal && error.code === 'mailbox_not_found';
-}
+export const isMissing = isRefusal('mailbox_not_found');

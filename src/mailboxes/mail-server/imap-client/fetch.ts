@@ -1,5 +1,6 @@
 /** UID FETCH and UID SEARCH: rows as they come, UIDs as ranges. */
 
+import { when } from '../../../platform/errors/errors.ts';
 import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Connection, Untagged } from './connection.ts';
 import { ImapFailure } from './failure.ts';
@@ -32,11 +33,10 @@ export async function fetchRows(
   for (const text of uids.texts()) {
     const wanted = UidSet.parse(text) ?? UidSet.empty;
     const args = [sequence(text), [atom('UID'), ...items]];
-    try {
-      await connection.command('UID FETCH', args, { FETCH: eachRow(wanted, onRow, connection) });
-    } catch (error) {
-      if (!isExpungeIssued(error)) throw error;
-    }
+    const fetched = connection.command('UID FETCH', args, {
+      FETCH: eachRow(wanted, onRow, connection),
+    });
+    await fetched.catch(when(isExpungeIssued, undefined));
   }
 }
 

@@ -18,6 +18,7 @@
  */
 
 import type { Database } from '../../../platform/database/database.ts';
+import { when } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import type {
@@ -124,7 +125,10 @@ export class ImapMailstore implements Mailstore {
       for (const row of await listShadows(this.#database.read, user)) shadows.set(row.name, row);
       for (const item of listed) {
         const known = shadows.get(item.mailbox);
-        const state = await this.#listedState(connection, user, item, known).catch(passOverMissing);
+        // One that was deleted meanwhile is left out.
+        const state = await this.#listedState(connection, user, item, known).catch(
+          when(isMissing, undefined),
+        );
         if (!state) continue;
         const { mailbox, specialUse, unseen = 0 } = item;
         const counts = { messages: item.state.count, unseen };
@@ -352,10 +356,4 @@ export class ImapMailstore implements Mailstore {
       mailbox,
     );
   }
-}
-
-/** A mailbox that was deleted while mailboxes were listed is left out. */
-function passOverMissing(error: unknown): undefined {
-  if (isMissing(error)) return undefined;
-  throw error;
 }

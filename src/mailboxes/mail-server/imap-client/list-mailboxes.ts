@@ -1,4 +1,5 @@
 /** The mailboxes of an account with their states: LIST, SPECIAL-USE and STATUS. */
+import { when } from '../../../platform/errors/errors.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
@@ -134,10 +135,10 @@ function statusItems(connection: Connection): Argument[] {
 }
 
 /** A mailbox that was deleted meanwhile, or must not be read, is left out. */
-function passOverNo(error: unknown): undefined {
-  if (error instanceof ImapFailure && error.kind === 'said_no') return undefined;
-  throw error;
-}
+const passOverNo = when(
+  (error) => error instanceof ImapFailure && error.kind === 'said_no',
+  undefined,
+);
 
 function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Listed | undefined {
   const flags = listOf(attributes[0]).map((flag) => textOf(flag)?.toLowerCase());
