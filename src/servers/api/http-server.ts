@@ -18,8 +18,6 @@ import {
 } from '../../platform/net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl } from './broken-requests.ts';
-import { compilersFactory } from './compile-schemas.ts';
-import { convertIntegers } from './convert-integers.ts';
 import { isPartOfPage } from './docs-files.ts';
 import { type NotFoundPage, sendBusyPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
@@ -27,6 +25,7 @@ import { collectPaths } from './known-paths.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { type OnAnswered, pathOf, RequestLog } from './request-log.ts';
+import { compilersFactory, convertIntegers } from './route-schemas.ts';
 import type { Api, RateLimits } from './route-tools.ts';
 import { refuseSpellings } from './spellings.ts';
 import { version } from './version.ts';
