@@ -1,9 +1,8 @@
-/** What `/readyz` looks at. */
+/** The checks of `/readyz`. */
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
-import { diskReadiness } from './disk-readiness.ts';
 
 /** The checks by name. */
 export function readinessChecks(
@@ -27,4 +26,24 @@ export function readinessChecks(
 async function answers(database: Database): Promise<boolean> {
   await database.read.selectFrom('settings').select('name').limit(1).execute();
   return !database.isDamaged;
+}
+
+/** Milliseconds for which the answer about the other nodes holds: each question writes, and anybody may ask `/readyz`. */
+const ANSWER_MS = 1_000;
+
+/**
+ * A node whose disk is full sends mail to the others, where one has room. Alone, or where all are full, it still serves
+ * what needs no disk: a balancer without a node serves nothing at all.
+ */
+export function diskReadiness(
+  bodies: Pick<Bodies, 'isDiskFull'>,
+  nodes: Pick<Nodes, 'othersHave'>,
+): () => Promise<boolean | 'degraded'> {
+  let asked = { at: Number.NEGATIVE_INFINITY, answer: Promise.resolve(false) };
+  return async () => {
+    if (!(await bodies.isDiskFull())) return true;
+    const now = performance.now();
+    if (now - asked.at >= ANSWER_MS) asked = { at: now, answer: nodes.othersHave('disk') };
+    return (await asked.answer) ? false : 'degraded';
+  };
 }

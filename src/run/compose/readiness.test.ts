@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { diskReadiness } from './disk-readiness.ts';
+import { diskReadiness } from './readiness.ts';
 
 test('a node whose disk is full asks about the others once in a second, however often it is asked', async (t) => {
   let now = 0;
