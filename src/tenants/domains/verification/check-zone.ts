@@ -105,8 +105,8 @@ function askOnce(dns: DnsLookup): DnsLookup {
       const key = `${type} ${name.toLowerCase()}`;
       let answer = answers.get(key);
       if (!answer) {
-        if (answers.size >= QUESTIONS_MAX) return tired('too many questions');
-        if (performance.now() > end) return tired('the check took too long');
+        if (answers.size >= QUESTIONS_MAX) return unanswered('too many questions');
+        if (performance.now() > end) return unanswered('the check took too long');
         answer = dns.lookup(name, type);
         answers.set(key, answer);
       }
@@ -116,6 +116,6 @@ function askOnce(dns: DnsLookup): DnsLookup {
   };
 }
 
-async function tired(reason: string): Promise<{ kind: 'unanswered'; reason: string }> {
+async function unanswered(reason: string): Promise<{ kind: 'unanswered'; reason: string }> {
   return { kind: 'unanswered', reason };
 }

@@ -21,7 +21,9 @@ const CANDIDATES = 256;
 /**
  * The claims whose check is due for the longest time, at most `limit`, without those that are being checked.
  *
- * @param room how many more checks of a user may be under way
+ * @param room.ofOne how many more checks of one user may begin
+ * @param room.spent users whose share is used up
+ * @param room.underWay claims that are being checked
  */
 export async function chooseDue(
   queries: Queries,
@@ -119,7 +121,7 @@ const HOUR = 60 * MINUTE;
 const FIRST_CHECKS = [30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE];
 const EARLY_INTERVAL = 30 * MINUTE;
 /** How long the owner of a zone has to change it, and old answers to expire, before a record fails. */
-export const PATIENCE = 72 * HOUR;
+export const FAILS_AFTER = 72 * HOUR;
 const LATE_INTERVAL = 6 * HOUR;
 const ACTIVE_INTERVAL = 24 * HOUR;
 /** An active claim for which DNS did not answer is checked again before the next day. */
@@ -151,5 +153,5 @@ export function nextCheckAt(
   const elapsed = now - pendingSince;
   const first = FIRST_CHECKS.find((offset) => offset > elapsed);
   if (first !== undefined) return pendingSince + first;
-  return now + early(elapsed < PATIENCE ? EARLY_INTERVAL : LATE_INTERVAL);
+  return now + early(elapsed < FAILS_AFTER ? EARLY_INTERVAL : LATE_INTERVAL);
 }

@@ -1,7 +1,10 @@
 /**
  * Checks the records of claims in DNS: by itself on one node, when a claim's row says that it is due, and on request.
- * Of two checks of a claim at a time, the first that ends counts. A result that is not written when the process ends is
- * due again at the next start.
+ * Of two checks of a claim at a time, the first that ends counts. A check whose result is not written when the process
+ * ends is due again at the next start.
+ *
+ * The steps of a check: which claims are due (`due-claims.ts`), DNS is asked about their records (`check-zone.ts`), the
+ * answers are judged (`judge-records.ts`, `judge-spf.ts`), and one transaction writes what follows (`write-verdicts.ts`).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -43,7 +46,7 @@ const BY_HAND_OF_USER = 4;
 /** Milliseconds that a check by hand is waited for. */
 const WAIT_MS = 20_000;
 /** Milliseconds after which a claim whose check failed by our own fault is checked again. */
-const REST_MS = 60_000;
+const RETRY_MS = 60_000;
 
 export class Verification {
   readonly #database: Database;
@@ -156,7 +159,7 @@ export class Verification {
     } catch (error) {
       this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
       const { signal } = this.#stopping;
-      await pause(REST_MS, undefined, { signal, ref: false }).catch(() => {});
+      await pause(RETRY_MS, undefined, { signal, ref: false }).catch(() => {});
     } finally {
       this.#scheduled.delete(claim.id);
     }
@@ -164,12 +167,12 @@ export class Verification {
 
   /** @returns whether the result was written: it counts only where no other check ended meanwhile */
   #check(claim: ReadClaim, which: 'due' | 'all'): Promise<boolean> {
-    const check = this.#ask(claim, which).finally(() => this.#running.delete(check));
+    const check = this.#checkRecords(claim, which).finally(() => this.#running.delete(check));
     this.#running.add(check);
     return check;
   }
 
-  async #ask(claim: ReadClaim, which: 'due' | 'all'): Promise<boolean> {
+  async #checkRecords(claim: ReadClaim, which: 'due' | 'all'): Promise<boolean> {
     const records = await readRecords(this.#database.read, claim.id);
     const due = which === 'all' ? records : dueRecords(records, claim, this.#now());
     const verdicts = await checkZone(

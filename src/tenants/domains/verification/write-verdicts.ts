@@ -9,10 +9,10 @@ import {
 } from '../claims.ts';
 import { exchangeKeys, findRotationDue } from '../dkim-rotation.ts';
 import { type DnsRecordStatus, type LastCheck, MISSES_MAX } from '../dns-records.ts';
-import { type CheckedClaim, nextCheckAt, PATIENCE, type ReadClaim } from './due-claims.ts';
+import { type CheckedClaim, FAILS_AFTER, nextCheckAt, type ReadClaim } from './due-claims.ts';
 import { limitText, type Verdict } from './judge-records.ts';
 
-/** The changes of a check; logged after the commit. */
+/** What a check has changed; logged after the commit. */
 interface Written extends ClaimChanges {
   /** The claim whose mail is signed with the key of another selector from now on. */
   readonly exchanged?: { readonly claim: Domain; readonly selector: string };
@@ -24,7 +24,7 @@ interface Written extends ClaimChanges {
  * @param verdicts by the records' ids
  * @param random from 0 to 1, spreads the checks
  * @returns undefined, with nothing written, where another check of the claim ended meanwhile, or the claim was returned
- *   to the checks or deleted: the time of its next check tells
+ *   to the checks or deleted: then the time of its next check is another one
  */
 export function writeVerdicts(
   database: Database,
@@ -161,7 +161,7 @@ function statusAfterMiss(
   now: number,
 ): DnsRecordStatus {
   if (claim.status === 'active') return misses >= MISSES_MAX ? 'failed' : status;
-  if (now - claim.pendingSince > PATIENCE) return 'failed';
+  if (now - claim.pendingSince > FAILS_AFTER) return 'failed';
   // A record that failed, before the claim was active or later, stays failed until it matches.
   return status === 'failed' ? 'failed' : 'pending';
 }
