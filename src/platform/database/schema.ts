@@ -1,6 +1,6 @@
 /**
  * The row types of every table, for Kysely; those of a group are in `schema-*.ts`. The comment above a table names the
- * capability that owns it; all queries on the table are in that folder. `migrations.ts` creates the tables.
+ * capability that owns it; all queries on the table are in that folder. `migrations/` creates the tables.
  *
  * Portable by choice: instants are integers (milliseconds since 1970, UTC), truth values are 0 or 1,
  * structured values are JSON text, so that one set of queries serves SQLite and PostgreSQL.

@@ -1,7 +1,7 @@
 /**
  * The client side of SMTP (RFC 5321) and LMTP (RFC 2033), without a socket and without clocks. A conversation is a
  * generator: it yields what its connection is to do next, and gets the replies. Where the connection fails, its owner
- * throws the {@link SmtpFailure} into it. `smtp-connection.ts` is the owner that has a socket.
+ * throws the {@link SmtpFailure} into it. `connection.ts` is the owner that has a socket.
  */
 import { type Reply, SmtpFailure } from './text.ts';
 

@@ -30,7 +30,7 @@ export interface AnnouncedLiteral {
 
 export type Reading =
   | { readonly kind: 'command'; readonly parts: CommandParts }
-  /** The next call is {@link CommandReader.keep}, {@link CommandReader.stream} or {@link CommandReader.drop}. */
+  /** The next call is {@link CommandReader.keep}, {@link CommandReader.take} or {@link CommandReader.drop}. */
   | { readonly kind: 'literal'; readonly literal: AnnouncedLiteral }
   | { readonly kind: 'too long' };
 
