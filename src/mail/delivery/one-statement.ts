@@ -73,6 +73,7 @@ type Values = PlainMessage &
   NewRow<'bodies'> &
   NewRow<'trace'> &
   Omit<Addition, 'id'> & {
+    /** The data of its event, as JSON, and the time of the event. */
     readonly told: string;
     readonly toldAt: EpochMs;
     /** What is indexed of it, and its date: null where it is still to be read. */

@@ -16,15 +16,17 @@ export interface ConnectionSettings extends ImapServices {
   readonly onOctets?: ((direction: 'received' | 'sent', octets: number) => void) | undefined;
 }
 
-/**
- * In milliseconds: for a login, for which a client may be silent after it, and not read what was sent, nor its mail server;
- * for the messages of an APPEND in all, and before they come at 1 kB/s, which is a millisecond for each octet.
- */
+/** In milliseconds. */
 export const timeouts = {
+  /** For a login. */
   stranger: 60_000,
+  /** How long a client may be silent after its login. */
   idle: 30 * 60_000 + 37_000,
+  /** How long a client, or the mail server that it is passed on to, may not read what was sent. */
   blocked: 5 * 60_000,
+  /** For all messages of one APPEND. */
   messages: 60 * 60_000,
+  /** The same before any of them came: each octet that comes adds a millisecond, since 1 kB/s is fast enough. */
   slow: 60_000,
 };
 

@@ -54,7 +54,7 @@ function isMadeOf(key: SearchKey, kinds: readonly SearchKey['kind'][]): boolean 
   return kinds.includes(key.kind);
 }
 
-/** Messages whose flags were looked at before, until the time is. */
+/** Messages after which the time is checked, where their flags are known to match or not. */
 const KNOWN_AT_ONCE = 1_024;
 
 export class Search {
@@ -117,7 +117,7 @@ export class Search {
     const { selected: view, services, user } = this.#session;
     const { uids, modseqs, flags } = await services.mailstore.imap.index(user, view.mailbox);
     const found: Match[] = [];
-    // Most messages have one of a few texts of flags: where these decide, each is looked at once.
+    // Most messages have one of a few combinations of flags: where these decide, each combination is judged once.
     const known = isMadeOf(this.#key, ['all', 'flag']) ? new Map<string, boolean>() : undefined;
     for (let at = 0; at < uids.length; at++) {
       const row = {

@@ -69,7 +69,7 @@ export interface ImapOptions
   readonly slots: ImapSlots;
   /** Of all listeners of the process, for operators. */
   readonly sessions: OpenSessions;
-  /** Called where a connection is refused: before its login, or since its client, its account or the user of that has too many. */
+  /** Called where a connection is refused: before its login, or because its client, its account or the account's user has too many. */
   readonly onRefused?: (reason: Refused) => void;
   readonly logger: Logger;
 }
@@ -77,12 +77,12 @@ export interface ImapOptions
 type AfterLogin = 'of_client' | 'of_user' | 'of_account';
 export type Refused = 'before_login' | AfterLogin;
 
-/** Connections of strangers in all, and of one client that is not this machine itself. */
+/** Connections without a login: in all, and of one client (this machine itself has no such limit). */
 const STRANGERS = 1_000;
 const STRANGERS_OF_CLIENT = 10;
 /**
- * Connections after a login in all, of one client (many accounts may be behind one address), of the accounts of one user,
- * and of one account, which are counted over all nodes, too.
+ * Connections after a login: in all, of one client (many accounts may be behind one address), of all accounts of one user,
+ * and of one account. The last are counted over all nodes, too.
  */
 const CONNECTIONS = 10_000;
 const OF_CLIENT = 500;

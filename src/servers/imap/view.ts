@@ -32,9 +32,9 @@ export class View {
   #uids: readonly number[];
   /** The same, once they are of this session alone. */
   #own: number[] | undefined;
-  /** The state of which all additions and flags were told; a sync goes on from here. */
+  /** The state up to which all additions and flags were told: the next sync begins here. */
   token: string;
-  /** The state from which on flags were not told, since the client did not want them (RFC 5465 section 5). */
+  /** The state since which flags were not told, because the client did not want them (RFC 5465 section 5). */
   flagsToken: string | undefined;
   /** Messages that are removed, and must not be told yet. */
   readonly untold = new Set<number>();

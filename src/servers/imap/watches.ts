@@ -1,6 +1,6 @@
 /**
- * What a client wants to be told of at any time (RFC 5465), and what it was told last of each mailbox. There is no queue:
- * what was told and what is there now decide what there is to tell, so that a lost event costs a minute.
+ * What a client wants to be told of at any time (RFC 5465), and what it was told last of each mailbox. There is no queue of
+ * news: what was told is compared with what is there now. So a lost event is made up for within a minute.
  */
 import type { OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 import type { FetchRequest } from './parse-fetch.ts';
@@ -52,7 +52,7 @@ export interface Told
   readonly isSubscribed: boolean;
 }
 
-/** Of a name that only is subscribed, and of a mailbox that nothing was told of. */
+/** For a name that is only subscribed, and for a mailbox of which nothing was told. */
 export const UNTOLD: Told = {
   ...{ id: 0, uidvalidity: 0, uidnext: 1, messages: 0, unseen: 0, highestmodseq: 0 },
   isSubscribed: false,

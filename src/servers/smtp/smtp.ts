@@ -240,7 +240,7 @@ export class SmtpListener {
     }
     socket.once('close', giveBack);
     const client = this.#clientOf(address, key, isTrusted, (account) => {
-      // One that has left would keep its slot: its close was told already.
+      // A client that has left would keep its slot: its `close` event has come already.
       if (socket.destroyed) return false;
       const release = this.#accounts.take(account);
       if (typeof release === 'string') return false;
@@ -291,7 +291,7 @@ export class SmtpListener {
     return {
       address,
       isTrusted,
-      // A stranger must leave free as much as it uses: however many there are, a small message has room.
+      // A stranger must leave as much free as it uses: so a small message has room, however many strangers there are.
       stage: (octets) =>
         this.#staged.take(
           owner,
