@@ -8,8 +8,8 @@ import { headersOf, isKept } from './header-fields.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
-import { readSince, vanished } from './select.ts';
 import { type Answer, Bye, type Command, GONE, No, type Session } from './session.ts';
+import { readSince, vanished } from './since.ts';
 import { columnOf, Source } from './source.ts';
 import { textsOf } from './texts.ts';
 import { positionOf } from './view.ts';
@@ -107,6 +107,14 @@ export async function* fetchAll(
   // Those that somebody removed (RFC 5530). Not NO: programs would take the others for not fetched.
   return count.missing > 0 && !isByUid ? GONE : 'That is all';
 }
+
+const ALL = { changedSince: undefined, vanished: false, partial: undefined } as const;
+const FLAGS: FetchRequest = { ...ALL, items: [{ kind: 'UID' }, { kind: 'FLAGS' }] };
+const WITH_MODSEQ: FetchRequest = { ...ALL, items: [...FLAGS.items, { kind: 'MODSEQ' }] };
+
+/** The flags of many messages, as they are told unasked. @param uids ascending */
+export const fetchFlags = (session: Session, uids: readonly number[]): Answer =>
+  fetchAll(session, uids, session.condstore ? WITH_MODSEQ : FLAGS, true);
 
 /** How many messages are left out of the answer, by the reason. */
 interface Unsent {

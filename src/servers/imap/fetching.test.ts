@@ -202,3 +202,36 @@ test('what was removed earlier is told, but for a message that the session still
   const since = new Cursor([' 1:* FLAGS (CHANGEDSINCE 1 VANISHED)']);
   assert.deepEqual(await vanishedIn(uidFetch.run(session, since)), told);
 });
+
+test('of many messages that changed while a program was away, flags are read as it reads', async () => {
+  let reads = 0;
+  const imap = {
+    select: async () => ({ index: { uids: UIDS, flags: UIDS.map(() => '') }, mailbox }),
+    keywords: async () => [],
+    objectIds: { mailbox: () => 'm1' },
+    index: async () => {
+      reads++;
+      return { uids: UIDS, modseqs: UIDS.map(() => 2), flags: UIDS.map(() => '\\Seen') };
+    },
+  };
+  const updated = UIDS.map((uid) => ({ uid, modseq: '2', flags: ['\\Seen'] }));
+  const sync = async () => ({ token: '2', changes: { added: [], updated, removed: [] } });
+  const session = {
+    ...sessionOf(UIDS, imap).session,
+    ...{ condstore: true, qresync: true, isRev2: false },
+    services: { mailstore: { imap, sync }, recents: { open: () => undefined } },
+    closeMailbox: async () => {},
+    openMailbox: () => {},
+  } as unknown as Session;
+  const lines: string[] = [];
+  for await (const part of select.run(session, new Cursor([' INBOX (QRESYNC (1 1))']))) {
+    for (const one of [part].flat()) lines.push(String(one));
+    assert.ok(reads <= Math.ceil(lines.length / 5_000) + 1, `${reads} for ${lines.length} lines`);
+  }
+  assert.equal(reads, 3);
+  const fetched = lines.filter((line) => line.includes('FETCH'));
+  assert.deepEqual(
+    fetched,
+    UIDS.map((uid) => `* ${uid} FETCH (UID ${uid} FLAGS (\\Seen) MODSEQ (2))\r\n`),
+  );
+});

@@ -1,16 +1,14 @@
 /** SELECT and EXAMINE with their parameters (RFC 9051 section 6.3.2, RFC 7162), UNSELECT, STATUS, ENABLE. */
-import {
-  type AddedMessage,
-  hasFlag,
-  type SyncRequest,
-  type UpdatedMessage,
-} from '../../mailboxes/mailstore/mailstore.ts';
+import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand, type Cursor } from './cursor.ts';
+import { fetchFlags } from './fetch.ts';
 import { readMailbox, tellMailbox } from './list.ts';
 import type { Answer, Command, Session } from './session.ts';
+import { readSince, vanished } from './since.ts';
 import { readStatusItems, writeStatus } from './status.ts';
 import { View } from './view.ts';
+import type { Output } from './write.ts';
 
 /** What a client knows of the mailbox (RFC 7162 section 3.2.5). */
 interface Resync {
@@ -112,9 +110,9 @@ async function* tellSince(
   session: Session,
   view: View,
   { modseq, known }: Resync,
-): AsyncGenerator<string> {
+): AsyncGenerator<Output> {
   const asked = { modseq, known, fields: ['flags'] } as const;
-  for await (const { gone, changed } of readSince(session, view, asked)) {
+  for await (const { gone, changed, many } of readSince(session, view, asked)) {
     yield vanished(gone);
     for (const one of changed) {
       const number = view.numberOf(one.uid);
@@ -122,46 +120,8 @@ async function* tellSince(
       if (number === 0) continue;
       yield `* ${number} FETCH (UID ${one.uid} FLAGS (${flags.join(' ')}) MODSEQ (${one.modseq}))\r\n`;
     }
+    if (many.length > 0) yield* fetchFlags(session, many);
   }
-}
-
-/**
- * Reads what changed since a state, in pages where fields are read. A removed message that the session still sees is not
- * among those that are gone: `VANISHED (EARLIER)` changes no sequence number (RFC 7162 section 3.2.10.1), and this message
- * is told of when its number is given up.
- *
- * @param asked.known the UIDs that the client asks about; all of the mailbox where it does not say
- * @param uidnext of the mailbox
- */
-export async function* readSince(
-  session: Session,
-  view: View,
-  asked: Pick<Resync, 'modseq' | 'known'> & Required<Pick<SyncRequest, 'fields'>>,
-  uidnext = view.mailbox.uidnext,
-): AsyncGenerator<{ gone: UidSet; changed: readonly (AddedMessage | UpdatedMessage)[] }> {
-  const { mailbox } = view;
-  const { modseq, known, fields } = asked;
-  for (let token = String(modseq), hasMore = true; hasMore; ) {
-    const page = await session.services.mailstore.sync(session.user, {
-      mailbox: mailbox.name,
-      uidvalidity: String(mailbox.uidvalidity),
-      token,
-      fields,
-    });
-    const { added, updated, removed } = page.changes;
-    // What was removed is not known any more: all that is not there.
-    const gone = page.reset
-      ? UidSet.between(1, uidnext - 1).without(UidSet.of(view.uids))
-      : UidSet.of(removed.map(({ uid }) => uid).filter((uid) => view.numberOf(uid) === 0));
-    const meant = known ? gone.without(gone.without(known)) : gone;
-    yield { gone: meant, changed: [...added, ...updated] };
-    token = page.token;
-    hasMore = page.hasMore === true;
-  }
-}
-
-export function vanished(gone: UidSet): string {
-  return Array.from(gone.texts(), (text) => `* VANISHED (EARLIER) ${text}\r\n`).join('');
 }
 
 export const status: Command = {

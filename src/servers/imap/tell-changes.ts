@@ -1,21 +1,16 @@
 /** Tells a session what changed in its mailbox, by itself and by others, and when: only this file moves a view on. */
 import { Refusal } from '../../platform/errors/errors.ts';
-import { fetchAll } from './fetch.ts';
+import { fetchAll, fetchFlags } from './fetch.ts';
 import type { FetchRequest } from './parse-fetch.ts';
 import { Bye, No, type Session } from './session.ts';
+import { HELD_MAX } from './since.ts';
 import type { View } from './view.ts';
 import { numberSet, type Output } from './write.ts';
 
 const RENAMED = 'The mailbox was deleted, renamed or restored: connect again';
 
-/** Messages whose flags are held while the client reads: those of more are read again, piece by piece. */
-const HELD_MAX = 1_000;
 /** Removals that are told at once. */
 const REMOVALS_AT_ONCE = 5_000;
-
-const ALL = { changedSince: undefined, vanished: false, partial: undefined } as const;
-const FLAGS: FetchRequest = { ...ALL, items: [{ kind: 'UID' }, { kind: 'FLAGS' }] };
-const WITH_MODSEQ: FetchRequest = { ...ALL, items: [...FLAGS.items, { kind: 'MODSEQ' }] };
 
 /**
  * @param withRemovals whether sequence numbers may change now
@@ -37,8 +32,7 @@ export async function* tellChanges(
   const { added, removed, token, flags, many } = await readNews(session, tellsFlags);
   // Before anything changes the view: what fails until here is told the next time.
   yield flags;
-  if (many.length > 0)
-    yield* fetchAll(session, many, session.condstore ? WITH_MODSEQ : FLAGS, true);
+  if (many.length > 0) yield* fetchFlags(session, many);
   for (const uid of added) view.add(uid);
   for (const uid of removed) view.untold.add(uid);
   view.token = token;
