@@ -18,7 +18,7 @@ import {
   messageColumns,
   type PlainMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import { newsColumns, ownTerms } from '../../mailboxes/search/search.ts';
+import { ownTerms, searchQueueColumns } from '../../mailboxes/search/search.ts';
 import {
   type Database,
   insertFrom,
@@ -164,7 +164,7 @@ function statement(
     'advanced',
   );
   const news = {
-    ...newsColumns({ accountId: value.accountId, bodyId: 0 }),
+    ...searchQueueColumns({ accountId: value.accountId, bodyId: 0 }),
     body_id: sql`body.id`,
     terms: value.terms,
     date: value.termsDate,

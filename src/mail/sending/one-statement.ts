@@ -18,7 +18,7 @@ import {
   messageColumns,
   type PlainMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
-import { newsColumns } from '../../mailboxes/search/search.ts';
+import { searchQueueColumns } from '../../mailboxes/search/search.ts';
 import {
   type Database,
   insertFrom,
@@ -267,7 +267,7 @@ function messageIn(value: MessagePart, mailbox: string, body: string): object {
 }
 
 function newsOf({ accountId }: MessagePart, body: string): object {
-  return { ...newsColumns({ accountId, bodyId: 0 }), body_id: sql.ref(`${body}.id`) };
+  return { ...searchQueueColumns({ accountId, bodyId: 0 }), body_id: sql.ref(`${body}.id`) };
 }
 
 function traceOf(value: Values): object {

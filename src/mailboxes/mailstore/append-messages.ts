@@ -5,7 +5,7 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
-import { prepareEnqueue } from '../search/search.ts';
+import { prepareEnqueueSearch } from '../search/search.ts';
 import { MailboxAdvance, type NamedAdvance } from './advance-mailbox.ts';
 import { hasKeyword, keepKeywords, type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
@@ -92,12 +92,12 @@ export class MessageWriter {
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
   readonly #insertMessage: ReturnType<typeof prepareInsert>;
-  readonly #enqueueSearch: ReturnType<typeof prepareEnqueue>;
+  readonly #enqueueSearch: ReturnType<typeof prepareEnqueueSearch>;
 
   constructor({ database, mailboxes, ids, now }: MessageWriterOptions) {
     this.#advance = new MailboxAdvance(database);
     this.#insertMessage = prepareInsert(database.read);
-    this.#enqueueSearch = prepareEnqueue(database.read);
+    this.#enqueueSearch = prepareEnqueueSearch(database.read);
     this.#mailboxes = mailboxes;
     this.#ids = ids;
     this.#now = now;

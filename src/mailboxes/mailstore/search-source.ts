@@ -88,8 +88,8 @@ async function enqueueAll(database: Database): Promise<void> {
           .orderBy('uid')
           .limit(ENQUEUE_AT_A_TIME)
           .execute();
-        const news = rows.map((row) => ({ accountId, bodyId: row.body_id, gone: false }));
-        await enqueueSearch(tx, news);
+        const entries = rows.map((row) => ({ accountId, bodyId: row.body_id, gone: false }));
+        await enqueueSearch(tx, entries);
         return rows.length < ENQUEUE_AT_A_TIME ? undefined : rows.at(-1)?.uid;
       });
     }

@@ -52,7 +52,7 @@ export class Indexer {
   readonly #log: IndexerOptions['log'];
   readonly #retryMs: number;
   #stopped = false;
-  #news = Promise.withResolvers<boolean>();
+  #woken = Promise.withResolvers<boolean>();
   #running: Promise<void> | undefined;
 
   constructor(feed: Feed, { log, retryMs = RETRY_MS }: Pick<IndexerOptions, 'log' | 'retryMs'>) {
@@ -70,7 +70,7 @@ export class Indexer {
    * {@link IndexerOptions.retryMs}.
    */
   wake(): void {
-    this.#news.resolve(true);
+    this.#woken.resolve(true);
   }
 
   /** Finishes the current batch; the rest is indexed after the next start. */
@@ -105,14 +105,14 @@ export class Indexer {
   async #follow(): Promise<void> {
     let unsynced = 0;
     while (!this.#stopped) {
-      this.#news = Promise.withResolvers();
+      this.#woken = Promise.withResolvers();
       const taken = await this.#feed.takeBatch();
       if (taken > 0) {
         unsynced += 1;
         // While mail keeps coming, too, batches are full: one costs the same queries for one row as for many.
         if (taken < BATCH && !this.#stopped) await pause(GATHER_MS);
-      } else if (unsynced === 0) await this.#newsWithin(this.#retryMs);
-      else if (!(await this.#newsWithin(SYNC_AFTER_MS))) unsynced = BATCHES_A_SYNC;
+      } else if (unsynced === 0) await this.#wokenWithin(this.#retryMs);
+      else if (!(await this.#wokenWithin(SYNC_AFTER_MS))) unsynced = BATCHES_A_SYNC;
       if (unsynced >= BATCHES_A_SYNC) {
         await this.#feed.sync();
         unsynced = 0;
@@ -121,22 +121,22 @@ export class Indexer {
   }
 
   /** Whether rows were queued before the time was over. */
-  async #newsWithin(ms: number): Promise<boolean> {
-    const { promise, resolve } = this.#news;
+  async #wokenWithin(ms: number): Promise<boolean> {
+    const { promise, resolve } = this.#woken;
     const timer = setTimeout(() => resolve(false), ms).unref();
-    const news = await promise;
+    const isWoken = await promise;
     clearTimeout(timer);
     // Mail that comes together is indexed together, after its senders got their answers.
-    if (news && !this.#stopped) await pause(GATHER_MS);
-    return news;
+    if (isWoken && !this.#stopped) await pause(GATHER_MS);
+    return isWoken;
   }
 
   async #pause(ms: number): Promise<void> {
     // By the clock that nobody sets: one that is set back would make this longer.
     const until = performance.now() + ms;
     while (!this.#stopped && performance.now() < until) {
-      this.#news = Promise.withResolvers();
-      await this.#newsWithin(until - performance.now());
+      this.#woken = Promise.withResolvers();
+      await this.#wokenWithin(until - performance.now());
     }
   }
 }
@@ -147,7 +147,7 @@ export class Indexer {
 export const BATCH = 25;
 
 /** An account got a message, lost its last one of a body, or was deleted. */
-export interface SearchNews {
+export interface SearchQueueEntry {
   readonly accountId: number;
   /** 0 where the account itself was deleted. */
   readonly bodyId: number;
@@ -155,12 +155,15 @@ export interface SearchNews {
 }
 
 /** Queues changes for the index, in the transaction that makes them. */
-export async function enqueueSearch(tx: Queries, news: readonly SearchNews[]): Promise<void> {
-  if (news.length === 0) return;
+export async function enqueueSearch(
+  tx: Queries,
+  entries: readonly SearchQueueEntry[],
+): Promise<void> {
+  if (entries.length === 0) return;
   await tx
     .insertInto('search_queue')
     .values(
-      news.map(({ accountId, bodyId, gone }) => ({
+      entries.map(({ accountId, bodyId, gone }) => ({
         account_id: accountId,
         body_id: bodyId,
         gone: gone ? 1 : 0,
@@ -170,14 +173,14 @@ export async function enqueueSearch(tx: Queries, news: readonly SearchNews[]): P
 }
 
 /** The same for a message that an account got, compiled once: it runs for every message. */
-export function prepareEnqueue(queries: Queries) {
-  return new PreparedQuery((value: Omit<SearchNews, 'gone'>) =>
-    queries.insertInto('search_queue').values(newsColumns(value)),
+export function prepareEnqueueSearch(queries: Queries) {
+  return new PreparedQuery((value: Omit<SearchQueueEntry, 'gone'>) =>
+    queries.insertInto('search_queue').values(searchQueueColumns(value)),
   );
 }
 
 /** The columns of a row for a message that an account got. */
-export function newsColumns({ accountId, bodyId }: Omit<SearchNews, 'gone'>) {
+export function searchQueueColumns({ accountId, bodyId }: Omit<SearchQueueEntry, 'gone'>) {
   return { account_id: accountId, body_id: bodyId, gone: sql.lit(0) };
 }
 
@@ -186,7 +189,7 @@ export interface SearchSource {
   /** For each body a message of its account that has it, in any order; none where it was deleted meanwhile. */
   find(
     queries: Queries,
-    wanted: readonly Pick<SearchNews, 'accountId' | 'bodyId'>[],
+    wanted: readonly Pick<SearchQueueEntry, 'accountId' | 'bodyId'>[],
   ): Promise<StoredMessage[]>;
   /** Queues all existing mail, in short transactions. Queuing it twice does no harm. */
   enqueueAll(): Promise<void>;
@@ -201,7 +204,7 @@ export interface IndexerOptions {
   readonly retryMs?: number | undefined;
 }
 
-type QueueRow = SearchNews & { readonly id: number };
+type QueueRow = SearchQueueEntry & { readonly id: number };
 
 /** The change of a row of the queue; a message that was deleted meanwhile is skipped. */
 async function readChange(
@@ -236,7 +239,7 @@ export async function readChanges(
   rows: readonly QueueRow[],
 ): Promise<SearchChange[]> {
   const changes: SearchChange[] = [];
-  const keyOf = ({ accountId, bodyId }: Pick<SearchNews, 'accountId' | 'bodyId'>) =>
+  const keyOf = ({ accountId, bodyId }: Pick<SearchQueueEntry, 'accountId' | 'bodyId'>) =>
     `${accountId} ${bodyId}`;
   const wanted = rows.filter(({ gone }) => !gone);
   const messages = wanted.length > 0 ? await options.source.find(queries, wanted) : [];

@@ -254,11 +254,11 @@ export class PostgresFeed implements Feed {
     const { database, log } = this.#options;
     return database.write(async (tx) => {
       const rows = await takeSome.all(tx, {});
-      const news = rows
+      const entries = rows
         .filter(({ isUnread }) => isUnread)
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
-      const changes = await keepAlive(tx, readChanges(tx, this.#options, news));
+      const changes = await keepAlive(tx, readChanges(tx, this.#options, entries));
       for (const one of await applyWithin(tx, changes)) logUnreadable(log, one);
       return rows.length;
     });

@@ -19,7 +19,12 @@ export {
   readTerms,
   type StoredMessage,
 } from './documents.ts';
-export { enqueueSearch, newsColumns, prepareEnqueue, type SearchSource } from './indexer.ts';
+export {
+  enqueueSearch,
+  prepareEnqueueSearch,
+  type SearchSource,
+  searchQueueColumns,
+} from './indexer.ts';
 export { type QueryTerm, type QueryTexts, readQuery } from './terms.ts';
 
 export interface SearchOptions extends IndexerOptions {

@@ -267,8 +267,8 @@ export class SqliteFeed implements Feed {
     const rows = await this.#next.all(read, { position: this.#position ?? 0 });
     const last = rows.at(-1);
     if (!last) return 0;
-    const news = rows.map((row) => ({ ...row, gone: row.gone === 1 }));
-    const changes = await readChanges(read, this.#options, news);
+    const entries = rows.map((row) => ({ ...row, gone: row.gone === 1 }));
+    const changes = await readChanges(read, this.#options, entries);
     for (const one of await this.#index.apply(changes, last.id)) logUnreadable(log, one);
     this.#position = last.id;
     return rows.length;
