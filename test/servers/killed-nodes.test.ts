@@ -21,8 +21,6 @@ import { RunningNodes } from './running-nodes.ts';
 
 /** Between two webhooks that are sent to a node, in milliseconds. */
 const PAUSE_MS = 50;
-/** A check of a domain is leased for so long, in milliseconds; it need not be waited for. */
-const CHECK_LEASE_MS = 120_000;
 /** Webhooks that a node attempts when it is killed. */
 const CUT_SHORT = 3;
 /** Within which every delivery ends: the lease of a killed node first runs out, in milliseconds. */
@@ -208,18 +206,15 @@ class CheckedDomain {
     await until('the check begins', () => asked() > before);
   }
 
-  /** Lets the lease of the killed node run out, and waits until another node has checked it. */
-  async isCheckedByAnother(): Promise<void> {
+  /** Lets the lead of the killed node run out where it led, and waits until another node has checked it. */
+  async isCheckedByAnother(killed: string): Promise<void> {
     dns.faults = () => undefined;
-    const { numUpdatedRows } = await database.write((tx) =>
-      tx
-        .updateTable('domains')
-        .set((row) => ({ lease_until: row('lease_until', '-', CHECK_LEASE_MS), next_check_at: 0 }))
-        .where('name', '=', this.#name)
-        .where('lease_until', '>', 0)
-        .executeTakeFirstOrThrow(),
-    );
-    assert.equal(numUpdatedRows, 1n, 'the killed node had no lease');
+    await database.write(async (tx) => {
+      const lead = tx.updateTable('leases').set({ until: 0 }).where('name', '=', 'verification');
+      await lead.where('owner', '=', killed).execute();
+      const due = tx.updateTable('domains').set({ next_check_at: 0 });
+      await due.where('name', '=', this.#name).execute();
+    });
     await until('another node checks', async () => (await this.#nextCheck()) > 0);
   }
 
@@ -243,13 +238,14 @@ async function killInTheMiddle(
   await domain.claim(node);
   await load.flows();
   const other = new Readiness([nodes.each[1 - at]?.url ?? '']);
+  const id = await idOf(nodes.pidOf(at));
   try {
     await other.saysOnly(READY, async () => {
-      await hooks.cutShort(node, await idOf(nodes.pidOf(at)), async () => {
+      await hooks.cutShort(node, id, async () => {
         await domain.checkBy(node);
         await nodes.kill(at);
       });
-      await domain.isCheckedByAnother();
+      await domain.isCheckedByAnother(id);
       await nodes.restart(at);
     });
   } finally {
