@@ -1,8 +1,9 @@
 /**
  * `\Recent` of IMAP4rev1 (RFC 3501 section 2.3.2): the first session that is told of a message shows it as recent, and no
- * other one. For each mailbox that is open one number says up to which UID messages were told; it is stored when the last
- * session leaves. On several nodes two sessions may be the first, which the RFC allows.
+ * other one. For each mailbox one number says up to which UID messages were told; it is stored when the last session
+ * leaves. On several nodes two sessions may be the first, which the RFC allows.
  */
+import { LRUCache } from 'lru-cache';
 import type { ImapStore, OpenMailbox } from '../../mailboxes/mailstore/mailstore.ts';
 
 interface Box {
@@ -13,8 +14,12 @@ interface Box {
   sessions: number;
 }
 
+/** Mailboxes whose numbers are known without their rows. */
+const BOXES_KEPT = 10_000;
+
 export class RecentMessages {
-  readonly #boxes = new Map<number, Box>();
+  /** Also of mailboxes that nobody has open: a row that was read before the last session left has an older number. */
+  readonly #boxes = new LRUCache<number, Box>({ max: BOXES_KEPT });
 
   /** @param mailbox that a session has opened; it is closed once */
   open({ id, recent_uid }: OpenMailbox, isReadOnly: boolean): RecentOfSession {
@@ -30,7 +35,7 @@ export class RecentMessages {
     return Math.max(this.#boxes.get(id)?.next ?? 0, recent_uid);
   }
 
-  /** Resolves when the number is stored; where it cannot be, messages are recent once more. */
+  /** Resolves when the number is stored; where it cannot be, messages are recent once more after a restart. */
   async close({ box }: RecentOfSession, imap: Pick<ImapStore, 'keepRecent'>): Promise<void> {
     if (--box.sessions > 0) return;
     try {
@@ -39,7 +44,6 @@ export class RecentMessages {
     } catch {
       // Nothing is lost.
     }
-    if (box.sessions === 0) this.#boxes.delete(box.id);
   }
 }
 
