@@ -9,8 +9,8 @@ import { sql } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { isSurviving } from './advance-mailbox.ts';
+import { type MailUser, partiesOf } from './mail-user.ts';
 import type { MailboxRow } from './store.ts';
-import { type MailUser, partiesOf } from './store.ts';
 
 /** Ascending by UID: one message has the same place in all three. */
 export interface MailboxIndex {

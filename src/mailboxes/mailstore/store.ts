@@ -3,7 +3,6 @@
  */
 
 import type { InTransaction, Row } from '../../platform/database/database.ts';
-import type { Party } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type {
   BodyStructure,
@@ -14,33 +13,11 @@ import type {
 import type { ByteRange, StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { QueryTexts } from '../search/search.ts';
+import type { MailUser } from './mail-user.ts';
 import type { ThreadHeaders } from './threads.ts';
 
 export type { ByteRange } from '../bodies/bodies.ts';
-
-/** Whose mail is meant; every operation is bound to one account. */
-export interface MailUser {
-  readonly accountId: number;
-  readonly address: string;
-  /** Whose account it is; absent where the caller has not asked. */
-  readonly userId?: string | undefined;
-}
-
-/** Who shares what is scarce with others: the account, and the user it belongs to (or its domain). */
-export function partiesOf(
-  user: MailUser,
-  most: { readonly account: number; readonly tenant: number },
-): readonly Party[] {
-  return [
-    { name: `account ${user.accountId}`, most: most.account },
-    { name: tenantOf(user), most: most.tenant },
-  ];
-}
-
-/** Names the user whose account it is: by the domain where the caller has not asked. */
-export function tenantOf({ address, userId }: MailUser): string {
-  return `user ${userId ?? address.slice(address.lastIndexOf('@') + 1)}`;
-}
+export { type MailUser, partiesOf, tenantOf } from './mail-user.ts';
 
 export interface MailboxState {
   readonly mailbox: string;
