@@ -163,7 +163,7 @@ function statement(
     { ...traceColumns((column) => value[column]), more },
     'advanced',
   );
-  const news = {
+  const searchEntry = {
     ...searchQueueColumns({ accountId: value.accountId, bodyId: 0 }),
     body_id: sql`body.id`,
     terms: value.terms,
@@ -188,7 +188,7 @@ function statement(
     with advanced as (${advanceByName(database, value)}),
     body as (${insertFrom('bodies', bodyColumns(value), 'advanced')} returning id),
     message as (${insertFrom('messages', message, 'advanced, body')}),
-    news as (${insertFrom('search_queue', news, 'body')}),
+    search_entry as (${insertFrom('search_queue', searchEntry, 'body')}),
     ${isTraced ? sql`traced as (${traced}),` : sql``}
     event as (${event}),
     counted as (${countAccountDay(counted)}),

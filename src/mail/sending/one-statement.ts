@@ -208,8 +208,8 @@ function statement(
     body as (${insertFrom('bodies', bodyColumns(local), 'stored')} returning id),
     copied_message as (${insertFrom('messages', messageIn(copy, 'kept', 'copied'), 'kept, copied')}),
     message as (${insertFrom('messages', messageIn(local, 'stored', 'body'), 'stored, body')}),
-    copied_news as (${insertFrom('search_queue', newsOf(copy, 'copied'), 'copied')}),
-    news as (${insertFrom('search_queue', newsOf(local, 'body'), 'body')}),
+    copied_search_entry as (${insertFrom('search_queue', searchEntryOf(copy, 'copied'), 'copied')}),
+    search_entry as (${insertFrom('search_queue', searchEntryOf(local, 'body'), 'body')}),
     send as (${insertFrom('sends', send, 'kept, copied')} returning id),
     delivery as (${insertFrom('deliveries', delivery, 'copied')} returning id),
     payload as (${insertFrom(
@@ -266,7 +266,7 @@ function messageIn(value: MessagePart, mailbox: string, body: string): object {
   };
 }
 
-function newsOf({ accountId }: MessagePart, body: string): object {
+function searchEntryOf({ accountId }: MessagePart, body: string): object {
   return { ...searchQueueColumns({ accountId, bodyId: 0 }), body_id: sql.ref(`${body}.id`) };
 }
 

@@ -256,7 +256,7 @@ async function ageOf(path: string, now: number): Promise<number | undefined> {
   return found && now - found.mtimeMs;
 }
 
-/** One that is not there is none. */
+/** A file that is not there counts as removed. */
 function removeFile(path: string): Promise<void> {
   return unlink(path).catch(when(isMissing, undefined));
 }

@@ -19,7 +19,7 @@ export interface DomainTable {
   lapsed_at: number | null;
   /** When DNS is checked for the records the next time. */
   next_check_at: Generated<number>;
-  /** Unused. */
+  /** Not read any more. Nodes from before 0.4.0 write it. */
   lease_until: Generated<number>;
   /** When a check was last started by hand. */
   verify_called_at: number | null;

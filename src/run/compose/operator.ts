@@ -1,3 +1,4 @@
+/** Builds the operator's part: the routes below /v2/operator, and the sessions of the console. */
 import type { Blocks } from '../../mail/blocks/blocks.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';

@@ -97,7 +97,7 @@ export const MAILBOX_MAX = 1_024;
 
 /**
  * @param description of the mailbox in the call
- * @param maxLength a shorter one of a mailbox that the call makes
+ * @param maxLength in characters; the names of new mailboxes are shorter than others may be
  */
 export function mailboxName(description: string, maxLength = MAILBOX_MAX) {
   return Type.String({ minLength: 1, maxLength, description, examples: ['INBOX'] });

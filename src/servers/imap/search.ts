@@ -49,12 +49,13 @@ export async function* answerSearch(
   const before = view.saved;
   if (returns?.has('SAVE')) view.saved = [];
   session.progress = undefined;
-  // Nothing else is held while the client reads.
+  // While the client reads, nothing but the answer is held.
   const answering = find(session, key, before).then((found) => {
     if (returns?.has('SAVE')) view.saved = saved(found, returns, command.partial);
     return writeFound(session, command, { name, isByUid, found });
   });
-  yield yield* showProgress(session, answering, () => session.progress);
+  const answer = yield* showProgress(session, answering, () => session.progress);
+  yield answer;
   return 'That is all';
 }
 

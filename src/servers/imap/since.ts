@@ -18,10 +18,11 @@ export interface Since extends Required<Pick<SyncRequest, 'fields'>> {
   readonly known: UidSet | undefined;
 }
 
-/** What was removed, and what came or changed: {@link HELD_MAX} with their flags, of more the UIDs, ascending. */
 interface Changes {
   readonly gone: UidSet;
+  /** Messages that came or changed, with their flags; none where they are more than {@link HELD_MAX}. */
   readonly changed: readonly (AddedMessage | UpdatedMessage)[];
+  /** Their UIDs in that case, ascending. */
   readonly many: readonly number[];
 }
 

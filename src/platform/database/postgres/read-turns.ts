@@ -1,7 +1,7 @@
 /**
  * Single reads on PostgreSQL: those of one turn of the event loop are sent together, on one connection, and answered one
  * after the other. A round trip costs both sides more than a look into an index, and they share it. Each is still a
- * transaction of its own, and an error of one does not affect the others. Only where one gets no answer in time do those
+ * transaction of its own, and an error of one does not affect the others. But where one gets no answer in time, those
  * behind it fail with it.
  */
 import type { NamedQuery } from '../engine.ts';
