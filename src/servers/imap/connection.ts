@@ -90,10 +90,8 @@ export class Connection implements Channel {
   /** Serves the client until it leaves. Never rejects. */
   async run(): Promise<void> {
     try {
-      const { hostname } = this.#settings;
-      await this.#wire.write(
-        `* OK [CAPABILITY ${capabilities(this.#session)}] ${hostname} ready\r\n`,
-      );
+      const able = `[CAPABILITY ${capabilities(this.#session)}]`;
+      await this.#wire.write(`* OK ${able} ${this.#settings.hostname} ready\r\n`);
       while (!this.#session.isOver && this.#ending === undefined) {
         const parts = await this.#incoming.next();
         if (parts === undefined) break;
@@ -210,17 +208,9 @@ export class Connection implements Channel {
     return parts.length === 1 && typeof parts[0] === 'string' ? parts[0] : '*';
   }
 
-  flush(): Promise<void> | undefined {
-    return this.#outgoing.flush();
-  }
-
-  readLiteral(): AsyncIterable<Uint8Array> {
-    return this.#incoming.readLiteral();
-  }
-
-  nextMessage(): Promise<CommandParts | undefined> {
-    return this.#incoming.nextMessage();
-  }
+  readonly flush: Channel['flush'] = () => this.#outgoing.flush();
+  readonly readLiteral: Channel['readLiteral'] = () => this.#incoming.readLiteral();
+  readonly nextMessage: Channel['nextMessage'] = () => this.#incoming.nextMessage();
 
   async #run(parts: CommandParts): Promise<void> {
     const { onCommand } = this.#settings;
