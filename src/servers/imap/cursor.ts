@@ -17,6 +17,12 @@ const NUMBER = /\d{1,20}/y;
 const QUOTED = /"((?:[^\x00\r\n"\\]|\\["\\])*)"/y;
 const SEQUENCE_SET = /[\d:*,$]+/y;
 
+/**
+ * Items of a list. No command needs as many; a line has room for half a million, and some of them are worked on for each
+ * message or each mailbox.
+ */
+const ITEMS_MAX = 1_000;
+
 export class Cursor {
   readonly #parts: CommandParts;
   /** Whether names are in UTF-8 (RFC 9051 section 5.1); else in modified UTF-7. */
@@ -108,11 +114,19 @@ export class Cursor {
   /** What `read` reads, once or more, in parentheses and apart by spaces; none of them where `mayBeEmpty`. */
   list<T>(read: () => T, mayBeEmpty = false): T[] {
     this.expect('(');
-    const items: T[] = [];
-    if (mayBeEmpty && this.has(')')) return items;
-    do items.push(read());
-    while (this.has(' '));
+    if (mayBeEmpty && this.has(')')) return [];
+    const items = [read(), ...this.others(read)];
     this.expect(')');
+    return items;
+  }
+
+  /** What `read` reads, as long as there is a space before it. @throws BadCommand where there are too many */
+  others<T>(read: () => T): T[] {
+    const items: T[] = [];
+    while (this.has(' ')) {
+      if (items.length === ITEMS_MAX) throw new BadCommand(`A list has at most ${ITEMS_MAX} items`);
+      items.push(read());
+    }
     return items;
   }
 

@@ -154,8 +154,7 @@ export const enable: Command = {
   tells: 'nothing',
   async *run(session, command) {
     const enabled: string[] = [];
-    while (command.has(' ')) {
-      const name = command.atom('a capability').toUpperCase();
+    for (const name of command.others(() => command.atom('a capability').toUpperCase())) {
       if (session.services.disabled?.has(name)) continue;
       if (name === 'CONDSTORE' || name === 'QRESYNC') yield session.enableCondstore();
       if (name === 'QRESYNC') session.qresync = true;

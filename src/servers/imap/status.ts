@@ -18,13 +18,15 @@ const OTHERS = ['RECENT', 'MAILBOXID', 'DELETED', 'DELETED-STORAGE', 'APPENDLIMI
 
 export type StatusItem = keyof typeof ITEMS | (typeof OTHERS)[number];
 
+/** Each once: LIST answers them for every mailbox. */
 export function readStatusItems(command: Cursor): StatusItem[] {
-  return command.list(() => {
+  const items = command.list(() => {
     const item = command.atom('an item').toUpperCase();
     const isKnown = OTHERS.some((one) => one === item) || Object.hasOwn(ITEMS, item);
     if (!isKnown) throw new BadCommand('The item of STATUS is not known');
     return item as StatusItem;
   });
+  return [...new Set(items)];
 }
 
 export async function writeStatus(

@@ -54,9 +54,7 @@ function readStore(command: Cursor): StoreRequest {
 /** Flags, in parentheses or not. `\Recent` cannot be set. */
 export function readFlags(command: Cursor): string[] {
   if (command.sees('(')) return command.list(() => readFlag(command), true);
-  const flags = [readFlag(command)];
-  while (command.has(' ')) flags.push(readFlag(command));
-  return flags;
+  return [readFlag(command), ...command.others(() => readFlag(command))];
 }
 
 function readFlag(command: Cursor): string {
