@@ -38,6 +38,8 @@ export class Copy {
   mailboxes: readonly MailboxRow[] = [];
   /** In their order. */
   operations: readonly OperationRow[] = [];
+  /** Mailboxes that a tab wants to be read, which does not lead. */
+  asked: readonly string[] = [];
   #overlay: Promise<Overlay> | undefined;
   #writing: Promise<unknown> = Promise.resolve();
   /** Writes that are under way. */
@@ -94,14 +96,32 @@ export class Copy {
     const done = this.#writing.then(async () => {
       this.#fresh = [];
       const prefix = [this.account];
-      const [mailboxes, operations] = await Promise.all([
+      const [mailboxes, operations, account] = await Promise.all([
         this.store.range({ table: 'mailboxes', prefix }),
         this.store.range({ table: 'operations', prefix }),
+        this.store.get('accounts', prefix),
       ]);
+      this.asked = (account as AccountRow | undefined)?.asked ?? [];
       this.mailboxes = mailboxes as MailboxRow[];
       const read = operations as OperationRow[];
       const known = new Set(read.map(({ seq }) => seq));
       this.operations = [...read, ...this.#fresh.filter(({ seq }) => !known.has(seq))];
+      this.touch();
+    });
+    this.#writing = done.catch(() => undefined);
+    return done;
+  }
+
+  /** Wants the leader to read a mailbox, or has read it for others. */
+  ask(name: string, isRead = false): Promise<void> {
+    const done = this.#writing.then(async () => {
+      await this.store.update('accounts', [this.account], (row) => {
+        if (!row) return [];
+        const account = row as AccountRow;
+        const others = account.asked?.filter((one) => one !== name) ?? [];
+        this.asked = isRead ? others : [...others, name];
+        return [put('accounts', { ...account, asked: this.asked })];
+      });
       this.touch();
     });
     this.#writing = done.catch(() => undefined);

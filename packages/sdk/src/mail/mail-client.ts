@@ -50,6 +50,8 @@ export class StoredMailClient implements MailClient {
   readonly #openNames = new Set<string>();
   #isClosed = false;
   #isReloading = false;
+  /** Mailboxes that are read for other tabs. */
+  readonly #reading = new Set<string>();
 
   constructor(options: ClientOptions) {
     this.#options = options;
@@ -102,6 +104,7 @@ export class StoredMailClient implements MailClient {
       lead: (epoch) => this.#lead(epoch),
       stopLeading: () => this.#stopLeading(),
       hear: (message) => this.#hear(message),
+      state: () => ({ state: this.state, reason: this.#stateReason }),
       beat: () => this.#reload(),
       slept: () => this.reconnect(),
     });
@@ -228,6 +231,7 @@ export class StoredMailClient implements MailClient {
       });
       for (const name of this.#openNames) this.#leader.open(name);
       this.#leader.start();
+      this.#readAsked();
       this.#telling.ended();
     };
     // What the leader before wrote last.
@@ -243,8 +247,6 @@ export class StoredMailClient implements MailClient {
   #hear(message: TabMessage): void {
     if (this.#isClosed) return;
     if (message.type === 'wrote') this.#reload();
-    else if (message.type === 'open') this.#leader?.open(message.mailbox);
-    else if (message.type === 'sync') this.#leader?.sync(message.mailbox);
     else if (message.type === 'wake' && this.#leader) this.#wake(this.#leader);
     else if (message.type === 'hello' && this.#leader) this.#tellTabs();
     else if (message.type === 'pause') this.#server.pauseUntil(message.until);
@@ -265,9 +267,27 @@ export class StoredMailClient implements MailClient {
         return this.#copy.reload();
       })
       .then(
-        () => this.#leader?.poke(),
+        () => {
+          this.#leader?.poke();
+          this.#readAsked();
+        },
         () => undefined,
       );
+  }
+
+  /** Reads what other tabs want, as long as this one leads. */
+  #readAsked(): void {
+    for (const name of this.#copy.asked) {
+      const leader = this.#leader;
+      if (!leader || this.#reading.has(name)) continue;
+      this.#reading.add(name);
+      void this.#read(leader, name)
+        .then(async (isRead) => {
+          if (isRead) await this.#ask(name, isRead);
+        })
+        .catch(() => undefined)
+        .finally(() => this.#reading.delete(name));
+    }
   }
 
   #queued(): void {
@@ -276,9 +296,16 @@ export class StoredMailClient implements MailClient {
   }
 
   #open(name: string): void {
+    const isKnown = this.#openNames.has(name);
     this.#openNames.add(name);
     if (this.#leader) this.#leader.open(name);
-    else this.#tabs.tell({ type: 'open', mailbox: name });
+    else if (!isKnown && this.#copy.mailbox(name)?.token === undefined)
+      void this.#ask(name).catch(() => undefined);
+  }
+
+  async #ask(name: string, isRead = false): Promise<void> {
+    await this.#copy.ask(name, isRead);
+    this.#tabs.tell({ type: 'wrote' });
   }
 
   async #sync(name: string): Promise<void> {
@@ -286,11 +313,30 @@ export class StoredMailClient implements MailClient {
     // A tab that was just opened is about to lead.
     const isSettled = () => !this.#tabs.isLeading || this.#leader !== undefined;
     await this.#telling.waitUntil(isSettled);
-    if (!this.#leader) return this.#tabs.tell({ type: 'sync', mailbox: name });
-    this.#leader.sync(name);
-    await this.#telling.waitUntil(
-      () => !this.#leader?.isBusy(name) || this.state === 'offline' || this.state === 'stopped',
-    );
+    const leader = this.#leader;
+    if (leader) {
+      if (await this.#read(leader, name)) return;
+    } else {
+      await this.#ask(name);
+      const isRead = () => !this.#copy.asked.includes(name) || this.#isAway;
+      await this.#telling.waitUntil(() => isRead() || this.#tabs.isLeading);
+      if (isRead()) return;
+    }
+    // Another tab leads now.
+    await this.#sync(name);
+  }
+
+  /** @returns false where it no longer leads */
+  async #read(leader: Leader, name: string): Promise<boolean> {
+    leader.sync(name);
+    const isOver = () => !leader.isBusy(name) || this.#isAway;
+    await this.#telling.waitUntil(() => isOver() || this.#leader !== leader);
+    return this.#leader === leader || this.#isAway;
+  }
+
+  /** What could be read is not, for now. */
+  get #isAway(): boolean {
+    return this.state === 'offline' || this.state === 'stopped';
   }
 
   #setState(state: MailState, reason?: string): void {

@@ -55,11 +55,13 @@ export function thisPlatform(): Platform {
         (channel as { unref?: () => void }).unref?.();
         return channel as Channel;
       }),
+    // A browser's are as wide as its IndexedDB. Node's are of one process, and several have a file of SQLite.
     lock:
-      navigator?.locks &&
-      (async (name, signal, held) => {
-        await navigator.locks.request(name, { signal }, held);
-      }),
+      'indexedDB' in globalThis && navigator?.locks
+        ? async (name, signal, held) => {
+            await navigator.locks.request(name, { signal }, held);
+          }
+        : undefined,
     listen: listenToPage,
   };
 }

@@ -25,6 +25,11 @@ export type AccountRow = {
   readonly byLock?: boolean | undefined;
   /** Milliseconds since 1970 until which the leader leads without a sign of life. */
   readonly leaseUntil: number;
+  /** What the leader said of itself with its last sign of life. */
+  readonly state?: string | undefined;
+  readonly stateReason?: string | undefined;
+  /** Mailboxes that another tab wants to be read. */
+  readonly asked?: readonly string[] | undefined;
   /** Of the next operation. */
   readonly seq: number;
   /** Nothing is taken any more. */

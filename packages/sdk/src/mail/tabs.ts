@@ -7,12 +7,13 @@ import type { Channel, Platform } from './platform.ts';
 import { type AccountRow, put } from './rows.ts';
 import type { Store } from './store.ts';
 
-/** What tabs tell each other. Losing one does no harm: it comes again, or is found in the store. */
+/**
+ * What tabs tell each other. Losing one does no harm: it comes again, or is found in the store. Between processes all are
+ * lost.
+ */
 export type TabMessage =
   /** Something was written. */
   | { readonly type: 'wrote' }
-  | { readonly type: 'open'; readonly mailbox: string }
-  | { readonly type: 'sync'; readonly mailbox: string }
   | { readonly type: 'wake' }
   | { readonly type: 'state'; readonly state: string; readonly reason?: string | undefined }
   /** Who came late asks for the state. */
@@ -30,6 +31,8 @@ export interface TabsOptions {
   /** Another tab leads, or may: nothing is written any more. */
   readonly stopLeading: () => void;
   readonly hear: (message: TabMessage) => void;
+  /** Of this tab, where it leads. */
+  readonly state: () => { readonly state: string; readonly reason: string | undefined };
   /** Time passed: the store may have changed without a message. */
   readonly beat: () => void;
   /** The computer slept. */
@@ -53,6 +56,8 @@ export class Tabs {
   #isTaking: Promise<void> | undefined;
   #cancelBeat: () => void = () => undefined;
   #lastBeat: number;
+  /** Until when another tab leads, as this one saw it last. */
+  #seenLease: number | undefined;
 
   constructor(options: TabsOptions) {
     this.#options = options;
@@ -166,17 +171,22 @@ export class Tabs {
 
   async #tryTake(): Promise<void> {
     if (this.#isClosed) return;
-    const { store, account, id, platform, lead } = this.#options;
+    const { store, account, id, platform, lead, hear, state } = this.#options;
     let taken: number | undefined;
     let isOver = false;
+    let found: AccountRow | undefined;
     await store.update('accounts', [account], (row) => {
       taken = undefined;
       const now = row as AccountRow | undefined;
+      found = now;
       isOver =
         !now || now.signedOut === true || (this.#epoch !== undefined && now.epoch !== this.#epoch);
       if (!now || isOver) return [];
       const until = { leaseUntil: platform.now() + LEASE_MS, leader: id, byLock: this.#hasLock };
-      if (this.#epoch !== undefined) return [put('accounts', { ...now, ...until })];
+      if (this.#epoch !== undefined) {
+        const own = state();
+        return [put('accounts', { ...now, ...until, state: own.state, stateReason: own.reason })];
+      }
       // A leader that held the lock is gone, as the lock is here; one that did not may be alive.
       const isGone = this.#hasLock && now.byLock === true;
       // One that ends later than any is of before the clock was set back.
@@ -186,7 +196,15 @@ export class Tabs {
       return [put('accounts', { ...now, ...until, epoch: taken })];
     });
     if (isOver) this.deposed();
-    if (taken === undefined || this.#isClosed) return;
+    if (this.#isClosed) return;
+    if (!found || found.signedOut) return hear({ type: 'signed-out' });
+    if (taken === undefined) {
+      const isAlive = this.#seenLease !== undefined && this.#seenLease !== found.leaseUntil;
+      this.#seenLease = found.leaseUntil;
+      if (isAlive && found.state && this.#epoch === undefined)
+        hear({ type: 'state', state: found.state, reason: found.stateReason });
+      return;
+    }
     this.#epoch = taken;
     lead(taken);
   }

@@ -29,21 +29,22 @@ after(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newName = () => join(folder, String(++files));
 
-for (const [kind, open, withLocks, runs] of [
+for (const [kind, open, withLocks, runs, areProcesses] of [
   ['memory', async () => memoryStore(), true, RUNS],
   ['memory', async () => memoryStore(), false, RUNS],
-  ['SQLite', async () => sqliteStore(newName()), true, RUNS / 4],
+  ['SQLite', async () => sqliteStore(newName()), false, RUNS / 4, true],
   ['IndexedDB', async () => indexedDbStore({ name: newName() }), true, RUNS / 4],
   ['a file', async () => fileStore(newName()), false, RUNS / 4],
 ] as const) {
-  test(`whatever happens, all tabs come to show what the server has; in ${kind}, ${withLocks ? 'with' : 'without'} locks`, async () => {
+  const tabs = areProcesses ? 'processes' : `tabs ${withLocks ? 'with' : 'without'} locks`;
+  test(`whatever happens, all come to show what the server has; in ${kind}, ${tabs}`, async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(step, { maxLength: 40, size: 'max' }),
         fc.nat(),
         async (steps, seed) => {
           const store = await open();
-          const life = new Life(new World({ seed: seed + 1, withLocks, store }));
+          const life = new Life(new World({ seed: seed + 1, withLocks, areProcesses, store }));
           await life.live(steps);
           await store.close();
         },

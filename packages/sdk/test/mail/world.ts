@@ -1,7 +1,7 @@
 /** Tabs of one account, on one store and one fake server, in virtual time: each can be cut off, frozen or killed. */
 import type { MailClient } from '../../src/mail/client.ts';
 import type { Channel, Platform, Socket } from '../../src/mail/platform.ts';
-import { memoryStore, openMail, type Store } from '../../src/mail.ts';
+import { type Change, memoryStore, openMail, type Store } from '../../src/mail.ts';
 import { FakeServer, VirtualClock } from '../../src/testing/testing.ts';
 import { Invariants } from './invariants.ts';
 
@@ -99,6 +99,8 @@ export interface WorldOptions {
   readonly store?: Store;
   readonly seed: number;
   readonly withLocks: boolean;
+  /** Left out, they are tabs of one browser. Processes tell each other nothing: they find it in the store. */
+  readonly areProcesses?: boolean | undefined;
   readonly rateLimitPerMinute?: number;
   readonly bodyBudget?: number;
 }
@@ -222,7 +224,7 @@ export class World {
         const socket = new this.server.WebSocket(url, protocols) as unknown as Socket;
         return socket;
       },
-      openChannel: (name) => this.#hub.open(tab, name),
+      openChannel: this.#options.areProcesses ? undefined : (name) => this.#hub.open(tab, name),
       lock: this.#options.withLocks
         ? (_, signal, held) => this.#locks.request(tab, signal, held)
         : undefined,
@@ -296,6 +298,13 @@ export class World {
     };
   }
 
+  /** Other processes see it with their next beat. */
+  #note(changes: readonly Change[]): readonly Change[] {
+    const isShown = changes.some((one) => !('put' in one && one.put === 'accounts'));
+    if (this.#options.areProcesses && isShown) this.lagsUntil = this.server.clock.now() + 6000;
+    return changes;
+  }
+
   #storeOf(tab: Tab): Store {
     const { store } = this;
     const write = async (carryOut: () => Promise<void>) => {
@@ -314,6 +323,7 @@ export class World {
     };
     // Asked for together: no other write is between them.
     const transact: Store['transact'] = async (options, changes) => {
+      this.#note(changes);
       const leader = store.get('accounts', [options.account]);
       const written = store.transact(options, changes);
       const { epoch } = { ...(await leader) };
@@ -325,7 +335,8 @@ export class World {
       get: (table, key) => (tab.isDead ? never() : store.get(table, key)),
       range: (query) => (tab.isDead ? never() : store.range(query)),
       transact: (options, changes) => write(() => transact(options, changes)),
-      update: (table, key, decide) => write(() => store.update(table, key, decide)),
+      update: (table, key, decide) =>
+        write(() => store.update(table, key, (row) => this.#note(decide(row)))),
       close: async () => undefined,
     };
   }

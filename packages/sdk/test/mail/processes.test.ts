@@ -1,0 +1,72 @@
+/** Several processes on one copy: nothing is told between them, and what one wants of another is in the store. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { thisPlatform } from '../../src/mail/platform.ts';
+import { World } from './world.ts';
+
+const processes = () => new World({ seed: 1, withLocks: false, areProcesses: true });
+
+test('a lock of Node says nothing of other processes: their leader is not put out of its place', () => {
+  assert.equal(thisPlatform().lock, undefined);
+});
+
+test('who does not lead knows how the copy stands to the server', async () => {
+  const world = processes();
+  await world.open();
+  await world.pass(1000);
+  const { client } = await world.open();
+  assert.equal(client.state, 'cached');
+  await world.pass(12_000);
+  assert.equal(client.state, 'live');
+  world.server.online = false;
+  world.server.dropSockets();
+  await world.pass(12_000);
+  assert.equal(client.state, 'offline');
+});
+
+test('who does not lead opens mailboxes that nobody had, and a sync of it is over once the copy has the mail', async () => {
+  const world = processes();
+  await world.open();
+  await world.pass(1000);
+  const { client } = await world.open();
+  world.account.deliver('Archive', { subject: 'old' });
+  const archive = client.mailbox('Archive');
+  const subjects = async () =>
+    (await archive.list()).messages.map(({ envelope }) => envelope.subject);
+  assert.deepEqual(await subjects(), []);
+  await world.pass(15_000);
+  assert.deepEqual(await subjects(), ['old']);
+  world.account.deliver('Archive', { subject: 'new' });
+  const sync = archive.sync();
+  await world.pass(0, sync);
+  await sync;
+  assert.deepEqual(await subjects(), ['new', 'old']);
+});
+
+test('a sync that was asked of a process that died is done by the next one', async () => {
+  const world = processes();
+  const first = await world.open();
+  await world.pass(1000);
+  const { client } = await world.open();
+  world.server.failNext({ delayMs: Number.POSITIVE_INFINITY }, '/mail/sync');
+  world.account.deliver('INBOX', { subject: 'new' });
+  const inbox = client.mailbox('INBOX');
+  const sync = inbox.sync();
+  await world.pass(1000);
+  world.kill(first);
+  for (let seconds = 0; seconds < 60; seconds += 10) await world.pass(0, sync);
+  await sync;
+  assert.equal((await inbox.list()).messages.length, 1);
+});
+
+test('an account that signed out in one process is signed out in the others', async () => {
+  const world = processes();
+  const first = await world.open();
+  await world.pass(1000);
+  const { client } = await world.open();
+  const out = first.client.signOut();
+  await world.pass(0, out);
+  await out;
+  await world.pass(6000);
+  assert.equal(client.state, 'stopped');
+});
