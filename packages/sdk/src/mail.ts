@@ -17,6 +17,7 @@ export type {
   Change,
   Decide,
   Key,
+  Lock,
   RangeQuery,
   Row,
   Store,

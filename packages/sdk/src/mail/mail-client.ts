@@ -119,7 +119,7 @@ export class StoredMailClient implements MailClient {
     void this.#tabs.close();
     const memory = memoryStore();
     this.#copy.replaceStore(memory);
-    this.#tabs = this.#makeTabs(memory, { ...platform, openChannel: undefined, lock: undefined });
+    this.#tabs = this.#makeTabs(memory, { ...platform, openChannel: undefined });
     this.#telling.emit('state', { state: this.state, stateReason: this.#stateReason });
     void this.#tabs.start();
   }

@@ -27,17 +27,13 @@ export interface Platform {
   readonly connect: ((url: string, protocols: string[]) => Socket) | undefined;
   /** Undefined where there are no other tabs. */
   readonly openChannel: ((name: string) => Channel) | undefined;
-  /** Holds a lock until `held` is settled; undefined where there are no locks. */
-  readonly lock:
-    | ((name: string, signal: AbortSignal, held: () => Promise<void>) => Promise<void>)
-    | undefined;
   /** Calls back when the network may be back or the page is seen again, and when the page goes away. */
   listen(woken: () => void, leaving: () => void): () => void;
 }
 
 /** The one that this program runs on. */
 export function thisPlatform(): Platform {
-  const { WebSocket, BroadcastChannel, navigator } = globalThis as Partial<typeof globalThis>;
+  const { WebSocket, BroadcastChannel } = globalThis as Partial<typeof globalThis>;
   return {
     now: () => Date.now(),
     random: () => Math.random(),
@@ -55,13 +51,6 @@ export function thisPlatform(): Platform {
         (channel as { unref?: () => void }).unref?.();
         return channel as Channel;
       }),
-    // A browser's are as wide as its IndexedDB. Node's are of one process, and several have a file of SQLite.
-    lock:
-      'indexedDB' in globalThis && navigator?.locks
-        ? async (name, signal, held) => {
-            await navigator.locks.request(name, { signal }, held);
-          }
-        : undefined,
     listen: listenToPage,
   };
 }

@@ -63,6 +63,9 @@ export function checkEpoch(account: Row | undefined, { epoch }: TransactOptions)
   throw new StaleEpochError(`${account?.epoch} is not ${epoch}`);
 }
 
+/** Waits for a lock, and holds it. @param signal ends the waiting, by a rejection */
+export type Lock = (name: string, signal: AbortSignal, held: () => Promise<void>) => Promise<void>;
+
 /** Where the copy is kept. Yours may be one, too. */
 export interface Store {
   get(table: TableName, key: Key): Promise<Row | undefined>;
@@ -76,6 +79,11 @@ export interface Store {
   transact(options: TransactOptions, changes: readonly Change[]): Promise<void>;
   /** Reads one row and writes what `decide` makes of it, with nothing in between; for sequences and the epoch. */
   update(table: TableName, key: Key, decide: Decide): Promise<void>;
+  /**
+   * Holds the lock of a name until `held` is settled. One at a time has it of all who have the copy open, and whoever dies
+   * loses it. A store may do without: then it takes 15 seconds until another tab leads.
+   */
+  readonly lock?: Lock | undefined;
   close(): Promise<void>;
   /** Called when the store was lost (closed by the browser, over quota, another schema). */
   onLost?: (reason: Error) => void;

@@ -126,8 +126,8 @@ export class Tabs {
   }
 
   #queueForLock(): void {
-    const { platform } = this.#options;
-    if (!platform.lock || this.#isClosed) return;
+    const { store } = this.#options;
+    if (!store.lock || this.#isClosed) return;
     const held = async () => {
       this.#hasLock = true;
       await new Promise<void>((resolve) => {
@@ -139,7 +139,7 @@ export class Tabs {
         void Promise.resolve(this.#isTaking).then(() => this.take());
       });
     };
-    platform.lock(this.#name, this.#ending.signal, held).then(
+    store.lock(this.#name, this.#ending.signal, held).then(
       () => this.#queueForLock(),
       // Closed meanwhile.
       () => undefined,

@@ -9,6 +9,7 @@ import {
   checkEpoch,
   type Decide,
   type Key,
+  type Lock,
   type RangeQuery,
   type Row,
   StaleEpochError,
@@ -45,6 +46,13 @@ class IndexedDbStore implements Store {
   constructor(name: string) {
     this.#name = name;
   }
+
+  /** Pages that came by plain HTTP have no locks. */
+  readonly lock: Lock | undefined =
+    globalThis.navigator?.locks &&
+    (async (name, signal, held) => {
+      await navigator.locks.request(name, { signal }, held);
+    });
 
   get(table: TableName, key: Key): Promise<Row | undefined> {
     return this.#run([table], 'readonly', 'relaxed', (transaction) => {

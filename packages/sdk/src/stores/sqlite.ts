@@ -6,8 +6,10 @@
  * (numbers before texts), and the row as JSON. A transaction takes the write lock before it reads: the epoch that it
  * compares cannot change until its commit. With WAL, a process that dies leaves whole transactions alone.
  */
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { setTimeout as pause } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
 import {
   type Change,
   checkEpoch,
@@ -27,6 +29,8 @@ const APPLICATION_ID = 0x50535452;
 const VERSION = 1;
 /** How long a transaction waits for one of another process. */
 const BUSY_MS = 5000;
+/** How often it looks whether the lock of a leader is free. */
+const LOCK_MS = 1000;
 
 /**
  * Opens the file, or makes it, readable by its owner alone.
@@ -38,14 +42,15 @@ export function sqliteStore(path: string): Store {
 }
 
 class SqliteStore implements Store {
+  readonly #path: string;
   readonly #database: DatabaseSync;
   #isClosed = false;
   readonly #statements = new Map<string, StatementSync>();
 
   constructor(path: string) {
     const { DatabaseSync } = loadSqlite();
-    // Made here, since SQLite would let everybody read it. Its other files get the same rights.
-    if (path !== ':memory:') closeSync(openSync(path, 'a', 0o600));
+    this.#path = path;
+    makeFile(path);
     this.#database = new DatabaseSync(path);
     try {
       this.#database.exec(`pragma busy_timeout = ${BUSY_MS}`);
@@ -78,6 +83,21 @@ class SqliteStore implements Store {
 
   async update(table: TableName, key: Key, decide: Decide): Promise<void> {
     this.#write('strict', () => this.#apply(decide(this.#get(table, key))));
+  }
+
+  /** An empty database beside this one, which is locked: SQLite's locks are of all processes, and end with theirs. */
+  async lock(name: string, signal: AbortSignal, held: () => Promise<void>): Promise<void> {
+    const { DatabaseSync } = loadSqlite();
+    const path = `${this.#path}-lead-${crc32(name).toString(16)}`;
+    makeFile(path);
+    const database = new DatabaseSync(path);
+    try {
+      while (!isLocked(database)) await pause(LOCK_MS, undefined, { signal });
+      signal.throwIfAborted();
+      await held();
+    } finally {
+      database.close();
+    }
   }
 
   async close(): Promise<void> {
@@ -148,6 +168,25 @@ function loadSqlite(): typeof import('node:sqlite') {
   throw new Error(
     `the SQLite store needs Node 22.13 or later, and this is ${process.version}: use @postroom/sdk/file`,
   );
+}
+
+/**
+ * SQLite would let everybody read it. Its other files get the same rights. One that is there is not opened: closing it would
+ * end the locks of another store of this process, which the next process takes for gone.
+ */
+function makeFile(path: string): void {
+  if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600));
+}
+
+/** Whether the lock is ours now. */
+function isLocked(database: DatabaseSync): boolean {
+  try {
+    // Without a journal no second file is left of a program that is killed.
+    database.exec('pragma journal_mode = off; begin exclusive');
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** @throws Error for a file of another program, or of a newer version of this store */

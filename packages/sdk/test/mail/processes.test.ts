@@ -1,14 +1,9 @@
 /** Several processes on one copy: nothing is told between them, and what one wants of another is in the store. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { thisPlatform } from '../../src/mail/platform.ts';
 import { World } from './world.ts';
 
 const processes = () => new World({ seed: 1, withLocks: false, areProcesses: true });
-
-test('a lock of Node says nothing of other processes: their leader is not put out of its place', () => {
-  assert.equal(thisPlatform().lock, undefined);
-});
 
 test('who does not lead knows how the copy stands to the server', async () => {
   const world = processes();

@@ -225,9 +225,6 @@ export class World {
         return socket;
       },
       openChannel: this.#options.areProcesses ? undefined : (name) => this.#hub.open(tab, name),
-      lock: this.#options.withLocks
-        ? (_, signal, held) => this.#locks.request(tab, signal, held)
-        : undefined,
       listen: () => () => undefined,
     };
   }
@@ -337,6 +334,9 @@ export class World {
       transact: (options, changes) => write(() => transact(options, changes)),
       update: (table, key, decide) =>
         write(() => store.update(table, key, (row) => this.#note(decide(row)))),
+      lock: this.#options.withLocks
+        ? (_, signal, held) => this.#locks.request(tab, signal, held)
+        : undefined,
       close: async () => undefined,
     };
   }

@@ -58,6 +58,32 @@ function numbers(seed: number): (below: number) => number {
   };
 }
 
+async function locksOut(subject: Subject): Promise<void> {
+  const first = await subject.open();
+  const second = subject.isShared ? await subject.open() : first;
+  const ending = new AbortController();
+  const order: string[] = [];
+  let letGo = (): void => undefined;
+  const isHeld = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const one = first.lock?.('a', ending.signal, async () => {
+    order.push('first');
+    await isHeld;
+    order.push('first is over');
+  });
+  await first.lock?.('b', ending.signal, async () => void order.push('another name'));
+  const other = second.lock?.('a', ending.signal, async () => void order.push('second'));
+  const aborted = new AbortController();
+  const late = second.lock?.('a', aborted.signal, async () => void order.push('aborted'));
+  aborted.abort();
+  letGo();
+  await Promise.all([one, other, late && fails(late, 'a wait that was ended')]);
+  equal(order, ['first', 'another name', 'first is over', 'second'], 'who had the lock');
+  await first.close();
+  if (second !== first) await second.close();
+}
+
 const message = (box: number, uid: number, more: object = {}) => ({
   put: 'messages' as const,
   row: { account: 'a', box, generation: 1, uid, date: 1000 - uid, ...more },
@@ -234,5 +260,6 @@ export const contract: Readonly<Record<string, (subject: Subject) => Promise<voi
   'a transaction of an epoch that is over changes nothing': comparesEpochs,
   'updates happen one after the other': updatesOneByOne,
   'a transaction is carried out as a whole or not at all': carriesOutAllOrNothing,
+  'one at a time has a lock, where there are locks': locksOut,
   'ranges are those of memory, whatever was changed': isAsMemory,
 };

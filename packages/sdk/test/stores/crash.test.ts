@@ -70,6 +70,43 @@ for (const [kind, open] of Object.entries(stores)) {
   });
 }
 
+test('of the processes that have a SQLite file one has the lock, and the next gets it when that is killed', async () => {
+  const path = join(folder, 'lead');
+  const child = spawn(process.execPath, [writer, 'sqlite', path, 'lock'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await once(child.stdout, 'data');
+  const store = sqliteStore(path);
+  const ending = new AbortController();
+  const order: string[] = [];
+  const mine = store.lock?.('lead', ending.signal, async () => void order.push('mine'));
+  await store.lock?.('another', ending.signal, async () => void order.push('another'));
+  order.push('killed');
+  child.kill('SIGKILL');
+  await mine;
+  assert.deepEqual(order, ['another', 'killed', 'mine']);
+  await store.close();
+});
+
+test('a SQLite file that a program opens twice stays locked against the cleaning up of others', {
+  skip: process.platform === 'linux' ? false : 'the locks of a process are asked of Linux',
+}, async () => {
+  const path = join(folder, 'twice');
+  const locks = () =>
+    readFileSync('/proc/locks', 'utf8')
+      .split('\n')
+      .filter(
+        (line) => line.includes(` ${process.pid} `) && line.includes(`:${statSync(path).ino} `),
+      );
+  const first = sqliteStore(path);
+  await first.range({ table: 'accounts', prefix: [] });
+  assert.equal(locks().length, 1);
+  const second = sqliteStore(path);
+  assert.equal(locks().length, 1);
+  await first.close();
+  await second.close();
+});
+
 test('programs that share a SQLite file change it one after the other', async () => {
   const path = join(folder, 'shared');
   const children = Array.from({ length: 3 }, () =>

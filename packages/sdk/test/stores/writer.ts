@@ -1,6 +1,7 @@
 /**
  * A program that writes to a store until it is killed: each transaction has a row in each of three tables, and its
- * number is printed once it is durable. `node writer.ts sqlite|file PATH`, or `count` to add 100 to a number.
+ * number is printed once it is durable. `node writer.ts sqlite|file PATH`, `count` to add 100 to
+ * a number, or `lock` to hold a lock until it is killed.
  */
 import { writeSync } from 'node:fs';
 import type { Store } from '../../src/mail/store.ts';
@@ -10,7 +11,14 @@ import { sqliteStore } from '../../src/stores/sqlite.ts';
 const [kind, path = '', task] = process.argv.slice(2);
 const store = kind === 'sqlite' ? sqliteStore(path) : fileStore(path);
 
-await (task === 'count' ? count(store) : write(store));
+await (task === 'count' ? count(store) : task === 'lock' ? lock(store) : write(store));
+
+async function lock(store: Store): Promise<void> {
+  await store.lock?.('lead', new AbortController().signal, async () => {
+    writeSync(1, 'locked\n');
+    await new Promise((resolve) => setTimeout(resolve, 1_000_000));
+  });
+}
 
 async function write(store: Store): Promise<void> {
   const strict = { account: 'a', durability: 'strict' } as const;
