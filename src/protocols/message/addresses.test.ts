@@ -3,8 +3,8 @@ import { Buffer } from 'node:buffer';
 import { isIP } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { MAX_MAILBOXES, readAddressList, toDnsName } from './addresses.ts';
-import { parseAddress } from './message.ts';
+import { MAX_MAILBOXES } from './address-lists.ts';
+import { parseAddress, readAddressList, toDnsName } from './message.ts';
 
 test('a control character within a comment makes a list inexact', () => {
   assert.equal(readAddressList('a@good.test (comment)').isExact, true);

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import libmime from 'libmime';
-import { readAddressList } from './addresses.ts';
+import { readAddressList } from './address-lists.ts';
 import { type Authors, findAuthors, MAX_AUTHOR_DOMAINS, parseDate } from './envelope.ts';
 import { MessageParser } from './parse-message.ts';
 import { decodeWords } from './text.ts';

@@ -5,7 +5,8 @@
 import { Buffer } from 'node:buffer';
 import { isIP } from 'node:net';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { MAX_MAILBOXES, type Mailbox, readAddressList, toDnsName } from './addresses.ts';
+import { MAX_MAILBOXES, type Mailbox, readAddressList } from './address-lists.ts';
+import { toDnsName } from './addresses.ts';
 import { fieldValue, firstValue, type HeaderField, rawValue } from './header.ts';
 import { cleanText, decodeRawHeader, decodeWords } from './text.ts';
 

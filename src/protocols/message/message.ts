@@ -8,14 +8,18 @@
  * decoded as a stream ({@link decodePart}), so that neither opening a message nor fetching an attachment parses
  * anything again. Part numbers are those of IMAP.
  */
-export { type AddressEntry, readAddressEntries } from './address-entries.ts';
+export {
+  type AddressEntry,
+  type Mailbox,
+  readAddressEntries,
+  readAddressList,
+} from './address-lists.ts';
 export {
   canonicalAddress,
   formatAddress,
-  type Mailbox,
   parseAddress,
-  readAddressList,
   toDnsName,
+  toHostName,
 } from './addresses.ts';
 export {
   type Attachment,

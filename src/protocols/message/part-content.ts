@@ -3,7 +3,7 @@
  * section 5.1) and Content-Disposition (RFC 2183) with their parameters (RFC 2231), encoding and id.
  */
 import { Buffer } from 'node:buffer';
-import { commentEnd } from './addresses.ts';
+import { commentEnd } from './address-lists.ts';
 import { cleanText, decodeHex, decodeRawHeader, decodeText, decodeWords } from './text.ts';
 
 /** The longest boundary that is used; RFC 2046 section 5.1.1 allows 70 characters. */

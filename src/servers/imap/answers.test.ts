@@ -40,6 +40,20 @@ test('groups, routes and addresses without a domain have their forms', async () 
   );
 });
 
+test('a name that was not encoded keeps all its characters', async () => {
+  for (const charset of ['utf8', 'latin1'] as const) {
+    const octets = Buffer.from('From: Üte Östlund <u@a.test>', charset).toString('latin1');
+    const name = Buffer.from('Üte Östlund').toString('latin1');
+    assert.ok((await envelopeOf(octets)).includes(`}\r\n${name} NIL "u" "a.test"))`));
+  }
+});
+
+test('a list that breaks the syntax has the addresses that the API shows', async () => {
+  const two = await envelopeOf('To: <a@a.test, b@b.test>, "c d"@c.test');
+  const addresses = '((NIL NIL "a" "a.test")(NIL NIL "b" "b.test")(NIL NIL "c d" "c.test"))';
+  assert.ok(two.includes(addresses), two);
+});
+
 test('a subject cannot forge an answer', async () => {
   const written = await envelopeOf('Subject: a\r* 9 EXISTS\xe9"');
   assert.match(written, /^\(NIL \{\d+\}\r\na \* 9 EXISTS\xe9" /);

@@ -6,7 +6,7 @@ import {
   rawValue,
   readAddressEntries,
 } from '../../protocols/message/message.ts';
-import { nstring } from './write.ts';
+import { nstring, utf8String } from './write.ts';
 
 export type ReadEntries = (field: HeaderField) => readonly AddressEntry[];
 
@@ -46,10 +46,11 @@ export function writeEnvelope(
 
 function writeEntry(entry: AddressEntry): string {
   if (entry.kind === 'group end') return '(NIL NIL NIL NIL)';
-  if (entry.kind === 'group') return `(NIL NIL ${nstring(entry.name)} NIL)`;
+  const text = (part: string) => (part === '' ? 'NIL' : utf8String(part));
+  if (entry.kind === 'group') return `(NIL NIL ${text(entry.name)} NIL)`;
   const { name, route, local, domain } = entry;
   // A mailbox without a host would look like the begin of a group.
-  const host = domain === '' ? '"MISSING_DOMAIN"' : nstring(domain);
-  const mailbox = local === '' ? '"MISSING_MAILBOX"' : nstring(local);
-  return `(${nstring(name)} ${nstring(route)} ${mailbox} ${host})`;
+  const host = domain === '' ? '"MISSING_DOMAIN"' : text(domain);
+  const mailbox = local === '' ? '"MISSING_MAILBOX"' : text(local);
+  return `(${text(name)} ${text(route)} ${mailbox} ${host})`;
 }

@@ -124,7 +124,7 @@ function searchTexts(fields: readonly HeaderField[], entriesOf: ReadEntries): Se
 
 function firstAddress([entry]: ReturnType<ReadEntries>): FirstAddress {
   if (!entry || entry.kind === 'group end') return { mailbox: '', shown: '' };
-  const title = decodeWords(decodeRawHeader(entry.name)).trim().slice(0, SHOWN_MAX);
+  const title = decodeWords(entry.name).trim().slice(0, SHOWN_MAX);
   // A group has a name, and no address.
   if (entry.kind === 'group') return { mailbox: title, shown: title };
   const mailbox = entry.local.slice(0, SHOWN_MAX);

@@ -2,24 +2,13 @@
  * Texts from users: names that can be claimed as domains, the stored form of a name, and texts that are stored
  * unchanged.
  */
-import { isIP } from 'node:net';
-import { domainToASCII, domainToUnicode } from 'node:url';
+import { domainToUnicode } from 'node:url';
 import { getDomain } from 'tldts';
 import { invalidField } from '../../platform/errors/errors.ts';
+import { toHostName } from '../../protocols/message/message.ts';
 
-/** RFC 1035 section 2.3.4 allows 255 octets on the wire, which is 253 characters of text. */
-const NAME_MAX = 253;
 /** The longest input that is read: 253 characters of Unicode, four digits of escape each. */
 const INPUT_MAX = 1024;
-
-/** A label of letters, digits and hyphens (RFC 1123 section 2.1, RFC 1035 section 2.3.4). */
-const LABEL = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/;
-
-/**
- * Characters allowed before IDNA, which reads the name as the host of a URL: that decodes percent encoding, cuts at a
- * slash and drops tabs, so every other ASCII character is refused before it.
- */
-const UNENCODED = /^[a-z\d.\u0080-\u{10ffff}-]+$/iu;
 
 /** A label that claims to be encoded must decode (RFC 5890 section 2.3.2.1 "fake A-labels"). */
 function isFakeALabel(label: string): boolean {
@@ -32,12 +21,10 @@ function isFakeALabel(label: string): boolean {
  * @returns undefined where the text is no host name (an IP address is none)
  */
 export function normalizeDomainName(text: string): string | undefined {
-  if (text.length > INPUT_MAX || !UNENCODED.test(text)) return undefined;
-  const ascii = domainToASCII(text);
-  const name = ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
-  if (name.length > NAME_MAX || isIP(name) !== 0) return undefined;
-  const valid = name.split('.').every((label) => LABEL.test(label) && !isFakeALabel(label));
-  return valid ? name : undefined;
+  if (text.length > INPUT_MAX) return undefined;
+  // UTS 46 has four characters for a dot.
+  const name = toHostName(text.replace(/[.\u3002\uff0e\uff61]$/, ''));
+  return name?.split('.').some(isFakeALabel) ? undefined : name;
 }
 
 /**
