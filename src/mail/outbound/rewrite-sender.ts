@@ -17,7 +17,7 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import { formatAddress, parseAddress } from '../../protocols/message/message.ts';
 
 /** How long bounces are accepted: MTAs give up after 5 days (RFC 5321 section 4.5.4.1). */
@@ -26,7 +26,6 @@ const VALID_DAYS = 10;
 const AHEAD_DAYS = 1;
 /** The number of days after which two digits of base32 repeat. */
 const CYCLE_DAYS = 1024;
-const DAY_MS = 86_400_000;
 /** RFC 5321 section 4.5.3.1.1. */
 const LOCAL_MAX = 64;
 const TAG_LENGTH = 8;

@@ -1,7 +1,7 @@
 /** The rows of a message that is accepted: `sends` and `send_recipients`, and the limit that they count for. */
 import { type NewRow, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import type { PinnedLocation } from './copies.ts';
 import type { RequestKey, SendDelivery, SendRecipient, SendRow } from './send-rows.ts';
 
@@ -73,8 +73,6 @@ export async function insertSend(tx: Queries, send: NewSend): Promise<SendRow> {
   if (!row) throw new Error('an insert returned no row');
   return row;
 }
-
-export const DAY_MS = 24 * 60 * 60 * 1000;
 
 const recentSends = new PreparedQuery(
   ({ accountId, since }: { accountId: number; since: number }, queries) =>

@@ -25,7 +25,7 @@ import {
   type NewRow,
   PreparedQuery,
 } from '../../platform/database/database.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import { lockUnlimitedSender } from '../../tenants/accounts/accounts.ts';
 import {
   type EventType,
@@ -49,7 +49,7 @@ import {
 } from '../queue/queue.ts';
 import { type Trace, type TraceEvent, traceColumns } from '../trace/trace.ts';
 import type { PlainCopy } from './copies.ts';
-import { DAY_MS, type NewSendRow, sendColumns } from './new-send.ts';
+import { type NewSendRow, sendColumns } from './new-send.ts';
 import type { SendRecipient, SendRow } from './send-rows.ts';
 
 /** Recipients that other statements of the account may write to meanwhile. */

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import type { Mailstore, MailUser } from '../../mailboxes/mailstore/mailstore.ts';
 import { invalidField, readInstant } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import {
   fieldValue,
   findPart,
@@ -208,7 +208,7 @@ function typeOf(type: string = ANY_TYPE): string {
 
 /** Tolerance for the clocks of clients. */
 const SKEW_MS = 60_000;
-const LATEST_MS = 366 * 24 * 60 * 60 * 1000;
+const LATEST_MS = 366 * DAY_MS;
 
 /**
  * Reads when a message is to be sent.

@@ -1,7 +1,7 @@
 /** Mail that an account submits by SMTP, after its login (RFC 6409). */
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import {
   findAccess,
   findAppPasswordsThere,
@@ -131,7 +131,7 @@ function ofMessage(refusal: Refusal): Refusal {
 }
 
 /** For how long the same message of an account is taken for the same: its program did not get our 250, and repeats it. */
-const REPEATED_MS = 24 * 60 * 60 * 1000;
+const REPEATED_MS = DAY_MS;
 
 /**
  * @param hash of envelope and octets; of messages without a Message-ID of their own two may well be meant

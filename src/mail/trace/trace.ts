@@ -21,7 +21,7 @@ import {
   type Queries,
 } from '../../platform/database/database.ts';
 import { entries } from '../../platform/memory/memory.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
 import { rowsOf, type TraceEvent, traceColumns, valuesOf } from './trace-rows.ts';
 
 export { listTrace, messageIdOf, type TraceRequest, timeLine } from './list-trace.ts';
@@ -51,8 +51,6 @@ export interface TraceOptions {
 
 /** The most refusals that are kept in an hour. */
 export const REFUSALS = { perClient: 60, inAll: 3_000 };
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** Clients whose refusals are counted; the least recently seen is forgotten first. */
 const CLIENTS_MAX = 10_000;
 /** How long rows without a transaction of their own wait, and how many may wait. */

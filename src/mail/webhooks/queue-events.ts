@@ -18,7 +18,7 @@ import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
+import { type EpochMs, HOUR_MS, Outage, Repeat } from '../../platform/time/time.ts';
 import {
   describeEvent,
   type EventHook,
@@ -75,7 +75,7 @@ export function carryOutEvents({ queue, database, webhooks, now }: QueueEventsOp
 /** How often it looks for hooks and events of which no hint came. */
 const LOOK_MS = 10_000;
 /** How often the positions of hooks without events are moved, since a cursor is kept only for days. */
-const ADVANCE_MS = 3_600_000;
+const ADVANCE_MS = HOUR_MS;
 /** How soon events are read again that wait for an open transaction: later each time, which may be open for an hour. */
 const HELD_MS = 50;
 const HELD_MAX_MS = 2_000;

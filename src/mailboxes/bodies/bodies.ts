@@ -24,7 +24,7 @@ import {
   type Queries,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
 import { BodyFiles } from './body-files.ts';
 import { bodyColumns, emptyRows, isNamed, releaseRows, rowOf } from './body-rows.ts';
 import {
@@ -113,7 +113,7 @@ export class Bodies {
     this.#room = new DiskRoom({ freeBytes: () => store.freeBytes(), deferred, log });
     this.#log = log;
     this.files = new BodyFiles({
-      ...{ database, store, log, now, keepMs: keepHours * 3_600_000 },
+      ...{ database, store, log, now, keepMs: keepHours * HOUR_MS },
       freeBytes: () => this.#room.free(),
       // Before a sweep: another folder may have been mounted here since the start.
       isOurs: async () => !(await this.checkStore(false)) && this.#health?.isUp !== false,

@@ -19,7 +19,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Database, settingOf, settingStore } from '../../platform/database/database.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 
 export const QUARANTINE = 'quarantine';
 /** A short text that is stored beside the bodies. */
@@ -193,7 +193,7 @@ export function compareStoreIds(
  * Bodies younger than this are kept: their message may be about to be committed, here or on another node. No
  * message takes that long.
  */
-const SWEEP_MIN_AGE_MS = 86_400_000;
+const SWEEP_MIN_AGE_MS = DAY_MS;
 
 /** Milliseconds between batches: a sweep of millions runs beside everything else. */
 const PAUSE_MS = 5;

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
+import { DAY_MS } from '../../platform/time/time.ts';
 
-const DAY_MS = 24 * 60 * 60 * 1000;
 /** Old rows removed for each new one, so that the table hardly grows beyond one day. */
 const REMOVED_FOR_EACH = 2;
 

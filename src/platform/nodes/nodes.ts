@@ -24,7 +24,7 @@ import {
   type Row,
 } from '../database/database.ts';
 import type { LogLevel } from '../log/log.ts';
-import { type EpochMs, Outage, Repeat } from '../time/time.ts';
+import { DAY_MS, type EpochMs, Outage, Repeat } from '../time/time.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { GONE_MS, judge, type NodeFacts } from './judge.ts';
 import { noteLack } from './lacks.ts';
@@ -38,7 +38,7 @@ const BEAT_MS = 5_000;
 /** What `machine` of a row says while the process holds its lock. */
 const LOCKED = 'lock';
 /** How long the row of a gone node is kept. */
-const KEPT_MS = 86_400_000;
+const KEPT_MS = DAY_MS;
 
 export interface NodesOptions {
   readonly database: Database;

@@ -1,9 +1,19 @@
-/** How instants are written, outages that are told once, work that is repeated, and promises with a deadline. */
+/** Instants and spans of time, outages that are told once, work that is repeated, and promises with a deadline. */
 
 export { type Done, type Step, untilDone } from './until-done.ts';
 
 /** An instant: the milliseconds since 1970-01-01T00:00:00Z, as `Date.now()` has them. */
 export type EpochMs = number;
+
+export const SECOND_MS = 1_000;
+export const MINUTE_MS = 60 * SECOND_MS;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
+/** When the span of time began that has an instant, such as its hour. Days are those of UTC. */
+export function startOf(spanMs: number, at: EpochMs): EpochMs {
+  return Math.floor(at / spanMs) * spanMs;
+}
 
 /**
  * Something that fails for a while: only its first failure is told, and its end.

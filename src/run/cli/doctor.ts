@@ -13,6 +13,7 @@ import { Command } from 'commander';
 import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import { when } from '../../platform/errors/errors.ts';
 import { isMissing } from '../../platform/files/files.ts';
+import { DAY_MS } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
 import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
@@ -306,7 +307,7 @@ async function checkCertificate(config: Config): Promise<Verdict> {
   const text = await readFile(path).catch(when(isOurs, undefined));
   if (!text) return warning('there is none yet', 'the first start makes one');
   const certificate = new X509Certificate(text);
-  const days = Math.floor((certificate.validToDate.getTime() - Date.now()) / 86_400_000);
+  const days = Math.floor((certificate.validToDate.getTime() - Date.now()) / DAY_MS);
   const said = `${path} is valid for ${days} more days`;
   if (days < 0) return failed(`${path} expired ${-days} days ago`, 'renew it');
   if (!certificate.checkHost(mailHostname)) {

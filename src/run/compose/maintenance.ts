@@ -11,7 +11,14 @@ import { pruneSends } from '../../mail/sending/sending.ts';
 import type { Trace } from '../../mail/trace/trace.ts';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { EmbeddedMailstore } from '../../mailboxes/mailstore/mailstore.ts';
-import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
+import {
+  DAY_MS,
+  type EpochMs,
+  HOUR_MS,
+  MINUTE_MS,
+  Outage,
+  Repeat,
+} from '../../platform/time/time.ts';
 import { ANSWERS_KEPT_MS, forgetAnswers, type Tokens } from '../../tenants/accounts/accounts.ts';
 import { pruneEvents } from '../../tenants/events/events.ts';
 import {
@@ -46,9 +53,6 @@ export interface MaintenanceOptions extends PurgeOptions {
   readonly logger: Pick<Logger, 'info' | 'error'>;
 }
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 /** Between two measurements of what accounts store. */
 const MEASURE_MS = 5 * MINUTE_MS;
 /** A client that was away for longer gets a reset. */

@@ -7,6 +7,7 @@ import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { ImapMailstore } from '../../mailboxes/mail-server/mail-server.ts';
 import type { Search } from '../../mailboxes/search/search.ts';
 import type { Database } from '../../platform/database/database.ts';
+import { HOUR_MS } from '../../platform/time/time.ts';
 import { version } from '../../servers/api/api.ts';
 import type { MetricSources, Metrics } from '../../servers/metrics/metrics.ts';
 import { countUnableToSend } from '../../tenants/domains/domains.ts';
@@ -28,7 +29,7 @@ export interface Watched {
 
 export function metricSources(watched: Watched): MetricSources {
   const { config, database, metrics, connections, bodies, imap, search, shared } = watched;
-  const maxAgeMs = config.limits.backupMaxAgeHours * 3_600_000;
+  const maxAgeMs = config.limits.backupMaxAgeHours * HOUR_MS;
   metrics.setBuild({ version, database: database.engine });
   const log = join(config.dataDir, `${watched.databaseFile}-wal`);
   return {

@@ -3,6 +3,7 @@ import type { Blocks } from '../../mail/blocks/blocks.ts';
 import type { Queue } from '../../mail/queue/queue.ts';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
+import { HOUR_MS } from '../../platform/time/time.ts';
 import type { ApiOptions, RouteGroup } from '../../servers/api/api.ts';
 import { type NodeWire, type OpenSessions, SessionsOfNodes } from '../../servers/imap/imap.ts';
 import type { Metrics } from '../../servers/metrics/metrics.ts';
@@ -70,7 +71,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
   const { quotaBytes } = config.limits;
   const countsMail = config.mailstore.kind === 'embedded';
   const backups = {
-    maxAgeMs: config.limits.backupMaxAgeHours * 3_600_000,
+    maxAgeMs: config.limits.backupMaxAgeHours * HOUR_MS,
     lastAt: () => parts.bodies.lastBackupAt(),
   };
   const counted = { ...parts, countsMail, quotaBytes };

@@ -9,6 +9,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { ensureFolder, replaceDurably } from '../../platform/files/files.ts';
+import { DAY_MS } from '../../platform/time/time.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 import { dataDirError } from './data-folder.ts';
 
@@ -29,7 +30,6 @@ export interface Certificate {
   readonly key: string;
 }
 
-const dayMs = 86_400_000;
 const selfSignedDays = 3650;
 
 /**
@@ -149,8 +149,8 @@ async function makeCertificate(hostname: string): Promise<Certificate> {
     keySize: 2048,
     algorithm: 'sha256',
     // From a day ago, since clocks of peers differ.
-    notBeforeDate: new Date(now - dayMs),
-    notAfterDate: new Date(now + selfSignedDays * dayMs),
+    notBeforeDate: new Date(now - DAY_MS),
+    notAfterDate: new Date(now + selfSignedDays * DAY_MS),
     extensions: [
       { name: 'basicConstraints', cA: false, critical: true },
       { name: 'keyUsage', digitalSignature: true, keyEncipherment: true, critical: true },

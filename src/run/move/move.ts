@@ -28,6 +28,7 @@ import {
   schemaVersions,
   whileMarked,
 } from '../../platform/database/database.ts';
+import { HOUR_MS } from '../../platform/time/time.ts';
 import { beginMove, completeMove, type FolderMove, readMove } from '../config/config.ts';
 import { digestSource, digestTarget } from './compare-rows.ts';
 import { copyRows, type MoveNote } from './copy-rows.ts';
@@ -87,7 +88,7 @@ export interface MovedData {
 }
 
 /** For one statement, in milliseconds: the digest of a table reads all of it. */
-const STATEMENT_MS = 3 * 3_600_000;
+const STATEMENT_MS = 3 * HOUR_MS;
 
 /** The oldest PostgreSQL that the documentation names. */
 const OLDEST_SERVER = 15;

@@ -1,5 +1,5 @@
 /** SEARCH (RFC 9051 section 6.4.4, RFC 4731, RFC 7162): text to a tree of criteria. */
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import { BadCommand, type Cursor, readUtf8 } from './cursor.ts';
 import { type PartialRange, readPartialRange } from './partial.ts';
 import { No } from './session.ts';
@@ -35,7 +35,6 @@ export interface SearchCommand {
 
 const KEYS_MAX = 1_000;
 const DEPTH_MAX = 50;
-const DAY = 86_400_000;
 const EVER = Number.MAX_SAFE_INTEGER;
 
 const FLAGS: Readonly<Record<string, string>> = {
@@ -169,7 +168,7 @@ class KeyReader {
       case 'SAVEDON':
       case 'SENTON': {
         const from = this.#day();
-        return { kind: sent, from, before: from + DAY };
+        return { kind: sent, from, before: from + DAY_MS };
       }
       case 'SINCE':
       case 'SAVEDSINCE':

@@ -3,11 +3,10 @@ import { Type } from 'typebox';
 import { type WaitingReason, waitingReasons } from '../../mail/queue/queue.ts';
 import { SEND, topReceivers } from '../../mail/sending/sending.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { DAY_MS, type EpochMs, HOUR_MS, startOf } from '../../platform/time/time.ts';
 import { findOperated, listSignIns } from '../../tenants/accounts/accounts.ts';
 import {
-  dayOf,
   type HourSums,
-  hourOf,
   hoursOfAccount,
   noMail,
   type SenderHour,
@@ -15,8 +14,6 @@ import {
 import { type Api, Instant, Integer, isoTime, LastError, RecordId, Text } from '../api/api.ts';
 import { type AccountRouteParts, accountFields, writeAccounts } from './account-items.ts';
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const HOURS = 24;
 const DAYS = 8;
 /** Receivers, reasons and clients that are shown; the receivers of how long. */
@@ -111,8 +108,8 @@ export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
       ]);
       return {
         ...written,
-        hours: spansOf(hours, { size: HOUR_MS, last: hourOf(at), count: HOURS }),
-        days: spansOf(hours, { size: DAY_MS, last: dayOf(at), count: DAYS }),
+        hours: spansOf(hours, HOUR_MS, HOURS, at),
+        days: spansOf(hours, DAY_MS, DAYS, at),
         receivers,
         waiting_reasons: reasons.map(writeReason),
         sign_ins: signIns.map(({ client, at }) => ({ client, at: isoTime(at) })),
@@ -121,16 +118,10 @@ export function addAccountDetails(app: Api, parts: AccountRouteParts): void {
   });
 }
 
-interface Spans {
-  readonly size: number;
-  /** When the last one begins. */
-  readonly last: number;
-  readonly count: number;
-}
-
-/** The mail of each span of time, also of those without any. */
-function spansOf(hours: readonly SenderHour[], { size, last, count }: Spans) {
-  const bySpan = Map.groupBy(hours, ({ hour }) => Math.floor(hour / size) * size);
+/** The mail of each of the last spans of time, also of those without any. */
+function spansOf(hours: readonly SenderHour[], size: number, count: number, now: EpochMs) {
+  const last = startOf(size, now);
+  const bySpan = Map.groupBy(hours, ({ hour }) => startOf(size, hour));
   return Array.from({ length: count }, (_, index) => {
     const at = last - (count - 1 - index) * size;
     const sum = (bySpan.get(at) ?? []).reduce<HourSums>(

@@ -5,7 +5,7 @@
 import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
 import type { ReadDatabase } from '../../platform/database/database.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
-import { type EpochMs, within } from '../../platform/time/time.ts';
+import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
 import { lookAtVersions, lookForSilentNodes } from './node-attention.ts';
@@ -58,9 +58,6 @@ export interface Checked {
   readonly state: 'ok' | 'found' | 'unknown';
   readonly finding?: Finding;
 }
-
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
 
 /** The limits; those of alerts in the units of `alerts.yml`. */
 export const LIMITS = {

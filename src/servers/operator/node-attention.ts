@@ -1,13 +1,12 @@
 /** What needs an operator about nodes: those that ended without saying so, and versions that differ. */
 import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { type EpochMs, MINUTE_MS } from '../../platform/time/time.ts';
 
 interface Parts {
   readonly nodes: Pick<Nodes, 'list'>;
   readonly now: () => EpochMs;
 }
 
-const MINUTE_MS = 60_000;
 /** A node is silent from the first on; one that was replaced by none is told until the second. */
 const SILENT = { fromMs: 2 * MINUTE_MS, untilMs: 120 * MINUTE_MS };
 

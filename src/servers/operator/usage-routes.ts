@@ -2,11 +2,10 @@
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import { readInstant } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs, startOf } from '../../platform/time/time.ts';
 import { setQuota } from '../../tenants/accounts/accounts.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
 import {
-  dayOf,
   listUsage,
   type UsageGroup,
   type UsageItem,
@@ -18,7 +17,6 @@ import { AccountChoice, chosenAccount } from './account-items.ts';
 import { actorOf } from './audit-routes.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 
-const DAY_MS = 86_400_000;
 /** Days that are listed where `from` is left out. */
 const DAYS_DEFAULT = 30;
 
@@ -99,11 +97,14 @@ function addUsage(app: Api, database: Pick<Database, 'read'>, now: () => number)
     handler: async ({ query }) => {
       const { by = 'domain', domain, user_id: userId } = query;
       const page = readPage(query, isKeyOf(by));
-      const to = dayOf(query.to === undefined ? now() : readInstant('to', query.to, true));
+      const to = startOf(
+        DAY_MS,
+        query.to === undefined ? now() : readInstant('to', query.to, true),
+      );
       const from =
         query.from === undefined
           ? to - DAYS_DEFAULT * DAY_MS
-          : dayOf(readInstant('from', query.from, true));
+          : startOf(DAY_MS, readInstant('from', query.from, true));
       const { after, limit } = page;
       const asked = { by, from, to, domain: domain?.toLowerCase(), userId, after };
       const items = await listUsage(database.read, { ...asked, limit: limit + 1 });

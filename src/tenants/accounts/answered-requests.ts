@@ -23,7 +23,7 @@ import {
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { Seal, type SigningKeys } from '../../platform/nodes/nodes.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 
 /** How long a request without an answer counts as under way: longer than any request takes. */
 const UNDER_WAY_MS = 5 * 60 * 1000;
@@ -33,7 +33,7 @@ const WAIT_MS = 100;
 const RETRY_AFTER = 10;
 
 /** How long an answer is kept. */
-export const ANSWERS_KEPT_MS = 24 * 60 * 60 * 1000;
+export const ANSWERS_KEPT_MS = DAY_MS;
 
 /** The answer to a request. */
 export interface GivenAnswer {

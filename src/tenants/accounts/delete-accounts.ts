@@ -8,6 +8,7 @@
  */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
+import { SECOND_MS, startOf } from '../../platform/time/time.ts';
 import { CLOCK_SKEW_SECONDS } from './token-keys.ts';
 
 /** Accounts of a deleted domain that are removed in one transaction. */
@@ -94,8 +95,6 @@ export async function endAccountDeletion(tx: Queries, ids: readonly number[]): P
  * second after that ({@link afterLastToken}): until then, apps with tokens of the operator's have to wait.
  */
 
-const SECOND_MS = 1000;
-
 /** Records addresses that are deleted in this transaction, for good. */
 async function retireAddresses(
   tx: Queries,
@@ -111,7 +110,7 @@ async function retireAddresses(
 
 /** The first second that no token of an account can have which ended at this instant, in milliseconds. */
 export function afterLastToken(endedAt: number): number {
-  return (Math.floor(endedAt / SECOND_MS) + CLOCK_SKEW_SECONDS + 1) * SECOND_MS;
+  return startOf(SECOND_MS, endedAt) + (CLOCK_SKEW_SECONDS + 1) * SECOND_MS;
 }
 
 /** The `tokens_from` of a new account; 0 where the address never had another one. */
@@ -121,7 +120,7 @@ export async function tokensFrom(
   domain: string,
   now: number,
 ): Promise<number> {
-  const second = Math.floor(now / SECOND_MS) * SECOND_MS;
+  const second = startOf(SECOND_MS, now);
   const retired = await tx
     .selectFrom('retired_addresses')
     .select('retired_at')

@@ -15,9 +15,9 @@
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { clientKey, type Limit, type OpenLimit, type Usage } from '../../platform/net/net.ts';
+import { DAY_MS } from '../../platform/time/time.ts';
 
 const HOUR_SECONDS = 60 * 60;
-const DAY_MS = 24 * HOUR_SECONDS * 1000;
 const REMEMBERED_MS = 180 * DAY_MS;
 const CLIENTS_OF_ACCOUNT = 20;
 

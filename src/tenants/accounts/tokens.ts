@@ -14,7 +14,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { entries } from '../../platform/memory/memory.ts';
 import type { OpenLimit } from '../../platform/net/net.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { type EpochMs, SECOND_MS, startOf } from '../../platform/time/time.ts';
 import type { MailProtocol } from './app-passwords.ts';
 import { type Credentials, CredentialsReader } from './credentials.ts';
 import { afterLastToken } from './delete-accounts.ts';
@@ -95,7 +95,6 @@ type Claims = OwnClaims | AddressClaims;
 const ACCOUNT_CLAIM = 'postroom_account';
 const CREDENTIAL_CLAIM = 'postroom_credential';
 
-const SECOND_MS = 1000;
 const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
 const LIFETIME_SECONDS = 3600;
 /** Tokens whose signature is not verified again; about 600 bytes each: 6 MB, and 20 MB at most. */
@@ -113,11 +112,6 @@ function readOwnClaims(payload: JWTPayload, expiresAt: number): OwnClaims {
   if (!Number.isSafeInteger(accountId)) throw refuseToken('names no account');
   if (typeof payload.sub !== 'string') throw refuseToken('names no address');
   return { kind: 'account', accountId, address: payload.sub, credentialVersion, expiresAt };
-}
-
-/** The second of an instant, as `iat` counts. */
-function secondOf(instant: number): number {
-  return Math.floor(instant / SECOND_MS) * SECOND_MS;
 }
 
 /** Issues mailbox tokens, and tells whom a token lets in. */
@@ -283,8 +277,9 @@ export class Tokens {
       throw refuseToken('was issued in the future, and the address had another account before');
     }
     // Where another claim had the address until this one became active, its last tokens count as well.
-    const claimFrom = tokensFrom > 0 ? afterLastToken(activeSince) : secondOf(activeSince);
-    const from = Math.max(secondOf(credentials.createdAt), tokensFrom, claimFrom);
+    const claimFrom =
+      tokensFrom > 0 ? afterLastToken(activeSince) : startOf(SECOND_MS, activeSince);
+    const from = Math.max(startOf(SECOND_MS, credentials.createdAt), tokensFrom, claimFrom);
     if (issuedAt < from) throw refuseToken('was issued before the account was there');
     return credentials;
   }

@@ -9,7 +9,7 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
 import { type NewEvent, writeEvents } from '../events/events.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
 import { checkUserId, normalizeDomainName } from './domain-names.ts';
@@ -17,7 +17,7 @@ import { toOwner, type Whose } from './owner.ts';
 import { logSendingChanges, noteSending, type SendingChange } from './sending.ts';
 
 /** How often an active claim is checked while another one has its DKIM key published. */
-export const CONTESTED_INTERVAL = 60 * 60 * 1000;
+export const CONTESTED_INTERVAL = HOUR_MS;
 
 /** One user's claim on a name. */
 export interface Domain {
@@ -283,7 +283,7 @@ export async function hasActiveRival(queries: Queries, { id, name }: Domain): Pr
 export type DomainStatus = Row<'domains'>['status'];
 
 /** How long both DKIM and MX must have failed without a break before an active claim becomes pending again. */
-const FALL_BACK_AFTER_MS = 14 * 24 * 60 * 60 * 1000;
+const FALL_BACK_AFTER_MS = 14 * DAY_MS;
 
 /** The part of a record that decides the status of its claim. */
 interface RecordStanding {

@@ -3,7 +3,7 @@ import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { NewRow, Queries, Row } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import { checkText } from './domain-names.ts';
 
 export type DnsRecordStatus = Row<'dns_records'>['status'];
@@ -49,7 +49,7 @@ export interface DnsRecord {
  * How long the record of a former DKIM key has to stay in DNS: longer than mail is retried (5 days), since receivers
  * look up the key when they get the mail.
  */
-export const KEEP_OLD_KEY_MS = 7 * 24 * 60 * 60 * 1000;
+export const KEEP_OLD_KEY_MS = 7 * DAY_MS;
 
 /** A status that is set by hand. */
 export interface DnsMark {

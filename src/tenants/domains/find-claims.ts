@@ -2,7 +2,7 @@
 
 import { sql } from 'kysely';
 import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import { type Route, toRoute } from './routes.ts';
 
 /** The claim that a name's mail goes to. */
@@ -88,7 +88,7 @@ export async function hasDomains(queries: Queries): Promise<boolean> {
 export type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown';
 
 /** How long mail for a claim that became pending again is deferred before it is refused for good. */
-const LAPSE_GRACE_MS = 5 * 24 * 60 * 60 * 1000;
+const LAPSE_GRACE_MS = 5 * DAY_MS;
 
 /** The state of a name in its canonical form. */
 export async function readDomainState(

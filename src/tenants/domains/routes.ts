@@ -2,7 +2,7 @@
 import { Buffer } from 'node:buffer';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
 import { checkText } from './domain-names.ts';
 
@@ -38,7 +38,7 @@ type PreviousSecret = Pick<Row<'routes'>, 'webhook_secret_previous' | 'webhook_s
 type RouteColumns = Omit<Row<'routes'>, 'domain_id' | keyof PreviousSecret>;
 
 /** How long the previous secret still signs after a change. */
-export const PREVIOUS_SIGNS_MS = 24 * 3_600_000;
+export const PREVIOUS_SIGNS_MS = DAY_MS;
 
 /** @throws Refusal invalid_request, of the field that is named */
 export function checkWebhookUrl(text: string, field = 'webhook_url'): string {

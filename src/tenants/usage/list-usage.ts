@@ -2,6 +2,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
+import { DAY_MS } from '../../platform/time/time.ts';
 
 /** What an item of a list stands for. */
 export type UsageGroup = 'domain' | 'account' | 'user';
@@ -44,7 +45,6 @@ export interface UsageItem {
   readonly stored_bytes: number;
 }
 
-const DAY_MS = 86_400_000;
 /** The most days in one list. */
 const DAYS_MAX = 400;
 

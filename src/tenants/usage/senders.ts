@@ -1,16 +1,11 @@
 /** What accounts and domains sent and received in the last hours, for operators: from `usage_hours`. */
 import { type RawBuilder, sql } from 'kysely';
 import type { Queries } from '../../platform/database/database.ts';
+import { HOUR_MS, startOf } from '../../platform/time/time.ts';
 
-const HOUR_MS = 3_600_000;
 const DAY_HOURS = 24;
 /** A week beside the last day. */
 const HOURS_KEPT = 8 * DAY_HOURS;
-
-/** The beginning of the hour of an instant. */
-export function hourOf(instant: number): number {
-  return Math.floor(instant / HOUR_MS) * HOUR_MS;
-}
 
 /** Mail of some hours: recipients of outgoing mail are counted one by one. */
 export interface HourSums {
@@ -29,8 +24,8 @@ const sums = sql`${sum('messages_in')} as "in", ${sum('messages_out')} as "out",
   ${sum('bounced')} as bounced, ${sum('refused')} as refused`;
 
 /** The beginnings of the last hours, with the one that has begun. Each is one step in the index. */
-function lastHours(now: number, count: number): number[] {
-  const last = hourOf(now);
+export function lastHours(now: number, count: number): number[] {
+  const last = startOf(HOUR_MS, now);
   return Array.from({ length: count }, (_, before) => last - before * HOUR_MS);
 }
 

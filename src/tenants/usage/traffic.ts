@@ -8,11 +8,16 @@
  */
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../../platform/database/database.ts';
-import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
-
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+import {
+  DAY_MS,
+  type EpochMs,
+  HOUR_MS,
+  MINUTE_MS,
+  Outage,
+  Repeat,
+  startOf,
+} from '../../platform/time/time.ts';
+import { lastHours } from './senders.ts';
 
 /** Each span is kept as long as it can be read: hours for a month, five minutes for the last two days. */
 const SPANS = [
@@ -89,7 +94,7 @@ export class Traffic {
     const rows = SPANS.flatMap(({ span }) =>
       ordered.map(([name, amount]) => ({
         span,
-        at: Math.floor(now / span) * span,
+        at: startOf(span, now),
         name,
         value: Math.round(amount),
       })),
@@ -145,7 +150,7 @@ export class Traffic {
     fineHours: number,
   ): { span: number; first: number; last: number } {
     const span = hours <= fineHours ? SPANS[0].span : SPANS[1].span;
-    const last = Math.floor(now / span) * span;
+    const last = startOf(span, now);
     return { span, first: last - hours * HOUR_MS + span, last };
   }
 }
@@ -156,14 +161,12 @@ export async function sumOfDay(
   now: EpochMs,
   names: readonly string[],
 ): Promise<Amounts> {
-  const last = Math.floor(now / HOUR_MS) * HOUR_MS;
-  const hours = Array.from({ length: 24 }, (_, before) => last - before * HOUR_MS);
   const rows = await queries
     .selectFrom('traffic')
     .select(({ fn }) => ['name', fn.sum<number | string>('value').as('value')])
     .where('span', '=', HOUR_MS)
     // One by one: each is a step in the index.
-    .where('at', 'in', hours)
+    .where('at', 'in', lastHours(now, 24))
     .where('name', 'in', names)
     .groupBy('name')
     .execute();
@@ -177,7 +180,7 @@ export async function lastGauges(
   names: readonly string[],
 ): Promise<Amounts> {
   const [{ span }] = SPANS;
-  const last = Math.floor(now / span) * span;
+  const last = startOf(span, now);
   const rows = await queries
     .selectFrom('traffic')
     .select(['name', 'value'])

@@ -17,9 +17,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
-import type { EpochMs } from '../../platform/time/time.ts';
+import { DAY_MS, type EpochMs, HOUR_MS, startOf } from '../../platform/time/time.ts';
 import { type Measured, measureSome } from './list-usage.ts';
-import { hourOf } from './senders.ts';
 
 export {
   listUsage,
@@ -35,7 +34,6 @@ export {
   dayOfDomains,
   findOddSenders,
   type HourSums,
-  hourOf,
   hoursOfAccount,
   noMail,
   type OddSender,
@@ -51,18 +49,12 @@ export {
   type TrafficPoint,
 } from './traffic.ts';
 
-const DAY_MS = 86_400_000;
 /** Long enough to compare with the year before, twice over. */
 export const USAGE_KEPT_MS = 800 * DAY_MS;
 /** Milliseconds between two transactions, so that incoming mail gets its turn. */
 const PAUSE_MS = 10;
 /** How long refusals are collected. */
 const REFUSED_MS = 1_000;
-
-/** The UTC midnight before an instant, both in milliseconds since 1970. */
-export function dayOf(instant: number): number {
-  return Math.floor(instant / DAY_MS) * DAY_MS;
-}
 
 /** Incoming and outgoing mail; bytes are those of the source, once for each time it is counted. */
 export interface Amounts {
@@ -96,7 +88,8 @@ const none = { messagesIn: 0, bytesIn: 0, messagesOut: 0, bytesOut: 0, bounced: 
 
 /** The values that count one account or domain. @param at when its mail was accepted */
 export function additionOf(one: Counted, at: number): Addition {
-  return { ...none, ...one, id: one.accountId ?? one.domainId, day: dayOf(at), hour: hourOf(at) };
+  const [day, hour] = [startOf(DAY_MS, at), startOf(HOUR_MS, at)];
+  return { ...none, ...one, id: one.accountId ?? one.domainId, day, hour };
 }
 
 export interface UsageOptions {
@@ -164,7 +157,7 @@ export class Usage {
    * @returns the sums of all accounts
    */
   async measure(quotaBytes: number, signal: AbortSignal): Promise<Measured> {
-    const day = dayOf(this.#now());
+    const day = startOf(DAY_MS, this.#now());
     let after = 0;
     let sums: Measured = { bytes: 0, full: 0, nearlyFull: 0 };
     while (!signal.aborted) {

@@ -4,7 +4,7 @@
  */
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
-import type { EpochMs } from '../../../platform/time/time.ts';
+import { DAY_MS, type EpochMs } from '../../../platform/time/time.ts';
 import { UID_MAX } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
 import {
@@ -273,7 +273,7 @@ async function createMailbox(connection: Connection, mailbox: string): Promise<s
 }
 
 /** Deliveries are tried for 5 days, so an older message cannot be of one of them. */
-const LOOKED_THROUGH_MS = 7 * 86_400_000;
+const LOOKED_THROUGH_MS = 7 * DAY_MS;
 
 /**
  * Whether a mailbox has a message with this id in a Received field. It is searched where `appendMessage` puts it; a

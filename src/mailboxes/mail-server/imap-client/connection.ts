@@ -4,6 +4,7 @@
  */
 import type { ImapFlow } from 'imapflow';
 import { isRefusal, Refusal } from '../../../platform/errors/errors.ts';
+import { HOUR_MS } from '../../../platform/time/time.ts';
 import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
@@ -62,7 +63,7 @@ const LINE_MAX = 16 * 1024 * 1024;
 /** Longest literal; sources are fetched in smaller pieces. */
 const LITERAL_MAX = 8 * 1024 * 1024;
 /** imapflow's own watchdog; idle connections are closed long before. */
-const SOCKET_TIMEOUT_MS = 3_600_000;
+const SOCKET_TIMEOUT_MS = HOUR_MS;
 
 export class Connection {
   readonly #client: ImapFlow;

@@ -3,6 +3,7 @@
  * A server matches parts of words, so `inv*` and `inv` mean the same there.
  */
 import { invalidField } from '../../../platform/errors/errors.ts';
+import { DAY_MS } from '../../../platform/time/time.ts';
 import { type BodyStructure, hasAttachments } from '../../../protocols/message/message.ts';
 import type { SearchMatch, SearchRequest, SearchResult } from '../../mailstore/mailstore.ts';
 import { readQuery } from '../../search/search.ts';
@@ -17,8 +18,6 @@ import { type Argument, atom, imapDate, literal, searchKeyOf } from './wire.ts';
 const CHUNK = 100;
 
 const FIELDS = ['envelope', 'flags', 'internalDate', 'bodyStructure', 'threadId'] as const;
-
-const DAY_MS = 86_400_000;
 
 /** Where a page ended: below this UID of the mailbox, as long as it has the same UIDVALIDITY. */
 interface Position {
