@@ -105,12 +105,22 @@ export class Wire {
     return this.#socket.readableLength === 0;
   }
 
-  /** Starts TLS as the server. A handshake that fails ends the connection. */
+  /**
+   * Starts TLS as the server, after STARTTLS. A handshake that fails ends the connection. Plaintext that has come until
+   * now is not part of it (RFC 3207 section 6).
+   */
   startTls(secureContext: SecureContext): void {
+    while (!this.#isEnded && this.#socket.read() !== null);
+    this.beginTls(secureContext);
+  }
+
+  /**
+   * The same where a connection begins with TLS: what has come is the handshake. A load balancer may send its first octets
+   * together with its own header.
+   */
+  beginTls(secureContext: SecureContext): void {
     const plain = this.#socket;
     if (this.#isEnded || plain.destroyed) return;
-    // Plaintext that has come until now is not part of the handshake (RFC 3207 section 6).
-    while (plain.read() !== null);
     for (const event of ['readable', 'end', 'drain']) plain.off(event, this.#onEvent);
     this.#socket = new TLSSocket(plain, { isServer: true, secureContext });
     // The reason does not matter here; `close` follows.

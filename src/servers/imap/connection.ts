@@ -38,7 +38,7 @@ export class Connection implements Channel {
   readonly #session: Session;
   readonly #incoming: Incoming;
   mayLogIn: boolean;
-  isSecure = false;
+  isSecure: boolean;
   #mustStartTls = false;
   readonly #since = performance.now();
   readonly #traffic: Traffic;
@@ -74,9 +74,10 @@ export class Connection implements Channel {
       isLoggedIn: () => this.#session.isLoggedIn,
       signal: this.signal,
     });
+    this.isSecure = client.isSecure;
     this.mayLogIn = client.isLocal || client.isSecure;
     this.#session = new Session(settings, this);
-    if (client.isSecure) this.#secure();
+    if (client.isSecure) this.#wire.beginTls(settings.secureContext());
   }
 
   get literal(): AnnouncedLiteral | undefined {

@@ -131,7 +131,7 @@ export class Connection {
     const { greetingDelay, isSecure, secureContext } = this.#settings;
     if (isSecure) {
       // Its handshake comes before the greeting: whoever does not wait for that cannot speak TLS.
-      this.#wire.startTls(secureContext());
+      this.#wire.beginTls(secureContext());
       this.#protocol.secured('TLS');
       return this.#protocol.greet();
     }

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect as connectPlain } from 'node:net';
+import { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { connect } from 'node:tls';
 import fc from 'fast-check';
 import { DialogueClient } from '../../../test/support/smtp/dialogue.ts';
 import { startListener } from '../../../test/support/smtp/start-listener.ts';
@@ -96,4 +100,22 @@ test('a header from another host is a wrong command; a balancer that sends none 
   client.socket.resume();
   client.socket.write('EHLO client.test\r\n');
   await closed;
+});
+
+test('the first octets of TLS may come together with the header', async (context) => {
+  const target = await startListener(context, { isBalancer: () => true, isSecure: true });
+  const balancer = connectPlain(target.port, '127.0.0.1');
+  context.after(() => balancer.destroy());
+  let header = latin('PROXY TCP4 203.0.113.9 127.0.0.1 56324 465\r\n');
+  const joined = new Duplex({
+    read() {},
+    write(chunk: Buffer, _encoding, done) {
+      balancer.write(Buffer.concat([header, chunk]), done);
+      header = Buffer.alloc(0);
+    },
+  });
+  balancer.on('data', (chunk) => joined.push(chunk));
+  const client = connect({ socket: joined, rejectUnauthorized: false });
+  const [greeting] = await once(client, 'data', { signal: AbortSignal.timeout(10_000) });
+  assert.match(String(greeting), /^220 /);
 });
