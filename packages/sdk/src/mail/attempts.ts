@@ -8,7 +8,7 @@ export class Attempts {
   readonly #platform: Platform;
   readonly #retries = new Map<string, { readonly failures: number; readonly at: number }>();
   #failures = 0;
-  /** Milliseconds since 1970 before which nothing is tried. */
+  /** By the platform's ticks, as all times here: before it nothing is tried. */
   restUntil = 0;
   isOffline = false;
   hasWorked = false;
@@ -18,12 +18,12 @@ export class Attempts {
   }
 
   may(key: string): boolean {
-    return (this.#retries.get(key)?.at ?? 0) <= this.#platform.now();
+    return (this.#retries.get(key)?.at ?? 0) <= this.#platform.ticks();
   }
 
   /** When the next of those that failed is tried again. */
   next(): number {
-    const now = this.#platform.now();
+    const now = this.#platform.ticks();
     return Math.min(...[...this.#retries.values()].map(({ at }) => at).filter((at) => at > now));
   }
 
@@ -51,7 +51,7 @@ export class Attempts {
   failed(key: string, error: unknown): 'deposed' | { readonly reason: string } | undefined {
     if (error instanceof StaleEpochError) return 'deposed';
     if (error instanceof SessionEnded) return { reason: error.message };
-    const now = this.#platform.now();
+    const now = this.#platform.ticks();
     const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
     if (error instanceof ApiError && endsSession(error)) return { reason: error.code };
     // All of this tab waits already.

@@ -22,7 +22,7 @@ export class Due {
   readonly busy: Set<number> = new Set();
   isListDue: boolean = true;
   isListing: boolean = false;
-  /** Milliseconds since 1970 before which the list is not asked for again. */
+  /** By the platform's ticks: before it the list is not asked for again. */
   listAt: number = 0;
 
   constructor(copy: Copy, syncAll: boolean) {

@@ -181,7 +181,7 @@ export class Leader {
     if (!this.#active) return;
     this.#cancelTimer();
     this.#finishEnded();
-    const now = platform.now();
+    const now = platform.ticks();
     const rest = Math.max(server.pausedUntil, this.#attempts.restUntil);
     if (rest > now) {
       this.#pumpAt(rest);
@@ -199,7 +199,7 @@ export class Leader {
   #pumpAt(time: number): void {
     const { platform } = this.#options;
     this.#cancelTimer();
-    this.#cancelTimer = platform.after(Math.max(0, time - platform.now()), () => this.#pump());
+    this.#cancelTimer = platform.after(Math.max(0, time - platform.ticks()), () => this.#pump());
   }
 
   #mayStart(key: string): boolean {
@@ -295,7 +295,7 @@ export class Leader {
 
   #startList(): void {
     const due = this.#due;
-    const isDue = due.isListDue && !due.isListing && this.#options.platform.now() >= due.listAt;
+    const isDue = due.isListDue && !due.isListing && this.#options.platform.ticks() >= due.listAt;
     if (!isDue || !this.#mayStart('list')) return;
     due.isListDue = false;
     due.isListing = true;
@@ -312,7 +312,7 @@ export class Leader {
   async #list(): Promise<void> {
     const { server, copy, epoch, platform, wrote } = this.#options;
     const { mailboxes } = await server.call('GET /mail/mailboxes');
-    this.#due.listAt = platform.now() + LIST_MS;
+    this.#due.listAt = platform.ticks() + LIST_MS;
     await copy.write(epoch, 'relaxed', () => reconcile(copy, mailboxes, platform));
     for (const { mailbox, token, uidvalidity } of mailboxes) {
       const row = copy.mailbox(mailbox);
@@ -330,11 +330,11 @@ export class Leader {
     let next = Number.POSITIVE_INFINITY;
     for (const { box } of this.#due.next()) {
       if (!this.#mayStart(`sync ${box}`)) continue;
-      if (server.isLow && platform.now() < this.#nextSyncAt) {
+      if (server.isLow && platform.ticks() < this.#nextSyncAt) {
         next = Math.min(next, this.#nextSyncAt);
         continue;
       }
-      this.#nextSyncAt = platform.now() + SLOW_MS;
+      this.#nextSyncAt = platform.ticks() + SLOW_MS;
       busy.add(box);
       boxes.delete(box);
       this.#start(

@@ -59,7 +59,7 @@ export class StoredMailClient implements MailClient {
     this.address = address;
     this.storage = options.storage;
     const tell = this.#traffic('http');
-    const pause = (until: number) => this.#tabs.tell({ type: 'pause', until });
+    const pause = (ms: number) => this.#tabs.tell({ type: 'pause', ms });
     this.#server = new MailServer({ baseUrl, address, auth, app, platform, tell, pause });
     const origin = new URL(baseUrl).origin;
     const changed = () => this.#telling.changed();
@@ -249,7 +249,7 @@ export class StoredMailClient implements MailClient {
     if (message.type === 'wrote') this.#reload();
     else if (message.type === 'wake' && this.#leader) this.#wake(this.#leader);
     else if (message.type === 'hello' && this.#leader) this.#tellTabs();
-    else if (message.type === 'pause') this.#server.pauseUntil(message.until);
+    else if (message.type === 'pause') this.#server.pauseFor(message.ms);
     else if (message.type === 'state' && !this.#leader)
       this.#setState(message.state as MailState, message.reason);
     else if (message.type === 'signed-out')

@@ -16,8 +16,10 @@ export interface Channel {
 
 /** What the client uses of its surroundings: time, randomness, the network; tests pass their own. */
 export interface Platform {
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970, by a clock that may be set. */
   now(): number;
+  /** Milliseconds of a clock that is never set: what is waited for goes by it. */
+  ticks(): number;
   /** From 0 to below 1. */
   random(): number;
   /** Calls once after so many milliseconds; returns what prevents it. */
@@ -36,6 +38,7 @@ export function thisPlatform(): Platform {
   const { WebSocket, BroadcastChannel } = globalThis as Partial<typeof globalThis>;
   return {
     now: () => Date.now(),
+    ticks: () => performance.now(),
     random: () => Math.random(),
     after: (ms, call) => {
       const timer = setTimeout(call, ms);

@@ -42,9 +42,11 @@ export interface ServerOptions {
   readonly platform: Platform;
   readonly tell: TellTraffic;
   /** The server asks for a pause, of all tabs. */
-  readonly pause: (until: number) => void;
+  readonly pause: (ms: number) => void;
 }
 
+/** As for a request. */
+const TOKEN_MS = 30_000;
 const RATE_LOW = 0.25;
 const RATE_PREFETCH = 0.4;
 
@@ -55,7 +57,7 @@ export class MailServer {
   /** When a new token is fetched although the old one is good. */
   #renewAt = Number.POSITIVE_INFINITY;
   #renewal: Promise<string> | undefined;
-  /** Milliseconds since 1970 before which nothing is asked. */
+  /** By the platform's ticks: before it nothing is asked. */
   pausedUntil = 0;
   /** Of the minute's requests, the part that is left. */
   #left = 1;
@@ -100,10 +102,10 @@ export class MailServer {
   async #ready(): Promise<string> {
     const { platform } = this.#options;
     for (;;) {
-      const ms = this.pausedUntil - platform.now();
+      const ms = this.pausedUntil - platform.ticks();
       if (ms > 0) await new Promise<void>((resolve) => platform.after(ms, resolve));
       const token = await this.token();
-      if (this.pausedUntil <= platform.now()) return token;
+      if (this.pausedUntil <= platform.ticks()) return token;
     }
   }
 
@@ -126,7 +128,7 @@ export class MailServer {
     const { auth, platform, address } = this.#options;
     try {
       const { token, expires_in } = await (typeof auth === 'function'
-        ? auth()
+        ? this.#inTime(auth())
         : this.#send<Token>('POST /mail/token', { body: auth }, undefined));
       const owner = ownerOf(token);
       if (address !== undefined && owner !== undefined && owner !== address) {
@@ -143,6 +145,15 @@ export class MailServer {
       // A callback fails in its own way where there is no network.
       throw new ConnectionError(error, false, 1);
     }
+  }
+
+  /** Everything waits for a callback: one that never comes back is asked again. */
+  #inTime<T>(asked: PromiseLike<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const late = () => reject(new Error('auth gave no token within 30 s'));
+      const cancel = this.#options.platform.after(TOKEN_MS, late);
+      void Promise.resolve(asked).then(resolve, reject).finally(cancel);
+    });
   }
 
   async #send<T>(route: string, call: MailCall, token: string | undefined): Promise<T> {
@@ -183,14 +194,12 @@ export class MailServer {
 
   /** @param seconds as Retry-After says */
   pause(seconds: number): void {
-    const until = this.#options.platform.now() + seconds * 1000;
-    this.pauseUntil(until);
-    this.#options.pause(until);
+    this.pauseFor(seconds * 1000);
+    this.#options.pause(seconds * 1000);
   }
 
-  /** @param until milliseconds since 1970 */
-  pauseUntil(until: number): void {
-    this.pausedUntil = Math.max(this.pausedUntil, until);
+  pauseFor(ms: number): void {
+    this.pausedUntil = Math.max(this.pausedUntil, this.#options.platform.ticks() + ms);
   }
 
   #readRate(headers: Headers): void {

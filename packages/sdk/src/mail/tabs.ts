@@ -20,7 +20,7 @@ export type TabMessage =
   | { readonly type: 'hello' }
   | { readonly type: 'let-go' }
   | { readonly type: 'signed-out' }
-  | { readonly type: 'pause'; readonly until: number };
+  | { readonly type: 'pause'; readonly ms: number };
 
 export interface TabsOptions {
   readonly store: Store;

@@ -63,6 +63,7 @@ test('a network that wants a login first ends no session: the password is not re
     store: memoryStore(),
     platform: {
       now: clock.now,
+      ticks: clock.now,
       after: (ms, call) => {
         const timer = clock.setTimeout(call, ms);
         return () => clock.clearTimeout(timer);
@@ -78,6 +79,16 @@ test('a network that wants a login first ends no session: the password is not re
   await clock.advance(60_000);
   assert.equal(client.state, 'polling');
   await client.close();
+});
+
+test('a callback that never gives a token is asked again', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { tokenOf } = world;
+  let asked = 0;
+  world.tokenOf = () => (++asked === 1 ? new Promise<never>(() => undefined) : tokenOf());
+  const { client } = await world.open();
+  await world.pass(90_000);
+  assert.equal(client.state, 'live');
 });
 
 test('signing out leaves nothing, also of mail that has not gone', async () => {

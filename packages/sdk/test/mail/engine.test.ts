@@ -227,6 +227,25 @@ test('where there is nothing to do, a change is over at once; a flag that is see
   assert.deepEqual(account.mailbox('INBOX').find(1)?.flags, ['\\Seen']);
 });
 
+test('what waits is tried again as soon as the server said, where the clock is set back meanwhile', async () => {
+  for (const fault of [
+    { status: 429, retryAfter: 20 },
+    { status: 503 },
+    { lose: 'request' },
+  ] as const) {
+    const world = new World({ seed: 1, withLocks: true });
+    const { client } = await world.open();
+    await world.pass(5000);
+    world.server.failNext(fault, '/mail/sync');
+    world.account.deliver('INBOX', { subject: 'Hi' });
+    await world.pass(500);
+    world.skew = -86_400_000;
+    await world.pass(60_000);
+    const { messages } = await client.mailbox('INBOX').list();
+    assert.equal(messages.length, 1, JSON.stringify(fault));
+  }
+});
+
 test('a lease of before the clock was set back holds no other tab off', async () => {
   const world = new World({ seed: 1, withLocks: false });
   world.account.deliver('INBOX', { subject: 'Hi' });

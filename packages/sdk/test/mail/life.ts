@@ -14,7 +14,7 @@ import type { BodyRow } from '../../src/mail/rows.ts';
 import { happen, hasMessage, isOfOthers, wayOf } from './others.ts';
 import { Replay } from './replay.ts';
 import { BOXES, SEEN, type Step, WORK } from './steps.ts';
-import { BODY_BUDGET, type Tab, type World } from './world.ts';
+import { BODY_BUDGET, BUSY, type Tab, type World } from './world.ts';
 
 /** What a tab shows of a message since the user changed it there: a flag, that it is gone, or where it went. */
 interface Kept {
@@ -112,6 +112,12 @@ export class Life {
         if (tab) world.kill(tab);
         break;
       }
+      case 'clock':
+        world.skew += one.ms;
+        break;
+      case 'busy':
+        world.busy = this.#tab(one.tab);
+        break;
       case 'freeze': {
         const tab = this.#tab(one.tab);
         if (tab) await this.#freeze(tab);
@@ -238,7 +244,7 @@ export class Life {
     if (one.do === 'move' || one.do === 'delete') assert.ok(!isThere(id), `${id} is still seen`);
   }
 
-  /** What a promise of a tab gives; undefined where the tab died over it. */
+  /** What a promise of a tab gives; undefined where the tab died over it, or its store was busy. */
   async #settled<T>(promise: Promise<T>, mayFail = false): Promise<T | undefined> {
     let result: { value: T } | { error: unknown } | undefined;
     const over = promise.then(
@@ -251,7 +257,8 @@ export class Life {
     );
     // Nothing waits for time: all of it is in the store.
     await this.world.pass(0, over);
-    if (result && 'error' in result && !mayFail) throw result.error;
+    const isBusy = result && 'error' in result && String(result.error).includes(BUSY);
+    if (result && 'error' in result && !mayFail && !isBusy) throw result.error;
     return result && 'value' in result ? result.value : undefined;
   }
 
@@ -298,6 +305,7 @@ export class Life {
     const { server, account } = world;
     server.online = true;
     world.crash = undefined;
+    world.busy = undefined;
     if (world.living.length === 0) await this.#open();
     for (const { client } of world.living)
       for (const name of BOXES) void client.mailbox(name).list();

@@ -6,6 +6,7 @@ export function platformOf(server: FakeServer) {
   const { clock } = server;
   return {
     now: clock.now,
+    ticks: clock.now,
     after: (ms: number, call: () => void) => {
       const timer = clock.setTimeout(call, ms);
       return () => clock.clearTimeout(timer);

@@ -133,6 +133,14 @@ export const step = fc.oneof(
     }),
   },
   {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('clock' as const),
+      ms: fc.constantFrom(-86_400_000, -3_600_000, -20_000, 20_000, 3_600_000, 86_400_000),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('busy' as const), tab: pick }) },
+  {
     weight: 2,
     arbitrary: fc.record({
       do: fc.constant('crash' as const),

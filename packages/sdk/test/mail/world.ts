@@ -1,7 +1,7 @@
 /** Tabs of one account, on one store and one fake server, in virtual time: each can be cut off, frozen or killed. */
 import type { MailClient } from '../../src/mail/client.ts';
 import type { Channel, Platform, Socket } from '../../src/mail/platform.ts';
-import { type Change, memoryStore, openMail, type Store } from '../../src/mail.ts';
+import { type Change, type MailToken, memoryStore, openMail, type Store } from '../../src/mail.ts';
 import { FakeServer, VirtualClock } from '../../src/testing/testing.ts';
 import { Invariants } from './invariants.ts';
 
@@ -10,6 +10,9 @@ export const BODY_BUDGET = 5_000;
 
 /** Routes that carry out a request once for its key. */
 const KEYED = new Set(['/mail/move', '/mail/copy', '/mail/append', '/mail/send']);
+
+/** Why a write fails that may be tried again. */
+export const BUSY = 'the store is busy';
 
 const never = <T>() => new Promise<T>(() => undefined);
 
@@ -124,7 +127,11 @@ export class World {
   readonly #keys = new Map<string, string>();
   #state: number;
   /** What a product's backend answers that is asked for a token. */
-  tokenOf = () => this.server.issueToken(this.account);
+  tokenOf: () => MailToken | Promise<MailToken> = () => this.server.issueToken(this.account);
+  /** Milliseconds by which the computer's clock differs. */
+  skew = 0;
+  /** The next write of this tab fails, as where the store is busy. */
+  busy: Tab | undefined;
   /** Grows with each write of a tab. */
   writes = 0;
   /** Until when other tabs may lack what one wrote that died before it told them: their next beat. */
@@ -202,7 +209,7 @@ export class World {
   }
 
   async #token(tab: Tab) {
-    if (tab.isDead) return never<{ token: string; expires_in: number }>();
+    if (tab.isDead) return never<MailToken>();
     if (!this.server.online) throw new TypeError('fetch failed');
     return this.tokenOf();
   }
@@ -210,7 +217,8 @@ export class World {
   #platformOf(tab: Tab): Partial<Platform> {
     const { clock } = this.server;
     return {
-      now: clock.now,
+      now: () => clock.now() + this.skew,
+      ticks: clock.now,
       random: this.#random,
       after: (ms, call) => {
         const timer = clock.setTimeout(() => {
@@ -307,6 +315,10 @@ export class World {
     const write = async (carryOut: () => Promise<void>) => {
       if (tab.isDead) return never<void>();
       this.writes++;
+      if (this.busy === tab) {
+        this.busy = undefined;
+        throw new Error(BUSY);
+      }
       const crash = this.crash?.tab === tab ? this.crash.when : undefined;
       if (crash) {
         this.crash = undefined;
