@@ -9,7 +9,7 @@ import { Help, pageKeys } from './settings/shortcuts.tsx';
 import { MoveDialog } from './sidebar/move-dialog.tsx';
 import { PendingDialog } from './sidebar/pending.tsx';
 import { Sidebar, WriteButton } from './sidebar/sidebar.tsx';
-import { isSigningIn, SignIn } from './sign-in.tsx';
+import { SignInDialog, SignInPage } from './sign-in.tsx';
 import { current, here, type OpenAccount, titleOfName } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
 import { closeOverlay, opens, overlay } from './state/overlay.ts';
@@ -33,11 +33,13 @@ export const Shell = defineComponent(() => {
   });
   return () => (
     <>
-      {current.value && !isSigningIn.value ? (
+      {current.value ? (
         <Desk key={current.value.address} account={current.value} />
       ) : (
-        <SignIn />
+        <SignInPage />
       )}
+      {/* Another account may be shown while it is open. */}
+      {writing.value && <Composer key={writing.value.id} writing={writing.value} />}
       <Questions />
       <Toasts />
     </>
@@ -81,12 +83,12 @@ const Desk = component<{ account: OpenAccount }>(['account'], ({ account }) => {
         <Thread />
       </section>
       {isPanelOpen.value && <ProtocolPanel account={account} close={sets(isPanelOpen, false)} />}
-      {writing.value && <Composer key={writing.value.id} writing={writing.value} />}
       {overlay.value === 'move' && <MoveDialog />}
       {overlay.value === 'pending' && <PendingDialog account={account} />}
       {overlay.value === 'outgoing' && <Outgoing account={account} close={closeOverlay} />}
       {overlay.value === 'settings' && <Settings account={account} />}
       {overlay.value === 'help' && <Help />}
+      {overlay.value === 'sign-in' && <SignInDialog />}
     </div>
   );
 });

@@ -1,19 +1,32 @@
-/** The page where nobody is signed in; it also adds an account, and takes the password of one that was signed out. */
-import { defineComponent, ref } from 'vue';
+/**
+ * The page where nobody is signed in. As a dialog it adds an account, or takes the password of one that was signed out:
+ * what is written and read stays as it is below.
+ */
+import { defineComponent, type FunctionalComponent, ref } from 'vue';
 import { ApiError, ConnectionError } from '../sdk/src/errors.ts';
-import { accounts, current, signIn } from './state/accounts.ts';
+import { current, signIn } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
-import { Button } from './ui/button.tsx';
+import { closeOverlay } from './state/overlay.ts';
+import { Dialog } from './ui/dialog.tsx';
 import { reasonOf } from './ui/format.ts';
 import { Failure } from './ui/loaded.tsx';
-import { sets } from './ui/sets.ts';
 
-/** An account is signed in to, and another one is open. */
-export const isSigningIn = ref(false);
+export const SignInPage: FunctionalComponent = () => (
+  <main class="sign-in">
+    <div class="card">
+      <h1>{brand.name}</h1>
+      <SignInForm />
+    </div>
+  </main>
+);
 
-const close = sets(isSigningIn, false);
+export const SignInDialog: FunctionalComponent = () => (
+  <Dialog title="Sign in" close={closeOverlay}>
+    <SignInForm />
+  </Dialog>
+);
 
-export const SignIn = defineComponent(() => {
+const SignInForm = defineComponent(() => {
   const over = current.value?.live.state === 'stopped' ? current.value : undefined;
   const error = ref<string>();
   const isBusy = ref(false);
@@ -25,7 +38,7 @@ export const SignIn = defineComponent(() => {
     error.value = undefined;
     try {
       await signIn(String(form.get('address')), String(form.get('password')), form.has('stay'));
-      close();
+      closeOverlay();
     } catch (failure) {
       error.value = explain(failure);
     } finally {
@@ -33,46 +46,43 @@ export const SignIn = defineComponent(() => {
     }
   };
   return () => (
-    <main class="sign-in">
-      <form class="card" onSubmit={(event) => void submit(event)}>
-        <h1>{brand.name}</h1>
-        <p class="soft">Sign in with the address and password of your mailbox.</p>
-        <label class="field">
-          Address
-          <input
-            name="address"
-            type="email"
-            required
-            autocomplete="username"
-            autofocus
-            maxlength="1024"
-            defaultValue={over?.address}
-          />
-        </label>
-        <label class="field">
-          Password
-          <input
-            name="password"
-            type="password"
-            required
-            autocomplete="current-password"
-            maxlength="1024"
-          />
-        </label>
-        <label class="choice">
-          <input name="stay" type="checkbox" checked={current.value?.login.remembered} />
-          <span>
-            Stay signed in
-            <span class="hint">and keep a copy of the mail on this device, to read it offline</span>
-          </span>
-        </label>
-        <Failure text={error.value} />
-        <button type="submit" class="main" disabled={isBusy.value}>
-          {isBusy.value ? 'Signing in…' : 'Sign in'}
-        </button>
-        {accounts.value.length > 0 && <Button class="link" label="Cancel" press={close} />}
-      </form>
-    </main>
+    <form onSubmit={(event) => void submit(event)}>
+      <p class="soft">Sign in with the address and password of your mailbox.</p>
+      <label class="field">
+        Address
+        <input
+          name="address"
+          type="email"
+          required
+          autocomplete="username"
+          autofocus={!over}
+          maxlength="1024"
+          defaultValue={over?.address}
+        />
+      </label>
+      <label class="field">
+        Password
+        <input
+          name="password"
+          type="password"
+          required
+          autofocus={over !== undefined}
+          autocomplete="current-password"
+          maxlength="1024"
+        />
+      </label>
+      <label class="choice">
+        <input name="stay" type="checkbox" checked={current.value?.login.remembered} />
+        <span>
+          Stay signed in
+          <span class="hint">and keep a copy of the mail on this device, to read it offline</span>
+        </span>
+      </label>
+      <Failure text={error.value} />
+      <button type="submit" class="main" disabled={isBusy.value}>
+        {isBusy.value ? 'Signing in…' : 'Sign in'}
+      </button>
+    </form>
   );
 });
 

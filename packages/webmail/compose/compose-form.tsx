@@ -64,14 +64,15 @@ export const ComposeForm = component<FormProps>(['title', 'session'], ({ title, 
         )}
         <FileList files={content.files} remove={removeFile} />
       </div>
+      <Failure text={session.trouble.value} />
       <ComposeFoot session={session} attach={files.attach} />
     </form>
   );
 });
 
-/** To, Cc, Bcc and the subject; and why it is not sent. */
+/** To, Cc, Bcc and the subject. */
 const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ session }) => {
-  const { content, trouble } = session;
+  const { content } = session;
   const hasCopies = ref(content.cc.length + content.bcc.length > 0);
   const people = (field: 'to' | 'cc' | 'bcc', label: string) => (
     <Recipients
@@ -96,6 +97,7 @@ const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ ses
         <span>Subject</span>
         <input
           type="text"
+          dir="auto"
           value={content.subject}
           onInput={(event) => session.change({ subject: (event.target as HTMLInputElement).value })}
           onKeydown={(event) => {
@@ -104,7 +106,6 @@ const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ ses
           }}
         />
       </label>
-      <Failure text={trouble.value} />
     </>
   );
 });

@@ -5,6 +5,7 @@
 import { onBeforeUnmount, onMounted, ref } from 'vue';
 import { type Account, composer, type Writing, write, writing } from '../state/parts.ts';
 import { signatures, undoSeconds } from '../state/remembered.ts';
+import { coverPage } from '../state/route.ts';
 import { Button } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
 import { useLoaded, Waiting } from '../ui/loaded.tsx';
@@ -41,14 +42,21 @@ export const Composer = component<{ writing: Writing }>(['writing'], ({ writing:
   const warn = (event: BeforeUnloadEvent) => {
     if (isDirty()) event.preventDefault();
   };
+  const save = () => void session.value?.save();
+  const gone = new AbortController();
+  let uncover: () => void;
   onMounted(() => {
     composer.leave = leave;
-    addEventListener('beforeunload', warn);
+    uncover = coverPage(() => (session.value ? void session.value.close() : close(what)));
+    addEventListener('beforeunload', warn, gone);
+    // A phone ends pages that are not seen, without a question.
+    document.addEventListener('visibilitychange', save, gone);
   });
   onBeforeUnmount(() => {
     if (composer.leave === leave) composer.leave = async () => true;
-    removeEventListener('beforeunload', warn);
-    void session.value?.save();
+    gone.abort();
+    uncover();
+    save();
     // The focus goes back to where it was, unless it is elsewhere already.
     const isWithin = element.value?.contains(document.activeElement);
     if (isWithin && opener instanceof HTMLElement) opener.focus();
@@ -109,7 +117,7 @@ async function withBytes(account: Account, content: ComposeContent): Promise<Com
 
 function startSession(what: Writing, content: ComposeContent): ComposeSession {
   const session = new ComposeSession({
-    client: what.account.client,
+    account: what.account,
     content,
     signature: signatureOf(what.account),
     undoSeconds: undoSeconds.value,

@@ -24,6 +24,7 @@ export const PlainEditor = component<PlainProps>(['text', 'onChange', 'startsHer
     <textarea
       ref={area}
       class="text"
+      dir="auto"
       aria-label="Text"
       value={props.text}
       onInput={(event) => props.onChange((event.target as HTMLTextAreaElement).value)}

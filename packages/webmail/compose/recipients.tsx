@@ -74,7 +74,9 @@ function useEntries(props: RecipientsProps) {
   };
   const press = (event: KeyboardEvent) => {
     const { key } = event;
-    if (event.isComposing || event.ctrlKey || event.metaKey) return;
+    if (event.isComposing) return;
+    // With Control the form sends: what is typed is a recipient, too.
+    if (event.ctrlKey || event.metaKey) return key === 'Enter' ? leave() : undefined;
     // Escape closes the suggestions first, then the form; Backspace deletes what is typed first.
     if (key === 'Escape' && suggested.value.length === 0) return;
     if (key === 'Backspace' && (typed.value !== '' || props.people.length === 0)) return;
@@ -122,6 +124,7 @@ export const Recipients = component<RecipientsProps>(
             ref={input}
             id={id}
             type="text"
+            dir="auto"
             autocapitalize="off"
             spellcheck={false}
             inputmode="email"
@@ -131,8 +134,8 @@ export const Recipients = component<RecipientsProps>(
             onPaste={on.paste}
             onBlur={on.leave}
           />
-          {options.list()}
         </div>
+        {options.list()}
         {slots.default?.()}
       </div>
     );

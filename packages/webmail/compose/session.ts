@@ -3,13 +3,17 @@
  * seconds it can be taken back after that, and is in the form again then.
  */
 import { type Ref, reactive, ref } from 'vue';
-import type { MailClient, SendOperation } from '../../sdk/src/mail/client.ts';
+import type { SendOperation } from '../../sdk/src/mail/client.ts';
+import type { Account } from '../state/parts.ts';
 import { formatFull, reasonOf } from '../ui/format.ts';
 import { FILES_MAX, findMissingFile, findTrouble, uploadSize } from './checks.ts';
 import { type ComposeContent, type HtmlTools, isUnwritten, toOutgoing } from './content.ts';
 
 /** The pause after the last key before a draft is saved. */
 const PAUSE_MS = 2_000;
+
+/** Without an answer in this time somebody asks whether anything happens. */
+const TOLD_AFTER_MS = 1_000;
 
 /** What the page does for a session. */
 export interface SessionPage {
@@ -25,7 +29,7 @@ export interface SessionPage {
 }
 
 export interface SessionOptions {
-  readonly client: MailClient;
+  readonly account: Pick<Account, 'client'>;
   readonly content: ComposeContent;
   readonly signature: string;
   readonly page: SessionPage;
@@ -35,7 +39,6 @@ export interface SessionOptions {
 }
 
 export class ComposeSession {
-  readonly client: MailClient;
   readonly content: ComposeContent;
   /** "Draft saved", or nothing. */
   readonly status: Ref<string> = ref('');
@@ -53,8 +56,12 @@ export class ComposeSession {
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    this.client = options.client;
     this.content = reactive(options.content);
+  }
+
+  /** Another one after whoever writes had to sign in again. */
+  get client() {
+    return this.#options.account.client;
   }
 
   /** Whether something would be lost if the page went now. */
@@ -198,6 +205,7 @@ export class ComposeSession {
     let isTakenBack = false;
     const takeBack = async () => {
       isTakenBack = true;
+      const told = setTimeout(page.say, TOLD_AFTER_MS, 'It is taken back once the server answers');
       try {
         const answer = await sent.cancel();
         const draft = answer && { mailbox: answer.draft.mailbox, id: answer.draft.uid };
@@ -205,6 +213,8 @@ export class ComposeSession {
       } catch (error) {
         isTakenBack = false;
         page.sayFailure('It was not taken back', error);
+      } finally {
+        clearTimeout(told);
       }
     };
     sent.applied.catch((error: unknown) => {

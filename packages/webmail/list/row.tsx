@@ -75,14 +75,18 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
       <span role="gridcell" class="words">
         <span class="line">
           {isUnread && <span class="unseen">Unread. </span>}
-          <span class="who cut grow">{peopleOf(row)}</span>
+          <span class="who cut grow" dir="auto">
+            {peopleOf(row)}
+          </span>
           {row.isPending && <span class="pill wait">Pending</span>}
           {latest.flags.includes('\\Answered') && <Sign name="reply" says="Answered" />}
           {row.hasAttachment && <Sign name="attach" says="Has attachments" />}
           <When at={internalDate} />
         </span>
         <span class="line">
-          <span class="subject cut">{subjectOf(envelope)}</span>
+          <span class="subject cut" dir="auto">
+            {subjectOf(envelope)}
+          </span>
           {count > 1 && !isChild && (
             <button
               type="button"
@@ -94,7 +98,7 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
             </button>
           )}
         </span>
-        <span class="cut small">
+        <span class="cut small" dir="auto">
           {route.value.query && <span class="pill">{titleOfName(latest.mailbox)}</span>}{' '}
           {latest.preview}
         </span>

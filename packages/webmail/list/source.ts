@@ -77,7 +77,7 @@ export const listName = computed(() => {
 /** Follows the mailbox that the page shows. */
 export function followList(): void {
   watch(
-    [current, listName] as const,
+    [current, listName, () => current.value?.client] as const,
     ([account]) => {
       const { mailbox, query } = route.value;
       filling?.stop();

@@ -1,5 +1,6 @@
 /** What the app and the server say to each other, as it happens: for people who build an app of their own. */
-import { onBeforeUnmount, ref, shallowRef } from 'vue';
+import { ref, shallowRef, watchEffect } from 'vue';
+import type { TrafficEvent } from '../../sdk/src/mail/client.ts';
 import type { OpenedProps } from '../state/parts.ts';
 import { Tool } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
@@ -13,10 +14,12 @@ export const ProtocolPanel = component<OpenedProps>(['account', 'close'], ({ acc
   const entries = shallowRef<readonly TrafficEntry[]>([]);
   /** Written when it is unfolded: two hundred answers that nobody reads would make the page slow. */
   const unfolded = ref(new Set<number>());
-  const stop = account.client.on('traffic', (event) => {
-    entries.value = addTraffic(entries.value, event);
+  watchEffect((onCleanup) => {
+    const take = (event: TrafficEvent) => {
+      entries.value = addTraffic(entries.value, event);
+    };
+    onCleanup(account.client.on('traffic', take));
   });
-  onBeforeUnmount(stop);
   const row = (entry: TrafficEntry) => {
     const { direction, channel, title, at } = entry.event;
     const line = (

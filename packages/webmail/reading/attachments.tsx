@@ -15,7 +15,7 @@ import { isPicture, safeFileName } from './stranger-text.ts';
 const SHOWN_MAX = 20_000_000;
 
 export const Attachments = component<{ open: OpenMessage }>(['open'], ({ open }) => {
-  const { mailbox, read, attached } = open;
+  const { read, attached } = open;
   const shown = shallowRef<{ name: string; url: string }>();
   const busy = ref<string>();
   const close = () => {
@@ -28,7 +28,7 @@ export const Attachments = component<{ open: OpenMessage }>(['open'], ({ open })
     const name = safeFileName(file);
     busy.value = file.part;
     try {
-      act(await mailbox.attachment(read.message.id, file.part), name);
+      act(await open.mailbox.attachment(read.message.id, file.part), name);
     } catch (error) {
       sayFailure(`${name} was not fetched`, error);
     } finally {

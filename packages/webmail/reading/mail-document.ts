@@ -59,6 +59,8 @@ const STYLES = `
   img { max-width: 100%; height: auto; }
   img[data-blocked] { display: inline-block; min-width: 1.5rem; min-height: 1.5rem; outline: 1px dashed #8888; }
   table { max-width: 100%; }
+  /* A row of so many cells is one of a table, not of a layout: it scrolls rather than to break every word. */
+  tr:has(> :nth-child(5)) > * { overflow-wrap: break-word; }
   pre { white-space: pre-wrap; }
   /* Mails are often made for 600 px. On a phone their widths are limits, so that nothing is cut off. */
   @media (max-width: 40rem) {

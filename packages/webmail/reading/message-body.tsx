@@ -34,12 +34,12 @@ export const MessageBody = component<{ account: Account; message: MailMessage }>
 );
 
 const OpenBody = component<{ open: OpenMessage }>(['open'], ({ open }) => {
-  const { read, mailbox, attached } = open;
+  const { read, attached } = open;
   const isPlain = ref(read.html === undefined);
   const shown = ref<'source' | 'unsubscribe' | 'print'>();
   const close = sets(shown, undefined);
   const save = () =>
-    mailbox
+    open.mailbox
       .source(read.message.id)
       .then((source) => saveFile(source, 'message.eml'))
       .catch((error: unknown) => sayFailure('The source was not saved', error));

@@ -26,7 +26,9 @@ export async function openMessage(account: Account, message: MailMessage): Promi
   const files = sortFiles(read);
   return {
     ...files,
-    mailbox,
+    get mailbox() {
+      return account.client.mailbox(message.mailbox);
+    },
     read,
     images: await readPictures(mailbox, read, files.pictures),
     writeTo: (url) => write({ kind: 'new', account, ...readMailto(url) }),

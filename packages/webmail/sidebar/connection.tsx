@@ -1,12 +1,10 @@
 /** How the copy stands to the server, and what waits to be sent there. */
 import type { FunctionalComponent } from 'vue';
 import type { MailState } from '../../sdk/src/mail/client.ts';
-import { isSigningIn } from '../sign-in.tsx';
 import type { OpenAccount } from '../state/accounts.ts';
 import { opens } from '../state/overlay.ts';
 import { Button } from '../ui/button.tsx';
 import { count } from '../ui/format.ts';
-import { sets } from '../ui/sets.ts';
 
 const words: Readonly<Record<MailState, string>> = {
   cached: 'Connecting…',
@@ -16,9 +14,6 @@ const words: Readonly<Record<MailState, string>> = {
   offline: 'Offline',
   stopped: 'Signed out',
 };
-
-/** The page where one signs in lies in place of all others. */
-export const openSignIn = sets(isSigningIn, true);
 
 export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ account }) => {
   const { client, live } = account;
@@ -31,7 +26,7 @@ export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ acco
         {state === 'offline' && (
           <Button class="link" label="Try now" press={() => client.reconnect()} />
         )}
-        {state === 'stopped' && <Button class="link" label="Sign in" press={openSignIn} />}
+        {state === 'stopped' && <Button class="link" label="Sign in" press={opens('sign-in')} />}
       </p>
       {pending.length + refused.length > 0 && (
         <button type="button" class="link" onClick={opens('pending')}>

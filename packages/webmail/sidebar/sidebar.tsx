@@ -5,6 +5,7 @@ import { accounts, type OpenAccount, signOut } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { iconOf, isOwn, sortMailboxes, titleOf } from '../state/describe.ts';
 import { opens } from '../state/overlay.ts';
+import { composer } from '../state/parts.ts';
 import { goTo, hrefOf, isPanelOpen, route } from '../state/route.ts';
 import { Button } from '../ui/button.tsx';
 import { count } from '../ui/format.ts';
@@ -12,7 +13,7 @@ import { Icon } from '../ui/icon.tsx';
 import { Menu, type MenuItem } from '../ui/menu.tsx';
 import { ask } from '../ui/questions.tsx';
 import { sayFailure } from '../ui/toasts.tsx';
-import { Connection, openSignIn } from './connection.tsx';
+import { Connection } from './connection.tsx';
 
 const ID = 'mailboxes';
 
@@ -151,15 +152,16 @@ function accountItems(account: OpenAccount): MenuItem[] {
     ...others.map(({ address }): MenuItem => {
       return { label: address, icon: 'mail', run: () => leaveFor(address, 'INBOX') };
     }),
-    { label: 'Add an account…', icon: 'plus', run: openSignIn },
+    { label: 'Add an account…', icon: 'plus', run: opens('sign-in') },
     { label: 'What the app says to the server', icon: 'code', run: openPanel },
     { label: 'Outgoing mail', icon: 'send', run: opens('outgoing') },
-    { label: 'Sign out', icon: 'back', run: () => leave(account) },
+    { label: 'Sign out', icon: 'back', run: () => void leave(account) },
   ];
 }
 
-function leave(account: OpenAccount): void {
-  const waiting = account.live.pending.length;
+async function leave(account: OpenAccount): Promise<void> {
+  await composer.leave();
+  const { length: waiting } = await account.client.pending();
   const out = () =>
     signOut(account).catch((error: unknown) => sayFailure('Signing out failed', error));
   if (waiting === 0) {

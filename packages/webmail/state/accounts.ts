@@ -1,13 +1,14 @@
 /** The accounts that are signed in here, each with its client and what it tells. */
-import { computed, shallowReactive, shallowRef } from 'vue';
+import { computed, type ShallowRef, shallowReactive, shallowRef } from 'vue';
 import { keptLogins, signIn as logIn, type MailLogin } from '../../sdk/src/login.ts';
 import type { MailboxInfo, MailClient, MailState, Operation } from '../../sdk/src/mail/client.ts';
-import { memoryStore, openMail } from '../../sdk/src/mail.ts';
+import { memoryStore, openMail, type Store } from '../../sdk/src/mail.ts';
 import { indexedDbStore } from '../../sdk/src/stores/indexeddb.ts';
 import { subjectOf } from '../reading/stranger-text.ts';
 import { announce, say } from '../ui/toasts.tsx';
 import { describeOperation, titleOf } from './describe.ts';
-import type { Account } from './parts.ts';
+import { opens } from './overlay.ts';
+import { type Account, writing } from './parts.ts';
 import { go, isPanelOpen, route } from './route.ts';
 
 const server = { baseUrl: location.origin, app: 'webmail' };
@@ -20,8 +21,11 @@ interface Refused {
 
 export class OpenAccount implements Account {
   readonly address: string;
-  readonly client: MailClient;
-  readonly login: MailLogin;
+  login: MailLogin;
+  /** Whoever signs in again has a client that goes on with the copy of the one before. */
+  readonly #client: ShallowRef<MailClient>;
+  /** The copy of a login of this tab, which leaves nothing on the machine. */
+  readonly #memory: Store | undefined;
   readonly live = shallowReactive({
     state: 'cached' as MailState,
     stateReason: undefined as string | undefined,
@@ -30,19 +34,43 @@ export class OpenAccount implements Account {
     refused: [] as readonly Refused[],
   });
 
-  constructor(client: MailClient, login: MailLogin) {
+  private constructor(login: MailLogin, memory: Store | undefined, client: MailClient) {
     this.address = login.address;
-    this.client = client;
     this.login = login;
-    this.live.state = client.state;
+    this.#memory = memory;
+    this.#client = shallowRef(client);
     this.#follow();
-    void this.#look();
+  }
+
+  static async open(login: MailLogin): Promise<OpenAccount> {
+    const memory = login.remembered ? undefined : memoryStore();
+    return new OpenAccount(login, memory, await openClient(login, memory));
+  }
+
+  get client(): MailClient {
+    return this.#client.value;
+  }
+
+  /** After its login was over. */
+  async signIn(login: MailLogin): Promise<void> {
+    await this.client.close();
+    this.login = login;
+    this.#client.value = await openClient(login, this.#memory);
+    this.#follow();
   }
 
   #follow(): void {
     const { client, live } = this;
     const take = (told: Partial<typeof live>) => Object.assign(live, told);
-    client.on('state', take);
+    live.state = client.state;
+    client.on('state', (told) => {
+      take(told);
+      // On a phone nothing else says so while mail is read or written.
+      if (told.state === 'stopped' && accounts.value.includes(this)) {
+        const action = { label: 'Sign in', run: opens('sign-in') };
+        say('You were signed out', { tone: 'failed', action, forMs: Number.POSITIVE_INFINITY });
+      }
+    });
     client.on('mailboxes', take);
     client.on('pending', take);
     client.on('rejected', ({ operation, error }) => {
@@ -59,6 +87,7 @@ export class OpenAccount implements Account {
     client.on('received', ({ messages: [first] }) => {
       if (first) announce(`New mail: ${subjectOf(first.envelope)}`);
     });
+    void this.#look();
   }
 
   /** What the copy has already. */
@@ -94,17 +123,14 @@ export function titleOfName(name: string): string {
   return mailbox ? titleOf(mailbox) : name;
 }
 
+function openClient({ address, token }: MailLogin, memory: Store | undefined): Promise<MailClient> {
+  return openMail({ ...server, address, store: memory ?? indexedDbStore(), auth: token });
+}
+
 async function open(login: MailLogin): Promise<void> {
   // The protocol shows the first call too. An account opens without it where it cannot be loaded.
   if (isPanelOpen.value) await import('../panel/panel.tsx').catch(() => undefined);
-  const client = await openMail({
-    ...server,
-    address: login.address,
-    // A login of this tab leaves nothing on the machine.
-    store: login.remembered ? indexedDbStore() : memoryStore(),
-    auth: login.token,
-  });
-  accounts.value = [...accounts.value, new OpenAccount(client, login)];
+  accounts.value = [...accounts.value, await OpenAccount.open(login)];
 }
 
 /** Opens what was signed in before. Cached mail is there without a network. */
@@ -119,24 +145,17 @@ export async function openKept(): Promise<void> {
 export async function signIn(address: string, password: string, remember: boolean): Promise<void> {
   const login = await logIn({ ...server, address, password, remember });
   const before = accounts.value.find((account) => account.address === login.address);
-  if (before) {
-    // Its copy stays.
-    await before.client.close();
-    forget(before);
-  }
-  await open(login);
-  go({ address: login.address, mailbox: 'INBOX' }, 'replace');
+  await (before ? before.signIn(login) : open(login));
+  if (route.value.address !== login.address)
+    go({ address: login.address, mailbox: 'INBOX' }, 'replace');
 }
 
 /** Ends the login and removes the copy. */
 export async function signOut(account: OpenAccount): Promise<void> {
+  accounts.value = accounts.value.filter((one) => one !== account);
+  if (writing.value?.account === account) writing.value = undefined;
   await account.client.signOut();
   await account.login.end();
-  forget(account);
-}
-
-function forget(account: OpenAccount): void {
-  accounts.value = accounts.value.filter((one) => one !== account);
 }
 
 // A change that is only in memory would be lost; one in the copy is not.

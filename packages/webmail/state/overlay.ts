@@ -2,7 +2,7 @@
 import { shallowRef } from 'vue';
 import { sets } from '../ui/sets.ts';
 
-export type Overlay = 'move' | 'pending' | 'outgoing' | 'settings' | 'help';
+export type Overlay = 'move' | 'pending' | 'outgoing' | 'settings' | 'help' | 'sign-in';
 
 export const overlay = shallowRef<Overlay>();
 

@@ -52,10 +52,16 @@ const OPENED = 'opened';
 /** The browser goes back some time after it was asked to. */
 let isGoingBack = false;
 
+/** Does something in the history once it is where it is going. */
+function afterBack(act: () => void): void {
+  if (isGoingBack) addEventListener('popstate', act, { once: true });
+  else act();
+}
+
 /** @param how `replace` leaves no step for Back: one message after the other of an open list */
 export function go(to: Route, how: 'push' | 'replace' = 'push'): void {
   if (isGoingBack) {
-    addEventListener('popstate', () => go(to, how), { once: true });
+    afterBack(() => go(to, how));
     return;
   }
   const hash = write(to);
@@ -77,6 +83,31 @@ export function closeOpen(): void {
     isGoingBack = true;
     history.back();
   } else go(rest, 'replace');
+}
+
+/**
+ * On a phone, where something covers the page: Back closes it, and leaves what is below as it is.
+ *
+ * @returns for when it is gone: takes away the step that it had in the history
+ */
+export function coverPage(close: () => void): () => void {
+  let isCovered = false;
+  const back = () => {
+    isCovered = false;
+    close();
+  };
+  if (isNarrow.matches)
+    afterBack(() => {
+      isCovered = true;
+      history.pushState('covered', '');
+      addEventListener('popstate', back, { once: true });
+    });
+  return () => {
+    if (!isCovered) return;
+    removeEventListener('popstate', back);
+    isGoingBack = true;
+    history.back();
+  };
 }
 
 /** The address of a mailbox, for links. */

@@ -57,7 +57,7 @@ function startSession(start: Partial<ComposeContent> = {}) {
       }) as unknown as ReturnType<MailClient['mailbox']>,
   };
   const session = new ComposeSession({
-    client: client as MailClient,
+    account: { client: client as MailClient },
     content: { ...emptyContent(''), ...start },
     signature: '',
     undoSeconds: 10,

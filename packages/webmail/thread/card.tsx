@@ -27,8 +27,12 @@ export const Card: FunctionalComponent<CardProps> = ({ account, message, isOpen,
         <button type="button" class="who grow" aria-expanded={isOpen} onClick={toggle}>
           <Avatar person={from} />
           <span class="names grow">
-            <b class="cut">{from ? nameOf(from) : 'nobody'}</b>
-            <span class="soft cut">{isOpen ? from?.address : message.preview}</span>
+            <b class="cut" dir="auto">
+              {from ? nameOf(from) : 'nobody'}
+            </b>
+            <span class="soft cut" dir="auto">
+              {isOpen ? from?.address : message.preview}
+            </span>
           </span>
           {isDraft && <span class="pill wait">Draft</span>}
           {message.hasAttachment && !isOpen && <Icon name="attach" />}

@@ -21,7 +21,7 @@ const paths = {
   inbox: 'M3 11.5 5.5 4h9L17 11.500v4.500H3zM3 11.500h4c0 2 1.2 2.5 3 2.500s3-.5 3-2.500h4',
   mail: 'M2.5 5h15v11h-15zM3 5.500l7 6 7-6',
   menu: 'M3 5.500h14M3 10h14M3 14.500h14',
-  more: 'M4.5 10h.1m5.4 0h.1m5.4 0h.1',
+  more: 'M4 9.500h1v1H4zm5.5 0h1v1h-1zm5.5 0h1v1h-1z',
   move: 'M2.5 5.500v10h15v-8h-8l-2-2zM8 11.500h5m-2-2 2 2-2 2',
   plus: 'M10 4v12M4 10h12',
   print: 'M6 7V3h8v4M6 14H3V7h14v7h-3M6 11.500h8V17H6z',

@@ -66,7 +66,8 @@ export const Toasts: FunctionalComponent = () => (
   <Teleport to={topLayer.value}>
     <section class="toasts" aria-label="Messages of the webmail">
       <ul>
-        {toasts.value.map((toast) => (
+        {/* The newest on top: where one goes, those below stay under the pointer. */}
+        {toasts.value.toReversed().map((toast) => (
           <li key={toast.id} class={['toast bar', toast.tone]}>
             <p class="grow">{toast.text}</p>
             {toast.action && (

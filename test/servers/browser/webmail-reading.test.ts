@@ -168,6 +168,37 @@ test('a frame is as high as its mail, tells keys and addresses, and folds what i
   await context.close();
 });
 
+test('a paragraph begins where its language does, and a wide table keeps its words', async () => {
+  const cell = '<td>a rather wide cell</td>';
+  const { page, context, assertQuiet } = await parts.open({ viewport: PHONE });
+  await show(page, [
+    { id: 1, text: 'مرحبا، شكرا.\n\nHello.' },
+    { id: 2, html: `<table><tr>${cell.repeat(30)}</tr></table>` },
+  ]);
+  await sized(page, 1);
+  const gaps = await inPage<{ left: number; right: number }[]>(
+    page,
+    `(() => {
+      const block = document.querySelector('.plain-text > *');
+      const { left, right } = block.getBoundingClientRect();
+      const range = document.createRange();
+      range.selectNodeContents(block);
+      const lines = [...range.getClientRects()].filter(({ width }) => width > 20);
+      return lines.map((line) => ({ left: line.left - left, right: right - line.right }));
+    })()`,
+  );
+  assert.deepEqual(
+    gaps.map(({ left, right }) => left < right),
+    [false, true],
+  );
+  const width = await mailFrames(page)[0]?.evaluate<number>(
+    `document.querySelector('td').offsetWidth`,
+  );
+  assert.ok(Number(width) > 40, `${width}`);
+  assertQuiet();
+  await context.close();
+});
+
 test('pictures from elsewhere come when the reader asks, and for senders that were chosen and verified', async () => {
   asked.length = 0;
   const html = `<p>Pictures</p><img src="${evil}/a.png" alt="a"><p style="background: url(${evil}/b.png)">b</p>

@@ -106,6 +106,41 @@ test('recipients are suggested, pasted as a list and corrected; Ctrl+Enter sends
   await context.close();
 });
 
+test('fifty recipients leave room for the text, and what is wrong is said beside Send', async () => {
+  const { page, context, form, sent } = await open('new', { viewport: PHONE });
+  const people = Array.from({ length: 50 }, (_, at) => `person${at}@school.test`);
+  await paste(page, '.recipients input', 'text/plain', [...people, 'nobody'].join(', '));
+  await form.getByRole('button', { name: 'Remove nobody' }).waitFor();
+  const text = await form.getByLabel('Text', { exact: true }).boundingBox();
+  assert.ok(text && text.y + text.height < PHONE.height && text.height > 150, JSON.stringify(text));
+  await form.getByRole('button', { name: 'Send', exact: true }).click();
+  const trouble = form.getByText('"nobody" is not an address.');
+  assert.ok(((await trouble.boundingBox())?.y ?? PHONE.height) < PHONE.height);
+  await form.getByRole('button', { name: 'Remove nobody' }).click();
+  await form.getByLabel('Subject').fill('Hello');
+  // Who is only typed gets it, too.
+  await form.getByRole('combobox', { name: 'To' }).fill('last@school.test');
+  await page.keyboard.press('Control+Enter');
+  assert.deepEqual((await sent())?.to?.at(-1), { address: 'last@school.test' });
+  await context.close();
+});
+
+test('a second press on Undo takes back no other mail', async () => {
+  const { page, context, form, mails } = await open('new');
+  for (const subject of ['One', 'Two']) {
+    if (subject === 'Two') await inPage(page, `compose('new', 1)`);
+    await form.getByRole('combobox', { name: 'To' }).fill('bob@sender.test');
+    await form.getByLabel('Subject').fill(subject);
+    await page.keyboard.press('Control+Enter');
+    await form.waitFor({ state: 'detached' });
+  }
+  await page.getByRole('button', { name: 'Undo' }).first().dblclick();
+  await form.waitFor();
+  assert.equal(await form.getByLabel('Subject').inputValue(), 'Two');
+  assert.equal((await mails('cancel')).length, 1);
+  await context.close();
+});
+
 test('an answer to all quotes below a fold, is saved as a draft, and asks about what was forgotten', async () => {
   const { page, context, form, mails, sent, assertQuiet } = await open('reply-all', {
     viewport: PHONE,
