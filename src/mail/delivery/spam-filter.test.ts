@@ -166,6 +166,19 @@ suite('the spam filter', () => {
     assert.ok(outcomes.every((outcome) => outcome === 'failed'));
   });
 
+  test('has slots left where many clients of one network send what is slow to judge', async () => {
+    const rspamd = await startRspamd((response) => {
+      const { url, headers } = response.req;
+      if (url === '/ping') response.end('pong\r\n');
+      else if (headers.ip === '192.0.2.1') clean(response);
+    });
+    const { filter } = open(rspamd.url, { times: { answerMs: 1_000, restMs: 60_000 } });
+    const slow = Array.from({ length: 40 }, (_, n) => filter.check(mailOf(`198.51.100.${n}`)));
+    assert.equal((await filter.check(mailOf()))?.action, 'accept');
+    assert.equal(rspamd.asked.length, 17, 'none of theirs has ended yet');
+    await Promise.all(slow);
+  });
+
   test('that is slow with some messages is not given up, and is asked about other mail', async () => {
     const rspamd = await startRspamd((response) => {
       const { url, headers } = response.req;

@@ -13,7 +13,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { Pool } from 'undici';
-import { clientKey, inTime, Turns } from '../../platform/net/net.ts';
+import { clientKey, inTime, networkKey, Turns } from '../../platform/net/net.ts';
 
 /** What to do with a message: accept it, put it into Junk, defer it with 451, or refuse it with 550. */
 export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
@@ -61,9 +61,10 @@ export interface FilteredMail {
 const TIMES = { answerMs: 10_000, restMs: 10_000 };
 /** Failures in a row after which the filter counts as dead. */
 const FAILURES = 5;
-/** Messages that are judged at once, in all and of one client. */
+/** Messages that are judged at once, in all, of one client, and of the clients of one network. */
 const AT_ONCE = 32;
 const OF_CLIENT = 8;
+const OF_NETWORK = 16;
 /** Octets of the largest message that is checked: spam is small, and a larger one would not be judged in time. */
 const OCTETS_MAX = 8 * 1024 * 1024;
 const ANSWER_MAX = 1024 * 1024;
@@ -109,7 +110,11 @@ export class SpamFilter {
       onChecked?.('skipped');
       return undefined;
     }
-    const client = { name: clientKey(remoteAddress), most: OF_CLIENT };
+    const client = clientKey(remoteAddress);
+    const parties = [
+      { name: client, most: OF_CLIENT },
+      { name: networkKey(client), most: OF_NETWORK },
+    ];
     const line = AbortSignal.timeout(this.#times.answerMs);
     let asked: AbortSignal | undefined;
     const ask = () => {
@@ -117,7 +122,7 @@ export class SpamFilter {
       return this.#ask(mail, asked);
     };
     try {
-      const verdict = readVerdict(await this.#turns.run([client], ask, line));
+      const verdict = readVerdict(await this.#turns.run(parties, ask, line));
       onChecked?.(verdict.action, performance.now() - begun);
       if (this.#failures >= FAILURES) this.#options.onOutage?.(false, '');
       this.#failures = 0;

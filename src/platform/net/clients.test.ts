@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { test } from 'node:test';
-import { addressOf, ClientShares, clientKey, isLoopback, testNetworks } from './clients.ts';
+import {
+  addressOf,
+  ClientShares,
+  clientKey,
+  isLoopback,
+  networkKey,
+  StrangerShares,
+  testNetworks,
+} from './clients.ts';
 
 function requestFrom(remoteAddress: string, forwarded?: string): IncomingMessage {
   const socket = new Socket();
@@ -90,4 +98,42 @@ test('all clients together have a limit, and a refusal takes nothing', () => {
   shares.give('a', 2);
   shares.give('b', 1);
   assert.equal(shares.taken, 0);
+});
+
+test('the network of a client is a /24 of IPv4, or a /48 of IPv6', () => {
+  const networks = {
+    '203.0.113.9': '203.0.113.0/24',
+    '2001:db8:1:2::3': '2001:db8:1::/48',
+    '::ffff:203.0.113.9': '203.0.113.0/24',
+    '': '',
+  };
+  for (const [address, network] of Object.entries(networks)) {
+    assert.equal(networkKey(clientKey(address)), network);
+  }
+});
+
+test('a network leaves as many places as it holds, with however many clients', () => {
+  const shares = new StrangerShares(20);
+  const inOne = (n: number) => shares.hold(clientKey(`2001:db8:1:${n}::1`), 2);
+  const held = Array.from({ length: 40 }, (_, n) => inOne(n)).filter((one) => one !== undefined);
+  assert.equal(held.length, 10);
+  assert.ok(shares.hold('203.0.113.9', 2));
+  assert.equal(inOne(50), undefined);
+  held[0]?.();
+  held[0]?.();
+  held[1]?.();
+  assert.ok(inOne(50));
+  assert.equal(inOne(51), undefined, 'given back once each');
+});
+
+test('every network has a place, and those whom the operator knows are not counted by networks', () => {
+  const shares = new StrangerShares(3);
+  for (const client of ['203.0.113.1', '198.51.100.1', '192.0.2.1']) {
+    assert.ok(shares.hold(client, 1), client);
+  }
+  assert.equal(shares.hold('10.0.0.1', 1), undefined);
+  const known = new StrangerShares(3);
+  for (const n of [1, 2, 3]) assert.ok(known.hold(`10.0.0.${n}`, 1, false));
+  const local = new StrangerShares(3);
+  for (const n of [1, 2, 3]) assert.ok(local.hold(`127.0.0.${n}`, 1));
 });

@@ -49,8 +49,10 @@ export function addressOf(request: IncomingMessage, isTrusted: NetworkTest): str
   return address;
 }
 
-/** IPv6 gives one customer a /64 (RFC 6177 section 2): all its addresses are one client. */
+/** The addresses of a link of IPv6 are a /64 (RFC 4291 section 2.5.4): all of them are one client. */
 const CLIENT_BYTES = 8;
+/** A customer gets up to a /48 (RFC 6177 section 2), which are 65,536 clients. */
+const NETWORK_BYTES = 6;
 
 /**
  * The key under which a client is counted: its IPv4 address, or the /64 of its IPv6 address (`2001:db8:0:1::/64`). A
@@ -64,6 +66,20 @@ export function clientKey(address: string): string {
   if (parsed.kind() === 'ipv4') return parsed.toString();
   const network = parsed.toByteArray().fill(0, CLIENT_BYTES);
   return `${ipaddr.fromByteArray(network).toString()}/64`;
+}
+
+/**
+ * The network that a client is in: the /48 of its IPv6 address, or the /24 of its IPv4 address, the smallest that the
+ * internet routes. Whoever has many addresses has them in few networks.
+ *
+ * @param client as {@link clientKey} names it
+ */
+export function networkKey(client: string): string {
+  const [address = ''] = client.split('/', 1);
+  if (isIP(address) === 4) return address.replace(/\d+$/, '0/24');
+  if (isIP(address) !== 6) return client;
+  const network = ipaddr.parse(address).toByteArray().fill(0, NETWORK_BYTES);
+  return `${ipaddr.fromByteArray(network).toString()}/48`;
 }
 
 /**
@@ -120,5 +136,48 @@ export class ClientShares {
     if (held > 0) this.#held.set(client, held);
     else this.#held.delete(client);
     this.#taken -= amount;
+  }
+}
+
+/**
+ * Places that strangers hold. A client has a part of them, and a network leaves as many free as all its clients hold:
+ * nobody takes all of them with many addresses of his own, and a network that is alone has half.
+ */
+export class StrangerShares {
+  readonly #clients: ClientShares;
+  readonly #networks: ClientShares;
+
+  /** @param total the limit for all clients together */
+  constructor(total: number) {
+    this.#clients = new ClientShares(total);
+    this.#networks = new ClientShares(total);
+  }
+
+  /** How many places are held. */
+  get taken(): number {
+    return this.#clients.taken;
+  }
+
+  /**
+   * Takes a place for a client.
+   *
+   * @param client as {@link clientKey} names it
+   * @param most how many this client may hold
+   * @param isStranger false for those whom the operator knows, whose networks hold what they need
+   * @returns what gives it back, once; undefined where there is none for it
+   */
+  hold(client: string, most: number, isStranger = true): (() => void) | undefined {
+    const ofClient = this.#clients.hold(client, most);
+    if (!ofClient || !isStranger || isLoopback(client)) return ofClient;
+    // Each network has one, however small the total is.
+    const ofNetwork = this.#networks.hold(networkKey(client), Math.max(1, this.#clients.left));
+    if (!ofNetwork) {
+      ofClient();
+      return undefined;
+    }
+    return () => {
+      ofClient();
+      ofNetwork();
+    };
   }
 }

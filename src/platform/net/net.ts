@@ -17,6 +17,8 @@ export {
   clientKey,
   isLoopback,
   type NetworkTest,
+  networkKey,
+  StrangerShares,
   testNetworks,
 } from './clients.ts';
 export {

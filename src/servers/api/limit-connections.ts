@@ -1,6 +1,6 @@
 import type { Server } from 'node:http';
 import type { Logger } from 'pino';
-import { ClientShares, clientKey, type NetworkTest } from '../../platform/net/net.ts';
+import { clientKey, type NetworkTest, StrangerShares } from '../../platform/net/net.ts';
 
 export interface ConnectionLimits {
   /** Connections of one client at a time. */
@@ -23,7 +23,7 @@ export function limitConnections(
   isExempt: NetworkTest,
   logger: Logger,
 ): void {
-  const shares = new ClientShares(inAll);
+  const shares = new StrangerShares(inAll);
   let loggedAt = Number.NEGATIVE_INFINITY;
   server.on('connection', (socket) => {
     const address = socket.remoteAddress ?? '';

@@ -16,6 +16,7 @@ import {
   Listener,
   type NetworkTest,
   type SharedSlots,
+  StrangerShares,
 } from '../../platform/net/net.ts';
 import { Outage, Repeat } from '../../platform/time/time.ts';
 import {
@@ -100,7 +101,7 @@ const ACCOUNTS_AT_A_TIME = 1_000;
  * from those who are, and which messages are recent.
  */
 export class ImapSlots {
-  readonly strangers = new ClientShares(STRANGERS);
+  readonly strangers = new StrangerShares(STRANGERS);
   readonly clients: ClientShares;
   readonly accounts: AccountShares;
   readonly recents = new RecentMessages();

@@ -119,3 +119,22 @@ test('the first octets of TLS may come together with the header', async (context
   const [greeting] = await once(client, 'data', { signal: AbortSignal.timeout(10_000) });
   assert.match(String(greeting), /^220 /);
 });
+
+test('a network with many clients leaves connections to others', async (context) => {
+  const target = await startListener(context, {
+    isBalancer: () => true,
+    isTrusted: () => false,
+    maxPerIp: 2,
+    maxConnections: 8,
+  });
+  const from = async (address: string) => {
+    const client = await DialogueClient.connect(target.port);
+    context.after(() => client.destroy());
+    client.socket.write(latin(`PROXY TCP6 ${address} ::1 56324 25\r\n`));
+    return client.reply();
+  };
+  const replies = [];
+  for (let n = 0; n < 10; n++) replies.push(await from(`2001:db8:1:${n}::1`));
+  assert.equal(replies.filter((reply) => reply.startsWith('220')).length, 4);
+  assert.match(await from('2001:db8:2::1'), /^220 /);
+});

@@ -18,6 +18,7 @@ import {
   Listener,
   type NetworkTest,
   type SharedSlots,
+  StrangerShares,
 } from '../../platform/net/net.ts';
 import { formatReply } from '../../protocols/smtp-client/smtp-client.ts';
 import { AccountShares } from '../../tenants/accounts/accounts.ts';
@@ -133,7 +134,7 @@ export class SmtpListener {
   readonly #options: SmtpOptions;
   readonly #limits: SmtpLimits;
   readonly #logger: Logger;
-  readonly #shares: ClientShares;
+  readonly #shares: StrangerShares;
   readonly #accounts: AccountShares;
   readonly #staged: ClientShares;
   /** Every connection whose socket is open, also those that were told to end. */
@@ -154,7 +155,7 @@ export class SmtpListener {
       secureContext: () => this.#listener.secureContext,
     };
     this.#logger = options.logger.child({ protocol: options.protocol });
-    this.#shares = new ClientShares(options.maxConnections);
+    this.#shares = new StrangerShares(options.maxConnections);
     this.#accounts = new AccountShares(submitterSlots(options.maxConnections));
     this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
     const { tls, isBalancer, maxConnections } = options;
@@ -233,7 +234,7 @@ export class SmtpListener {
     const { maxPerIp, slots } = this.#options;
     const isTrusted = this.#options.isTrusted(address);
     const most = isTrusted ? TRUSTED_SHARE * maxPerIp : maxPerIp;
-    const giveBack = this.#shares.hold(key, most);
+    const giveBack = this.#shares.hold(key, most, !isTrusted);
     if (!giveBack) {
       this.#refuse(socket, address);
       return;

@@ -4,7 +4,7 @@ import { randomInt } from 'node:crypto';
 import { type Algorithm, hash, verify } from '@node-rs/argon2';
 import pLimit from 'p-limit';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import { ClientShares } from '../../platform/net/net.ts';
+import { ClientShares, StrangerShares } from '../../platform/net/net.ts';
 
 const PASSWORD_MIN = 8;
 const PASSWORD_MAX_BYTES = 1024;
@@ -35,10 +35,11 @@ const OF_ONE = IN_LINE / 2;
 
 /** Runs that wait for their turn, in the order in which they came. */
 class Line {
-  readonly #shares = new ClientShares(IN_LINE);
+  readonly #shares: Pick<ClientShares, 'hold'>;
   readonly #limit;
 
-  constructor(atOnce: number) {
+  constructor(atOnce: number, shares: Pick<ClientShares, 'hold'>) {
+    this.#shares = shares;
     this.#limit = pLimit(atOnce);
   }
 
@@ -56,8 +57,8 @@ class Line {
   }
 }
 
-const logins = new Line(LOGINS_AT_ONCE);
-const settings = new Line(SETTINGS_AT_ONCE);
+const logins = new Line(LOGINS_AT_ONCE, new StrangerShares(IN_LINE));
+const settings = new Line(SETTINGS_AT_ONCE, new ClientShares(IN_LINE));
 
 /**
  * Checks a new password.

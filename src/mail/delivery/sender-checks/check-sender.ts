@@ -6,7 +6,7 @@
  */
 import type { Buffer } from 'node:buffer';
 import { Refusal } from '../../../platform/errors/errors.ts';
-import { clientKey, type Party } from '../../../platform/net/net.ts';
+import { clientKey, networkKey, type Party } from '../../../platform/net/net.ts';
 import {
   type Authors,
   asBuffer,
@@ -27,6 +27,7 @@ import { findClientName } from './find-client-name.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
 import {
   DECIDING_OF_CLIENT,
+  DECIDING_OF_NETWORK,
   DECIDING_OF_ORGANIZATION,
   MessageLookups,
   ResolverGuard,
@@ -121,14 +122,19 @@ function startChecks(shared: Shared, client: SendingClient, header: Header): Pen
 /** A relay of the operator's own has this many shares of one client. */
 const SHARES_OF_RELAY = 10;
 
-/** Whose share a lookup takes: that of the client, and that of the organisation whose servers are asked. */
+/** Whose share a lookup takes: that of the client, that of its network, and that of the organisation whose servers are asked. */
 function sharesFor(
   { isRelay }: SenderChecksOptions,
   { remoteAddress }: SendingClient,
 ): (name: string) => readonly Party[] {
-  const shares = isRelay?.(remoteAddress) ? SHARES_OF_RELAY : 1;
-  const client = { name: `client ${clientKey(remoteAddress)}`, most: shares * DECIDING_OF_CLIENT };
-  return (name) => [client, { name: organizationalDomain(name), most: DECIDING_OF_ORGANIZATION }];
+  const key = clientKey(remoteAddress);
+  const own = isRelay?.(remoteAddress)
+    ? [{ name: `client ${key}`, most: SHARES_OF_RELAY * DECIDING_OF_CLIENT }]
+    : [
+        { name: `client ${key}`, most: DECIDING_OF_CLIENT },
+        { name: `network ${networkKey(key)}`, most: DECIDING_OF_NETWORK },
+      ];
+  return (name) => [...own, { name: organizationalDomain(name), most: DECIDING_OF_ORGANIZATION }];
 }
 
 /** The two lookups, for the name and for its addresses, share the time limit of one. */

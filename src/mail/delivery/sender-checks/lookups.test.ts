@@ -440,6 +440,22 @@ suite('lookups of one party that are never answered', () => {
     await Promise.all(flood);
   });
 
+  test('from many clients of one network leave the mail of others its turn', async () => {
+    const names = Array.from({ length: 420 }, (_, n) => `evil${n}.test`);
+    const dns = lookupIn({ records, silent: names.map((name) => `TXT _dmarc.${name}`) });
+    const slow = { ...times, lookupMs: 1_000 };
+    const checks = createSenderChecks({ dns, hostname: HOST, enforce: true, times: slow });
+    const flood = names.map((name, n) =>
+      pass(checks, mail(`x@${name}`), { ...stranger, remoteAddress: `2001:db8:1:${n}::1` }),
+    );
+    const asked = () => dns.asked.filter((name) => name.includes('_dmarc.evil')).length;
+    while (asked() < 200) await settle();
+    const other = { ...stranger, remoteAddress: '203.0.113.99' };
+    assert.equal((await pass(checks, forged, other)).verdicts.action, 'reject');
+    assert.equal(asked(), 200, 'none of theirs has ended yet');
+    await Promise.all(flood);
+  });
+
   test('keep the next of his from its turn, which then fails with the reason of the end', async () => {
     const { askFor } = silent();
     for (let n = 0; n < 16; n++) void askFor('stranger', `n${n}.evil.test`, 'deciding');

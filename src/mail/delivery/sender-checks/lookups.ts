@@ -147,6 +147,8 @@ const PROBE = 'a.root-servers.net';
 const DECIDING_AT_ONCE = 400;
 /** The share of one client. */
 export const DECIDING_OF_CLIENT = 16;
+/** The share of the clients of one network: with many addresses of his own nobody has more. */
+export const DECIDING_OF_NETWORK = DECIDING_AT_ONCE / 2;
 /** The share of the names of one organisation: no client fills it alone. */
 export const DECIDING_OF_ORGANIZATION = 32;
 /** Of weight `other`: what comes on top is not looked up. */
