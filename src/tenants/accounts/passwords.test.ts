@@ -79,7 +79,9 @@ test('a flood of checks is refused, and does not prevent the setting of a passwo
   let checked = 0;
   const flood = Promise.allSettled(
     Array.from({ length: 400 }, (_, index) => {
-      const guess = { hash: undefined, password: 'guess', client: `192.0.2.${index % 4}` };
+      // Each in a network of its own.
+      const client = `10.${index >> 8}.${index % 256}.1`;
+      const guess = { hash: undefined, password: 'guess', client };
       return verifyInTurn(guess, async () => void checked++);
     }),
   );
@@ -100,6 +102,18 @@ test('an attempt that is refused in its turn is not checked', async () => {
     ),
     refusal,
   );
+});
+
+test('a network with many clients leaves a quarter of the line to others', async () => {
+  const hash = await hashPassword('correct horse', 'user');
+  const guess = (client: string) =>
+    verifyInTurn({ hash, password: 'x', client }, () => Promise.reject(new Error('turn')));
+  const flood = Array.from({ length: 300 }, (_, n) => guess(`2001:db8:1:${n}::/64`));
+  await assert.rejects(guess('192.0.2.2'), { message: 'turn' });
+  const messages = (await Promise.allSettled(flood)).map((one) =>
+    one.status === 'rejected' ? one.reason.message : '',
+  );
+  assert.equal(messages.filter((text) => text === 'turn').length, 192);
 });
 
 test('neither a client nor a user fills the line for the others', async () => {

@@ -4,7 +4,7 @@ import { randomInt } from 'node:crypto';
 import { type Algorithm, hash, verify } from '@node-rs/argon2';
 import pLimit from 'p-limit';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import { ClientShares, StrangerShares } from '../../platform/net/net.ts';
+import { ClientShares, networkKey } from '../../platform/net/net.ts';
 
 const PASSWORD_MIN = 8;
 const PASSWORD_MAX_BYTES = 1024;
@@ -32,33 +32,38 @@ const SETTINGS_AT_ONCE = 1;
 const IN_LINE = 256;
 /** Of one client that signs in, or one user that sets passwords: nobody fills the line for the others. */
 const OF_ONE = IN_LINE / 2;
+/** Of the clients of one network, since many of them may be one customer's. */
+const OF_NETWORK = (3 * IN_LINE) / 4;
 
 /** Runs that wait for their turn, in the order in which they came. */
 class Line {
-  readonly #shares: Pick<ClientShares, 'hold'>;
+  readonly #shares = new ClientShares(IN_LINE);
+  readonly #networks = new ClientShares(IN_LINE);
   readonly #limit;
 
-  constructor(atOnce: number, shares: Pick<ClientShares, 'hold'>) {
-    this.#shares = shares;
+  constructor(atOnce: number) {
     this.#limit = pLimit(atOnce);
   }
 
   /** @throws Refusal unavailable where too many wait already, of this party or of all */
   async run<T>(party: string, work: () => Promise<T>): Promise<T> {
-    const giveBack = this.#shares.hold(party, OF_ONE);
-    if (!giveBack) {
+    const ofNetwork = this.#networks.hold(networkKey(party), OF_NETWORK);
+    const ofOne = ofNetwork && this.#shares.hold(party, OF_ONE);
+    if (!ofOne) {
+      ofNetwork?.();
       throw new Refusal('unavailable', 'too many passwords are being checked', { retryAfter: 5 });
     }
     try {
       return await this.#limit(work);
     } finally {
-      giveBack();
+      ofOne();
+      ofNetwork();
     }
   }
 }
 
-const logins = new Line(LOGINS_AT_ONCE, new StrangerShares(IN_LINE));
-const settings = new Line(SETTINGS_AT_ONCE, new ClientShares(IN_LINE));
+const logins = new Line(LOGINS_AT_ONCE);
+const settings = new Line(SETTINGS_AT_ONCE);
 
 /**
  * Checks a new password.
