@@ -1,6 +1,7 @@
 /**
- * Runs test files, those of one folder in one process: loading the service takes longer than most of them do. A
- * folder that passes has one line; of one that fails everything is shown, and at the end of all once more why.
+ * Runs test files, those of one group of folders in one process: loading the service takes longer than most of them
+ * do, and what the files before used is compiled. A group that passes has one line; of one that fails everything is
+ * shown, and at the end of all once more why.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -200,7 +201,7 @@ export function groupFiles(
 function processOf(file: string, shared: string | undefined): string {
   if (shared !== undefined) return shared;
   if (standsAlone(file)) return file;
-  return file.startsWith('src/') ? file.split('/').slice(0, 3).join('/') : dirname(file);
+  return file.startsWith('src/') ? file.split('/').slice(0, 2).join('/') : dirname(file);
 }
 
 /**

@@ -134,7 +134,7 @@ const longest = [
   'test/servers/crash.test.ts',
   'test/servers/crash-postgres.test.ts',
   // It waits for most of a minute, and would do so alone at the end.
-  'src/platform/nodes',
+  'src/platform',
 ];
 const journeys = groupJourneys().filter((group) => isWanted(group.name));
 const suites = groupFiles(files, { longest, together: journeysTogether });
