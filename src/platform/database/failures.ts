@@ -39,10 +39,10 @@ const SOCKET_ERRORS = new Set([
 /**
  * SQLSTATEs of PostgreSQL (its manual, appendix A) that do not mean a wrong query: it may succeed later. 08 connection;
  * 25006 read-only; 25P03 idle in a transaction for too long; 28 login refused; 3D000 no such database; 40 rolled back
- * (serialization, deadlock); 53 no connection, memory or other resource left; 55P03 lock not granted in time; 57
- * cancelled at its deadline, or the server stops or starts; 58 a failure of its system.
+ * (serialization, deadlock); 53 no connection, memory or other resource left; 55000 the database takes no connections;
+ * 55P03 lock not granted in time; 57 cancelled at its deadline, or the server stops or starts; 58 a failure of its system.
  */
-const SERVER_STATES = /^(?:08|25006|25P03|28|3D000|40|53(?!100)|55P03|57|58)/;
+const SERVER_STATES = /^(?:08|25006|25P03|28|3D000|40|53(?!100)|55000|55P03|57|58)/;
 /**
  * The server was stopped or died, or ended the connection because this process was frozen within a transaction (25P03);
  * pg gives no code for a connection that broke, so its texts are here too.

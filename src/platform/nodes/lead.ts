@@ -8,6 +8,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Database } from '../database/database.ts';
+import type { Outage } from '../time/time.ts';
 import { databaseTime } from './clock.ts';
 
 /** Milliseconds of a lease; it is renewed three times before it ends. */
@@ -77,22 +78,31 @@ async function giveBack({ database, name, owner }: LeaseOptions): Promise<void> 
  * Does the work whenever this node holds the lease, until the signal.
  *
  * @param work ends soon after its signal is aborted
- * @param onError called with an error of the database, after which it is tried again
+ * @param outage told whether the database answers; after an error it is asked again
  */
 export async function lead(
   lease: LeaseOptions,
   work: (signal: AbortSignal) => Promise<void>,
   stopping: AbortSignal,
-  onError: (error: unknown) => void,
+  outage: Outage,
 ): Promise<void> {
   while (!stopping.aborted) {
     const heldFrom = performance.now();
-    const isOurs = await take(lease).catch((error: unknown) => {
-      onError(error);
-      return false;
-    });
-    if (isOurs) await hold(lease, work, stopping, heldFrom, onError);
+    const isOurs = await told(take(lease), outage);
+    if (isOurs) await hold(lease, work, stopping, heldFrom, outage);
     else await rest(ASK_MS, stopping);
+  }
+}
+
+/** What the database answers, or undefined. */
+async function told<Answer>(asked: Promise<Answer>, outage: Outage): Promise<Answer | undefined> {
+  try {
+    const answer = await asked;
+    outage.worked();
+    return answer;
+  } catch (error) {
+    outage.failed(error);
+    return undefined;
   }
 }
 
@@ -102,20 +112,16 @@ async function hold(
   work: (signal: AbortSignal) => Promise<void>,
   stopping: AbortSignal,
   heldFrom: number,
-  onError: (error: unknown) => void,
+  outage: Outage,
 ): Promise<void> {
   const lost = new AbortController();
   const signal = AbortSignal.any([stopping, lost.signal]);
-  const keep = () =>
-    renew(lease).catch((error: unknown) => {
-      onError(error);
-      return undefined;
-    });
+  const keep = () => told(renew(lease), outage);
   const renewing = renewUntil(keep, signal, heldFrom).finally(() => lost.abort());
   await work(signal);
   lost.abort();
   await renewing;
-  await giveBack(lease).catch(onError);
+  await told(giveBack(lease), outage);
 }
 
 /** Another process holds the lease. */

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
+import { pino } from 'pino';
 import { atEnd } from '../../../test/support/at-end.ts';
 import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
 import { advisoryLocks, type Database, openPostgres } from '../database/database.ts';
@@ -32,7 +33,7 @@ const log = { info: () => {}, warn: () => {} };
 async function join(
   database: Database,
   changed: Partial<NodeFacts> = {},
-  told: Partial<Pick<NodesOptions, 'onLogLevel' | 'onRefused'>> = {},
+  told: Partial<Pick<NodesOptions, 'log' | 'onLogLevel' | 'onRefused'>> = {},
 ): Promise<Nodes> {
   const own = { ...facts, ...changed };
   const node = await joinNodes({
@@ -279,6 +280,26 @@ onEachEngine('nodes', (engine) => {
     const ofC = worker(working, 'c');
     c.lead('sweep', ofC.work);
     await ofC.begun;
+  });
+
+  test('a database that does not answer is told once for all shared work', async () => {
+    const { database } = await openTestDatabase(engine);
+    let isAway = false;
+    const failing: Database = {
+      ...database,
+      write: (work) => (isAway ? Promise.reject(new Error('it is away')) : database.write(work)),
+    };
+    const told: string[] = [];
+    const write = (line: string) => void told.push(JSON.parse(line).msg);
+    const node = await join(failing, {}, { log: pino({ level: 'warn' }, { write }) });
+    isAway = true;
+    for (const name of ['sweep', 'checks', 'hooks']) node.lead(name, async () => assert.fail(name));
+    while (told.length === 0) await sleep(10);
+    await sleep(50);
+    await node.stopLeading();
+    isAway = false;
+    assert.equal(told.length, 1, told.join('; '));
+    assert.match(told[0] ?? '', /^leases cannot be acquired or renewed/);
   });
 
   test('what one process does alone, another one does not do until it ends or is gone', async () => {

@@ -158,6 +158,8 @@ class Node implements Nodes {
   readonly #lock: ProcessLock | undefined;
   #others = 0;
   readonly #beats: Repeat;
+  /** Of all leases together: what one of them meets, the others meet as well. */
+  readonly #leases: Outage;
   /** By the monotonic clock. */
   #lastBeat = 0;
 
@@ -166,6 +168,12 @@ class Node implements Nodes {
     const line = 'a heartbeat could not be written: retry in 5 s';
     const outage = new Outage((err) => options.log.warn({ err }, line));
     this.#beats = new Repeat({ everyMs: BEAT_MS, task: () => this.#beat(), outage });
+    this.#leases = new Outage((err) =>
+      options.log.warn(
+        { err },
+        'leases cannot be acquired or renewed: until they can, this node does no work for all nodes; retry every few seconds',
+      ),
+    );
     this.#lock = options.database.processLock?.(this.id);
   }
 
@@ -206,14 +214,8 @@ class Node implements Nodes {
   }
 
   lead(name: string, work: (signal: AbortSignal) => Promise<void>): void {
-    const { database, log } = this.#options;
-    const lease = { database, name, owner: this.id };
-    const onError = (err: unknown) =>
-      log.warn(
-        { err, lease: name },
-        'a lease could not be acquired or renewed: retry in some seconds',
-      );
-    this.#work.push(lead(lease, work, this.#stopping.signal, onError));
+    const lease = { database: this.#options.database, name, owner: this.id };
+    this.#work.push(lead(lease, work, this.#stopping.signal, this.#leases));
   }
 
   async stopLeading(): Promise<void> {

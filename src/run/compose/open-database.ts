@@ -11,6 +11,7 @@ import {
   schemaVersions,
   UnfitDatabase,
 } from '../../platform/database/database.ts';
+import { Outage } from '../../platform/time/time.ts';
 import { type CommitReport, createMetrics, type Metrics } from '../../servers/metrics/metrics.ts';
 import {
   type Config,
@@ -73,7 +74,11 @@ export async function openDatabase(
   onStop: OnStop,
 ): Promise<Database> {
   const { urls, poolSize, timeoutMs } = config.database;
-  const onCommit = (report: CommitReport) => metrics.countCommit(report);
+  const outage = connectionOutage(logger);
+  const onCommit = (report: CommitReport) => {
+    metrics.countCommit(report);
+    outage.worked();
+  };
   if (urls !== undefined) {
     await refuseOtherDatabase(config.dataDir, urls).catch(explainDatabase);
     const database = await openPostgres({
@@ -82,7 +87,7 @@ export async function openDatabase(
       timeoutMs,
       onCommit,
       onBroken: (error) => {
-        if (!freezes.wereJustNow()) logger.warn({ err: error }, 'database connection lost');
+        if (!freezes.wereJustNow()) outage.failed(error);
       },
       onMigration: (line) => logger.info(`migration of the database: ${line}`),
       onNoTimeline: (err) =>
@@ -112,6 +117,18 @@ export async function openDatabase(
   );
   onStop(() => database.close());
   return database;
+}
+
+/** Told once where connections break: all of them do when the server stops. A heartbeat commits every few seconds. */
+function connectionOutage(logger: Pick<Logger, 'info' | 'warn'>): Outage<Error> {
+  return new Outage(
+    (err) =>
+      logger.warn(
+        { err },
+        'a connection to the database broke: until the database answers again, mail is deferred and requests are answered 503',
+      ),
+    (awaySeconds) => logger.info({ awaySeconds }, 'the database answers again'),
+  );
 }
 
 /**

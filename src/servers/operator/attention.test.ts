@@ -190,6 +190,21 @@ onEachEngine('attention', (engine) => {
     ]);
   });
 
+  test('a database that does not answer is critical, also where it hangs', async () => {
+    const away = [() => Promise.reject(new Error('it is away')), () => new Promise(() => {})];
+    for (const executeTakeFirst of away) {
+      const select = { where: () => ({ executeTakeFirst }) };
+      const read = { selectFrom: () => ({ select: () => select }) };
+      const database = { engine, read } as unknown as AttentionParts['database'];
+      const checked = await checkAll({ ...partsOf({}), database });
+      const found = checked.filter(({ state }) => state === 'found');
+      assert.deepEqual(
+        found.map(({ rule: { name, level } }) => [name, level]),
+        [['database_down', 'critical']],
+      );
+    }
+  });
+
   test('what cannot be looked at is unknown, and is not taken for well', async () => {
     const broken = { list: () => Promise.reject(new Error('the database is away')) };
     assert.deepEqual(await namesOf(partsOf({}, { nodes: broken })), [

@@ -8,7 +8,7 @@ import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
-import { lookAtVersions, lookForSilentNodes } from './node-attention.ts';
+import { lookAtDatabase, lookAtVersions, lookForSilentNodes } from './node-attention.ts';
 import {
   lookAtBounces,
   lookAtMailboxes,
@@ -121,6 +121,7 @@ const many = (count: number, one: string, more = `${one}s`) =>
   `${count} ${count === 1 ? one : more}`;
 
 export const rules: readonly Rule[] = [
+  { name: 'database_down', level: 'critical', look: lookAtDatabase },
   { name: 'nodes_silent', level: 'critical', look: lookForSilentNodes },
   {
     name: 'disk_full',

@@ -1,6 +1,10 @@
-/** What needs an operator about nodes: those that ended without saying so, and versions that differ. */
+/**
+ * What needs an operator about nodes: those that ended without saying so, versions that differ, and a database that does
+ * not answer, from which most other rules would know nothing.
+ */
+import { type ReadDatabase, settingOf } from '../../platform/database/database.ts';
 import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
-import { type EpochMs, MINUTE_MS } from '../../platform/time/time.ts';
+import { type EpochMs, MINUTE_MS, within } from '../../platform/time/time.ts';
 
 interface Parts {
   readonly nodes: Pick<Nodes, 'list'>;
@@ -50,4 +54,20 @@ export async function lookAtVersions({ nodes }: Pick<Parts, 'nodes'>) {
   if (versions.size < 2) return undefined;
   const text = `The nodes run different versions: ${[...versions].join(', ')}. Finish the upgrade.`;
   return { text, count: versions.size, link: '/nodes' };
+}
+
+/** Less than a look may take. */
+const ANSWER_MS = 1_500;
+
+export async function lookAtDatabase({ database }: { readonly database: ReadDatabase }) {
+  const answers = settingOf(database, 'store_id').then(
+    () => true,
+    () => false,
+  );
+  if (await within(answers, ANSWER_MS, false)) return undefined;
+  return {
+    text: 'The database does not answer: mail is deferred, and requests are answered 503.',
+    count: 1,
+    link: '/nodes',
+  };
 }

@@ -65,12 +65,15 @@ class Server {
 const server = await new Server().start();
 const never = Promise.withResolvers<void>().promise;
 
+/** What the errors of connections that broke had besides their message. */
+const broken: string[][] = [];
+
 const connect = (...servers: Server[]) =>
   new Connections({
     urls: servers.map(({ port }) => `postgres://u@127.0.0.1:${port}/mail`),
     poolSize: 5,
     timeoutMs: 1_000,
-    onBroken: () => {},
+    onBroken: (error) => broken.push(Object.keys(error)),
   });
 
 test('a query without an answer does not end connections that are being made to the only host', async () => {
@@ -133,6 +136,22 @@ test('a host that ends a connection late is left', async () => {
   held.release();
   assert.equal(other.sockets.size, 1);
   await connections.close();
+});
+
+test('each connection that breaks is told once, without what belongs to it', async () => {
+  const other = await new Server().start();
+  const connections = connect(other);
+  const leases = [await connections.acquire(), await connections.acquire()];
+  for (const lease of leases) lease.release();
+  broken.length = 0;
+  const held = await connections.acquire();
+  for (const socket of other.sockets) socket.destroy();
+  while (broken.length < 2) await pause(10);
+  await pause(100);
+  held.release();
+  await connections.close();
+  // The pool adds the client to errors of idle ones, with its statements.
+  assert.deepEqual(broken, [[], []]);
 });
 
 // The pool itself would wait for 10 s.

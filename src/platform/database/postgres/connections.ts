@@ -35,7 +35,7 @@ export interface ConnectionOptions {
   readonly poolSize: number;
   /** For a statement, and for a wait for a connection; without it a statement may take any time. */
   readonly timeoutMs?: number;
-  /** Called for connections that break, idle or not; the pool replaces them. */
+  /** Called once for each connection that breaks, idle or not; the pool replaces them. */
   readonly onBroken?: ((error: Error) => void) | undefined;
   /** Called with each error of a query. */
   readonly onError?: (error: unknown) => void;
@@ -111,9 +111,9 @@ export class Connections {
         }
       },
     });
-    // Without listeners a connection that breaks would end the process. The pool reports idle ones, busy ones report
-    // themselves. Whoever waits for a query gets the error of that query.
-    this.#pool.on('error', (error) => onBroken?.(error));
+    // Without listeners a connection that breaks would end the process. Each reports itself; of idle ones the pool says
+    // so once more, then with the whole client in the error. Whoever waits for a query gets the error of that query.
+    this.#pool.on('error', () => {});
     this.#pool.on('connect', (client) => {
       client.on('error', (error) => onBroken?.(error));
     });

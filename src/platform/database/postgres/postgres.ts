@@ -21,7 +21,7 @@ export interface PostgresOptions {
   readonly poolSize?: number;
   /** The time for one statement, and for the wait for a connection. */
   readonly timeoutMs?: number;
-  /** Called for connections that break, idle or not; they are replaced. */
+  /** Called once for each connection that breaks, idle or not; they are replaced. */
   readonly onBroken?: (error: Error) => void;
   /** Called once with the reason why a failover that loses commits cannot be noticed on this server. */
   readonly onNoTimeline?: (error: unknown) => void;

@@ -1,0 +1,34 @@
+/** What the log says of a database that goes away. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { sql } from 'kysely';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import { environment, startHere } from '../../../test/support/process.ts';
+
+onEachEngine('the log', (engine) => {
+  if (engine === 'sqlite') return;
+
+  test('connections that break together are told once, and that the database answers again', {
+    timeout: 60_000,
+  }, async () => {
+    const { database, location } = await openTestDatabase(engine);
+    const settings = { ...(await environment('breaks')), DNS_SERVERS: '127.0.0.1:9' };
+    const service = await startHere({ ...settings, DATABASE_URL: location });
+    const count = (line: string) => service.output().split(line).length - 1;
+    // Of the service, one for each of what it asks at the same time.
+    const ask = () => fetch(`http://127.0.0.1:${settings.PORT}/readyz`);
+    await Promise.all(Array.from({ length: 20 }, ask));
+    const { rows } = await sql<{ ended: boolean }>`
+      select pg_terminate_backend(pid) as ended from pg_stat_activity
+      where datname = current_database() and application_name = 'postroom' and pid <> pg_backend_pid()
+        and state = 'idle'`.execute(database.read);
+    assert.ok(rows.length > 2, `${rows.length} connections`);
+    while (count('the database answers again') === 0) await pause(50);
+    const told = count('a connection to the database broke');
+    // A commit on one of them that has not broken yet ends the outage in between.
+    assert.ok(told > 0 && told < rows.length / 2, `${told} lines for ${rows.length} connections`);
+    assert.doesNotMatch(service.output(), /connectionParameters/);
+    await service.stop();
+  });
+});
