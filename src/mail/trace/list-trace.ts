@@ -1,7 +1,7 @@
 /** Reads the table `trace` for operators. */
 import type { Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { MESSAGE_ID_MAX, type TraceItem, unfold } from './trace-rows.ts';
+import { MESSAGE_ID_MAX, type TraceItem, unfold } from './write-trace.ts';
 
 /** An event in the order of time: the next page begins after it. */
 export interface TracePosition {
@@ -149,20 +149,4 @@ export function pageQuery(
     query = query.where((eb) => eb(eb.refTuple('at', 'id'), '<=', eb.tuple(before.at, before.id)));
   }
   return query.orderBy('at', 'desc').orderBy('id', 'desc');
-}
-
-/** The most rows of a message that are read. */
-const TIME_LINE_MAX = 1_000;
-
-/** The events of one message, the oldest first; those of the first 1,000 rows where there are more. */
-export async function timeLine(queries: Queries, mailId: string): Promise<TraceItem[]> {
-  const rows = await queries
-    .selectFrom('trace')
-    .selectAll()
-    .where('mail_id', '=', mailId.toLowerCase())
-    .orderBy('at')
-    .orderBy('id')
-    .limit(TIME_LINE_MAX)
-    .execute();
-  return rows.flatMap(unfold);
 }

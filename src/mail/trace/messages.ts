@@ -6,7 +6,7 @@
 import { sql } from 'kysely';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
-import { type TraceItem, unfold } from './trace-rows.ts';
+import { type TraceItem, unfold } from './write-trace.ts';
 
 /** What rarely happens; such rows have an index of their own. */
 export type RareEvent = 'refused' | 'deferred' | 'bounced' | 'dropped' | 'cancelled';
@@ -81,11 +81,6 @@ export function isOnWay(way: TraceWay, row: Pick<TraceRow, Exclude<keyof TraceRo
   return row.sender !== null && (way.by === 'time' || row[way.by] === way.value);
 }
 
-/** An event with what the list of messages asks of rows. */
-export interface MessageEvent
-  extends TraceItem,
-    Pick<Row<'trace'>, 'domain' | 'subject' | 'size'> {}
-
 /** The most rows of one message that are read. */
 export const ROWS_MAX = 1_000;
 
@@ -93,7 +88,7 @@ export const ROWS_MAX = 1_000;
 export async function readEvents(
   queries: Queries,
   mailIds: readonly string[],
-): Promise<Map<string, MessageEvent[]>> {
+): Promise<Map<string, TraceItem[]>> {
   if (mailIds.length === 0) return new Map();
   const parts = mailIds.map(
     (id, index) =>
@@ -101,11 +96,7 @@ export async function readEvents(
   );
   const { rows } = await sql<Row<'trace'>>`${sql.join(parts, sql` union all `)}`.execute(queries);
   rows.sort((a, b) => a.at - b.at || a.id - b.id);
-  const events = new Map<string, MessageEvent[]>(mailIds.map((id) => [id, []]));
-  for (const row of rows) {
-    const { domain, subject, size } = row;
-    const own = { domain, subject, size };
-    for (const item of unfold(row)) events.get(row.mail_id)?.push({ ...item, ...own });
-  }
+  const events = new Map<string, TraceItem[]>(mailIds.map((id) => [id, []]));
+  for (const row of rows) events.get(row.mail_id)?.push(...unfold(row));
   return events;
 }

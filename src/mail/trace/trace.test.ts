@@ -8,10 +8,10 @@ import {
   listTrace,
   newMailId,
   REFUSALS,
+  readEvents,
   Trace,
   type TraceItem,
   type TraceRequest,
-  timeLine,
 } from './trace.ts';
 
 const HOUR = 3_600_000;
@@ -75,6 +75,9 @@ onEachEngine('the trace', (engine) => {
       webhook_id: null,
       status: null,
       detail: null,
+      domain: 'acme.test',
+      subject: null,
+      size: null,
       client: '192.0.2.1',
     });
   });
@@ -114,7 +117,7 @@ onEachEngine('the trace', (engine) => {
       before = page.next;
     } while (before);
     assert.deepEqual(seen, ['m6', 'm5', 'm4', 'm3', 'm2', 'm1', 'm0']);
-    const line = await timeLine(database.read, 'm3');
+    const line = (await readEvents(database.read, ['m3'])).get('m3') ?? [];
     assert.deepEqual(
       line.map(({ event }) => event),
       ['received'],
@@ -143,7 +146,7 @@ onEachEngine('the trace', (engine) => {
     assert.equal(Number(count), 4);
     const brief = (items: readonly TraceItem[]) =>
       items.map(({ event, recipient }) => `${event} ${recipient}`);
-    const line = await timeLine(database.read, 'one');
+    const line = (await readEvents(database.read, ['one'])).get('one') ?? [];
     const all = [
       'received ann@acme.test',
       'stored ann@acme.test',
@@ -168,6 +171,9 @@ onEachEngine('the trace', (engine) => {
       status: null,
       detail: 'INBOX, UID 7',
       client: null,
+      domain: 'acme.test',
+      subject: null,
+      size: null,
     });
     assert.deepEqual([line[3]?.delivery_id, line[3]?.webhook_id], [3, 'w']);
     const found = await list({ sender: 'bob@far.test', ...cy });

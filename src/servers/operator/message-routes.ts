@@ -150,7 +150,7 @@ export function messageRoutes(parts: MessageRouteParts): RouteGroup {
         response: { 200: MessageBody },
       },
       handler: async ({ params }) => {
-        const id = (await mailIdOf(parts, params.id)).toLowerCase();
+        const id = await mailIdOf(parts, params.id);
         const message = (await readMessages(parts, [id])).get(id);
         if (!message) {
           throw new Refusal('message_not_found', `the trace has no message ${params.id}`);

@@ -1,6 +1,6 @@
 /** What became of a message and of each of its recipients: from the events of the trace and the deliveries as they are now. */
 import { describeError, type KnownDelivery } from '../../mail/queue/queue.ts';
-import { type MessageEvent, ROWS_MAX } from '../../mail/trace/trace.ts';
+import { ROWS_MAX, type TraceItem } from '../../mail/trace/trace.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
 /** The states of a recipient, the worst first: a recipient with several deliveries has the worst of theirs. */
@@ -41,8 +41,8 @@ export interface Message {
   readonly counts: Partial<Record<RecipientStatus, number>>;
   readonly recipients: readonly RecipientState[];
   /** Of the row that begins it; the deliveries of a bounce that came from here have none. */
-  readonly opening: MessageEvent | undefined;
-  readonly events: readonly MessageEvent[];
+  readonly opening: TraceItem | undefined;
+  readonly events: readonly TraceItem[];
   /** Whether it has more events than are read. */
   readonly isCut: boolean;
   /** By id; those that are still listed. */
@@ -64,7 +64,7 @@ interface Track {
 type Tracks = Map<number | string, Track>;
 
 /** The deliveries that the events of a message name. */
-export function deliveriesOf(events: readonly MessageEvent[]): number[] {
+export function deliveriesOf(events: readonly TraceItem[]): number[] {
   const ids = events.flatMap(({ delivery_id: id }) => id ?? []);
   return [...new Set(ids)];
 }
@@ -72,7 +72,7 @@ export function deliveriesOf(events: readonly MessageEvent[]): number[] {
 /** @param events at least one, the oldest first */
 export function messageOf(
   id: string,
-  events: readonly MessageEvent[],
+  events: readonly TraceItem[],
   deliveries: ReadonlyMap<number, KnownDelivery>,
   now: EpochMs,
 ): Message {
@@ -108,7 +108,7 @@ export function messageOf(
   };
 }
 
-function namesIn(events: readonly MessageEvent[]): (string | null)[] {
+function namesIn(events: readonly TraceItem[]): (string | null)[] {
   return events.flatMap(({ recipient }) => recipient?.split(', ') ?? []);
 }
 
@@ -121,7 +121,7 @@ const ATTEMPTED: Readonly<Record<string, RecipientStatus>> = {
 };
 
 /** Notes one event for the recipients that it is about. */
-function follow(byAddress: ReadonlyMap<string | undefined, Tracks>, event: MessageEvent): void {
+function follow(byAddress: ReadonlyMap<string | undefined, Tracks>, event: TraceItem): void {
   const { event: name, delivery_id: deliveryId } = event;
   if (name === 'received' || name === 'reported') return;
   for (const tracks of concerned(byAddress, event)) {
@@ -141,7 +141,7 @@ function follow(byAddress: ReadonlyMap<string | undefined, Tracks>, event: Messa
   }
 }
 
-function statusAfter(event: MessageEvent, before: RecipientStatus | undefined): RecipientStatus {
+function statusAfter(event: TraceItem, before: RecipientStatus | undefined): RecipientStatus {
   switch (event.event) {
     case 'refused':
       return 'refused';
@@ -166,7 +166,7 @@ function statusAfter(event: MessageEvent, before: RecipientStatus | undefined): 
 }
 
 /** What the event says to people; of orders and of what was only queued nothing is of interest. */
-function reasonOf({ event, status, detail }: MessageEvent): string | undefined {
+function reasonOf({ event, status, detail }: TraceItem): string | undefined {
   if (event === 'refused' || event === 'deferred')
     return [status, detail].filter(Boolean).join(' ');
   if (event === 'stored' || event.endsWith('_attempt')) return detail ?? undefined;
@@ -176,7 +176,7 @@ function reasonOf({ event, status, detail }: MessageEvent): string | undefined {
 /** The recipients that an event is about: an account stands for its addresses with a tag. */
 function concerned(
   byAddress: ReadonlyMap<string | undefined, Tracks>,
-  { recipient, delivery_id: id }: MessageEvent,
+  { recipient, delivery_id: id }: TraceItem,
 ): Tracks[] {
   const names = new Set(recipient?.split(', ') ?? []);
   const matches = [...byAddress].filter(

@@ -1,7 +1,7 @@
 /** `GET /v2/operator/trace`: what happened to each message. */
 import { Type } from 'typebox';
 import { findMailId } from '../../mail/queue/queue.ts';
-import { listTrace, type TraceItem, timeLine } from '../../mail/trace/trace.ts';
+import { listTrace, readEvents, type TraceItem } from '../../mail/trace/trace.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal, readInstant } from '../../platform/errors/errors.ts';
 import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
@@ -80,7 +80,7 @@ interface TraceParts {
 
 /** Deliveries and webhooks have ids of their own; any other id is that of a message. */
 export async function mailIdOf({ database }: TraceParts, id: string): Promise<string> {
-  return (await findMailId(database.read, id)) ?? id;
+  return ((await findMailId(database.read, id)) ?? id).toLowerCase();
 }
 
 /** An event in the order of time: instant and id of its row, and how many events of the row were listed. */
@@ -127,11 +127,12 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
         response: { 200: Type.Object({ items: Type.Array(TraceBody) }) },
       },
       handler: async ({ params }) => {
-        const rows = await timeLine(parts.database.read, await mailIdOf(parts, params.id));
-        if (rows.length === 0) {
+        const id = await mailIdOf(parts, params.id);
+        const events = (await readEvents(parts.database.read, [id])).get(id) ?? [];
+        if (events.length === 0) {
           throw new Refusal('message_not_found', `the trace has no message ${params.id}`);
         }
-        return { items: rows.map(writeItem) };
+        return { items: events.map(writeItem) };
       },
     });
   };
