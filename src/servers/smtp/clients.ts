@@ -2,7 +2,6 @@
 import type { SecureContext } from 'node:tls';
 import type { MailReceiver } from '../../mail/delivery/delivery.ts';
 import type { Refusal } from '../../platform/errors/errors.ts';
-import { isLoopback } from '../../platform/net/net.ts';
 import type { GivenLogin } from '../../protocols/sasl/sasl.ts';
 import type { MostSlots } from '../../tenants/accounts/accounts.ts';
 import type { ProtocolOptions } from './protocol-events.ts';
@@ -46,6 +45,8 @@ export interface Client {
   readonly address: string;
   /** Whether it is a relay of the operator; all others are strangers. */
   readonly isTrusted: boolean;
+  /** Whether it must log in, and how it may. */
+  readonly login: ProtocolOptions['login'];
   /** Counts octets of an unfinished message; false where the client has reached its limit. */
   stage(octets: number): boolean;
   /** Subtracts them from the count. */
@@ -61,13 +62,4 @@ export interface Client {
 export function submitterSlots(all: number): MostSlots {
   const account = 20;
   return { account, user: Math.max(account, all / 10), all, leavesAsMany: true };
-}
-
-/** Where clients must log in, they may without TLS only from this machine. */
-export function loginOf(
-  { delivery }: ConnectionSettings,
-  { address }: Client,
-): ProtocolOptions['login'] {
-  if (!('logIn' in delivery)) return undefined;
-  return isLoopback(address) ? 'anywhere' : 'by TLS';
 }

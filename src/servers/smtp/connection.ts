@@ -17,11 +17,11 @@ import { Wire } from '../../platform/net/net.ts';
 import type { GivenLogin } from '../../protocols/sasl/sasl.ts';
 import type { Reply } from '../../protocols/smtp-client/smtp-client.ts';
 import { loginReply } from './auth.ts';
-import { type Client, type ConnectionSettings, loginOf, type Submitter } from './clients.ts';
+import type { Client, ConnectionSettings, Submitter } from './clients.ts';
 import { LOCAL_ERROR, refusalReply, reply, tooLarge } from './commands.ts';
 import { ServerProtocol } from './protocol.ts';
 import type { ProtocolEvent, Transaction } from './protocol-events.ts';
-import { Refusals, type Refused } from './refusals.ts';
+import { answerRefused, type Refused } from './refusals.ts';
 
 /** A message, from `354` to the reply at its end. */
 interface Incoming {
@@ -41,7 +41,6 @@ export class Connection {
   readonly #logger: Logger;
   readonly #wire: Wire;
   readonly #protocol: ServerProtocol;
-  readonly #refusals: Refusals;
   /** Set after a login. */
   #submitter: Submitter | undefined;
   #message: Incoming | undefined;
@@ -58,8 +57,7 @@ export class Connection {
     this.#settings = settings;
     this.#logger = logger.child({ sessionId: this.#id, remoteAddress: client.address });
     this.#wire = new Wire(socket);
-    this.#protocol = new ServerProtocol({ ...settings, login: loginOf(settings, client) });
-    this.#refusals = new Refusals(client.address, settings, this.#logger);
+    this.#protocol = new ServerProtocol({ ...settings, login: client.login });
   }
 
   /** Whether the client was told that the connection ends. */
@@ -192,7 +190,7 @@ export class Connection {
   /** Asks delivery; returns the reply that refuses the request, if any. */
   async #judge(
     ask: () => Promise<Refusal | undefined>,
-    about: Omit<Refused, 'mailId'>,
+    about: Omit<Refused, 'mailId' | 'client'>,
   ): Promise<Reply | undefined> {
     try {
       const refusal = await ask();
@@ -202,8 +200,9 @@ export class Connection {
     }
   }
 
-  #refuse(error: unknown, about: Omit<Refused, 'mailId'>): Reply {
-    return this.#refusals.answer(error, { ...about, mailId: this.#mailId });
+  #refuse(error: unknown, about: Omit<Refused, 'mailId' | 'client'>): Reply {
+    const refused = { ...about, mailId: this.#mailId, client: this.#client.address };
+    return answerRefused(error, refused, this.#settings, this.#logger);
   }
 
   get #receiver(): MailReceiver {

@@ -10,6 +10,8 @@ import { LOCAL_ERROR, refusalReply } from './commands.ts';
 /** The mail that was refused. */
 export interface Refused {
   readonly mailId: string;
+  /** Address of the client that brought it. */
+  readonly client: string;
   readonly from: string;
   readonly to?: readonly string[];
 }
@@ -23,58 +25,47 @@ export interface RefusalsOptions {
 
 const NOT_ACCEPTED = 'a message could not be accepted: the client got 451 and will try again';
 
-/** The refusals of one client. */
-export class Refusals {
-  readonly #client: string;
-  readonly #options: RefusalsOptions;
-  readonly #logger: Logger;
-
-  /** @param client its address */
-  constructor(client: string, options: RefusalsOptions, logger: Logger) {
-    this.#client = client;
-    this.#options = options;
-    this.#logger = logger;
+/** The reply for an error; an unexpected error tells the client nothing. */
+export function answerRefused(
+  error: unknown,
+  refused: Refused,
+  { onRefused, trace }: RefusalsOptions,
+  logger: Logger,
+): Reply {
+  const { mailId, from, to = [] } = refused;
+  const fields = { mailId, from, to };
+  const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
+  const code = refusal?.code ?? 'internal';
+  onRefused?.(code);
+  if (!refusal) {
+    logger.error({ ...fields, err: error }, NOT_ACCEPTED);
+    note(trace, LOCAL_ERROR, refused, `${code}: an unexpected error, see the log`);
+    return LOCAL_ERROR;
   }
-
-  /** The reply for an error; an unexpected error tells the client nothing. */
-  answer(error: unknown, refused: Refused): Reply {
-    const { mailId, from, to = [] } = refused;
-    const fields = { mailId, from, to };
-    const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
-    const code = refusal?.code ?? 'internal';
-    this.#options.onRefused?.(code);
-    if (!refusal) {
-      this.#logger.error({ ...fields, err: error }, NOT_ACCEPTED);
-      this.#note(LOCAL_ERROR, refused, `${code}: an unexpected error, see the log`);
-      return LOCAL_ERROR;
-    }
-    const said = refusalReply(refusal);
-    const detail = refusal.message;
-    this.#note(said, refused, `${code}: ${detail}`);
-    if (refusal === error || code === 'storage_full') {
-      // A full disk has lines of its own in the log, at its begin and its end.
-      this.#logger.info({ ...fields, code, detail, ...causeOf(refusal) }, 'refused');
-    } else {
-      this.#logger.warn({ ...fields, code, err: error }, NOT_ACCEPTED);
-    }
-    return said;
+  const said = refusalReply(refusal);
+  const detail = refusal.message;
+  note(trace, said, refused, `${code}: ${detail}`);
+  if (refusal === error || code === 'storage_full') {
+    // A full disk has lines of its own in the log, at its begin and its end.
+    logger.info({ ...fields, code, detail, ...causeOf(refusal) }, 'refused');
+  } else {
+    logger.warn({ ...fields, code, err: error }, NOT_ACCEPTED);
   }
+  return said;
+}
 
-  /** Writes one trace row for each recipient, with the reply to the client. */
-  #note(
-    { code, enhanced }: Reply,
-    { mailId, from: sender, to = [] }: Refused,
-    detail: string,
-  ): void {
-    const client = this.#client;
-    const status = enhanced === undefined ? `${code}` : `${code} ${enhanced}`;
-    const event = code < 500 ? 'deferred' : 'refused';
-    const refused = { mailId, event, sender, status, detail, client };
-    const recipients = to.length > 0 ? to : [undefined];
-    for (const recipient of recipients) {
-      this.#options.trace?.refused(clientKey(client), { ...refused, recipient });
-    }
-  }
+/** Writes one trace row for each recipient, with the reply to the client. */
+function note(
+  trace: RefusalsOptions['trace'],
+  { code, enhanced }: Reply,
+  { mailId, client, from: sender, to = [] }: Refused,
+  detail: string,
+): void {
+  const status = enhanced === undefined ? `${code}` : `${code} ${enhanced}`;
+  const event = code < 500 ? 'deferred' : 'refused';
+  const refused = { mailId, event, sender, status, detail, client };
+  const recipients = to.length > 0 ? to : [undefined];
+  for (const recipient of recipients) trace?.refused(clientKey(client), { ...refused, recipient });
 }
 
 function causeOf({ cause }: Refusal): { readonly cause?: string } {

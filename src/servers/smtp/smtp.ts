@@ -15,6 +15,7 @@ import {
   type Certificate,
   ClientShares,
   clientKey,
+  isLoopback,
   Listener,
   type NetworkTest,
   type SharedSlots,
@@ -163,10 +164,14 @@ export class SmtpListener {
       tls,
       isBalancer,
       // To answer 421 needs a connection, too.
-      maxConnections: ('logIn' in options.delivery ? 3 : 2) * maxConnections,
+      maxConnections: (this.#takesLogins ? 3 : 2) * maxConnections,
       logger: this.#logger,
       onClient: (socket, address) => this.#admit(socket, address),
     });
+  }
+
+  get #takesLogins(): boolean {
+    return 'logIn' in this.#options.delivery;
   }
 
   /** The number of open connections. */
@@ -292,6 +297,8 @@ export class SmtpListener {
     return {
       address,
       isTrusted,
+      // Without TLS a password may come from this machine only.
+      login: this.#takesLogins ? (isLoopback(address) ? 'anywhere' : 'by TLS') : undefined,
       // A stranger must leave as much free as it uses: so a small message has room, however many strangers there are.
       stage: (octets) =>
         this.#staged.take(
