@@ -1,4 +1,4 @@
-/** What is indexed of a message, on either engine, and the interface of an index. */
+/** What is indexed of a message, and what is found, on either engine. */
 
 import type { EpochMs } from '../../platform/time/time.ts';
 import {
@@ -62,17 +62,6 @@ export interface FindRequest {
   /** Only hits after this one. */
   readonly after?: HitPosition | undefined;
   readonly limit: number;
-}
-
-export interface SearchIndex {
-  /**
-   * Makes changes in order. They are in the index when this resolves; a repeated change does no harm.
-   *
-   * @param position of the last of them in the queue; stored in the index together with them
-   * @returns messages that could not be read; they do not stop the others
-   */
-  apply(changes: readonly SearchChange[], position: number): Promise<readonly Unreadable[]>;
-  find(request: FindRequest): Promise<Hit[]>;
 }
 
 /* Reads the searchable texts of a stored message. */

@@ -20,6 +20,8 @@ import { type Database, PreparedQuery, type Queries } from '../../platform/datab
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import {
+  type FindRequest,
+  type Hit,
   readDocument,
   type SearchChange,
   type StoredMessage,
@@ -33,11 +35,15 @@ const RETRY_MS = 30_000;
 /** How long new rows wait for more. */
 const GATHER_MS = 100;
 
-/** The part of indexing that differs between the engines. */
-export interface Feed {
+/** An index and its queue: what differs between the engines. */
+export interface SearchIndex {
+  /** Messages of the account that have all terms, newest first. */
+  find(request: FindRequest): Promise<Hit[]>;
+  /** Whether some mail of the account is not in the index yet. */
+  isBehind(accountId: number): Promise<boolean>;
   /** About how many changes are not in the index yet; undefined while it is not open. */
   waiting(): Promise<number | undefined>;
-  /** Opens the index, unless it is open; queues all mail again if the index does not have it. */
+  /** Opens it, unless it is open; queues all mail again if the index does not have it. */
   open(): Promise<void>;
   /** @returns how many rows were processed; 0 where the index is up to date */
   takeBatch(): Promise<number>;
@@ -48,15 +54,18 @@ export interface Feed {
 
 /** Indexes what is queued, until it is stopped. */
 export class Indexer {
-  readonly #feed: Feed;
+  readonly #index: SearchIndex;
   readonly #log: IndexerOptions['log'];
   readonly #retryMs: number;
   #stopped = false;
   #woken = Promise.withResolvers<boolean>();
   #running: Promise<void> | undefined;
 
-  constructor(feed: Feed, { log, retryMs = RETRY_MS }: Pick<IndexerOptions, 'log' | 'retryMs'>) {
-    this.#feed = feed;
+  constructor(
+    index: SearchIndex,
+    { log, retryMs = RETRY_MS }: Pick<IndexerOptions, 'log' | 'retryMs'>,
+  ) {
+    this.#index = index;
     this.#log = log;
     this.#retryMs = retryMs;
   }
@@ -83,7 +92,7 @@ export class Indexer {
   async #run(): Promise<void> {
     while (!this.#stopped) {
       try {
-        await this.#feed.open();
+        await this.#index.open();
         await this.#follow();
       } catch (err) {
         const retrySeconds = this.#retryMs / 1000;
@@ -94,7 +103,7 @@ export class Indexer {
         await this.#pause(this.#retryMs);
       }
     }
-    await this.#feed.close().catch((err: unknown) => {
+    await this.#index.close().catch((err: unknown) => {
       this.#log.error(
         { err },
         'the search index did not close: the next start repeats its last step',
@@ -106,7 +115,7 @@ export class Indexer {
     let unsynced = 0;
     while (!this.#stopped) {
       this.#woken = Promise.withResolvers();
-      const taken = await this.#feed.takeBatch();
+      const taken = await this.#index.takeBatch();
       if (taken > 0) {
         unsynced += 1;
         // While mail keeps coming, too, batches are full: one costs the same queries for one row as for many.
@@ -114,7 +123,7 @@ export class Indexer {
       } else if (unsynced === 0) await this.#wokenWithin(this.#retryMs);
       else if (!(await this.#wokenWithin(SYNC_AFTER_MS))) unsynced = BATCHES_A_SYNC;
       if (unsynced >= BATCHES_A_SYNC) {
-        await this.#feed.sync();
+        await this.#index.sync();
         unsynced = 0;
       }
     }

@@ -6,17 +6,22 @@
  * this transaction.
  */
 import { type RawBuilder, sql } from 'kysely';
-import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import {
   type FindRequest,
   type Hit,
   type SearchChange,
   type SearchDocument,
-  type SearchIndex,
   tryTerms,
   type Unreadable,
 } from './documents.ts';
-import { BATCH, type Feed, type IndexerOptions, logUnreadable, readChanges } from './indexer.ts';
+import {
+  BATCH,
+  type IndexerOptions,
+  logUnreadable,
+  readChanges,
+  type SearchIndex,
+} from './indexer.ts';
 import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
 /** Milliseconds that one query may take. */
@@ -25,37 +30,6 @@ const STATEMENT_TIMEOUT = '2s';
 const FORGET_AT_A_TIME = 500;
 /** Less than the least DATABASE_TIMEOUT_SECONDS. */
 const ALIVE_MS = 300;
-
-export class PostgresIndex implements SearchIndex {
-  readonly #database: Database;
-
-  constructor(database: Database) {
-    this.#database = database;
-  }
-
-  apply(changes: readonly SearchChange[]): Promise<readonly Unreadable[]> {
-    return this.#database.write((tx) => applyWithin(tx, changes));
-  }
-
-  find({ accountId, terms, after, limit }: FindRequest): Promise<Hit[]> {
-    const query = queryOf(accountId, terms);
-    const date = after?.date ?? Number.MAX_SAFE_INTEGER;
-    const id = after?.id ?? Number.MAX_SAFE_INTEGER;
-    return this.#database.snapshot(async (tx) => {
-      await sql`set local enable_seqscan = off`.execute(tx);
-      await sql`set local enable_indexscan = off`.execute(tx);
-      await sql`set local statement_timeout = ${sql.lit(STATEMENT_TIMEOUT)}`.execute(tx);
-      const { rows } = await sql<{ id: number; body_id: number; date: number }>`
-        with hits as materialized (
-          select id, body_id, date from search_documents
-          where terms @@ ${query}::tsquery and account_id = ${accountId}
-        )
-        select id, body_id, date from hits where (date, id) < (${date}, ${id})
-        order by date desc, id desc limit ${limit}`.execute(tx);
-      return rows.map((row) => ({ id: row.id, bodyId: row.body_id, date: row.date }));
-    });
-  }
-}
 
 /** Makes changes in order, within the caller's transaction. */
 async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<Unreadable[]> {
@@ -128,8 +102,6 @@ function queryOf(accountId: number, terms: readonly QueryTerm[]): RawBuilder<str
   return sql`${terms.map((term) => `(${anyOf(term).join(' | ')})`).join(' & ')}`;
 }
 
-/* Feeds the index on PostgreSQL. */
-
 /**
  * Whether the message that a row removes is still to be added: another node may be reading it, and would add it after
  * the removal.
@@ -187,8 +159,8 @@ async function keepAlive<T>(tx: Queries, sources: Promise<T>): Promise<T> {
   }
 }
 
-/** The index is in the same database: rows are removed in the transaction that indexes them. */
-export class PostgresFeed implements Feed {
+/** Rows are removed in the transaction that indexes them. */
+export class PostgresIndex implements SearchIndex {
   readonly #options: IndexerOptions;
   /** Whether all mail is in the index or queued for it. */
   #isFilled = false;
@@ -229,6 +201,25 @@ export class PostgresFeed implements Feed {
         .onConflict((conflict) => conflict.column('name').doUpdateSet({ value: version }))
         .execute(),
     );
+  }
+
+  find({ accountId, terms, after, limit }: FindRequest): Promise<Hit[]> {
+    const query = queryOf(accountId, terms);
+    const date = after?.date ?? Number.MAX_SAFE_INTEGER;
+    const id = after?.id ?? Number.MAX_SAFE_INTEGER;
+    return this.#options.database.snapshot(async (tx) => {
+      await sql`set local enable_seqscan = off`.execute(tx);
+      await sql`set local enable_indexscan = off`.execute(tx);
+      await sql`set local statement_timeout = ${sql.lit(STATEMENT_TIMEOUT)}`.execute(tx);
+      const { rows } = await sql<{ id: number; body_id: number; date: number }>`
+        with hits as materialized (
+          select id, body_id, date from search_documents
+          where terms @@ ${query}::tsquery and account_id = ${accountId}
+        )
+        select id, body_id, date from hits where (date, id) < (${date}, ${id})
+        order by date desc, id desc limit ${limit}`.execute(tx);
+      return rows.map((row) => ({ id: row.id, bodyId: row.body_id, date: row.date }));
+    });
   }
 
   async isBehind(accountId: number): Promise<boolean> {

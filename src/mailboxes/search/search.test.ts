@@ -12,7 +12,7 @@ import { openPostgres, settingStore } from '../../platform/database/database.ts'
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
-import { PostgresFeed } from './postgres-index.ts';
+import { PostgresIndex } from './postgres-index.ts';
 import {
   createSearch,
   enqueueSearch,
@@ -238,7 +238,7 @@ onEachEngine('the search index', (engine) => {
       const { database, bodies } = store;
       const log = pino({ level: 'silent' });
       const [one, other] = [slow, source].map(
-        (from) => new PostgresFeed({ database, bodies, log, source: from }),
+        (from) => new PostgresIndex({ database, bodies, log, source: from }),
       );
       await other?.open();
       await add(store, user, mail('meanwhile', 'hello'));

@@ -7,10 +7,9 @@
  * table `search_queue`: the changes that are not indexed yet.
  */
 
-import type { FindRequest, Hit } from './documents.ts';
-import { Indexer, type IndexerOptions } from './indexer.ts';
-import { PostgresFeed, PostgresIndex } from './postgres-index.ts';
-import { SqliteFeed, SqliteIndex } from './sqlite-index.ts';
+import { Indexer, type IndexerOptions, type SearchIndex } from './indexer.ts';
+import { PostgresIndex } from './postgres-index.ts';
+import { SqliteIndex } from './sqlite-index.ts';
 
 export {
   type Hit,
@@ -32,37 +31,23 @@ export interface SearchOptions extends IndexerOptions {
   readonly path: string;
 }
 
-export interface Search {
-  /** Messages of the account that have all terms, newest first. */
-  find(request: FindRequest): Promise<Hit[]>;
-  /** Whether some mail of the account is not in the index yet. */
-  isBehind(accountId: number): Promise<boolean>;
-  /** About how many changes are not in the index yet, of all accounts; undefined while it is not open. */
-  waiting(): Promise<number | undefined>;
-  /** Called after the commit of rows that `enqueueSearch` queued. */
-  wake(): void;
-  start(): void;
-  stop(): Promise<void>;
-}
+export interface Search
+  extends Pick<SearchIndex, 'find' | 'isBehind' | 'waiting'>,
+    Pick<Indexer, 'wake' | 'start' | 'stop'> {}
 
 export function createSearch(options: SearchOptions): Search {
-  const { index, feed } = createParts(options, () => indexer.wake());
-  const indexer = new Indexer(feed, options);
+  const { database, path } = options;
+  const index: SearchIndex =
+    database.engine === 'postgres'
+      ? new PostgresIndex(options)
+      : new SqliteIndex(options, path, () => indexer.wake());
+  const indexer = new Indexer(index, options);
   return {
     find: (request) => index.find(request),
-    isBehind: (accountId) => feed.isBehind(accountId),
-    waiting: () => feed.waiting(),
+    isBehind: (accountId) => index.isBehind(accountId),
+    waiting: () => index.waiting(),
     wake: () => indexer.wake(),
     start: () => indexer.start(),
     stop: () => indexer.stop(),
   };
-}
-
-function createParts(options: SearchOptions, onEnd: () => void) {
-  const { database, path } = options;
-  if (database.engine === 'postgres') {
-    return { index: new PostgresIndex(database), feed: new PostgresFeed(options) };
-  }
-  const index = new SqliteIndex(path, onEnd);
-  return { index, feed: new SqliteFeed(options, index) };
 }

@@ -1,16 +1,16 @@
-/** The index on SQLite for the event loop: requests to the thread that owns the file, and its feed. */
+/** The index on SQLite for the event loop: requests to the thread that owns the file, and its queue. */
 import { Worker } from 'node:worker_threads';
 import { sql } from 'kysely';
 import { PreparedQuery, type Queries, settingStore } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import type { FindRequest, Hit, SearchChange, SearchIndex, Unreadable } from './documents.ts';
+import type { FindRequest, Hit, SearchChange, Unreadable } from './documents.ts';
 import {
   BATCH,
-  type Feed,
   type IndexerOptions,
   logUnreadable,
   queueColumns,
   readChanges,
+  type SearchIndex,
 } from './indexer.ts';
 
 export interface ThreadStart {
@@ -50,73 +50,6 @@ export interface ThreadAnswer {
 
 /** Memory of the thread: terms of some documents, in addition to SQLite's cache. */
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 32 };
-
-export class SqliteIndex implements SearchIndex {
-  readonly #path: string;
-  readonly #onEnd: () => void;
-  #thread: Thread | undefined;
-
-  /**
-   * @param path of `search.db`
-   * @param onEnd called when the thread ended
-   */
-  constructor(path: string, onEnd: () => void) {
-    this.#path = path;
-    this.#onEnd = onEnd;
-  }
-
-  /**
-   * Starts the thread, unless it runs.
-   *
-   * @throws Error where the file can neither be opened nor created
-   */
-  async open(mail: MailDatabase): Promise<Opened> {
-    if (this.#thread?.fault) this.#thread = undefined;
-    this.#thread ??= new Thread({ path: this.#path, mail }, this.#onEnd);
-    return (await this.#thread.ask({ kind: 'open' })) as Opened;
-  }
-
-  async apply(changes: readonly SearchChange[], position: number): Promise<readonly Unreadable[]> {
-    return (await this.running().ask({ kind: 'apply', changes, position })) as Unreadable[];
-  }
-
-  /** @throws Refusal `unavailable` while there is no thread: the indexer starts a new one */
-  async find(find: FindRequest): Promise<Hit[]> {
-    const thread = this.running();
-    try {
-      return (await thread.ask({ kind: 'find', find })) as Hit[];
-    } catch (error) {
-      throw thread.fault ? notOpen(thread.fault) : error;
-    }
-  }
-
-  /** Notes that all mail from before the index is in the queue, after a position. */
-  async markFilled(position: number): Promise<void> {
-    await this.running().ask({ kind: 'filled', position });
-  }
-
-  /** Syncs the index to the disk; returns the position up to which nothing has to be repeated. */
-  async sync(): Promise<number> {
-    return (await this.running().ask({ kind: 'sync' })) as number;
-  }
-
-  /** Finishes the current work. */
-  async close(): Promise<void> {
-    const thread = this.#thread;
-    this.#thread = undefined;
-    await thread?.close();
-  }
-
-  get isOpen(): boolean {
-    return this.#thread !== undefined && this.#thread.fault === undefined;
-  }
-
-  /** @throws Refusal `unavailable` where there is no thread, or it ended */
-  running(): Thread {
-    if (this.#thread && !this.#thread.fault) return this.#thread;
-    throw notOpen(this.#thread?.fault);
-  }
-}
 
 function notOpen(cause: Error | undefined): Refusal {
   return new Refusal('unavailable', 'the search index is not open right now', { cause });
@@ -182,8 +115,6 @@ class Thread {
   }
 }
 
-/* Feeds the index on SQLite. */
-
 /** Rows of the queue removed in one transaction. */
 const TRIM_AT_A_TIME = 500;
 
@@ -199,31 +130,42 @@ function prepareNext(queries: Queries) {
 }
 
 /** The index is a file of its own: rows are removed after the index has them on the disk. */
-export class SqliteFeed implements Feed {
+export class SqliteIndex implements SearchIndex {
   readonly #options: IndexerOptions;
-  readonly #index: SqliteIndex;
+  readonly #path: string;
+  readonly #onEnd: () => void;
   /** Rows of the queue after a position. */
   readonly #next: ReturnType<typeof prepareNext>;
+  #thread: Thread | undefined;
   #position: number | undefined;
 
-  constructor(options: IndexerOptions, index: SqliteIndex) {
+  /**
+   * @param path of `search.db`
+   * @param onEnd called when the thread ended: the indexer starts a new one
+   */
+  constructor(options: IndexerOptions, path: string, onEnd: () => void) {
     this.#options = options;
-    this.#index = index;
+    this.#path = path;
+    this.#onEnd = onEnd;
     this.#next = prepareNext(options.database.read);
   }
 
+  /** @throws Error where the file can neither be opened nor created */
   async open(): Promise<void> {
     this.#position = undefined;
     const { database, source, log } = this.#options;
     const storeId = (await settingStore(database, 'store_id').read()) ?? '';
     const queue = await this.#readQueue();
-    const { position, filled, dropped } = await this.#index.open({ storeId, queue });
+    if (this.#thread?.fault) this.#thread = undefined;
+    this.#thread ??= new Thread({ path: this.#path, mail: { storeId, queue } }, this.#onEnd);
+    const opened = (await this.#thread.ask({ kind: 'open' })) as Opened;
+    const { position, filled, dropped } = opened;
     if (dropped !== undefined)
       log.info({ reason: dropped }, 'the search index was dropped: it is built again');
     if (!filled) {
       // Rows from before this are not needed: all mail is queued once more.
       await source.enqueueAll();
-      await this.#index.markFilled(queue.last);
+      await this.#running().ask({ kind: 'filled', position: queue.last });
     }
     this.#position = filled ? position : queue.last;
   }
@@ -236,9 +178,24 @@ export class SqliteFeed implements Feed {
     return { before: (rows[0]?.first ?? last + 1) - 1, last };
   }
 
-  /** Whether mail of the account is still to be indexed. */
+  /** @throws Refusal `unavailable` where there is no thread, or it ended */
+  #running(): Thread {
+    if (this.#thread && !this.#thread.fault) return this.#thread;
+    throw notOpen(this.#thread?.fault);
+  }
+
+  /** @throws Refusal `unavailable` while there is no thread */
+  async find(find: FindRequest): Promise<Hit[]> {
+    const thread = this.#running();
+    try {
+      return (await thread.ask({ kind: 'find', find })) as Hit[];
+    } catch (error) {
+      throw thread.fault ? notOpen(thread.fault) : error;
+    }
+  }
+
   async isBehind(accountId: number): Promise<boolean> {
-    if (this.#position === undefined || !this.#index.isOpen) return true;
+    if (this.#position === undefined || !this.#thread || this.#thread.fault) return true;
     const row = await this.#options.database.read
       .selectFrom('search_queue')
       .select('id')
@@ -263,19 +220,20 @@ export class SqliteFeed implements Feed {
   async takeBatch(): Promise<number> {
     const { database, log } = this.#options;
     const { read } = database;
-    this.#index.running();
+    const thread = this.#running();
     const rows = await this.#next.all(read, { position: this.#position ?? 0 });
     const last = rows.at(-1);
     if (!last) return 0;
     const entries = rows.map((row) => ({ ...row, gone: row.gone === 1 }));
     const changes = await readChanges(read, this.#options, entries);
-    for (const one of await this.#index.apply(changes, last.id)) logUnreadable(log, one);
+    const unreadable = await thread.ask({ kind: 'apply', changes, position: last.id });
+    for (const one of unreadable as Unreadable[]) logUnreadable(log, one);
     this.#position = last.id;
     return rows.length;
   }
 
   async sync(): Promise<void> {
-    const position = await this.#index.sync();
+    const position = (await this.#running().ask({ kind: 'sync' })) as number;
     const { database } = this.#options;
     let removed: bigint;
     do {
@@ -301,7 +259,9 @@ export class SqliteFeed implements Feed {
     try {
       if (isOpen) await this.sync();
     } finally {
-      await this.#index.close();
+      const thread = this.#thread;
+      this.#thread = undefined;
+      await thread?.close();
     }
   }
 }
