@@ -4,7 +4,6 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import {
   type ActiveDomain,
   checkUserId,
-  normalizeDomainName,
   selectActive,
   toActive,
   toOwner,
@@ -60,15 +59,15 @@ const recipient = new PreparedQuery(
 );
 
 /**
- * The active claim on a domain, and the account on it that receives mail for a local part: both as the sender wrote
- * them, the local part without regard to case and `+tag`. Suspended accounts are found too.
+ * The active claim on a domain, and the account on it that receives mail for a local part, without regard to case and
+ * `+tag`. Suspended accounts are found too.
+ *
+ * @param address as `parseAddress` reads it
  */
 export async function findRecipient(
   queries: Queries,
-  { local, domain }: { readonly local: string; readonly domain: string },
+  { local, domain: name }: { readonly local: string; readonly domain: string },
 ): Promise<Found | undefined> {
-  const name = normalizeDomainName(domain);
-  if (name === undefined) return undefined;
   const row = await recipient.first(queries, { name, localPart: mailLocalPart(local) });
   if (!row) return undefined;
   const { account_id: id, local_part, status, quota_bytes: quotaBytes } = row;
