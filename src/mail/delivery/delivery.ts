@@ -24,7 +24,7 @@ import { isLooping, type NotedReport, type ReadReport } from '../outbound/outbou
 import type { Trace } from '../trace/trace.ts';
 import type { LocalDeliveryOptions } from './local-delivery.ts';
 import type { MailboxTarget, MailToStore, StoredMail } from './mailbox-storage.ts';
-import { type Accepted, OneStatement, type Routed } from './one-statement.ts';
+import { type Accepted, OneStatement, type Routed } from './own-mailboxes.ts';
 import { type AcceptedMail, originOf, queueMail } from './queue-mail.ts';
 import { bouncedEvent, queuedEvent, receivedEvents, usageOf } from './record-mail.ts';
 import {

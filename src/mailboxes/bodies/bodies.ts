@@ -26,7 +26,17 @@ import {
 import { Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
 import { BodyFiles } from './body-files.ts';
-import { bodyColumns, emptyRows, isNamed, releaseRows, rowOf } from './body-rows.ts';
+import {
+  type ByteRange,
+  bodyColumns,
+  emptyRows,
+  GrowingBuffer,
+  isNamed,
+  releaseRows,
+  rowOf,
+  type StagedBody,
+  type StoredBody,
+} from './body-rows.ts';
 import {
   BodyLost,
   type BodyStore,
@@ -38,11 +48,11 @@ import {
 import { DiskRoom, FREE_BYTES_LEFT } from './disk-room.ts';
 import { noSpace, refuseToKeep, refuseToRead } from './refusals.ts';
 import { StoreHealth } from './store-health.ts';
-import { type ByteRange, GrowingBuffer, type StagedBody, type StoredBody } from './stored-body.ts';
 
 export type { BucketAddress } from './body-bucket.ts';
 export { BodyFolder } from './body-folder.ts';
-export { bodyColumns } from './body-rows.ts';
+export type { ByteRange, StagedBody, StoredBody } from './body-rows.ts';
+export { bodyColumns, GrowingBuffer, prependBody } from './body-rows.ts';
 export {
   BodyLost,
   type BodyStore,
@@ -63,8 +73,6 @@ export {
 } from './move-bodies.ts';
 export { openBodyStore } from './open-body-store.ts';
 export { throwOrRefuse } from './refusals.ts';
-export type { ByteRange, StagedBody, StoredBody } from './stored-body.ts';
-export { GrowingBuffer, prependBody } from './stored-body.ts';
 
 /**
  * Bytes up to which a body is stored in its row, without header lines that are put in front of it: one fsync

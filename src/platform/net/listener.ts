@@ -1,6 +1,9 @@
-/** Listens for clients of a protocol that begins TLS itself, and says who they are, also behind load balancers. */
+/**
+ * Clients of a protocol that begins TLS itself: a listener, which says who they are, also behind load balancers; and the
+ * wire to each.
+ */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { createSecureContext, type SecureContext } from 'node:tls';
+import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import type { NetworkTest } from './clients.ts';
 import { readProxyHeader } from './proxy-header.ts';
 
@@ -122,4 +125,175 @@ function plainAddress(address: string): string {
 /** TLS 1.0 and 1.1 must not be used (RFC 8996). */
 function contextOf(tls: Certificate): SecureContext {
   return createSecureContext({ ...tls, minVersion: 'TLSv1.2' });
+}
+
+/* A socket that is read and written, in turn or at the same time, first in plaintext and then by TLS. */
+
+/** Milliseconds for a client to hang up after we did; after that the socket is destroyed. */
+const LINGER = 5_000;
+
+const NOTHING = Buffer.alloc(0);
+
+export class Wire {
+  #socket: Socket;
+  #isEnded = false;
+  #isInterrupted = false;
+  /** A read and a write at most wait for the socket: each call continues one of them. */
+  #waiting: (() => void)[] = [];
+  readonly #onEvent = (): void => this.#wake();
+  #waitingSince: number | undefined;
+  #waited = 0;
+
+  /** @param socket with `allowHalfOpen`: a client may end its side and still expect replies */
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    this.#listen();
+  }
+
+  /** Whether nothing that is written can reach the client any more. */
+  get isClosed(): boolean {
+    return this.#isEnded || this.#socket.destroyed || !this.#socket.writable;
+  }
+
+  /** Whether we wait for the client, and not it for us. */
+  get isWaiting(): boolean {
+    return this.#waitingSince !== undefined;
+  }
+
+  /** Milliseconds that we have waited for the client, in all. @param now by the monotonic clock */
+  waitedUntil(now: number): number {
+    const since = this.#waitingSince;
+    return this.#waited + (since === undefined ? 0 : Math.max(0, now - since));
+  }
+
+  /** Protocol and cipher (RFC 8446 section B.4), after the first bytes were read by TLS. */
+  get tls(): string | undefined {
+    const socket = this.#socket;
+    if (!(socket instanceof TLSSocket)) return undefined;
+    // A socket that was just closed no longer knows its protocol.
+    return `${socket.getProtocol() ?? 'TLS'} ${socket.getCipher()?.name ?? ''}`.trimEnd();
+  }
+
+  /**
+   * What the client sent, at least one octet; undefined at the end of the connection, and nothing where
+   * {@link Wire.interrupt} ended the wait.
+   */
+  async read(): Promise<Buffer | undefined> {
+    for (;;) {
+      if (this.#isEnded) return undefined;
+      const bytes: Buffer | null = this.#socket.read();
+      if (bytes) return bytes;
+      if (this.#socket.readableEnded || this.#socket.destroyed) return undefined;
+      if (this.#isInterrupted) {
+        this.#isInterrupted = false;
+        return NOTHING;
+      }
+      await this.#change();
+    }
+  }
+
+  /** Lets a read that waits, or the next one that would, return without bytes. */
+  interrupt(): void {
+    this.#isInterrupted = true;
+    this.#wake();
+  }
+
+  /**
+   * Sends octets, or text of one octet a character; several pieces go out together.
+   *
+   * @returns nothing, or what to wait for: the client has not read yet what was sent before
+   */
+  write(text: string | Uint8Array | readonly Uint8Array[]): Promise<void> | undefined {
+    if (this.#isEnded || !this.#socket.writable) return undefined;
+    if (typeof text === 'string' || text instanceof Uint8Array) this.#socket.write(text, 'latin1');
+    else {
+      this.#socket.cork();
+      for (const piece of text) this.#socket.write(piece);
+      this.#socket.uncork();
+    }
+    return this.#socket.writableNeedDrain ? this.#drained() : undefined;
+  }
+
+  async #drained(): Promise<void> {
+    while (this.#socket.writableNeedDrain && !this.#isEnded && !this.#socket.destroyed) {
+      await this.#change();
+    }
+  }
+
+  /**
+   * Waits this many milliseconds.
+   *
+   * @returns whether the client sent nothing meanwhile
+   */
+  async pause(milliseconds: number): Promise<boolean> {
+    const timer = setTimeout(this.#onEvent, milliseconds);
+    await this.#change();
+    clearTimeout(timer);
+    return this.#socket.readableLength === 0;
+  }
+
+  /**
+   * Starts TLS as the server, after STARTTLS. A handshake that fails ends the connection. Plaintext that has come until
+   * now is not part of it (RFC 3207 section 6).
+   */
+  startTls(secureContext: SecureContext): void {
+    while (!this.#isEnded && this.#socket.read() !== null);
+    this.beginTls(secureContext);
+  }
+
+  /**
+   * The same where a connection begins with TLS: what has come is the handshake. A load balancer may send its first octets
+   * together with its own header.
+   */
+  beginTls(secureContext: SecureContext): void {
+    const plain = this.#socket;
+    if (this.#isEnded || plain.destroyed) return;
+    for (const event of ['readable', 'end', 'drain']) plain.off(event, this.#onEvent);
+    this.#socket = new TLSSocket(plain, { isServer: true, secureContext });
+    // The reason does not matter here; `close` follows.
+    this.#socket.on('error', () => {});
+    this.#listen();
+  }
+
+  /** Ends our side after a last text. What the client sends from now on is dropped. */
+  end(lastWords: string): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    const socket = this.#socket;
+    socket.end(lastWords, 'latin1');
+    // The end of the client's side is seen only while reading continues.
+    socket.off('readable', this.#onEvent);
+    socket.resume();
+    const cut = setTimeout(() => socket.destroy(), LINGER);
+    socket.once('close', () => clearTimeout(cut));
+    this.#wake();
+  }
+
+  /** Ends our side, and lets the other go on: what it sends is read to its end. */
+  finish(): void {
+    this.#socket.end();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #wake(): void {
+    for (const go of this.#waiting.splice(0)) go();
+  }
+
+  #listen(): void {
+    for (const event of ['readable', 'end', 'drain', 'close']) {
+      this.#socket.on(event, this.#onEvent);
+    }
+  }
+
+  async #change(): Promise<void> {
+    this.#waitingSince ??= performance.now();
+    await new Promise<void>((resolve) => {
+      this.#waiting.push(resolve);
+    });
+    this.#waited += performance.now() - (this.#waitingSince ?? performance.now());
+    this.#waitingSince = undefined;
+  }
 }

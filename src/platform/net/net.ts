@@ -51,5 +51,4 @@ export {
   Turns,
   type Usage,
 } from './limits.ts';
-export { type Certificate, Listener } from './listener.ts';
-export { Wire } from './wire.ts';
+export { type Certificate, Listener, Wire } from './listener.ts';

@@ -15,14 +15,15 @@ import {
   type HeaderField,
   HeaderReader,
   rawValue,
+  toDnsName,
 } from '../../../protocols/message/message.ts';
+import { evaluateSpf } from '../../../protocols/spf/spf.ts';
 import {
   discoverPolicy,
   isAligned,
   organizationalDomain,
   type PolicyDiscovery,
 } from './evaluate-dmarc.ts';
-import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
 import { findClientName } from './find-client-name.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
 import {
@@ -32,13 +33,13 @@ import {
   MessageLookups,
   ResolverGuard,
   type SenderDns,
+  type Weight,
 } from './lookups.ts';
 import { Unanswered } from './unanswered.ts';
-import type { Judgement, SpfVerdict } from './verdicts.ts';
+import { type Judgement, type SendingClient, type SpfVerdict, spfResults } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
-export type { SendingClient } from './evaluate-spf.ts';
-export { RESULTS_MAX, type Verdicts } from './verdicts.ts';
+export { RESULTS_MAX, type SendingClient, type Verdicts } from './verdicts.ts';
 
 export interface SenderChecksOptions {
   readonly dns: SenderDns;
@@ -109,14 +110,49 @@ function startChecks(shared: Shared, client: SendingClient, header: Header): Pen
     dnsIsDown,
     now: Date.now(),
   });
-  const sender = spfDomain(client);
-  const isDeciding = authors.domains.some((author) => isAligned(sender, author, false));
+  const domain = spfDomain(client);
+  const isDeciding = authors.domains.some((author) => isAligned(domain, author, false));
   const weight = isDeciding ? 'deciding' : 'other';
-  const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, dnsIsDown });
+  const asking = { lookups, weight, hostname: options.hostname } as const;
+  const spf = checkSpf(client, domain, dnsIsDown ? undefined : asking);
   const clientName = startNaming(shared, client, partiesOf);
   // The verdicts of a message that breaks off are never read.
   for (const promise of [policies, spf, clientName]) promise.catch(() => {});
   return { header, authors, lookups, policies, spf, signatures, clientName };
+}
+
+/**
+ * The domain whose SPF record is evaluated: of MAIL FROM, or of HELO for the null sender, whose identity is
+ * `postmaster@` that domain (RFC 7208 section 2.4). `''` where it is not a domain, such as an address literal.
+ */
+function spfDomain({ from, heloName }: SendingClient): string {
+  const domain = from === '' ? heloName : from.slice(from.lastIndexOf('@') + 1);
+  return toDnsName(domain.trim()) ?? '';
+}
+
+/**
+ * Whether the client may send for the domain (RFC 7208). The limits of section 4.6.4 hold: ten terms that ask DNS, two of
+ * them without an answer.
+ *
+ * @param asking undefined where DNS cannot be asked now
+ */
+async function checkSpf(
+  { from, heloName, remoteAddress }: SendingClient,
+  domain: string,
+  asking: { lookups: MessageLookups; weight: Weight; hostname: string } | undefined,
+): Promise<SpfVerdict> {
+  // RFC 7208 section 4.3.
+  if (!domain.includes('.')) return { result: 'none', domain };
+  if (!asking) return { result: 'temperror', domain };
+  const { result } = await evaluateSpf({
+    // The domain that is evaluated is the one that is compared with the author's.
+    sender: from === '' ? '' : `${from.slice(0, from.lastIndexOf('@'))}@${domain}`,
+    helo: from === '' ? domain : heloName,
+    ip: remoteAddress,
+    mta: asking.hostname,
+    ask: (name, type) => asking.lookups.ask(name, type, asking.weight),
+  });
+  return { result: spfResults.find((one) => one === result) ?? 'permerror', domain };
 }
 
 /** A relay of the operator's own has this many shares of one client. */

@@ -18,8 +18,14 @@ import {
   isAligned,
   type PolicyDiscovery,
 } from './evaluate-dmarc.ts';
-import type { SendingClient } from './evaluate-spf.ts';
-import type { ArcVerdict, DmarcVerdict, Judgement, SenderAction, SpfVerdict } from './verdicts.ts';
+import type {
+  ArcVerdict,
+  DmarcVerdict,
+  Judgement,
+  SenderAction,
+  SendingClient,
+  SpfVerdict,
+} from './verdicts.ts';
 import {
   type SignatureFinding,
   type SignatureFindings,

@@ -1,5 +1,13 @@
 /** What the checks found out about the sender of a message. */
 
+/** The parts of the SMTP dialogue that the checks look at. */
+export interface SendingClient {
+  /** Reverse-path without angle brackets, `''` for the null sender. */
+  readonly from: string;
+  readonly heloName: string;
+  readonly remoteAddress: string;
+}
+
 /** RFC 8601 section 2.7.2. */
 export const spfResults = [
   'none',

@@ -7,8 +7,7 @@ import { after, afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { openSqlite, PreparedQuery, type Queries } from '../database.ts';
 import { kyselyOn } from './driver.ts';
-import { GroupCommit } from './group-commit.ts';
-import { ReadTurns } from './read-turns.ts';
+import { GroupCommit, ReadTurns } from './group-commit.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'postroom-turns-'));
 after(() => rmSync(folder, { recursive: true }));

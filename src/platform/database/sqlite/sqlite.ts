@@ -8,8 +8,7 @@ import { isDamage, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { type CheckpointLimits, Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
-import { CommitLog, GroupCommit, type GroupCommitOptions } from './group-commit.ts';
-import { ReadTurns } from './read-turns.ts';
+import { CommitLog, GroupCommit, type GroupCommitOptions, ReadTurns } from './group-commit.ts';
 
 export interface SqliteOptions {
   /** File of the database; created when missing. */
