@@ -28,9 +28,10 @@ import { type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
 import { BodyFiles } from './body-files.ts';
 import {
   type ByteRange,
-  bodyColumns,
+  bodyById,
   emptyRows,
   GrowingBuffer,
+  insertBody,
   isNamed,
   releaseRows,
   rowOf,
@@ -102,8 +103,6 @@ export class Bodies {
   #isNew = false;
   /** Whether another node may be about to mark the store, so that a difference is no error yet. */
   #isAwaited = false;
-  readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
-  readonly #find: PreparedQuery<{ id: number }, StoredBody>;
   readonly #findMany: PreparedQuery<{ ids: string }, StoredBody & { id: number }>;
   readonly #room: DiskRoom;
   /** Bytes up to which a message needs no disk of this machine: those that PostgreSQL keeps in a row. */
@@ -127,17 +126,11 @@ export class Bodies {
       isOurs: async () => !(await this.checkStore(false)) && this.#health?.isUp !== false,
       whileUp: (act) => this.#whileUp(act),
     });
-    this.#insert = new PreparedQuery((value) =>
-      database.read.insertInto('bodies').values(bodyColumns(value)).returning('id'),
-    );
     this.#findMany = new PreparedQuery(({ ids }) =>
       database.read
         .selectFrom('bodies')
         .select(['id', 'size', 'content', 'file'])
         .where(isAmong(database.engine, 'id', ids)),
-    );
-    this.#find = new PreparedQuery(({ id }) =>
-      database.read.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', id),
     );
   }
 
@@ -271,7 +264,7 @@ export class Bodies {
    * @throws Refusal unavailable, where the store does not belong to the database
    */
   async commit(tx: Queries, body: StagedBody): Promise<number> {
-    const row = await this.#insert.first(tx, this.rowOf(body));
+    const row = await insertBody.first(tx, this.rowOf(body));
     if (!row) throw new Error('a body was inserted but has no id');
     return row.id;
   }
@@ -284,7 +277,7 @@ export class Bodies {
 
   /** Where a body is, for {@link Bodies.read}; undefined where it does not exist, or was emptied. */
   async find(id: number): Promise<StoredBody | undefined> {
-    const body = await this.#find.first(this.#database.read, { id });
+    const body = await bodyById.first(this.#database.read, { id });
     return body?.content || body?.file ? body : undefined;
   }
 

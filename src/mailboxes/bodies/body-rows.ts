@@ -2,12 +2,28 @@
 
 import { Buffer } from 'node:buffer';
 import type { ExpressionBuilder } from 'kysely';
-import type { Database, NewRow, Queries, Schema } from '../../platform/database/database.ts';
+import {
+  type Database,
+  type NewRow,
+  PreparedQuery,
+  type Queries,
+  type Schema,
+} from '../../platform/database/database.ts';
 
 /** The columns of a new row. */
 export function bodyColumns({ size, content, file }: NewRow<'bodies'>) {
   return { size, content, file };
 }
+
+/* Compiled once: they run for every message. */
+
+export const insertBody = new PreparedQuery((value: NewRow<'bodies'>, queries) =>
+  queries.insertInto('bodies').values(bodyColumns(value)).returning('id'),
+);
+
+export const bodyById = new PreparedQuery(({ id }: { readonly id: number }, queries) =>
+  queries.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', id),
+);
 
 /** The row of a body that was read: its bytes in memory are in it, unless there are none beside its file. */
 export function rowOf(body: { size: number; content: Buffer; file?: string }): NewRow<'bodies'> {
