@@ -1,15 +1,10 @@
 /** The examples of the API reference are requests that the server takes. */
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
-import { globSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { before, test } from 'node:test';
 import type { TryIt } from '../../docs/.vitepress/reference/operation.ts';
-import { writeReference } from '../../docs/.vitepress/reference/pages.ts';
-import { SAMPLE_ADDRESS } from '../../docs/.vitepress/reference/sample-address.ts';
 import { urlOf } from '../../docs/.vitepress/theme/try-it.ts';
+import { readReference, readSamples } from '../support/reference-samples.ts';
 import {
   API_KEY,
   startTestService,
@@ -27,15 +22,8 @@ let scripts: string[];
 before(async () => {
   service = await startTestService('sqlite');
   account = await service.makeAccount();
-  const directory = await mkdtemp(join(tmpdir(), 'postroom-reference-'));
-  writeReference(directory);
-  const pages = await Promise.all(
-    globSync(join(directory, 'reference/api/*.md')).map((path) => readFile(path, 'utf8')),
-  );
-  await rm(directory, { recursive: true });
-  scripts = pages.flatMap((page) =>
-    [...page.matchAll(/^```js \[JavaScript\]\n([\s\S]*?)\n```$/gm)].map(([, code = '']) => code),
-  );
+  const pages = await readReference();
+  scripts = readSamples(pages, 'js [JavaScript]', service.url);
   forms = pages.flatMap((page) =>
     [...page.matchAll(/^<TryIt operation='(.*)' \/>$/gm)].map(([, json = '']) =>
       JSON.parse(json.replaceAll('&#39;', "'").replaceAll('&amp;', '&')),
@@ -56,7 +44,9 @@ function credentialOf(form: TryIt): Record<string, string> {
 test('no example is refused for a wrong form', async () => {
   assert.ok(forms.length > 20);
   for (const form of forms) {
-    const values = Object.fromEntries(form.parameters.map(({ name, example }) => [name, example]));
+    // Nothing happens to the user whose events are asked for.
+    const examples = form.parameters.map(({ name, example }) => [name, example]);
+    const values = { ...Object.fromEntries(examples), wait: '0' };
     const answer = await fetch(service.url + urlOf(form, values), {
       method: form.method,
       headers: {
@@ -79,8 +69,7 @@ test('the samples in JavaScript run, and are not refused for a wrong form', asyn
   const printed: unknown[][] = [];
   const AsyncFunction = Object.getPrototypeOf(async () => {}).constructor;
   const env = { KEY: API_KEY, TOKEN: account.token, SIGNATURE: '00', COOKIE: 'postroom_login=x' };
-  for (const script of scripts) {
-    const code = script.replaceAll(SAMPLE_ADDRESS, service.url);
+  for (const code of scripts) {
     const run = new AsyncFunction('process', 'console', code);
     await run({ env }, { log: (...values: unknown[]) => printed.push(values) });
     const [status, body] = printed.at(-1) ?? [];

@@ -1,14 +1,12 @@
 /** The Python samples of the API reference, run against a service. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { globSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { writeReference } from '../../docs/.vitepress/reference/pages.ts';
-import { SAMPLE_ADDRESS } from '../../docs/.vitepress/reference/sample-address.ts';
+import { readReference, readSamples } from '../support/reference-samples.ts';
 import { API_KEY, startTestService } from '../support/service.ts';
 
 /** Runs each sample; prints the statuses of the answers. */
@@ -31,15 +29,7 @@ test('each one is a call that the service accepts', async () => {
   const service = await startTestService('sqlite');
   const { token } = await service.makeAccount();
   const directory = await mkdtemp(join(tmpdir(), 'postroom-python-'));
-  writeReference(directory);
-  const pages = await Promise.all(
-    globSync(join(directory, 'reference/api/*.md')).map((path) => readFile(path, 'utf8')),
-  );
-  const samples = pages.flatMap((page) =>
-    [...page.matchAll(/^```python \[Python\]\n([\s\S]*?)\n```$/gm)].map(([, code = '']) =>
-      code.replaceAll(SAMPLE_ADDRESS, service.url),
-    ),
-  );
+  const samples = readSamples(await readReference(), 'python [Python]', service.url);
   assert.ok(samples.length > 20);
   const path = join(directory, 'samples.json');
   await writeFile(path, JSON.stringify(samples));
