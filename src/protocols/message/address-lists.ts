@@ -22,10 +22,20 @@ export interface AddressList {
   readonly isExact: boolean;
 }
 
-/** The most mailboxes that are read of one field; a field with more is not exact. */
+/** The most mailboxes that are read of one field, or of all fields of one name; a field with more is not exact. */
 export const MAX_MAILBOXES = 1_000;
+/** Tokens that are read of one field: twice as many as so many mailboxes with long names have. */
+const MAX_TOKENS = 30_000;
 /** Octets of a field that are read: no honest list of so many mailboxes is longer. */
 const MAX_OCTETS = 128 * 1024;
+
+/**
+ * What may still be read: a header has room for a hundred thousand mailboxes, and for as many fields. Empty ones count as
+ * well, since they take as long.
+ */
+export interface Allowance {
+  mailboxes: number;
+}
 
 interface Token {
   readonly kind: (typeof TOKEN_KINDS)[number];
@@ -164,17 +174,24 @@ class ListReader {
   #isInAngle = false;
   #comments: string[] = [];
   #group: 'none' | 'open' | 'closed' = 'none';
+  #tokens = 0;
+  readonly #allowance: Allowance;
 
-  constructor(isUtf8: boolean) {
+  constructor(isUtf8: boolean, allowance: Allowance) {
     this.#isUtf8 = isUtf8;
+    this.#allowance = allowance;
   }
 
-  /** Reads a field to its end or to the limit, in linear time. */
+  get #isFull(): boolean {
+    return this.#allowance.mailboxes <= 0 || this.#tokens >= MAX_TOKENS;
+  }
+
+  /** Reads a field to its end or to a limit, in linear time. */
   read(text: string): void {
     let isApart = false;
     // One comment without an end stops the search for comments: else each would be read to the end of the text.
     let hasComments = true;
-    for (let at = 0; at < text.length && this.entries.length < MAX_MAILBOXES; ) {
+    for (let at = 0; at < text.length && !this.#isFull; ) {
       const end = hasComments && text[at] === '(' ? commentEnd(text, at) : undefined;
       if (end !== undefined) {
         const comment = text.slice(at + 1, end - 1);
@@ -193,13 +210,14 @@ class ListReader {
       isApart = kind === undefined;
       at = TOKEN.lastIndex;
     }
-    this.isExact &&= this.entries.length < MAX_MAILBOXES;
+    this.isExact &&= !this.#isFull;
     this.#endMailbox();
     this.isExact &&= this.#group !== 'open';
     this.#endGroup();
   }
 
   #take(token: Token): void {
+    this.#tokens++;
     if (token.kind === 'special' && this.#takeSpecial(token.text)) return;
     this.isExact &&= token.kind !== 'stray' && (this.#isInAngle || this.#angle === undefined);
     (this.#isInAngle ? (this.#angle ?? []) : this.#phrase).push(token);
@@ -237,6 +255,7 @@ class ListReader {
     const isName = this.#phrase.length > 0 && isPhrase(this.#phrase) && !this.#angle;
     this.isExact &&= isName && this.#group === 'none';
     this.#endGroup();
+    this.#allowance.mailboxes--;
     this.entries.push({ kind: 'group', name: textOf(this.#phrase) });
     this.#reset();
     this.#group = 'open';
@@ -250,6 +269,7 @@ class ListReader {
     const phrase = this.#phrase;
     const angle = this.#angle;
     if (phrase.length > 0 || angle) {
+      this.#allowance.mailboxes--;
       const isExact = angle
         ? !this.#isInAngle && isPhrase(phrase) && isExactAddress(angle, this.#isUtf8)
         : isExactAddress(phrase, this.#isUtf8);
@@ -277,8 +297,8 @@ class ListReader {
 }
 
 /** Reads a list. @param raw field value, one character per byte, folded or not */
-function readList(raw: string): ListReader {
-  const reader = new ListReader(isUtf8(Buffer.from(raw, 'latin1')));
+function readList(raw: string, allowance: Allowance): ListReader {
+  const reader = new ListReader(isUtf8(Buffer.from(raw, 'latin1')), allowance);
   // Remaining line ends are not folds (RFC 5322 section 2.2.3).
   const unfolded = raw.slice(0, MAX_OCTETS).replace(/\r?\n(?=[ \t]|$)/g, '');
   reader.isExact = raw.length <= MAX_OCTETS;
@@ -291,9 +311,13 @@ function readList(raw: string): ListReader {
  * they hold is never syntax (RFC 2047 section 5).
  *
  * @param raw field value, one character per byte, folded or not
+ * @param allowance what may be read, which gets less
  */
-export function readAddressList(raw: string): AddressList {
-  const { entries, isExact } = readList(raw);
+export function readAddressList(
+  raw: string,
+  allowance: Allowance = { mailboxes: MAX_MAILBOXES },
+): AddressList {
+  const { entries, isExact } = readList(raw, allowance);
   const mailboxes: Mailbox[] = [];
   for (const entry of entries) if (entry.kind === 'mailbox') mailboxes.push(entry.mailbox);
   return { mailboxes, isExact };
@@ -314,8 +338,11 @@ export type AddressEntry =
   | Exclude<ListEntry, { readonly kind: 'mailbox' }>;
 
 /** Reads the same list as {@link readAddressList}, with its groups and routes. */
-export function readAddressEntries(raw: string): AddressEntry[] {
-  return readList(raw).entries.map((entry) => {
+export function readAddressEntries(
+  raw: string,
+  allowance: Allowance = { mailboxes: MAX_MAILBOXES },
+): AddressEntry[] {
+  return readList(raw, allowance).entries.map((entry) => {
     if (entry.kind !== 'mailbox') return entry;
     const { kind, name, route, address } = entry;
     const at = Math.max(

@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { MAX_MAILBOXES } from './address-lists.ts';
-import { parseAddress, readAddressList, toDnsName } from './message.ts';
+import { HeaderReader, parseAddress, readAddressList, readEnvelope, toDnsName } from './message.ts';
 
 test('a control character within a comment makes a list inexact', () => {
   assert.equal(readAddressList('a@good.test (comment)').isExact, true);
@@ -22,6 +22,29 @@ test('a list is read only as far as it is kept', () => {
   assert.equal(many.mailboxes.length, MAX_MAILBOXES);
   assert.equal(many.isExact, false);
   assert.equal(readAddressList(`a@b.test (${'x'.repeat(200_000)})`).isExact, false);
+});
+
+test('what a list has no room for is not read, empty mailboxes and tokens included', () => {
+  for (const text of ['<', '\u200b,', 'a ', '(', '@', 'g:', '.']) {
+    const raw = Buffer.from(text.repeat(100_000)).toString('latin1');
+    const allowance = { mailboxes: MAX_MAILBOXES };
+    const read = readAddressList(raw, allowance);
+    assert.equal(read.isExact, false, text);
+    const size = JSON.stringify(read.mailboxes).length;
+    assert.ok(size < 100_000, `${text}: ${size}`);
+    if ('<,:'.includes(text.slice(-1))) assert.ok(allowance.mailboxes <= 0, `${text} is counted`);
+    if (allowance.mailboxes > 0) continue;
+    assert.deepEqual(readAddressList('a@b.test', allowance).mailboxes, []);
+  }
+});
+
+test('all fields of a name have as many mailboxes as one', () => {
+  const list = `To: ${'<'.repeat(1_000)}\r\n`;
+  const many = 'a@b.test,'.repeat(100);
+  const reader = new HeaderReader();
+  reader.write(Buffer.from(`${`To: ${many}\r\n`.repeat(20)}${list.repeat(100)}\r\n`));
+  const { fields } = reader.header;
+  assert.equal(readEnvelope(fields).to?.length, MAX_MAILBOXES);
 });
 
 test('addresses: dot-strings, quoted strings by their meaning, domains in ASCII', () => {

@@ -65,10 +65,9 @@ export function readEnvelope(fields: readonly HeaderField[]): Envelope {
 }
 
 function mailboxesOf(fields: readonly HeaderField[], name: string): Mailbox[] {
+  const allowance = { mailboxes: MAX_MAILBOXES };
   const lists = fields.filter((field) => field.name === name);
-  return lists
-    .flatMap((field) => readAddressList(rawValue(field)).mailboxes)
-    .slice(0, MAX_MAILBOXES);
+  return lists.flatMap((field) => readAddressList(rawValue(field), allowance).mailboxes);
 }
 
 /** The domains of the From fields (RFC 7489 section 6.6.1). */

@@ -10,6 +10,8 @@
  */
 export {
   type AddressEntry,
+  type Allowance,
+  MAX_MAILBOXES,
   type Mailbox,
   readAddressEntries,
   readAddressList,

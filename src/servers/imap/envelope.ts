@@ -1,8 +1,10 @@
 /** ENVELOPE (RFC 9051 section 7.5.2) of a header: dates, words and addresses as they were written. */
 import {
   type AddressEntry,
+  type Allowance,
   fieldValue,
   type HeaderField,
+  MAX_MAILBOXES,
   rawValue,
   readAddressEntries,
 } from '../../protocols/message/message.ts';
@@ -10,11 +12,14 @@ import { nstring, utf8String } from './write.ts';
 
 export type ReadEntries = (field: HeaderField) => readonly AddressEntry[];
 
-/** The addresses of fields, each read once. */
+/** The addresses of fields, each read once, and of all fields of a name as many as of one. */
 export function readingEntries(): ReadEntries {
   const known = new Map<HeaderField, readonly AddressEntry[]>();
+  const allowances = new Map<string, Allowance>();
   return (field) => {
-    const entries = known.get(field) ?? readAddressEntries(rawValue(field));
+    const allowance = allowances.get(field.name) ?? { mailboxes: MAX_MAILBOXES };
+    allowances.set(field.name, allowance);
+    const entries = known.get(field) ?? readAddressEntries(rawValue(field), allowance);
     known.set(field, entries);
     return entries;
   };
