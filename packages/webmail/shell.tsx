@@ -1,5 +1,5 @@
 /** The page: its panes, and what lies over them. */
-import { defineAsyncComponent, defineComponent, watchEffect } from 'vue';
+import { type Component, defineAsyncComponent, defineComponent, watchEffect } from 'vue';
 import { List } from './list/list.tsx';
 import { ListBar } from './list/list-bar.tsx';
 import { followList } from './list/source.ts';
@@ -10,7 +10,7 @@ import { MoveDialog } from './sidebar/move-dialog.tsx';
 import { PendingDialog } from './sidebar/pending.tsx';
 import { Sidebar, WriteButton } from './sidebar/sidebar.tsx';
 import { SignInDialog, SignInPage } from './sign-in.tsx';
-import { current, here, type OpenAccount, titleOfName } from './state/accounts.ts';
+import { accounts, current, here, type OpenAccount, titleOfName } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
 import { closeOverlay, opens, overlay } from './state/overlay.ts';
 import { writing } from './state/parts.ts';
@@ -23,13 +23,17 @@ import { Icon } from './ui/icon.tsx';
 import { useKeys } from './ui/keys.ts';
 import { Questions } from './ui/questions.tsx';
 import { sets } from './ui/sets.ts';
-import { Toasts } from './ui/toasts.tsx';
+import { sayFailure, Toasts } from './ui/toasts.tsx';
 
 export const Shell = defineComponent(() => {
   followList();
   followOpened();
   watchEffect(() => {
     document.title = titleNow();
+  });
+  // Once the list is there: who loses the network after that can write.
+  watchEffect(() => {
+    if (current.value?.live.state === 'live') void loadComposer().catch(() => undefined);
   });
   return () => (
     <>
@@ -39,23 +43,32 @@ export const Shell = defineComponent(() => {
         <SignInPage />
       )}
       {/* Another account may be shown while it is open. */}
-      {writing.value && <Composer key={writing.value.id} writing={writing.value} />}
+      {writing.value && (
+        <Composer
+          key={writing.value.id}
+          writing={writing.value}
+          isOfSeveral={accounts.value.length > 1}
+        />
+      )}
       <Questions />
       <Toasts />
     </>
   );
 });
 
-/** Loaded when somebody writes, or wants to see the protocol. */
-const Composer = defineAsyncComponent(
-  async () => (await import('./compose/composer.tsx')).Composer,
-);
-const Outgoing = defineAsyncComponent(
-  async () => (await import('./compose/outgoing.tsx')).Outgoing,
-);
-const ProtocolPanel = defineAsyncComponent(
-  async () => (await import('./panel/panel.tsx')).ProtocolPanel,
-);
+/** A part that is not loaded with the page; of a service that was updated since, it may be gone. */
+const lazily = <Part extends Component>(loader: () => Promise<Part>) =>
+  defineAsyncComponent({
+    loader,
+    onError(error, _again, fail) {
+      sayFailure('This part of the page could not be loaded. Reload the page', error);
+      fail();
+    },
+  });
+const loadComposer = async () => (await import('./compose/composer.tsx')).Composer;
+const Composer = lazily(loadComposer);
+const Outgoing = lazily(async () => (await import('./compose/outgoing.tsx')).Outgoing);
+const ProtocolPanel = lazily(async () => (await import('./panel/panel.tsx')).ProtocolPanel);
 
 /** "(3) Inbox · Mail" */
 function titleNow(): string {

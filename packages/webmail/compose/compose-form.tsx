@@ -6,21 +6,21 @@ import { Icon } from '../ui/icon.tsx';
 import { Failure } from '../ui/loaded.tsx';
 import { Menu } from '../ui/menu.tsx';
 import { sets, turns } from '../ui/sets.ts';
-import { AttachButton, FileList, QuoteFold } from './compose-files.tsx';
+import { AttachButton, FileList, QuoteFold, useFiles } from './compose-files.tsx';
 import { PlainEditor, RichEditor } from './editor.tsx';
 import { htmlTools } from './html-tools.ts';
 import { LaterMenu } from './later-menu.tsx';
 import { Recipients } from './recipients.tsx';
 import { textToHtml } from './reply.ts';
 import type { ComposeSession } from './session.ts';
-import { useFiles } from './use-files.ts';
 
 interface FormProps {
   readonly title: string;
   readonly session: ComposeSession;
 }
 
-export const ComposeForm = component<FormProps>(['title', 'session'], ({ title, session }) => {
+export const ComposeForm = component<FormProps>(['title', 'session'], (props) => {
+  const { session } = props;
   const { content } = session;
   const files = useFiles(session);
   const isLarge = ref(false);
@@ -49,7 +49,7 @@ export const ComposeForm = component<FormProps>(['title', 'session'], ({ title, 
       {...files.on}
     >
       <header class="bar">
-        <h2>{title}</h2>
+        <h2 class="cut">{props.title}</h2>
         <span class="soft" role="status">
           {session.status.value}
         </span>
@@ -154,7 +154,7 @@ const ComposeFoot: FunctionalComponent<PartProps> = ({ session, attach }) => {
       <AttachButton attach={attach} />
       <Menu
         label="More"
-        items={[
+        items={() => [
           { label: html === undefined ? 'Formatting' : 'Plain text', icon: 'edit', run: turn },
           { label: 'Throw away', icon: 'delete', isDangerous: true, run: discard },
         ]}

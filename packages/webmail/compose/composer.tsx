@@ -32,8 +32,15 @@ const TITLES = {
   draft: 'Draft',
 } as const;
 
+interface ComposerProps {
+  readonly writing: Writing;
+  /** Several accounts are signed in: which one writes is said. */
+  readonly isOfSeveral?: boolean;
+}
+
 /** Another message that is written is another one of these (`key`). */
-export const Composer = component<{ writing: Writing }>(['writing'], ({ writing: what }) => {
+export const Composer = component<ComposerProps>(['writing', 'isOfSeveral'], (props) => {
+  const { writing: what } = props;
   const session = useLoaded(async () => startSession(what, await startContent(what)));
   const element = ref<HTMLElement>();
   const opener = document.activeElement;
@@ -61,11 +68,12 @@ export const Composer = component<{ writing: Writing }>(['writing'], ({ writing:
     const isWithin = element.value?.contains(document.activeElement);
     if (isWithin && opener instanceof HTMLElement) opener.focus();
   });
-  const title = TITLES[what.kind];
+  const title = () =>
+    props.isOfSeveral ? `${TITLES[what.kind]} from ${what.account.address}` : TITLES[what.kind];
   return () => (
-    <section ref={element} class="composer" role="dialog" aria-label={title}>
+    <section ref={element} class="composer" role="dialog" aria-label={title()}>
       {session.value ? (
-        <ComposeForm title={title} session={session.value} />
+        <ComposeForm title={title()} session={session.value} />
       ) : (
         <Waiting of={session}>
           <Button class="link" label="Close" press={() => close(what)} />

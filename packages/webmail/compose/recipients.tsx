@@ -66,8 +66,7 @@ function useEntries(props: RecipientsProps) {
     input.value?.focus();
   };
   const keys: Readonly<Record<string, () => void>> = {
-    ArrowDown: options.next,
-    ArrowUp: options.before,
+    ...options.keys,
     Enter: commit,
     Escape: forget,
     Backspace: () => edit(props.people.length - 1),

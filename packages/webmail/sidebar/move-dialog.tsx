@@ -61,12 +61,10 @@ export const MoveDialog = defineComponent(() => {
     options.active.value = 0;
   };
   const press = (event: KeyboardEvent) => {
-    const place = options.chosen();
-    if (event.key === 'ArrowDown') options.next();
-    else if (event.key === 'ArrowUp') options.before();
-    else if (event.key === 'Enter' && place) void choose(place);
-    else return;
+    const act = options.keys[event.key];
+    if (!act || event.isComposing) return;
     event.preventDefault();
+    act();
   };
   return () => (
     <Dialog title="Move to" close={closeOverlay}>

@@ -52,7 +52,7 @@ export const Sidebar: FunctionalComponent<SidebarProps> = ({ account }) => (
       <span class="address cut" title={account.address}>
         {account.address}
       </span>
-      <Menu label="Account" icon="chevron" items={accountItems(account)} />
+      <Menu label="Account" icon="chevron" items={() => accountItems(account)} />
     </div>
     <WriteButton />
     <ul class="mailboxes">
@@ -106,7 +106,9 @@ const MailboxLink: FunctionalComponent<LinkProps> = ({ account, mailbox }) => {
           </span>
         )}
       </a>
-      {isOwn(mailbox) && <Menu label={`Change ${name}`} items={folderItems(account, mailbox)} />}
+      {isOwn(mailbox) && (
+        <Menu label={`Change ${name}`} items={() => folderItems(account, mailbox)} />
+      )}
     </li>
   );
 };

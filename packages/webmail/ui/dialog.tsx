@@ -1,4 +1,4 @@
-/** A dialog that is there while it is rendered: the browser keeps the focus within, Escape and Back close it. */
+/** A dialog that is there while it is rendered: the browser keeps the focus within, Escape, Back and a press beside it close it. */
 import { computed, onBeforeUnmount, onMounted, ref, shallowRef, useId } from 'vue';
 import { Tool } from './button.tsx';
 import { component } from './component.ts';
@@ -33,6 +33,7 @@ export const Dialog = component<DialogProps>(['title', 'close', 'isWide'], (prop
       ref={element}
       class={['dialog', { wide: props.isWide }]}
       aria-labelledby={id}
+      closedby="any"
       onCancel={(event: Event) => {
         event.preventDefault();
         props.close();

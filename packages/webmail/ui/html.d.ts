@@ -7,13 +7,12 @@ declare module '@vue/runtime-dom' {
   }
   interface ButtonHTMLAttributes {
     popovertarget?: string;
-    popovertargetaction?: 'hide';
+  }
+  interface DialogHTMLAttributes {
+    closedby?: 'any';
   }
   interface InputHTMLAttributes {
     /** What it has at first: Vue writes `value` anew whenever it renders. */
-    defaultValue?: string | undefined;
-  }
-  interface TextareaHTMLAttributes {
     defaultValue?: string | undefined;
   }
 }

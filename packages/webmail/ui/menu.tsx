@@ -10,14 +10,12 @@ export interface MenuItem {
   readonly run: () => void;
 }
 
-type MenuItems = readonly (MenuItem | undefined)[];
-
 interface MenuProps {
   readonly label: string;
   /** Shown in place of three dots. */
   readonly icon?: IconName;
-  /** A function is asked whenever the menu opens: its items may depend on the time. */
-  readonly items: MenuItems | (() => MenuItems);
+  /** Asked whenever the menu opens: they may depend on the time. */
+  readonly items: () => readonly (MenuItem | undefined)[];
 }
 
 export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => {
@@ -49,7 +47,6 @@ export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => 
       {item.label}
     </button>
   );
-  const itemsNow = () => (typeof props.items === 'function' ? props.items() : props.items);
   return () => (
     <>
       <button
@@ -74,7 +71,7 @@ export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => 
         onToggle={(event: Event) => void follow(event as ToggleEvent)}
         onKeydown={moveFocus}
       >
-        {isOpen.value && itemsNow().map((item) => item && entry(item))}
+        {isOpen.value && props.items().map((item) => item && entry(item))}
       </div>
     </>
   );

@@ -19,11 +19,19 @@ export function useOptions<Item>({ label, items, choose, show }: OptionsProps<It
     const from = Math.max(active.value, step > 0 ? -1 : 0);
     if (length > 0) active.value = (from + step + length) % length;
   };
+  const keys: Readonly<Record<string, () => void>> = {
+    ArrowDown: () => move(1),
+    ArrowUp: () => move(-1),
+    Enter: () => {
+      const item = chosen();
+      if (item !== undefined) choose(item);
+    },
+  };
   return {
     active,
     chosen,
-    next: () => move(1),
-    before: () => move(-1),
+    /** What arrows and Enter do. */
+    keys,
     /** Attributes of the box. */
     box: () => ({
       role: 'combobox',

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { inPage, type MailPages, PHONE, startMailPages, until } from './mail-pages.ts';
-import { goTo, isLive, openWebmail, rowOf } from './webmail-page.ts';
+import { openWatched } from './watched-page.ts';
+import { fillSignIn, goTo, isLive, openWebmail, rowOf } from './webmail-page.ts';
 
 let pages: MailPages;
 
@@ -77,4 +78,35 @@ test('a page that is not seen any more saves what is written at once', async () 
   await textOf(page).fill('A thought');
   await inPage(page, "document.dispatchEvent(new Event('visibilitychange'))");
   await page.getByText('Draft saved').first().waitFor();
+});
+
+test('who has lost the network can write; where the form cannot be loaded, the page says so', async () => {
+  const { address } = await pages.newAccount();
+  const { page, context, requests } = await openWebmail(pages, address);
+  const asked = () => requests.some((url) => /composer.*js$/.test(url));
+  while (!asked()) await page.waitForEvent('request');
+  await page.waitForLoadState('networkidle');
+  await context.setOffline(true);
+  await page.getByRole('button', { name: 'Write' }).click();
+  await textOf(page).fill('Without a network');
+  await page.getByText('Draft saved').first().waitFor();
+
+  const { page: other } = await openWatched(pages.browser, pages.service.url);
+  await other.route(/composer.*js$/, (route) => route.abort());
+  await other.goto(`${pages.service.url}/webmail`);
+  await fillSignIn(other, address, false);
+  await other.getByRole('button', { name: 'Write' }).click();
+  await other.getByText('This part of the page could not be loaded').first().waitFor();
+});
+
+test('with two accounts, the form stays when the other one is shown, and says who writes', async () => {
+  const [one, two] = [await pages.newAccount(), await pages.newAccount()];
+  const { page } = await openWebmail(pages, one.address);
+  await page.getByRole('button', { name: 'Write' }).click();
+  await textOf(page).fill('Half of it');
+  await page.getByRole('button', { name: 'Account' }).click();
+  await page.getByRole('menuitem', { name: 'Add an account' }).click();
+  await fillSignIn(page, two.address, false);
+  await page.getByRole('dialog', { name: `New message from ${one.address}` }).waitFor();
+  assert.equal(await textOf(page).inputValue(), 'Half of it');
 });
