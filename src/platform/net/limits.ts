@@ -32,8 +32,8 @@ export interface Usage {
 }
 
 export interface Limit {
-  /** Counts one. Counts above the limit are counted too, and do not make the window longer. */
-  take(key: string): Promise<Usage>;
+  /** Counts one, or more. Counts above the limit are counted too, and do not make the window longer. */
+  take(key: string, amount?: number): Promise<Usage>;
   /** Subtracts one count, for something that turned out not to count. */
   giveBack(key: string): Promise<void>;
   /** The state of a key, without counting. */
@@ -71,7 +71,7 @@ export function limitBy(counter: Counter, { most, seconds }: LimitOptions): Limi
   };
   return {
     // Unlike `consume`, it does not throw above the limit.
-    take: async (key) => usageOf(await counter.penalty(key)),
+    take: async (key, amount = 1) => usageOf(await counter.penalty(key, amount)),
     async giveBack(key) {
       // A reward where nothing is counted would give a negative count.
       if ((await counter.get(key)) !== null) await counter.reward(key);
@@ -96,9 +96,9 @@ export const limitInMemory: OpenLimit = (options) => {
   });
   return {
     ...limit,
-    async take(key) {
+    async take(key, amount) {
       keys.set(key, true);
-      return limit.take(key);
+      return limit.take(key, amount);
     },
     async clear(key) {
       keys.delete(key);

@@ -490,6 +490,24 @@ onEachEngine('accounts', (engine) => {
     await assert.rejects(answered.begin(request), { code: 'unauthorized' });
   });
 
+  test('an account that has the answers it may have gets those again, and no more', async () => {
+    const { create } = await newUser();
+    const { id: accountId } = await create('ann');
+    const { id: otherId } = await create('bob');
+    const answered = new AnsweredRequests({ database, secret: ['secret'], now: Date.now });
+    const ask = (key: string, of = accountId) =>
+      answered.begin({ owner: { accountId: of }, key, hash: async () => '' });
+    const body = 'x'.repeat(32 * 1024 * 1024);
+    for (const key of ['a', 'b']) {
+      const begun = await ask(key);
+      assert.ok('id' in begun);
+      await answered.finish(begun, '', { status: 200, body });
+    }
+    await assert.rejects(ask('c'), { code: 'rate_limited' });
+    assert.deepEqual(await ask('a'), { status: 200, body });
+    assert.ok('id' in (await ask('c', otherId)));
+  });
+
   test('the key of a request that failed while the database was away is free when it is back', async () => {
     const { id: accountId } = await (await newUser()).create('ann');
     let isAway = false;

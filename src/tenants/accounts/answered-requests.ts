@@ -22,6 +22,7 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { limitInMemory } from '../../platform/net/net.ts';
 import { Seal, type SigningKeys } from '../../platform/nodes/nodes.ts';
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
 
@@ -34,6 +35,12 @@ const RETRY_AFTER = 10;
 
 /** How long an answer is kept. */
 export const ANSWERS_KEPT_MS = DAY_MS;
+
+/**
+ * KiB of answers in that time, of an account, or of a user and an API key, on each node. They count for no quota: without a
+ * limit an account fills the disk with them, each of which may have 1 MiB.
+ */
+const KEPT_MAX = 64 * 1024;
 
 /** The answer to a request. */
 export interface GivenAnswer {
@@ -48,6 +55,7 @@ export interface BegunRequest {
   /** Distinguishes it from a later request with the same key. */
   readonly startedAt: number;
   readonly isSealed: boolean;
+  readonly owner: KeyOwner;
 }
 
 /** Whose key it is: others may have the same one. */
@@ -87,6 +95,11 @@ export class AnsweredRequests {
   #failed: BegunRequest[] = [];
   readonly #seal: Seal;
   readonly #now: () => number;
+  readonly #kept = limitInMemory({
+    name: 'kept-answers',
+    most: KEPT_MAX,
+    seconds: ANSWERS_KEPT_MS / 1_000,
+  });
   /** What began before is not under way: its process ended. On PostgreSQL it may be another node's. */
   readonly #since: number;
 
@@ -101,11 +114,18 @@ export class AnsweredRequests {
    * Begins a request, or finds the answer to the same request.
    *
    * @throws Refusal idempotency_key_reused where another request has the key; idempotency_key_in_use where
-   *   it is under way for long; unauthorized where the account was deleted just now
+   *   it is under way for long; unauthorized where the account was deleted just now; rate_limited where no more answers
+   *   are kept
    */
   async begin(request: KeyedRequest): Promise<BegunRequest | GivenAnswer> {
     const { wait = pause } = request;
     await this.#removeFailed();
+    const usage = await this.#kept.look(nameOf(request.owner));
+    // An answer that is kept already is still given.
+    if (usage.remaining === 0 && !(await this.#find(request))) {
+      const detail = `answers to requests with an Idempotency-Key have ${KEPT_MAX / 1024} MiB in 24 hours`;
+      throw new Refusal('rate_limited', detail, { retryAfter: usage.resetSeconds });
+    }
     for (let waits = 0; waits <= WAITS; waits++) {
       const begun = await this.#claim(request).catch((error: unknown) => {
         if (!isReferenceGone(error)) throw error;
@@ -132,10 +152,12 @@ export class AnsweredRequests {
   /** The same within the transaction of the change. */
   async finishIn(
     tx: Queries,
-    { id, isSealed }: BegunRequest,
+    { id, isSealed, owner }: BegunRequest,
     hash: string,
     { status, body }: GivenAnswer,
   ): Promise<void> {
+    // In memory: it never fails.
+    void this.#kept.take(nameOf(owner), Math.ceil(body.length / 1024));
     const values = isSealed
       ? { status, answer: this.#seal.seal(hash + body) }
       : { status, answer: body, request_hash: hash };
@@ -190,7 +212,7 @@ export class AnsweredRequests {
         .returning('id')
         .executeTakeFirst(),
     );
-    return row && { id: row.id, startedAt: now, isSealed };
+    return row && { id: row.id, startedAt: now, isSealed, owner };
   }
 
   #find({ owner, key }: KeyedRequest): Promise<Row<'idempotency_keys'> | undefined> {
@@ -225,6 +247,10 @@ export async function forgetAnswers(
     tx.deleteFrom('idempotency_keys').where('started_at', '<', before).executeTakeFirst(),
   );
   return Number(numDeletedRows);
+}
+
+function nameOf(owner: KeyOwner): string {
+  return 'scope' in owner ? owner.scope : `account ${owner.accountId}`;
 }
 
 function columnsOf(owner: KeyOwner) {
