@@ -63,6 +63,12 @@ export class CommandReader {
     return this.#bytes.length + this.#started.size;
   }
 
+  /** Octets of the command that is not whole, and all that came after it. */
+  get held(): number {
+    const literals = this.#parts.reduce((sum, part) => sum + part.length, 0);
+    return literals + (this.#literal?.held.size ?? 0) + this.waiting;
+  }
+
   /** Octets are copied a few times at most, however small the pieces are. */
   push(chunk: Buffer): void {
     this.#hasEnd ||= chunk.includes(LF);

@@ -2,6 +2,7 @@
 import type { SecureContext } from 'node:tls';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
 import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
+import type { CommandMemory } from './command-memory.ts';
 import type { Ended } from './run-command.ts';
 import type { ImapServices } from './session.ts';
 
@@ -9,6 +10,8 @@ export interface ConnectionSettings extends ImapServices {
   readonly hostname: string;
   readonly changes: Pick<Changes, 'subscribe'>;
   readonly secureContext: () => SecureContext;
+  /** Of all listeners of the process. */
+  readonly memory: CommandMemory;
   /** Takes a slot for one more connection of the account; undefined where it has none left. */
   readonly admit: (user: MailAccess) => Promise<(() => void) | undefined>;
   readonly onCommand?: ((ended: Ended) => void) | undefined;

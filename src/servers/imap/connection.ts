@@ -71,7 +71,8 @@ export class Connection implements Channel {
       flush: () => this.#outgoing.flush(),
       write: (text) => this.#traffic.write(text),
       onBytes: (amount) => this.#traffic.take(amount),
-      isLoggedIn: () => this.#session.isLoggedIn,
+      user: () => this.user,
+      memory: settings.memory,
       signal: this.signal,
     });
     this.isSecure = client.isSecure;
@@ -175,8 +176,6 @@ export class Connection implements Channel {
     this.#session.watches?.onChange();
     this.#wire.interrupt();
   }
-
-  /* What commands may do with the connection. */
 
   startTls(): void {
     // What a client sends before it knows that TLS begins could be somebody else's (RFC 3207 section 6).
@@ -295,6 +294,7 @@ export class Connection implements Channel {
     this.#unsubscribe = undefined;
     this.#release?.();
     this.#release = undefined;
+    this.#incoming.release();
     this.#opened?.destroy();
   }
 }

@@ -24,6 +24,7 @@ import {
   AccountShares,
   type MailAccess,
 } from '../../tenants/accounts/accounts.ts';
+import { CommandMemory } from './command-memory.ts';
 import { Connection } from './connection.ts';
 import type { ConnectionSettings } from './connection-settings.ts';
 import type { OpenSessions } from './open-sessions.ts';
@@ -105,6 +106,7 @@ export class ImapSlots {
   readonly clients: ClientShares;
   readonly accounts: AccountShares;
   readonly recents = new RecentMessages();
+  readonly memory = new CommandMemory();
   readonly #shared: SharedSlots | undefined;
 
   /**
@@ -256,6 +258,7 @@ export class ImapListener {
     const settings: ConnectionSettings = {
       ...this.#options,
       recents: slots.recents,
+      memory: slots.memory,
       secureContext: () => this.#listener.secureContext,
       admit: async (user) => {
         const slot = await slots.take(user, key);

@@ -1,6 +1,8 @@
 /** What a client sends: commands, one after another, and the messages of APPEND as they come (RFC 9051 section 4.3). */
 import type { Wire } from '../../platform/net/net.ts';
+import type { MailAccess } from '../../tenants/accounts/accounts.ts';
 import { isMessageOf } from './append.ts';
+import { type CommandMemory, HeldCommand } from './command-memory.ts';
 import {
   type AnnouncedLiteral,
   type CommandLimits,
@@ -30,8 +32,9 @@ export interface IncomingOptions {
   readonly write: (text: string) => Promise<void> | undefined;
   /** Called with how many came. */
   readonly onBytes: (amount: number) => void;
-  /** Whether messages are taken. */
-  readonly isLoggedIn: () => boolean;
+  /** Who has logged in. */
+  readonly user: () => MailAccess | undefined;
+  readonly memory: CommandMemory;
   /** Aborts with a Bye where no more of a message may be taken. */
   readonly signal: AbortSignal;
 }
@@ -39,6 +42,7 @@ export interface IncomingOptions {
 export class Incoming {
   readonly #options: IncomingOptions;
   readonly #reader = new CommandReader(STRANGER);
+  readonly #held: HeldCommand;
   #literal: AnnouncedLiteral | undefined;
   /** Octets of it that did not come yet; undefined before the client was asked for it. */
   #left: number | undefined;
@@ -49,6 +53,12 @@ export class Incoming {
 
   constructor(options: IncomingOptions) {
     this.#options = options;
+    this.#held = new HeldCommand(options.memory);
+  }
+
+  /** Nothing of the last command is needed any more. */
+  release(): void {
+    this.#held.release();
   }
 
   set limits(limits: CommandLimits) {
@@ -81,6 +91,8 @@ export class Incoming {
   /** The next command, whole but for the messages of an APPEND. @throws Bye where it is too large */
   async next(): Promise<CommandParts | 'interrupted' | undefined> {
     this.#messages = undefined;
+    // An interruption may have come in the middle of a command.
+    if (this.#reader.held === 0) this.release();
     for (;;) {
       const reading = this.#reader.next();
       if (reading?.kind === 'command') return reading.parts;
@@ -94,13 +106,21 @@ export class Incoming {
       if (bytes === undefined) return undefined;
       if (bytes.length === 0) return 'interrupted';
       this.#options.onBytes(bytes.length);
-      this.#reader.push(bytes);
+      this.#push(bytes);
+    }
+  }
+
+  /** @throws Bye where the account holds too much */
+  #push(bytes: Buffer): void {
+    this.#reader.push(bytes);
+    if (!this.#held.reach(this.#reader.held, this.#options.user())) {
+      throw new Bye('[LIMIT] The account or its user has too many long commands at once');
     }
   }
 
   /** @returns the command, where the literal is a message */
   async #takeLiteral(literal: AnnouncedLiteral): Promise<CommandParts | undefined> {
-    if (this.#options.isLoggedIn() && isMessageOf(literal.parts)) {
+    if (this.#options.user() && isMessageOf(literal.parts)) {
       this.#begin(literal);
       return literal.parts;
     }
@@ -195,7 +215,7 @@ export class Incoming {
     if (bytes === undefined) throw new Bye('The client left');
     this.#options.onBytes(bytes.length);
     if (this.#messages) this.#messages.octets += bytes.length;
-    if (bytes.length > 0) this.#reader.push(bytes);
+    if (bytes.length > 0) this.#push(bytes);
     else if (this.isSlow(performance.now())) throw new Bye('The message came too slowly');
   }
 }
