@@ -26,6 +26,12 @@ test('each line is read once, blank ones not at all, a part of one not yet', asy
   assert.deepEqual((await spool.read(first.positions)).lines, ['three']);
 });
 
+test('a file of very short lines is read, as many as there are', async () => {
+  const { spool, events } = await openSpool();
+  await appendFile(events, 'x\n'.repeat(300_000));
+  assert.equal((await spool.read({})).lines.length, 300_000);
+});
+
 test('a writer that opened the file before it was changed is still read', async () => {
   let now = 1_700_000_000_000;
   const { spool, directory, events } = await openSpool({

@@ -8,8 +8,12 @@
  * Positions belong to inodes, which a rename keeps. A position is forgotten, durably, before a new file could get the
  * same inode: `prepare` and `rotate`, which create files, come after that.
  */
-import { type FileHandle, link, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { link, open, readdir, rename, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { when } from '../../platform/errors/errors.ts';
+import { isMissing } from '../../platform/files/files.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
 /** How far each file has been read, in bytes, by its inode. */
@@ -89,7 +93,7 @@ export class Spool {
   /** Reads what was appended since, at most one share. */
   async read(positions: Positions): Promise<SpoolShare> {
     const next: Record<string, number> = {};
-    const lines: string[] = [];
+    let lines: string[] = [];
     let passedOver = 0;
     let budget = SHARE_BYTES;
     for (const file of await this.#files()) {
@@ -105,7 +109,7 @@ export class Spool {
         this.#isOver(file),
       );
       budget -= found.bytes;
-      lines.push(...found.lines);
+      lines = lines.concat(found.lines);
       passedOver += found.passedOver;
       next[file.inode] = from + found.bytes;
     }
@@ -157,10 +161,7 @@ export class Spool {
     const files: SpoolFile[] = [];
     for (const name of [...rotated, ACTIVE]) {
       const path = join(this.#directory, name);
-      const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
-        if (error.code === 'ENOENT') return undefined;
-        throw error;
-      });
+      const found = await stat(path, { bigint: true }).catch(when(isMissing, undefined));
       if (!found) continue;
       const at = ROTATED.exec(name)?.[1];
       const rotatedAt = at === undefined ? undefined : Number(at);
@@ -172,30 +173,13 @@ export class Spool {
 
 /** Reads whole lines; skips text without a newline that, in a full share or an old file, will get none. */
 async function readLines(file: SpoolFile, from: number, length: number, isOver: boolean) {
-  const buffer = Buffer.allocUnsafe(length);
-  const handle = await open(file.path, 'r');
-  let read: number;
-  try {
-    read = await fill(handle, buffer, from);
-  } finally {
-    await handle.close();
-  }
-  const bytes = buffer.subarray(0, read).lastIndexOf(NEWLINE) + 1;
+  const read = await buffer(createReadStream(file.path, { start: from, end: from + length - 1 }));
+  const bytes = read.lastIndexOf(NEWLINE) + 1;
   if (bytes === 0) {
-    const isAll = from + read === file.size;
-    const passedOver = read === SHARE_BYTES || (isOver && isAll) ? read : 0;
+    const isAll = from + read.length === file.size;
+    const passedOver = read.length === SHARE_BYTES || (isOver && isAll) ? read.length : 0;
     return { lines: [], bytes: passedOver, passedOver };
   }
-  const lines = buffer.toString('utf8', 0, bytes).split('\n');
+  const lines = read.toString('utf8', 0, bytes).split('\n');
   return { lines: lines.filter((line) => line !== ''), bytes, passedOver: 0 };
-}
-
-async function fill(handle: FileHandle, buffer: Buffer, from: number): Promise<number> {
-  let filled = 0;
-  while (filled < buffer.length) {
-    const { bytesRead } = await handle.read(buffer, filled, buffer.length - filled, from + filled);
-    if (bytesRead === 0) break;
-    filled += bytesRead;
-  }
-  return filled;
 }

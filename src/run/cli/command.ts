@@ -53,7 +53,9 @@ export function table(
   rows: readonly (readonly (string | number | null | undefined)[])[],
 ): string {
   const lines = [names, ...rows].map((row) => row.map((cell) => clean(String(cell ?? '-'))));
-  const widths = names.map((_, at) => Math.max(...lines.map((line) => line[at]?.length ?? 0)));
+  const widths = names.map((_, at) =>
+    lines.reduce((most, line) => Math.max(most, line[at]?.length ?? 0), 0),
+  );
   return lines
     .map((line) => line.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  '))
     .map((line) => line.trimEnd())

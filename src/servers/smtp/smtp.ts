@@ -106,7 +106,7 @@ export interface SmtpTraffic {
   refused(code: ErrorCode): void;
 }
 
-/** How many times as many connections a trusted client may hold, and the share of all that a stranger may. */
+/** How many times as many connections a trusted client may hold. */
 const TRUSTED_SHARE = 10;
 /** How many messages of the largest size may be unfinished at once, of one stranger and of all clients. */
 const UNFINISHED_PER_CLIENT = 4;
