@@ -51,21 +51,19 @@ import {
   writeMark,
 } from './dns-records.ts';
 import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
-import {
-  type ActiveDomain,
-  type DomainState,
-  prepareActiveClaim,
-  readDomainState,
-  toActive,
-} from './find-claims.ts';
 import { toOwner, type Whose } from './owner.ts';
 import {
+  type ActiveDomain,
   checkRoute,
+  type DomainState,
   findWebhookSecrets,
+  prepareActiveClaim,
   type Route,
   type RouteSettings,
+  readDomainState,
   readRoute,
   replaceRoute,
+  toActive,
 } from './routes.ts';
 
 export { checkReason, endDomainDeletion, listDeletedDomains, setSuspended } from './claim-rows.ts';
@@ -78,14 +76,6 @@ export {
 } from './dns-records.ts';
 export { checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
 export {
-  type ActiveDomain,
-  findClaimIds,
-  findClaimNames,
-  hasDomains,
-  selectActive,
-  toActive,
-} from './find-claims.ts';
-export {
   type ClaimFilter,
   type ClaimOrder,
   type ClaimPosition,
@@ -97,11 +87,17 @@ export {
 } from './operator-claims.ts';
 export { type Owner, toOwner, type Whose } from './owner.ts';
 export {
+  type ActiveDomain,
   checkWebhookSecret,
   checkWebhookUrl,
+  findClaimIds,
+  findClaimNames,
+  hasDomains,
   PREVIOUS_SIGNS_MS,
   type Route,
   type RouteSettings,
+  selectActive,
+  toActive,
 } from './routes.ts';
 export { countUnableToSend, findSendingObstacle } from './sending.ts';
 export { Verification } from './verification/verification.ts';
