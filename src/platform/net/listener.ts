@@ -28,11 +28,21 @@ export interface ListenerOptions {
 /** Milliseconds for a load balancer to send its header. */
 const HEADER_TIMEOUT = 3_000;
 
-export class Listener {
+/** Serves one client. */
+export interface Served {
+  /** Resolves when nothing is under way for the client any more, who may have left before. Never rejects. */
+  run(): Promise<void>;
+  /** Ends it at once. */
+  destroy(): void;
+}
+
+export class Listener<Connection extends Served> {
   readonly #options: ListenerOptions;
   readonly #server: Server;
   /** Connections for which a load balancer has not named the client yet. */
   readonly #waiting = new Set<Socket>();
+  readonly #served = new Set<Connection>();
+  readonly #running = new Set<Promise<void>>();
   #secureContext: SecureContext;
   #address = { host: '', port: 0 };
 
@@ -79,12 +89,38 @@ export class Listener {
     this.#address = { host: bound.address, port: bound.port };
   }
 
-  /** Accepts no more. Resolves when all connections are closed, also those of clients. */
-  async close(): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#server.close(() => resolve());
+  /** The connections whose sockets are open. */
+  get served(): ReadonlySet<Connection> {
+    return this.#served;
+  }
+
+  /** Runs the connection of a client. */
+  serve(socket: Socket, connection: Connection): void {
+    this.#served.add(connection);
+    socket.once('close', () => this.#served.delete(connection));
+    const running = connection.run();
+    this.#running.add(running);
+    void running.then(() => this.#running.delete(running));
+  }
+
+  /**
+   * Accepts no more. Resolves when all connections are closed and nothing is under way for them, or at the deadline; never
+   * rejects.
+   *
+   * @param deadline milliseconds after which open connections are cut off
+   */
+  async close(deadline: number): Promise<void> {
+    const closed = Promise.withResolvers<void>();
+    const late = Promise.withResolvers<void>();
+    this.#server.close(() => closed.resolve());
     for (const socket of this.#waiting) socket.destroy();
-    await promise;
+    const timer = setTimeout(() => {
+      for (const connection of this.#served) connection.destroy();
+      late.resolve();
+    }, deadline);
+    await Promise.race([Promise.all([closed.promise, ...this.#running]), late.promise]);
+    clearTimeout(timer);
+    await closed.promise;
   }
 
   #accept(socket: Socket): void {

@@ -160,9 +160,7 @@ export async function startImap(options: ImapOptions): Promise<ImapListener> {
 
 export class ImapListener {
   readonly #options: ImapOptions;
-  readonly #listener: Listener;
-  readonly #connections = new Set<Connection>();
-  readonly #running = new Set<Promise<void>>();
+  readonly #listener: Listener<Connection>;
   #timeCheck: NodeJS.Timeout | undefined;
   readonly #rechecks: Repeat;
 
@@ -186,7 +184,7 @@ export class ImapListener {
   }
 
   connections(): number {
-    return this.#connections.size;
+    return this.#listener.served.size;
   }
 
   address(): { readonly host: string; readonly port: number } {
@@ -204,28 +202,24 @@ export class ImapListener {
     await this.#listener.listen(port, host);
     this.#timeCheck = setInterval(() => {
       const now = performance.now();
-      for (const connection of this.#connections) connection.checkTime(now, Date.now());
+      for (const connection of this.#listener.served) connection.checkTime(now, Date.now());
     }, TIME_CHECK_MS);
     this.#rechecks.start();
   }
 
   /** Tells all clients BYE, and resolves when their commands have ended, or at the deadline. @param deadline milliseconds */
   async close(deadline: number): Promise<void> {
-    const stopped = this.#listener.close();
-    for (const connection of this.#connections)
+    const stopped = this.#listener.close(deadline);
+    for (const connection of this.#listener.served)
       connection.end('[UNAVAILABLE] The server stops: connect again');
-    const late = setTimeout(() => {
-      for (const connection of this.#connections) connection.destroy();
-    }, deadline);
-    await Promise.all([stopped, ...this.#running]);
-    clearTimeout(late);
+    await stopped;
     clearInterval(this.#timeCheck);
     await this.#rechecks.stop();
   }
 
   async #recheckAll(): Promise<void> {
     const { accessOf, appPasswordsThere } = this.#options;
-    const open = [...this.#connections].filter(({ user }) => user !== undefined);
+    const open = [...this.#listener.served].filter(({ user }) => user !== undefined);
     const byAccount = Map.groupBy(open, ({ user }) => user?.accountId ?? 0);
     const ids = [...byAccount.keys()];
     for (let at = 0; at < ids.length; at += ACCOUNTS_AT_A_TIME) {
@@ -272,14 +266,8 @@ export class ImapListener {
     };
     const client = { address, isLocal: isLoopback(address), isSecure };
     const connection = new Connection(socket, client, settings, logger);
-    this.#connections.add(connection);
     sessions.add(connection);
-    socket.once('close', () => {
-      this.#connections.delete(connection);
-      sessions.remove(connection);
-    });
-    const running = connection.run();
-    this.#running.add(running);
-    void running.then(() => this.#running.delete(running));
+    socket.once('close', () => sessions.remove(connection));
+    this.#listener.serve(socket, connection);
   }
 }

@@ -130,7 +130,7 @@ export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
 }
 
 export class SmtpListener {
-  readonly #listener: Listener;
+  readonly #listener: Listener<Connection>;
   readonly #settings: ConnectionSettings;
   readonly #options: SmtpOptions;
   readonly #limits: SmtpLimits;
@@ -138,10 +138,6 @@ export class SmtpListener {
   readonly #shares: StrangerShares;
   readonly #accounts: AccountShares;
   readonly #staged: ClientShares;
-  /** Every connection whose socket is open, also those that were told to end. */
-  readonly #connections = new Set<Connection>();
-  /** What is under way for clients; a client may have left while delivery still has its message. */
-  readonly #running = new Set<Promise<void>>();
   #timeCheck: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
 
@@ -176,7 +172,7 @@ export class SmtpListener {
 
   /** The number of open connections. */
   connections(): number {
-    return this.#connections.size;
+    return this.#listener.served.size;
   }
 
   address(): { readonly host: string; readonly port: number } {
@@ -214,24 +210,15 @@ export class SmtpListener {
   }
 
   async #close(deadline: number): Promise<void> {
-    const stopped = this.#listener.close();
-    const running = [...this.#running];
-    for (const connection of this.#connections) connection.drain();
-    const { promise: late, resolve: giveUp } = Promise.withResolvers<void>();
-    const linger = setTimeout(() => this.#destroy(({ isOver }) => isOver), STOP_LINGER);
-    const last = setTimeout(() => {
-      this.#destroy(() => true);
-      giveUp();
-    }, deadline);
-    await Promise.race([Promise.all([stopped, ...running]), late]);
-    clearTimeout(linger);
-    clearTimeout(last);
+    const { served } = this.#listener;
+    const stopped = this.#listener.close(deadline);
+    for (const connection of served) connection.drain();
+    const linger = setTimeout(() => {
+      for (const connection of served) if (connection.isOver) connection.destroy();
+    }, STOP_LINGER);
     await stopped;
+    clearTimeout(linger);
     clearInterval(this.#timeCheck);
-  }
-
-  #destroy(which: (connection: Connection) => boolean): void {
-    for (const connection of this.#connections) if (which(connection)) connection.destroy();
   }
 
   #admit(socket: Socket, address: string): void {
@@ -318,15 +305,9 @@ export class SmtpListener {
 
   #serve(socket: Socket, client: Client): void {
     const connection = new Connection(socket, client, this.#settings, this.#logger);
-    this.#connections.add(connection);
     this.#options.traffic?.connected();
-    socket.once('close', () => {
-      this.#connections.delete(connection);
-      this.#options.traffic?.disconnected();
-    });
-    const running = connection.run();
-    this.#running.add(running);
-    void running.then(() => this.#running.delete(running));
+    socket.once('close', () => this.#options.traffic?.disconnected());
+    this.#listener.serve(socket, connection);
   }
 
   /** Ends connections of clients that keep us waiting too long, sooner where few connections are left. */
@@ -336,7 +317,7 @@ export class SmtpListener {
     const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
     // Else one command a second, or one octet of a message, would keep a connection for all of the lifetime.
     const alive = isCrowded ? crowdedLifetime : lifetime;
-    for (const connection of this.#connections) {
+    for (const connection of this.#listener.served) {
       connection.checkTime(now, connection.isLoggedIn ? idleTimeout : idle, alive);
     }
   }

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { test } from 'node:test';
+import { generate } from 'selfsigned';
+import { Listener } from './listener.ts';
+
+test('a stop waits for what is under way, and not beyond its deadline', async () => {
+  const { cert, private: key } = await generate([{ name: 'commonName', value: 'mail.test' }]);
+  const served = Promise.withResolvers<void>();
+  const listener: Listener<{ run(): Promise<void>; destroy(): void }> = new Listener({
+    tls: { cert, key },
+    isBalancer: () => false,
+    maxConnections: 10,
+    logger: { debug() {}, warn() {} },
+    onClient(socket) {
+      // Its work hangs, also after its client was cut off.
+      const run = () => new Promise<void>(() => {});
+      listener.serve(socket, { run, destroy: () => socket.destroy() });
+      served.resolve();
+    },
+  });
+  await listener.listen(0, '127.0.0.1');
+  const client = connect(listener.address);
+  const ended = once(client, 'close');
+  await served.promise;
+  assert.equal(listener.served.size, 1);
+  await listener.close(20);
+  await ended;
+  assert.equal(listener.served.size, 0);
+});
