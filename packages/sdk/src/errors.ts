@@ -91,7 +91,7 @@ export function isAway(error: unknown): boolean {
 /**
  * Seconds until the next attempt, by the answer's Retry-After (RFC 9110 section 10.2.3): a number of them, or a date.
  */
-export function readRetryAfter(headers: Headers): number | undefined {
+function readRetryAfter(headers: Headers): number | undefined {
   const text = headers.get('retry-after')?.trim();
   if (!text) return undefined;
   if (/^\d+$/.test(text)) return Number(text);

@@ -1,5 +1,5 @@
 /** Sends requests: address, credentials, time limits, and when a request is sent again. */
-import { ApiError, ConnectionError, readRetryAfter } from './errors.ts';
+import { ApiError, ConnectionError } from './errors.ts';
 
 /** What every call takes beside its own parameters. */
 export interface CallOptions {
@@ -60,6 +60,7 @@ export function readBaseUrl(text: string): string {
   throw new TypeError(`baseUrl must begin with https:// or http://: ${text}`);
 }
 
+/** Sends requests, and sends those again that may succeed then. */
 export class Transport {
   readonly #options: TransportOptions;
 
@@ -75,26 +76,15 @@ export class Transport {
    */
   async send<T>(request: ApiRequest, options: CallOptions = {}): Promise<ApiAnswer<T>> {
     const { maxRetries = RETRIES, signal } = options;
-    const init = this.#prepare(request, options);
+    const init = prepare(this.#options, request, options);
     const repeatable = request.repeatable || request.takesKey;
     for (let attempt = 1; ; attempt++) {
-      const last = attempt > maxRetries;
       try {
-        const { response, text, blob } = await this.#once(request, init, options);
-        // Whoever asks for a blob names it as the type of the answer.
-        if (blob) return { data: blob as T, response };
-        if (response.ok) return { data: readJson<T>(response, text, attempt), response };
-        const wait = waitAfter(response, repeatable, attempt);
-        if (last || wait === undefined) throw new ApiError(response, text, attempt);
-        await pause(wait, signal);
+        return await sendOnce<T>(this.#options, request, init, options, attempt);
       } catch (error) {
-        signal?.throwIfAborted();
-        if (error instanceof ApiError) throw error;
-        const neverSent = NEVER_SENT.has(codeOf(error));
-        if (last || !(repeatable || neverSent)) {
-          throw new ConnectionError(error, request.method !== 'GET' && !neverSent, attempt);
-        }
-        await pause(backoff(attempt), signal);
+        const wait = waitAfter(error, repeatable, attempt);
+        if (attempt > maxRetries || wait === undefined) throw error;
+        await pause(wait, signal);
       }
     }
   }
@@ -107,53 +97,73 @@ export class Transport {
   async open(request: ApiRequest, options: CallOptions): Promise<Response> {
     const { fetch: send = fetch, baseUrl } = this.#options;
     const { signal = null } = options;
-    const init = { ...this.#prepare(request, options), signal };
+    const init = { ...prepare(this.#options, request, options), signal };
     const response = await send(`${baseUrl}${request.path}`, init);
     if (!response.ok) throw new ApiError(response, await response.text(), 1);
     return response;
   }
-
-  #prepare({ method, body, takesKey }: ApiRequest, options: CallOptions): RequestInit {
-    const headers: Record<string, string> = { ...this.#options.headers };
-    const isBlob = body instanceof Blob;
-    if (body !== undefined) headers['content-type'] = isBlob ? body.type : 'application/json';
-    if (takesKey) headers['idempotency-key'] = options.idempotencyKey ?? crypto.randomUUID();
-    Object.assign(headers, options.headers);
-    // A redirect would carry the API key to another address.
-    const redirect = 'manual';
-    const sent = isBlob ? body : JSON.stringify(body);
-    return { method, headers, redirect, ...(body !== undefined && { body: sent }) };
-  }
-
-  /** One attempt. Its time includes the body of the answer. */
-  async #once(request: ApiRequest, init: RequestInit, { signal, timeoutMs }: CallOptions) {
-    const timeout = AbortSignal.timeout(timeoutMs ?? TIMEOUT_MS);
-    const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
-    const { fetch: send = fetch, baseUrl } = this.#options;
-    const response = await send(`${baseUrl}${request.path}`, { ...init, signal: either });
-    if (response.ok && request.readAs === 'blob') {
-      return { response, text: '', blob: await response.blob() };
-    }
-    return { response, text: await response.text(), blob: undefined };
-  }
 }
 
-/** @throws ApiError where somebody else answered: a proxy's page, say */
-function readJson<T>(response: Response, text: string, attempts: number): T {
-  try {
-    return JSON.parse(text) as T;
-  } catch {
-    throw new ApiError(response, text, attempts);
-  }
+/** A request as `fetch` takes it; each attempt has the same key. */
+export function prepare(
+  to: TransportOptions,
+  { method, body, takesKey }: ApiRequest,
+  options: CallOptions,
+): RequestInit {
+  const headers: Record<string, string> = { ...to.headers };
+  const isBlob = body instanceof Blob;
+  if (body !== undefined) headers['content-type'] = isBlob ? body.type : 'application/json';
+  if (takesKey) headers['idempotency-key'] = options.idempotencyKey ?? crypto.randomUUID();
+  Object.assign(headers, options.headers);
+  // A redirect would carry the API key to another address.
+  const redirect = 'manual';
+  const sent = isBlob ? body : JSON.stringify(body);
+  return { method, headers, redirect, ...(body !== undefined && { body: sent }) };
 }
 
 /**
- * Milliseconds until a refused request is sent again; undefined where that would not help, might do twice what was
- * asked once, or takes too long.
+ * One attempt. Its time includes the body of the answer.
+ *
+ * @throws ApiError, ConnectionError, and the signal's reason
  */
-function waitAfter(response: Response, repeatable: boolean, attempt: number): number | undefined {
-  const { status } = response;
-  const after = readRetryAfter(response.headers);
+export async function sendOnce<T>(
+  { fetch: send = fetch, baseUrl }: TransportOptions,
+  { path, method, readAs }: ApiRequest,
+  init: RequestInit,
+  { signal, timeoutMs }: CallOptions,
+  attempt = 1,
+): Promise<ApiAnswer<T>> {
+  const timeout = AbortSignal.timeout(timeoutMs ?? TIMEOUT_MS);
+  const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+  let response: Response;
+  let text: string;
+  try {
+    response = await send(`${baseUrl}${path}`, { ...init, signal: either });
+    // Whoever asks for a blob names it as the type of the answer.
+    if (response.ok && readAs === 'blob') return { data: (await response.blob()) as T, response };
+    text = await response.text();
+  } catch (error) {
+    signal?.throwIfAborted();
+    const mayHaveHappened = method !== 'GET' && !NEVER_SENT.has(codeOf(error));
+    throw new ConnectionError(error, mayHaveHappened, attempt);
+  }
+  try {
+    if (response.ok) return { data: JSON.parse(text) as T, response };
+  } catch {
+    // Somebody else answered: a proxy's page, say.
+  }
+  throw new ApiError(response, text, attempt);
+}
+
+/**
+ * Milliseconds until a request is sent again; undefined where that would not help, might do twice what was asked once, or
+ * takes too long.
+ */
+function waitAfter(error: unknown, repeatable: boolean, attempt: number): number | undefined {
+  if (error instanceof ConnectionError)
+    return repeatable || !error.mayHaveHappened ? backoff(attempt) : undefined;
+  if (!(error instanceof ApiError)) return undefined;
+  const { status, retryAfter: after } = error;
   const notDone = status === 429 || status === 503;
   // A request whose key is in use gets 409 with a time: its first attempt is still under way.
   const underWay = status === 409 && after !== undefined;

@@ -41,7 +41,7 @@ export class Bodies {
   /** What was looked at, so that nothing is asked twice. */
   readonly #tried = new Set<string>();
   #weight: number | undefined;
-  #count = 0;
+  #rows = 0;
 
   constructor(options: BodiesOptions) {
     this.#options = options;
@@ -55,48 +55,57 @@ export class Bodies {
     if (kept) {
       // Once an hour is enough to know what was not read for long.
       if (platform.now() - kept.usedAt > 3_600_000)
-        await this.#keep({ ...kept, usedAt: platform.now() });
+        await this.#write({ ...kept, usedAt: platform.now() });
       return kept.content;
     }
     const content = await server.call('GET /mail/content', { query: { mailbox, uid } });
-    await this.#keep(this.#toRow(row, content));
+    const body = this.#toRow(row, content);
+    if (body.weight <= LARGEST) {
+      await this.#write(body);
+      this.#count(body);
+    }
     return content;
   }
 
   /** Only beside its message: one that was removed meanwhile leaves nothing. */
-  async #keep(body: BodyRow): Promise<void> {
-    if (body.weight > LARGEST) return;
+  async #write(body: BodyRow): Promise<void> {
     const { box, generation, uid } = body;
     await this.#options.copy.store.update('messages', [box, generation, uid], (row) =>
       row ? [put('bodies', body)] : [],
     );
-    if (this.#weight !== undefined) this.#weight += body.weight;
+  }
+
+  #count({ weight }: BodyRow): void {
+    if (this.#weight !== undefined) this.#weight += weight;
   }
 
   #toRow({ account, box, generation, uid }: MessageRow, content: Content): BodyRow {
     const { text = '', html = '' } = content;
     const weight = 2 * (text.length + html.length) + 500;
     // Fractions of a millisecond: no two are the same, so that a range goes on after each of them.
-    const usedAt = this.#options.platform.now() + (this.#count++ % 1000) / 1000;
+    const usedAt = this.#options.platform.now() + (this.#rows++ % 1000) / 1000;
     return { account, box, generation, uid, usedAt, weight, content };
   }
 
-  /** What could be fetched ahead now; `near` is what is open. */
-  next(near: Near | undefined): (() => Promise<void>) | undefined {
+  /**
+   * What could be fetched ahead now; `near` is what is open. One who leads no more writes nothing: the next one counted what
+   * there is.
+   */
+  next(near: Near | undefined, epoch: number): (() => Promise<void>) | undefined {
     const { copy } = this.#options;
     const inbox = copy.mailbox('INBOX');
     const key = `${inbox?.box}/${inbox?.token}/${near?.mailbox}/${near?.date}`;
     if (!inbox || this.#tried.has(key)) return undefined;
     return async () => {
-      const isDone = await this.#prefetch(inbox, near);
+      const isDone = await this.#prefetch(inbox, near, epoch);
       if (isDone) this.#tried.add(key);
     };
   }
 
-  async #prefetch(inbox: MailboxRow, near: Near | undefined): Promise<boolean> {
+  async #prefetch(inbox: MailboxRow, near: Near | undefined, epoch: number): Promise<boolean> {
     const { copy, budget } = this.#options;
     if ((await this.#measure()) > budget) {
-      await this.#makeRoom();
+      await this.#makeRoom(epoch);
       return true;
     }
     const wanted = (await this.#newest(inbox)).concat(near ? await this.#beside(near) : []);
@@ -111,11 +120,11 @@ export class Bodies {
     const box = missing[0]?.box;
     const batch = missing.filter((row) => row.box === box).slice(0, UIDS);
     if (batch.length === 0) return true;
-    await this.#fetch(batch);
+    await this.#fetch(batch, epoch);
     return false;
   }
 
-  async #fetch(batch: readonly MessageRow[]): Promise<void> {
+  async #fetch(batch: readonly MessageRow[], epoch: number): Promise<void> {
     const { copy, server } = this.#options;
     const mailbox = copy.box(batch[0]?.box)?.name;
     if (mailbox === undefined) return;
@@ -124,7 +133,14 @@ export class Bodies {
     const byUid = new Map(messages.map((message) => [message.uid, message]));
     for (const row of batch) {
       const content = byUid.get(row.uid);
-      if (content && isWhole(content)) await this.#keep(this.#toRow(row, content));
+      const text = content && isWhole(content) ? this.#toRow(row, content) : undefined;
+      if (text && text.weight <= LARGEST) {
+        await copy.write(epoch, 'relaxed', async () => {
+          const now = (await copy.rows(row.box, [row.uid])).get(row.uid);
+          return now?.generation === row.generation ? [put('bodies', text)] : [];
+        });
+        this.#count(text);
+      }
       // One that is not there, or did not fit as the first: it is fetched when it is read.
       if (!hasMore || content || messages.length === 0)
         this.#tried.add(`${row.box}/${row.generation}/${row.uid}`);
@@ -170,14 +186,14 @@ export class Bodies {
   }
 
   /** What was not read for longest goes, until a fifth is free. */
-  async #makeRoom(): Promise<void> {
+  async #makeRoom(epoch: number): Promise<void> {
     const { copy, budget } = this.#options;
     for (let weight = this.#weight ?? 0; weight > 0.8 * budget; ) {
       const query = { table: 'bodies', index: 'byUse', prefix: [copy.account], limit: 20 } as const;
       const rows = (await copy.store.range(query)) as BodyRow[];
       if (rows.length === 0) break;
       const removed = rows.map((row) => removal('bodies', row));
-      await copy.store.transact({ account: copy.account, durability: 'relaxed' }, removed);
+      await copy.write(epoch, 'relaxed', () => removed);
       weight -= rows.reduce((sum, row) => sum + row.weight, 0);
       this.#weight = Math.max(0, weight);
     }

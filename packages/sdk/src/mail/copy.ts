@@ -15,7 +15,6 @@ import {
   type MessageRow,
   type OperationRow,
   put,
-  SCHEMA,
 } from './rows.ts';
 import type { Change, Key, Row, Store } from './store.ts';
 
@@ -38,8 +37,8 @@ export class Copy {
   mailboxes: readonly MailboxRow[] = [];
   /** In their order. */
   operations: readonly OperationRow[] = [];
-  /** Mailboxes that a tab wants to be read, which does not lead. */
-  asked: readonly string[] = [];
+  /** As it was read last; undefined where the account signed out. */
+  row: AccountRow | undefined;
   #overlay: Promise<Overlay> | undefined;
   #writing: Promise<unknown> = Promise.resolve();
   /** Writes that are under way. */
@@ -70,7 +69,7 @@ export class Copy {
 
   #newAccount(epoch: number, seq: number): AccountRow {
     const { origin, address } = this.#options;
-    return { account: this.account, origin, address, schema: SCHEMA, epoch, leaseUntil: 0, seq };
+    return { account: this.account, origin, address, epoch, leaseUntil: 0, seq };
   }
 
   /**
@@ -101,7 +100,7 @@ export class Copy {
         this.store.range({ table: 'operations', prefix }),
         this.store.get('accounts', prefix),
       ]);
-      this.asked = (account as AccountRow | undefined)?.asked ?? [];
+      this.row = account?.signedOut ? undefined : (account as AccountRow | undefined);
       this.mailboxes = mailboxes as MailboxRow[];
       const read = operations as OperationRow[];
       const known = new Set(read.map(({ seq }) => seq));
@@ -112,6 +111,11 @@ export class Copy {
     return done;
   }
 
+  /** Mailboxes that somebody wants to be read now. */
+  get asked(): readonly string[] {
+    return this.row?.asked ?? [];
+  }
+
   /** Wants the leader to read a mailbox, or has read it for others. */
   ask(name: string, isRead = false): Promise<void> {
     const done = this.#writing.then(async () => {
@@ -119,8 +123,8 @@ export class Copy {
         if (!row) return [];
         const account = row as AccountRow;
         const others = account.asked?.filter((one) => one !== name) ?? [];
-        this.asked = isRead ? others : [...others, name];
-        return [put('accounts', { ...account, asked: this.asked })];
+        this.row = { ...account, asked: isRead ? others : [...others, name] };
+        return [put('accounts', this.row)];
       });
       this.touch();
     });

@@ -299,6 +299,8 @@ export class Leader {
     if (!isDue || !this.#mayStart('list')) return;
     due.isListDue = false;
     due.isListing = true;
+    // Before it goes: whoever wants another one meanwhile, wants it at once.
+    due.listAt = this.#options.platform.ticks() + LIST_MS;
     this.#start(
       'list',
       () => this.#list(),
@@ -312,7 +314,6 @@ export class Leader {
   async #list(): Promise<void> {
     const { server, copy, epoch, platform, wrote } = this.#options;
     const { mailboxes } = await server.call('GET /mail/mailboxes');
-    this.#due.listAt = platform.ticks() + LIST_MS;
     await copy.write(epoch, 'relaxed', () => reconcile(copy, mailboxes, platform));
     for (const { mailbox, token, uidvalidity } of mailboxes) {
       const row = copy.mailbox(mailbox);

@@ -8,7 +8,7 @@ import { type ClientParts, StoredMailbox } from './mailbox-handle.ts';
 import { memoryStore } from './memory-store.ts';
 import { pendingOf } from './operation.ts';
 import { readSends, saveDraft, sendMail } from './outgoing.ts';
-import { makeId, type Platform } from './platform.ts';
+import type { Platform } from './platform.ts';
 import { type AccountRow, type MessageRow, put } from './rows.ts';
 import { correspondents, search } from './search.ts';
 import { MailServer, type ServerOptions } from './server.ts';
@@ -50,7 +50,9 @@ export class StoredMailClient implements MailClient {
   readonly #openNames = new Set<string>();
   #isClosed = false;
   #isReloading = false;
-  /** Mailboxes that are read for other tabs. */
+  /** Until when another tab leads, as this one saw it last. */
+  #seenLease = 0;
+  /** Mailboxes that are read since somebody wants them. */
   readonly #reading = new Set<string>();
 
   constructor(options: ClientOptions) {
@@ -99,7 +101,6 @@ export class StoredMailClient implements MailClient {
     return new Tabs({
       store,
       account: this.#copy.account,
-      id: makeId(),
       platform,
       lead: (epoch) => this.#lead(epoch),
       stopLeading: () => this.#stopLeading(),
@@ -185,7 +186,6 @@ export class StoredMailClient implements MailClient {
 
   async signOut(): Promise<void> {
     const { store, account } = this.#copy;
-    this.#tabs.tell({ type: 'signed-out' });
     // From here on no tab writes: neither a leader of before nor a change of the user.
     await store.update('accounts', [account], (row) => {
       if (!row) return [];
@@ -193,6 +193,7 @@ export class StoredMailClient implements MailClient {
       const over = { ...kept, epoch: epoch + 1, leaseUntil: 0, signedOut: true };
       return [put('accounts', over)];
     });
+    this.#tabs.tell({ type: 'wrote' });
     await this.#end();
     await this.#copy.reload();
     await sweepAccount(this.#copy);
@@ -227,7 +228,7 @@ export class StoredMailClient implements MailClient {
         wrote: () => this.#tabs.tell({ type: 'wrote' }),
         ended: () => this.#telling.ended(),
         deposed: () => this.#tabs.deposed(),
-        prefetch: () => (bodyBudget > 0 ? this.#bodies.next(this.#near) : undefined),
+        prefetch: () => (bodyBudget > 0 ? this.#bodies.next(this.#near, epoch) : undefined),
       });
       for (const name of this.#openNames) this.#leader.open(name);
       this.#leader.start();
@@ -252,8 +253,6 @@ export class StoredMailClient implements MailClient {
     else if (message.type === 'pause') this.#server.pauseFor(message.ms);
     else if (message.type === 'state' && !this.#leader)
       this.#setState(message.state as MailState, message.reason);
-    else if (message.type === 'signed-out')
-      void this.#end().then(() => this.#setState('stopped', 'signed out'));
   }
 
   /** What other tabs wrote; once more, where something came meanwhile. */
@@ -267,23 +266,39 @@ export class StoredMailClient implements MailClient {
         return this.#copy.reload();
       })
       .then(
-        () => {
-          this.#leader?.poke();
-          this.#readAsked();
-        },
+        () => !this.#isClosed && this.#look(),
         () => undefined,
       );
   }
 
-  /** Reads what other tabs want, as long as this one leads. */
+  /** There may be something to do, or to be told by the tab that leads. */
+  #look(): void {
+    const { row } = this.#copy;
+    if (!row) {
+      void this.#end().then(() => this.#setState('stopped', 'signed out'));
+      return;
+    }
+    this.#leader?.poke();
+    this.#readAsked();
+    // Only of one that gave a sign of life: another one may have died.
+    const isAlive = this.#seenLease !== row.leaseUntil && this.#seenLease > 0;
+    this.#seenLease = row.leaseUntil;
+    if (!this.#leader && isAlive && row.state)
+      this.#setState(row.state as MailState, row.stateReason);
+  }
+
+  /** Reads the mailboxes that somebody wants, as long as this tab leads. */
   #readAsked(): void {
+    const leader = this.#leader;
     for (const name of this.#copy.asked) {
-      const leader = this.#leader;
       if (!leader || this.#reading.has(name)) continue;
       this.#reading.add(name);
-      void this.#read(leader, name)
-        .then(async (isRead) => {
-          if (isRead) await this.#ask(name, isRead);
+      leader.sync(name);
+      const isOver = () => !leader.isBusy(name) || this.#isAway || this.#leader !== leader;
+      void this.#telling
+        .waitUntil(isOver)
+        .then(async () => {
+          if (this.#leader === leader) await this.#ask(name, true);
         })
         .catch(() => undefined)
         .finally(() => this.#reading.delete(name));
@@ -292,7 +307,7 @@ export class StoredMailClient implements MailClient {
 
   #queued(): void {
     this.#tabs.tell({ type: 'wrote' });
-    this.#leader?.poke();
+    this.#look();
   }
 
   #open(name: string): void {
@@ -305,33 +320,14 @@ export class StoredMailClient implements MailClient {
 
   async #ask(name: string, isRead = false): Promise<void> {
     await this.#copy.ask(name, isRead);
-    this.#tabs.tell({ type: 'wrote' });
+    this.#queued();
   }
 
   async #sync(name: string): Promise<void> {
     this.#openNames.add(name);
-    // A tab that was just opened is about to lead.
-    const isSettled = () => !this.#tabs.isLeading || this.#leader !== undefined;
-    await this.#telling.waitUntil(isSettled);
-    const leader = this.#leader;
-    if (leader) {
-      if (await this.#read(leader, name)) return;
-    } else {
-      await this.#ask(name);
-      const isRead = () => !this.#copy.asked.includes(name) || this.#isAway;
-      await this.#telling.waitUntil(() => isRead() || this.#tabs.isLeading);
-      if (isRead()) return;
-    }
-    // Another tab leads now.
-    await this.#sync(name);
-  }
-
-  /** @returns false where it no longer leads */
-  async #read(leader: Leader, name: string): Promise<boolean> {
-    leader.sync(name);
-    const isOver = () => !leader.isBusy(name) || this.#isAway;
-    await this.#telling.waitUntil(() => isOver() || this.#leader !== leader);
-    return this.#leader === leader || this.#isAway;
+    this.#leader?.sync(name);
+    await this.#ask(name);
+    await this.#telling.waitUntil(() => !this.#copy.asked.includes(name) || this.#isAway);
   }
 
   /** What could be read is not, for now. */

@@ -4,7 +4,6 @@ import {
   checkEpoch,
   type Decide,
   type Key,
-  type Lock,
   type RangeQuery,
   type Row,
   type Store,
@@ -20,8 +19,6 @@ export function memoryStore(): MemoryStore {
 
 /** The copy in the memory of the program. */
 export class MemoryStore implements Store {
-  /** By name: when those are over that came before. */
-  readonly #locks = new Map<string, Promise<void>>();
   readonly #tables = Object.fromEntries(
     Object.entries(TABLES).map(([name, { key, indexes }]) => [name, new Table(key, indexes)]),
   ) as Readonly<Record<TableName, Table>>;
@@ -42,19 +39,6 @@ export class MemoryStore implements Store {
   async update(table: TableName, key: Key, decide: Decide): Promise<void> {
     this.commit(decide(this.find(table, key)), 'strict');
   }
-
-  /** Nobody else has it than the clients of this program. */
-  readonly lock: Lock = async (name, signal, held) => {
-    const turn = Promise.resolve(this.#locks.get(name)).then(() => {
-      signal.throwIfAborted();
-      return held();
-    });
-    this.#locks.set(
-      name,
-      turn.catch(() => undefined),
-    );
-    await turn;
-  };
 
   async close(): Promise<void> {}
 

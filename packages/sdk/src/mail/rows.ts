@@ -10,17 +10,12 @@ import type {
 } from './client.ts';
 import { type Change, type RangeQuery, type Row, TABLES, type TableName } from './store.ts';
 
-/** Raised when rows of an older program cannot be read any more. */
-export const SCHEMA = 1;
-
 export type AccountRow = {
   readonly account: string;
   readonly origin: string;
   readonly address: string;
-  readonly schema: number;
   /** Counts the tabs that led; writes of an earlier one fail. */
   readonly epoch: number;
-  readonly leader?: string | undefined;
   /** Whether the leader holds the lock, whose end says that it is gone. */
   readonly byLock?: boolean | undefined;
   /** Milliseconds since 1970 until which the leader leads without a sign of life. */

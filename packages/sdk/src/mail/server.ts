@@ -2,7 +2,13 @@
 import type { MailAnswers, Token } from '../api-types.ts';
 import { clientHeaders } from '../client-name.ts';
 import { ApiError, ConnectionError, isForeign, isPassing } from '../errors.ts';
-import { type ApiRequest, type CallOptions, Transport } from '../transport.ts';
+import {
+  type ApiRequest,
+  type CallOptions,
+  prepare,
+  sendOnce,
+  type TransportOptions,
+} from '../transport.ts';
 import type { TellTraffic } from './live.ts';
 import type { Platform } from './platform.ts';
 
@@ -52,7 +58,7 @@ const RATE_PREFETCH = 0.4;
 
 export class MailServer {
   readonly #options: ServerOptions;
-  readonly #transport: Transport;
+  readonly #to: TransportOptions;
   #token: string | undefined;
   /** When a new token is fetched although the old one is good. */
   #renewAt = Number.POSITIVE_INFINITY;
@@ -66,7 +72,7 @@ export class MailServer {
     this.#options = options;
     const { app, baseUrl, platform } = options;
     const headers = clientHeaders(app);
-    this.#transport = new Transport({ baseUrl, headers, fetch: platform.fetch });
+    this.#to = { baseUrl, headers, fetch: platform.fetch };
   }
 
   /** Whether the token itself says whose it is; others are asked. */
@@ -170,7 +176,6 @@ export class MailServer {
       readAs: isBlob ? 'blob' : 'json',
     };
     const options: CallOptions = {
-      maxRetries: 0,
       idempotencyKey: key,
       signal,
       headers: {
@@ -181,7 +186,8 @@ export class MailServer {
     const { tell } = this.#options;
     tell('sent', `${method} ${request.path}`, withoutSecret(body));
     try {
-      const { data, response } = await this.#transport.send<T>(request, options);
+      const init = prepare(this.#to, request, options);
+      const { data, response } = await sendOnce<T>(this.#to, request, init, options);
       this.#readRate(response.headers);
       tell('received', `${response.status}`, isBlob ? undefined : withoutSecret(data));
       return data;

@@ -5,7 +5,7 @@
 
 /** The tables, each with the keys that its rows are found by. Keys compare as IndexedDB compares them. */
 export const TABLES = {
-  /** `[account]`: origin and address, the epoch of the tab that syncs, version of the schema. */
+  /** `[account]`: origin and address, the epoch of the tab that syncs. */
   accounts: { key: ['account'], indexes: {} },
   mailboxes: { key: ['account', 'box'], indexes: {} },
   /** `date` is milliseconds since 1970. */
@@ -85,7 +85,7 @@ export interface Store {
    */
   readonly lock?: Lock | undefined;
   close(): Promise<void>;
-  /** Called when the store was lost (closed by the browser, over quota, another schema). */
+  /** Called when the store was lost (closed by the browser, over quota, a newer version). */
   onLost?: (reason: Error) => void;
 }
 

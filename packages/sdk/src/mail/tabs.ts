@@ -1,5 +1,5 @@
 /**
- * Which tab leads. The account's row names the leader and how long it leads without a sign of life; its epoch is
+ * Which tab leads. The account's row says how long the leader leads without a sign of life; its epoch is
  * compared in each write, so that one which woke up late writes nothing. The lock only tells at once that a leader is
  * gone; where there are no locks, the row alone decides.
  */
@@ -19,13 +19,11 @@ export type TabMessage =
   /** Who came late asks for the state. */
   | { readonly type: 'hello' }
   | { readonly type: 'let-go' }
-  | { readonly type: 'signed-out' }
   | { readonly type: 'pause'; readonly ms: number };
 
 export interface TabsOptions {
   readonly store: Store;
   readonly account: string;
-  readonly id: string;
   readonly platform: Platform;
   readonly lead: (epoch: number) => void;
   /** Another tab leads, or may: nothing is written any more. */
@@ -56,8 +54,6 @@ export class Tabs {
   #isTaking: Promise<void> | undefined;
   #cancelBeat: () => void = () => undefined;
   #lastBeat: number;
-  /** Until when another tab leads, as this one saw it last. */
-  #seenLease: number | undefined;
 
   constructor(options: TabsOptions) {
     this.#options = options;
@@ -171,18 +167,16 @@ export class Tabs {
 
   async #tryTake(): Promise<void> {
     if (this.#isClosed) return;
-    const { store, account, id, platform, lead, hear, state } = this.#options;
+    const { store, account, platform, lead, state } = this.#options;
     let taken: number | undefined;
     let isOver = false;
-    let found: AccountRow | undefined;
     await store.update('accounts', [account], (row) => {
       taken = undefined;
       const now = row as AccountRow | undefined;
-      found = now;
       isOver =
         !now || now.signedOut === true || (this.#epoch !== undefined && now.epoch !== this.#epoch);
       if (!now || isOver) return [];
-      const until = { leaseUntil: platform.now() + LEASE_MS, leader: id, byLock: this.#hasLock };
+      const until = { leaseUntil: platform.now() + LEASE_MS, byLock: this.#hasLock };
       if (this.#epoch !== undefined) {
         const own = state();
         return [put('accounts', { ...now, ...until, state: own.state, stateReason: own.reason })];
@@ -196,15 +190,7 @@ export class Tabs {
       return [put('accounts', { ...now, ...until, epoch: taken })];
     });
     if (isOver) this.deposed();
-    if (this.#isClosed) return;
-    if (!found || found.signedOut) return hear({ type: 'signed-out' });
-    if (taken === undefined) {
-      const isAlive = this.#seenLease !== undefined && this.#seenLease !== found.leaseUntil;
-      this.#seenLease = found.leaseUntil;
-      if (isAlive && found.state && this.#epoch === undefined)
-        hear({ type: 'state', state: found.state, reason: found.stateReason });
-      return;
-    }
+    if (taken === undefined || this.#isClosed) return;
     this.#epoch = taken;
     lead(taken);
   }

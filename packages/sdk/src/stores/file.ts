@@ -59,6 +59,8 @@ class FileStore extends MemoryStore implements Store {
   /** Octets that it had when it was written anew. */
   #compacted = 0;
   #lost: Error | undefined;
+  /** By name: when those are over that came before. */
+  readonly #locks = new Map<string, Promise<void>>();
 
   constructor(path: string) {
     super();
@@ -79,6 +81,19 @@ class FileStore extends MemoryStore implements Store {
       this.#lock.release();
       throw error;
     }
+  }
+
+  /** Nobody else has the file than the clients of this program. */
+  async lock(name: string, signal: AbortSignal, held: () => Promise<void>): Promise<void> {
+    const turn = Promise.resolve(this.#locks.get(name)).then(() => {
+      signal.throwIfAborted();
+      return held();
+    });
+    this.#locks.set(
+      name,
+      turn.catch(() => undefined),
+    );
+    await turn;
   }
 
   override async close(): Promise<void> {

@@ -87,6 +87,37 @@ test('the first sync of a copy that was just opened brings the mail', async () =
   await none;
 });
 
+test('a mailbox that is made while the list of them is on its way is shown at once', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(60_000);
+  world.server.failNext({ delayMs: 1000 }, '/mail/mailboxes');
+  world.account.create('One');
+  await world.pass(500);
+  world.account.create('Two');
+  await world.pass(2000);
+  const names = (await client.mailboxes()).map(({ name }) => name);
+  assert.deepEqual(
+    names.filter((name) => name === 'One' || name === 'Two'),
+    ['One', 'Two'],
+  );
+});
+
+test('texts stay within what is kept at most, where the tab that fetches them leads no more', async () => {
+  const life = new Life(new World({ seed: 1, withLocks: false }));
+  await life.live([
+    { do: 'deliver', count: 2 },
+    { do: 'deliver', count: 1 },
+    { do: 'busy', tab: 0 },
+    { do: 'clock', ms: -86_400_000 },
+    { do: 'deliver', count: 2 },
+    { do: 'open', tab: 0 },
+    { do: 'deliver', count: 3 },
+    { do: 'crash', tab: 0, when: 'before' },
+    { do: 'deliver', count: 2 },
+  ]);
+});
+
 test('a store that is lost is followed by memory, and no change of the user is lost with it', async () => {
   const store: Store = memoryStore();
   let isLost = false;
