@@ -49,20 +49,27 @@ function sourceOf(script: string): string {
   return `'sha256-${createHash('sha256').update(script).digest('base64')}'`;
 }
 
+/** One below the best: the files are 3 % larger, and made in a third of the time, for which every installation waits. */
+const BROTLI_QUALITY = constants.BROTLI_MAX_QUALITY - 1;
+
 /** Writes `name.br` and `name.gz` beside each file that becomes smaller by it. */
 export async function compressFiles(directory: string): Promise<void> {
-  for (const name of listFiles(directory).filter((file) => compressible.test(file))) {
-    const path = join(directory, name);
-    const content = await readFile(path);
-    if (content.length < WORTH_IT) continue;
-    const br = await promisify(brotliCompress)(content, {
-      params: {
-        [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY,
-        [constants.BROTLI_PARAM_SIZE_HINT]: content.length,
-      },
-    });
-    const gz = await promisify(gzip)(content, { level: constants.Z_BEST_COMPRESSION });
-    if (br.length < content.length) await writeFile(`${path}.br`, br);
-    if (gz.length < content.length) await writeFile(`${path}.gz`, gz);
-  }
+  const paths = listFiles(directory)
+    .filter((file) => compressible.test(file))
+    .map((name) => join(directory, name));
+  await Promise.all(paths.map(compressFile));
+}
+
+async function compressFile(path: string): Promise<void> {
+  const content = await readFile(path);
+  if (content.length < WORTH_IT) return;
+  const br = await promisify(brotliCompress)(content, {
+    params: {
+      [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY,
+      [constants.BROTLI_PARAM_SIZE_HINT]: content.length,
+    },
+  });
+  const gz = await promisify(gzip)(content, { level: constants.Z_BEST_COMPRESSION });
+  if (br.length < content.length) await writeFile(`${path}.br`, br);
+  if (gz.length < content.length) await writeFile(`${path}.gz`, gz);
 }
