@@ -229,6 +229,30 @@ suite('host names', () => {
     assert.equal(asked, 4, 'the answer is not kept');
   });
 
+  test('names that the system looks up slowly take one of its threads, and not all', async (t) => {
+    let now = 0;
+    t.mock.method(performance, 'now', () => now);
+    const asked: string[] = [];
+    const first = Promise.withResolvers<readonly string[]>();
+    const resolve = createHostResolver({ lookup: async () => absent }, (name) => {
+      asked.push(name);
+      return asked.length === 1 ? first.promise : Promise.resolve(['192.0.2.1']);
+    });
+    const slow = resolve('slow.test');
+    const late = resolve('late.test');
+    await new Promise(setImmediate);
+    now = 14_000;
+    const next = resolve('next.test');
+    await new Promise(setImmediate);
+    assert.deepEqual(asked, ['slow.test']);
+    now = 16_000;
+    first.resolve([]);
+    await slow;
+    await assert.rejects(late, { code: 'EAI_AGAIN' });
+    assert.deepEqual(await next, ['192.0.2.1']);
+    assert.deepEqual(asked, ['slow.test', 'next.test']);
+  });
+
   test('a name that only the system knows is looked up there once at a time', async () => {
     const none = { kind: 'unanswered', reason: 'no connection' } as const;
     const name = hostname();

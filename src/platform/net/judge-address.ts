@@ -5,6 +5,7 @@
 import { lookup } from 'node:dns/promises';
 import { isIP, isIPv6, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import pLimit from 'p-limit';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 type Network = [Address, number];
@@ -184,6 +185,14 @@ type AddressAnswer =
   | { readonly kind: 'absent' }
   | { readonly kind: 'unanswered'; readonly reason: string };
 
+/**
+ * Lookups by the system at a time. Two of its threads look names up, also those of the operator's own database and bucket:
+ * one is left for these, since whoever names a host decides how long the lookup takes.
+ */
+const SYSTEM_AT_ONCE = 1;
+/** Milliseconds to wait for the turn: nobody waits longer for the answer. */
+const TURN_MS = 15_000;
+
 /** Failures of DNS after which the hosts file may still have the name. */
 const NO_DNS = ['no connection', 'no DNS server is set'];
 
@@ -194,20 +203,39 @@ const NO_DNS = ['no connection', 'no DNS server is set'];
  * DNS comes first, since the system's lookup (getaddrinfo) blocks one of the few threads for file access for as long
  * as a dead name server takes. A name is looked up only once at a time: all connections to a host with dead name
  * servers wait for one lookup together, and leave the threads to the rest.
+ *
+ * @param bySystem looks a name up in the system
  */
-export function createHostResolver(dns: AddressRecords): ResolveHost {
+export function createHostResolver(dns: AddressRecords, bySystem = lookupAll): ResolveHost {
   const underWay = new Map<string, Promise<readonly string[]>>();
+  const inTurn = pLimit(SYSTEM_AT_ONCE);
+  const lookUp = (name: string) => {
+    const since = performance.now();
+    return inTurn(() => {
+      if (performance.now() - since < TURN_MS) return bySystem(name);
+      const error = new Error(`the system was too busy to look up ${name}`);
+      throw Object.assign(error, { code: 'EAI_AGAIN' });
+    });
+  };
   return (hostname) => {
     const name = hostname.toLowerCase();
     const known = underWay.get(name);
     if (known) return known;
-    const asked = resolveHost(dns, name).finally(() => underWay.delete(name));
+    const asked = resolveHost(dns, name, lookUp).finally(() => underWay.delete(name));
     underWay.set(name, asked);
     return asked;
   };
 }
 
-async function resolveHost(dns: AddressRecords, hostname: string): Promise<readonly string[]> {
+async function lookupAll(hostname: string): Promise<readonly string[]> {
+  return (await lookup(hostname, { all: true })).map(({ address }) => address);
+}
+
+async function resolveHost(
+  dns: AddressRecords,
+  hostname: string,
+  bySystem: ResolveHost,
+): Promise<readonly string[]> {
   // RFC 6761 section 6.3: never looked up in DNS.
   if (/^(?:.*\.)?localhost\.?$/.test(hostname)) return ['127.0.0.1', '::1'];
   const answers = await Promise.all([dns.lookup(hostname, 'A'), dns.lookup(hostname, 'AAAA')]);
@@ -219,6 +247,5 @@ async function resolveHost(dns: AddressRecords, hostname: string): Promise<reado
     const error = new Error(`DNS gave no answer for ${hostname}: ${answer.reason}`);
     throw Object.assign(error, { code: 'EAI_AGAIN' });
   }
-  const known = await lookup(hostname, { all: true });
-  return known.map(({ address }) => address);
+  return bySystem(hostname);
 }
