@@ -2,7 +2,7 @@
  * The window in which a message is written: docked at the bottom of the page, or all of a phone. A draft is saved at each
  * pause and when the window closes.
  */
-import { onBeforeUnmount, onMounted, ref } from 'vue';
+import { onBeforeUnmount, onMounted, ref, watch } from 'vue';
 import { type Account, composer, type Writing, write, writing } from '../state/parts.ts';
 import { signatures, undoSeconds } from '../state/remembered.ts';
 import { coverPage } from '../state/route.ts';
@@ -50,6 +50,8 @@ export const Composer = component<ComposerProps>(['writing', 'isOfSeveral'], (pr
     if (isDirty()) event.preventDefault();
   };
   const save = () => void session.value?.save();
+  // Signed in again, it can be saved.
+  watch(() => what.account.client, save);
   const gone = new AbortController();
   let uncover: () => void;
   onMounted(() => {

@@ -49,6 +49,8 @@ export class ComposeSession {
   #version = 0;
   #savedVersion = 0;
   #isEnded = false;
+  /** Of the last save that failed: it is over once one works. */
+  #saveTrouble: string | undefined;
   #asked = new Set<string>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** One save after the other, so that there is never more than one draft of a message. */
@@ -97,7 +99,7 @@ export class ComposeSession {
     if (!this.isDirty || this.isSending.value) return true;
     if (!this.content.kept && isUnwritten(this.content, signature)) return true;
     if (uploadSize(this.content.files) > FILES_MAX) {
-      this.trouble.value = 'Not saved: the files are too large.';
+      this.#saveFailed('The files are too large.');
       return false;
     }
     const version = this.#version;
@@ -106,19 +108,25 @@ export class ComposeSession {
       const { mailbox, id, operation } = await this.client.saveDraft(mail, draft);
       this.content.kept = { mailbox, id };
       this.#savedVersion = version;
+      if (this.trouble.value === this.#saveTrouble) this.trouble.value = undefined;
       this.status.value = this.isDirty ? '' : 'Draft saved';
       operation.applied.catch((error: unknown) => this.#saveRefused(error));
       return true;
     } catch (error) {
-      this.trouble.value = `The draft was not saved. ${reasonOf(error)}`;
+      this.#saveFailed(reasonOf(error));
       return false;
     }
+  }
+
+  #saveFailed(reason: string): void {
+    this.#saveTrouble = `The draft was not saved. ${reason}`;
+    this.trouble.value = this.#saveTrouble;
   }
 
   #saveRefused(error: unknown): void {
     if (this.#isEnded || this.isSending.value) return;
     this.status.value = '';
-    this.trouble.value = `The draft was not saved. ${reasonOf(error)}`;
+    this.#saveFailed(reasonOf(error));
     // The next save stores all of it again.
     this.#savedVersion = -1;
   }

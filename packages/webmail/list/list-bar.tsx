@@ -28,6 +28,7 @@ const Title: FunctionalComponent = () => {
       <h1 class="cut">
         {titleOfName(route.value.mailbox)} <span class="soft">{total.toLocaleString()}</span>
       </h1>
+      {current.value?.live.state === 'offline' && <span class="pill wait">Offline</span>}
       {here.value?.specialUse === '\\Trash' && total > 0 && (
         <Button class="link" label="Empty" press={commands.empty} />
       )}

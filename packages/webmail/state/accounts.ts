@@ -24,6 +24,8 @@ export class OpenAccount implements Account {
   login: MailLogin;
   /** Whoever signs in again has a client that goes on with the copy of the one before. */
   readonly #client: ShallowRef<MailClient>;
+  /** Takes away what was said of the end of the login. */
+  #unsay = () => {};
   /** The copy of a login of this tab, which leaves nothing on the machine. */
   readonly #memory: Store | undefined;
   readonly live = shallowReactive({
@@ -54,6 +56,7 @@ export class OpenAccount implements Account {
   /** After its login was over. */
   async signIn(login: MailLogin): Promise<void> {
     await this.client.close();
+    this.#unsay();
     this.login = login;
     this.#client.value = await openClient(login, this.#memory);
     this.#follow();
@@ -68,7 +71,11 @@ export class OpenAccount implements Account {
       // On a phone nothing else says so while mail is read or written.
       if (told.state === 'stopped' && accounts.value.includes(this)) {
         const action = { label: 'Sign in', run: opens('sign-in') };
-        say('You were signed out', { tone: 'failed', action, forMs: Number.POSITIVE_INFINITY });
+        this.#unsay = say('You were signed out', {
+          tone: 'failed',
+          action,
+          forMs: Number.POSITIVE_INFINITY,
+        });
       }
     });
     client.on('mailboxes', take);

@@ -107,6 +107,8 @@ test('a draft that could not be saved keeps the form open, and is saved with the
   assert.match(session.trouble.value ?? '', /no room/);
   assert.ok(session.isDirty && !log.includes('close'));
   state.failure = undefined;
+  await session.save();
+  assert.equal(session.trouble.value, undefined);
   await session.close();
   assert.equal(drafts.size, 1);
   assert.ok(log.includes('close'));

@@ -31,13 +31,15 @@ export function announce(text: string): void {
   spoken.value = spoken.value === text ? `${text}\u00a0` : text;
 }
 
-export function say(text: string, options: ToastOptions = {}): void {
+/** @returns takes it away */
+export function say(text: string, options: ToastOptions = {}): () => void {
   lastId += 1;
   const id = lastId;
   toasts.value = [...toasts.value, { ...options, id, text }].slice(-SHOWN_AT_ONCE);
   announce(options.action ? `${text}. ${options.action.label}: z` : text);
   const { forMs = SHOWN_MS } = options;
   if (Number.isFinite(forMs)) setTimeout(drop, forMs, id);
+  return () => drop(id);
 }
 
 /** Says that something failed, with its reason. */

@@ -32,6 +32,7 @@ test('who is signed out while writing signs in again, and the mail is sent', asy
   await dialog.getByLabel('Password').fill(password);
   await dialog.getByRole('button', { name: 'Sign in' }).click();
   await isLive(page);
+  await page.locator('.toast').waitFor({ state: 'detached' });
   assert.equal(await textOf(page).inputValue(), 'What was written');
   await page.getByLabel('To', { exact: true }).fill('ada1@acme.test');
   await page.keyboard.press('Control+Enter');

@@ -283,6 +283,7 @@ test('two tabs show one mailbox; without a network mail is read and sorted, and 
   await page.keyboard.press('e');
   await rowOf(page, 'Sort').waitFor({ state: 'detached' });
   await page.getByText('changes pending').waitFor();
+  await page.locator('.list-bar').getByText('Offline').waitFor();
   await rowOf(other, 'Sort').waitFor({ state: 'detached' });
   await serverHas(id, 'INBOX', ['Keep', 'Sort']);
   await context.setOffline(false);
