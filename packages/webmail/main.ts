@@ -11,6 +11,12 @@ import './styles/screens.css';
 import './styles/list.css';
 import './styles/thread.css';
 
+// A browser shows a file that is dropped on a page in place of the page.
+for (const name of ['dragover', 'drop'] as const)
+  addEventListener(name, (event) => {
+    if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
+  });
+
 followTheme();
 await openKept();
 createApp(Shell).mount('#webmail');

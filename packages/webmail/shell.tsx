@@ -3,7 +3,7 @@ import { type Component, defineAsyncComponent, defineComponent, watchEffect } fr
 import { List } from './list/list.tsx';
 import { ListBar } from './list/list-bar.tsx';
 import { followList } from './list/source.ts';
-import { SearchBox } from './search/search-box.tsx';
+import { focusList, SearchBox } from './search/search-box.tsx';
 import { Settings } from './settings/settings.tsx';
 import { Help, pageKeys } from './settings/shortcuts.tsx';
 import { MoveDialog } from './sidebar/move-dialog.tsx';
@@ -84,7 +84,7 @@ const Desk = component<{ account: OpenAccount }>(['account'], ({ account }) => {
   useKeys(pageKeys);
   return () => (
     <div class={['desk', { reading: route.value.open }]}>
-      <Button class="plain skip" label="To the messages" press={toList} />
+      <Button class="plain skip" label="To the messages" press={focusList} />
       <TopBar account={account} />
       <Sidebar account={account} />
       <main class="list-pane">
@@ -105,10 +105,6 @@ const Desk = component<{ account: OpenAccount }>(['account'], ({ account }) => {
     </div>
   );
 });
-
-function toList(): void {
-  document.querySelector<HTMLElement>('.list')?.focus();
-}
 
 const TopBar = ({ account }: { account: OpenAccount }) => (
   <header class="top bar">

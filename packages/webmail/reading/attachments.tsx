@@ -25,6 +25,7 @@ export const Attachments = component<{ open: OpenMessage }>(['open'], ({ open })
   onBeforeUnmount(close);
   /** Fetches a file for something that is done with it. */
   const use = async (file: Attachment, act: (bytes: Blob, name: string) => void) => {
+    if (busy.value === file.part) return;
     const name = safeFileName(file);
     busy.value = file.part;
     try {

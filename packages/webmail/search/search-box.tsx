@@ -22,7 +22,7 @@ const operators = [
   ['before:', 'a day'],
 ] as const;
 
-function leave(): void {
+export function focusList(): void {
   document.querySelector<HTMLElement>('.list')?.focus();
 }
 
@@ -33,7 +33,7 @@ export const SearchBox = component<{ account: Account }>(['account'], (props) =>
     event.preventDefault();
     const words = input.value?.value.trim();
     go({ address: props.account.address, mailbox: 'INBOX', ...(words && { query: words }) });
-    leave();
+    focusList();
   };
   const add = (operator: string) => {
     if (!input.value) return;
@@ -41,7 +41,7 @@ export const SearchBox = component<{ account: Account }>(['account'], (props) =>
     input.value.focus();
   };
   const press = (event: KeyboardEvent) => {
-    if (event.key === 'Escape') leave();
+    if (event.key === 'Escape') focusList();
   };
   return () => (
     <search class="grow">

@@ -111,3 +111,20 @@ test('with two accounts, the form stays when the other one is shown, and says wh
   await page.getByRole('dialog', { name: `New message from ${one.address}` }).waitFor();
   assert.equal(await textOf(page).inputValue(), 'Half of it');
 });
+
+test('a file that is dropped beside the form does not take the place of the page', async () => {
+  const { address } = await pages.newAccount();
+  const { page } = await openWebmail(pages, address);
+  const isTaken = await inPage(
+    page,
+    `(() => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File(['text'], 'a.txt'));
+      const options = { dataTransfer, bubbles: true, cancelable: true };
+      return ['dragover', 'drop'].map(
+        (name) => !document.querySelector('.list').dispatchEvent(new DragEvent(name, options)),
+      );
+    })()`,
+  );
+  assert.deepEqual(isTaken, [true, true]);
+});

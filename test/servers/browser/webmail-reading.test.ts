@@ -307,6 +307,22 @@ test('plain text has its links, files are saved under harmless names, and a list
   await context.close();
 });
 
+test('a file that is on its way is not fetched a second time', async () => {
+  const { page, context } = await parts.open();
+  const file = { part: '2', filename: 'plan.pdf', contentType: 'application/pdf', content: PIXEL };
+  await show(page, [{ id: 1, text: 'Plans', files: [file] }]);
+  await inPage(
+    page,
+    `{
+      window.asked = 0;
+      mailbox.client.mailbox('INBOX').attachment = () => new Promise(() => { asked++; });
+    }`,
+  );
+  await page.getByTitle('Save plan.pdf').dblclick();
+  assert.equal(await inPage(page, 'asked'), 1);
+  await context.close();
+});
+
 test('on paper there is the message alone, with all its addresses', async () => {
   const { page, context } = await parts.open();
   await show(page, [
