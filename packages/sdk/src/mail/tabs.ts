@@ -173,9 +173,9 @@ export class Tabs {
     await store.update('accounts', [account], (row) => {
       taken = undefined;
       const now = row as AccountRow | undefined;
-      isOver =
-        !now || now.signedOut === true || (this.#epoch !== undefined && now.epoch !== this.#epoch);
-      if (!now || isOver) return [];
+      isOver = this.#epoch !== undefined && now?.epoch !== this.#epoch;
+      // Who signed out has nothing to lead. The lock stays: it would be here again at once.
+      if (!now || now.signedOut || isOver) return [];
       const until = { leaseUntil: platform.now() + LEASE_MS, byLock: this.#hasLock };
       if (this.#epoch !== undefined) {
         const own = state();

@@ -54,14 +54,15 @@ test('a sync that was asked of a process that died is done by the next one', asy
   assert.equal((await inbox.list()).messages.length, 1);
 });
 
-test('an account that signed out in one process is signed out in the others', async () => {
-  const world = processes();
-  const first = await world.open();
-  await world.pass(1000);
-  const { client } = await world.open();
-  const out = first.client.signOut();
-  await world.pass(0, out);
-  await out;
-  await world.pass(6000);
-  assert.equal(client.state, 'stopped');
-});
+for (const withLocks of [true, false])
+  test(`an account that signed out in one process is signed out in the others, ${withLocks ? 'with' : 'without'} locks`, async () => {
+    const world = new World({ seed: 1, withLocks, areProcesses: true });
+    const first = await world.open();
+    await world.pass(1000);
+    const { client } = await world.open();
+    const out = first.client.signOut();
+    await world.pass(0, out);
+    await out;
+    await world.pass(6000);
+    assert.equal(client.state, 'stopped');
+  });
