@@ -2,11 +2,20 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmdirSync, statfsSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdtempSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { runHere } from '../support/commands.ts';
 import { freePort } from '../support/free-port.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -83,4 +92,32 @@ test('a disk without a free byte still starts and serves reads', { skip }, async
       assert.equal((await ask(url, '/v2/domains/acme.test/dns?user_id=demo')).status, 200);
     });
   }
+});
+
+test('a backup to a disk without a free byte says which file that disk has no room for', {
+  skip,
+}, async () => {
+  const data = mkdtempSync(join(tmpdir(), 'postroom-data-'));
+  after(() => rmSync(data, { recursive: true }));
+  cpSync(join(disk, 'data'), data, { recursive: true });
+  fill();
+  const { code, output } = await runHere(['backup', join(disk, 'backup')], { DATA_DIR: data });
+  assert.equal(code, 1, output);
+  assert.match(output, /backup\/postroom\.sqlite could not be written: its disk is full/);
+});
+
+test('doctor says that a disk has no inode left, on which large mail is deferred', {
+  skip,
+}, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'postroom-inodes-'));
+  // The folder itself has the only one.
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2g,nr_inodes=1', 'tmpfs', folder]);
+  after(() => {
+    execFileSync('umount', ['--lazy', folder]);
+    rmdirSync(folder);
+  });
+  const ports = { PORT: String(await freePort()), SMTP_PORT: '0' };
+  const settings = { ...ports, DATA_DIR: folder, DNS_SERVERS: '127.0.0.1:9' };
+  const { output } = await runHere(['doctor'], settings);
+  assert.match(output, /^failed {3}disk .*but no inode is free$/m);
 });

@@ -132,6 +132,7 @@ onEachEngine('bodies', (engine) => {
     const ours = /store (\S+),/.exec(mismatch ?? '')?.[1];
     await writeFile(join(store.path, 'store-id'), `${ours}\n`);
     assert.equal(await foreign.bodies.checkStore(false), undefined);
+    assert.match(foreign.lines.at(-1) ?? '', /^database and bodies belong together again/);
     await foreign.keep('b');
   });
 

@@ -75,10 +75,7 @@ export {
 export { openBodyStore } from './open-body-store.ts';
 export { throwOrRefuse } from './refusals.ts';
 
-/**
- * Bytes up to which a body is stored in its row, without header lines that are put in front of it: one fsync
- * stores it, and one query reads it.
- */
+/** Bytes up to which a body is in its row, without header lines put in front: one fsync stores it, one query reads it. */
 export const INLINE_MAX = 64 * 1024;
 
 export interface BodiesOptions {
@@ -164,6 +161,7 @@ export class Bodies {
     const mismatch = await findMismatch(this.#database, this.#store, this.#isNew);
     this.#isNew = false;
     if (mismatch && !this.#mismatch && !this.#isAwaited) this.#log?.error(mismatch);
+    if (!mismatch && this.#mismatch) this.#log?.info('database and bodies belong together again');
     this.#mismatch = mismatch;
   }
 

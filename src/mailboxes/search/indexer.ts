@@ -18,6 +18,7 @@ import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { Outage } from '../../platform/time/time.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import {
   type FindRequest,
@@ -57,6 +58,7 @@ export class Indexer {
   readonly #index: SearchIndex;
   readonly #log: IndexerOptions['log'];
   readonly #retryMs: number;
+  readonly #outage: Outage;
   #stopped = false;
   #woken = Promise.withResolvers<boolean>();
   #running: Promise<void> | undefined;
@@ -68,6 +70,14 @@ export class Indexer {
     this.#index = index;
     this.#log = log;
     this.#retryMs = retryMs;
+    this.#outage = new Outage(
+      (err) =>
+        log.error(
+          { err, retrySeconds: retryMs / 1000 },
+          'the search index could not be written: mail is still accepted, but searches do not find new messages',
+        ),
+      () => log.info({}, 'the search index is written again: searches will find what was missing'),
+    );
   }
 
   start(): void {
@@ -95,11 +105,7 @@ export class Indexer {
         await this.#index.open();
         await this.#follow();
       } catch (err) {
-        const retrySeconds = this.#retryMs / 1000;
-        this.#log.error(
-          { err, retrySeconds },
-          'the search index could not be written: mail is still accepted, but searches do not find new messages',
-        );
+        this.#outage.failed(err);
         await this.#pause(this.#retryMs);
       }
     }
@@ -116,6 +122,7 @@ export class Indexer {
     while (!this.#stopped) {
       this.#woken = Promise.withResolvers();
       const taken = await this.#index.takeBatch();
+      this.#outage.worked();
       if (taken > 0) {
         unsynced += 1;
         // While mail keeps coming, too, batches are full: one costs the same queries for one row as for many.

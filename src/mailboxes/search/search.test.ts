@@ -370,9 +370,16 @@ onEachEngine('the search index', (engine) => {
       if (failures < 3) throw new Refusal('unavailable', 'away');
       return store.bodies.read(...args);
     };
-    const search = startSearch(store, { retryMs: 10, bodies: { read } });
+    const lines: string[] = [];
+    const tell = (...args: unknown[]) => void lines.push(String(args.at(-1)));
+    const log = { info: tell, error: tell };
+    const search = startSearch(store, { retryMs: 10, bodies: { read }, log });
     await settle(search, user);
     assert.deepEqual(await found(search, user, 'later'), [id]);
+    // Once each, however often it was tried.
+    assert.equal(lines.length, 2, lines.join('; '));
+    assert.match(lines[0] ?? '', /^the search index could not be written/);
+    assert.match(lines[1] ?? '', /^the search index is written again/);
   });
 
   test('a message of many parts is read in few pieces', async () => {

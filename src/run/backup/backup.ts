@@ -41,6 +41,7 @@ import {
   DATABASE_COPY,
   digestOf,
   ensureEmpty,
+  explainFull,
   type Manifest,
   orMissing,
   SECRETS_COPY,
@@ -141,7 +142,11 @@ async function takeDatabase(
   bodies: BodyCopies,
 ): Promise<string[]> {
   if ('file' in source) {
-    copySqlite(source.file, copy);
+    try {
+      copySqlite(source.file, copy);
+    } catch (error) {
+      explainFull(copy, error);
+    }
     const taken = openSqliteToRead(copy);
     try {
       return await bodies.copyAll(await listBodies(taken.read));

@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { type Engine, UnfitDatabase } from '../../platform/database/database.ts';
+import { type Engine, isStorageFull, UnfitDatabase } from '../../platform/database/database.ts';
 import {
   ensureFolder,
   fileErrorCode,
@@ -180,6 +180,13 @@ export function orMissing(path: string): (error: unknown) => never {
   };
 }
 
+/** For a `catch` around the writing of a file: a full disk has no path in its error. */
+export function explainFull(path: string, error: unknown): never {
+  throw isStorageFull(error)
+    ? new BackupFailed(`${path} could not be written: its disk is full`)
+    : error;
+}
+
 /** @throws BackupFailed where the folder is not empty */
 export async function ensureEmpty(folder: string): Promise<void> {
   await ensureFolder(folder);
@@ -189,7 +196,7 @@ export async function ensureEmpty(folder: string): Promise<void> {
   }
 }
 
-/** Writes a durable file. @returns its SHA-256, in hex */
+/** Writes a durable file. @returns its SHA-256, in hex @throws BackupFailed where the disk is full */
 export async function writeStream(
   source: AsyncIterable<Uint8Array>,
   path: string,
@@ -205,7 +212,7 @@ export async function writeStream(
     await file.sync();
   } catch (error) {
     await rm(path, { force: true });
-    throw error;
+    explainFull(path, error);
   } finally {
     await file.close();
   }

@@ -134,7 +134,8 @@ async function carryOut(
     const isKnown = error instanceof BackupFailed || error instanceof StoreUnavailable;
     // The file system's error says what could not be done, and where; a full disk has no path in it.
     const isOfFile = error instanceof Error && 'syscall' in error && 'path' in error;
-    throw isKnown || isOfFile || isFull(error) ? new CommandFailed(error.message) : error;
+    if (isKnown || isOfFile) throw new CommandFailed(error.message);
+    throw isFull(error) ? new CommandFailed(`a disk is full: ${error.message}`) : error;
   } finally {
     show();
     store.close();

@@ -156,13 +156,20 @@ async function checkFolder(path: string): Promise<Verdict> {
 const MUCH_FREE = 1024 * 1024 * 1024;
 
 async function checkDisk(path: string): Promise<Verdict> {
-  const { bavail, bsize, blocks } = await statfs(path).catch((error: unknown) => {
+  const { bavail, bsize, blocks, files, ffree } = await statfs(path).catch((error: unknown) => {
     if (isMissing(error)) return statfs('.');
     throw error;
   });
   const free = bavail * bsize;
   const said = `${(free / 1e9).toFixed(1)} GB free, ${Math.round((100 * bavail) / blocks)} %`;
   if (free < FREE_BYTES_LEFT) return failed(said, 'no mail is accepted: free some disk space');
+  // Some file systems do not count them.
+  if (files > 0 && ffree === 0) {
+    return failed(
+      `${said}, but no inode is free`,
+      'mail above 64 KiB is deferred: remove files, or make a file system with more inodes (df -i)',
+    );
+  }
   if (free < MUCH_FREE || bavail / blocks < 0.05) return warning(said, 'free some disk space soon');
   return ok(said);
 }

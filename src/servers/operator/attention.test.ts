@@ -7,6 +7,7 @@ import { onEachEngine } from '../../../test/support/databases.ts';
 import type { NewRow } from '../../platform/database/database.ts';
 import { Traffic } from '../../tenants/usage/usage.ts';
 import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
+import { OWN_REASONS } from './node-attention.ts';
 
 const NOW = Date.UTC(2026, 0, 31);
 const MINUTE = 60_000;
@@ -190,6 +191,33 @@ onEachEngine('attention', (engine) => {
     ]);
   });
 
+  test('mail that is deferred for reasons of our own is critical, after five minutes, and not that of others', async () => {
+    const SPAN = 5 * MINUTE;
+    // Years later: nothing of the other tests is looked at.
+    const from = NOW + 1_000 * 24 * HOUR;
+    const count = (at: number, name: string) =>
+      api.database.write((tx) =>
+        tx.insertInto('traffic').values({ span: SPAN, at, name, value: 3 }).execute(),
+      );
+    const told = async (after: number) => {
+      const found = await look(partsOf({}, { now: () => from + after }));
+      return found.flatMap(({ rule, finding }) =>
+        rule.name === 'mail_deferred' ? [[rule.level, finding?.count, finding?.text]] : [],
+      );
+    };
+    await count(from, 'deferred:greylisted');
+    await count(from + SPAN, 'deferred:greylisted');
+    await count(from + SPAN, 'deferred:storage_full');
+    assert.deepEqual(await told(SPAN + MINUTE), []);
+    assert.deepEqual(await told(2 * SPAN), []);
+    await count(from + 2 * SPAN, 'deferred:unavailable');
+    const [[level, amount, text] = []] = await told(2 * SPAN + MINUTE);
+    assert.deepEqual([level, amount], ['critical', 6]);
+    assert.match(String(text), /reasons of our own \(unavailable, storage_full\)/);
+    assert.equal((await told(3 * SPAN)).length, 1);
+    assert.deepEqual(await told(4 * SPAN), []);
+  });
+
   test('a database that does not answer is critical, also where it hangs', async () => {
     const away = [() => Promise.reject(new Error('it is away')), () => new Promise(() => {})];
     for (const executeTakeFirst of away) {
@@ -278,6 +306,13 @@ test('the limits are those of the alerts', () => {
     new RegExp(`- alert: ${alert}\\n(?:\\s+#.*\\n)*\\s+expr: (?<expr>(?:.|\\n)*?)\\n\\s+for:`).exec(
       text,
     )?.groups?.expr ?? assert.fail(alert);
+  assert.deepEqual(
+    /reason=~"(?<reasons>[^"]+)"/
+      .exec(exprOf('PostroomMailDeferred'))
+      ?.groups?.reasons?.split('|')
+      .toSorted(),
+    [...OWN_REASONS].toSorted(),
+  );
   for (const { alert } of rules) if (alert !== undefined) exprOf(alert);
   const limits: readonly (readonly [alert: string, limit: string, value: number])[] = [
     ['PostroomDiskFull', '< 0.05', LIMITS.diskFree - 0.05],

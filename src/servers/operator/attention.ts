@@ -8,7 +8,12 @@ import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
 import { countLapsedClaims, countPendingClaims } from '../../tenants/domains/domains.ts';
 import type { GaugeValue } from '../metrics/metrics.ts';
-import { lookAtDatabase, lookAtVersions, lookForSilentNodes } from './node-attention.ts';
+import {
+  lookAtDatabase,
+  lookAtDeferredMail,
+  lookAtVersions,
+  lookForSilentNodes,
+} from './node-attention.ts';
 import {
   lookAtBounces,
   lookAtMailboxes,
@@ -157,6 +162,12 @@ export const rules: readonly Rule[] = [
         link: '/queue',
       };
     },
+  },
+  {
+    name: 'mail_deferred',
+    level: 'critical',
+    alert: 'PostroomMailDeferred',
+    look: lookAtDeferredMail,
   },
   away(
     'bucket_down',

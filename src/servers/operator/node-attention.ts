@@ -1,10 +1,11 @@
 /**
- * What needs an operator about nodes: those that ended without saying so, versions that differ, and a database that does
- * not answer, from which most other rules would know nothing.
+ * What needs an operator about nodes: those that ended without saying so, versions that differ, a database that does
+ * not answer, from which most other rules would know nothing, and mail that nodes defer for reasons of their own.
  */
 import { type ReadDatabase, settingOf } from '../../platform/database/database.ts';
 import type { Nodes, NodeView } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, MINUTE_MS, within } from '../../platform/time/time.ts';
+import { lastCounts } from '../../tenants/usage/usage.ts';
 
 interface Parts {
   readonly nodes: Pick<Nodes, 'list'>;
@@ -54,6 +55,28 @@ export async function lookAtVersions({ nodes }: Pick<Parts, 'nodes'>) {
   if (versions.size < 2) return undefined;
   const text = `The nodes run different versions: ${[...versions].join(', ')}. Finish the upgrade.`;
   return { text, count: versions.size, link: '/nodes' };
+}
+
+/** The reasons of the alert. */
+export const OWN_REASONS = ['internal', 'unavailable', 'body_unavailable', 'storage_full'] as const;
+
+/** Mail that was deferred in two spans of five minutes one after the other, as the nodes counted it. */
+export async function lookAtDeferredMail({ database, now }: Parts & { database: ReadDatabase }) {
+  const names = OWN_REASONS.map((reason) => `deferred:${reason}`);
+  const spans = await lastCounts(database.read, now(), names);
+  const [newest = 0, before = 0, oldest = 0] = spans.map((amounts) =>
+    Object.values(amounts).reduce((sum, amount) => sum + amount, 0),
+  );
+  // The newest span has nothing yet in its first minute.
+  if (before === 0 || (newest === 0 && oldest === 0)) return undefined;
+  const reasons = OWN_REASONS.filter((reason) =>
+    spans.some((amounts) => amounts[`deferred:${reason}`]),
+  );
+  return {
+    text: `Mail is deferred for reasons of our own (${reasons.join(', ')}): its senders try again. The log says what failed.`,
+    count: newest + before + oldest,
+    link: '/messages',
+  };
 }
 
 /** Less than a look may take. */

@@ -192,6 +192,29 @@ export async function lastGauges(
   return Object.fromEntries(rows.map(({ name, value }) => [name, value]));
 }
 
+/** What was counted under these names in the last three spans of five minutes, the newest first. */
+export async function lastCounts(
+  queries: Queries,
+  now: EpochMs,
+  names: readonly string[],
+): Promise<readonly Amounts[]> {
+  const [{ span }] = SPANS;
+  const last = startOf(span, now);
+  const spans = [last, last - span, last - 2 * span];
+  const rows = await queries
+    .selectFrom('traffic')
+    .select(['at', 'name', 'value'])
+    .where('span', '=', span)
+    .where('at', 'in', spans)
+    .where('name', 'in', names)
+    .execute();
+  return spans.map((start) =>
+    Object.fromEntries(
+      rows.filter(({ at }) => at === start).map(({ name, value }) => [name, value]),
+    ),
+  );
+}
+
 /** Removes spans that can no longer be read. @returns how many rows; 0 where none is left */
 export async function pruneTraffic(tx: Queries, now: number): Promise<number> {
   let pruned = 0;

@@ -42,6 +42,7 @@ export {
 } from './senders.ts';
 export {
   HOURS_MAX,
+  lastCounts,
   lastGauges,
   pruneTraffic,
   sumOfDay,
