@@ -6,7 +6,7 @@
  * names its active row, so that the focus stays where it is when rows come and go.
  */
 import { defineComponent, type FunctionalComponent, nextTick, ref, watch } from 'vue';
-import { titleOfName } from '../state/accounts.ts';
+import { here, mailboxes, titleOfName } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { route } from '../state/route.ts';
 import { ListRow, rowId } from './row.tsx';
@@ -112,7 +112,10 @@ function whyEmpty(): [title: string, text: string] {
   const { isLoading, error } = list.source.value;
   if (error) return ['The search failed', error];
   if (isLoading) return ['Loading…', ''];
-  return route.value.query
+  const { mailbox, query } = route.value;
+  if (!query && mailboxes.value.size > 0 && !here.value)
+    return [`There is no folder ${mailbox}`, 'It was renamed or deleted.'];
+  return query
     ? ['Nothing found', 'Try fewer words, or another spelling.']
     : ['No mail here', 'New mail appears by itself.'];
 }

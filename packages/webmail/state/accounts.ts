@@ -5,6 +5,7 @@ import type { MailboxInfo, MailClient, MailState, Operation } from '../../sdk/sr
 import { memoryStore, openMail, type Store } from '../../sdk/src/mail.ts';
 import { indexedDbStore } from '../../sdk/src/stores/indexeddb.ts';
 import { subjectOf } from '../reading/stranger-text.ts';
+import { reasonOf } from '../ui/format.ts';
 import { announce, say } from '../ui/toasts.tsx';
 import { describeOperation, titleOf } from './describe.ts';
 import { opens } from './overlay.ts';
@@ -81,8 +82,9 @@ export class OpenAccount implements Account {
     client.on('mailboxes', take);
     client.on('pending', take);
     client.on('rejected', ({ operation, error }) => {
-      live.refused = [...live.refused, { operation, reason: error.message }];
-      const text = `${describeOperation(operation)} was refused: ${error.message}`;
+      const reason = reasonOf(error);
+      live.refused = [...live.refused, { operation, reason }];
+      const text = `${describeOperation(operation)} was refused: ${reason}`;
       say(text, { tone: 'failed', forMs: 20_000 });
     });
     client.on('uncertain', ({ operation }) => {

@@ -69,7 +69,10 @@ async function read(
   );
   if (shown.length > 0) return shown;
   // A match of a search may be of a mailbox that the copy does not have yet.
-  return list.source.value.messages.filter(({ threadId }) => threadId === open.id).toReversed();
+  const found = list.source.value.messages.filter(({ threadId }) => threadId === open.id);
+  const mayCome = ['cached', 'syncing'].includes(account.live.state) || list.source.value.isLoading;
+  if (found.length === 0 && !mayCome) throw new Error('it was moved or deleted');
+  return found.toReversed();
 }
 
 /** Follows what the page has open. */

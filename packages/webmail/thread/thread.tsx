@@ -53,7 +53,7 @@ export const Thread = defineComponent(() => {
       <article class="thread" aria-labelledby="subject">
         <Bar />
         <h2 ref={heading} id="subject" tabindex="-1" dir="auto">
-          {first ? subjectOf(first.envelope) : !error && 'Loading…'}
+          {first ? subjectOf(first.envelope) : error ? '' : 'Loading…'}
         </h2>
         <Failure text={error && `This message cannot be read now: ${error}`} />
         <ol>

@@ -33,6 +33,7 @@ export function count(amount: number, noun: string): string {
   return `${amount.toLocaleString()} ${noun}${amount === 1 ? '' : 's'}`;
 }
 
+/** In words: a refusal of the server begins with its code, which is for programs. */
 export function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return error instanceof Error ? error.message.replace(/^\d{3} \w+: /, '') : String(error);
 }

@@ -71,7 +71,7 @@ export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => 
         onToggle={(event: Event) => void follow(event as ToggleEvent)}
         onKeydown={moveFocus}
       >
-        {isOpen.value && props.items().map((item) => item && entry(item))}
+        {isOpen.value ? props.items().map((item) => item && entry(item)) : undefined}
       </div>
     </>
   );

@@ -128,3 +128,21 @@ test('a file that is dropped beside the form does not take the place of the page
   );
   assert.deepEqual(isTaken, [true, true]);
 });
+
+test('what is gone is said to be gone: a folder, a message, a conversation', async () => {
+  const { address } = await pages.newAccount();
+  await pages.send(address, 'Here');
+  const { page } = await openWebmail(pages, address);
+  await rowOf(page, 'Here').waitFor();
+  const show = (place: string) =>
+    inPage(page, `location.hash = '#/${encodeURIComponent(address)}/${place}'`);
+  await show('Gone');
+  await page.getByText('There is no folder Gone').waitFor();
+  await show('INBOX/m/999');
+  await page.getByText('This message cannot be read now: there is no message 999').waitFor();
+  assert.equal(await page.locator('#subject').textContent(), '');
+  await show('INBOX/t/gone');
+  await page.getByText('This message cannot be read now: it was moved or deleted').waitFor();
+  await rowOf(page, 'Here').click();
+  await page.locator('.message-body').getByText('Text of Here').waitFor();
+});
