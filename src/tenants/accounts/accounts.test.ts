@@ -6,6 +6,7 @@ import { shareDkimKey } from '../../../test/support/domains/dkim-key.ts';
 import type { Change } from '../../mailboxes/changes/changes.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { SigningKeys } from '../../platform/nodes/nodes.ts';
+import { parseAddress } from '../../protocols/message/message.ts';
 import { listAudit } from '../audit/audit.ts';
 import { Domains } from '../domains/domains.ts';
 import {
@@ -387,7 +388,8 @@ onEachEngine('accounts', (engine) => {
       const other = await newUser();
       const { id, address, status, quotaBytes } = await create('ann');
       for (const local of ['ann', 'ANN', 'ann+shop', 'Ann+a+b']) {
-        const found = await findRecipient(database.read, { local, domain: domain.toUpperCase() });
+        const read = parseAddress(`${local}@${domain.toUpperCase()}`);
+        const found = await findRecipient(database.read, read ?? assert.fail(local));
         assert.deepEqual(found?.account, { id, address, status, quotaBytes });
         assert.deepEqual(found?.domain, await domains.findActive(domain));
       }
