@@ -193,7 +193,11 @@ export class Life {
     const { subject } = message.envelope;
     this.#kept = this.#kept.filter((kept) => kept.subject !== subject);
     const rows = await world.invariants.read();
-    const isThere = hasMessage(world.account, rows, one.box, message.id);
+    // Of the mailbox as the tab knows it: it may have been made anew since, and the one who told that died.
+    const known = (await this.#settled(tab.client.mailboxes()))?.find(
+      ({ name }) => name === one.box,
+    );
+    const isThere = hasMessage(world.account, rows, one.box, message.id, known?.uidvalidity);
     const ids = [message.id];
     const operation = await this.#settled(
       one.do === 'flag'
