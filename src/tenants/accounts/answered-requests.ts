@@ -37,10 +37,10 @@ const RETRY_AFTER = 10;
 export const ANSWERS_KEPT_MS = DAY_MS;
 
 /**
- * KiB of answers in that time, of an account, or of a user and an API key, on each node. They count for no quota: without a
- * limit an account fills the disk with them, each of which may have 1 MiB.
+ * Octets of answers in that time, of an account, or of a user and an API key, on each node: those of 100,000 sends. They
+ * count for no quota: without a limit an account fills the disk with them, each of which may have 1 MiB.
  */
-const KEPT_MAX = 64 * 1024;
+const KEPT_MAX = 64 * 1024 * 1024;
 
 /** The answer to a request. */
 export interface GivenAnswer {
@@ -123,7 +123,7 @@ export class AnsweredRequests {
     const usage = await this.#kept.look(nameOf(request.owner));
     // An answer that is kept already is still given.
     if (usage.remaining === 0 && !(await this.#find(request))) {
-      const detail = `answers to requests with an Idempotency-Key have ${KEPT_MAX / 1024} MiB in 24 hours`;
+      const detail = `answers to requests with an Idempotency-Key have ${KEPT_MAX / 1024 / 1024} MiB in 24 hours`;
       throw new Refusal('rate_limited', detail, { retryAfter: usage.resetSeconds });
     }
     for (let waits = 0; waits <= WAITS; waits++) {
@@ -157,7 +157,7 @@ export class AnsweredRequests {
     { status, body }: GivenAnswer,
   ): Promise<void> {
     // In memory: it never fails.
-    void this.#kept.take(nameOf(owner), Math.ceil(body.length / 1024));
+    void this.#kept.take(nameOf(owner), Buffer.byteLength(body));
     const values = isSealed
       ? { status, answer: this.#seal.seal(hash + body) }
       : { status, answer: body, request_hash: hash };
