@@ -51,9 +51,11 @@ export async function* readObject(
     // RFC 9110 section 14.4
     const [found, expected] = range
       ? [answer.ContentRange, `bytes ${position}-${end - 1}/${size}`]
-      : [String(answer.ContentLength), String(size)];
+      : [answer.ContentLength?.toString(), String(size)];
     if (found !== expected) {
       body.destroy();
+      // A proxy that passes an answer on without its length says nothing of the object.
+      if (found === undefined) throw new StoreUnavailable(`${name} came without its length`);
       throw new BodyLost(
         `${name} is not as long as its row says: ${found} octets, not ${expected}`,
       );
