@@ -1,8 +1,8 @@
-/** Signs of life (RFC 9585): as long as the work lasts, and nothing of it is left after it. */
+/** Turns of those who work, and signs of life (RFC 9585): as long as the work lasts, and nothing of it is left after it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { showProgress } from './long-work.ts';
+import { showProgress, takeTurn } from './long-work.ts';
 import type { Session } from './session.ts';
 
 function sessionWith(disabled: readonly string[] = []) {
@@ -79,4 +79,21 @@ test('an operator takes it off', async (t) => {
   t.mock.timers.tick(60_000);
   work.resolve('all');
   assert.deepEqual(await shown, { done: true, value: 'all' });
+});
+
+test('the sessions of one account have one turn between them, and those of others one each', async () => {
+  const took: number[] = [];
+  const work = async (accountId: number) => {
+    const session = { user: { accountId } } as Session;
+    for (let piece = 0; piece < 3; piece++) {
+      await takeTurn(session);
+      took.push(accountId);
+    }
+  };
+  const all = [...Array.from({ length: 10 }, () => work(1)), work(2), work(3)];
+  await Promise.all(all.slice(-2));
+  const ofMany = took.filter((id) => id === 1).length;
+  assert.ok(ofMany <= 4, `${ofMany}`);
+  await Promise.all(all);
+  assert.equal(took.length, 36);
 });

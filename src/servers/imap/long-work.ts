@@ -5,18 +5,33 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { No, type Progress, type Session } from './session.ts';
 
+/** By account: the turn that was asked for last. */
+const turns = new Map<number, Promise<void>>();
+
+/**
+ * Waits until others had their turn, and until it is that of this session: all sessions of an account have one turn of the
+ * event loop between them, so that others wait for a piece of work of one, however many work.
+ */
+export async function takeTurn({ user: { accountId } }: Session): Promise<void> {
+  const before = turns.get(accountId);
+  const ours = before ? before.then(() => turn()) : turn();
+  turns.set(accountId, ours);
+  await ours;
+  if (turns.get(accountId) === ours) turns.delete(accountId);
+}
+
 /** Milliseconds after which others have their turn. */
 const STEP = 10;
 /** Milliseconds for the work of a command in all: others may wait for its turn. */
 const WORK_MAX = 30_000;
 
 export class Pace {
-  readonly #signal: AbortSignal;
+  readonly #session: Session;
   readonly #until: number;
   #yieldedAt = performance.now();
 
-  constructor({ channel }: Session) {
-    this.#signal = channel.signal;
+  constructor(session: Session) {
+    this.#session = session;
     this.#until = this.#yieldedAt + WORK_MAX;
   }
 
@@ -27,8 +42,8 @@ export class Pace {
 
   /** Gives others their turn. @throws No where the work takes too long; the signal's reason where the client left */
   async yieldTurn(): Promise<void> {
-    await turn();
-    this.#signal.throwIfAborted();
+    await takeTurn(this.#session);
+    this.#session.channel.signal.throwIfAborted();
     this.#yieldedAt = performance.now();
     if (this.#yieldedAt > this.#until) throw tooMuch();
   }
