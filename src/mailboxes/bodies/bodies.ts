@@ -160,8 +160,10 @@ export class Bodies {
   async #compareIds(): Promise<undefined> {
     const mismatch = await findMismatch(this.#database, this.#store, this.#isNew);
     this.#isNew = false;
-    if (mismatch && !this.#mismatch && !this.#isAwaited) this.#log?.error(mismatch);
-    if (!mismatch && this.#mismatch) this.#log?.info('database and bodies belong together again');
+    if (!this.#isAwaited) {
+      if (mismatch && !this.#mismatch) this.#log?.error(mismatch);
+      if (!mismatch && this.#mismatch) this.#log?.info('database and bodies belong together again');
+    }
     this.#mismatch = mismatch;
   }
 
