@@ -22,6 +22,6 @@ const groups = groupFiles(files, {
     'test/journeys/hostile-receivers.test.ts',
   ],
 });
-// Three at a time, also on two cores: they wait for timers and for each other.
-const passed = await runSuites({ groups, processes: 3, timeoutMs: 120_000 });
+// Four at a time, also on two cores: they wait for timers and for each other.
+const passed = await runSuites({ groups, processes: 4, timeoutMs: 120_000 });
 process.exitCode = passed ? 0 : 1;

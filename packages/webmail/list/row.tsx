@@ -14,6 +14,7 @@ import { When } from '../ui/when.tsx';
 import type { Row } from './rows.ts';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
+import { followFinger, swiped } from './swipe.ts';
 
 interface RowProps {
   readonly row: Row;
@@ -41,7 +42,9 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
   const { latest, messages, isUnread, isStarred, isChild } = row;
   const { envelope, internalDate } = latest;
   const count = messages.length;
+  const by = swiped.value?.key === row.key ? swiped.value.by : 0;
   const looks = {
+    swiped: by !== 0,
     unread: isUnread,
     active: isActive,
     chosen: isChosen,
@@ -57,9 +60,15 @@ export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, i
       aria-level={isChild ? 2 : 1}
       aria-selected={isChosen}
       aria-expanded={count > 1 ? list.unfolded.has(row.key) : undefined}
-      style={{ transform: `translateY(${index}00%)` }}
+      style={{ transform: `translate(${by}px, ${index}00%)` }}
       onClick={(event) => pressed(event, row, index)}
+      onPointerdown={(event) => followFinger(event, row)}
     >
+      {by !== 0 && (
+        <span class={['swipe', by > 0 ? 'archives' : 'deletes']} aria-hidden="true">
+          <Icon name={by > 0 ? 'archive' : 'delete'} />
+        </span>
+      )}
       <span role="gridcell" class="mark">
         <Avatar person={envelope.from?.[0]} />
         <span

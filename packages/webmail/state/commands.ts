@@ -79,6 +79,12 @@ export const commands = {
     void actions.star(target.value, isOn);
     announce(isOn ? 'Starred' : 'Star removed');
   },
+  archiveRow: (row: Row) => void actions.archive({ messages: row.messages }),
+  removeRow(row: Row): void {
+    const what = { messages: row.messages };
+    if (here.value?.specialUse !== '\\Trash') void actions.remove(what);
+    else removeForEver(what, 'Delete for good?', () => void actions.removeForEver(what));
+  },
   starRow: (row: Row) => void actions.star({ messages: row.messages }, !row.isStarred),
   choose(): void {
     const row = selection.active.value;

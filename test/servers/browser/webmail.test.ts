@@ -208,6 +208,49 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   assertQuiet();
 });
 
+test('a finger moves a row to the side: it is archived or deleted, with a way back', async () => {
+  const { id, address } = await pages.newAccount();
+  await pages.send(address, 'Moved');
+  const { page, context, assertQuiet } = await openWebmail(pages, address, {
+    viewport: PHONE,
+    hasTouch: true,
+    isMobile: true,
+  });
+  const fingers = await context.newCDPSession(page);
+  const move = async (by: number, down = 0) => {
+    const box = (await rowOf(page, 'Moved').boundingBox()) ?? assert.fail();
+    const at = { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+    const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', touchPoints: (typeof at)[]) =>
+      fingers.send('Input.dispatchTouchEvent', { type, touchPoints });
+    await touch('touchStart', [at]);
+    const to = (part: number) => [{ x: at.x + by * part, y: at.y + down * part }];
+    for (const part of [0.25, 0.5, 0.75, 1]) await touch('touchMove', to(part));
+    // The finger rests before it leaves: after one that was flung, the browser takes the next press for a stop.
+    await page.waitForTimeout(300);
+    await touch('touchMove', to(1));
+    await touch('touchEnd', []);
+  };
+  await rowOf(page, 'Moved').waitFor();
+  // Too little, and along the list: nothing happens, and nothing is opened.
+  await move(100);
+  await move(10, 200);
+  await page.locator('.swiped').waitFor({ state: 'detached' });
+  await page.locator('.reading-pane').waitFor({ state: 'hidden' });
+  for (const [by, mailbox] of [
+    [170, 'Archive'],
+    [-170, 'Trash'],
+  ] as const) {
+    await move(by);
+    await rowOf(page, 'Moved').waitFor({ state: 'detached' });
+    await serverHas(id, mailbox, ['Moved']);
+    await page.getByRole('button', { name: 'Undo' }).tap();
+    await rowOf(page, 'Moved').waitFor();
+    await serverHas(id, mailbox, []);
+  }
+  await page.locator('.reading-pane').waitFor({ state: 'hidden' });
+  assertQuiet();
+});
+
 test('what was closed leaves no step for Back that does nothing', async () => {
   const { address } = await pages.newAccount();
   await pages.send(address, 'Read on the way');
