@@ -32,7 +32,8 @@ async function sessionOf(header: string, stored?: string) {
     },
   };
   const selected = { mailbox: { id: 1 } };
-  const session = { services: { mailstore: { imap } }, selected } as unknown as Session;
+  const user = { accountId: 1 };
+  const session = { user, services: { mailstore: { imap } }, selected } as unknown as Session;
   return { session, row, kept, sources: () => sources };
 }
 

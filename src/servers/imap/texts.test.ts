@@ -25,7 +25,8 @@ async function textsOfMessage(header: string, stored?: ImapTexts) {
     },
   };
   const selected = { mailbox: { id: 1 } };
-  const session = { services: { mailstore: { imap } }, selected } as unknown as Session;
+  const user = { accountId: 1 };
+  const session = { user, services: { mailstore: { imap } }, selected } as unknown as Session;
   const search = (await textsOf(session, ['search'], [row])).get(7)?.search;
   assert.ok(search);
   return { search, kept };
