@@ -81,19 +81,24 @@ test('an operator takes it off', async (t) => {
   assert.deepEqual(await shown, { done: true, value: 'all' });
 });
 
-test('the sessions of one account have one turn between them, and those of others one each', async () => {
-  const took: number[] = [];
-  const work = async (accountId: number) => {
-    const session = { user: { accountId } } as Session;
+test('an account has one turn for all its sessions, and a user one for all accounts, each in its turn', async () => {
+  const took: string[] = [];
+  const work = async (userId: string, accountId: number) => {
+    const session = { user: { accountId, userId } } as Session;
     for (let piece = 0; piece < 3; piece++) {
       await takeTurn(session);
-      took.push(accountId);
+      took.push(`${userId}${accountId}`);
     }
   };
-  const all = [...Array.from({ length: 10 }, () => work(1)), work(2), work(3)];
-  await Promise.all(all.slice(-2));
-  const ofMany = took.filter((id) => id === 1).length;
-  assert.ok(ofMany <= 4, `${ofMany}`);
-  await Promise.all(all);
-  assert.equal(took.length, 36);
+  const count = (of: string) => took.filter((one) => one.startsWith(of)).length;
+  const many = Array.from({ length: 10 }, () => work('a', 1));
+  const beside = work('a', 2);
+  const accounts = Array.from({ length: 10 }, (_, at) => work('b', 10 + at));
+  await work('c', 3);
+  assert.ok(count('a') <= 4, `${count('a')}`);
+  assert.ok(count('b') <= 4, `${count('b')}`);
+  await beside;
+  assert.ok(count('a1') <= 4, `${count('a1')}`);
+  await Promise.all([...many, ...accounts]);
+  assert.equal(took.length, 66);
 });

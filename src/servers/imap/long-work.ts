@@ -5,19 +5,23 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { No, type Progress, type Session } from './session.ts';
 
-/** By account: the turn that was asked for last. */
-const turns = new Map<number, Promise<void>>();
+/** By party: the turn that was asked for last. */
+const lines = new Map<string, Promise<void>>();
 
 /**
  * Waits until others had their turn, and until it is that of this session: all sessions of an account have one turn of the
- * event loop between them, so that others wait for a piece of work of one, however many work.
+ * event loop between them, and so have all accounts of a user. Others wait for a piece of work of one, however many work.
  */
-export async function takeTurn({ user: { accountId } }: Session): Promise<void> {
-  const before = turns.get(accountId);
-  const ours = before ? before.then(() => turn()) : turn();
-  turns.set(accountId, ours);
+export function takeTurn({ user: { accountId, userId } }: Session): Promise<void> {
+  return takeInLine(`account ${accountId}`, () => takeInLine(`user ${userId}`, () => turn()));
+}
+
+async function takeInLine(party: string, take: () => Promise<void>): Promise<void> {
+  const before = lines.get(party);
+  const ours = before ? before.then(take) : take();
+  lines.set(party, ours);
   await ours;
-  if (turns.get(accountId) === ours) turns.delete(accountId);
+  if (lines.get(party) === ours) lines.delete(party);
 }
 
 /** Milliseconds after which others have their turn. */
