@@ -2,7 +2,7 @@
  * The page where nobody is signed in. As a dialog it adds an account, or takes the password of one that was signed out:
  * what is written and read stays as it is below.
  */
-import { defineComponent, type FunctionalComponent, ref } from 'vue';
+import { defineComponent, ref } from 'vue';
 import { ApiError, ConnectionError } from '../sdk/src/errors.ts';
 import { current, signIn } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
@@ -11,7 +11,7 @@ import { Dialog } from './ui/dialog.tsx';
 import { reasonOf } from './ui/format.ts';
 import { Failure } from './ui/loaded.tsx';
 
-export const SignInPage: FunctionalComponent = () => (
+export const SignInPage = () => (
   <main class="sign-in">
     <div class="card">
       <h1>{brand.name}</h1>
@@ -20,7 +20,7 @@ export const SignInPage: FunctionalComponent = () => (
   </main>
 );
 
-export const SignInDialog: FunctionalComponent = () => (
+export const SignInDialog = () => (
   <Dialog title="Sign in" close={closeOverlay}>
     <SignInForm />
   </Dialog>

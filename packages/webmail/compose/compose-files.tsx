@@ -1,5 +1,5 @@
 /** The files of a message that is written, and what is quoted below it. */
-import { type FunctionalComponent, ref } from 'vue';
+import { ref } from 'vue';
 import { MailFrame } from '../reading/mail-frame.tsx';
 import { Button, Tool } from '../ui/button.tsx';
 import { formatSize } from '../ui/format.ts';
@@ -56,7 +56,7 @@ interface FilesProps {
   readonly remove: (at: number) => void;
 }
 
-export const FileList: FunctionalComponent<FilesProps> = ({ files, remove }) =>
+export const FileList = ({ files, remove }: FilesProps) =>
   files.length > 0 && (
     <section class="compose-files" aria-label="Files">
       <ul>
@@ -78,9 +78,7 @@ export const FileList: FunctionalComponent<FilesProps> = ({ files, remove }) =>
   );
 
 /** Chooses files of this device. */
-export const AttachButton: FunctionalComponent<{ attach: (files: FileList) => void }> = ({
-  attach,
-}) => (
+export const AttachButton = ({ attach }: { attach: (files: FileList) => void }) => (
   <label class="tool attach-button" title="Attach files">
     <Icon name="attach" />
     <input
@@ -99,10 +97,7 @@ export const AttachButton: FunctionalComponent<{ attach: (files: FileList) => vo
 );
 
 /** It is sent as it is: who wants to change it answers within the text. */
-export const QuoteFold: FunctionalComponent<{ quote: Quote; drop: () => void }> = ({
-  quote,
-  drop,
-}) => (
+export const QuoteFold = ({ quote, drop }: { quote: Quote; drop: () => void }) => (
   <details class="compose-quote">
     <summary>Quoted text</summary>
     <Button class="link" label="Send without it" press={drop} />

@@ -1,5 +1,5 @@
 /** The form of a message: recipients, subject, text, the folded quote, files, and when it is sent. */
-import { type FunctionalComponent, ref } from 'vue';
+import { ref } from 'vue';
 import { Button, Tool } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
 import { Icon } from '../ui/icon.tsx';
@@ -115,7 +115,7 @@ interface PartProps {
   readonly attach: (files: Iterable<File>) => void;
 }
 
-const ComposeText: FunctionalComponent<PartProps> = ({ session, attach }) =>
+const ComposeText = ({ session, attach }: PartProps) =>
   session.content.html === undefined ? (
     <PlainEditor
       text={session.content.text}
@@ -130,7 +130,7 @@ const ComposeText: FunctionalComponent<PartProps> = ({ session, attach }) =>
     />
   );
 
-const ComposeFoot: FunctionalComponent<PartProps> = ({ session, attach }) => {
+const ComposeFoot = ({ session, attach }: PartProps) => {
   const { html, text } = session.content;
   const turn = () =>
     session.change(

@@ -1,5 +1,4 @@
 /** Sends a message at a time of one's choice. */
-import type { FunctionalComponent } from 'vue';
 import { formatClock, formatWhen } from '../ui/format.ts';
 import { Menu } from '../ui/menu.tsx';
 import { ask } from '../ui/questions.tsx';
@@ -7,7 +6,7 @@ import { laterTimes, toLocalInput } from './send-later.ts';
 
 type Send = (at: Date) => void;
 
-export const LaterMenu: FunctionalComponent<{ send: Send }> = ({ send }) => {
+export const LaterMenu = ({ send }: { send: Send }) => {
   const items = () => [
     ...laterTimes(new Date()).map(({ label, at }) => ({
       label: `${label}, ${formatClock(at)}`,

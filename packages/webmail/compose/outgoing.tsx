@@ -1,5 +1,4 @@
 /** What became of mail that was sent: what waits, what is tried again, and what could not be delivered, with the reason. */
-import type { FunctionalComponent } from 'vue';
 import type { Send, SentMail } from '../../sdk/src/mail/client.ts';
 import type { OpenedProps } from '../state/parts.ts';
 import { Button } from '../ui/button.tsx';
@@ -17,7 +16,7 @@ const STATES: Readonly<Record<Send['status'], string>> = {
   cancelled: 'Cancelled',
 };
 
-const SendRow: FunctionalComponent<{ send: SentMail; cancel: () => void }> = ({ send, cancel }) => {
+const SendRow = ({ send, cancel }: { send: SentMail; cancel: () => void }) => {
   const { status, sendAt, recipients, subject } = send;
   const waits = status === 'queued' && sendAt !== undefined && Date.parse(sendAt) > Date.now();
   return (

@@ -1,5 +1,5 @@
 /** A field of recipients (APG combobox): people that were written to before are suggested, a list may be pasted. */
-import { type FunctionalComponent, onMounted, ref, useId } from 'vue';
+import { onMounted, ref, useId } from 'vue';
 import type { Correspondent } from '../../sdk/src/api-types.ts';
 import type { MailClient } from '../../sdk/src/mail/client.ts';
 import { component } from '../ui/component.ts';
@@ -147,7 +147,7 @@ interface ChipProps {
   readonly remove: () => void;
 }
 
-const Chip: FunctionalComponent<ChipProps> = ({ one, edit, remove }) => {
+const Chip = ({ one, edit, remove }: ChipProps) => {
   const shown = one.name ?? one.address;
   const isBad = !isAddress(one.address);
   return (

@@ -1,5 +1,4 @@
 /** Above the list: what it shows, how many are chosen, and what can be done with these. */
-import type { FunctionalComponent } from 'vue';
 import { current, here, titleOfName } from '../state/accounts.ts';
 import { commands, hasUnread } from '../state/commands.ts';
 import { opens } from '../state/overlay.ts';
@@ -9,7 +8,7 @@ import { sayFailure } from '../ui/toasts.tsx';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
 
-export const ListBar: FunctionalComponent = () => (
+export const ListBar = () => (
   <div class="list-bar bar">
     {selection.chosen.size > 0 ? <Chosen /> : route.value.query ? <Found /> : <Title />}
   </div>
@@ -20,7 +19,7 @@ function chooseTool() {
   return <Tool icon="check" label="Choose all" press={selection.chooseRead} disabled={isEmpty} />;
 }
 
-const Title: FunctionalComponent = () => {
+const Title = () => {
   const { total } = here.value ?? list.source.value;
   return (
     <>
@@ -44,7 +43,7 @@ function look(): void {
     .catch((error: unknown) => sayFailure('No answer from the server', error));
 }
 
-const Found: FunctionalComponent = () => {
+const Found = () => {
   const { isOffline, isIndexing } = list.source.value;
   const { length } = list.rows.value;
   return (
@@ -60,7 +59,7 @@ const Found: FunctionalComponent = () => {
   );
 };
 
-const Chosen: FunctionalComponent = () => {
+const Chosen = () => {
   const { chosen, isAll } = selection;
   const total = list.source.value.total.toLocaleString();
   const canHaveAll = !isAll.value && list.missing.value > 0;
@@ -81,7 +80,7 @@ const Chosen: FunctionalComponent = () => {
 };
 
 /** The same for chosen rows, and for what is open. */
-export const Actions: FunctionalComponent = () => {
+export const Actions = () => {
   const use = here.value?.specialUse;
   const isSpam = use === '\\Junk';
   return (

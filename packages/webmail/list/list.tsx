@@ -5,7 +5,7 @@
  * The list of a mailbox or of a search, as a treegrid (APG; its example is an inbox). It has the focus as a whole and
  * names its active row, so that the focus stays where it is when rows come and go.
  */
-import { defineComponent, type FunctionalComponent, nextTick, ref, watch } from 'vue';
+import { defineComponent, nextTick, ref, watch } from 'vue';
 import { here, mailboxes, titleOfName } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
 import { route } from '../state/route.ts';
@@ -120,7 +120,7 @@ function whyEmpty(): [title: string, text: string] {
     : ['No mail here', 'New mail appears by itself.'];
 }
 
-const Nothing: FunctionalComponent = () => {
+const Nothing = () => {
   const [title, text] = whyEmpty();
   return (
     <div class="nothing" role="row">

@@ -2,7 +2,6 @@
 // biome-ignore-all lint/a11y/useFocusableInteractive: the grid has the focus, and names its active row
 // biome-ignore-all lint/a11y/useKeyWithClickEvents: the grid has the keys
 /** One row of the list. */
-import type { FunctionalComponent } from 'vue';
 import { nameOf, namesOf, subjectOf } from '../reading/stranger-text.ts';
 import { specialUseOf, titleOfName } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
@@ -38,7 +37,7 @@ function peopleOf({ messages, latest }: Row): string {
   return [...new Set(names)].join(', ') || 'nobody';
 }
 
-export const ListRow: FunctionalComponent<RowProps> = ({ row, index, isActive, isChosen }) => {
+export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
   const { latest, messages, isUnread, isStarred, isChild } = row;
   const { envelope, internalDate } = latest;
   const count = messages.length;

@@ -2,7 +2,7 @@
  * An open message: its addresses, its text in a frame or as plain text, its files, and what can be done with it alone:
  * print it, see its source, leave its list. Actions that move it belong to the list and its keys.
  */
-import { type FunctionalComponent, ref } from 'vue';
+import { ref } from 'vue';
 import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { component } from '../ui/component.ts';
@@ -71,7 +71,7 @@ const OpenBody = component<{ open: OpenMessage }>(['open'], ({ open }) => {
   );
 });
 
-const Plain: FunctionalComponent<{ open: OpenMessage }> = ({ open }) =>
+const Plain = ({ open }: { open: OpenMessage }) =>
   open.read.text?.trim() ? (
     <PlainText text={open.read.text} onMailto={open.writeTo} />
   ) : (

@@ -1,5 +1,4 @@
 /** Who wrote a message, to whom and when; unfolded, all addresses, and what the checks of its sender found. */
-import type { FunctionalComponent } from 'vue';
 import type { Address, SenderResults } from '../../sdk/src/api-types.ts';
 import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import { formatFull } from '../ui/format.ts';
@@ -23,7 +22,7 @@ function summary(people: readonly Address[]): string {
   return more > 0 ? `${names} and ${more} more` : names;
 }
 
-export const MessageHead: FunctionalComponent<HeadProps> = ({ message, auth, isOpen }) => {
+export const MessageHead = ({ message, auth, isOpen }: HeadProps) => {
   const { from, replyTo, to = [], cc = [], bcc } = message.envelope;
   const isSame = JSON.stringify(replyTo) === JSON.stringify(from);
   const list = (people: readonly Address[] | undefined) => people?.map(formatAddress).join(', ');

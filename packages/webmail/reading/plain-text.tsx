@@ -1,5 +1,4 @@
 /** Plain text, with links and with quoted text folded. */
-import type { FunctionalComponent } from 'vue';
 import { linkify } from './linkify.ts';
 import { splitQuoted } from './quoted-text.ts';
 
@@ -9,7 +8,7 @@ interface TextProps {
   readonly onMailto?: ((url: string) => void) | undefined;
 }
 
-const Linked: FunctionalComponent<TextProps> = ({ text, onMailto }) =>
+const Linked = ({ text, onMailto }: TextProps) =>
   linkify(text).map((piece) =>
     piece.href === undefined ? (
       piece.text
@@ -30,7 +29,7 @@ const Linked: FunctionalComponent<TextProps> = ({ text, onMailto }) =>
   );
 Linked.props = ['text', 'onMailto'];
 
-export const PlainText: FunctionalComponent<TextProps> = ({ text, onMailto }) => (
+export const PlainText = ({ text, onMailto }: TextProps) => (
   <div class="plain-text">
     {splitQuoted(text.replace(/\r\n?/g, '\n').trimEnd()).map((block, at) =>
       block.isQuoted ? (

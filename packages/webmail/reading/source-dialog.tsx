@@ -1,5 +1,4 @@
 /** What only the source of a message tells: its header, and how to leave the list that sent it. */
-import type { FunctionalComponent } from 'vue';
 import { Button } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
 import { Dialog } from '../ui/dialog.tsx';
@@ -48,7 +47,7 @@ interface WaysProps {
   readonly writeTo: (url: string) => void;
 }
 
-const Ways: FunctionalComponent<WaysProps> = ({ ways: { page, mailto }, writeTo }) =>
+const Ways = ({ ways: { page, mailto }, writeTo }: WaysProps) =>
   page || mailto ? (
     <>
       <p>

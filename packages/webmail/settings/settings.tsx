@@ -1,5 +1,5 @@
 /** How this browser uses the webmail. */
-import type { FunctionalComponent, Ref } from 'vue';
+import type { Ref } from 'vue';
 import { closeOverlay } from '../state/overlay.ts';
 import type { Account } from '../state/parts.ts';
 import * as remembered from '../state/remembered.ts';
@@ -18,7 +18,7 @@ const times = [
   [30, '30 seconds'],
 ] as const;
 
-export const Settings: FunctionalComponent<{ account: Account }> = ({ account }) => (
+export const Settings = ({ account }: { account: Account }) => (
   <Dialog title="Settings" close={closeOverlay}>
     <Choice label="Colours" choice={remembered.theme} choices={themes} />
     <Switch label="Messages by conversation" isOn={remembered.byThread} />
@@ -69,7 +69,7 @@ function Switch({ label, isOn }: { label: string; isOn: Ref<boolean> }) {
   );
 }
 
-const Signature: FunctionalComponent<{ address: string }> = ({ address }) => {
+const Signature = ({ address }: { address: string }) => {
   const { signatures } = remembered;
   const change = (event: Event) => {
     const text = (event.target as HTMLTextAreaElement).value;
@@ -88,7 +88,7 @@ const Signature: FunctionalComponent<{ address: string }> = ({ address }) => {
   );
 };
 
-const Pictures: FunctionalComponent = () => {
+const Pictures = () => {
   const { picturesFrom } = remembered;
   const forget = (address: string) => {
     picturesFrom.value = picturesFrom.value.filter((one) => one !== address);

@@ -1,5 +1,4 @@
 /** The keys of the page, and the dialog that names them. */
-import type { FunctionalComponent } from 'vue';
 import { selection } from '../list/selection.ts';
 import { focusSearch } from '../search/search-box.tsx';
 import { current, mailboxes } from '../state/accounts.ts';
@@ -66,7 +65,7 @@ export const pageKeys = Object.fromEntries(
     .flatMap(([keys, , run]) => (run ? keys.map((key) => [key, run] as const) : [])),
 );
 
-export const Help: FunctionalComponent = () => (
+export const Help = () => (
   <Dialog title="Keys" close={closeOverlay}>
     <div class="help">
       {Object.entries(shortcuts).map(([title, keys]) => (

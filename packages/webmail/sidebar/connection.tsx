@@ -1,5 +1,4 @@
 /** How the copy stands to the server, and what waits to be sent there. */
-import type { FunctionalComponent } from 'vue';
 import type { MailState } from '../../sdk/src/mail/client.ts';
 import type { OpenAccount } from '../state/accounts.ts';
 import { opens } from '../state/overlay.ts';
@@ -15,7 +14,7 @@ const words: Readonly<Record<MailState, string>> = {
   stopped: 'Signed out',
 };
 
-export const Connection: FunctionalComponent<{ account: OpenAccount }> = ({ account }) => {
+export const Connection = ({ account }: { account: OpenAccount }) => {
   const { client, live } = account;
   const { state, stateReason, pending, refused } = live;
   return (

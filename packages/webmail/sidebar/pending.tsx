@@ -1,5 +1,4 @@
 /** Changes that the server does not have yet, and those that it refused. */
-import type { FunctionalComponent } from 'vue';
 import type { Operation } from '../../sdk/src/mail/client.ts';
 import type { OpenAccount } from '../state/accounts.ts';
 import { describeOperation } from '../state/describe.ts';
@@ -11,7 +10,7 @@ import { sayFailure } from '../ui/toasts.tsx';
 const undo = (operation: Operation) =>
   operation.undo().catch((error: unknown) => sayFailure('It could not be undone', error));
 
-export const PendingDialog: FunctionalComponent<{ account: OpenAccount }> = ({ account }) => {
+export const PendingDialog = ({ account }: { account: OpenAccount }) => {
   const { live } = account;
   const { pending, refused } = live;
   const forget = () => {

@@ -1,5 +1,4 @@
 /** Accounts, mailboxes with their unseen mail, and how the copy stands to the server. In a narrow window it is a popover. */
-import type { FunctionalComponent } from 'vue';
 import type { MailboxInfo } from '../../sdk/src/mail/client.ts';
 import { accounts, type OpenAccount, signOut } from '../state/accounts.ts';
 import { commands } from '../state/commands.ts';
@@ -32,7 +31,7 @@ function openPanel(): void {
 }
 
 /** Where the sidebar is a popover, it lies over the list. */
-export const WriteButton: FunctionalComponent = () => (
+export const WriteButton = () => (
   <Button
     class="main write"
     icon="edit"
@@ -46,7 +45,7 @@ interface SidebarProps {
   readonly account: OpenAccount;
 }
 
-export const Sidebar: FunctionalComponent<SidebarProps> = ({ account }) => (
+export const Sidebar = ({ account }: SidebarProps) => (
   <nav id={ID} popover="auto" class="sidebar" aria-label="Mailboxes">
     <div class="account bar soft small">
       <span class="address cut" title={account.address}>
@@ -80,7 +79,7 @@ function amountOf({ specialUse, total, unseen }: MailboxInfo): number {
   return ['\\Trash', '\\Sent'].includes(specialUse ?? '') ? 0 : unseen;
 }
 
-const MailboxLink: FunctionalComponent<LinkProps> = ({ account, mailbox }) => {
+const MailboxLink = ({ account, mailbox }: LinkProps) => {
   const { name, specialUse } = mailbox;
   const isHere = route.value.mailbox === name && !route.value.query;
   const amount = amountOf(mailbox);

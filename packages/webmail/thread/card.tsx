@@ -1,5 +1,4 @@
 /** One message of a conversation: a line, or the whole of it. */
-import type { FunctionalComponent } from 'vue';
 import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import { isStarred, isUnread } from '../list/rows.ts';
 import { MessageBody } from '../reading/message-body.tsx';
@@ -18,7 +17,7 @@ interface CardProps {
   readonly toggle: () => void;
 }
 
-export const Card: FunctionalComponent<CardProps> = ({ account, message, isOpen, toggle }) => {
+export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
   const [from] = message.envelope.from ?? [];
   const isDraft = message.flags.includes('\\Draft');
   return (

@@ -1,13 +1,5 @@
 /** A conversation, oldest first: what is unread and the last message are unfolded. */
-import {
-  computed,
-  defineComponent,
-  type FunctionalComponent,
-  nextTick,
-  ref,
-  shallowReactive,
-  watch,
-} from 'vue';
+import { computed, defineComponent, nextTick, ref, shallowReactive, watch } from 'vue';
 import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import { Actions } from '../list/list-bar.tsx';
 import { isUnread, keyOf } from '../list/rows.ts';
@@ -74,7 +66,7 @@ export const Thread = defineComponent(() => {
   };
 });
 
-const NothingOpen: FunctionalComponent = () => (
+const NothingOpen = () => (
   <div class="nothing-open soft">
     <Icon name="mail" />
     <p>Choose a message to read it here.</p>
@@ -84,7 +76,7 @@ const NothingOpen: FunctionalComponent = () => (
   </div>
 );
 
-const Bar: FunctionalComponent = () => (
+const Bar = () => (
   <div class="thread-bar bar" role="toolbar" aria-label="This conversation">
     <span class="back">
       <Tool icon="back" label="Back to the list" press={closeOpen} />
@@ -103,7 +95,7 @@ const answers = [
   ['forward', 'Forward'],
 ] as const;
 
-const Answers: FunctionalComponent = () => (
+const Answers = () => (
   <p class="answers bar">
     {answers.map(([kind, label]) => (
       <Button

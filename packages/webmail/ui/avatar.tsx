@@ -1,5 +1,4 @@
 /** A person as a letter on a colour of their own. */
-import type { FunctionalComponent } from 'vue';
 import type { Address } from '../../sdk/src/mail/client.ts';
 import { nameOf } from '../reading/stranger-text.ts';
 
@@ -12,7 +11,7 @@ function hueOf(address: string): number {
   return sum % 360;
 }
 
-export const Avatar: FunctionalComponent<{ person: Address | undefined }> = ({ person }) => {
+export const Avatar = ({ person }: { person: Address | undefined }) => {
   const letter = /[\p{L}\p{N}]/u.exec(nameOf(person ?? {}))?.[0] ?? '?';
   return (
     <span class="avatar" style={{ '--hue': hueOf(person?.address ?? '') }} aria-hidden="true">

@@ -1,5 +1,4 @@
 /** Buttons that do something when they are pressed: with words, or as an icon alone. */
-import type { FunctionalComponent } from 'vue';
 import { Icon, type IconName } from './icon.tsx';
 
 interface ButtonProps {
@@ -12,7 +11,7 @@ interface ButtonProps {
 }
 
 /** A button with words. */
-export const Button: FunctionalComponent<ButtonProps> = ({ label, icon, title, press }) => (
+export const Button = ({ label, icon, title, press }: ButtonProps) => (
   <button type="button" title={title} onClick={press}>
     {icon && <Icon name={icon} />}
     {label}
@@ -30,7 +29,7 @@ interface ToolProps {
 }
 
 /** A button that is an icon alone. */
-export const Tool: FunctionalComponent<ToolProps> = (props) => (
+export const Tool = (props: ToolProps) => (
   <button
     type="button"
     class="tool"

@@ -1,5 +1,17 @@
-/** Attributes of HTML that Vue's types do not know. */
+/** What Vue's types do not know: some attributes of HTML, and that a component may show nothing, a text or several elements. */
+import type { VNodeChild } from 'vue';
 import '@vue/runtime-dom';
+
+declare module 'vue/jsx-runtime' {
+  namespace JSX {
+    type ElementType =
+      | string
+      | ((...given: never) => VNodeChild)
+      | (new (
+          ...given: never
+        ) => unknown);
+  }
+}
 
 declare module '@vue/runtime-dom' {
   interface HTMLAttributes {

@@ -1,5 +1,4 @@
 /** Drawings of 20 pixels; each stands beside a word, or in a button that has a label. */
-import type { FunctionalComponent } from 'vue';
 
 const paths = {
   archive: 'M3 4h14v3H3zM4 7v9h12V7M8 10.5h4',
@@ -47,7 +46,7 @@ interface IconProps {
   readonly filled?: boolean;
 }
 
-export const Icon: FunctionalComponent<IconProps> = ({ name, filled }) => (
+export const Icon = ({ name, filled }: IconProps) => (
   <svg class={['icon', { filled }]} viewBox="0 0 20 20" width="20" height="20" aria-hidden="true">
     <path d={paths[name]} />
   </svg>

@@ -1,5 +1,5 @@
 /** Questions before something is done: `ask` shows one, `Questions` stands once in the page. */
-import { type FunctionalComponent, ref, shallowRef } from 'vue';
+import { ref, shallowRef } from 'vue';
 import { Button } from './button.tsx';
 import { component } from './component.ts';
 import { Dialog } from './dialog.tsx';
@@ -39,7 +39,7 @@ export function confirm(title: string, action: string): Promise<boolean> {
   });
 }
 
-export const Questions: FunctionalComponent = () =>
+export const Questions = () =>
   asked.value && <Asked key={asked.value.title} question={asked.value} />;
 
 const Asked = component<{ question: Question }>(['question'], ({ question }) => {

@@ -1,5 +1,5 @@
 /** Short messages that say what was done, with a way back; and what only a screen reader hears. */
-import { type FunctionalComponent, ref, shallowRef, Teleport } from 'vue';
+import { ref, shallowRef, Teleport } from 'vue';
 import { Button, Tool } from './button.tsx';
 import { topLayer } from './dialog.tsx';
 import { reasonOf } from './format.ts';
@@ -64,7 +64,7 @@ function drop(id: number): void {
 }
 
 /** Stands once in the page, in the dialog that lies over it; the one live region. */
-export const Toasts: FunctionalComponent = () => (
+export const Toasts = () => (
   <Teleport to={topLayer.value}>
     <section class="toasts" aria-label="Messages of the webmail">
       <ul>

@@ -1,8 +1,7 @@
 /** A time: short, and in full where the pointer rests. */
-import type { FunctionalComponent } from 'vue';
 import { formatFull, formatWhen } from './format.ts';
 
-export const When: FunctionalComponent<{ at: string }> = ({ at }) => (
+export const When = ({ at }: { at: string }) => (
   <time datetime={at} title={formatFull(at)}>
     {formatWhen(at)}
   </time>
