@@ -82,20 +82,17 @@ const Chosen = () => {
 /** The same for chosen rows, and for what is open. */
 export const Actions = () => {
   const use = here.value?.specialUse;
-  const isSpam = use === '\\Junk';
+  const readIcon = hasUnread.value ? 'read' : 'mail';
+  const readLabel = hasUnread.value ? 'Mark as read' : 'Mark as unread';
+  const spamLabel = use === '\\Junk' ? 'No spam' : 'Spam';
   return (
     <>
       {use !== '\\Archive' && (
         <Tool icon="archive" label="Archive" shortcut="e" press={commands.archive} />
       )}
       <Tool icon="delete" label="Delete" shortcut="#" press={commands.remove} />
-      <Tool icon="spam" label={isSpam ? 'No spam' : 'Spam'} shortcut="!" press={commands.spam} />
-      <Tool
-        icon={hasUnread.value ? 'read' : 'mail'}
-        label={hasUnread.value ? 'Mark as read' : 'Mark as unread'}
-        shortcut="u"
-        press={commands.toggleRead}
-      />
+      <Tool icon="spam" label={spamLabel} shortcut="!" press={commands.spam} />
+      <Tool icon={readIcon} label={readLabel} shortcut="u" press={commands.toggleRead} />
       <Tool icon="move" label="Move to" shortcut="v" press={opens('move')} />
     </>
   );
