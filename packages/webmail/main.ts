@@ -7,7 +7,6 @@ import '../../console/styles/base.css';
 import './styles/base.css';
 import './styles/overlay.css';
 import './styles/shell.css';
-import './styles/screens.css';
 import './styles/list.css';
 import './styles/thread.css';
 

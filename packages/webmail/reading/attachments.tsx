@@ -63,13 +63,15 @@ export const Attachments = component<{ open: OpenMessage }>(['open'], ({ open })
     );
   };
   return () => (
-    <section class="attachments" aria-label="Attachments">
-      <ul>{attached.map(entry)}</ul>
+    <>
+      <ul class="attachments" aria-label="Attachments">
+        {attached.map(entry)}
+      </ul>
       {shown.value && (
         <Dialog title={shown.value.name} isWide close={close}>
           <img class="seen-picture" src={shown.value.url} alt={shown.value.name} />
         </Dialog>
       )}
-    </section>
+    </>
   );
 });

@@ -22,17 +22,14 @@ export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => 
   const id = useId();
   const isOpen = ref(false);
   const list = ref<HTMLElement>();
-  const button = ref<HTMLButtonElement>();
-  const follow = async ({ newState }: ToggleEvent) => {
-    isOpen.value = newState === 'open';
+  const follow = async (event: Event) => {
+    isOpen.value = (event as ToggleEvent).newState === 'open';
     await nextTick();
-    if (!isOpen.value || !list.value || !button.value) return;
-    place(list.value, button.value);
-    list.value.querySelector('button')?.focus();
+    if (isOpen.value) list.value?.querySelector('button')?.focus();
   };
   const choose = (item: MenuItem) => {
+    // The browser gives the focus back to the button.
     list.value?.hidePopover();
-    button.value?.focus();
     item.run();
   };
   const entry = (item: MenuItem) => (
@@ -50,7 +47,6 @@ export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => 
   return () => (
     <>
       <button
-        ref={button}
         type="button"
         class="tool"
         aria-label={props.label}
@@ -68,7 +64,7 @@ export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => 
         class="popup"
         role="menu"
         aria-label={props.label}
-        onToggle={(event: Event) => void follow(event as ToggleEvent)}
+        onToggle={(event: Event) => void follow(event)}
         onKeydown={moveFocus}
       >
         {isOpen.value ? props.items().map((item) => item && entry(item)) : undefined}
@@ -77,29 +73,14 @@ export const Menu = component<MenuProps>(['label', 'icon', 'items'], (props) => 
   );
 });
 
-/** Below the button, or above it where there is no room. */
-function place(list: HTMLElement, button: HTMLElement): void {
-  const { bottom, top, left, right } = button.getBoundingClientRect();
-  const { offsetHeight: height, offsetWidth: width } = list;
-  const y = bottom + height + 4 < innerHeight ? bottom + 4 : top - height - 4;
-  const x = left + width + 8 < innerWidth ? left : right - width;
-  list.style.top = `${Math.max(8, y)}px`;
-  list.style.left = `${Math.max(8, x)}px`;
-}
-
 function moveFocus(event: KeyboardEvent): void {
   const list = event.currentTarget as HTMLElement;
   const all = [...list.querySelectorAll('button')];
   const at = all.indexOf(document.activeElement as HTMLButtonElement);
-  const targets: Readonly<Record<string, number>> = {
-    ArrowDown: (at + 1) % all.length,
-    ArrowUp: (at - 1 + all.length) % all.length,
-    Home: 0,
-    End: all.length - 1,
-  };
+  const targets: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 };
   if (event.key === 'Tab') list.hidePopover();
   const to = targets[event.key];
   if (to === undefined) return;
   event.preventDefault();
-  all[to]?.focus();
+  all.at(to % all.length)?.focus();
 }
