@@ -6,79 +6,68 @@ import { formatSize } from '../ui/format.ts';
 import { Icon } from '../ui/icon.tsx';
 import { sets } from '../ui/sets.ts';
 import { FILES_MAX, uploadSize } from './checks.ts';
-import type { ComposeFile, Quote } from './content.ts';
+import type { Quote } from './content.ts';
 import type { ComposeSession } from './session.ts';
 
-/** Files that are dropped on a form, pasted into it, or chosen. */
+/** Files that are dropped on a form or pasted into it. */
 export function useFiles(session: ComposeSession) {
   /** Files are held over the form. */
   const isDropping = ref(false);
-  const attach = (files: Iterable<File>) => {
-    const added = [...files].map((file) => ({
-      filename: file.name || 'file',
-      contentType: file.type || 'application/octet-stream',
-      size: file.size,
-      content: file,
-    }));
-    if (added.length === 0) return;
-    session.change({ files: [...session.content.files, ...added] });
-  };
-  const hasFiles = ({ dataTransfer }: DragEvent) => dataTransfer?.types.includes('Files') === true;
   return {
     isDropping,
-    attach,
     on: {
       onPaste(event: ClipboardEvent) {
         const given = event.clipboardData;
         // A text that was copied from a document comes with a picture of itself.
         if (!given || given.files.length === 0 || given.types.includes('text/plain')) return;
         event.preventDefault();
-        attach(given.files);
+        session.attach(given.files);
       },
-      onDragover(event: DragEvent) {
-        if (!hasFiles(event)) return;
-        event.preventDefault();
-        isDropping.value = true;
+      onDragover({ dataTransfer }: DragEvent) {
+        isDropping.value = dataTransfer?.types.includes('Files') === true;
       },
       onDragleave: sets(isDropping, false),
-      onDrop(event: DragEvent) {
+      onDrop({ dataTransfer }: DragEvent) {
         isDropping.value = false;
-        if (!hasFiles(event)) return;
-        event.preventDefault();
-        attach(event.dataTransfer?.files ?? []);
+        session.attach(dataTransfer?.files ?? []);
       },
     },
   };
 }
 
 interface FilesProps {
-  readonly files: readonly ComposeFile[];
-  readonly remove: (at: number) => void;
+  readonly session: ComposeSession;
 }
 
-export const FileList = ({ files, remove }: FilesProps) =>
-  files.length > 0 && (
-    <section class="compose-files" aria-label="Files">
-      <ul>
-        {files.map(({ filename, size }, at) => (
-          <li key={`${at} ${filename}`} class="bar">
-            <Icon name="attach" />
-            {filename}
-            <span class="soft">{formatSize(size)}</span>
-            <Tool icon="close" label={`Remove ${filename}`} press={() => remove(at)} />
-          </li>
-        ))}
-      </ul>
-      {uploadSize(files) > FILES_MAX * 0.8 && (
-        <p class="hint">
-          {formatSize(uploadSize(files))} of {formatSize(FILES_MAX)}
-        </p>
-      )}
-    </section>
+export const FileList = ({ session }: FilesProps) => {
+  const { files } = session.content;
+  const size = uploadSize(files);
+  const remove = (at: number) => session.change({ files: files.toSpliced(at, 1) });
+  return (
+    files.length > 0 && (
+      <section class="compose-files" aria-label="Files">
+        <ul>
+          {files.map((file, at) => (
+            <li key={`${at} ${file.filename}`} class="bar">
+              <Icon name="attach" />
+              {file.filename}
+              <span class="soft">{formatSize(file.size)}</span>
+              <Tool icon="close" label={`Remove ${file.filename}`} press={() => remove(at)} />
+            </li>
+          ))}
+        </ul>
+        {size > FILES_MAX * 0.8 && (
+          <p class="hint">
+            {formatSize(size)} of {formatSize(FILES_MAX)}
+          </p>
+        )}
+      </section>
+    )
   );
+};
 
 /** Chooses files of this device. */
-export const AttachButton = ({ attach }: { attach: (files: FileList) => void }) => (
+export const AttachButton = ({ session }: FilesProps) => (
   <label class="tool attach-button" title="Attach files">
     <Icon name="attach" />
     <input
@@ -88,7 +77,7 @@ export const AttachButton = ({ attach }: { attach: (files: FileList) => void }) 
       aria-label="Attach files"
       onChange={(event: Event) => {
         const input = event.target as HTMLInputElement;
-        if (input.files) attach(input.files);
+        session.attach(input.files ?? []);
         // The same file may be chosen again after it was removed.
         input.value = '';
       }}
@@ -105,12 +94,7 @@ export const QuoteFold = ({ quote, drop }: { quote: Quote; drop: () => void }) =
       <pre>{quote.text}</pre>
     ) : (
       // It was unfolded just now: the frame does not fold it again.
-      <MailFrame
-        html={quote.html.replace(' type="cite"', '')}
-        images={{}}
-        withRemote={false}
-        isDark={false}
-      />
+      <MailFrame html={quote.html.replace(' type="cite"', '')} />
     )}
   </details>
 );

@@ -38,8 +38,6 @@ export const ComposeForm = component<FormProps>(['title', 'session'], (props) =>
     event.preventDefault();
     void session.send();
   };
-  const removeFile = (at: number) =>
-    session.change({ files: content.files.filter((_, one) => one !== at) });
   return () => (
     <form
       class={['compose-form', { large: isLarge.value, dropping: files.isDropping.value }]}
@@ -58,14 +56,14 @@ export const ComposeForm = component<FormProps>(['title', 'session'], (props) =>
       </header>
       <div class="fields">
         <ComposeFields session={session} />
-        <ComposeText session={session} attach={files.attach} />
+        <ComposeText session={session} />
         {content.quote && (
           <QuoteFold quote={content.quote} drop={() => session.change({ quote: undefined })} />
         )}
-        <FileList files={content.files} remove={removeFile} />
+        <FileList session={session} />
       </div>
       <Failure text={session.trouble.value} />
-      <ComposeFoot session={session} attach={files.attach} />
+      <ComposeFoot session={session} />
     </form>
   );
 });
@@ -112,10 +110,9 @@ const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ ses
 
 interface PartProps {
   readonly session: ComposeSession;
-  readonly attach: (files: Iterable<File>) => void;
 }
 
-const ComposeText = ({ session, attach }: PartProps) =>
+const ComposeText = ({ session }: PartProps) =>
   session.content.html === undefined ? (
     <PlainEditor
       text={session.content.text}
@@ -125,12 +122,12 @@ const ComposeText = ({ session, attach }: PartProps) =>
   ) : (
     <RichEditor
       html={session.content.html}
-      onFiles={attach}
+      onFiles={(files) => session.attach(files)}
       onChange={(html) => session.change({ html })}
     />
   );
 
-const ComposeFoot = ({ session, attach }: PartProps) => {
+const ComposeFoot = ({ session }: PartProps) => {
   const { html, text } = session.content;
   const turn = () =>
     session.change(
@@ -151,7 +148,7 @@ const ComposeFoot = ({ session, attach }: PartProps) => {
         {session.isSending.value ? 'Sending…' : 'Send'}
       </button>
       <LaterMenu send={(at) => void session.send(at.toISOString())} />
-      <AttachButton attach={attach} />
+      <AttachButton session={session} />
       <Menu
         label="More"
         items={() => [

@@ -76,6 +76,17 @@ export class ComposeSession {
     this.changed();
   }
 
+  /** Adds files of this device. */
+  attach(files: Iterable<File>): void {
+    const added = [...files].map((file) => ({
+      filename: file.name || 'file',
+      contentType: file.type || 'application/octet-stream',
+      size: file.size,
+      content: file,
+    }));
+    if (added.length > 0) this.change({ files: [...this.content.files, ...added] });
+  }
+
   /** Something was written. */
   changed(): void {
     if (this.#isEnded) return;

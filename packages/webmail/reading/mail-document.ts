@@ -8,10 +8,10 @@ import { FRAME_SCRIPT, FRAME_SCRIPT_HASH } from './frame-script.ts';
 
 export interface MailDocumentOptions {
   /** `data:` URLs by Content-ID. */
-  readonly images: Readonly<Record<string, string>>;
+  readonly images?: Readonly<Record<string, string>>;
   /** Whether pictures are loaded from elsewhere, as the reader wants it. */
-  readonly withRemote: boolean;
-  readonly isDark: boolean;
+  readonly withRemote?: boolean;
+  readonly isDark?: boolean;
 }
 
 export interface MailDocument {
@@ -77,17 +77,21 @@ const LAST_STYLES = `
   details[data-quoted] > summary { display: inline-block; margin: 0.5rem 0; padding: 0 0.6rem; border-radius: 99px; background: #8883; cursor: pointer; font: 13px / 1.6 sans-serif; list-style: none; }`;
 
 /** @param html as it came */
-export function writeMailDocument(html: string, options: MailDocumentOptions): MailDocument {
+export function writeMailDocument(
+  html: string,
+  { images = {}, withRemote = false, isDark = false }: MailDocumentOptions,
+): MailDocument {
   const { parsed, frames } = parseMail(flatten(html));
   removeUnwanted(parsed);
-  const blocked = frames + cleanElements(parsed, options) + cleanStyles(parsed, options.withRemote);
+  const blocked =
+    frames + cleanElements(parsed, { images, withRemote }) + cleanStyles(parsed, withRemote);
   const isBare = !parsed.querySelector(
     'style, [style*="color"], [style*="background"], [bgcolor], [color], [text]',
   );
   foldQuotes(parsed);
   const head = [
     '<meta charset="utf-8">',
-    `<meta http-equiv="Content-Security-Policy" content="${policyOf(options.withRemote)}">`,
+    `<meta http-equiv="Content-Security-Policy" content="${policyOf(withRemote)}">`,
     '<meta name="referrer" content="no-referrer">',
     // No policy covers what a browser looks up in advance.
     '<meta http-equiv="x-dns-prefetch-control" content="off">',
@@ -96,7 +100,7 @@ export function writeMailDocument(html: string, options: MailDocumentOptions): M
     ...[...parsed.querySelectorAll('head style')].map((style) => style.outerHTML),
     `<style>${LAST_STYLES}</style>`,
   ].join('');
-  const looks = [isBare && 'bare', options.isDark && 'dark'].filter(Boolean).join(' ');
+  const looks = [isBare && 'bare', isDark && 'dark'].filter(Boolean).join(' ');
   return {
     source: `<!doctype html><html lang="${languageOf(parsed)}" class="${looks}"><head>${head}</head>${parsed.body.outerHTML}</html>`,
     blocked,

@@ -28,8 +28,7 @@ export const MailFrame = component<FrameProps>(
     let heights = 0;
     const document = computed(() => {
       heights = 0;
-      const { html, images, withRemote, isDark } = props;
-      return writeMailDocument(html, { images, withRemote, isDark });
+      return writeMailDocument(props.html, props);
     });
     watch(document, ({ blocked }) => props.onBlocked?.(blocked), { immediate: true });
     const listen = ({ source, data }: MessageEvent) => {
@@ -50,14 +49,12 @@ export const MailFrame = component<FrameProps>(
     const forget = () => {
       heights = 0;
     };
+    const gone = new AbortController();
     onMounted(() => {
-      addEventListener('message', listen);
-      addEventListener('resize', forget);
+      addEventListener('message', listen, gone);
+      addEventListener('resize', forget, gone);
     });
-    onBeforeUnmount(() => {
-      removeEventListener('message', listen);
-      removeEventListener('resize', forget);
-    });
+    onBeforeUnmount(() => gone.abort());
     return () => (
       // Each document has a frame of its own: Chromium loses a srcdoc that is set while the one before is loading.
       <iframe

@@ -73,7 +73,7 @@ const OpenBody = component<{ open: OpenMessage }>(['open'], ({ open }) => {
 
 const Plain = ({ open }: { open: OpenMessage }) =>
   open.read.text?.trim() ? (
-    <PlainText text={open.read.text} onMailto={open.writeTo} />
+    <PlainText text={open.read.text} writeTo={open.writeTo} />
   ) : (
     <p class="soft">This message has no text.</p>
   );

@@ -5,10 +5,10 @@ import { splitQuoted } from './quoted-text.ts';
 interface TextProps {
   readonly text: string;
   /** Somebody pressed an address. */
-  readonly onMailto?: ((url: string) => void) | undefined;
+  readonly writeTo?: ((url: string) => void) | undefined;
 }
 
-const Linked = ({ text, onMailto }: TextProps) =>
+const Linked = ({ text, writeTo }: TextProps) =>
   linkify(text).map((piece) =>
     piece.href === undefined ? (
       piece.text
@@ -18,31 +18,29 @@ const Linked = ({ text, onMailto }: TextProps) =>
         target="_blank"
         rel="noopener noreferrer nofollow"
         onClick={(event: MouseEvent) => {
-          if (!piece.href?.startsWith('mailto:') || !onMailto) return;
+          if (!piece.href?.startsWith('mailto:') || !writeTo) return;
           event.preventDefault();
-          onMailto(piece.href);
+          writeTo(piece.href);
         }}
       >
         {piece.text}
       </a>
     ),
   );
-Linked.props = ['text', 'onMailto'];
 
-export const PlainText = ({ text, onMailto }: TextProps) => (
+export const PlainText = ({ text, writeTo }: TextProps) => (
   <div class="plain-text">
     {splitQuoted(text.replace(/\r\n?/g, '\n').trimEnd()).map((block, at) =>
       block.isQuoted ? (
         <details key={at} class="quoted">
           <summary class="pill">Quoted text</summary>
-          <Linked text={block.text} onMailto={onMailto} />
+          <Linked text={block.text} writeTo={writeTo} />
         </details>
       ) : (
         <div key={at}>
-          <Linked text={block.text} onMailto={onMailto} />
+          <Linked text={block.text} writeTo={writeTo} />
         </div>
       ),
     )}
   </div>
 );
-PlainText.props = ['text', 'onMailto'];

@@ -30,7 +30,7 @@ export const PrintSheet = component<BesideProps>(['open', 'close'], ({ open, clo
         {html === undefined ? (
           <PlainText text={text ?? ''} />
         ) : (
-          <MailFrame html={html} images={open.images} withRemote={false} isDark={false} />
+          <MailFrame html={html} images={open.images} />
         )}
       </div>
     </Teleport>
