@@ -1,5 +1,5 @@
 /** The page: its panes, and what lies over them. */
-import { type Component, defineAsyncComponent, defineComponent, watchEffect } from 'vue';
+import { type Component, defineAsyncComponent, defineComponent, watch, watchEffect } from 'vue';
 import { List } from './list/list.tsx';
 import { ListBar } from './list/list-bar.tsx';
 import { followList } from './list/source.ts';
@@ -28,6 +28,8 @@ import { sayFailure, Toasts } from './ui/toasts.tsx';
 export const Shell = defineComponent(() => {
   followList();
   followOpened();
+  // Back leads to other messages than those that a dialog is about.
+  watch(route, closeOverlay);
   watchEffect(() => {
     document.title = titleNow();
   });

@@ -1,7 +1,8 @@
 /** Where to move the messages: type some letters of the mailbox, and press Enter. */
 import { computed, defineComponent, ref } from 'vue';
 import { current, mailboxes } from '../state/accounts.ts';
-import { commands } from '../state/commands.ts';
+import type { Target } from '../state/actions.ts';
+import { commands, target } from '../state/commands.ts';
 import { iconOf, sortMailboxes, titleOf } from '../state/describe.ts';
 import { closeOverlay } from '../state/overlay.ts';
 import { route } from '../state/route.ts';
@@ -38,11 +39,11 @@ function matches(words: string): Place[] {
   return [...found, { name, title: `New folder ${name}`, icon: 'plus', isNew: true }];
 }
 
-async function choose({ name, isNew }: Place): Promise<void> {
+async function choose(what: Target, { name, isNew }: Place): Promise<void> {
   closeOverlay();
   try {
     if (isNew) await current.value?.client.createMailbox(name);
-    commands.moveTo(name);
+    commands.moveTo(name, what);
   } catch (error) {
     sayFailure('The folder could not be made', error);
   }
@@ -50,10 +51,11 @@ async function choose({ name, isNew }: Place): Promise<void> {
 
 export const MoveDialog = defineComponent(() => {
   const words = ref('');
+  const what = target.value;
   const options = useOptions({
     label: 'Mailboxes',
     items: computed(() => matches(words.value)),
-    choose: (place) => void choose(place),
+    choose: (place) => void choose(what, place),
     show: ({ icon, title }) => [<Icon name={icon} />, title],
   });
   const type = (event: Event) => {
@@ -76,7 +78,7 @@ export const MoveDialog = defineComponent(() => {
         onInput={type}
         onKeydown={press}
       />
-      <div class="places">{options.list()}</div>
+      {options.list()}
     </Dialog>
   );
 });

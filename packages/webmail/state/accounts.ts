@@ -126,6 +126,8 @@ export function specialUseOf(name: string): string {
   return mailboxes.value.get(name)?.specialUse ?? '';
 }
 
+export const isTrash = (name: string): boolean => specialUseOf(name) === '\\Trash';
+
 /** As `titleOf`; a mailbox that is not known yet goes by its name. */
 export function titleOfName(name: string): string {
   const mailbox = mailboxes.value.get(name);

@@ -9,7 +9,7 @@ import { isUnread } from '../list/rows.ts';
 import { list } from '../list/source.ts';
 import { count } from '../ui/format.ts';
 import { say, sayFailure } from '../ui/toasts.tsx';
-import { current, type OpenAccount, titleOfName } from './accounts.ts';
+import { current, isTrash, type OpenAccount, titleOfName } from './accounts.ts';
 
 /** Messages by name, or all of a mailbox. */
 export type Target =
@@ -113,7 +113,9 @@ export const notSpam = (target: Target) => moveTo(target, 'INBOX');
 
 export function remove(target: Target): Promise<void> {
   const telling = { done: 'Deleted', doing: 'Deleting', leaves: true };
-  return carryOut(target, (handle, ids) => handle.delete(ids), telling);
+  // What is in Trash would be gone for good.
+  const some = only(target, ({ mailbox }) => !isTrash(mailbox));
+  return carryOut(some, (handle, ids) => handle.delete(ids), telling);
 }
 
 /** For good: there is no way back, so the caller has asked. */

@@ -7,13 +7,14 @@ import { isOpen, openRow, reading } from '../thread/opened.ts';
 import { count } from '../ui/format.ts';
 import { ask } from '../ui/questions.tsx';
 import { announce } from '../ui/toasts.tsx';
-import { current, here } from './accounts.ts';
+import { current, here, isTrash } from './accounts.ts';
 import type { Target } from './actions.ts';
 import * as actions from './actions.ts';
 import { write } from './parts.ts';
 import { closeOpen, isNarrow, route } from './route.ts';
 
-const target = computed<Target>(() => {
+/** What an action is for. */
+export const target = computed<Target>(() => {
   const { chosen, isAll, targets } = selection;
   if (isAll.value && !route.value.query) {
     return { allOf: route.value.mailbox, total: list.source.value.total };
@@ -29,9 +30,10 @@ const known = computed(() =>
 
 export const hasUnread = computed(() => known.value.some(isUnread));
 
+type Act = (target: Target) => Promise<void>;
+
 /** Does something that takes the messages away, and goes on with what comes next. */
-function leave(act: (target: Target) => Promise<void>): void {
-  const what = target.value;
+function leave(act: Act, what = target.value): void {
   if (selection.chosen.size === 0 && route.value.open) {
     const rows = list.rows.value;
     const opened = rows.findIndex(isOpen);
@@ -43,29 +45,32 @@ function leave(act: (target: Target) => Promise<void>): void {
   void act(what);
 }
 
-/** Asks before messages are gone for good. */
-function removeForEver(what: Target, title: string, run: () => void): void {
+/** Into Trash; from there for good, once the user was asked: a search finds what is in Trash, too. */
+function remove(what: Target, carryOut: (act: Act) => void, title = 'Delete for good?'): void {
+  const places = 'allOf' in what ? [what.allOf] : what.messages.map(({ mailbox }) => mailbox);
+  if (places.length === 0 || !places.every(isTrash)) return carryOut(actions.remove);
   ask({
     title,
     text: `${count(actions.sizeOf(what), 'message')} of Trash will be gone. Nobody can bring them back.`,
     action: title.replace('?', ''),
     isDangerous: true,
-    run: async () => run(),
+    run: async () => carryOut(actions.removeForEver),
   });
 }
 
 export const commands = {
   archive: () => leave(actions.archive),
   spam: () => leave(here.value?.specialUse === '\\Junk' ? actions.notSpam : actions.markSpam),
-  moveTo: (mailbox: string) => leave((what) => actions.moveTo(what, mailbox)),
+  /** @param what as it was when the user was asked for the mailbox: what is active then may have gone since */
+  moveTo: (mailbox: string, what: Target) => leave((some) => actions.moveTo(some, mailbox), what),
   remove(): void {
-    if (here.value?.specialUse !== '\\Trash') leave(actions.remove);
-    else removeForEver(target.value, 'Delete for good?', () => leave(actions.removeForEver));
+    const what = target.value;
+    remove(what, (act) => leave(act, what));
   },
   /** All of the mailbox that is shown: Trash. */
   empty(): void {
     const all = { allOf: route.value.mailbox, total: list.source.value.total };
-    removeForEver(all, 'Empty the trash?', () => void actions.removeForEver(all));
+    remove(all, (act) => void act(all), 'Empty the trash?');
   },
   toggleRead(): void {
     const toRead = hasUnread.value;
@@ -82,8 +87,7 @@ export const commands = {
   archiveRow: (row: Row) => void actions.archive({ messages: row.messages }),
   removeRow(row: Row): void {
     const what = { messages: row.messages };
-    if (here.value?.specialUse !== '\\Trash') void actions.remove(what);
-    else removeForEver(what, 'Delete for good?', () => void actions.removeForEver(what));
+    remove(what, (act) => void act(what));
   },
   starRow: (row: Row) => void actions.star({ messages: row.messages }, !row.isStarred),
   choose(): void {

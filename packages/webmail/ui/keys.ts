@@ -15,6 +15,8 @@ let first = { key: '', at: 0 };
 const TYPED = 'input:not([type="checkbox"]), textarea, select, [contenteditable]';
 /** Enter presses them. */
 const PRESSED = 'a, button, summary';
+/** They go on while they are held; held, others would do to one message after the other what was meant for one. */
+const HELD = /^[jk]$/;
 const ABOVE = 'dialog[open], :popover-open';
 
 /** Does what a key does; for keys that were pressed within a frame as well. */
@@ -22,6 +24,7 @@ export function pressKey(event: KeyboardEvent): void {
   const { key, timeStamp } = event;
   if (event.defaultPrevented || event.isComposing) return;
   if (event.altKey || event.ctrlKey || event.metaKey || document.querySelector(ABOVE)) return;
+  if (event.repeat && !HELD.test(key)) return;
   const target = event.target instanceof Element ? event.target : document.body;
   if (key !== 'Escape' && (!singleKeys.value || target.closest(TYPED))) return;
   if (key === 'Enter' && target.closest(PRESSED)) return;

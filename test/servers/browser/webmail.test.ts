@@ -251,6 +251,69 @@ test('a finger moves a row to the side: it is archived or deleted, with a way ba
   assertQuiet();
 });
 
+test('an action is for the messages that were there when it was asked for, and a key that is held for one', async () => {
+  const { id, address } = await pages.newAccount();
+  for (const subject of ['First', 'Second', 'Third', 'Fourth']) await pages.send(address, subject);
+  const { page, assertQuiet } = await openWebmail(pages, address);
+  await rowOf(page, 'Fourth').waitFor();
+  // Pressed again while it is down, a key repeats.
+  for (const key of ['e', 'e', 'e']) await page.keyboard.down(key);
+  await page.keyboard.up('e');
+  await serverHas(id, 'Archive', ['Fourth']);
+  await rowOf(page, 'Third').waitFor();
+  // Another device takes the row away while somebody looks for a mailbox.
+  await page.keyboard.press('v');
+  const mailbox = page.getByRole('combobox', { name: 'Mailbox' });
+  await mailbox.fill('spam');
+  await pages.callMail(id, 'POST', '/mail/move', { mailbox: 'INBOX', uids: [3], to: 'Archive' });
+  await rowOf(page, 'Third').waitFor({ state: 'detached' });
+  await mailbox.press('Enter');
+  await serverHas(id, 'Archive', ['Third', 'Fourth']);
+  await page.getByText('Moved to Spam').first().waitFor();
+  await serverHas(id, 'INBOX', ['First', 'Second']);
+  // Back shows something else than what the dialog is about.
+  await rowOf(page, 'First').click();
+  await page.locator('.message-body').getByText('Text of First').waitFor();
+  await page.keyboard.press('v');
+  await mailbox.waitFor();
+  await page.goBack();
+  await mailbox.waitFor({ state: 'detached' });
+  await serverHas(id, 'Junk', []);
+  assertQuiet();
+});
+
+test('what a search found in Trash is gone for good only after a question', async () => {
+  const { id, address } = await pages.newAccount();
+  for (const subject of ['Thrown away', 'Not thrown away']) await pages.send(address, subject);
+  const { page } = await openWebmail(pages, address);
+  await rowOf(page, 'Not thrown away').waitFor();
+  await page.keyboard.press('j');
+  await page.keyboard.press('#');
+  await serverHas(id, 'Trash', ['Thrown away']);
+  await page.getByText('change pending').waitFor({ state: 'detached' });
+  await page.getByLabel('Search mail').fill('thrown');
+  await page.keyboard.press('Enter');
+  await page.getByText('2 matches', { exact: true }).waitFor();
+  // Of both, the one that is not there yet goes there.
+  await page.keyboard.press('Control+a');
+  await page.keyboard.press('#');
+  await serverHas(id, 'Trash', ['Thrown away', 'Not thrown away']);
+  await serverHas(id, 'INBOX', []);
+  await page.getByText('change pending').waitFor({ state: 'detached' });
+  await page.getByLabel('Search mail').fill('subject:thrown');
+  await page.keyboard.press('Enter');
+  await page.getByText('2 matches', { exact: true }).waitFor();
+  await page.keyboard.press('#');
+  const question = page.getByRole('dialog', { name: 'Delete for good?' });
+  await question.getByText('1 message of Trash will be gone').waitFor();
+  await page.keyboard.press('Escape');
+  await question.waitFor({ state: 'detached' });
+  await serverHas(id, 'Trash', ['Thrown away', 'Not thrown away']);
+  await page.keyboard.press('#');
+  await question.getByRole('button', { name: 'Delete for good' }).click();
+  await until(page, "document.querySelectorAll('.row').length === 1");
+});
+
 test('what was closed leaves no step for Back that does nothing', async () => {
   const { address } = await pages.newAccount();
   await pages.send(address, 'Read on the way');
