@@ -48,14 +48,15 @@ function leave(act: Act, what = target.value): void {
 /** Into Trash; from there for good, once the user was asked: a search finds what is in Trash, too. */
 function remove(what: Target, carryOut: (act: Act) => void, title = 'Delete for good?'): void {
   const places = 'allOf' in what ? [what.allOf] : what.messages.map(({ mailbox }) => mailbox);
-  if (places.length === 0 || !places.every(isTrash)) return carryOut(actions.remove);
-  ask({
-    title,
-    text: `${count(actions.sizeOf(what), 'message')} of Trash will be gone. Nobody can bring them back.`,
-    action: title.replace('?', ''),
-    isDangerous: true,
-    run: async () => carryOut(actions.removeForEver),
-  });
+  if (places.length === 0 || !places.every(isTrash)) carryOut(actions.remove);
+  else
+    ask({
+      title,
+      text: `${count(actions.sizeOf(what), 'message')} of Trash will be gone. Nobody can bring them back.`,
+      action: title.replace('?', ''),
+      isDangerous: true,
+      run: async () => carryOut(actions.removeForEver),
+    });
 }
 
 export const commands = {
