@@ -37,6 +37,15 @@ export function quote(value: string): string {
   );
 }
 
+/** The fewest characters of an API key or of a secret (`parse-values.ts`). */
+const SECRET_MIN = 16;
+
+/** A refused value as a line shows it: it may be a secret that was meant for another key. */
+export function quoteRefused(value: string): string {
+  const isHarmless = value.length < SECRET_MIN && !value.includes('@');
+  return isHarmless ? quote(value) : `a text of ${value.length} characters`;
+}
+
 /** Code and meaning of a file system error, e.g. `EACCES: permission denied`. */
 export function explainFileError(error: unknown): string {
   const { code, errno } = error instanceof Error ? (error as NodeJS.ErrnoException) : {};

@@ -40,7 +40,8 @@ export interface Server extends ServerAddress {
  * @returns undefined where the text is not a URL
  */
 export function redactUrl(text: string): string | undefined {
-  const scheme = /^[a-z][a-z0-9+.-]{0,30}:/i.exec(text)?.[0].toLowerCase();
+  // What is longer than these schemes may be a secret with a colon in it.
+  const scheme = /^[a-z][a-z0-9+.-]{0,14}:/i.exec(text)?.[0].toLowerCase();
   if (scheme === undefined) return undefined;
   const url = URL.parse(text);
   const path = url?.pathname ?? '';

@@ -72,7 +72,7 @@ export const color: Parse<string> = (text) =>
   /^#[0-9a-f]{6}$/i.test(text) ? fit(text.toLowerCase()) : unfit('a colour as #rrggbb');
 
 export const filePath: Parse<string> = (text) =>
-  text.includes('\0') ? unfit('a path') : fit(text);
+  /[\0\r\n]|-----BEGIN/.test(text) ? unfit('a path', 'a text that is no path') : fit(text);
 
 /**
  * Comma-separated values of a secret: the first signs, all of them verify. A refusal never contains any of them.

@@ -1,7 +1,7 @@
 /**
  * The keys of the environment: how each is read, and its default.
  */
-import { ConfigError, problemLine, quote } from './config-error.ts';
+import { ConfigError, problemLine, quoteRefused } from './config-error.ts';
 import {
   bucketUrl,
   corsOrigin,
@@ -201,7 +201,7 @@ export function readSettings(lookup: Lookup): Values {
     if (text === undefined) continue;
     const reading = parse(text);
     if (reading.fits) values[key] = reading.value;
-    else lines.push(problemLine(key, reading.expected, reading.found ?? quote(text)));
+    else lines.push(problemLine(key, reading.expected, reading.found ?? quoteRefused(text)));
   }
   lines.push(...conflicts((key) => given(key) !== undefined));
   if (lines.length > 0) throw new ConfigError(lines);
@@ -213,7 +213,7 @@ export function readSettings(lookup: Lookup): Values {
 export function readArgument<Value>(name: string, parse: Parse<Value>, text: string): Value {
   const reading = parse(text);
   if (reading.fits) return reading.value;
-  throw new ConfigError([problemLine(name, reading.expected, reading.found ?? quote(text))]);
+  throw new ConfigError([problemLine(name, reading.expected, reading.found ?? quoteRefused(text))]);
 }
 
 /** Keys that cannot be set together, or not alone. */

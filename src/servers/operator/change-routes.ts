@@ -62,7 +62,7 @@ function addSuspensionOfDomain(app: Api, parts: ChangeRouteParts): void {
     schema: {
       summary: 'Suspend a domain',
       description:
-        'Nobody can sign in to its accounts, and their sockets end. Mail to it is deferred (450), so that its sender keeps it. Its deliveries wait.',
+        'Nobody can sign in to its accounts, and their sockets end. Mail to it is deferred (450), so that its sender keeps it. Its deliveries wait. One that is suspended already keeps its time and its reason.',
       operationId: 'suspendDomain',
       body: Type.Object({
         ...DomainChoice,

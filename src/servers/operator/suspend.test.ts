@@ -68,8 +68,11 @@ onEachEngine('suspended by the operator', (engine) => {
     const ofUser = await service.v2('GET', `/v2/email-accounts/${ada.id}?user_id=${ada.userId}`);
     assert.equal(ofUser.body.account.status, 'active', 'the account itself is not suspended');
 
-    const again = await post('domains/suspend', { domain });
-    assert.equal(again.body.suspended_at, suspended.body.suspended_at);
+    for (const late of [{}, { reason: 'of another operator' }]) {
+      const { body } = await post('domains/suspend', { domain, ...late });
+      assert.equal(body.suspended_at, suspended.body.suspended_at);
+      assert.equal(body.suspend_reason, 'unpaid');
+    }
     const resumed = await post('domains/resume', { domain });
     assert.deepEqual([resumed.status, resumed.body.suspended], [200, false]);
     assert.equal((await login(ada)).status, 200);

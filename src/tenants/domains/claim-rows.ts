@@ -55,7 +55,7 @@ export function checkReason(reason: string): void {
 }
 
 /**
- * Suspends a claim, or resumes it. A claim that is suspended already keeps its time, and gets the new reason.
+ * Suspends a claim, or resumes it. A claim that is suspended already keeps its time and its reason.
  *
  * @param suspendedAt undefined to resume it
  * @returns whether the claim exists and was not in that state
@@ -66,21 +66,14 @@ export async function setSuspended(
   suspendedAt: number | undefined,
   reason: string | undefined,
 ): Promise<boolean> {
-  const before = await tx
-    .selectFrom('domains')
-    .select('suspended_at')
-    .where('id', '=', id)
-    .executeTakeFirst();
-  if (!before) return false;
-  await tx
+  const isSuspension = suspendedAt !== undefined;
+  const { numUpdatedRows } = await tx
     .updateTable('domains')
-    .set({
-      suspended_at: suspendedAt === undefined ? null : (before.suspended_at ?? suspendedAt),
-      suspend_reason: reason ?? null,
-    })
+    .set({ suspended_at: suspendedAt ?? null, suspend_reason: reason ?? null })
     .where('id', '=', id)
-    .execute();
-  return (before.suspended_at === null) !== (suspendedAt === undefined);
+    .where('suspended_at', isSuspension ? 'is' : 'is not', null)
+    .executeTakeFirstOrThrow();
+  return numUpdatedRows > 0;
 }
 
 /* Deleted claims whose accounts and deliveries are removed in steps. */
