@@ -91,12 +91,16 @@ onEachEngine('suspended by the operator', (engine) => {
     assert.equal((await login(bea)).status, 403);
     assert.match((await refusalOf(bea.address)) ?? '', /^450 4\.2\.1 /);
     assert.equal((await login(ada)).status, 200, 'the others go on');
+    // Nothing changes, and the log has what was changed.
+    await post('accounts/suspend', { id: bea.id });
     const resumed = await post('accounts/resume', { account_id: bea.id });
     assert.equal(resumed.body.suspended, false);
     assert.equal((await login(bea)).status, 200);
+    const named = { user_id: bea.userId, display_name: 'Bea', status: 'active' };
+    await service.v2('PUT', `/v2/email-accounts/${bea.id}`, named);
     assert.deepEqual(
-      (await audit()).slice(0, 2).map((one: { action: string }) => one.action),
-      ['account.resume', 'account.suspend'],
+      (await audit()).slice(0, 3).map((one: { action: string }) => one.action),
+      ['account.resume', 'account.suspend', 'account.create'],
     );
     for (const verb of ['suspend', 'resume']) {
       const { status, body } = await post(`accounts/${verb}`, { id: 999_999 });

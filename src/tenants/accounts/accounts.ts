@@ -230,11 +230,10 @@ export class Accounts {
         .execute();
       const account = await readAccount(tx, whose, id);
       if (status === 'suspended') await forgetLoginsOf(tx, id);
-      if (account.status !== before) await writeEvents(tx, [statusEvent(account)], this.#now());
-      if (by && status !== undefined) {
-        const action = status === 'suspended' ? 'account.suspend' : 'account.resume';
-        await recordAudit(tx, by, { action, target: account.address, at: this.#now() });
-      }
+      if (account.status === before) return account;
+      await writeEvents(tx, [statusEvent(account)], this.#now());
+      const action = account.status === 'suspended' ? 'account.suspend' : 'account.resume';
+      if (by) await recordAudit(tx, by, { action, target: account.address, at: this.#now() });
       return account;
     });
     // Published also where the account was suspended already: that does no harm.
