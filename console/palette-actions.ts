@@ -1,6 +1,6 @@
 /** What the palette can do, in words: `suspend account ada`, `retry receiver hooks.acme.test`, `theme dark`. */
-import { read, signOut } from './api/client.ts';
-import { asApiError, reloadScreen } from './api/load.ts';
+import { read } from './api/client.ts';
+import { reloadScreen } from './api/load.ts';
 import type { AccountItem, DomainItem, KeyItem, Page, QueueReceiver } from './api/types.ts';
 import { live, theme, zone } from './remembered.ts';
 import {
@@ -11,7 +11,7 @@ import {
 import { resume, rotateDkim, suspend, verify } from './screens/domain-actions.tsx';
 import { askToRevoke } from './screens/keys.tsx';
 import { askForAction, type QueueAction } from './screens/queue-actions.tsx';
-import { say } from './ui/messages.tsx';
+import { leave } from './sign-out.ts';
 
 /** Something that the palette found. */
 export interface Hit {
@@ -105,11 +105,6 @@ const onKeys: Find = async (q, signal) => {
       }))
   );
 };
-
-const leave = () =>
-  signOut().catch((error: unknown) => {
-    say(`Signing out failed, the session ends later: ${asApiError(error).message}`, 'bad');
-  });
 
 const commands: readonly Command[] = [
   {

@@ -2,15 +2,15 @@
 import { defineComponent, onMounted, type Ref, ref, watch } from 'vue';
 import { RouterLink, RouterView, useRoute } from 'vue-router';
 import { attention, followAttention } from './api/attention.ts';
-import { session, signOut } from './api/client.ts';
-import { asApiError } from './api/load.ts';
+import { session } from './api/client.ts';
 import { openPalette, Palette } from './palette.tsx';
 import { density, live, theme, zone } from './remembered.ts';
 import { menu, screenOf } from './router.ts';
+import { leave } from './sign-out.ts';
 import { Questions } from './ui/dialogs.tsx';
 import { formatCompact, formatNumber } from './ui/format.ts';
 import { Help, isHelpOpen } from './ui/keys.tsx';
-import { Messages, say } from './ui/messages.tsx';
+import { Messages } from './ui/messages.tsx';
 import { Icon } from './ui/state.tsx';
 import { Works } from './ui/work.tsx';
 
@@ -222,14 +222,6 @@ const densities = [
   ['normal', 'Normal'],
   ['compact', 'Compact'],
 ] as const;
-
-async function leave(): Promise<void> {
-  try {
-    await signOut();
-  } catch (error) {
-    say(`Signing out failed, the session ends later: ${asApiError(error).message}`, 'bad');
-  }
-}
 
 const Mark = () => (
   <svg class="mark" viewBox="0 0 32 32" width="24" height="24" aria-hidden="true">

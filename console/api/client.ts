@@ -42,7 +42,10 @@ export async function signIn(apiKey: string): Promise<void> {
 /** Ends the session on the server, and here even where the server cannot be reached. */
 export async function signOut(): Promise<void> {
   try {
-    await request('DELETE', SESSION, {});
+    await call('DELETE', SESSION, {});
+  } catch (error) {
+    // It is over already.
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
   } finally {
     session.current = undefined;
   }

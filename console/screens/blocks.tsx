@@ -132,6 +132,17 @@ function askToUnblock({ id, value }: BlockItem, done: () => Promise<void>): void
   });
 }
 
+/** @returns false where another operator did it before */
+async function unblock(id: number): Promise<boolean> {
+  try {
+    await act('/blocks/delete', { id });
+    return true;
+  } catch (error) {
+    if (asApiError(error).code === 'block_not_found') return false;
+    throw error;
+  }
+}
+
 function askToUnblockAll({ keys, clear }: Chosen, done: () => Promise<void>): void {
   const senders = count(keys.length, 'sender');
   ask({
@@ -142,14 +153,16 @@ function askToUnblockAll({ keys, clear }: Chosen, done: () => Promise<void>): vo
       clear();
       const step = async (next = '0') => {
         const place = Number(next);
-        await act('/blocks/delete', { id: keys[place] });
+        const isDone = await unblock(Number(keys[place]));
         const more = place + 1 < keys.length;
-        return { matched: 1, changed: 1, more, next: String(place + 1) };
+        const skipped = isDone ? {} : { gone: 1 };
+        return { matched: 1, changed: isDone ? 1 : 0, skipped, more, next: String(place + 1) };
       };
       startWork({
         title: `Unblock ${senders}`,
         matched: keys.length,
         done: 'unblocked',
+        left: { gone: 'somebody else did it before' },
         step,
         after: done,
       });

@@ -114,8 +114,12 @@ const KeyForm = defineComponent(
     const blank = { name: '', scope: 'product', bound: '', end: '', access: 'change' };
     const values = reactive({ ...blank });
     const error = shallowRef<ApiError>();
+    let isRunning = false;
     const submit = async (event: Event) => {
       event.preventDefault();
+      // A second press would make a second key, and the first would never be seen.
+      if (isRunning) return;
+      isRunning = true;
       try {
         const made = await act<MadeKey>('/keys', bodyOf(values));
         error.value = undefined;
@@ -123,6 +127,8 @@ const KeyForm = defineComponent(
         await props.done(made);
       } catch (failure) {
         error.value = asApiError(failure);
+      } finally {
+        isRunning = false;
       }
     };
     const set = (name: keyof typeof blank) => (event: Event) => {

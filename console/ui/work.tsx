@@ -45,6 +45,11 @@ export function startWork(work: Work): void {
   if (strip) void runToEnd(strip, work);
 }
 
+/** Stops all after the step that is under way, and puts their strips away. */
+export function endWorks(): void {
+  for (const strip of strips.splice(0)) strip.state = 'stopping';
+}
+
 async function runToEnd(strip: Strip, { step, after }: Work): Promise<void> {
   try {
     await untilDone(step, ({ changed, skipped }) => {

@@ -1,0 +1,75 @@
+/** Signing out of the console, and what a hasty hand does twice. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Browser } from 'playwright-core';
+import { API_KEY, startTestService, type TestService } from '../../support/service.ts';
+import { type Look, lookAtConsole, signIn } from './console-page.ts';
+import { launchChromium } from './watched-page.ts';
+
+let service: TestService;
+let browser: Browser;
+let signedIn: Look;
+
+before(async () => {
+  service = await startTestService('sqlite');
+  browser = await launchChromium();
+  ({ signedIn } = lookAtConsole(browser, service.url));
+});
+
+after(() => browser?.close());
+
+const session = '/v2/operator/console/session';
+
+test('a page signs out where another one signed in anew, and where the session is over', async () => {
+  await signedIn('/audit', async (page, { context, complaints }) => {
+    const signOut = page.getByRole('button', { name: 'Sign out' });
+    // As another tab does: the browser has one cookie.
+    await context.request.post(service.url + session, { data: { api_key: API_KEY } });
+    await signOut.click();
+    await page.getByLabel('API key').waitFor();
+    // The page asks for the new token after a refusal (403), which Chromium reports.
+    assert.deepEqual(
+      complaints.splice(0).filter((said) => !/ 40[13] /.test(said)),
+      [],
+    );
+    assert.deepEqual(await context.cookies(), []);
+
+    await signIn(page);
+    await signOut.waitFor();
+    await context.clearCookies();
+    await signOut.click();
+    await page.getByLabel('API key').waitFor();
+    assert.equal(await page.locator('.message').count(), 0);
+    assert.equal((await page.request.get(service.url + session)).status(), 401);
+  });
+});
+
+test('rows that a colleague unblocked meanwhile stop nothing, and nothing of it is there for the next one who signs in', async () => {
+  const made: number[] = [];
+  for (let index = 0; index < 3; index++) {
+    const block = { kind: 'domain', value: `spam-${index}.test` };
+    made.push((await service.v2('POST', '/v2/operator/blocks', block)).body.id);
+  }
+  await signedIn('/blocks', async (page) => {
+    for (const index of [2, 1, 0]) await page.getByLabel(`Choose spam-${index}.test`).check();
+    await service.v2('POST', '/v2/operator/blocks/delete', { id: made[1] });
+    const chosen = page.getByRole('region', { name: 'Chosen rows' });
+    await chosen.getByRole('button', { name: 'Unblock' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Unblock' }).click();
+    await page.getByText('2 of 3 unblocked. 1 skipped: somebody else did it before.').waitFor();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByLabel('API key').waitFor();
+    assert.equal(await page.locator('.work').count(), 0);
+  });
+});
+
+test('a key that is made by two presses is one key', async () => {
+  await signedIn('/keys', async (page) => {
+    await page.getByLabel('Name', { exact: true }).fill('billing');
+    await page.getByRole('button', { name: 'Make key' }).dblclick();
+    await page.getByText('The key billing is shown only now').waitFor();
+    await page.locator('[aria-busy="false"]').first().waitFor();
+    const { items } = (await service.v2('GET', '/v2/operator/keys')).body;
+    assert.equal(items.length, 1);
+  });
+});
