@@ -127,7 +127,7 @@ export interface ShadowMailboxTable {
   modseq: number;
   /** Tokens older than this get a reset: tombstones were removed, or the shadow was made again. */
   oldest_modseq: number;
-  /** HIGHESTMODSEQ of the server, where it has one but does not report removals. */
+  /** Not read or written any more. */
   server_modseq: string | null;
   /** The history of the database in which the last change was written (`Database.timeline`); 0: not known. */
   timeline: Generated<number>;

@@ -5,6 +5,7 @@ import {
   partiesOf,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { Turns } from '../../platform/net/net.ts';
+import { readDateTime } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { asBuffer } from '../../protocols/message/message.ts';
 import type { CommandParts } from './command-reader.ts';
 import { hintAtCreate } from './copy-move.ts';
@@ -25,8 +26,6 @@ const MESSAGES_MAX = 100;
 /** Commands that hold messages at once, in all; one account and one user have a part. Who waits is not asked for his octets. */
 const appending = new Turns(200);
 const SHARES = { account: 4, tenant: 20 };
-const DATE =
-  /^([ \d]\d)-(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)-(\d{4}) (\d\d:\d\d:\d\d) ([+-]\d{4})$/i;
 
 /** What stands before the message. @param command after the name of the command */
 export function readAppend(command: Cursor): AppendHead {
@@ -54,11 +53,8 @@ function readMessageHead(command: Cursor): Omit<AppendHead, 'mailbox'> {
 }
 
 function readDate(text: string): number {
-  const match = DATE.exec(text);
-  const [, day, month, year, time, zone] = match ?? [];
-  const at = Date.parse(`${day?.trim()} ${month} ${year} ${time} ${zone}`);
-  if (!match || Number.isNaN(at))
-    throw new BadCommand('Expected a date: "17-Jul-1996 02:44:25 -0700"');
+  const at = readDateTime(text);
+  if (at === undefined) throw new BadCommand('Expected a date: "17-Jul-1996 02:44:25 -0700"');
   return at;
 }
 

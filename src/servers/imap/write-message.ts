@@ -1,5 +1,6 @@
 /** What FETCH tells of one message (RFC 9051 section 7.5.2). */
 import type { ImapColumn, ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import { imapDateTime } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { findPart, isDecodable, type MessagePart } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
 import { readHeader } from './header-fields.ts';
@@ -7,7 +8,7 @@ import type { FetchItem, FetchRequest } from './parse-fetch.ts';
 import { type BinaryItem, cut, findSection, type Section, selectFields } from './sections.ts';
 import { No, type Session } from './session.ts';
 import { columnOf, type Source } from './source.ts';
-import { dateTime, type Part, utf8String } from './write.ts';
+import { type Part, utf8String } from './write.ts';
 
 /** Columns that only some items need. */
 type OtherColumn = Exclude<ImapColumn, 'uid' | 'body_id' | 'preview' | 'envelope' | 'structure'>;
@@ -157,14 +158,14 @@ function writeItem(
     case 'FLAGS':
       return `FLAGS (${view.flagsOf(row.uid, columnOf(row, 'flags'))})`;
     case 'INTERNALDATE':
-      return `INTERNALDATE ${dateTime(columnOf(row, 'internal_date'))}`;
+      return `INTERNALDATE "${imapDateTime(columnOf(row, 'internal_date'))}"`;
     case 'RFC822.SIZE':
       return `RFC822.SIZE ${columnOf(row, 'size')}`;
     case 'MODSEQ':
       return `MODSEQ (${columnOf(row, 'modseq')})`;
     case 'SAVEDATE': {
       const at = columnOf(row, 'saved_at');
-      return `SAVEDATE ${at === null ? 'NIL' : dateTime(at)}`;
+      return `SAVEDATE ${at === null ? 'NIL' : `"${imapDateTime(at)}"`}`;
     }
     case 'EMAILID':
       return `EMAILID (${objectIds.email(row.body_id)})`;

@@ -45,22 +45,6 @@ export function mailbox(name: string, isUtf8: boolean): string {
   return QUOTABLE_UTF8.test(octets) ? quote(octets) : string(octets);
 }
 
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun'].concat([
-  'Jul',
-  'Aug',
-  'Sep',
-  'Oct',
-  'Nov',
-  'Dec',
-]);
-
-/** `date-time` in UTC, in quotes. @param at milliseconds since 1970 */
-export function dateTime(at: number): string {
-  const [day, time] = new Date(at).toISOString().split('T') as [string, string];
-  const [year, month, date] = day.split('-');
-  return `"${date}-${MONTHS[Number(month) - 1]}-${year} ${time.slice(0, 8)} +0000"`;
-}
-
 /** The text of an answer to people: one line of printable ASCII, which cannot begin with a code. */
 export function line(text: string): string {
   return text

@@ -1,4 +1,5 @@
 /** Mail that is added by IMAP: what is written, and what happens after a NO of the server. */
+
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import {
@@ -6,7 +7,7 @@ import {
   startFakeServer,
 } from '../../../../test/support/imap-client/fake-server.ts';
 import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
-import { imapDateTime } from './wire.ts';
+import { imapDateTime } from '../../../protocols/imap-syntax/imap-syntax.ts';
 
 const source = 'Subject: one\r\n\r\nText with {3}\r\n';
 const message = {

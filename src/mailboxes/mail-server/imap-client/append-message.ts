@@ -5,7 +5,12 @@
 import { Refusal } from '../../../platform/errors/errors.ts';
 import { Turns } from '../../../platform/net/net.ts';
 import { DAY_MS, type EpochMs } from '../../../platform/time/time.ts';
-import { UID_MAX } from '../../../protocols/imap-syntax/imap-syntax.ts';
+import {
+  encodeMailboxName,
+  imapDate,
+  imapDateTime,
+  UID_MAX,
+} from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
 import {
   type AppendedByClient,
@@ -27,10 +32,7 @@ import {
   type Argument,
   atom,
   codeOf,
-  encodeMailboxName,
   type ImapResponse,
-  imapDate,
-  imapDateTime,
   literal,
   numberOf,
   quoted,

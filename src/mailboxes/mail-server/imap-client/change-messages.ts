@@ -1,7 +1,7 @@
 /** Flags, moves, copies and expunges on the server: UID STORE, MOVE, COPY, EXPUNGE. */
 
 import { invalidField } from '../../../platform/errors/errors.ts';
-import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
+import { encodeMailboxName, UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { FlagChange } from '../../mailstore/mailstore.ts';
 import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
@@ -13,7 +13,6 @@ import type { SyncState } from './token.ts';
 import {
   atom,
   codeOf,
-  encodeMailboxName,
   type ImapResponse,
   listOf,
   modseqOf,
@@ -58,7 +57,7 @@ export async function readCurrent(
 ): Promise<FlagRow[]> {
   const { exists } = await connection.select(mailbox, 'EXAMINE');
   if (exists === 0) return [];
-  const items = [atom('FLAGS'), ...(connection.hasCondstore ? [atom('MODSEQ')] : [])];
+  const items = [atom('FLAGS'), ...(connection.hasQresync ? [atom('MODSEQ')] : [])];
   const rows = new Map<number, FlagRow>();
   await fetchRows(connection, setOf(uids), items, (uid, items) => {
     const row = readRow(uid, items);

@@ -5,7 +5,7 @@
 import type { ImapFlow } from 'imapflow';
 import { isRefusal, Refusal } from '../../../platform/errors/errors.ts';
 import { HOUR_MS } from '../../../platform/time/time.ts';
-import { UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
+import { encodeMailboxName, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
 import {
@@ -13,7 +13,6 @@ import {
   atom,
   type CommandLayer,
   commandLayer,
-  encodeMailboxName,
   type ImapResponse,
   listOf,
   numberOf,
@@ -71,7 +70,6 @@ export class Connection {
   readonly #timeoutMs: number;
   readonly #extensions: ReadonlySet<string>;
   #qresync = false;
-  #condstore = false;
   #selected: Selected | undefined;
   #failure: ImapFailure | undefined;
 
@@ -135,10 +133,8 @@ export class Connection {
 
   /** RFC 7162 section 3.2.3: before the first SELECT, so that MODSEQs count from the start on. */
   async #enable(): Promise<void> {
-    const wanted = ['CONDSTORE', 'QRESYNC'].filter((name) => this.has(name));
-    this.#condstore = wanted.length > 0;
-    if (wanted.length === 0 || !this.has('ENABLE')) return;
-    await this.command('ENABLE', wanted.map(atom), {
+    if (!this.has('QRESYNC') || !this.has('ENABLE')) return;
+    await this.command('ENABLE', [atom('CONDSTORE'), atom('QRESYNC')], {
       ENABLED: ({ attributes }) => {
         for (const item of attributes ?? []) {
           if (textOf(item)?.toUpperCase() === 'QRESYNC') this.#qresync = true;
@@ -153,10 +149,6 @@ export class Connection {
 
   get hasQresync(): boolean {
     return this.#qresync;
-  }
-
-  get hasCondstore(): boolean {
-    return this.#condstore;
   }
 
   get selected(): Selected | undefined {

@@ -1,6 +1,7 @@
 /** Changes that an app makes, carried out on the server: messages and mailboxes. */
 
 import { invalidField, Refusal } from '../../../platform/errors/errors.ts';
+import { encodeMailboxName } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import {
   type ChangedMailbox,
@@ -21,7 +22,7 @@ import { type KnownState, listMailboxes } from './list-mailboxes.ts';
 import { readNamespace, toServerName } from './namespace.ts';
 import type { Selected } from './selected.ts';
 import type { SyncState } from './token.ts';
-import { encodeMailboxName, quoted } from './wire.ts';
+import { quoted } from './wire.ts';
 
 export interface EditorOptions {
   /** Runs work that may be done twice. If its connection was dropped, it runs once more on a new one. */

@@ -152,8 +152,7 @@ export class ImapMailstore implements Mailstore {
       known?.uidvalidity === uidvalidity &&
       known.uidnext === state.uidnext &&
       known.messages === state.count &&
-      (unseen === undefined || known.unseen === unseen) &&
-      (state.modseq === 0n || known.server_modseq === `${state.modseq}`);
+      (unseen === undefined || known.unseen === unseen);
     const row = known && isSame ? known : await this.#shadows.refresh(connection, user, mailbox);
     return { uidvalidity: row.uidvalidity, token: formatState(shadowState(row)) };
   }

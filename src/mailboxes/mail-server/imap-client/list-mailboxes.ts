@@ -1,5 +1,10 @@
 /** The mailboxes of an account with their states: LIST, SPECIAL-USE and STATUS. */
+
 import { when } from '../../../platform/errors/errors.ts';
+import {
+  decodeMailboxName,
+  encodeMailboxName,
+} from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
@@ -7,8 +12,6 @@ import type { SyncState } from './token.ts';
 import {
   type Argument,
   atom,
-  decodeMailboxName,
-  encodeMailboxName,
   type ImapAttribute,
   type ImapResponse,
   listOf,
@@ -130,7 +133,7 @@ export async function findSpecialUse(
 
 function statusItems(connection: Connection): Argument[] {
   const names = ['MESSAGES', 'UIDNEXT', 'UIDVALIDITY', 'UNSEEN'];
-  if (connection.hasCondstore) names.push('HIGHESTMODSEQ');
+  if (connection.hasQresync) names.push('HIGHESTMODSEQ');
   return names.map(atom);
 }
 
@@ -140,6 +143,12 @@ const passOverNo = when(
   undefined,
 );
 
+/** A name that is not well formed stays as it is, so that the server still knows it. */
+export function readName(wireName: string): string {
+  const name = decodeMailboxName(wireName);
+  return encodeMailboxName(name) === wireName ? name : wireName;
+}
+
 function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Listed | undefined {
   const flags = listOf(attributes[0]).map((flag) => textOf(flag)?.toLowerCase());
   // RFC 3501 section 7.2.2, RFC 5258 section 3: names that are only parents of others.
@@ -147,7 +156,7 @@ function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Liste
   const name = textOf(attributes[2]);
   if (name === undefined) return undefined;
   const wireName = canonicalMailboxName(name);
-  const mailbox = decodeMailboxName(wireName);
+  const mailbox = readName(wireName);
   const separator = textOf(attributes[1]);
   const marked = SPECIAL_USES.find((use) => flags.includes(use.toLowerCase()));
   const last = separator ? mailbox.split(separator).at(-1) : mailbox;

@@ -90,7 +90,7 @@ export function readFields(
   const bytes = bytesOf(items.get('BODY'));
   const parsed = bytes && parseHeader(bytes);
   const size = numberOf(items.get('RFC822.SIZE'));
-  const internalDate = readInternalDate(textOf(items.get('INTERNALDATE')));
+  const internalDate = readInternalDate(items.get('INTERNALDATE'));
   const structure = readBodyStructure(items.get('BODYSTRUCTURE'));
   const modseq = modseqOf(listOf(items.get('MODSEQ'))[0]);
   // `EMAILID (M6d99ac3275bb4e)` (RFC 8474 section 5.1)

@@ -29,7 +29,7 @@ import { threadIdOf } from './message-fields.ts';
 import type { UseOptions } from './pool.ts';
 import { ReaderHold } from './reader-hold.ts';
 import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
-import { type Argument, atom, listOf, readFlags, readInternalDate, textOf } from './wire.ts';
+import { type Argument, atom, listOf, readFlags, readInternalDate } from './wire.ts';
 
 /** Runs work that changes nothing, a second time on another connection where the first broke. */
 export type Read = <T>(
@@ -73,7 +73,7 @@ export class MessageReader {
    */
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const { items, open, parsed } = await this.#parse(user, mailbox, uid);
-    const internalDate = readInternalDate(textOf(items.get('INTERNALDATE')));
+    const internalDate = readInternalDate(items.get('INTERNALDATE'));
     return {
       uid,
       envelope: parsed.envelope,

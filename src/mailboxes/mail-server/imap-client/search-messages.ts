@@ -2,8 +2,10 @@
  * Searches on the server (RFC 3501 section 6.4.4), mailbox by mailbox in the order of the list, the newest UIDs first.
  * A server matches parts of words, so `inv*` and `inv` mean the same there.
  */
+
 import { invalidField } from '../../../platform/errors/errors.ts';
 import { DAY_MS } from '../../../platform/time/time.ts';
+import { imapDate } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import { type BodyStructure, hasAttachments } from '../../../protocols/message/message.ts';
 import type { SearchMatch, SearchRequest, SearchResult } from '../../mailstore/mailstore.ts';
 import { readQuery } from '../../search/search.ts';
@@ -12,7 +14,7 @@ import { fetchFields } from './describe-messages.ts';
 import { searchUids } from './fetch.ts';
 import { listMailboxes } from './list-mailboxes.ts';
 import { fetchPreviews } from './message-fields.ts';
-import { type Argument, atom, imapDate, literal, searchKeyOf } from './wire.ts';
+import { type Argument, atom, literal, searchKeyOf } from './wire.ts';
 
 /** Messages whose fields are fetched in one command. */
 const CHUNK = 100;
@@ -83,8 +85,9 @@ function searchKeys(request: SearchRequest): Argument[] {
     keys.push(atom('OR'), atom('TO'), word, atom('OR'), atom('CC'), word, atom('BCC'), word);
   }
   // IMAP dates have no time and no zone: a day more is searched, and each message is checked.
-  if (since !== undefined) keys.push(atom('SINCE'), atom(imapDate(since - DAY_MS)));
-  if (before !== undefined) keys.push(atom('BEFORE'), atom(imapDate(before + 2 * DAY_MS)));
+  if (since !== undefined) keys.push(atom('SINCE'), atom(imapDate(Math.max(since - DAY_MS, 0))));
+  if (before !== undefined)
+    keys.push(atom('BEFORE'), atom(imapDate(Math.max(before + 2 * DAY_MS, 0))));
   if (larger !== undefined) keys.push(atom('LARGER'), atom(String(larger)));
   if (smaller !== undefined) keys.push(atom('SMALLER'), atom(String(smaller)));
   for (const flag of flags) keys.push(...flagKeys(flag));

@@ -24,7 +24,6 @@ export interface Seen {
   readonly uidnext: number;
   /** Flags by UID, as `flagsToText` writes them. */
   readonly messages: ReadonlyMap<number, string>;
-  readonly serverModseq: bigint | undefined;
 }
 
 export const shadowTombstones = {
@@ -123,15 +122,7 @@ export function isEmpty({ added, changed, gone }: Differences): boolean {
 
 /** Whether the row also has the state that was seen. */
 export function isUpToDate(row: ShadowRow, seen: Seen): boolean {
-  return (
-    row.uidvalidity === seen.uidvalidity &&
-    row.uidnext >= seen.uidnext &&
-    row.server_modseq === modseqText(seen)
-  );
-}
-
-function modseqText({ serverModseq }: Seen): string | null {
-  return serverModseq === undefined ? null : `${serverModseq}`;
+  return row.uidvalidity === seen.uidvalidity && row.uidnext >= seen.uidnext;
 }
 
 /**
@@ -244,13 +235,7 @@ function columnsOf(seen: Seen) {
   for (const flags of messages.values()) {
     if (!flagsFromText(flags).includes('\\Seen')) unseen++;
   }
-  return {
-    uidvalidity,
-    uidnext,
-    messages: messages.size,
-    unseen,
-    server_modseq: modseqText(seen),
-  };
+  return { uidvalidity, uidnext, messages: messages.size, unseen };
 }
 
 async function insertMessages(

@@ -1,12 +1,11 @@
 /**
- * Sync of a mailbox whose server does not report all changes: no CONDSTORE (RFC 7162), NOMODSEQ, or CONDSTORE without
- * QRESYNC, which does not report removals. Postroom compares the server with the state that it saw last, the shadow,
- * and gives each difference a synthetic MODSEQ.
+ * Sync of a mailbox whose server does not report all changes: no QRESYNC (RFC 7162), or NOMODSEQ. CONDSTORE alone would not
+ * report removals, and no server is known that stops there. Postroom compares the server with the state that it saw last,
+ * the shadow, and gives each difference a synthetic MODSEQ.
  *
- * Each sync opens the mailbox by EXAMINE and asks whether anything changed: with CONDSTORE by the MODSEQ of EXAMINE,
- * else by one SEARCH for each flag. Only after a change it fetches the flags of all messages; with CONDSTORE, those
- * that changed and the UIDs. NOOP on an open session would be shorter, but such a session continues with a mailbox
- * that was renamed, or deleted and created again, and reports the new one's messages under the old UIDVALIDITY.
+ * Each sync opens the mailbox by EXAMINE and asks by one SEARCH for each flag whether anything changed. Only after a change
+ * it fetches the flags of all messages. NOOP on an open session would be shorter, but such a session continues with a
+ * mailbox that was renamed, or deleted and created again, and reports the new one's messages under the old UIDVALIDITY.
  */
 import type { Database } from '../../../platform/database/database.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
@@ -21,7 +20,7 @@ import { flagsFromText, flagsToText } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { describe } from './describe-messages.ts';
 import { ImapFailure } from './failure.ts';
-import { ChangeCollector, fetchRows, listUids, searchUids } from './fetch.ts';
+import { fetchRows, searchUids } from './fetch.ts';
 import type { Selected } from './selected.ts';
 import {
   findDifferences,
@@ -38,7 +37,7 @@ import {
 import { readGone, readLive, type ShadowWindow } from './shadow-window.ts';
 import { answer, cut, pageLimit, tokenAfter } from './sync-modseq.ts';
 import type { ImapToken, SyncState } from './token.ts';
-import { atom, listOf, readFlags, searchKeyOf, sequence, systemFlags } from './wire.ts';
+import { atom, listOf, readFlags, searchKeyOf, systemFlags } from './wire.ts';
 
 /** Attempts in all: if another session updates the shadow meanwhile, the server is asked again. */
 const ATTEMPTS = 6;
@@ -62,12 +61,11 @@ export class Shadows {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const row = await findShadow(this.#database.read, user, mailbox);
       const selected = await connection.select(mailbox, 'EXAMINE');
-      if (row && isUntouched(row, selected)) return row;
       const before = row && (await readKnown(this.#database, row));
       // Another session has updated the shadow since: what this session sees may be older.
       if (row && !before) continue;
       if (before && (await isUnchanged(connection, selected, before))) return before.row;
-      const seen = await look(connection, selected, before);
+      const seen = await look(connection, selected);
       const differences = findDifferences(before, seen);
       if (row && isEmpty(differences) && isUpToDate(row, seen)) return row;
       const written = await this.#database.write((tx) =>
@@ -157,36 +155,32 @@ export class Shadows {
 }
 
 /** The server's state of the mailbox that was just opened. */
-async function look(
-  connection: Connection,
-  selected: Selected,
-  before: KnownShadow | undefined,
-): Promise<Seen> {
-  const { uidvalidity, modseq: serverModseq } = selected;
-  const isKnown =
-    before?.row.server_modseq &&
-    before.row.uidvalidity === uidvalidity &&
-    serverModseq !== undefined;
-  const messages = isKnown
-    ? await lookForChanges(connection, before)
-    : await fetchFlags(connection, UidSet.between(1, UID_MAX));
-  let uidnext = selected.uidnext;
+async function look(connection: Connection, selected: Selected): Promise<Seen> {
+  const messages = new Map<number, string>();
+  if (selected.exists > 0) {
+    await fetchRows(connection, UidSet.between(1, UID_MAX), [atom('FLAGS')], (uid, items) => {
+      // A row without flags reports something else.
+      const flags = items.get('FLAGS');
+      if (flags !== undefined) messages.set(uid, flagsToText(readFlags(listOf(flags))));
+    });
+  }
+  let { uidnext } = selected;
   for (const uid of messages.keys()) uidnext = Math.max(uidnext, uid + 1);
-  return { uidvalidity, uidnext, messages, serverModseq };
+  return { uidvalidity: selected.uidvalidity, uidnext, messages };
 }
 
 /**
- * Whether a mailbox without MODSEQs is the same as its shadow, tested flag by flag: a list of UIDs takes a tenth of
+ * Whether a mailbox is the same as its shadow, tested flag by flag: a list of UIDs takes a tenth of
  * the time of a row for each message. UIDs only grow, so a mailbox with as many messages below the same UIDNEXT has
  * the same messages.
  */
 async function isUnchanged(
   connection: Connection,
-  { uidvalidity, uidnext, exists, modseq, keywords }: Selected,
+  { uidvalidity, uidnext, exists, keywords }: Selected,
   { row, messages }: KnownShadow,
 ): Promise<boolean> {
-  if (modseq !== undefined || uidvalidity !== row.uidvalidity) return false;
-  if (exists !== messages.size || uidnext !== row.uidnext) return false;
+  if (uidvalidity !== row.uidvalidity || uidnext !== row.uidnext) return false;
+  if (exists !== messages.size) return false;
   if (exists === 0) return true;
   const byFlag = new Map([...systemFlags, ...keywords].map((flag) => [flag, UidSet.empty]));
   for (const [flag, uids] of uidsByFlag(messages)) byFlag.set(flag, UidSet.of(uids));
@@ -207,54 +201,6 @@ function uidsByFlag(messages: KnownShadow['messages']): Map<string, number[]> {
     }
   }
   return byFlag;
-}
-
-/** With CONDSTORE, flags are requested where they changed, and a list of UIDs shows removals. */
-async function lookForChanges(
-  connection: Connection,
-  { row, messages: known }: KnownShadow,
-): Promise<Map<number, string>> {
-  const uids = await listUids(connection, 1, UID_MAX);
-  const collector = new ChangeCollector();
-  if (uids.size > 0) {
-    const modifiers = [atom('CHANGEDSINCE'), atom(row.server_modseq ?? '1')];
-    const args = [sequence('1:*'), [atom('UID'), atom('FLAGS')], modifiers];
-    await connection.command('UID FETCH', args, { FETCH: collector.onFetch });
-  }
-  const messages = new Map<number, string>();
-  const missing: number[] = [];
-  for (const uid of uids.take()) {
-    const changed = collector.changed.get(uid);
-    const flags = changed ? flagsToText(readFlags(listOf(changed.flags))) : known.get(uid)?.flags;
-    if (flags === undefined) missing.push(uid);
-    else messages.set(uid, flags);
-  }
-  for (const [uid, flags] of await fetchFlags(connection, UidSet.of(missing))) {
-    messages.set(uid, flags);
-  }
-  return messages;
-}
-
-/** With CONDSTORE, these three show that no message came, was removed or changed. */
-function isUntouched(before: ShadowRow, { uidvalidity, modseq, uidnext, exists }: Selected) {
-  return (
-    modseq !== undefined &&
-    before.server_modseq === `${modseq}` &&
-    before.uidvalidity === uidvalidity &&
-    before.uidnext === uidnext &&
-    before.messages === exists
-  );
-}
-
-async function fetchFlags(connection: Connection, uids: UidSet): Promise<Map<number, string>> {
-  const messages = new Map<number, string>();
-  if (uids.size === 0 || connection.selected?.exists === 0) return messages;
-  await fetchRows(connection, uids, [atom('FLAGS')], (uid, items) => {
-    // A row without flags reports something else.
-    const flags = items.get('FLAGS');
-    if (flags !== undefined) messages.set(uid, flagsToText(readFlags(listOf(flags))));
-  });
-  return messages;
 }
 
 /** The window that a token opens; undefined where the changes after it are no longer known. */

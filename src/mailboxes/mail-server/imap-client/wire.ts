@@ -9,7 +9,7 @@
  * behaves differently.
  */
 import type { ImapAttribute, ImapAttributeNode, ImapFlow, ImapResponse } from 'imapflow';
-import type { EpochMs } from '../../../platform/time/time.ts';
+import { readDateTime } from '../../../protocols/imap-syntax/imap-syntax.ts';
 
 export type { ImapAttribute, ImapResponse };
 
@@ -117,32 +117,6 @@ export function fetchItems({ attributes }: ImapResponse): ReadonlyMap<string, Im
   return items;
 }
 
-/*
- * Mailbox names on the wire: modified UTF-7 (RFC 3501 section 5.1.3). Printable ASCII stands for
- * itself but for `&`, which is `&-`; anything else is UTF-16 in base64 between `&` and `-`, with `,`
- * in place of `/` and without padding.
- */
-
-export function encodeMailboxName(name: string): string {
-  return name.replace(/&|[^\x20-\x7e]+/g, (text) =>
-    text === '&'
-      ? '&-'
-      : `&${Buffer.from(text, 'utf16le').swap16().toString('base64').replace(/=+$/, '').replaceAll('/', ',')}-`,
-  );
-}
-
-/** A name that is not well formed stays as it is, so that the server still knows it. */
-export function decodeMailboxName(wire: string): string {
-  const name = wire.replace(/&([A-Za-z0-9+,]*)-/g, (text, encoded: string) => {
-    if (encoded === '') return '&';
-    const bytes = Buffer.from(encoded.replaceAll(',', '/'), 'base64');
-    return bytes.length === 0 || bytes.length % 2 === 1
-      ? text
-      : Buffer.from(bytes).swap16().toString('utf16le');
-  });
-  return encodeMailboxName(name) === wire ? name : wire;
-}
-
 /* Flags in the form in which every store of ours shows them. */
 
 const SYSTEM_FLAGS = new Map(
@@ -179,38 +153,8 @@ export function readFlags(items: readonly ImapAttribute[]): string[] {
   return [...byKey.values()].sort();
 }
 
-/* Dates (RFC 3501 section 9), in UTC. */
-
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
-
-/** `1-Jan-1970`. @param instant one before 1970 counts as 1970 */
-export function imapDate(instant: EpochMs): string {
-  const date = new Date(Math.max(instant, 0));
-  return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()}`;
-}
-
-/** `17-Jul-1996 02:44:25 +0000`; the day has two characters. */
-export function imapDateTime(instant: number): string {
-  return `${imapDate(instant).padStart(11)} ${new Date(instant).toISOString().slice(11, 19)} +0000`;
-}
-
-/** `17-Jul-1996 02:44:25 -0700` (RFC 3501 section 9, date-time) as RFC 3339 in UTC. */
-export function readInternalDate(text: string | undefined): string | undefined {
-  const match = /^\s?(\d{1,2})-([A-Za-z]{3})-(\d{4}) (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)$/.exec(
-    text ?? '',
-  );
-  if (!match) return undefined;
-  const [, day, month = '', year, hour, minute, second, sign, zoneHours, zoneMinutes] = match;
-  const index = MONTHS.findIndex((name) => name.toLowerCase() === month.toLowerCase());
-  if (index < 0) return undefined;
-  const offset = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === '-' ? -1 : 1);
-  const local = Date.UTC(
-    Number(year),
-    index,
-    Number(day),
-    Number(hour),
-    Number(minute),
-    Number(second),
-  );
-  return new Date(local - offset * 60_000).toISOString();
+/** `INTERNALDATE` of a message as RFC 3339 in UTC. */
+export function readInternalDate(item: ImapAttribute | undefined): string | undefined {
+  const instant = readDateTime(textOf(item) ?? '');
+  return instant === undefined ? undefined : new Date(instant).toISOString();
 }
