@@ -12,8 +12,8 @@ import {
   describeStored,
   type EmbeddedMailstore,
   mailboxChange,
-  messageColumns,
   type PlainMessage,
+  plainColumns,
   type Quotas,
   quotaExceeded,
 } from '../../mailboxes/mailstore/mailstore.ts';
@@ -35,6 +35,7 @@ import {
 } from '../../tenants/events/events.ts';
 import {
   type Addition,
+  additionAfter,
   additionOf,
   countAccountDay,
   countAccountHour,
@@ -266,15 +267,7 @@ function statement(
   isTraced: boolean,
 ): RawBuilder<Stored> {
   const uid = sql`advanced.uidnext - 1`;
-  const modseq = sql`advanced.highestmodseq`;
-  const message = {
-    ...messageColumns(value as Values & NewRow<'messages'>),
-    mailbox_id: sql`advanced.id`,
-    body_id: sql`body.id`,
-    uid,
-    created_modseq: modseq,
-    modseq,
-  };
+  const message = plainColumns(value, 'advanced', 'body');
   // The sender's texts are in other columns: this one has only the name of the mailbox.
   const more = sql`replace(${value.more}, ${sql.lit(`UID ${UID}`)}, 'UID ' || ${uid})`;
   const traced = insertFrom(
@@ -299,10 +292,7 @@ function statement(
     },
     sql`, advanced`,
   );
-  const counted = {
-    ...countedIn(value),
-    id: sql`(select ${value.accountId}::bigint from advanced)`,
-  };
+  const counted = additionAfter(value, value.accountId, 'advanced');
   return sql<Stored>`
     with advanced as (${advanceByName(database, value)}),
     body as (${insertFrom('bodies', bodyColumns(value), 'advanced')} returning id),
@@ -313,18 +303,4 @@ function statement(
     counted as (${countAccountDay(counted)}),
     counted_hour as (${countAccountHour(counted)})
     select advanced.*, (select user_id from event) as "userId" from advanced`;
-}
-
-/** Read one by one: the values are placeholders, which have no members of their own. */
-function countedIn({
-  day,
-  hour,
-  messagesIn,
-  bytesIn,
-  messagesOut,
-  bytesOut,
-  bounced,
-  refused,
-}: Values) {
-  return { day, hour, messagesIn, bytesIn, messagesOut, bytesOut, bounced, refused };
 }

@@ -15,8 +15,8 @@ import {
   type Advanced,
   advanceByName,
   lockByName,
-  messageColumns,
   type PlainMessage,
+  plainColumns,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { searchQueueColumns } from '../../mailboxes/search/search.ts';
 import {
@@ -35,6 +35,7 @@ import {
 } from '../../tenants/events/events.ts';
 import {
   type Addition,
+  additionAfter,
   additionOf,
   type Counted,
   countAccountDay,
@@ -155,7 +156,7 @@ function prepare({ database, recipientsPerDay }: OneStatementOptions, isTraced: 
   }));
 }
 
-type MessagePart = PlainMessage & NewRow<'bodies'> & NewRow<'messages'>;
+type MessagePart = PlainMessage & NewRow<'bodies'>;
 
 function statement(
   database: Pick<Database, 'read' | 'timeline'>,
@@ -206,8 +207,8 @@ function statement(
     stored as (${advance(database, local)}),
     copied as (${insertFrom('bodies', bodyColumns(copy), 'kept')} returning id),
     body as (${insertFrom('bodies', bodyColumns(local), 'stored')} returning id),
-    copied_message as (${insertFrom('messages', messageIn(copy, 'kept', 'copied'), 'kept, copied')}),
-    message as (${insertFrom('messages', messageIn(local, 'stored', 'body'), 'stored, body')}),
+    copied_message as (${insertFrom('messages', plainColumns(copy, 'kept', 'copied'), 'kept, copied')}),
+    message as (${insertFrom('messages', plainColumns(local, 'stored', 'body'), 'stored, body')}),
     copied_search_entry as (${insertFrom('search_queue', searchEntryOf(copy, 'copied'), 'copied')}),
     search_entry as (${insertFrom('search_queue', searchEntryOf(local, 'body'), 'body')}),
     send as (${insertFrom('sends', send, 'kept, copied')} returning id),
@@ -239,10 +240,10 @@ function statement(
       },
       'delivered_event, stored',
     )}),
-    one_hour as (${countAccountHour(countedIn(one, 'stored'))} returning account_id),
-    one_day as (${countAccountDay(countedIn(one, 'one_hour'))} returning account_id),
-    other_hour as (${countAccountHour(countedIn(other, 'one_day'))} returning account_id),
-    other_day as (${countAccountDay(countedIn(other, 'other_hour'))})
+    one_hour as (${countAccountHour(additionAfter(one, one.id, 'stored'))} returning account_id),
+    one_day as (${countAccountDay(additionAfter(one, one.id, 'one_hour'))} returning account_id),
+    other_hour as (${countAccountHour(additionAfter(other, other.id, 'one_day'))} returning account_id),
+    other_day as (${countAccountDay(additionAfter(other, other.id, 'other_hour'))})
     select kept.*, 0 as place, (select user_id from sent_event) as "userId" from kept
     union all
     select stored.*, 1 as place, (select user_id from received_event) as "userId" from stored
@@ -251,19 +252,6 @@ function statement(
 
 function advance(database: Pick<Database, 'read' | 'timeline'>, value: MessagePart) {
   return advanceByName(database, value).where(sql<boolean>`exists (select 1 from ready)`);
-}
-
-function messageIn(value: MessagePart, mailbox: string, body: string): object {
-  const uid = sql`${sql.table(mailbox)}.uidnext - 1`;
-  const modseq = sql.ref(`${mailbox}.highestmodseq`);
-  return {
-    ...messageColumns(value),
-    mailbox_id: sql.ref(`${mailbox}.id`),
-    body_id: sql.ref(`${body}.id`),
-    uid,
-    created_modseq: modseq,
-    modseq,
-  };
 }
 
 function searchEntryOf({ accountId }: MessagePart, body: string): object {
@@ -278,11 +266,4 @@ function traceOf(value: Values): object {
   const more = sql`replace(replace(${row.more}, ${id}, '"delivery_id":' || delivery.id),
     ${uid}, 'UID ' || (stored.uidnext - 1))`;
   return { ...traceColumns((column) => row[column]), delivery_id: sql`delivery.id`, more };
-}
-
-/** Read one by one, as placeholders; after something that is locked before. */
-function countedIn(value: Addition, after: string) {
-  const { day, hour, messagesIn, bytesIn, messagesOut, bytesOut, bounced, refused } = value;
-  const id = sql`(select ${value.id}::bigint from ${sql.table(after)})`;
-  return { id, day, hour, messagesIn, bytesIn, messagesOut, bytesOut, bounced, refused };
 }

@@ -1,4 +1,5 @@
 /** Appends messages within the caller's transaction: one MODSEQ for each mailbox. */
+import { sql } from 'kysely';
 import {
   type Database,
   type NewRow,
@@ -26,7 +27,7 @@ export interface MessageWriterOptions {
 }
 
 /** The columns of a new row. */
-export function messageColumns(value: NewRow<'messages'>) {
+function messageColumns(value: NewRow<'messages'>) {
   return {
     mailbox_id: value.mailbox_id,
     uid: value.uid,
@@ -61,6 +62,19 @@ export type Unplaced = Omit<
 
 /** The values of a statement that advances a mailbox and stores a message in it. */
 export type PlainMessage = Unplaced & NamedAdvance;
+
+/** The columns of its row, by the names of what the statement reads its mailbox and its body from. */
+export function plainColumns(value: PlainMessage, mailbox: string, body: string) {
+  const modseq = sql.ref(`${mailbox}.highestmodseq`);
+  return {
+    ...messageColumns(value as PlainMessage & NewRow<'messages'>),
+    mailbox_id: sql.ref(`${mailbox}.id`),
+    body_id: sql.ref(`${body}.id`),
+    uid: sql`${sql.table(mailbox)}.uidnext - 1`,
+    created_modseq: modseq,
+    modseq,
+  };
+}
 
 function unplaced(
   { size, envelope, structure, preview, hasAttachment }: MessageTexts,

@@ -10,7 +10,7 @@ import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
 export { type Advanced, advanceByName, lockByName } from './advance-mailbox.ts';
-export { messageColumns, type PlainMessage } from './append-messages.ts';
+export { type PlainMessage, plainColumns } from './append-messages.ts';
 export { EmbeddedMailstore } from './embedded.ts';
 export {
   type ImapColumn,

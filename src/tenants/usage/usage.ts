@@ -189,6 +189,17 @@ type Expressions = { [Name in keyof Addition]: unknown };
 export const countAccountDay = (value: Expressions) => addToDay(value, 'accounts');
 export const countAccountHour = (value: Expressions) => addToHour(value, 'accounts');
 
+/** Placeholders of an addition, which have no members of their own, with an id that is read after something that is locked before. */
+export function additionAfter(
+  value: Omit<Addition, 'id'>,
+  id: unknown,
+  after: string,
+): Expressions {
+  const { day, hour, messagesIn, bytesIn, messagesOut, bytesOut, bounced, refused } = value;
+  const read = sql`(select ${id}::bigint from ${sql.table(after)})`;
+  return { id: read, day, hour, messagesIn, bytesIn, messagesOut, bytesOut, bounced, refused };
+}
+
 type Owners = 'accounts' | 'domains';
 
 /** Compiled once: every message runs them. */
