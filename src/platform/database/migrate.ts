@@ -227,7 +227,8 @@ async function applyMigrations<T>(
   const applied = await readApplied(kysely, engine);
   if (await isOfNewer(kysely, engine, applied, names)) return;
   if (engine === 'sqlite') {
-    if (applied.length < names.length) await apply(kysely, migrationsFor(engine));
+    const newest = names.at(-1) ?? '';
+    if (applied.length < names.length) await apply(kysely, migrationsFor(engine), newest);
     return;
   }
   const findLeft = () => findUnfinished(kysely, LATER);
@@ -242,15 +243,24 @@ async function applyMigrations<T>(
       const before = names.slice(length).flatMap((name) => BEFORE[name] ?? []);
       if (!isEmpty) await alterBetweenOthers(kysely, onStep, before);
       const migrations = migrationsFor(engine, !isEmpty);
-      await applyBetweenOthers(kysely, onStep, (tx) => apply(tx, migrations));
+      // Several in one transaction would hold a table that mail waits for, while they wait for another that this mail has.
+      const steps = isEmpty ? names.slice(-1) : names.slice(length);
+      for (const name of steps) {
+        await applyBetweenOthers(kysely, onStep, (tx) => apply(tx, migrations, name));
+      }
     }
     await finish(kysely, await findLeft(), { isEmpty, onStep });
   });
 }
 
-async function apply<T>(db: Kysely<T>, migrations: Record<string, Migration>): Promise<void> {
+/** @param upTo name of the last one to apply */
+async function apply<T>(
+  db: Kysely<T>,
+  migrations: Record<string, Migration>,
+  upTo: string,
+): Promise<void> {
   const provider = { getMigrations: async () => migrations };
-  const { error } = await new Migrator({ db, provider }).migrateToLatest();
+  const { error } = await new Migrator({ db, provider }).migrateTo(upTo);
   if (error) throw error;
   await sql`insert into settings (name, value) values (${OLDEST}, ${OLDEST_VERSION})
     on conflict (name) do update set value = excluded.value`.execute(db);

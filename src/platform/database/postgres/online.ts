@@ -3,7 +3,7 @@
  *
  * A change of a table needs an exclusive lock for a moment. While it waits, all other queries of the table wait behind
  * it. So it gives up after {@link LOCK_MS}, lets the others continue, and tries again. Each table is changed in a
- * transaction of its own, before the one that makes new tables and records the migration. Indexes on tables that may be
+ * transaction of its own, before the one that makes new tables and records the migration. Each migration has one, too. Indexes on tables that may be
  * large are made afterwards by CREATE INDEX CONCURRENTLY, for which nobody waits. It runs outside of a transaction: if
  * it is cut short it leaves an index that is not valid, which the next start drops and makes again.
  */
