@@ -26,9 +26,10 @@ import {
   type Note,
   newBodyName,
   QUARANTINE,
+  StoreUnavailable,
   type WantedBytes,
 } from './body-store.ts';
-import { hasStatus, isMissingObject, readObject, unavailable } from './read-object.ts';
+import { hasStatus, isMissingObject, readObject, refusePages, unavailable } from './read-object.ts';
 import { SpooledBody } from './spooled-body.ts';
 
 /** The address of a bucket, and the key to it. */
@@ -54,7 +55,9 @@ const DEADLINE_MS = 10_000;
 const ATTEMPTS = 3;
 /** The slowest upload in bytes per second, in addition to the deadlines of its requests. */
 const SLOWEST_UPLOAD = 1_000_000;
-/** Uploads at once: each holds one part of 5 MiB in memory. */
+/** Octets of a part of an upload: the least that S3 takes. What is smaller goes in one request. */
+const PART_SIZE = 5 * 1024 * 1024;
+/** Uploads at once: each holds one part in memory. */
 const UPLOADS_AT_ONCE = 8;
 /** Small requests at once that one call makes. */
 const REQUESTS_AT_ONCE = 16;
@@ -105,6 +108,7 @@ export class BodyBucket implements BodyStore {
         httpsAgent: { maxSockets: CONNECTIONS },
       },
     });
+    refusePages(this.#client, this.location);
   }
 
   async create(name = newBodyName()): Promise<NewBody> {
@@ -135,10 +139,15 @@ export class BodyBucket implements BodyStore {
         Metadata: { sha256 },
       },
       queueSize: 1,
+      partSize: PART_SIZE,
       abortController,
     });
     try {
-      await upload.done();
+      const { ETag } = await upload.done();
+      // Of several parts each has one; not every server says that of the whole.
+      if (ETag === undefined && size < PART_SIZE) {
+        throw new StoreUnavailable(`${this.location} did not say that it has an object`);
+      }
     } catch (error) {
       throw unavailable(this.location, error);
     } finally {

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type GetObjectCommandOutput, S3ServiceException } from '@aws-sdk/client-s3';
+import { type GetObjectCommandOutput, type S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { fileErrorCode } from '../../platform/files/files.ts';
 import { BodyLost, StoreUnavailable, type WantedBytes } from './body-store.ts';
 
@@ -96,6 +96,31 @@ async function* inTime(body: Readable, ms: number): AsyncGenerator<Uint8Array> {
   } finally {
     body.destroy();
   }
+}
+
+/**
+ * Refuses pages of HTML. A proxy whose S3 server is away may answer with one, and a status that would say that an object
+ * was put, removed, or is not there. No S3 server does that.
+ */
+export function refusePages({ middlewareStack }: S3Client, location: string): void {
+  middlewareStack.add(
+    (next) => async (request) => {
+      const answered = await next(request);
+      const { statusCode: status = 0, headers } = answered.response as Partial<HttpAnswer>;
+      const isBelieved = status < 300 || status === 404;
+      if (isBelieved && /^text\/html\b/i.test(headers?.['content-type'] ?? '')) {
+        throw new StoreUnavailable(`${location} answered with a page of HTML (${status})`);
+      }
+      return answered;
+    },
+    // Next to the connection: before anything reads the answer.
+    { name: 'refusePages', step: 'deserialize', priority: 'low' },
+  );
+}
+
+interface HttpAnswer {
+  readonly statusCode: number;
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 function statusOf(error: unknown): number | undefined {
