@@ -3,6 +3,7 @@
  * killed, silenced and filled meanwhile.
  */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -13,7 +14,9 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { promisify } from 'node:util';
 import { createClient } from '@redis/client';
+import { pino } from 'pino';
 import { generate } from 'selfsigned';
 import { checkRedis } from '../../src/run/cli/check-stores.ts';
 import type { SharedTiming } from '../../src/run/compose/shared.ts';
@@ -37,6 +40,8 @@ import { READY } from './readiness.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 import { RunningNodes } from './running-nodes.ts';
 import { makeBucket } from './s3.ts';
+
+const run = promisify(execFile);
 
 /** Longer than a node takes to find Redis gone or back, and short beside the look of every minute. */
 const SOON_MS = 20_000;
@@ -548,7 +553,72 @@ test('doctor says whether Redis answers, refuses, is full or a replica, and neve
   );
 });
 
+test('a login that Redis refuses since its restart is told once, and no refusal before it', async () => {
+  const { Redis } = await import('../../src/platform/redis/redis.ts');
+  const first = await startRedis();
+  atEnd(() => first.stop());
+  const { redis: server } = readConfig({ REDIS_URL: first.url }, '/');
+  assert.ok(server);
+  const said: string[] = [];
+  const write = (line: string) => void said.push(JSON.parse(line).msg.replace(/:.*/s, ''));
+  const redis = new Redis({ server, log: pino({}, { write }) });
+  await redis.start();
+  atEnd(() => redis.stop());
+  const tell = (password: string) =>
+    run('/usr/bin/redis-cli', ['-p', `${first.port}`, 'config', 'set', 'requirepass', password]);
+  await first.kill();
+  await until('it is away', () => said.length === 1);
+  await first.restart();
+  await until('it is back', () => said.length === 2);
+  await tell('other');
+  // Who is connected stays so; after this it has to log in.
+  await run('/usr/bin/redis-cli', [
+    ...['-p', `${first.port}`, '-a', 'other', '--no-auth-warning'],
+    ...['client', 'kill', 'type', 'normal'],
+  ]);
+  await until('it refuses', () => said.length === 4);
+  // It tries for some seconds more.
+  await pause(2_000);
+  assert.deepEqual(said, [
+    'the connection to Redis is lost',
+    'the connection to Redis is back',
+    'the connection to Redis is lost',
+    'Redis refuses the login of this node',
+  ]);
+});
+
 suite('nodes with different values of REDIS_URL', () => {
+  test('a Redis that is restarted twice, and forgets who uses it, is no other one', async () => {
+    const server = await startRedis();
+    atEnd(() => server.stop());
+    const { Redis, SeenNodes } = await import('../../src/platform/redis/redis.ts');
+    const { redis: place } = readConfig({ REDIS_URL: server.url }, '/');
+    assert.ok(place);
+    const said: string[] = [];
+    const note = (what: object) => void ('node' in what && said.push(String(what.node)));
+    const redis = new Redis({ server: place, log: { info: note, warn: note } });
+    const listOthers = async () => [{ id: 'b', host: 'host-b' }];
+    const node = new SeenNodes({
+      ...{ redis, prefix: 'seen:', node: 'a', listOthers, keptMs: 600_000 },
+      log: { info: note, warn: note },
+    });
+    // As a node does; the other one has not connected yet.
+    let looks = 0;
+    redis.onConnected(() => void node.look().then(() => looks++));
+    await redis.start();
+    atEnd(() => redis.stop());
+    for (let restarts = 0; restarts < 3; restarts++) {
+      await until('it has looked', () => looks === restarts + 1);
+      await server.kill();
+      await until('it is away', () => !redis.answers);
+      await server.restart();
+    }
+    assert.deepEqual(said, []);
+    await until('it has looked again', () => looks === 4);
+    await node.look();
+    assert.deepEqual(said, ['host-b']);
+  });
+
   test('a node that uses another Redis is reported once, and once more when it uses the same', async () => {
     const [here, elsewhere] = await Promise.all([startRedis(), startRedis()]);
     for (const server of [here, elsewhere]) atEnd(() => server.stop());

@@ -248,18 +248,27 @@ export class Redis {
           'the connection to Redis is back: nodes share changes and limits again',
         ),
     );
+    // Mostly it was away before that: a password is changed by a restart.
+    const refusal = new Outage((err) =>
+      this.#log.warn(
+        { err, host, port },
+        'Redis refuses the login of this node: correct REDIS_URL and restart the node, or correct the password of Redis',
+      ),
+    );
     let failures = 0;
     let isFirst = true;
     while (!signal.aborted) {
       const error = await this.#serve(() => {
         tried();
         outage.worked();
+        refusal.worked();
         failures = 0;
       });
       if (isFirst) tried(error);
       isFirst = false;
       if (signal.aborted) break;
       outage.failed(error);
+      if (error instanceof RedisRefuses) refusal.failed(error);
       // Random, so that nodes that lost it together do not reconnect together.
       const wait =
         Math.min(WAIT_MS.first * 2 ** failures++, WAIT_MS.most) * (0.5 + Math.random() / 2);

@@ -31,6 +31,8 @@ export class SeenNodes {
 
   constructor(options: SeenNodesOptions) {
     this.#options = options;
+    // It may have lost its memory again, and others connect later than this node.
+    options.redis.onConnected(() => this.#misses.clear());
   }
 
   /** Tells Redis that this node is there, and the log which ones are not. Nothing is said while Redis is away. */
