@@ -1,4 +1,5 @@
 /** Dates, sizes, amounts and errors as people read them, in the browser's language. */
+import { ConnectionError } from '../../sdk/src/errors.ts';
 
 /** The time of a day. */
 export const formatClock = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' }).format;
@@ -33,7 +34,10 @@ export function count(amount: number, noun: string): string {
   return `${amount.toLocaleString()} ${noun}${amount === 1 ? '' : 's'}`;
 }
 
-/** In words: a refusal of the server begins with its code, which is for programs. */
+/** In words: a refusal of the server begins with its code, which is for programs, as is what browsers say of the network. */
 export function reasonOf(error: unknown): string {
+  if (error instanceof ConnectionError && error.cause instanceof TypeError) {
+    return 'no answer from the server';
+  }
   return error instanceof Error ? error.message.replace(/^\d{3} \w+: /, '') : String(error);
 }

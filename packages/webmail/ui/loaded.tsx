@@ -1,5 +1,5 @@
 /** What a component waits for, and why it did not come. */
-import { type FunctionalComponent, shallowReactive } from 'vue';
+import { type FunctionalComponent, onScopeDispose, shallowReactive } from 'vue';
 import { Button } from './button.tsx';
 import { reasonOf } from './format.ts';
 
@@ -28,6 +28,10 @@ export function useLoaded<Value>(load: () => Promise<Value>): Loaded<Value> {
     },
   });
   loaded.again();
+  // What failed without a network is loaded once there is one.
+  const gone = new AbortController();
+  addEventListener('online', () => loaded.failure !== undefined && loaded.again(), gone);
+  onScopeDispose(() => gone.abort());
   return loaded;
 }
 

@@ -100,6 +100,19 @@ test('who has lost the network can write; where the form cannot be loaded, the p
   await other.getByText('This part of the page could not be loaded').first().waitFor();
 });
 
+test('a message that is opened without a network is there once there is one', async () => {
+  const { address } = await pages.newAccount();
+  // Longer than what is fetched ahead.
+  await pages.send(address, 'Long', { text: 'word '.repeat(150_000) });
+  const { page, context } = await openWebmail(pages, address, { stay: true });
+  await rowOf(page, 'Long').waitFor();
+  await context.setOffline(true);
+  await rowOf(page, 'Long').click();
+  await page.locator('.message-body').getByText('no answer from the server').waitFor();
+  await context.setOffline(false);
+  await page.locator('.plain-text').waitFor();
+});
+
 test('with two accounts, the form stays when the other one is shown, and says who writes', async () => {
   const [one, two] = [await pages.newAccount(), await pages.newAccount()];
   const { page } = await openWebmail(pages, one.address);
