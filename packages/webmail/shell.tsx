@@ -109,7 +109,7 @@ const Desk = component<{ account: OpenAccount }>(['account'], ({ account }) => {
 });
 
 const TopBar = ({ account }: { account: OpenAccount }) => (
-  <header class="top bar">
+  <header class="top bar ruled">
     <button type="button" class="tool menu-button" aria-label="Mailboxes" popovertarget="mailboxes">
       <Icon name="menu" />
     </button>

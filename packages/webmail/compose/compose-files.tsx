@@ -88,7 +88,7 @@ export const AttachButton = ({ session }: FilesProps) => (
 /** It is sent as it is: who wants to change it answers within the text. */
 export const QuoteFold = ({ quote, drop }: { quote: Quote; drop: () => void }) => (
   <details class="compose-quote">
-    <summary>Quoted text</summary>
+    <summary class="soft">Quoted text</summary>
     <Button class="link" label="Send without it" press={drop} />
     {quote.html === undefined ? (
       <pre>{quote.text}</pre>

@@ -91,7 +91,7 @@ const ComposeFields = component<{ session: ComposeSession }>(['session'], ({ ses
       {people('to', 'To')}
       {hasCopies.value && people('cc', 'Cc')}
       {hasCopies.value && people('bcc', 'Bcc')}
-      <label class="subject-field">
+      <label class="subject-field ruled">
         <span>Subject</span>
         <input
           type="text"

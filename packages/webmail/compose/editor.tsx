@@ -97,7 +97,7 @@ export const RichEditor = component<RichProps>(['html', 'onChange', 'onFiles'], 
   };
   return () => (
     <div class="rich">
-      <div class="formats" role="toolbar" aria-label="Formatting">
+      <div class="formats bar wrap ruled" role="toolbar" aria-label="Formatting">
         {FORMATS.map((format) => (
           <button
             key={format.label}

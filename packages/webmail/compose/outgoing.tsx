@@ -20,7 +20,7 @@ const SendRow = ({ send, cancel }: { send: SentMail; cancel: () => void }) => {
   const { status, sendAt, recipients, subject } = send;
   const waits = status === 'queued' && sendAt !== undefined && Date.parse(sendAt) > Date.now();
   return (
-    <li>
+    <li class="ruled">
       <p>
         <b class={{ bad: status === 'bounced' }}>
           {waits ? `Goes out ${formatWhen(sendAt)}` : STATES[status]}

@@ -98,7 +98,8 @@ function useEntries(props: RecipientsProps) {
     add(people);
   };
   const leave = () => add(parseAddresses(typed.value));
-  return { input, typed, options, edit, remove, on: { press, write, paste, leave } };
+  const on = { onInput: write, onKeydown: press, onPaste: paste, onBlur: leave };
+  return { input, typed, options, edit, remove, on };
 }
 
 export const Recipients = component<RecipientsProps>(
@@ -110,9 +111,9 @@ export const Recipients = component<RecipientsProps>(
       if (props.startsHere) input.value?.focus();
     });
     return () => (
-      <div class="recipients">
+      <div class="recipients ruled">
         <label for={id}>{props.label}</label>
-        <div class="people">
+        <div class="people bar wrap grow">
           <ul aria-label={`${props.label}: recipients`}>
             {props.people.map((one, at) => (
               <Chip key={one.address} one={one} edit={() => edit(at)} remove={() => remove(at)} />
@@ -120,6 +121,7 @@ export const Recipients = component<RecipientsProps>(
           </ul>
           <input
             {...options.box()}
+            {...on}
             ref={input}
             id={id}
             type="text"
@@ -128,10 +130,6 @@ export const Recipients = component<RecipientsProps>(
             spellcheck={false}
             inputmode="email"
             value={typed.value}
-            onInput={on.write}
-            onKeydown={on.press}
-            onPaste={on.paste}
-            onBlur={on.leave}
           />
         </div>
         {options.list()}

@@ -9,7 +9,7 @@ import { selection } from './selection.ts';
 import { list } from './source.ts';
 
 export const ListBar = () => (
-  <div class="list-bar bar">
+  <div class="list-bar bar wrap ruled">
     {selection.chosen.size > 0 ? <Chosen /> : route.value.query ? <Found /> : <Title />}
   </div>
 );
@@ -25,7 +25,7 @@ const Title = () => {
     <>
       {chooseTool()}
       <h1 class="cut">
-        {titleOfName(route.value.mailbox)} <span class="soft">{total.toLocaleString()}</span>
+        {titleOfName(route.value.mailbox)} <span class="soft small">{total.toLocaleString()}</span>
       </h1>
       {current.value?.live.state === 'offline' && <span class="pill wait">Offline</span>}
       {here.value?.specialUse === '\\Trash' && total > 0 && (
@@ -50,7 +50,7 @@ const Found = () => {
     <>
       {chooseTool()}
       <h1 class="cut">
-        Search <span class="soft">{length === 1 ? '1 match' : `${length} matches`}</span>
+        Search <span class="soft small">{length === 1 ? '1 match' : `${length} matches`}</span>
       </h1>
       {isOffline && <span class="pill wait">Only mail on this device</span>}
       {isIndexing && <span class="pill wait">New mail is still being indexed</span>}

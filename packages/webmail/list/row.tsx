@@ -53,7 +53,7 @@ export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
   return (
     <div
       id={rowId(row)}
-      class={['row', looks]}
+      class={['row ruled', looks]}
       role="row"
       aria-rowindex={index + 1}
       aria-level={isChild ? 2 : 1}

@@ -33,10 +33,10 @@ export const ProtocolPanel = component<OpenedProps>(['account', 'close'], ({ acc
         <time>{clock.format(at)}</time>
       </>
     );
-    if (entry.text === '') return <p>{line}</p>;
+    if (entry.text === '') return <p class="ruled">{line}</p>;
     return (
       <details onToggle={() => unfolded.value.add(entry.id)}>
-        <summary>{line}</summary>
+        <summary class="ruled">{line}</summary>
         {unfolded.value.has(entry.id) && <pre tabindex="0">{entry.text}</pre>}
       </details>
     );

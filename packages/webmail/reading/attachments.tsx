@@ -64,7 +64,7 @@ export const Attachments = component<{ open: OpenMessage }>(['open'], ({ open })
   };
   return () => (
     <>
-      <ul class="attachments" aria-label="Attachments">
+      <ul class="attachments bar wrap" aria-label="Attachments">
         {attached.map(entry)}
       </ul>
       {shown.value && (

@@ -30,7 +30,7 @@ export const MailText = component<{ open: OpenMessage }>(['open'], ({ open }) =>
   return () => (
     <>
       {blocked.value > 0 && !withRemote.value && (
-        <p class="pictures-off bar soft small">
+        <p class="pictures-off bar wrap soft small">
           <span>
             Pictures from elsewhere are off: loading them tells the sender that you read this.
           </span>

@@ -37,7 +37,7 @@ export const MessageHead = ({ message, auth, isOpen }: HeadProps) => {
     Sender: check && `${check.label} (${check.detail})`,
   };
   return (
-    <details class="message-head" open={isOpen}>
+    <details class="message-head soft" open={isOpen}>
       <summary>
         to {summary([...to, ...cc])}{' '}
         {check && check.tone !== 'plain' && (

@@ -26,7 +26,7 @@ export const Settings = ({ account }: { account: Account }) => (
     <Choice label="Time to take a sent mail back" choice={remembered.undoSeconds} choices={times} />
     <Signature address={account.address} />
     <Pictures />
-    <div class="buttons">
+    <div class="buttons bar wrap">
       <Button class="main" label="Done" press={closeOverlay} />
     </div>
   </Dialog>

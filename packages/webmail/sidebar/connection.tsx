@@ -75,7 +75,7 @@ export const PendingDialog = ({ account }: { account: OpenAccount }) => {
               </li>
             ))}
           </ul>
-          <div class="buttons">
+          <div class="buttons bar wrap">
             <Button class="plain" label="Clear the list" press={forget} />
           </div>
         </>

@@ -4,7 +4,7 @@ import { isStarred, isUnread } from '../list/rows.ts';
 import { MessageBody } from '../reading/message-body.tsx';
 import { nameOf } from '../reading/stranger-text.ts';
 import { star } from '../state/actions.ts';
-import { type Account, write } from '../state/parts.ts';
+import { type Account, write as startWriting } from '../state/parts.ts';
 import { Avatar } from '../ui/avatar.tsx';
 import { Tool } from '../ui/button.tsx';
 import { Icon } from '../ui/icon.tsx';
@@ -20,6 +20,8 @@ interface CardProps {
 export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
   const [from] = message.envelope.from ?? [];
   const isDraft = message.flags.includes('\\Draft');
+  const isOn = isStarred(message);
+  const write = (kind: 'draft' | 'reply') => startWriting({ kind, account, about: message });
   return (
     <section class={['message', { unread: isUnread(message) }]}>
       <header class="bar">
@@ -37,38 +39,22 @@ export const Card = ({ account, message, isOpen, toggle }: CardProps) => {
           {message.hasAttachment && !isOpen && <Icon name="attach" />}
           <When at={message.internalDate} />
         </button>
-        {isOpen && (isDraft ? draftTool(account, message) : tools(account, message))}
+        {isOpen && isDraft && (
+          <Tool icon="edit" label="Go on writing" press={() => write('draft')} />
+        )}
+        {isOpen && !isDraft && (
+          <>
+            <Tool
+              icon="star"
+              label="Star"
+              pressed={isOn}
+              press={() => void star({ messages: [message] }, !isOn)}
+            />
+            <Tool icon="reply" label="Reply to this message" press={() => write('reply')} />
+          </>
+        )}
       </header>
       {isOpen && <MessageBody account={account} message={message} />}
     </section>
   );
 };
-
-function draftTool(account: Account, about: MailMessage) {
-  return (
-    <Tool
-      icon="edit"
-      label="Go on writing"
-      press={() => write({ kind: 'draft', account, about })}
-    />
-  );
-}
-
-function tools(account: Account, about: MailMessage) {
-  const isOn = isStarred(about);
-  return (
-    <>
-      <Tool
-        icon="star"
-        label="Star"
-        pressed={isOn}
-        press={() => void star({ messages: [about] }, !isOn)}
-      />
-      <Tool
-        icon="reply"
-        label="Reply to this message"
-        press={() => write({ kind: 'reply', account, about })}
-      />
-    </>
-  );
-}

@@ -77,7 +77,7 @@ const NothingOpen = () => (
 );
 
 const Bar = () => (
-  <div class="thread-bar bar" role="toolbar" aria-label="This conversation">
+  <div class="thread-bar bar ruled" role="toolbar" aria-label="This conversation">
     <span class="back">
       <Tool icon="back" label="Back to the list" press={closeOpen} />
     </span>
@@ -96,7 +96,7 @@ const answers = [
 ] as const;
 
 const Answers = () => (
-  <p class="answers bar">
+  <p class="answers bar wrap">
     {answers.map(([kind, label]) => (
       <Button
         key={kind}

@@ -86,7 +86,7 @@ const Asked = component<{ question: Question }>(['question'], ({ question }) => 
           </label>
         )}
         <Failure text={error.value} />
-        <div class="buttons">
+        <div class="buttons bar wrap">
           <Button class="plain" label="Cancel" press={cancel} />
           <button
             type="submit"
