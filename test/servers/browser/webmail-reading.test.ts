@@ -303,6 +303,11 @@ test('plain text has its links, files are saved under harmless names, and a list
   const page2 = page.getByRole('dialog').getByRole('link', { name: 'Open list.test' });
   assert.equal(await page2.getAttribute('href'), 'https://list.test/leave');
   await page.keyboard.press('Escape');
+  // A button with a long address.
+  const from = `${'a'.repeat(60)}@sender.test`;
+  await show(page, [{ id: 4, html: '<img src="https://a.test/x.png">', from }]);
+  await page.getByRole('button', { name: `Always from ${from}` }).waitFor();
+  await assertFits(page);
   assertQuiet();
   await context.close();
 });

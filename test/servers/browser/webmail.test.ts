@@ -216,6 +216,30 @@ test('on a phone there is one pane, Back closes it, and what is pressed is large
   assertQuiet();
 });
 
+test('on a phone the longest address is within the window, where accounts are listed', async () => {
+  const long = 'abcdefghij'.repeat(6);
+  await pages.service.makeAccount(long, 'acme.test');
+  const { address } = await pages.newAccount();
+  const { page, assertQuiet } = await openWebmail(pages, `${long}@acme.test`, {
+    viewport: PHONE,
+    hasTouch: true,
+    isMobile: true,
+  });
+  const openMenu = async () => {
+    await page.getByRole('button', { name: 'Mailboxes' }).tap();
+    await page.getByRole('button', { name: 'Account' }).tap();
+  };
+  await openMenu();
+  await page.getByRole('menuitem', { name: 'Add an account' }).tap();
+  await fillSignIn(page, address, false);
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await openMenu();
+  await page.getByRole('menuitem', { name: long }).waitFor();
+  const menu = (await page.getByRole('menu', { name: 'Account' }).boundingBox()) ?? assert.fail();
+  assert.ok(menu.x >= 0 && menu.x + menu.width <= PHONE.width, JSON.stringify(menu));
+  assertQuiet();
+});
+
 test('a finger moves a row to the side: it is archived or deleted, with a way back', async () => {
   const { id, address } = await pages.newAccount();
   await pages.send(address, 'Moved');
