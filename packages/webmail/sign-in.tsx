@@ -2,14 +2,14 @@
  * The page where nobody is signed in. As a dialog it adds an account, or takes the password of one that was signed out:
  * what is written and read stays as it is below.
  */
-import { defineComponent, ref } from 'vue';
+import { defineComponent } from 'vue';
 import { ApiError, ConnectionError } from '../sdk/src/errors.ts';
 import { current, signIn } from './state/accounts.ts';
 import { brand } from './state/brand.ts';
 import { closeOverlay } from './state/overlay.ts';
 import { Dialog } from './ui/dialog.tsx';
 import { reasonOf } from './ui/format.ts';
-import { Failure } from './ui/loaded.tsx';
+import { Failure, useSubmit } from './ui/loaded.tsx';
 
 export const SignInPage = () => (
   <main class="sign-in">
@@ -28,25 +28,12 @@ export const SignInDialog = () => (
 
 const SignInForm = defineComponent(() => {
   const over = current.value?.live.state === 'stopped' ? current.value : undefined;
-  const error = ref<string>();
-  const isBusy = ref(false);
-  const submit = async (event: Event) => {
-    event.preventDefault();
-    if (isBusy.value) return;
-    const form = new FormData(event.target as HTMLFormElement);
-    isBusy.value = true;
-    error.value = undefined;
-    try {
-      await signIn(String(form.get('address')), String(form.get('password')), form.has('stay'));
-      closeOverlay();
-    } catch (failure) {
-      error.value = explain(failure);
-    } finally {
-      isBusy.value = false;
-    }
-  };
+  const { error, isBusy, submit } = useSubmit(async (form) => {
+    await signIn(String(form.get('address')), String(form.get('password')), form.has('stay'));
+    closeOverlay();
+  }, explain);
   return () => (
-    <form onSubmit={(event) => void submit(event)}>
+    <form onSubmit={submit}>
       <p class="soft">Sign in with the address and password of your mailbox.</p>
       <label class="field">
         Address

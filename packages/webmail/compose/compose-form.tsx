@@ -8,7 +8,7 @@ import { Menu } from '../ui/menu.tsx';
 import { sets, turns } from '../ui/sets.ts';
 import { AttachButton, FileList, QuoteFold, useFiles } from './compose-files.tsx';
 import { PlainEditor, RichEditor } from './editor.tsx';
-import { htmlTools } from './html-tools.ts';
+import { textOf } from './html-tools.ts';
 import { LaterMenu } from './later-menu.tsx';
 import { Recipients } from './recipients.tsx';
 import { textToHtml } from './reply.ts';
@@ -131,9 +131,7 @@ const ComposeFoot = ({ session }: PartProps) => {
   const { html, text } = session.content;
   const turn = () =>
     session.change(
-      html === undefined
-        ? { html: textToHtml(text) }
-        : { html: undefined, text: htmlTools.textOf(html) },
+      html === undefined ? { html: textToHtml(text) } : { html: undefined, text: textOf(html) },
     );
   const discard = () => void session.discard();
   return (

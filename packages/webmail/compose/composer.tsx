@@ -20,7 +20,7 @@ import {
   forwardContent,
   replyContent,
 } from './content.ts';
-import { htmlTools as tools } from './html-tools.ts';
+import { makeReadable, textOf } from './html-tools.ts';
 import { ComposeSession } from './session.ts';
 import './compose.css';
 
@@ -103,14 +103,14 @@ async function startContent(what: Writing): Promise<ComposeContent> {
     return { ...empty, to: toCorrespondents(to), subject, text: `${text}${empty.text}` };
   }
   const { mailbox, id } = what.about;
-  const read = await account.client.mailbox(mailbox).read(id);
+  const read = makeReadable(await account.client.mailbox(mailbox).read(id));
   if (read.truncated && what.kind !== 'reply' && what.kind !== 'reply-all') {
     throw new Error('Its text is too long to be changed here.');
   }
-  if (what.kind === 'forward') return forwardContent(read, { signature, tools });
-  if (what.kind === 'draft') return await withBytes(account, draftContent(read, tools));
+  if (what.kind === 'forward') return forwardContent(read, signature);
+  if (what.kind === 'draft') return await withBytes(account, draftContent(read));
   const toAll = what.kind === 'reply-all';
-  return replyContent(read, { own: [account.address], signature, toAll, tools });
+  return replyContent(read, { own: [account.address], signature, toAll });
 }
 
 /** The files of a draft are fetched: the draft that has them goes when it is saved anew. */
@@ -132,7 +132,7 @@ function startSession(what: Writing, content: ComposeContent): ComposeSession {
     signature: signatureOf(what.account),
     undoSeconds: undoSeconds.value,
     page: {
-      tools,
+      textOf,
       ask: confirm,
       close: () => close(what),
       reopen: (again) => write({ ...what, again }),

@@ -55,12 +55,11 @@ export interface ComposeContent {
   kept?: MessageLocation | undefined;
 }
 
-/** What a page knows of HTML, and this module does not. */
-export interface HtmlTools {
-  /** Without scripts, styles of the page and what would be loaded; pictures by `cid:` and `https:` stay. */
-  clean(html: string): string;
-  textOf(html: string): string;
-}
+/** A message that was read, with a text in any case and with clean HTML: a page makes it (html-tools.ts). */
+export type Readable = ReadMessage & { readonly text: string };
+
+/** The words of an HTML text. */
+export type TextOf = (html: string) => string;
 
 export function emptyContent(signature: string): ComposeContent {
   const text = signature.trim() === '' ? '' : `\n\n-- \n${signature.trimEnd()}\n`;
@@ -72,55 +71,49 @@ export function emptyContent(signature: string): ComposeContent {
  * @param signature of the account
  */
 export function replyContent(
-  read: ReadMessage,
-  options: { own: readonly string[]; signature: string; toAll: boolean; tools: HtmlTools },
+  { message, text, html }: Readable,
+  { own, signature, toAll }: { own: readonly string[]; signature: string; toAll: boolean },
 ): ComposeContent {
-  const { message, html } = read;
-  const { own, signature, toAll, tools } = options;
   const told = attribution(message);
   return {
     ...emptyContent(signature),
     ...replyRecipients(message.envelope, own, toAll),
     subject: replySubject(message.envelope.subject),
     quote: {
-      text: `${told}\n${quoteText(textOf(read, tools))}\n`,
+      text: `${told}\n${quoteText(text)}\n`,
       html: html
-        ? `<div>${escapeHtml(told)}</div><blockquote type="cite">${tools.clean(html)}</blockquote>`
+        ? `<div>${escapeHtml(told)}</div><blockquote type="cite">${html}</blockquote>`
         : undefined,
     },
     inReplyTo: placeOf(message),
   };
 }
 
-export function forwardContent(
-  read: ReadMessage,
-  options: { signature: string; tools: HtmlTools },
-): ComposeContent {
-  const { message, html } = read;
-  const { signature, tools } = options;
+export function forwardContent(read: Readable, signature: string): ComposeContent {
+  const { message, text, html } = read;
   const head = forwardHead(message);
   return {
     ...emptyContent(signature),
     subject: forwardSubject(message.envelope.subject),
     quote: {
-      text: `${head}\n\n${textOf(read, tools)}`,
-      html: html ? `${textToHtml(head)}<br>${tools.clean(html)}` : undefined,
+      text: `${head}\n\n${text}`,
+      html: html ? `${textToHtml(head)}<br>${html}` : undefined,
     },
     files: filesOf(read),
   };
 }
 
 /** A draft that goes on; its quote is part of its text now. */
-export function draftContent(read: ReadMessage, tools: HtmlTools): ComposeContent {
-  const { message, html, inReplyTo } = read;
+export function draftContent(read: Readable): ComposeContent {
+  const { message, text, html, inReplyTo } = read;
   const { envelope } = message;
   return {
     to: toCorrespondents(envelope.to),
     cc: toCorrespondents(envelope.cc),
     bcc: toCorrespondents(envelope.bcc),
     subject: envelope.subject,
-    text: textOf(read, tools).replace(/\n$/, ''),
-    html: html && tools.clean(html),
+    text: text.replace(/\n$/, ''),
+    html,
     files: filesOf(read),
     inReplyTo,
     kept: placeOf(message),
@@ -128,9 +121,9 @@ export function draftContent(read: ReadMessage, tools: HtmlTools): ComposeConten
 }
 
 /** The message as it is saved and sent. */
-export function toOutgoing(content: ComposeContent, tools: HtmlTools): OutgoingMail {
+export function toOutgoing(content: ComposeContent, textOf: TextOf): OutgoingMail {
   const { to, cc, bcc, subject, files, quote, inReplyTo, kept } = content;
-  const written = content.html === undefined ? content.text : tools.textOf(content.html);
+  const written = content.html === undefined ? content.text : textOf(content.html);
   const text = quote ? `${written.trimEnd()}\n\n${quote.text}` : written;
   const html = writeHtml(content);
   return {
@@ -173,10 +166,6 @@ function filesOf({ message, attachments }: ReadMessage): ComposeFile[] {
     from: { mailbox, id, part: file.part },
     contentId: isPicture(file.contentType) ? file.contentId && bareId(file.contentId) : undefined,
   }));
-}
-
-function textOf({ text, html = '' }: ReadMessage, tools: HtmlTools): string {
-  return (text ?? tools.textOf(html)).replace(/\r\n?/g, '\n');
 }
 
 function placeOf({ mailbox, id }: MailMessage): MessageLocation {

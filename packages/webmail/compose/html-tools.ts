@@ -3,9 +3,10 @@
  * elements and attributes that are known, from a document without a window: what the parser may have misread is never
  * written down and parsed again.
  */
+import type { ReadMessage } from '../../sdk/src/mail/client.ts';
 import { setOf } from '../reading/clean-mail.ts';
 import { flatten } from '../reading/mail-document.ts';
-import type { HtmlTools } from './content.ts';
+import type { Readable } from './content.ts';
 
 const KEPT = setOf(
   'a abbr b blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img ins li ol p pre s small span strong sub sup table tbody td tfoot th thead tr u ul',
@@ -83,7 +84,7 @@ function clean(html: string): string {
 }
 
 /** The words of an HTML text, with its lines and quotes. */
-function textOf(html: string): string {
+export function textOf(html: string): string {
   const write = (node: Node, isPre: boolean): string => {
     if (node.nodeType === Node.TEXT_NODE) {
       const text = node.nodeValue ?? '';
@@ -117,4 +118,9 @@ function tidy(text: string): string {
     .trim();
 }
 
-export const htmlTools: HtmlTools = { clean, textOf };
+/** A message for what is written about it. */
+export function makeReadable(read: ReadMessage): Readable {
+  const { html } = read;
+  const text = (read.text ?? textOf(html ?? '')).replace(/\r\n?/g, '\n');
+  return { ...read, text, html: html && clean(html) };
+}

@@ -65,25 +65,19 @@ function useEntries(props: RecipientsProps) {
     typed.value = writeAddresses([one]);
     input.value?.focus();
   };
-  const keys: Readonly<Record<string, () => void>> = {
-    ...options.keys,
+  const keys = {
     Enter: commit,
     Escape: forget,
     Backspace: () => edit(props.people.length - 1),
   };
   const press = (event: KeyboardEvent) => {
     const { key } = event;
-    if (event.isComposing) return;
     // With Control the form sends: what is typed is a recipient, too.
     if (event.ctrlKey || event.metaKey) return key === 'Enter' ? leave() : undefined;
     // Escape closes the suggestions first, then the form; Backspace deletes what is typed first.
     if (key === 'Escape' && suggested.value.length === 0) return;
     if (key === 'Backspace' && (typed.value !== '' || props.people.length === 0)) return;
-    const act = keys[key];
-    if (!act) return;
-    event.preventDefault();
-    event.stopPropagation();
-    act();
+    options.press(event, keys);
   };
   const write = (event: Event) => {
     typed.value = (event.target as HTMLInputElement).value;

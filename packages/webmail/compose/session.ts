@@ -7,7 +7,7 @@ import type { SendOperation } from '../../sdk/src/mail/client.ts';
 import type { Account } from '../state/parts.ts';
 import { formatFull, reasonOf } from '../ui/format.ts';
 import { FILES_MAX, findMissingFile, findTrouble, uploadSize } from './checks.ts';
-import { type ComposeContent, type HtmlTools, isUnwritten, toOutgoing } from './content.ts';
+import { type ComposeContent, isUnwritten, type TextOf, toOutgoing } from './content.ts';
 
 /** The pause after the last key before a draft is saved. */
 const PAUSE_MS = 2_000;
@@ -17,7 +17,7 @@ const TOLD_AFTER_MS = 1_000;
 
 /** What the page does for a session. */
 export interface SessionPage {
-  readonly tools: HtmlTools;
+  readonly textOf: TextOf;
   /** Asks before it is sent. */
   ask(question: string, yes: string): Promise<boolean>;
   /** The form goes: it is sent, saved or thrown away. */
@@ -115,7 +115,7 @@ export class ComposeSession {
     }
     const version = this.#version;
     try {
-      const { draft, ...mail } = toOutgoing(this.content, page.tools);
+      const { draft, ...mail } = toOutgoing(this.content, page.textOf);
       const { mailbox, id, operation } = await this.client.saveDraft(mail, draft);
       this.content.kept = { mailbox, id };
       this.#savedVersion = version;
@@ -181,7 +181,7 @@ export class ComposeSession {
     // A save under way ends first: its result is the draft that the mail takes the place of.
     await this.#saving;
     try {
-      const mail = { ...toOutgoing(this.content, page.tools), ...(sendAt && { sendAt }) };
+      const mail = { ...toOutgoing(this.content, page.textOf), ...(sendAt && { sendAt }) };
       const sent = await this.client.send(mail, sendAt ? {} : { undoSeconds });
       const content = { ...this.content };
       this.#end();
@@ -195,7 +195,7 @@ export class ComposeSession {
   async #mayBeSent(): Promise<boolean> {
     const { page } = this.#options;
     const text =
-      this.content.html === undefined ? this.content.text : page.tools.textOf(this.content.html);
+      this.content.html === undefined ? this.content.text : page.textOf(this.content.html);
     const message = { ...this.content, text };
     this.trouble.value = findTrouble(message);
     if (this.trouble.value) return false;

@@ -62,12 +62,6 @@ export const MoveDialog = defineComponent(() => {
     words.value = (event.target as HTMLInputElement).value;
     options.active.value = 0;
   };
-  const press = (event: KeyboardEvent) => {
-    const act = options.keys[event.key];
-    if (!act || event.isComposing) return;
-    event.preventDefault();
-    act();
-  };
   return () => (
     <Dialog title="Move to" close={closeOverlay}>
       <input
@@ -76,7 +70,7 @@ export const MoveDialog = defineComponent(() => {
         autofocus
         placeholder="Type a name"
         onInput={type}
-        onKeydown={press}
+        onKeydown={(event: KeyboardEvent) => options.press(event)}
       />
       {options.list()}
     </Dialog>

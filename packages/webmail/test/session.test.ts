@@ -63,7 +63,7 @@ function startSession(start: Partial<ComposeContent> = {}) {
     undoSeconds: 10,
     pauseMs: 5,
     page: {
-      tools: { clean: (html) => html, textOf: (html) => html },
+      textOf: (html) => html,
       ask: async (question) => {
         log.push(question);
         return state.isYes;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { MailMessage, ReadMessage } from '../../sdk/src/mail/client.ts';
+import type { MailMessage } from '../../sdk/src/mail/client.ts';
 import {
   isAddress,
   parseAddresses,
@@ -14,9 +14,10 @@ import {
   draftContent,
   emptyContent,
   forwardContent,
-  type HtmlTools,
   isUnwritten,
+  type Readable,
   replyContent,
+  type TextOf,
   toOutgoing,
 } from '../compose/content.ts';
 import {
@@ -29,10 +30,7 @@ import {
 import { laterTimes, toLocalInput } from '../compose/send-later.ts';
 import { formatFull } from '../ui/format.ts';
 
-const tools: HtmlTools = {
-  clean: (html) => html,
-  textOf: (html) => html.replace(/<[^>]*>/g, ''),
-};
+const textOf: TextOf = (html) => html.replace(/<[^>]*>/g, '');
 
 const message: MailMessage = {
   id: 7,
@@ -54,7 +52,7 @@ const message: MailMessage = {
 
 const WHEN = formatFull(message.internalDate);
 
-const read: ReadMessage = {
+const read: Readable = {
   message,
   text: 'Hello\r\nAda\r\n-- \r\nBob, Sender Inc.',
   html: '<p>Hello <img src="cid:p@x"></p>',
@@ -143,22 +141,21 @@ test('a plain answer stays plain; one with form quotes the HTML', () => {
     own: ['ada@acme.test'],
     signature: 'Ada',
     toAll: false,
-    tools,
   });
   assert.equal(content.subject, 'Re: Plans');
   assert.equal(content.text, '\n\n-- \nAda\n');
-  const plain = toOutgoing({ ...content, text: 'Yes' }, tools);
+  const plain = toOutgoing({ ...content, text: 'Yes' }, textOf);
   assert.equal(plain.text, `Yes\n\nOn ${WHEN}, Bob wrote:\n> Hello\n> Ada\n`);
   assert.equal(plain.html, undefined);
   assert.deepEqual(plain.inReplyTo, { mailbox: 'INBOX', id: 7 });
-  const rich = toOutgoing({ ...content, html: '<div>Yes</div>' }, tools);
+  const rich = toOutgoing({ ...content, html: '<div>Yes</div>' }, textOf);
   assert.match(rich.html ?? '', /^<div>Yes<\/div><br>.*<blockquote type="cite"><p>Hello/);
   assert.match(rich.text ?? '', /^Yes\n\nOn /);
 });
 
 test('a forwarded message keeps its form, its files and its pictures', () => {
-  const content = forwardContent(read, { signature: '', tools });
-  const { text, html, attachments, inReplyTo } = toOutgoing({ ...content, text: 'See' }, tools);
+  const content = forwardContent(read, '');
+  const { text, html, attachments, inReplyTo } = toOutgoing({ ...content, text: 'See' }, textOf);
   assert.match(text ?? '', /^See\n\n-{10} Forwarded message -{10}\nFrom: Bob <bob@sender.test>/);
   assert.match(html ?? '', /<img src="cid:p@x">/);
   assert.equal(inReplyTo, undefined);
@@ -180,11 +177,11 @@ test('a forwarded message keeps its form, its files and its pictures', () => {
 
 test('a draft goes on where it was left', () => {
   const { html, ...plain } = read;
-  const content = draftContent({ ...plain, html: undefined, text: 'Dear Bob,\n' }, tools);
+  const content = draftContent({ ...plain, html: undefined, text: 'Dear Bob,\n' });
   assert.equal(content.text, 'Dear Bob,');
   assert.deepEqual(content.kept, { mailbox: 'INBOX', id: 7 });
-  assert.equal(draftContent(read, tools).html, html);
-  assert.deepEqual(toOutgoing(content, tools).draft, { mailbox: 'INBOX', id: 7 });
+  assert.equal(draftContent(read).html, html);
+  assert.deepEqual(toOutgoing(content, textOf).draft, { mailbox: 'INBOX', id: 7 });
 });
 
 test('nothing is asked or saved of a form that was only opened', () => {

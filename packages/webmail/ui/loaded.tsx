@@ -1,5 +1,5 @@
 /** What a component waits for, and why it did not come. */
-import { type FunctionalComponent, onScopeDispose, shallowReactive } from 'vue';
+import { type FunctionalComponent, onScopeDispose, ref, shallowReactive } from 'vue';
 import { Button } from './button.tsx';
 import { reasonOf } from './format.ts';
 
@@ -33,6 +33,26 @@ export function useLoaded<Value>(load: () => Promise<Value>): Loaded<Value> {
   addEventListener('online', () => loaded.failure !== undefined && loaded.again(), gone);
   onScopeDispose(() => gone.abort());
   return loaded;
+}
+
+/** What a form does that is sent: one time after the other. */
+export function useSubmit(act: (form: FormData) => Promise<unknown>, explain = reasonOf) {
+  const error = ref<string>();
+  const isBusy = ref(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (isBusy.value) return;
+    isBusy.value = true;
+    error.value = undefined;
+    try {
+      await act(new FormData(event.target as HTMLFormElement));
+    } catch (failure) {
+      error.value = explain(failure);
+    } finally {
+      isBusy.value = false;
+    }
+  };
+  return { error, isBusy, submit: (event: Event) => void submit(event) };
 }
 
 /** Why something is not as the user wants it. */

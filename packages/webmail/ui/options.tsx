@@ -2,6 +2,8 @@
 /** The list below a box of words (APG combobox): the box keeps the focus, and names the option that Enter takes. */
 import { type Ref, ref, useId, type VNodeChild } from 'vue';
 
+type Keys = Readonly<Record<string, () => void>>;
+
 interface OptionsProps<Item> {
   readonly label: string;
   readonly items: Readonly<Ref<readonly Item[]>>;
@@ -19,7 +21,7 @@ export function useOptions<Item>({ label, items, choose, show }: OptionsProps<It
     const from = Math.max(active.value, step > 0 ? -1 : 0);
     if (length > 0) active.value = (from + step + length) % length;
   };
-  const keys: Readonly<Record<string, () => void>> = {
+  const keys: Keys = {
     ArrowDown: () => move(1),
     ArrowUp: () => move(-1),
     Enter: () => {
@@ -30,8 +32,14 @@ export function useOptions<Item>({ label, items, choose, show }: OptionsProps<It
   return {
     active,
     chosen,
-    /** What arrows and Enter do. */
-    keys,
+    /** Does what arrows and Enter do; keys of the box itself come before. */
+    press(event: KeyboardEvent, ofBox: Keys = {}): void {
+      const act = event.isComposing ? undefined : { ...keys, ...ofBox }[event.key];
+      if (!act) return;
+      event.preventDefault();
+      event.stopPropagation();
+      act();
+    },
     /** Attributes of the box. */
     box: () => ({
       role: 'combobox',

@@ -1,10 +1,9 @@
 /** Questions before something is done: `ask` shows one, `Questions` stands once in the page. */
-import { ref, shallowRef } from 'vue';
+import { shallowRef } from 'vue';
 import { Button } from './button.tsx';
 import { component } from './component.ts';
 import { Dialog } from './dialog.tsx';
-import { reasonOf } from './format.ts';
-import { Failure } from './loaded.tsx';
+import { Failure, useSubmit } from './loaded.tsx';
 
 interface Question {
   readonly title: string;
@@ -44,8 +43,6 @@ export const Questions = () =>
 
 const Asked = component<{ question: Question }>(['question'], ({ question }) => {
   const { field } = question;
-  const error = ref<string>();
-  const isRunning = ref(false);
   const close = () => {
     if (asked.value === question) asked.value = undefined;
   };
@@ -53,23 +50,13 @@ const Asked = component<{ question: Question }>(['question'], ({ question }) => 
     close();
     question.cancelled?.();
   };
-  const run = async (event: Event) => {
-    event.preventDefault();
-    if (isRunning.value) return;
-    isRunning.value = true;
-    const text = new FormData(event.target as HTMLFormElement).get('text');
-    try {
-      await question.run(String(text ?? '').trim());
-      close();
-    } catch (failure) {
-      error.value = reasonOf(failure);
-    } finally {
-      isRunning.value = false;
-    }
-  };
+  const { error, isBusy, submit } = useSubmit(async (form) => {
+    await question.run(String(form.get('text') ?? '').trim());
+    close();
+  });
   return () => (
     <Dialog title={question.title} close={cancel}>
-      <form onSubmit={(event) => void run(event)}>
+      <form onSubmit={submit}>
         {question.text && <p>{question.text}</p>}
         {field && (
           <label class="field">
@@ -92,7 +79,7 @@ const Asked = component<{ question: Question }>(['question'], ({ question }) => 
             type="submit"
             class={question.isDangerous ? 'danger' : 'main'}
             autofocus={!field}
-            disabled={isRunning.value}
+            disabled={isBusy.value}
           >
             {question.action}
           </button>
