@@ -19,8 +19,8 @@ export const FRAME_SCRIPT = `(() => {
   };
   new ResizeObserver(measure).observe(root);
   addEventListener('load', measure);
-  addEventListener('keydown', ({ key, target, altKey, ctrlKey, metaKey, isComposing }) => {
-    if (altKey || ctrlKey || metaKey || isComposing) return;
+  addEventListener('keydown', ({ key, target, altKey, ctrlKey, metaKey, isComposing, repeat }) => {
+    if (altKey || ctrlKey || metaKey || isComposing || repeat) return;
     if (target.isContentEditable || /^(input|textarea|select|summary)$/.test(target.localName)) return;
     tell({ key });
   });
@@ -33,7 +33,7 @@ export const FRAME_SCRIPT = `(() => {
 })();`;
 
 /** Of the script, as a source of a Content-Security-Policy; a test compares them. */
-export const FRAME_SCRIPT_HASH = 'sha256-SE2Z7vpWzA3gFeTZHtrFxkyXcD8qY3pgCnyLMc43qmY=';
+export const FRAME_SCRIPT_HASH = 'sha256-ygXW4aHv41vW+ZtzqM95nQ9ghVkUnHWC3umwn0vCTv8=';
 
 /**
  * Rights of the frame. Never `allow-same-origin` beside `allow-scripts`: the mail could then reach the page. A link
