@@ -204,26 +204,18 @@ export class Redis {
   async ask<Value>(command: (client: RedisClient) => Promise<Value>): Promise<Value> {
     const client = this.#client;
     if (!client || this.#isSlow) throw new RedisAway('Redis does not answer');
-    const { promise, resolve, reject } = Promise.withResolvers<Value>();
-    let isOver = false;
-    const timer = setTimeout(() => {
-      // Our own thread may have been busy: then the answer has arrived and is not read yet.
-      setImmediate(() => {
-        if (isOver) return;
-        if (this.#client === client) this.#isSlow = true;
-        reject(new RedisAway(`Redis did not answer in ${this.#answerMs} ms`));
-      });
-    }, this.#answerMs);
-    command(client)
-      .then((value) => {
-        resolve(value);
-        this.#answered(client);
-      }, reject)
-      .finally(() => {
-        isOver = true;
-        clearTimeout(timer);
-      });
-    return promise;
+    const work = command(client);
+    // Also an answer that comes too late is one.
+    void work.then(
+      () => this.#answered(client),
+      () => {},
+    );
+    try {
+      return await inTime(work, this.#answerMs);
+    } catch (error) {
+      if (error instanceof RedisAway && this.#client === client) this.#isSlow = true;
+      throw error;
+    }
   }
 
   #answered(client: RedisClient): void {
@@ -318,22 +310,23 @@ export class Redis {
 async function inTime<Value>(
   work: Promise<Value>,
   ms: number,
-  signal: AbortSignal,
+  signal?: AbortSignal,
 ): Promise<Value> {
   const { promise, reject } = Promise.withResolvers<never>();
+  // Our own thread may have been busy: then the answer has arrived and is not read yet.
   const timer = setTimeout(
     () => setImmediate(reject, new RedisAway(`Redis did not answer in ${ms} ms`)),
     ms,
   );
-  const leave = () => reject(signal.reason);
-  signal.addEventListener('abort', leave, { once: true });
+  const leave = () => reject(signal?.reason);
+  signal?.addEventListener('abort', leave, { once: true });
   // The loser of the race may fail later, when nobody waits for it.
   work.catch(() => {});
   try {
-    signal.throwIfAborted();
+    signal?.throwIfAborted();
     return await Promise.race([work, promise]);
   } finally {
     clearTimeout(timer);
-    signal.removeEventListener('abort', leave);
+    signal?.removeEventListener('abort', leave);
   }
 }

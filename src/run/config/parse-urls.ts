@@ -45,7 +45,7 @@ export function redactUrl(text: string): string | undefined {
   if (scheme === undefined) return undefined;
   const url = URL.parse(text);
   const path = url?.pathname ?? '';
-  if (url === null || url.host === '' || `${path}${url.search}${url.hash}`.includes('@')) {
+  if (url === null || url.host === '' || isUnencoded(url)) {
     return `${scheme}//...`;
   }
   const login = url.username === '' && url.password === '' ? '' : '***@';
@@ -94,10 +94,9 @@ const BUCKET_FORM =
 export const bucketUrl: Parse<BucketAddress> = (given) => {
   const text = given.replace(/^s3:/i, 'https:');
   const refused = unfit(BUCKET_FORM, found(given));
-  const url = URL.parse(text);
-  if (!url || !['http:', 'https:'].includes(url.protocol) || !/^\w+:\/\//.test(text))
-    return refused;
-  if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return unencoded(text);
+  const url = webUrl(text);
+  if (!url) return refused;
+  if (isUnencoded(url)) return unencoded(text);
   const login = readLogin(url);
   const bucket = /^\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/?$/.exec(url.pathname)?.[1];
   if (!login || login === 'malformed' || bucket === undefined || url.hash !== '') return refused;
@@ -129,21 +128,26 @@ function serverUrl(form: ServerUrlForm): Parse<Server> {
     const url = URL.parse(text);
     const usualPort = url === null ? undefined : form.ports[url.protocol];
     if (url === null || usualPort === undefined) return refused;
-    if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return unencoded(text);
-    if (!['', '/'].includes(url.pathname) || url.search !== '' || url.hash !== '') return refused;
-
-    const host = serverHost(url.hostname);
-    const number = port(1)(url.port === '' ? `${usualPort}` : url.port);
+    if (isUnencoded(url)) return unencoded(text);
+    const server = readServer(url, usualPort);
     const login = readLogin(url);
-    if (host === undefined || !number.fits || login === 'malformed') return refused;
+    if (!server || !['', '/'].includes(url.pathname) || login === 'malformed') return refused;
     if (login === undefined ? form.login === 'required' : form.login === 'refused') return refused;
-    return fit({
-      host,
-      port: number.value,
-      implicitTls: url.protocol === form.implicitTls,
-      login,
-    });
+    return fit({ ...server, implicitTls: url.protocol === form.implicitTls, login });
   };
+}
+
+/** Whether the path or what follows it may be part of a password. */
+function isUnencoded(url: URL): boolean {
+  return `${url.pathname}${url.search}${url.hash}`.includes('@');
+}
+
+/** Host and port of a URL without options. */
+function readServer(url: URL, usualPort: number): ServerAddress | undefined {
+  const host = serverHost(url.hostname);
+  const number = port(1)(url.port || `${usualPort}`);
+  const isBare = url.search === '' && url.hash === '';
+  return isBare && host !== undefined && number.fits ? { host, port: number.value } : undefined;
 }
 
 /** URL does not normalize the hosts of these schemes. */
@@ -170,22 +174,18 @@ export const redisUrl: Parse<RedisServer> = (text) => {
   const refused = unfit(REDIS_FORM, found(text));
   const url = URL.parse(text);
   if (!url || !['redis:', 'rediss:'].includes(url.protocol)) return refused;
-  if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return unencoded(text);
-  if (url.search !== '' || url.hash !== '') return refused;
-  const host = serverHost(url.hostname);
-  const number = port(1)(url.port === '' ? '6379' : url.port);
+  if (isUnencoded(url)) return unencoded(text);
+  const server = readServer(url, 6379);
   const database = redisDatabase(url.pathname.replace(/^\//, '') || '0');
   const user = safelyDecoded(url.username);
   const password = safelyDecoded(url.password);
-  if (host === undefined || !number.fits || !database.fits) return refused;
-  if (user === undefined || password === undefined) return refused;
+  if (!server || !database.fits || user === undefined || password === undefined) return refused;
   if (user !== '' && password === '') return refused;
   return fit({
-    host,
-    port: number.value,
+    ...server,
     tls: url.protocol === 'rediss:',
-    user: user === '' ? undefined : user,
-    password: password === '' ? undefined : password,
+    user: user || undefined,
+    password: password || undefined,
     database: database.value,
   });
 };
@@ -243,7 +243,7 @@ export const lmtpUrl: Parse<ServerAddress> = (text) => {
 
 /** The URL at which clients reach us, without a slash at its end; a path is kept, for a proxy that adds one. */
 export const publicUrl: Parse<string> = (text) => {
-  const url = webUrl(text);
+  const url = openUrl(text);
   if (url === undefined || url.search !== '' || url.hash !== '') {
     return unfit('an http or https URL without credentials and query', found(text));
   }
@@ -252,7 +252,7 @@ export const publicUrl: Parse<string> = (text) => {
 
 /** Where the keys of a token issuer are (RFC 7517 section 5). */
 export const jwksUrl: Parse<string> = (text) => {
-  const url = webUrl(text);
+  const url = openUrl(text);
   return url === undefined || url.hash !== ''
     ? unfit('an http or https URL without credentials', found(text))
     : fit(url.href);
@@ -265,8 +265,13 @@ function webUrl(text: string): URL | undefined {
   const url = URL.parse(text);
   if (!url || !['http:', 'https:'].includes(url.protocol)) return undefined;
   // URL would also accept http:example.com and http:/example.com.
-  if (!/^https?:\/\//i.test(text)) return undefined;
-  return url.username === '' && url.password === '' ? url : undefined;
+  return /^https?:\/\//i.test(text) ? url : undefined;
+}
+
+/** One without credentials. */
+function openUrl(text: string): URL | undefined {
+  const url = webUrl(text);
+  return url?.username === '' && url.password === '' ? url : undefined;
 }
 
 /** The origin of a browser app in the form of the Origin header (RFC 6454 section 6.1), or `*`. */

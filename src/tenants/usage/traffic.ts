@@ -179,17 +179,8 @@ export async function lastGauges(
   now: EpochMs,
   names: readonly string[],
 ): Promise<Amounts> {
-  const [{ span }] = SPANS;
-  const last = startOf(span, now);
-  const rows = await queries
-    .selectFrom('traffic')
-    .select(['name', 'value'])
-    .where('span', '=', span)
-    .where('at', 'in', [last, last - span, last - 2 * span])
-    .where('name', 'in', names)
-    .orderBy('at')
-    .execute();
-  return Object.fromEntries(rows.map(({ name, value }) => [name, value]));
+  const spans = await lastCounts(queries, now, names);
+  return Object.assign({}, ...spans.toReversed());
 }
 
 /** What was counted under these names in the last three spans of five minutes, the newest first. */
