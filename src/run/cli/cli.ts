@@ -71,7 +71,7 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     if (!(error instanceof ConfigError) && !(error instanceof CommandFailed)) throw error;
     const lines = error instanceof ConfigError ? error.lines : [error.message];
     for (const line of lines) process.stderr.write(`${line}\n`);
-    return 1;
+    return error instanceof CommandFailed ? error.exitCode : 1;
   }
 }
 

@@ -40,6 +40,13 @@ export interface StartedService {
 /** A command could not do its work; the message is for the operator. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
+  readonly exitCode: 1 | 2;
+
+  /** @param exitCode 2 where the arguments were wrong */
+  constructor(message: string, exitCode: 1 | 2 = 1) {
+    super(message);
+    this.exitCode = exitCode;
+  }
 }
 
 /** Writes the result of a command: one JSON object for machines, else the text. */

@@ -110,6 +110,7 @@ export function cellOf(item: Item, column: string): string | undefined {
   let value: unknown = item;
   for (const name of column.split('.')) value = isItem(value) ? value[name] : undefined;
   if (value === undefined || value === null) return undefined;
+  if (value === 0 && column === 'quota_bytes') return 'none';
   if (typeof value === 'number' && /(?:^|_)bytes/.test(column)) return formatBytes(value);
   if (isError(value)) return [value.status ?? [], value.text].flat().join(' ');
   if (isTexts(value)) return value.length === 0 ? undefined : value.join(', ');

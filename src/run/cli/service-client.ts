@@ -19,7 +19,8 @@ export class Refused extends CommandFailed {
   readonly code: string;
 
   constructor(code: string, message: string) {
-    super(message);
+    // The service judges most arguments.
+    super(message, code === 'invalid_request' ? 2 : 1);
     this.code = code;
   }
 }

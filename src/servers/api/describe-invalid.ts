@@ -63,6 +63,9 @@ function expected({ keyword, params, message }: FastifySchemaValidationError): s
       return `must be at least ${String(params.limit)}`;
     case 'maximum':
       return `must be at most ${String(params.limit)}`;
+    case 'format':
+      if (params.format === 'date-time') return 'must be a time such as 2026-01-31T12:00:00Z';
+      return message ?? 'is not valid';
     default:
       return message ?? 'is not valid';
   }
