@@ -84,6 +84,9 @@ export async function call<Answer>(method: string, path: string, sent: Sent): Pr
   }
 }
 
+/** What turns the order of the letters behind it. Answers are full of strangers' words: subjects, replies, names. */
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
+
 async function request<Answer>(method: string, path: string, sent: Sent): Promise<Answer> {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(sent.query ?? {})) {
@@ -106,7 +109,7 @@ async function request<Answer>(method: string, path: string, sent: Sent): Promis
   });
   const text = await response.text();
   if (!response.ok) throw refusal(response, text);
-  return text === '' ? (undefined as Answer) : JSON.parse(text);
+  return text === '' ? (undefined as Answer) : JSON.parse(text.replace(TURNS, '\ufffd'));
 }
 
 /** What an answer says no with, in one text: its detail and what it says of single fields. */

@@ -175,13 +175,14 @@ const REASON_MAX = 120;
 
 /**
  * An error in words that many deliveries share, so that they can be counted by it: without the addresses, the ids of
- * messages and the waiting times that servers write into their replies.
+ * messages and the waiting times that servers write into their replies. What turns the order of letters is no part of
+ * it either: the console shows none of it, and looks for reasons as it shows them.
  */
 export function reasonOf({ status, text }: DeliveryError): string {
   return [status, text.slice(0, TEXT_MAX)]
     .filter((part) => part !== undefined)
     .join(' ')
-    .replaceAll(/[\s\p{Cc}]+/gu, ' ')
+    .replaceAll(/[\s\p{Cc}\u202a-\u202e\u2066-\u2069]+/gu, ' ')
     .replaceAll(/[^\s<>@,;:'"()]{1,64}@[^\s<>@,;:'"()]+/g, '…')
     .replaceAll(/\b(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{10,}\b/gi, '…')
     .replaceAll(/\b\d+(?=\s?(?:ms|s|secs?|seconds?|min|minutes?|hours?)\b)/gi, '…')

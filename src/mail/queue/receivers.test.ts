@@ -18,6 +18,7 @@ test('a reason has no addresses, ids and times, so that many deliveries share it
       '4.7.1 <ann@acme.test>: Greylisted, try again in 287 seconds',
       '4.7.1 <…>: Greylisted, try again in … seconds',
     ],
+    ['4.2.0 \u202efull\u202c of mail', '4.2.0 full of mail'],
     ['4.2.0 mailbox full\r\n (id 4bXk2n1Zq0z9R)', '4.2.0 mailbox full (id …)'],
     ['connect ECONNREFUSED 127.0.0.1:24010', 'connect ECONNREFUSED 127.0.0.1:24010'],
     ['x'.repeat(600), 'x'.repeat(116)],

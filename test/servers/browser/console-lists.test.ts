@@ -165,3 +165,11 @@ test('rows are two lines on a phone, and eight of them are in sight', async () =
     PHONE,
   );
 });
+
+test('words of strangers do not turn the order of letters', async () => {
+  const hostile = { kind: 'domain', value: 'turned.test', note: 'photo\u202egpj.exe' };
+  await service.v2('POST', '/v2/operator/blocks', hostile);
+  await signedIn('/blocks', async (page) => {
+    await page.getByRole('cell', { name: 'photo\ufffdgpj.exe', exact: true }).waitFor();
+  });
+});
