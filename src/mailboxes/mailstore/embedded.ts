@@ -10,6 +10,8 @@ import { MessageWriter } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
 import { ImapStore } from './imap-store.ts';
+import { LongRequests } from './long-requests.ts';
+import { takeTurnOf } from './mail-user.ts';
 import { Mailboxes, mailboxNotFound, stateOf } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import {
@@ -19,10 +21,17 @@ import {
   purgeMailboxes,
 } from './purge-mailboxes.ts';
 import { Quotas } from './quotas.ts';
-import { ChangeReader, type ChangeWindow } from './read-changes.ts';
+import { ChangeReader, type ChangeWindow, pieceOf } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
 import { MessageSearch } from './search-messages.ts';
-import type { MailboxRow, Mailstore, MailUser, SyncRequest, SyncResult } from './store.ts';
+import type {
+  MailboxRow,
+  Mailstore,
+  MailUser,
+  MessageSet,
+  SyncRequest,
+  SyncResult,
+} from './store.ts';
 import { formatCursor, parseSyncToken, readToken, type SyncToken } from './syntax.ts';
 import { MailboxWriter } from './write-mailboxes.ts';
 
@@ -39,6 +48,9 @@ export interface EmbeddedOptions {
   /** Octets of envelopes and structures in one page of a sync. */
   readonly pageBytes?: number;
 }
+
+/** Messages of a change that is a long request: writes of others wait behind it. */
+const MANY_MESSAGES = 200;
 
 /** A page with more fields than UIDs is limited also when the client set no limit. */
 const PAGE_WITH_FIELDS = 1_000;
@@ -63,6 +75,7 @@ export class EmbeddedMailstore implements Mailstore {
   readonly #editor: MessageEditor;
   readonly #search: MessageSearch;
   readonly #mailboxWriter: MailboxWriter;
+  readonly #longRequests = new LongRequests();
   readonly #now: () => number;
 
   constructor({
@@ -74,6 +87,7 @@ export class EmbeddedMailstore implements Mailstore {
     now = Date.now,
     pageBytes = PAGE_BYTES,
   }: EmbeddedOptions) {
+    const longRequests = this.#longRequests;
     this.#database = database;
     this.#bodies = bodies;
     this.#now = now;
@@ -82,7 +96,7 @@ export class EmbeddedMailstore implements Mailstore {
     const ids = new OpaqueIds(idSecret);
     const mailboxes = new Mailboxes(database, now);
     this.#mailboxes = mailboxes;
-    this.imap = new ImapStore({ database, bodies, mailboxes, ids, quotas });
+    this.imap = new ImapStore({ database, bodies, mailboxes, ids, quotas, longRequests });
     this.#reader = new MessageReader({ database, bodies, ids, mailboxes });
     const sources = { bodies, ids };
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
@@ -91,7 +105,7 @@ export class EmbeddedMailstore implements Mailstore {
     this.#editor = new MessageEditor({ database, bodies, mailboxes, quotas, now });
     const editor = this.#editor;
     this.#appends = new ClientAppends({ database, bodies, mailboxes, quotas, writer, editor });
-    this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search });
+    this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search, longRequests });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
 
@@ -108,9 +122,27 @@ export class EmbeddedMailstore implements Mailstore {
     const token = readToken(request, parseSyncToken);
     const mailbox = request.row ?? (await this.#mailboxes.find(user, request.mailbox));
     if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
-    const result = await this.#readChanges(user, request, token);
+    const result = await this.#readInTurn(user, request, token);
     if (!result) throw mailboxNotFound(request.mailbox);
     return result;
+  }
+
+  /** Changes many messages when it is the account's turn. */
+  #inTurn<T>(user: MailUser, { uids }: MessageSet, change: () => Promise<T>): Promise<T> {
+    return uids.length > MANY_MESSAGES ? this.#longRequests.run(user, change) : change();
+  }
+
+  /** What is more than one piece of work is a long request; where that turns out, it begins anew as one. */
+  async #readInTurn(user: MailUser, request: SyncRequest, token: SyncToken | undefined) {
+    const read = (between: () => Promise<void>) => this.#readChanges(user, request, token, between);
+    if (!mayBeLong(request, token)) {
+      try {
+        return await read(stopHere);
+      } catch (error) {
+        if (!(error instanceof MorePieces)) throw error;
+      }
+    }
+    return this.#longRequests.run(user, () => read(() => takeTurnOf(user)));
   }
 
   /** Reads token and changes from one state, which may be later than the one that was read before. */
@@ -118,12 +150,13 @@ export class EmbeddedMailstore implements Mailstore {
     user: MailUser,
     request: SyncRequest,
     token: SyncToken | undefined,
+    between: () => Promise<void>,
   ): Promise<SyncResult | undefined> {
     return this.#database.snapshot(async (tx) => {
       const current = await this.#mailboxes.findIn(tx, user, request.mailbox);
       if (!current) return undefined;
       const { window, reset } = openWindow(current, request, token);
-      const page = await this.#changes.read(tx, window);
+      const page = await this.#changes.read(tx, { ...window, between });
       const { nextAfterUid, ...changes } = page;
       return {
         ...stateOf(current),
@@ -182,16 +215,20 @@ export class EmbeddedMailstore implements Mailstore {
 
   readonly deleteMailbox: Mailstore['deleteMailbox'] = (...of) => this.#mailboxWriter.remove(...of);
 
-  readonly setFlags: MessageEditor['setFlags'] = (...change) => this.#editor.setFlags(...change);
+  readonly setFlags: MessageEditor['setFlags'] = (user, set, change) =>
+    this.#inTurn(user, set, () => this.#editor.setFlags(user, set, change));
 
   /** Changes flags in the transaction of the caller, who publishes the changes after the commit. */
   readonly setFlagsIn: MessageEditor['setFlagsIn'] = (...set) => this.#editor.setFlagsIn(...set);
 
-  readonly move: Mailstore['move'] = (user, ...set) => this.#editor.relocate(user, 'move', ...set);
+  readonly move: Mailstore['move'] = (user, set, ...to) =>
+    this.#inTurn(user, set, () => this.#editor.relocate(user, 'move', set, ...to));
 
-  readonly copy: Mailstore['copy'] = (user, ...set) => this.#editor.relocate(user, 'copy', ...set);
+  readonly copy: Mailstore['copy'] = (user, set, ...to) =>
+    this.#inTurn(user, set, () => this.#editor.relocate(user, 'copy', set, ...to));
 
-  readonly expunge: Mailstore['expunge'] = (...set) => this.#editor.expunge(...set);
+  readonly expunge: Mailstore['expunge'] = (user, set, ...within) =>
+    this.#inTurn(user, set, () => this.#editor.expunge(user, set, ...within));
 
   /**
    * Removes messages for good in the transaction of the caller, who publishes the changes and removes the
@@ -242,11 +279,26 @@ function unchanged(mailbox: MailboxRow): SyncResult {
 }
 
 /** The two states between which this sync reports changes, and the UID after which it starts. */
+/** A sync that was thought to be short is not. */
+class MorePieces extends Error {}
+
+async function stopHere(): Promise<never> {
+  throw new MorePieces();
+}
+
+/** Whether a sync is expected to be more than one piece of work: a first one, or the next page of one. */
+function mayBeLong(
+  { limit = Number.POSITIVE_INFINITY, fields = [] }: SyncRequest,
+  token: SyncToken | undefined,
+): boolean {
+  return token?.kind !== 'modseq' && limit >= pieceOf(fields);
+}
+
 function openWindow(
   mailbox: MailboxRow,
   request: SyncRequest,
   token: SyncToken | undefined,
-): { window: ChangeWindow; reset: true | undefined } {
+): { window: Omit<ChangeWindow, 'between'>; reset: true | undefined } {
   const fields = request.fields ?? [];
   const shared = {
     mailboxId: mailbox.id,

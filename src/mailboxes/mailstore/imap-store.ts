@@ -11,15 +11,16 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
-import { type MailboxIndex, MailboxIndexes, NO_MESSAGES } from './mailbox-indexes.ts';
+import type { LongRequests } from './long-requests.ts';
 import {
-  collectKeywords,
-  type Mailboxes,
-  mailboxColumns,
-  mailboxIdOf,
-  mailboxNotFound,
-} from './mailboxes.ts';
+  INDEXED_AT_A_TIME,
+  type MailboxIndex,
+  MailboxIndexes,
+  NO_MESSAGES,
+} from './mailbox-indexes.ts';
+import { collectKeywords, type Mailboxes, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import { type OpenMailbox, prepareOpen } from './open-mailboxes.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
@@ -62,35 +63,6 @@ export type ImapTexts = Omit<Row<'imap_texts'>, 'body_id'>;
 /** UIDs in one statement. */
 const UIDS_AT_A_TIME = 500;
 
-const openColumns = [
-  ...mailboxColumns,
-  'uidnext',
-  'messages',
-  'unseen',
-  'octets',
-  'special_use',
-  'keywords',
-  'recent_uid',
-] as const;
-
-/** A mailbox as it is now. */
-export type OpenMailbox = Pick<Row<'mailboxes'>, (typeof openColumns)[number]>;
-
-/** Compiled once: programs ask for the state of mailboxes all the time. */
-function prepareOpen(queries: Queries) {
-  const select = (accountId: number) =>
-    queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
-  return {
-    byName: new PreparedQuery((value: { accountId: number; name: string }) =>
-      select(value.accountId).where('name', '=', value.name),
-    ),
-    byId: new PreparedQuery((value: { accountId: number; id: number }) =>
-      select(value.accountId).where('id', '=', value.id),
-    ),
-    all: new PreparedQuery((value: { accountId: number }) => select(value.accountId).orderBy('id')),
-  };
-}
-
 function isKeptText(column: ImapColumn): column is KeptText {
   return column in keptTexts;
 }
@@ -123,6 +95,7 @@ function prepareHeaders({ read, engine }: Database) {
 
 export interface ImapStoreOptions extends MessageReaderOptions {
   readonly quotas: Quotas;
+  readonly longRequests: LongRequests;
 }
 
 export class ImapStore {
@@ -131,13 +104,15 @@ export class ImapStore {
   readonly #mailboxes: Mailboxes;
   readonly #ids: OpaqueIds;
   readonly #quotas: Quotas;
+  readonly #longRequests: LongRequests;
   readonly #open: ReturnType<typeof prepareOpen>;
   readonly #indexes = new MailboxIndexes();
   readonly #rows = new Map<string, PreparedQuery<RowsValues, object>>();
   readonly #headers: ReturnType<typeof prepareHeaders>;
   readonly #texts = new Map<string, ReturnType<typeof prepareTexts>>();
 
-  constructor({ database, bodies, mailboxes, ids, quotas }: ImapStoreOptions) {
+  constructor({ database, bodies, mailboxes, ids, quotas, longRequests }: ImapStoreOptions) {
+    this.#longRequests = longRequests;
     this.#quotas = quotas;
     this.#ids = ids;
     this.#database = database;
@@ -185,10 +160,12 @@ export class ImapStore {
     const known = this.#indexes.at(mailbox);
     if (known) return { mailbox, index: known };
     const { accountId } = user;
-    return this.#database.snapshot(async (tx) => {
-      const now = await this.#open.byId.first(tx, { accountId, id: mailbox.id });
-      return now && { mailbox: now, index: await this.#indexes.read(tx, user, now) };
-    });
+    const read = () =>
+      this.#database.snapshot(async (tx) => {
+        const now = await this.#open.byId.first(tx, { accountId, id: mailbox.id });
+        return now && { mailbox: now, index: await this.#indexes.read(tx, user, now) };
+      });
+    return mailbox.messages > INDEXED_AT_A_TIME ? this.#longRequests.run(user, read) : read();
   }
 
   /** What clients know a mailbox, a message and its conversation by (RFC 8474), the same as by HTTP. */

@@ -4,12 +4,11 @@
  * later state a copy is made, from the changes alone. Every use compares it with the row of the mailbox, so no event has to
  * reach this process.
  */
-import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import type { Queries, Row } from '../../platform/database/database.ts';
 import { isSurviving } from './advance-mailbox.ts';
-import { type MailUser, partiesOf } from './mail-user.ts';
+import { type MailUser, partiesOf, takeTurnOf } from './mail-user.ts';
 import type { MailboxRow } from './store.ts';
 
 /** Ascending by UID: one message has the same place in all three. */
@@ -36,7 +35,7 @@ const MAILBOX_COST = 20;
 /** So nobody's mailboxes push out those of all others. */
 const SHARES = { account: 300_000, tenant: 700_000 };
 /** Rows of an index that are read at once. */
-const ROWS_AT_A_TIME = 5_000;
+export const INDEXED_AT_A_TIME = 5_000;
 
 export const NO_MESSAGES: MailboxIndex = { uids: [], modseqs: [], flags: [] };
 
@@ -57,8 +56,9 @@ export class MailboxIndexes {
   async read(tx: Queries, user: MailUser, mailbox: MailboxRow): Promise<MailboxIndex> {
     const { id, uidvalidity, highestmodseq: modseq } = mailbox;
     const kept = this.#kept.get(id);
-    const advanced = kept && isBefore(kept, mailbox) ? await advance(tx, id, kept) : undefined;
-    const index = advanced ?? indexOf(await readAfter(tx, id, 0));
+    const advanced =
+      kept && isBefore(kept, mailbox) ? await advance(tx, user, id, kept) : undefined;
+    const index = advanced ?? indexOf(await readAfter(tx, user, id, 0));
     const parties = partiesOf(user, SHARES);
     this.#kept.set(id, { uidvalidity, modseq, index, parties: parties.map(({ name }) => name) });
     // What was advanced is hardly larger than before.
@@ -89,7 +89,13 @@ function isBefore({ uidvalidity, modseq }: Kept, mailbox: MailboxRow): boolean {
 }
 
 /** Messages that came or changed after a MODSEQ, in the order of an index that has all of these columns. */
-async function readAfter(tx: Queries, mailboxId: number, modseq: number, most = Infinity) {
+async function readAfter(
+  tx: Queries,
+  user: MailUser,
+  mailboxId: number,
+  modseq: number,
+  most = Infinity,
+) {
   const found: Entry[] = [];
   let after = { modseq, uid: Number.MAX_SAFE_INTEGER };
   while (found.length < most) {
@@ -100,13 +106,13 @@ async function readAfter(tx: Queries, mailboxId: number, modseq: number, most = 
       .where(sql<boolean>`(modseq, uid) > (${after.modseq}, ${after.uid})`)
       .orderBy('modseq')
       .orderBy('uid')
-      .limit(ROWS_AT_A_TIME)
+      .limit(INDEXED_AT_A_TIME)
       .execute();
     for (const row of rows) found.push(row);
     const last = rows.at(-1);
-    if (!last || rows.length < ROWS_AT_A_TIME) break;
+    if (!last || rows.length < INDEXED_AT_A_TIME) break;
     after = last;
-    await turn();
+    await takeTurnOf(user);
   }
   return found.sort((a, b) => a.uid - b.uid);
 }
@@ -128,19 +134,20 @@ function indexOf(entries: readonly Entry[]): MailboxIndex {
 /** @returns undefined where so much has changed that all may be read as well */
 async function advance(
   tx: Queries,
+  user: MailUser,
   mailboxId: number,
   { modseq, index }: Kept,
 ): Promise<MailboxIndex | undefined> {
-  const changed = await readAfter(tx, mailboxId, modseq, ROWS_AT_A_TIME);
+  const changed = await readAfter(tx, user, mailboxId, modseq, INDEXED_AT_A_TIME);
   const gone = await tx
     .selectFrom('tombstones')
     .select('uid')
     .where('mailbox_id', '=', mailboxId)
     .where('modseq', '>', modseq)
     .where('created_modseq', '<=', modseq)
-    .limit(ROWS_AT_A_TIME)
+    .limit(INDEXED_AT_A_TIME)
     .execute();
-  if (changed.length >= ROWS_AT_A_TIME || gone.length >= ROWS_AT_A_TIME) return undefined;
+  if (changed.length >= INDEXED_AT_A_TIME || gone.length >= INDEXED_AT_A_TIME) return undefined;
   return merge(index, changed, new Set(gone.map(({ uid }) => uid)));
 }
 

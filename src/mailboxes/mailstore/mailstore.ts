@@ -17,10 +17,10 @@ export {
   type ImapRow,
   ImapStore,
   type ImapTexts,
-  type OpenMailbox,
 } from './imap-store.ts';
 export type { MailboxIndex } from './mailbox-indexes.ts';
 export { mailboxChange, mailboxColumns, renewUidvalidity } from './mailboxes.ts';
+export type { OpenMailbox } from './open-mailboxes.ts';
 export { marked, pruneTombstones } from './purge-mailboxes.ts';
 export { fits, type Quotas, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
@@ -35,6 +35,7 @@ export {
   type ByteRange,
   type ChangedMailbox,
   type Expunged,
+  enterTurnOf,
   type FlagChange,
   type Flagged,
   type FlagStore,
@@ -59,6 +60,7 @@ export {
   type StagedMessage,
   type SyncRequest,
   type SyncResult,
+  takeTurnOf,
   tenantOf,
   type UpdatedMessage,
 } from './store.ts';

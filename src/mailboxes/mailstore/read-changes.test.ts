@@ -55,6 +55,7 @@ async function plansOf(window: Partial<ChangeWindow>): Promise<string[]> {
     newest: false,
     limit: undefined,
     fields: [],
+    between: async () => {},
     ...window,
   });
   assert.equal(page.added.length, 3);

@@ -6,7 +6,6 @@
  * between is not reported. In a paged sync, what was removed since the first page is not added: only its removal is
  * reported, by the next sync. The cost depends on the number of changes, not on the size of the mailbox.
  */
-import { setImmediate as turn } from 'node:timers/promises';
 import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import {
   type Envelope,
@@ -29,6 +28,7 @@ import { describeOlder, readStored, type Sources } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import {
   TEXT_AT_A_TIME,
+  TEXT_ROWS,
   TextReader,
   type TextRows,
   textColumns,
@@ -48,6 +48,8 @@ export interface ChangeWindow {
   readonly newest: boolean;
   readonly limit: number | undefined;
   readonly fields: readonly MessageField[];
+  /** Called between two pieces of work: others have their turn in it. What it throws ends the work. */
+  readonly between: () => Promise<void>;
 }
 
 export interface ChangePage {
@@ -63,6 +65,11 @@ const UID_MAX = 4_294_967_295;
 
 /** Rows read at once: a sync of a huge mailbox must not hold the thread. */
 const ROWS_AT_A_TIME = 5_000;
+
+/** How many messages are read in one piece of work at most. */
+export function pieceOf(fields: readonly MessageField[]): number {
+  return hasTexts(fields) ? TEXT_ROWS : ROWS_AT_A_TIME;
+}
 
 export interface ChangeReaderOptions {
   readonly queries: Queries;
@@ -168,6 +175,7 @@ export class ChangeReader {
     const rows: LiveRow[] = [];
     let { afterUid } = window;
     while (rows.length < most) {
+      if (rows.length > 0) await window.between();
       const size = Math.min(ROWS_AT_A_TIME, most - rows.length);
       const values = { mailboxId, snapshot, afterModseq: base, afterUid, most: size };
       const chunk = await query.all(tx, values);
@@ -175,7 +183,6 @@ export class ChangeReader {
       const last = chunk.at(-1);
       if (!last || chunk.length < size) break;
       afterUid = last.uid;
-      await turn();
     }
     return rows;
   }
@@ -195,7 +202,7 @@ export class ChangeReader {
       const last = chunk.at(-1);
       if (!last || chunk.length < ROWS_AT_A_TIME) break;
       after = last;
-      await turn();
+      await window.between();
     }
     return rows.sort((a, b) => compare(a.uid, b.uid));
   }
@@ -250,7 +257,7 @@ async function classify(
     if (isPast(row.uid, cut)) break;
     if (textLength >= turnAt || index % ROWS_AT_A_TIME === ROWS_AT_A_TIME - 1) {
       turnAt = textLength + TEXT_AT_A_TIME;
-      await turn();
+      await window.between();
     }
     textLength += lengthOf(row);
     if (row.created_modseq > window.base) added.push(addedMessage(row, window));

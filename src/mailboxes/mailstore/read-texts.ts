@@ -5,7 +5,6 @@
  * is limited in octets as well, and is read in small amounts: their lengths are read first, for which neither
  * engine has to read the texts.
  */
-import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
 
@@ -15,7 +14,7 @@ export const textColumns = ['envelope', 'structure'] as const;
 export type TextColumn = (typeof textColumns)[number];
 
 /** Rows whose lengths are read at once, and so the most rows whose texts are. */
-const ROWS_AT_A_TIME = 200;
+export const TEXT_ROWS = 200;
 
 /** Octets of texts read, or parsed, at once: on SQLite a query holds the thread until its end. */
 export const TEXT_AT_A_TIME = 512 * 1024;
@@ -47,6 +46,8 @@ export interface TextRange {
   readonly most: number;
   /** The most octets of texts; a message that is larger comes alone. */
   readonly pageBytes: number;
+  /** Called between two amounts. */
+  readonly between: () => Promise<void>;
 }
 
 export interface TextRows<TextRow> {
@@ -73,7 +74,7 @@ export class TextReader {
     tx: Queries,
     query: PreparedQuery<WindowValues, TextRow>,
     columns: readonly TextColumn[],
-    { mailboxId, base, snapshot, afterUid, newest, most, pageBytes }: TextRange,
+    { mailboxId, base, snapshot, afterUid, newest, most, pageBytes, between }: TextRange,
   ): Promise<TextRows<TextRow>> {
     const lengths = this.#lengthsOf(columns, newest);
     const rows: TextRow[] = [];
@@ -81,7 +82,8 @@ export class TextReader {
     let octets = 0;
     let after = afterUid;
     while (rows.length < most) {
-      const size = Math.min(ROWS_AT_A_TIME, most - rows.length);
+      if (rows.length > 0) await between();
+      const size = Math.min(TEXT_ROWS, most - rows.length);
       const measured = await lengths.all(tx, { ...common, afterUid: after, most: size });
       const [first] = measured;
       if (!first) break;
@@ -93,7 +95,6 @@ export class TextReader {
       const values = { ...common, afterUid: before, most: fitting.count };
       for (const row of await query.all(tx, values)) rows.push(row);
       if (fitting.count === measured.length && measured.length < size) break;
-      await turn();
     }
     return { rows, fullAt: undefined };
   }

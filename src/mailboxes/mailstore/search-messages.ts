@@ -3,11 +3,9 @@
  * first. The index finds bodies: they are joined with the mailboxes that hold them, so that a deleted message
  * is never shown.
  */
-import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Queries } from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import { Turns } from '../../platform/net/net.ts';
 import type { Envelope } from '../../protocols/message/message.ts';
 import {
   type Hit,
@@ -16,16 +14,17 @@ import {
   readQuery,
   type Search,
 } from '../search/search.ts';
+import type { LongRequests } from './long-requests.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { MessageReaderOptions } from './read-message.ts';
 import {
   type MailUser,
-  partiesOf,
   type SearchFilter,
   type SearchMatch,
   type SearchRequest,
   type SearchResult,
+  takeTurnOf,
 } from './store.ts';
 import { flagsFromText } from './syntax.ts';
 
@@ -59,43 +58,19 @@ interface Candidate extends Position {
 
 export interface MessageSearchOptions extends MessageReaderOptions {
   readonly search: Pick<Search, 'find' | 'isBehind'> | undefined;
+  readonly longRequests: LongRequests;
 }
-
-/**
- * Searches at once. One may take seconds of the index's thread, or of a connection to PostgreSQL: a user has two thirds
- * of the slots, an account a third, and what else the service does needs the other connections.
- */
-const AT_ONCE = 6;
-const OF_ONE = { account: 2, tenant: 4 };
-/** Searches of one account, under way or waiting. */
-const IN_LINE_OF_ONE = 20;
-/** Milliseconds for which a search waits for its turn. */
-const WAIT_MS = 10_000;
 
 export class MessageSearch {
   readonly #options: MessageSearchOptions;
-  readonly #turns = new Turns(AT_ONCE);
 
   constructor(options: MessageSearchOptions) {
     this.#options = options;
   }
 
   /** @throws Refusal rate_limited where the account has too many searches under way; unavailable under too much load */
-  async run(user: MailUser, request: SearchRequest): Promise<SearchResult> {
-    const parties = partiesOf(user, OF_ONE);
-    const [account] = parties;
-    if (account && this.#turns.tasksOf(account.name) >= IN_LINE_OF_ONE) {
-      throw new Refusal('rate_limited', 'too many searches of this account are under way', {
-        retryAfter: 1,
-      });
-    }
-    const signal = AbortSignal.timeout(WAIT_MS);
-    try {
-      return await this.#turns.run(parties, () => this.#run(user, request), signal);
-    } catch (error) {
-      if (!signal.aborted || error !== signal.reason) throw error;
-      throw new Refusal('unavailable', 'too many searches are under way', { retryAfter: 5 });
-    }
+  run(user: MailUser, request: SearchRequest): Promise<SearchResult> {
+    return this.#options.longRequests.run(user, () => this.#run(user, request));
   }
 
   async #run(user: MailUser, request: SearchRequest): Promise<SearchResult> {
@@ -119,7 +94,7 @@ export class MessageSearch {
     for await (const candidate of candidates) {
       lookedAt += 1;
       // SQLite answers on the event loop: other requests get a turn in between.
-      if (lookedAt % LOOKED_AT_A_TURN === 0) await turn();
+      if (lookedAt % LOOKED_AT_A_TURN === 0) await takeTurnOf(user);
       if (passes(candidate, request)) page.push(candidate);
       const isEnough = lookedAt === LOOKED_AT_MAX;
       if (!isEnough && matches.length + page.length < request.limit) continue;

@@ -2,8 +2,8 @@
  * Sockets and addresses, in both directions.
  *
  * Clients that connect to us: where a request comes from, under which key a client is counted, and what it holds
- * (`clients.ts`, `listener.ts`); how often it may do something, and its turns at what is scarce (`limits.ts`); how
- * HTTP requests are refused (`http.ts`).
+ * (`clients.ts`, `listener.ts`); how often it may do something, and its turns at what is scarce (`limits.ts`) and at
+ * the event loop (`event-loop.ts`); how HTTP requests are refused (`http.ts`).
  *
  * Addresses that we connect to when somebody else named the host: webhooks, and mail exchangers from DNS. A URL or
  * an MX record must not make us connect to our own network. The check is made at the connection, on the very address
@@ -21,6 +21,7 @@ export {
   StrangerShares,
   testNetworks,
 } from './clients.ts';
+export { enterTurn, takeTurn } from './event-loop.ts';
 export {
   answerOnSocket,
   answerProblem,

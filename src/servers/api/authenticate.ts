@@ -3,6 +3,7 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
+import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { readBearer } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -132,7 +133,7 @@ function sha256(text: string): Buffer {
 }
 
 /**
- * Finds the account that the request's token opens.
+ * Finds the account that the request's token opens, and waits for its turn.
  *
  * @param mailbox name of a mailbox that is to be read with it
  * @throws Refusal unauthorized, account_inactive
@@ -143,7 +144,12 @@ export async function authenticateMail(
   mailbox?: string,
 ): Promise<MailAccess> {
   const token = readBearer(request.raw);
-  if (token !== undefined) return tokens.authenticate(token, mailbox);
+  if (token !== undefined) {
+    const user = await tokens.authenticate(token, mailbox);
+    const waits = enterTurnOf(user);
+    if (waits) await waits;
+    return user;
+  }
   const hint = request.headers['x-api-key'] === undefined ? '' : ': an API key opens /v2 alone';
   throw new Refusal(
     'unauthorized',

@@ -1,8 +1,13 @@
 /** POST /mail/sync: what changed in a mailbox (contract 4.3). */
 import { Readable } from 'node:stream';
-import { setImmediate as turn } from 'node:timers/promises';
 import { Type } from 'typebox';
-import { hasTexts, type Mailstore, type SyncResult } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  hasTexts,
+  type Mailstore,
+  type MailUser,
+  type SyncResult,
+  takeTurnOf,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import {
   fieldsSchema,
   given,
@@ -71,7 +76,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         const pieces = writeInPieces(result, hasTexts(fields ?? []));
         const first = pieces.next();
         if (first.done) return reply.send(first.value);
-        return reply.send(Readable.from(inTurns(first, pieces), { objectMode: false }));
+        return reply.send(Readable.from(inTurns(user, first, pieces), { objectMode: false }));
       },
     });
   };
@@ -82,11 +87,15 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
  * changes, and an envelope or a structure is as long as the sender made it.
  */
 
-async function* inTurns(first: IteratorResult<string, string>, rest: Iterator<string, string>) {
+async function* inTurns(
+  user: MailUser,
+  first: IteratorResult<string, string>,
+  rest: Iterator<string, string>,
+) {
   let piece = first;
   while (!piece.done) {
     yield piece.value;
-    await turn();
+    await takeTurnOf(user);
     piece = rest.next();
   }
   yield piece.value;

@@ -69,22 +69,24 @@ test('an account holds 4 messages at once and a user 20: others have room, and w
       answers.push(append({ accountId, userId }, ['a'], store));
     }
   };
-  const settled = async () => {
+  /** How many have started where these were expected, and no other one may. */
+  const settled = async (expected: number) => {
+    while (started.length < expected) await turn();
     for (let count = 0; count < 20; count++) await turn();
     return started.length;
   };
   begin('ann', 1, 6);
-  assert.equal(await settled(), 4);
+  assert.equal(await settled(4), 4);
   for (const account of [2, 3, 4, 5, 6]) begin('ann', account, 4);
-  assert.equal(await settled(), 20);
+  assert.equal(await settled(20), 20);
   assert.ok(!started.includes('ann 6'));
   begin('bob', 7, 1);
-  assert.equal(await settled(), 21);
+  assert.equal(await settled(21), 21);
   // One of account 1 ends: its slot of the user goes to who waits longest for one.
   held.shift()?.end();
-  assert.equal(await settled(), 22);
+  assert.equal(await settled(22), 22);
   assert.equal(started.at(-1), 'ann 6');
-  while ((await settled()) < 27 || held.length > 0) held.shift()?.end();
+  while ((await settled(0)) < 27 || held.length > 0) held.shift()?.end();
   const told = await Promise.all(answers);
   assert.deepEqual(new Set(told), new Set(['x OK [APPENDUID 1 1] Stored\r\n']));
 });

@@ -1,10 +1,9 @@
 /** FETCH and UID FETCH (RFC 9051 section 6.4.5): rows are read in pieces, so that no mailbox is in memory. */
 import { INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
-import { hasFlag } from '../../mailboxes/mailstore/mailstore.ts';
+import { hasFlag, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand } from './cursor.ts';
 import { headersOf, isKept } from './header-fields.ts';
-import { takeTurn } from './long-work.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
@@ -84,7 +83,7 @@ export async function* fetchAll(
   for (let at = 0; at < uids.length; at += size) {
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
-    await takeTurn(session);
+    await takeTurnOf(session.user);
     session.channel.signal.throwIfAborted();
     const read: Message[] = isByIndex
       ? await readFlags(session, piece)

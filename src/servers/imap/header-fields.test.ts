@@ -32,7 +32,7 @@ async function sessionOf(header: string, stored?: string) {
     },
   };
   const selected = { mailbox: { id: 1 } };
-  const user = { accountId: 1 };
+  const user = { accountId: 1, address: 'a@b.test' };
   const session = { user, services: { mailstore: { imap } }, selected } as unknown as Session;
   return { session, row, kept, sources: () => sources };
 }

@@ -2,8 +2,7 @@
  * The fields of headers that mail programs ask for when they list a mailbox. They are read from the source when they are
  * asked for the first time, and kept for the body: the source of a message is long, and may be in a file or a bucket.
  */
-import type { ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
-import { takeTurn } from './long-work.ts';
+import { type ImapRow, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { type Section, selectFields } from './sections.ts';
 import { gone, type Session } from './session.ts';
 import { Source } from './source.ts';
@@ -53,7 +52,7 @@ export async function headersOf(
   const missing = rows.filter(({ body_id }) => !headers.has(body_id));
   const made = new Map<number, string>();
   for (let at = 0; at < missing.length; at += AT_A_TIME) {
-    await takeTurn(session);
+    await takeTurnOf(session.user);
     const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
     const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
     const bodies = await imap.bodies(some.map(({ body_id }) => body_id));

@@ -1,8 +1,8 @@
-/** Turns of those who work, and signs of life (RFC 9585): as long as the work lasts, and nothing of it is left after it. */
+/** Signs of life (RFC 9585): as long as the work lasts, and nothing of it is left after it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { showProgress, takeTurn } from './long-work.ts';
+import { showProgress } from './long-work.ts';
 import type { Session } from './session.ts';
 
 function sessionWith(disabled: readonly string[] = []) {
@@ -79,26 +79,4 @@ test('an operator takes it off', async (t) => {
   t.mock.timers.tick(60_000);
   work.resolve('all');
   assert.deepEqual(await shown, { done: true, value: 'all' });
-});
-
-test('an account has one turn for all its sessions, and a user one for all accounts, each in its turn', async () => {
-  const took: string[] = [];
-  const work = async (userId: string, accountId: number) => {
-    const session = { user: { accountId, userId } } as Session;
-    for (let piece = 0; piece < 3; piece++) {
-      await takeTurn(session);
-      took.push(`${userId}${accountId}`);
-    }
-  };
-  const count = (of: string) => took.filter((one) => one.startsWith(of)).length;
-  const many = Array.from({ length: 10 }, () => work('a', 1));
-  const beside = work('a', 2);
-  const accounts = Array.from({ length: 10 }, (_, at) => work('b', 10 + at));
-  await work('c', 3);
-  assert.ok(count('a') <= 4, `${count('a')}`);
-  assert.ok(count('b') <= 4, `${count('b')}`);
-  await beside;
-  assert.ok(count('a1') <= 4, `${count('a1')}`);
-  await Promise.all([...many, ...accounts]);
-  assert.equal(took.length, 66);
 });

@@ -3,26 +3,8 @@
  * own client gets signs of life.
  */
 import { setImmediate as turn } from 'node:timers/promises';
+import { takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { No, type Progress, type Session } from './session.ts';
-
-/** By party: the turn that was asked for last. */
-const lines = new Map<string, Promise<void>>();
-
-/**
- * Waits until others had their turn, and until it is that of this session: all sessions of an account have one turn of the
- * event loop between them, and so have all accounts of a user. Others wait for a piece of work of one, however many work.
- */
-export function takeTurn({ user: { accountId, userId } }: Session): Promise<void> {
-  return takeInLine(`account ${accountId}`, () => takeInLine(`user ${userId}`, () => turn()));
-}
-
-async function takeInLine(party: string, take: () => Promise<void>): Promise<void> {
-  const before = lines.get(party);
-  const ours = before ? before.then(take) : take();
-  lines.set(party, ours);
-  await ours;
-  if (lines.get(party) === ours) lines.delete(party);
-}
 
 /** Milliseconds after which others have their turn. */
 const STEP = 10;
@@ -46,7 +28,7 @@ export class Pace {
 
   /** Gives others their turn. @throws No where the work takes too long; the signal's reason where the client left */
   async yieldTurn(): Promise<void> {
-    await takeTurn(this.#session);
+    await takeTurnOf(this.#session.user);
     this.#session.channel.signal.throwIfAborted();
     this.#yieldedAt = performance.now();
     if (this.#yieldedAt > this.#until) throw tooMuch();

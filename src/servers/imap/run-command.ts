@@ -1,4 +1,5 @@
 /** Runs one command to its tagged answer: finds it, checks the state, and turns failures into NO, BAD or BYE. */
+import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
 import type { CommandParts } from './command-reader.ts';
@@ -64,6 +65,10 @@ export async function* runCommand(
     if (name === 'other') throw new BadCommand('The command is not known');
     const command = commandsIn[session.state][name];
     if (!command) throw new BadCommand(`Not while the session is ${session.state}`);
+    if (session.isLoggedIn) {
+      const waits = enterTurnOf(session.user);
+      if (waits) await waits;
+    }
     const text = yield* command.run(session, cursor);
     if (command.tells !== 'nothing') failure = yield* tellOthers(session, command);
     onEnd({ name, outcome: 'ok' });

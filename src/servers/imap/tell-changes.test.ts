@@ -75,7 +75,12 @@ test('of many changes the flags are read as the client reads, and told again whe
     },
   };
   const session = {
-    ...{ selected: view, told: new Map([[5, '2']]), made: new Set(), user: {} },
+    ...{
+      selected: view,
+      told: new Map([[5, '2']]),
+      made: new Set(),
+      user: { accountId: 1, address: 'a@b.test' },
+    },
     ...{ channel: { signal: new AbortController().signal }, services: { mailstore } },
   } as unknown as Session;
   const tell = async () => {

@@ -2,7 +2,7 @@
  * What is told of a message again and again: its ENVELOPE, its BODYSTRUCTURE, and the fields that programs search in. Each
  * is made from the source when it is asked for the first time, and kept for the body, so for all its recipients.
  */
-import type { ImapRow, ImapTexts } from '../../mailboxes/mailstore/mailstore.ts';
+import { type ImapRow, type ImapTexts, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import {
   decodeRawHeader,
   decodeWords,
@@ -12,7 +12,6 @@ import {
 } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
 import { type ReadEntries, readingEntries, writeEnvelope } from './envelope.ts';
-import { takeTurn } from './long-work.ts';
 import type { EnvelopeField } from './parse-search.ts';
 import type { Session } from './session.ts';
 import { Source, type SourceRow } from './source.ts';
@@ -66,7 +65,7 @@ export async function textsOf<Kind extends keyof ImapTexts>(
     return known === undefined || known.search?.startsWith('{') === false;
   });
   for (let at = 0; at < missing.length; at += AT_A_TIME) {
-    await takeTurn(session);
+    await takeTurnOf(session.user);
     const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
     const some = await imap.rows(session.selected.mailbox, uids, ['body_id', 'structure']);
     for (const [id, one] of await makeTexts(session, some)) {

@@ -112,6 +112,26 @@ test('writes beside one that throws run once, and see nothing of it', async () =
   assert.deepEqual(children(), [1, 3]);
 });
 
+test('a group of much work lets others have turns between its writes', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const order: string[] = [];
+  const work = (name: string) => async () => {
+    order.push(name);
+    now += 8;
+  };
+  const beside = async () => {
+    while (order.length === 0) await turn();
+    order.push('another');
+  };
+  await Promise.all([
+    groups.write(work('a')),
+    ...'bcd'.split('').map((name) => groups.write(work(name))),
+    beside(),
+  ]);
+  assert.deepEqual(order, ['a', 'b', 'another', 'c', 'd']);
+});
+
 test('the log is synced only if rows were written', async () => {
   await groups.write(addChild(1, 1));
   assert.equal(syncs, 1);

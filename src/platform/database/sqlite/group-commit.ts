@@ -16,7 +16,9 @@ import { LOG_LOST } from '../failures.ts';
  * each turn brings more writes, and answers to others are sent meanwhile. More turns than these bring no more writes.
  */
 const TURNS = 4;
-/** Limits how long one group holds the thread, and how many writes one failed commit fails. */
+/** Milliseconds of work after which others have a turn: reads, which see nothing of the group yet. */
+const STEP_MS = 10;
+/** Limits how long one group keeps its writers waiting, and how many writes one failed commit fails. */
 const GROUP_MAX = 64;
 
 interface Write {
@@ -101,7 +103,14 @@ export class GroupCommit {
       await beforeBegin?.();
       const begunAt = performance.now();
       this.#steps.begin.run();
-      for (const write of group) outcomes.push(await this.#attempt(write));
+      let turnAt = begunAt + STEP_MS;
+      for (const write of group) {
+        if (performance.now() > turnAt) {
+          await turn();
+          turnAt = performance.now() + STEP_MS;
+        }
+        outcomes.push(await this.#attempt(write));
+      }
       const hasWritten = this.#hasWritten();
       if (hasWritten) readers?.hold();
       this.#steps.commit.run();

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts';
+import type { Hit } from '../search/search.ts';
+import { EmbeddedMailstore } from './mailstore.ts';
+
+onEachEngine('long requests', (engine) => {
+  test('of searches leave slots for others, however many an account or a user makes', async () => {
+    const { database, bodies, makeUser } = await openTestMailstore(engine);
+    const asked: number[] = [];
+    const stalled = Promise.withResolvers<Hit[]>();
+    const others: number[] = [];
+    const search = {
+      isBehind: () => Promise.resolve(false),
+      find: ({ accountId }: { readonly accountId: number }): Promise<Hit[]> => {
+        asked.push(accountId);
+        return others.includes(accountId) ? Promise.resolve([]) : stalled.promise;
+      },
+    };
+    const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
+    const [one, two, three, other] = await Promise.all([1, 2, 3, 4].map(() => makeUser()));
+    assert.ok(one && two && three && other);
+    others.push(other.accountId);
+    for (const user of [one, two, three, other]) await mailstore.listMailboxes(user);
+    const find = (user: typeof one, userId: string) =>
+      mailstore.search({ ...user, userId }, { texts: { text: 'invoice' }, limit: 10 });
+    const flood = [one, two, three].flatMap((user) =>
+      Array.from({ length: 55 }, () => find(user, 'user-1')),
+    );
+    const ends = Promise.allSettled(flood);
+    while (asked.length < 4) await turn();
+    assert.deepEqual((await find(other, 'user-2')).matches, []);
+    assert.equal(asked.length, 5);
+    stalled.resolve([]);
+    const codes = (await ends).map((end) =>
+      end.status === 'fulfilled' ? 'found' : end.reason.code,
+    );
+    assert.equal(codes.filter((code) => code === 'found').length, 150);
+    assert.equal(codes.filter((code) => code === 'rate_limited').length, 15);
+  });
+
+  test('are syncs and changes of many messages too, and short ones do not wait for them', async () => {
+    const opened = await openTestMailstore(engine);
+    const { database, bodies, makeUser } = opened;
+    const stalled = Promise.withResolvers<Hit[]>();
+    const search = { isBehind: () => Promise.resolve(false), find: () => stalled.promise };
+    const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
+    const user = await makeUser();
+    const sync = (request: object) => mailstore.sync(user, { mailbox: 'INBOX', ...request });
+    const empty = await sync({});
+    const uids = Array.from({ length: 250 }, (_, index) => index + 1);
+    for (const uid of uids) {
+      const message = await opened.stage(sampleMessage(`number ${uid}`));
+      await opened.append(message, [{ user, mailbox: 'INBOX' }]);
+    }
+    const searches = [1, 2].map(() => mailstore.search(user, { texts: { text: 'x' }, limit: 1 }));
+    const ended: string[] = [];
+    const note = async <T>(name: string, work: Promise<T>) => {
+      const result = await work;
+      ended.push(name);
+      return result;
+    };
+    const { uidvalidity } = empty;
+    // Thought to be short, since it has a token, until it has more than one piece.
+    const large = note('sync', sync({ uidvalidity, token: empty.token, fields: ['envelope'] }));
+    const first = note('first sync', sync({ fields: ['envelope'] }));
+    const changed = note(
+      'change',
+      mailstore.setFlags(user, { mailbox: 'INBOX', uids }, { add: ['\\Seen'] }),
+    );
+    const one = await mailstore.setFlags(
+      user,
+      { mailbox: 'INBOX', uids: [7] },
+      { add: ['\\Flagged'] },
+    );
+    assert.equal(one.updated.length, 1);
+    const short = await sync({ uidvalidity, token: empty.token, fields: ['envelope'], limit: 100 });
+    assert.equal(short.changes.added.length, 100);
+    assert.deepEqual(ended, []);
+    stalled.resolve([]);
+    for (const result of [await large, await first]) {
+      assert.deepEqual(
+        result.changes.added.map(({ uid }) => uid),
+        uids,
+      );
+    }
+    assert.equal((await changed).updated.length, 250);
+    await Promise.all(searches);
+  });
+});

@@ -1,0 +1,49 @@
+/**
+ * The event loop, of which no party gets all: while one works everybody else waits, however many connections they have.
+ * Each has a share of every turn. What is beyond it waits for the next turn, in the order in which it came.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Party } from './limits.ts';
+
+/** Milliseconds of this turn that each party has used; there is one event loop in a thread. */
+const used = new Map<string, number>();
+/** Who works since when: until the next one begins, or the turn ends. */
+let working: readonly Party[] = [];
+let since = 0;
+
+/**
+ * Begins the work of a request. A share is not taken away: work beyond it must be in pieces, with {@link takeTurn} between.
+ *
+ * @param parties `most` is their share of a turn in milliseconds
+ * @returns what to wait for where one of them has used its share; undefined where the work may begin at once
+ */
+export function enterTurn(parties: readonly Party[]): Promise<void> | undefined {
+  if (hasUsedUp(parties)) return takeTurn(parties);
+  begin(parties);
+  return undefined;
+}
+
+/** Waits until all others had their turn, and until the parties have a share again. */
+export async function takeTurn(parties: readonly Party[]): Promise<void> {
+  do await nextTurn();
+  while (hasUsedUp(parties));
+  begin(parties);
+}
+
+function hasUsedUp(parties: readonly Party[]): boolean {
+  const now = performance.now();
+  for (const { name } of working) used.set(name, (used.get(name) ?? 0) + now - since);
+  since = now;
+  return parties.some(({ name, most }) => (used.get(name) ?? 0) >= most);
+}
+
+function begin(parties: readonly Party[]): void {
+  // Those who wait look after this has run: their own callbacks come behind it.
+  if (working.length === 0 && used.size === 0) setImmediate(endTurn);
+  working = parties;
+}
+
+function endTurn(): void {
+  used.clear();
+  working = [];
+}

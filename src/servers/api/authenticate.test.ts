@@ -1,0 +1,32 @@
+/** A request on mail waits where its account has used its share of the event loop. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { FastifyRequest } from 'fastify';
+import type { Tokens } from '../../tenants/accounts/accounts.ts';
+import { authenticateMail } from './authenticate.ts';
+
+test('of many requests of one account at once, those of others come in between', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const authenticate = async (token: string) => {
+    const accountId = Number(token);
+    return { accountId, address: `${token}@a.test`, userId: `user ${token}` };
+  };
+  const tokens = { authenticate } as unknown as Tokens;
+  const begun: string[] = [];
+  const ask = async (token: string) => {
+    const authorization = `Bearer ${token}`;
+    const raw = { headers: { authorization }, rawHeaders: ['Authorization', authorization] };
+    await authenticateMail(tokens, { headers: raw.headers, raw } as unknown as FastifyRequest);
+    begun.push(token);
+    now += 6;
+  };
+  const asked: Promise<void>[] = [];
+  for (const token of ['1', '1', '1', '2']) {
+    asked.push(ask(token));
+    // Each comes on a connection of its own, all within one turn of the event loop.
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+  }
+  await Promise.all(asked);
+  assert.deepEqual(begun, ['1', '2', '1', '1']);
+});
