@@ -2535,6 +2535,11 @@ export interface MailboxesChangedEvent {
   type: 'mailboxes_changed';
 }
 
+/** The connection is there: it comes with each ping, which browsers hide. */
+export interface HeartbeatEvent {
+  type: 'heartbeat';
+}
+
 export interface Health {
   status: string;
 }

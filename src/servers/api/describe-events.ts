@@ -207,11 +207,20 @@ const mailboxesChanged = Type.Object(
   },
 );
 
+const heartbeat = Type.Object(
+  { type: Type.Literal('heartbeat') },
+  {
+    title: 'HeartbeatEvent',
+    description: 'The connection is there: it comes with each ping, which browsers hide.',
+  },
+);
+
 /** The messages of the WebSocket by their `type`: OpenAPI has no place for them. */
 export const socketEvents = {
   hello: plain(hello),
   mailbox_changed: plain(mailboxChanged),
   mailboxes_changed: plain(mailboxesChanged),
+  heartbeat: plain(heartbeat),
 };
 
 /** As plain JSON, without the additions of TypeBox. */

@@ -35,6 +35,8 @@ const BEATS_MISSED_MAX = 2;
 const HELD_MAX = 1_000;
 
 const AS_TEXT = { binary: false };
+/** Beside each ping, which browsers hide: a client to which none comes any more has lost the network. */
+const HEARTBEAT = encode({ type: 'heartbeat' });
 
 /** A socket with a reference to its connection, so that all sockets share the same listener functions. */
 export class ClientSocket extends WebSocket {
@@ -99,7 +101,7 @@ export class Connection {
     this.#socket.terminate();
   }
 
-  /** Sends a ping; ends the connection of a client that does not answer pings or does not read. */
+  /** Sends a ping and a heartbeat; ends the connection of a client that does not answer pings or does not read. */
   beat(): void {
     if (this.#ending) return;
     if (this.#pongsMissed >= BEATS_MISSED_MAX || this.#beatsCongested >= BEATS_MISSED_MAX) {
@@ -110,6 +112,7 @@ export class Connection {
     if (this.#congested) this.#beatsCongested++;
     this.#pongsMissed++;
     this.#socket.ping();
+    if (!this.#held) this.#send(HEARTBEAT);
   }
 
   /** A pong came. */

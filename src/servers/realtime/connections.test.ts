@@ -167,6 +167,8 @@ suite('how a connection ends', () => {
     changes.publish(change(1));
     await client.next();
     assert.equal(realtime.connections, 1);
+    // A heartbeat beside each, which browsers show.
+    assert.ok(client.heartbeats >= 2, `${client.heartbeats} heartbeats`);
   });
 
   for (const [title, thrown, code] of [

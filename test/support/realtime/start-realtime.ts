@@ -76,11 +76,12 @@ export function change(accountId: number, parts: Partial<MailboxChange> = {}): M
   };
 }
 
-/** A client that keeps every message until the test reads it. */
+/** A client that keeps every message but heartbeats until the test reads it. */
 export class TestClient {
   readonly socket: WebSocket;
   /** How the connection ended. */
   readonly closed: Promise<{ code: number; reason: string }>;
+  heartbeats = 0;
   readonly #messages: unknown[] = [];
   #wake = () => {};
 
@@ -89,7 +90,9 @@ export class TestClient {
     this.socket = new WebSocket(`ws://127.0.0.1:${port}/ws`, { headers, ...options });
     this.socket.on('error', () => {});
     this.socket.on('message', (text) => {
-      this.#messages.push(JSON.parse(String(text)));
+      const message = JSON.parse(String(text));
+      if (message.type === 'heartbeat') this.heartbeats++;
+      else this.#messages.push(message);
       this.#wake();
     });
     this.closed = new Promise((resolve) => {

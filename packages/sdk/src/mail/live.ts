@@ -1,9 +1,14 @@
 /** The WebSocket: one at a time, opened again whenever it is lost. */
-import type { HelloEvent, MailboxChangedEvent, MailboxesChangedEvent } from '../api-types.ts';
+import type {
+  HeartbeatEvent,
+  HelloEvent,
+  MailboxChangedEvent,
+  MailboxesChangedEvent,
+} from '../api-types.ts';
 import type { TrafficEvent } from './client.ts';
 import { backoff, type Platform, type Socket } from './platform.ts';
 
-export type LiveEvent = HelloEvent | MailboxChangedEvent | MailboxesChangedEvent;
+export type LiveEvent = HelloEvent | MailboxChangedEvent | MailboxesChangedEvent | HeartbeatEvent;
 
 /** Tells those who look on what goes over the wire. */
 export type TellTraffic = (
@@ -36,6 +41,10 @@ export class Live {
   #running = false;
   /** Counts the attempts, so that a late token opens no second socket. */
   #attempt = 0;
+  /** Something came since the last look. */
+  #isHeard = false;
+  /** The server sends heartbeats: those of before 0.4 do not. */
+  #hasHeartbeats = false;
   isLive = false;
 
   constructor(options: LiveOptions) {
@@ -104,8 +113,20 @@ export class Live {
       this.#cancelTimer();
       this.#failures = 0;
       this.isLive = true;
+      this.#listen(1100 * event.heartbeatSeconds);
     }
+    this.#isHeard = true;
+    this.#hasHeartbeats ||= event.type === 'heartbeat';
     if (this.isLive) this.#options.heard(event);
+  }
+
+  /** Where no heartbeat comes, the network is gone without a word. */
+  #listen(ms: number): void {
+    this.#isHeard = false;
+    this.#cancelTimer = this.#options.platform.after(ms, () => {
+      if (this.#isHeard || !this.#hasHeartbeats) this.#listen(ms);
+      else this.#lose(0);
+    });
   }
 
   #lose(code: number): void {

@@ -28,6 +28,8 @@ export interface FakeServerOptions {
   readonly tokenSeconds?: number;
 }
 
+const HEARTBEAT_MS = 30_000;
+
 interface Token {
   readonly account: FakeAccount;
   readonly expires: number;
@@ -251,12 +253,23 @@ export class FakeServer {
         user: account.address,
         connectionId: `fake-${++this.#last}`,
         serverTime: new Date(this.clock.now()).toISOString(),
-        heartbeatSeconds: 30,
+        heartbeatSeconds: HEARTBEAT_MS / 1000,
         mailboxes: account.tips,
       }),
-      opened: (socket) => this.#sockets.add(socket),
+      opened: (socket) => {
+        this.#sockets.add(socket);
+        this.#beat(socket);
+      },
       ended: (socket) => this.#sockets.delete(socket),
     };
+  }
+
+  #beat(socket: FakeWebSocket): void {
+    this.clock.setTimeout(() => {
+      if (!this.#sockets.has(socket)) return;
+      socket.tell({ type: 'heartbeat' });
+      this.#beat(socket);
+    }, HEARTBEAT_MS);
   }
 
   #tell(account: FakeMailboxes, changed: FakeMailbox | 'list'): void {

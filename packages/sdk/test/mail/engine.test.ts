@@ -72,6 +72,21 @@ test('a sync is over once its answer is in the copy', async () => {
   assert.equal((await inbox.list()).messages.length, 1);
 });
 
+test('a connection by which nothing comes any more is given up within about a minute, and no other is', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { client } = await world.open();
+  await world.pass(3_600_000);
+  const opened: string[] = [];
+  client.on('traffic', ({ title }) => title === 'GET /ws' && opened.push(title));
+  await world.pass(3_600_000);
+  assert.deepEqual(opened, []);
+  world.deafen();
+  world.account.deliver('INBOX', { subject: 'new' });
+  await world.pass(70_000);
+  assert.equal((await client.mailbox('INBOX').list()).messages.length, 1);
+  assert.deepEqual([client.state, opened], ['live', ['GET /ws']]);
+});
+
 test('the first sync of a copy that was just opened brings the mail', async () => {
   const world = new World({ seed: 1, withLocks: false });
   world.account.deliver('INBOX', { subject: 'first' });

@@ -104,6 +104,9 @@ export class Life {
       case 'drop':
         server.dropSockets();
         break;
+      case 'deafen':
+        world.deafen();
+        break;
       case 'open':
         if (world.living.length < 3) await this.#open();
         break;
@@ -314,9 +317,11 @@ export class Life {
     for (const { client } of world.living)
       for (const name of BOXES) void client.mailbox(name).list();
     await world.pass(60_000);
+    // A leader whose connection is silent notices it.
+    await world.pass(60_000);
     // Two refused tokens end a session; the user signs in again.
-    for (const { client } of world.living) client.reconnect();
-    await world.pass(180_000);
+    for (const { client } of world.living) if (client.state === 'stopped') client.reconnect();
+    await world.pass(120_000);
     assert.deepEqual(world.faults, []);
     for (const [index, { client }] of world.living.entries()) {
       const pending = await client.pending();

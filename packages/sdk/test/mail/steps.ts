@@ -128,7 +128,7 @@ export const step = fc.oneof(
   {
     weight: 1,
     arbitrary: fc.record({
-      do: fc.constantFrom('kill' as const, 'drop' as const),
+      do: fc.constantFrom('kill' as const, 'drop' as const, 'deafen' as const),
       tab: pick,
     }),
   },

@@ -138,6 +138,9 @@ export class World {
   lagsUntil = 0;
   /** Of the store that are under way. */
   #calls = 0;
+  /** The network is gone without a word: what was open at that time tells nothing any more, and does not end. */
+  readonly #deaf = new Set<Socket>();
+  readonly #connections = new Set<Socket>();
 
   constructor(options: WorldOptions) {
     this.#options = options;
@@ -228,13 +231,27 @@ export class World {
         return () => clock.clearTimeout(timer);
       },
       fetch: (input, init = {}) => this.#fetch(tab, String(input), init),
-      connect: (url, protocols) => {
-        const socket = new this.server.WebSocket(url, protocols) as unknown as Socket;
-        return socket;
-      },
+      connect: (url, protocols) => this.#connect(url, protocols),
       openChannel: this.#options.areProcesses ? undefined : (name) => this.#hub.open(tab, name),
       listen: () => () => undefined,
     };
+  }
+
+  #connect(url: string, protocols: string[]): Socket {
+    const socket = new this.server.WebSocket(url, protocols) as unknown as Socket;
+    const end: Socket = { onmessage: null, onclose: null, close: () => socket.close() };
+    this.#connections.add(end);
+    socket.onmessage = (event) => !this.#deaf.has(end) && end.onmessage?.(event);
+    socket.onclose = (event) => {
+      this.#connections.delete(end);
+      if (!this.#deaf.has(end)) end.onclose?.(event);
+    };
+    return end;
+  }
+
+  /** Nothing more comes by the connections of now, and nobody is told. */
+  deafen(): void {
+    for (const end of this.#connections) this.#deaf.add(end);
   }
 
   async #fetch(tab: Tab, url: string, init: RequestInit): Promise<Response> {
