@@ -37,6 +37,8 @@ export class Copy {
   mailboxes: readonly MailboxRow[] = [];
   /** In their order. */
   operations: readonly OperationRow[] = [];
+  /** Changes up to this one are carried out by another tab as well, or by the next start: a store was lost. */
+  sharedUpTo = 0;
   /** As it was read last; undefined where the account signed out. */
   row: AccountRow | undefined;
   #overlay: Promise<Overlay> | undefined;
@@ -78,6 +80,7 @@ export class Copy {
    */
   replaceStore(store: MemoryStore): void {
     const last = this.operations.at(-1)?.seq ?? 0;
+    this.shareUpTo(last);
     const unread = { uidvalidity: undefined, token: undefined, paging: false, complete: false };
     this.mailboxes = this.mailboxes.map((row) => ({ ...row, ...unread, total: 0, unseen: 0 }));
     store.apply([
@@ -88,6 +91,10 @@ export class Copy {
     ]);
     this.store = store;
     this.touch();
+  }
+
+  shareUpTo(seq: number): void {
+    this.sharedUpTo = Math.max(this.sharedUpTo, seq);
   }
 
   /** Reads what other tabs wrote; between two writes of this one. */

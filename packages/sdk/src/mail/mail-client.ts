@@ -114,13 +114,13 @@ export class StoredMailClient implements MailClient {
   /** The store cannot be used any more: this tab goes on by itself, with what it has in memory. */
   #fallBack(): void {
     if (this.#isClosed || this.storage === 'memory') return;
-    const { platform } = this.#options;
     this.storage = 'memory';
     this.#stopLeading();
     void this.#tabs.close();
     const memory = memoryStore();
     this.#copy.replaceStore(memory);
-    this.#tabs = this.#makeTabs(memory, { ...platform, openChannel: undefined });
+    this.#tabs = this.#makeTabs(memory, this.#options.platform);
+    this.#tellLost();
     this.#telling.emit('state', { state: this.state, stateReason: this.#stateReason });
     void this.#tabs.start();
   }
@@ -247,12 +247,19 @@ export class StoredMailClient implements MailClient {
 
   #hear(message: TabMessage): void {
     if (this.#isClosed) return;
+    if (message.type === 'hello') this.#tellLost();
+    if (message.type === 'hello' && this.#leader) this.#tellTabs();
     if (message.type === 'wrote') this.#reload();
     else if (message.type === 'wake' && this.#leader) this.#wake(this.#leader);
-    else if (message.type === 'hello' && this.#leader) this.#tellTabs();
+    else if (message.type === 'lost') this.#copy.shareUpTo(message.seq);
     else if (message.type === 'pause') this.#server.pauseFor(message.ms);
     else if (message.type === 'state' && !this.#leader)
       this.#setState(message.state as MailState, message.reason);
+  }
+
+  #tellLost(): void {
+    const { sharedUpTo: seq } = this.#copy;
+    if (seq > 0) this.#tabs.tell({ type: 'lost', seq });
   }
 
   /** What other tabs wrote; once more, where something came meanwhile. */

@@ -16,15 +16,18 @@ export interface Outbox {
   /** In their order. */
   readonly operations: readonly OperationRow[];
   readonly placeOf: (name: string, box: number | undefined) => Place;
+  /** Changes up to this one go whatever happens here: somebody else has them, too. */
+  readonly sharedUpTo: number;
 }
 
 /**
  * The batches that may go at once: the first of each lane. A mailbox is a lane; each mail that is sent is one of its
  * own, so that one which fails holds up no other; what makes, renames and deletes mailboxes shares one.
  */
-export function nextBatches({ operations, placeOf }: Outbox): OperationRow[][] {
+export function nextBatches(outbox: Outbox): OperationRow[][] {
+  const { operations, placeOf } = outbox;
   const waiting = operations.filter(isWaiting);
-  const pairs = cancellingPairs(operations, placeOf);
+  const pairs = cancellingPairs(outbox);
   const { isPending, follow } = readNeeds(operations, pairs);
   const lanes = new Map<Place, OperationRow[]>();
   const closed = new Set<Place>();
@@ -60,15 +63,13 @@ export function nextBatches({ operations, placeOf }: Outbox): OperationRow[][] {
  *
  * @returns their seqs, with those of what takes them back
  */
-function cancellingPairs(
-  operations: readonly OperationRow[],
-  placeOf: Outbox['placeOf'],
-): ReadonlySet<number> {
+function cancellingPairs({ operations, placeOf, sharedUpTo }: Outbox): ReadonlySet<number> {
   const pairs = new Set<number>();
   for (const inverse of operations) {
     const target = operations.find(({ seq }) => seq === inverse.inverseOf);
     if (inverse.state !== 'queued' || target?.state !== 'queued') continue;
     const { seq, kind, ids } = target;
+    if (seq <= sharedUpTo) continue;
     const places = new Set(placesOf(target, placeOf));
     const isBetween = (one: OperationRow) => {
       // Where its messages are is not known yet: they would have no name.
@@ -139,8 +140,9 @@ function readNeeds(operations: readonly OperationRow[], pairs: ReadonlySet<numbe
  * What ends without going: what needs something that is lost, and what was taken back. A draft whose place another one takes
  * is kept until that is at the server, since it may be refused; of several that wait, only the one before the last.
  */
-export function endings({ operations, placeOf }: Outbox): OperationRow[] {
-  const pairs = cancellingPairs(operations, placeOf);
+export function endings(outbox: Outbox): OperationRow[] {
+  const { operations } = outbox;
+  const pairs = cancellingPairs(outbox);
   const { takers, isPending, isLost, follow } = readNeeds(operations, pairs);
   return operations.filter(({ seq, state, needs = 0, inverseOf = seq }) => {
     if (state === 'queued' && isLost(follow(needs))) return true;

@@ -19,7 +19,9 @@ export type TabMessage =
   /** Who came late asks for the state. */
   | { readonly type: 'hello' }
   | { readonly type: 'let-go' }
-  | { readonly type: 'pause'; readonly ms: number };
+  | { readonly type: 'pause'; readonly ms: number }
+  /** A tab lost the store, and goes on with a copy of the changes up to this one. */
+  | { readonly type: 'lost'; readonly seq: number };
 
 export interface TabsOptions {
   readonly store: Store;

@@ -6,12 +6,10 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import 'fake-indexeddb/auto';
 import fc from 'fast-check';
-import { memoryStore, openMail, type Store } from '../../src/mail.ts';
+import { memoryStore, type Store } from '../../src/mail.ts';
 import { fileStore } from '../../src/stores/file.ts';
 import { sqliteStore } from '../../src/stores/sqlite.ts';
-import { FakeServer } from '../../src/testing/testing.ts';
 import { Life } from './life.ts';
-import { platformOf } from './platform-of.ts';
 import { step } from './steps.ts';
 import { World } from './world.ts';
 
@@ -134,43 +132,25 @@ test('texts stay within what is kept at most, where the tab that fetches them le
 });
 
 test('a store that is lost is followed by memory, and no change of the user is lost with it', async () => {
-  const store: Store = memoryStore();
-  let isLost = false;
-  const failing: Store = {
-    get: (table, key) => (isLost ? gone() : store.get(table, key)),
-    range: (query) => (isLost ? gone() : store.range(query)),
-    transact: (options, changes) => (isLost ? gone() : store.transact(options, changes)),
-    update: (table, key, decide) => (isLost ? gone() : store.update(table, key, decide)),
-    close: async () => undefined,
-  };
-  const gone = <T>() => Promise.reject<T>(new Error('the store is lost'));
-  const server = new FakeServer();
-  const { clock } = server;
-  const account = server.addAccount({ address: 'ada@acme.test' });
+  const world = new World({ seed: 1, withLocks: true });
+  const { account, server } = world;
   account.deliver('INBOX', { subject: 'Hi' });
-  const mail = await openMail({
-    baseUrl: 'https://mail.test',
-    address: 'ada@acme.test',
-    auth: async () => server.issueToken(account),
-    store: failing,
-    platform: platformOf(server),
-  });
-  await clock.advance(5000);
-  const inbox = mail.mailbox('INBOX');
+  const tab = await world.open();
+  await world.pass(5000);
+  const inbox = tab.client.mailbox('INBOX');
   const [id] = await inbox.ids();
   assert.ok(id);
   server.online = false;
   server.dropSockets();
   await inbox.flag([id], { add: ['\\Flagged'] });
-  isLost = true;
-  failing.onLost?.(new Error('closed by the browser'));
-  assert.equal(mail.storage, 'memory');
+  world.lose(tab);
+  assert.equal(tab.client.storage, 'memory');
   server.online = true;
-  await clock.advance(60_000);
+  await world.pass(60_000);
   const { messages, state } = await inbox.list();
   assert.deepEqual([state, messages.map(({ flags }) => flags)], ['live', [['\\Flagged']]]);
   assert.deepEqual(account.mailbox('INBOX').find(1)?.flags, ['\\Flagged']);
-  await mail.close();
+  await tab.client.close();
 });
 
 test('a sync that began before the answer to a change does not settle it: the copy lacks it still', async () => {

@@ -1,9 +1,7 @@
 /** Files of mail that waits: they go with it whatever happens, and no mail goes without one that it had. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { memoryStore, openMail, type Store } from '../../src/mail.ts';
-import { FakeServer } from '../../src/testing/testing.ts';
-import { platformOf } from './platform-of.ts';
+import type { SendOperation } from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const content = Buffer.from('the file');
@@ -11,71 +9,85 @@ const file = { filename: 'a.txt', contentType: 'text/plain', content };
 const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', attachments: [file] };
 const inBase64 = content.toString('base64');
 
-/** A client whose store is lost when the test says so. */
-async function openLosable(store: Store, isOnline = true) {
-  let isLost = false;
-  const gone = <T>() => Promise.reject<T>(new Error('the store is lost'));
-  const losable: Store = {
-    get: (table, key) => (isLost ? gone() : store.get(table, key)),
-    range: (query) => (isLost ? gone() : store.range(query)),
-    transact: (options, changes) => (isLost ? gone() : store.transact(options, changes)),
-    update: (table, key, decide) => (isLost ? gone() : store.update(table, key, decide)),
-    close: async () => undefined,
-  };
-  const server = new FakeServer();
-  server.online = isOnline;
-  const { clock } = server;
-  const account = server.addAccount({ address: 'ada@acme.test' });
-  const client = await openMail({
-    baseUrl: 'https://mail.test',
-    address: 'ada@acme.test',
-    auth: async () => server.issueToken(account),
-    store: losable,
-    platform: platformOf(server),
-  });
-  const lose = () => {
-    isLost = true;
-    losable.onLost?.(new Error('closed by the browser'));
-  };
-  /** The contents of files that went to the server. */
-  const sent = () =>
-    server.requests
-      .filter(({ path }) => path === '/mail/send')
-      .map(({ body }) => (body as { attachments: { content: string }[] }).attachments[0]?.content);
-  await clock.advance(5000);
-  return { server, clock, account, client, lose, sent };
-}
+/** The contents of files that went to the server. */
+const sentBy = ({ server }: World) =>
+  server.requests
+    .filter(({ path }) => path === '/mail/send')
+    .map(({ body }) => (body as { attachments: { content: string }[] }).attachments[0]?.content);
 
 test('mail that waits has its files, also where the store is lost meanwhile', async () => {
-  const { server, clock, account, client, lose, sent } = await openLosable(memoryStore(), false);
-  await client.send(mail);
-  lose();
-  server.online = true;
-  await clock.advance(60_000);
-  assert.equal(account.sends.all.length, 1);
-  assert.deepEqual(new Set(sent()), new Set([inBase64]));
-  await client.close();
+  const world = new World({ seed: 1, withLocks: true });
+  world.server.online = false;
+  const tab = await world.open();
+  await world.pass(5000);
+  await tab.client.send(mail);
+  world.lose(tab);
+  world.server.online = true;
+  await world.pass(60_000);
+  assert.equal(world.account.sends.all.length, 1);
+  assert.deepEqual(new Set(sentBy(world)), new Set([inBase64]));
 });
 
 test('mail does not go without a file that was lost with the store: it waits for the next start', async () => {
-  const store = memoryStore();
-  const first = await openLosable(store, false);
+  const world = new World({ seed: 1, withLocks: true });
+  world.server.online = false;
+  const first = await world.open();
   await first.client.send(mail);
-  await first.client.close();
-  const second = await openLosable(store, false);
-  second.lose();
-  second.server.online = true;
-  await second.clock.advance(60_000);
-  assert.deepEqual(second.sent(), []);
+  world.kill(first);
+  const second = await world.open();
+  await world.pass(20_000);
+  world.lose(second);
+  world.server.online = true;
+  await world.pass(60_000);
+  assert.deepEqual(sentBy(world), []);
   assert.deepEqual(
     (await second.client.pending()).map(({ kind }) => kind),
     ['send'],
   );
-  await second.client.close();
-  const third = await openLosable(store);
-  assert.deepEqual([third.account.sends.all.length, third.sent()], [1, [inBase64]]);
-  await third.client.close();
+  world.kill(second);
+  await world.open();
+  await world.pass(20_000);
+  assert.deepEqual([world.account.sends.all.length, sentBy(world)], [1, [inBase64]]);
 });
+
+for (const undoSeconds of [60, 0]) {
+  const end = undoSeconds > 0 ? 'it is a draft again' : 'it is said to have gone';
+  test(`mail that a tab without its store sends too is taken back at the server alone: ${end}`, async () => {
+    const world = new World({ seed: 1, withLocks: true });
+    const { server, account } = world;
+    const [, losing] = [await world.open(), await world.open()];
+    await world.pass(5000);
+    server.online = false;
+    server.dropSockets();
+    // What is tried fails, and rests.
+    await world.pass(8000);
+    const sent = await losing.client.send(mail, { undoSeconds });
+    await world.pass(100);
+    world.lose(losing);
+    // One that comes later hears of it, too.
+    const third = await world.open();
+    await world.pass(100);
+    const [waiting] = (await third.client.pending()) as [SendOperation];
+    assert.equal(waiting.id, sent.id);
+    const cancelled = waiting.cancel();
+    cancelled.catch(() => {});
+    await world.pass(100);
+    server.online = true;
+    // It goes out before its answer is here.
+    server.fault = ({ path }) => (path === '/mail/send' ? { delayMs: 1000 } : undefined);
+    for (const { client } of world.living) client.reconnect();
+    await world.pass(30_000);
+    const statuses = account.sends.all.map(({ status }) => status);
+    if (undoSeconds > 0) {
+      assert.equal((await cancelled)?.draft.mailbox, 'Drafts');
+      assert.deepEqual(statuses, ['cancelled']);
+    } else {
+      await assert.rejects(cancelled, { code: 'already_sent' });
+      assert.deepEqual(statuses, ['delivered']);
+    }
+    assert.equal(new Set(sentBy(world)).size, 1);
+  });
+}
 
 test('mail that is refused while it is taken back is a draft with its files', async () => {
   const world = new World({ seed: 1, withLocks: true });

@@ -94,6 +94,9 @@ class Locks {
 export interface Tab {
   readonly client: MailClient;
   isDead: boolean;
+  /** Its own, which it loses when the test says so. */
+  readonly store: Store;
+  hasLostStore?: boolean;
   /** Nothing of it goes on before this is over. */
   frozen?: Promise<void> | undefined;
 }
@@ -165,11 +168,12 @@ export class World {
 
   async open(): Promise<Tab> {
     const tab = { isDead: false } as { -readonly [Member in keyof Tab]: Tab[Member] };
+    tab.store = this.#storeOf(tab);
     const opened = openMail({
       baseUrl: 'https://mail.test',
       address: 'ada@acme.test',
       auth: async () => this.#token(tab),
-      store: this.#storeOf(tab),
+      store: tab.store,
       bodyBudget: this.#options.bodyBudget ?? BODY_BUDGET,
       platform: this.#platformOf(tab),
     });
@@ -203,6 +207,12 @@ export class World {
         resolve();
       }, ms);
     });
+  }
+
+  /** As a browser closes the database of a tab for good. */
+  lose(tab: Tab): void {
+    tab.hasLostStore = true;
+    tab.store.onLost?.(new Error('closed by the browser'));
   }
 
   kill(tab: Tab): void {
@@ -329,8 +339,13 @@ export class World {
 
   #storeOf(tab: Tab): Store {
     const { store } = this;
+    const read = <T>(carryOut: () => Promise<T>): Promise<T> => {
+      if (tab.hasLostStore) return Promise.reject(new Error('the store is lost'));
+      return tab.isDead ? never() : carryOut();
+    };
     const write = async (carryOut: () => Promise<void>) => {
       if (tab.isDead) return never<void>();
+      if (tab.hasLostStore) throw new Error('the store is lost');
       this.writes++;
       if (this.busy === tab) {
         this.busy = undefined;
@@ -358,8 +373,8 @@ export class World {
         this.faults.push('a write of an earlier leader');
     };
     return {
-      get: (table, key) => (tab.isDead ? never() : store.get(table, key)),
-      range: (query) => (tab.isDead ? never() : store.range(query)),
+      get: (table, key) => read(() => store.get(table, key)),
+      range: (query) => read(() => store.range(query)),
       transact: (options, changes) => write(() => transact(options, changes)),
       update: (table, key, decide) =>
         write(() => store.update(table, key, (row) => this.#note(decide(row)))),
