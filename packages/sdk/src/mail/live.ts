@@ -43,8 +43,6 @@ export class Live {
   #attempt = 0;
   /** Something came since the last look. */
   #isHeard = false;
-  /** The server sends heartbeats: those of before 0.4 do not. */
-  #hasHeartbeats = false;
   isLive = false;
 
   constructor(options: LiveOptions) {
@@ -116,7 +114,6 @@ export class Live {
       this.#listen(1100 * event.heartbeatSeconds);
     }
     this.#isHeard = true;
-    this.#hasHeartbeats ||= event.type === 'heartbeat';
     if (this.isLive) this.#options.heard(event);
   }
 
@@ -124,7 +121,7 @@ export class Live {
   #listen(ms: number): void {
     this.#isHeard = false;
     this.#cancelTimer = this.#options.platform.after(ms, () => {
-      if (this.#isHeard || !this.#hasHeartbeats) this.#listen(ms);
+      if (this.#isHeard) this.#listen(ms);
       else this.#lose(0);
     });
   }
