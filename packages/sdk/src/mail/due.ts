@@ -1,6 +1,6 @@
 /**
- * Which mailboxes are to be read anew, and whether the list of them is: what events, answers and the user say of that.
- * Nothing is asked here; the leader asks for what is due as soon as it may.
+ * What is to be read anew, mailboxes and the list of them: what events, answers and the user say of that. Nothing is asked
+ * here; the leader asks for what is due as soon as it may.
  */
 import type { HelloEvent, MailboxChangedEvent } from '../api-types.ts';
 import type { Copy } from './copy.ts';
@@ -9,29 +9,34 @@ import type { MailboxRow } from './rows.ts';
 /** The state of a mailbox as the server tells it. */
 type Tip = Pick<MailboxChangedEvent, 'mailbox' | 'uidvalidity' | 'token'>;
 
+/** A box, or the list of mailboxes. */
+export type Reading = number | 'list';
+
 /** What everybody has open sooner or later. */
 const ALWAYS = new Set(['\\Sent', '\\Drafts']);
+/** Between two looks at the numbers of mailboxes that are not in the copy. */
+const LIST_MS = 30_000;
 
 export class Due {
   readonly #copy: Copy;
   readonly #syncAll: boolean;
   readonly #opened = new Set<string>();
-  /** Boxes to be synced. */
-  readonly boxes: Set<number> = new Set();
-  /** Boxes that a sync, or a change that brings one, is reading. */
-  readonly busy: Set<number> = new Set();
-  isListDue: boolean = true;
-  isListing: boolean = false;
+  readonly #due = new Set<Reading>(['list']);
+  /** What a request is reading, also a change that brings a sync with it. */
+  readonly busy: Set<Reading> = new Set();
   /** By the platform's ticks: before it the list is not asked for again. */
-  listAt: number = 0;
+  #listAt = 0;
 
   constructor(copy: Copy, syncAll: boolean) {
     this.#copy = copy;
     this.#syncAll = syncAll;
-    for (const { box, token } of copy.mailboxes) if (token !== undefined) this.boxes.add(box);
-    for (const { state, awaits = [] } of copy.operations) {
-      if (state === 'acked') for (const box of awaits) this.boxes.add(box);
-    }
+    for (const { box, token } of copy.mailboxes) if (token !== undefined) this.add(box);
+    for (const { state, awaits = [] } of copy.operations)
+      if (state === 'acked') this.add(...awaits);
+  }
+
+  add(...boxes: readonly number[]): void {
+    for (const box of boxes) this.#due.add(box);
   }
 
   /** Whether the copy has the mailbox, or is going to have it. */
@@ -44,33 +49,47 @@ export class Due {
   /** Whether something of the mailbox is not in the copy yet: whether there is one, the list says. */
   isBusy(name: string): boolean {
     const { box, token } = this.#copy.mailbox(name) ?? {};
-    const isKnown = box !== undefined && token !== undefined;
-    if (!isKnown && (this.isListDue || this.isListing)) return true;
-    return box !== undefined && this.#isWorking(box);
+    return (
+      (token === undefined && this.#isWorking('list')) ||
+      (box !== undefined && this.#isWorking(box))
+    );
   }
 
   get isAnyBusy(): boolean {
     return this.#copy.mailboxes.some(({ box }) => this.#isWorking(box));
   }
 
-  #isWorking(box: number): boolean {
-    return this.boxes.has(box) || this.busy.has(box);
+  #isWorking(one: Reading): boolean {
+    return this.#due.has(one) || this.busy.has(one);
   }
 
-  /** Mailboxes that may be synced now: what somebody looks at first. */
-  next(): MailboxRow[] {
+  /** What may be read now: the list, then what somebody looks at. @param now by the platform's ticks */
+  next(now: number): Reading[] {
     const rank = ({ name }: MailboxRow) => (this.#opened.has(name) ? 0 : name === 'INBOX' ? 1 : 2);
-    return this.#copy.mailboxes
-      .filter(({ box, gone }) => this.boxes.has(box) && !this.busy.has(box) && !gone)
-      .sort((a, b) => rank(a) - rank(b));
+    const rows = this.#copy.mailboxes.filter(({ gone }) => !gone);
+    const boxes = rows.sort((a, b) => rank(a) - rank(b)).map(({ box }) => box);
+    const all: Reading[] = now < this.#listAt ? boxes : ['list', ...boxes];
+    return all.filter((one) => this.#due.has(one) && !this.busy.has(one));
+  }
+
+  begin(one: Reading, now: number): void {
+    this.#due.delete(one);
+    this.busy.add(one);
+    // Whoever wants another list while it is read, wants it at once.
+    if (one === 'list') this.#listAt = now + LIST_MS;
+  }
+
+  /** What failed is read again by the timer, not by the next event. */
+  end(one: Reading, hasFailed: boolean): void {
+    this.busy.delete(one);
+    if (hasFailed) this.#due.add(one);
   }
 
   /** Somebody looks at a mailbox. */
   open(name: string): void {
     if (this.#opened.has(name)) return;
     this.#opened.add(name);
-    const mailbox = this.#copy.mailbox(name);
-    if (mailbox && mailbox.token === undefined) this.boxes.add(mailbox.box);
+    if (this.#copy.mailbox(name)?.token === undefined) this.read(name);
   }
 
   /** The user wants it now. */
@@ -83,12 +102,12 @@ export class Due {
   /** It may have changed, without a word of the server. */
   read(name: string): void {
     const mailbox = this.#copy.mailbox(name);
-    if (mailbox) this.boxes.add(mailbox.box);
+    if (mailbox) this.add(mailbox.box);
   }
 
   relist(): void {
-    this.isListDue = true;
-    this.listAt = 0;
+    this.#due.add('list');
+    this.#listAt = 0;
   }
 
   /** What was missed since the last time. */
@@ -105,8 +124,8 @@ export class Due {
     const row = this.#copy.mailbox(mailbox);
     if (row?.token === token && row.uidvalidity === uidvalidity) return;
     if (!row) this.relist();
-    else if (this.isWanted(row)) this.boxes.add(row.box);
+    else if (this.isWanted(row)) this.add(row.box);
     // Its numbers alone are shown: they may be a little late.
-    else this.isListDue = true;
+    else this.#due.add('list');
   }
 }

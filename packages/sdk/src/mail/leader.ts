@@ -5,31 +5,22 @@
 import type { HelloEvent } from '../api-types.ts';
 import { Attempts } from './attempts.ts';
 import type { MailState } from './client.ts';
-import type { Copy } from './copy.ts';
 import { Due } from './due.ts';
 import type { Place } from './fold.ts';
 import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } from './live.ts';
 import { laneOf, nextBatches } from './outbox.ts';
-import type { Platform } from './platform.ts';
-import { type Pushed, Pusher } from './pusher.ts';
+import { Pusher } from './pusher.ts';
 import { reconcile } from './reconcile.ts';
-import type { MessageRow } from './rows.ts';
-import type { MailServer } from './server.ts';
 import { sweep } from './sweep.ts';
-import { Syncer } from './syncer.ts';
+import { type Lead, Syncer } from './syncer.ts';
 
-export interface LeaderOptions {
-  readonly copy: Copy;
-  readonly server: MailServer;
-  readonly platform: Platform;
+export interface LeaderOptions extends Omit<Lead, 'due'> {
+  /** Something was written: other tabs should look. */
+  readonly wrote: () => void;
   readonly baseUrl: string;
-  readonly epoch: number;
   readonly syncAll: boolean;
   readonly tellTraffic: TellTraffic;
   readonly tellState: (state: MailState, reason?: string) => void;
-  readonly received: (rows: readonly MessageRow[]) => void;
-  /** Something was written: other tabs should look. */
-  readonly wrote: () => void;
   /** A request is over, and what came of it is written. */
   readonly ended: () => void;
   /** Another tab leads. */
@@ -43,8 +34,6 @@ const MOST = 4;
 const POLL_MS = 60_000;
 /** Between two syncs while few requests of the minute are left. */
 const SLOW_MS = 2000;
-/** Between two looks at the numbers of mailboxes that are not in the copy. */
-const LIST_MS = 30_000;
 
 export class Leader {
   readonly #options: LeaderOptions;
@@ -59,8 +48,6 @@ export class Leader {
   #running = 0;
   /** By the seq of the first change of a request that is under way: its lane, which may have another name by now. */
   readonly #lanes = new Map<number, Place>();
-  /** Orders the answers to changes and the beginnings of syncs. */
-  #tick = 0;
   #hasCaughtUp = false;
   /** The server said whose token it is. */
   #isIdentified = false;
@@ -69,15 +56,12 @@ export class Leader {
 
   constructor(options: LeaderOptions) {
     this.#options = options;
-    const { copy, server, platform, epoch, baseUrl, tellTraffic } = options;
-    const { wrote, received, syncAll } = options;
-    const tick = () => ++this.#tick;
-    const isActive = () => this.#active;
+    const { copy, server, platform, baseUrl, syncAll, tellTraffic } = options;
     this.#attempts = new Attempts(platform);
-    const due = new Due(copy, syncAll);
-    this.#due = due;
-    this.#syncer = new Syncer({ copy, server, epoch, tick, isActive, wrote, received });
-    this.#pusher = new Pusher({ copy, server, platform, epoch, due, syncer: this.#syncer });
+    this.#due = new Due(copy, syncAll);
+    const lead = { ...options, due: this.#due };
+    this.#syncer = new Syncer(lead);
+    this.#pusher = new Pusher(lead, this.#syncer);
     this.#live = new Live({
       platform,
       baseUrl,
@@ -189,8 +173,7 @@ export class Leader {
     }
     if (!this.#isIdentified) return;
     this.#startPushes();
-    this.#startList();
-    const next = Math.min(this.#attempts.next(), this.#startSyncs());
+    const next = Math.min(this.#attempts.next(), this.#startReading(now));
     this.#startPrefetch();
     this.#tellState();
     if (next < Number.POSITIVE_INFINITY) this.#pumpAt(next);
@@ -212,12 +195,14 @@ export class Leader {
     const over = (hasFailed: boolean) => {
       this.#running--;
       done(hasFailed);
+      void this.#sweep();
       this.#pump();
       this.#options.ended();
     };
     void job().then(
       () => {
         this.#attempts.worked(key);
+        this.#options.wrote();
         over(false);
       },
       (error: unknown) => {
@@ -257,26 +242,15 @@ export class Leader {
       const isOwner = box !== undefined && !this.#due.busy.has(box);
       if (isOwner) this.#due.busy.add(box);
       this.#lanes.set(seq, lane);
-      const began = ++this.#tick;
-      const job = async () => this.#pushed(await this.#pusher.push(batch, began, isOwner), began);
       this.#start(
         key,
-        () => this.#syncer.bringing(first, job()),
+        () => this.#syncer.bringing(first, this.#pusher.push(batch, isOwner)),
         () => {
           this.#lanes.delete(seq);
           if (isOwner) this.#due.busy.delete(box);
         },
       );
     }
-  }
-
-  #pushed({ boxes, continues, received, listChanged }: Pushed, began: number): void {
-    for (const box of boxes) this.#due.boxes.add(box);
-    if (continues !== undefined) this.#syncer.goOn(continues, began);
-    if (listChanged) this.#due.relist();
-    this.#options.wrote();
-    this.#syncer.receive(received);
-    void this.#sweep();
   }
 
   /** What was taken back before it went, and what can never go. */
@@ -293,69 +267,38 @@ export class Leader {
     );
   }
 
-  #startList(): void {
-    const due = this.#due;
-    const isDue = due.isListDue && !due.isListing && this.#options.platform.ticks() >= due.listAt;
-    if (!isDue || !this.#mayStart('list')) return;
-    due.isListDue = false;
-    due.isListing = true;
-    // Before it goes: whoever wants another one meanwhile, wants it at once.
-    due.listAt = this.#options.platform.ticks() + LIST_MS;
-    this.#start(
-      'list',
-      () => this.#list(),
-      (hasFailed) => {
-        due.isListing = false;
-        due.isListDue ||= hasFailed;
-      },
-    );
-  }
-
   async #list(): Promise<void> {
-    const { server, copy, epoch, platform, wrote } = this.#options;
+    const { server, copy, epoch, platform } = this.#options;
     const { mailboxes } = await server.call('GET /mail/mailboxes');
     await copy.write(epoch, 'relaxed', () => reconcile(copy, mailboxes, platform));
     for (const { mailbox, token, uidvalidity } of mailboxes) {
       const row = copy.mailbox(mailbox);
       const isOther = row && (row.token !== token || row.uidvalidity !== uidvalidity);
-      if (isOther && this.#due.isWanted(row)) this.#due.boxes.add(row.box);
+      if (isOther && this.#due.isWanted(row)) this.#due.add(row.box);
     }
-    wrote();
-    void this.#sweep();
   }
 
   /** @returns when the next one may start, where one waits */
-  #startSyncs(): number {
-    const { platform, server } = this.#options;
-    const { boxes, busy } = this.#due;
+  #startReading(now: number): number {
+    const due = this.#due;
     let next = Number.POSITIVE_INFINITY;
-    for (const { box } of this.#due.next()) {
-      if (!this.#mayStart(`sync ${box}`)) continue;
-      if (server.isLow && platform.ticks() < this.#nextSyncAt) {
-        next = Math.min(next, this.#nextSyncAt);
-        continue;
+    for (const one of due.next(now)) {
+      if (!this.#mayStart(`read ${one}`)) continue;
+      if (one !== 'list') {
+        if (this.#options.server.isLow && now < this.#nextSyncAt) {
+          next = this.#nextSyncAt;
+          continue;
+        }
+        this.#nextSyncAt = now + SLOW_MS;
       }
-      this.#nextSyncAt = platform.ticks() + SLOW_MS;
-      busy.add(box);
-      boxes.delete(box);
+      due.begin(one, now);
       this.#start(
-        `sync ${box}`,
-        () => this.#sync(box),
-        (hasFailed) => {
-          busy.delete(box);
-          // Not at the next event: by the timer.
-          if (hasFailed) boxes.add(box);
-        },
+        `read ${one}`,
+        () => (one === 'list' ? this.#list() : this.#syncer.sync(one)),
+        (hasFailed) => due.end(one, hasFailed),
       );
     }
     return next;
-  }
-
-  async #sync(box: number): Promise<void> {
-    const then = await this.#syncer.sync(box);
-    if (then === 'again') this.#due.boxes.add(box);
-    if (then === 'relist') this.#due.relist();
-    void this.#sweep();
   }
 
   #startPrefetch(): void {

@@ -3,69 +3,39 @@
  * after a crash the same request goes again, under the same key.
  */
 import { ApiError, isForeign, isPassing } from '../errors.ts';
-import { applyPage, startsAnew, uidsOf } from './apply-page.ts';
+import { startsAnew } from './apply-page.ts';
 import { endsSession } from './attempts.ts';
 import type { Copy } from './copy.ts';
-import type { Due } from './due.ts';
 import { placesOf } from './fold.ts';
-import { acked, ended, endings, nextBatches, outdated, settledIn } from './outbox.ts';
-import type { Platform } from './platform.ts';
+import { acked, ended, endings, nextBatches, outdated } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import {
-  blobsOf,
-  isWaiting,
-  type MessageRow,
-  type OperationRow,
-  placedIn,
-  put,
-  removal,
-  uidOf,
-} from './rows.ts';
-import type { MailServer } from './server.ts';
+import { blobsOf, isWaiting, type OperationRow, placedIn, put, removal, uidOf } from './rows.ts';
 import type { Change } from './store.ts';
-import type { Syncer } from './syncer.ts';
+import type { Lead, Syncer } from './syncer.ts';
 
-export interface PusherOptions {
-  readonly copy: Copy;
-  readonly server: MailServer;
-  readonly platform: Platform;
-  readonly epoch: number;
-  readonly syncer: Syncer;
-  readonly due: Due;
-}
-
-/** What is to be done after a push. */
-export interface Pushed {
-  /** Boxes to be synced. */
-  readonly boxes: readonly number[];
-  /** The box whose sync the answer began; its further pages are due. */
-  readonly continues?: number | undefined;
-  readonly received: readonly MessageRow[];
-  readonly listChanged: boolean;
-}
-
-const NOTHING: Pushed = { boxes: [], received: [], listChanged: false };
 /** After this time the server may have forgotten a key; that of a send it finds as long as it knows the send. */
 const KEY_MS = 24 * 3_600_000;
 
 export class Pusher {
-  readonly #options: PusherOptions;
+  readonly #lead: Lead;
+  readonly #syncer: Syncer;
 
-  constructor(options: PusherOptions) {
-    this.#options = options;
+  constructor(lead: Lead, syncer: Syncer) {
+    this.#lead = lead;
+    this.#syncer = syncer;
   }
 
   /**
-   * @param began its place among answers and beginnings of syncs
    * @param isOwner whether the answer may bring the copy of the mailbox up to date
    * @throws ApiError, ConnectionError where it has to be tried again
    */
-  async push(batch: readonly OperationRow[], began: number, isOwner: boolean): Promise<Pushed> {
+  async push(batch: readonly OperationRow[], isOwner: boolean): Promise<void> {
+    const { copy, server, platform } = this.#lead;
     const isAgain = batch[0]?.state === 'inflight';
+    const began = this.#syncer.begin();
     const going = isAgain ? batch : await this.#begin(batch, isOwner);
     const [first] = going;
-    if (!first) return NOTHING;
-    const { copy, server, platform } = this.#options;
+    if (!first) return;
     const request = first.request as StoredRequest;
     let answer: PushAnswer;
     try {
@@ -79,14 +49,15 @@ export class Pusher {
           await toCall(request, first, copy, server),
         )) as PushAnswer;
     } catch (error) {
-      return await this.#refused(going, error, isAgain);
+      await this.#refused(going, error, isAgain);
+      return;
     }
-    return await this.#answer(going, request, answer, isOwner ? began : 0);
+    await this.#answer(going, request, answer, isOwner ? began : 0);
   }
 
   /** Stores that it goes. What was taken back, or is gone already, does not. */
   async #begin(batch: readonly OperationRow[], isOwner: boolean): Promise<OperationRow[]> {
-    const { copy, epoch, platform } = this.#options;
+    const { copy, epoch, platform } = this.#lead;
     let going: OperationRow[] = [];
     await copy.write(epoch, 'strict', () => {
       const seqs = new Set(batch.map(({ seq }) => seq));
@@ -111,70 +82,43 @@ export class Pusher {
 
   async #answer(
     batch: readonly OperationRow[],
-    request: StoredRequest,
+    { since }: StoredRequest,
     answer: PushAnswer,
     began: number,
-  ): Promise<Pushed> {
-    const { copy, epoch, syncer } = this.#options;
-    let received: readonly MessageRow[] = [];
-    let continues: number | undefined;
-    let boxes: number[] = [];
-    let anew: number | undefined;
-    await copy.write(epoch, 'strict', async () => {
-      let after = batch.map((one) => acked(one, readAnswer(one, answer, copy), this.#awaits(one)));
-      const changes: Change[] = [];
-      const row = batch[0] && homeOf(batch[0], copy);
-      const box = row?.box;
-      const { sync } = answer;
-      const { since } = request;
-      const fits = since && row?.token === since.token && row?.uidvalidity === since.uidvalidity;
-      if (sync && box !== undefined && row && fits && began > 0) {
-        const applied = applyPage(row, sync, await copy.rows(box, uidsOf(sync)));
-        changes.push(...applied.changes);
-        ({ received } = applied);
-        if (startsAnew(row, sync)) anew = box;
-        if (sync.hasMore) continues = box;
-        else {
-          after = after.map((one) => settledIn(one, box));
-          changes.push(...syncer.settle(box, began));
-        }
-      }
-      for (const { seq } of batch) syncer.noteAnswer(seq);
-      boxes = after.flatMap(({ awaits }) => awaits ?? []);
-      return [
-        ...changes,
-        ...after.flatMap((one) => [put('operations', one), ...this.filesOf(one)]),
-        ...this.#prune(),
-      ];
+  ): Promise<void> {
+    const { copy, epoch, due } = this.#lead;
+    const seqs = new Set(batch.map(({ seq }) => seq));
+    await copy.write(epoch, 'strict', () => {
+      for (const seq of seqs) this.#syncer.noteAnswer(seq);
+      const after = batch.map((one) =>
+        acked(one, readAnswer(one, answer, copy), this.#awaits(one)),
+      );
+      return [...this.#over(after), ...this.#prune()];
     });
+    const { sync } = answer;
+    const row = batch[0] && homeOf(batch[0], copy);
+    // One that begins anew is asked for by itself.
+    if (sync && since && row && began > 0 && !startsAnew(row, sync))
+      await this.#syncer.take({ box: row.box, ...since }, sync, began, seqs);
+    for (const { seq, awaits = [] } of copy.operations) if (seqs.has(seq)) due.add(...awaits);
     const [{ kind } = {}] = batch;
-    // A mail that is sent is in Sent, and a draft goes; a mailbox that is not in the copy has other numbers.
-    const touched = copy.mailboxes.filter(
-      ({ specialUse = '', token }) =>
-        kind === 'send' && token !== undefined && ['\\Sent', '\\Drafts'].includes(specialUse),
-    );
-    return {
-      boxes: [...boxes, ...touched.map((one) => one.box), ...(anew !== undefined ? [anew] : [])],
-      continues,
-      received,
-      listChanged: kind === 'mailbox',
-    };
+    if (kind === 'mailbox') due.relist();
+    // A mail that is sent is in Sent, and a draft goes.
+    if (kind !== 'send') return;
+    for (const { box, specialUse = '', token } of copy.mailboxes)
+      if (token !== undefined && ['\\Sent', '\\Drafts'].includes(specialUse)) due.add(box);
   }
 
   /** @throws the error, where the same request may succeed later */
-  async #refused(
-    batch: readonly OperationRow[],
-    error: unknown,
-    isAgain: boolean,
-  ): Promise<Pushed> {
-    const { copy, epoch } = this.#options;
+  async #refused(batch: readonly OperationRow[], error: unknown, isAgain: boolean): Promise<void> {
+    const { copy, epoch, due } = this.#lead;
     if (!(error instanceof ApiError) || endsSession(error) || isPassing(error) || isForeign(error))
       throw error;
     const [first] = batch;
     const { status, code, detail } = error;
     if (code === 'uidvalidity_changed' && (first?.mail?.draft || first?.mail?.inReplyTo)) {
       await copy.write(epoch, 'strict', () => [put('operations', sendAlone(first))]);
-      return NOTHING;
+      return;
     }
     // The first attempt made it, and its answer was lost.
     const wasDone =
@@ -188,20 +132,16 @@ export class Pusher {
       first.inverseOf === undefined;
     const state = wasDone ? 'done' : isUnknown ? 'uncertain' : 'rejected';
     await copy.write(epoch, 'strict', () => this.#end(batch, state, { status, code, detail }));
-    const boxes = batch.flatMap((one) => {
+    for (const one of batch) {
       const row = homeOf(one, copy);
-      return row?.token === undefined ? [] : [row.box];
-    });
-    return {
-      ...NOTHING,
-      boxes,
-      listChanged: code === 'mailbox_not_found' || first?.kind === 'mailbox',
-    };
+      if (row?.token !== undefined) due.add(row.box);
+    }
+    if (code === 'mailbox_not_found' || first?.kind === 'mailbox') due.relist();
   }
 
   /** Others have nothing to wait for. */
   #awaits(operation: OperationRow): number[] {
-    const { copy, due } = this.#options;
+    const { copy, due } = this.#lead;
     if (operation.kind === 'send' || operation.kind === 'mailbox') return [];
     const places = placesOf(operation, copy.placeOf);
     const rows = copy.mailboxes.filter((row) => due.isWanted(row) && places.includes(row.box));
@@ -219,18 +159,20 @@ export class Pusher {
           ? acked(one, { placed: one.ids.map(() => 0) }, [])
           : ended(one, state, error),
     );
-    return [
-      ...over.flatMap((one) => [
-        put('operations', one),
-        ...(state === 'uncertain' ? [] : this.filesOf(one)),
-      ]),
-      ...this.#prune(),
-    ];
+    return [...this.#over(over), ...this.#prune()];
+  }
+
+  /** Their files are not needed any more; but of a send whose fate is not known they are kept. */
+  #over(rows: readonly OperationRow[]): Change[] {
+    return rows.flatMap((one) => [
+      put('operations', one),
+      ...(one.state === 'uncertain' ? [] : this.#filesOf(one)),
+    ]);
   }
 
   /** Ends what was taken back before it went, and what can never go. */
   endings(): Change[] {
-    return endings(this.#options.copy).flatMap((one) => this.#cancel(one));
+    return endings(this.#lead.copy).flatMap((one) => this.#cancel(one));
   }
 
   /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
@@ -238,17 +180,18 @@ export class Pusher {
     const { inverseOf, needs: _, ...draft } = operation;
     if (draft.kind === 'send' && inverseOf !== undefined && draft.mail)
       return [put('operations', { ...draft, kind: 'append' })];
-    const over = { ...ended(operation, 'cancelled'), ...stayed(operation, this.#options.copy) };
-    return [put('operations', over), ...this.filesOf(operation)];
+    return this.#over([
+      { ...ended(operation, 'cancelled'), ...stayed(operation, this.#lead.copy) },
+    ]);
   }
 
   /**
    * Its files go with it: they are at the server, or nobody asks for them any more. Those stay that another change has, too:
    * one that takes the mail back makes a draft of it, where the mail does not go.
    */
-  filesOf(operation: OperationRow): Change[] {
+  #filesOf(operation: OperationRow): Change[] {
     const { account, seq } = operation;
-    const { operations } = this.#options.copy;
+    const { operations } = this.#lead.copy;
     const others = operations.filter((one) => one.seq !== seq && isWaiting(one));
     const needed = new Set(others.flatMap(blobsOf));
     const files = blobsOf(operation).filter((blob) => !needed.has(blob));
@@ -256,11 +199,11 @@ export class Pusher {
   }
 
   #prune(): Change[] {
-    const { copy, platform } = this.#options;
+    const { copy, platform } = this.#lead;
     return outdated(copy.operations, platform.now()).flatMap((row) => [
       removal('operations', row),
       // Of a send whose fate is not known they were kept until now.
-      ...this.filesOf(row),
+      ...this.#filesOf(row),
     ]);
   }
 }

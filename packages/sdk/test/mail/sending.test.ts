@@ -98,10 +98,14 @@ async function writeDrafts(texts: readonly string[], isTried: boolean) {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();
   await world.pass(5000);
-  world.server.online = false;
-  world.server.dropSockets();
-  // What is tried fails, and rests.
-  if (!isTried) await world.pass(8000);
+  const cutOff = async () => {
+    world.server.online = false;
+    world.server.dropSockets();
+    // What is tried fails, and rests.
+    await world.pass(8000);
+  };
+  if (isTried) world.server.failNext({ lose: 'request' }, '/mail/append');
+  else await cutOff();
   const attachments = [{ filename: 'a.txt', content: Buffer.from('a') }];
   let before: MessageLocation | undefined;
   for (const text of texts) {
@@ -109,6 +113,7 @@ async function writeDrafts(texts: readonly string[], isTried: boolean) {
     operation.applied.catch(() => {});
     before = draft;
     await world.pass(100);
+    if (world.server.online) await cutOff();
   }
   /** What the server has in the end. */
   const connect = async () => {
