@@ -23,7 +23,7 @@ export interface BodiesOptions {
 }
 
 /** The message that was opened last. */
-export interface Near {
+interface Near {
   readonly mailbox: string;
   readonly date: number;
 }
@@ -40,6 +40,7 @@ export class Bodies {
   readonly #options: BodiesOptions;
   /** What was looked at, so that nothing is asked twice. */
   readonly #tried = new Set<string>();
+  #near: Near | undefined;
   #weight: number | undefined;
   #rows = 0;
 
@@ -50,7 +51,8 @@ export class Bodies {
   /** @throws ConnectionError, ApiError where the copy lacks it */
   async read(row: MessageRow, mailbox: string): Promise<Content> {
     const { copy, server, platform } = this.#options;
-    const { box, generation, uid } = row;
+    const { box, generation, uid, date } = row;
+    this.#near = { mailbox, date };
     const kept = (await copy.store.get('bodies', [box, generation, uid])) as BodyRow | undefined;
     if (kept) {
       // Once an hour is enough to know what was not read for long.
@@ -87,15 +89,13 @@ export class Bodies {
     return { account, box, generation, uid, usedAt, weight, content };
   }
 
-  /**
-   * What could be fetched ahead now; `near` is what is open. One who leads no more writes nothing: the next one counted what
-   * there is.
-   */
-  next(near: Near | undefined, epoch: number): (() => Promise<void>) | undefined {
-    const { copy } = this.#options;
+  /** What could be fetched ahead now. One who leads no more writes nothing: the next one counted what there is. */
+  next(epoch: number): (() => Promise<void>) | undefined {
+    const { copy, budget } = this.#options;
+    const near = this.#near;
     const inbox = copy.mailbox('INBOX');
     const key = `${inbox?.box}/${inbox?.token}/${near?.mailbox}/${near?.date}`;
-    if (!inbox || this.#tried.has(key)) return undefined;
+    if (!inbox || budget === 0 || this.#tried.has(key)) return undefined;
     return async () => {
       const isDone = await this.#prefetch(inbox, near, epoch);
       if (isDone) this.#tried.add(key);

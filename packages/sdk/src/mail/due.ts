@@ -17,19 +17,27 @@ const ALWAYS = new Set(['\\Sent', '\\Drafts']);
 /** Between two looks at the numbers of mailboxes that are not in the copy. */
 const LIST_MS = 30_000;
 
+export interface DueOptions {
+  readonly copy: Copy;
+  /** Whether somebody looks at a mailbox. */
+  readonly isOpen: (name: string) => boolean;
+  /** All mailboxes are kept. */
+  readonly syncAll: boolean;
+}
+
 export class Due {
   readonly #copy: Copy;
-  readonly #syncAll: boolean;
-  readonly #opened = new Set<string>();
+  readonly #options: DueOptions;
   readonly #due = new Set<Reading>(['list']);
   /** What a request is reading, also a change that brings a sync with it. */
   readonly busy: Set<Reading> = new Set();
   /** By the platform's ticks: before it the list is not asked for again. */
   #listAt = 0;
 
-  constructor(copy: Copy, syncAll: boolean) {
+  constructor(options: DueOptions) {
+    const { copy } = options;
     this.#copy = copy;
-    this.#syncAll = syncAll;
+    this.#options = options;
     for (const { box, token } of copy.mailboxes) if (token !== undefined) this.add(box);
     for (const { state, awaits = [] } of copy.operations)
       if (state === 'acked') this.add(...awaits);
@@ -42,8 +50,9 @@ export class Due {
   /** Whether the copy has the mailbox, or is going to have it. */
   isWanted({ name, specialUse, token, gone }: MailboxRow): boolean {
     if (gone) return false;
+    const { isOpen, syncAll } = this.#options;
     const isAlways = name === 'INBOX' || ALWAYS.has(specialUse ?? '');
-    return isAlways || token !== undefined || this.#opened.has(name) || this.#syncAll;
+    return isAlways || token !== undefined || syncAll || isOpen(name);
   }
 
   /** Whether something of the mailbox is not in the copy yet: whether there is one, the list says. */
@@ -65,7 +74,8 @@ export class Due {
 
   /** What may be read now: the list, then what somebody looks at. @param now by the platform's ticks */
   next(now: number): Reading[] {
-    const rank = ({ name }: MailboxRow) => (this.#opened.has(name) ? 0 : name === 'INBOX' ? 1 : 2);
+    const { isOpen } = this.#options;
+    const rank = ({ name }: MailboxRow) => (isOpen(name) ? 0 : name === 'INBOX' ? 1 : 2);
     const rows = this.#copy.mailboxes.filter(({ gone }) => !gone);
     const boxes = rows.sort((a, b) => rank(a) - rank(b)).map(({ box }) => box);
     const all: Reading[] = now < this.#listAt ? boxes : ['list', ...boxes];
@@ -85,16 +95,8 @@ export class Due {
     if (hasFailed) this.#due.add(one);
   }
 
-  /** Somebody looks at a mailbox. */
-  open(name: string): void {
-    if (this.#opened.has(name)) return;
-    this.#opened.add(name);
-    if (this.#copy.mailbox(name)?.token === undefined) this.read(name);
-  }
-
   /** The user wants it now. */
   sync(name: string): void {
-    this.#opened.add(name);
     this.read(name);
     if (!this.#copy.mailbox(name)) this.relist();
   }

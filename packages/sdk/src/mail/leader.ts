@@ -5,7 +5,7 @@
 import type { HelloEvent } from '../api-types.ts';
 import { Attempts } from './attempts.ts';
 import type { MailState } from './client.ts';
-import { Due } from './due.ts';
+import { Due, type DueOptions } from './due.ts';
 import type { Place } from './fold.ts';
 import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } from './live.ts';
 import { laneOf, nextBatches } from './outbox.ts';
@@ -14,11 +14,10 @@ import { reconcile } from './reconcile.ts';
 import { sweep } from './sweep.ts';
 import { type Lead, Syncer } from './syncer.ts';
 
-export interface LeaderOptions extends Omit<Lead, 'due'> {
+export interface LeaderOptions extends Omit<Lead, 'due'>, DueOptions {
   /** Something was written: other tabs should look. */
   readonly wrote: () => void;
   readonly baseUrl: string;
-  readonly syncAll: boolean;
   readonly tellTraffic: TellTraffic;
   readonly tellState: (state: MailState, reason?: string) => void;
   /** A request is over, and what came of it is written. */
@@ -56,9 +55,9 @@ export class Leader {
 
   constructor(options: LeaderOptions) {
     this.#options = options;
-    const { copy, server, platform, baseUrl, syncAll, tellTraffic } = options;
+    const { server, platform, baseUrl, tellTraffic } = options;
     this.#attempts = new Attempts(platform);
-    this.#due = new Due(copy, syncAll);
+    this.#due = new Due(options);
     const lead = { ...options, due: this.#due };
     this.#syncer = new Syncer(lead);
     this.#pusher = new Pusher(lead, this.#syncer);
@@ -86,12 +85,6 @@ export class Leader {
     this.#live.stop();
     this.#cancelTimer();
     this.#cancelPoll();
-  }
-
-  /** Somebody looks at a mailbox. */
-  open(name: string): void {
-    this.#due.open(name);
-    this.#pump();
   }
 
   /** There may be new changes of the user. */

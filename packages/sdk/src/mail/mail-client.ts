@@ -1,5 +1,5 @@
 /** The client of one account: what an app calls, over the copy, the server and the tab that leads. */
-import { Bodies, type Near } from './bodies.ts';
+import { Bodies } from './bodies.ts';
 import type { MailClient, MailState, TrafficEvent } from './client.ts';
 import { Copy, type NewOperation } from './copy.ts';
 import { Leader } from './leader.ts';
@@ -14,7 +14,7 @@ import { correspondents, search } from './search.ts';
 import { MailServer, type ServerOptions } from './server.ts';
 import type { Store } from './store.ts';
 import { sweepAccount } from './sweep.ts';
-import { type TabMessage, Tabs } from './tabs.ts';
+import { isLed, type TabMessage, Tabs } from './tabs.ts';
 import { Telling } from './telling.ts';
 import { listMailboxes, rowToMessage, viewThread } from './views.ts';
 
@@ -31,82 +31,67 @@ export interface ClientOptions {
   readonly platform: Platform;
 }
 
-export class StoredMailClient implements MailClient {
+export class StoredMailClient implements MailClient, ClientParts {
   readonly address: string;
   storage: MailClient['storage'];
   state: MailState = 'cached';
+  readonly platform: Platform;
+  readonly copy: Copy;
+  readonly server: MailServer;
+  readonly bodies: Bodies;
   readonly #options: ClientOptions;
-  readonly #copy: Copy;
-  readonly #server: MailServer;
-  readonly #bodies: Bodies;
+  readonly #telling: Telling;
   #tabs: Tabs;
-  readonly #parts: ClientParts;
   #leader: Leader | undefined;
   #stateReason: string | undefined;
-  readonly #telling: Telling;
-  #near: Near | undefined;
   #stopListening: () => void = () => undefined;
   #epoch = 0;
-  readonly #openNames = new Set<string>();
+  readonly #opened = new Set<string>();
   #isClosed = false;
   #isReloading = false;
-  /** Until when another tab leads, as this one saw it last. */
-  #seenLease = 0;
   /** Mailboxes that are read since somebody wants them. */
   readonly #reading = new Set<string>();
 
   constructor(options: ClientOptions) {
     this.#options = options;
-    const { address, baseUrl, auth, app, platform, store, bodyBudget } = options;
+    const { address, baseUrl, platform, store, storage, bodyBudget: budget } = options;
     this.address = address;
-    this.storage = options.storage;
+    this.storage = storage;
+    this.platform = platform;
     const tell = this.#traffic('http');
     const pause = (ms: number) => this.#tabs.tell({ type: 'pause', ms });
-    this.#server = new MailServer({ baseUrl, address, auth, app, platform, tell, pause });
+    const server = new MailServer({ ...options, tell, pause });
     const origin = new URL(baseUrl).origin;
     const changed = () => this.#telling.changed();
     const copy = new Copy({ store, origin, address, changed });
-    this.#copy = copy;
-    const server = this.#server;
-    this.#bodies = new Bodies({ copy, server, platform, budget: bodyBudget });
-    this.#tabs = this.#makeTabs(store, platform);
+    this.server = server;
+    this.copy = copy;
+    this.bodies = new Bodies({ copy, server, platform, budget });
+    this.#telling = new Telling(this);
+    this.#tabs = this.#makeTabs(store);
     store.onLost = () => this.#fallBack();
-    this.#parts = {
-      copy,
-      server,
-      platform,
-      bodies: this.#bodies,
-      waitUntil: (isSo) => this.#telling.waitUntil(isSo),
-      queued: () => this.#queued(),
-      state: () => this.state,
-      mailbox: (name) => this.mailbox(name),
-      open: (name) => this.#open(name),
-      opened: (near) => {
-        this.#near = near;
-      },
-      sync: (name) => this.#sync(name),
-      watch: (read, told) => this.#telling.watch(read, told),
-    };
-    this.#telling = new Telling(this.#parts, () => this.state);
   }
 
   #traffic(channel: TrafficEvent['channel']): TellTraffic {
     return (direction, title, body) => {
-      const at = this.#options.platform.now();
+      const at = this.platform.now();
       this.#telling.emit('traffic', { direction, channel, title, body, at });
     };
   }
 
-  #makeTabs(store: Store, platform: Platform): Tabs {
+  #makeTabs(store: Store): Tabs {
     return new Tabs({
       store,
-      account: this.#copy.account,
-      platform,
+      account: this.copy.account,
+      platform: this.platform,
       lead: (epoch) => this.#lead(epoch),
       stopLeading: () => this.#stopLeading(),
       hear: (message) => this.#hear(message),
       state: () => ({ state: this.state, reason: this.#stateReason }),
-      beat: () => this.#reload(),
+      beat: () => {
+        this.#tellLost();
+        this.#reload();
+      },
       slept: () => this.reconnect(),
     });
   }
@@ -118,46 +103,47 @@ export class StoredMailClient implements MailClient {
     this.#stopLeading();
     void this.#tabs.close();
     const memory = memoryStore();
-    this.#copy.replaceStore(memory);
-    this.#tabs = this.#makeTabs(memory, this.#options.platform);
+    this.copy.replaceStore(memory);
+    this.#tabs = this.#makeTabs(memory);
     this.#tellLost();
     this.#telling.emit('state', { state: this.state, stateReason: this.#stateReason });
     void this.#tabs.start();
   }
 
   async start(): Promise<void> {
-    const { platform } = this.#options;
-    await this.#copy.open();
-    this.#stopListening = platform.listen(
+    await this.copy.open();
+    this.#stopListening = this.platform.listen(
       () => this.reconnect(),
       () => void this.#tabs.leave(),
     );
     await this.#tabs.start();
+    this.#look();
   }
 
-  readonly mailbox: MailClient['mailbox'] = (name) => new StoredMailbox(this.#parts, name);
-  readonly mailboxes: MailClient['mailboxes'] = () => listMailboxes(this.#copy);
-  readonly thread: MailClient['thread'] = (threadId) => viewThread(this.#copy, threadId);
+  readonly mailbox: MailClient['mailbox'] = (name) => new StoredMailbox(this, name);
+  readonly mailboxes: MailClient['mailboxes'] = () => listMailboxes(this.copy);
+  readonly thread: MailClient['thread'] = (threadId) => viewThread(this.copy, threadId);
   readonly createMailbox: MailClient['createMailbox'] = (mailbox) =>
     this.#change({ action: 'create', mailbox });
   readonly renameMailbox: MailClient['renameMailbox'] = (mailbox, to) =>
     this.#change({ action: 'rename', mailbox, to });
   readonly deleteMailbox: MailClient['deleteMailbox'] = (mailbox) =>
     this.#change({ action: 'delete', mailbox });
-  readonly send: MailClient['send'] = (mail, options) => sendMail(this.#parts, mail, options);
-  readonly saveDraft: MailClient['saveDraft'] = (mail, replaces) =>
-    saveDraft(this.#parts, mail, replaces);
-  readonly sends: MailClient['sends'] = () => readSends(this.#parts);
-  readonly pending: MailClient['pending'] = async () => pendingOf(this.#parts);
+  readonly send: MailClient['send'] = (mail, options) => sendMail(this, mail, options);
+  readonly saveDraft: MailClient['saveDraft'] = (mail, replaces) => saveDraft(this, mail, replaces);
+  readonly sends: MailClient['sends'] = () => readSends(this);
+  readonly pending: MailClient['pending'] = async () => pendingOf(this);
   readonly search: MailClient['search'] = (query, { signal } = {}) =>
-    search(this.#copy, this.#server, query, signal);
+    search(this.copy, this.server, query, signal);
   readonly correspondents: MailClient['correspondents'] = (prefix, limit = 8) =>
-    correspondents(this.#copy, prefix, limit);
+    correspondents(this.copy, prefix, limit);
   readonly on: MailClient['on'] = (name, tell) => this.#telling.on(name, tell);
+  readonly watch: ClientParts['watch'] = (read, tell) => this.#telling.watch(read, tell);
+  readonly waitUntil: ClientParts['waitUntil'] = (isSo) => this.#telling.waitUntil(isSo);
 
   async #change(change: Pick<NewOperation, 'action' | 'mailbox' | 'to'>): Promise<void> {
-    await this.#copy.add(() => [{ kind: 'mailbox', ids: [], ...change }]);
-    this.#queued();
+    await this.copy.add(() => [{ kind: 'mailbox', ids: [], ...change }]);
+    this.queued();
   }
 
   reconnect(): void {
@@ -174,18 +160,18 @@ export class StoredMailClient implements MailClient {
     }
     leader.stop();
     this.#leader = undefined;
-    this.#server.forget();
+    this.server.forget();
     this.#setState('cached', undefined);
     this.#lead(this.#epoch);
   }
 
   async close(): Promise<void> {
     await this.#end();
-    await this.#copy.store.close();
+    await this.copy.store.close();
   }
 
   async signOut(): Promise<void> {
-    const { store, account } = this.#copy;
+    const { store, account } = this.copy;
     // From here on no tab writes: neither a leader of before nor a change of the user.
     await store.update('accounts', [account], (row) => {
       if (!row) return [];
@@ -195,8 +181,8 @@ export class StoredMailClient implements MailClient {
     });
     this.#tabs.tell({ type: 'wrote' });
     await this.#end();
-    await this.#copy.reload();
-    await sweepAccount(this.#copy);
+    await this.copy.reload();
+    await sweepAccount(this.copy);
     this.#setState('stopped', 'signed out');
     await store.close();
   }
@@ -207,36 +193,33 @@ export class StoredMailClient implements MailClient {
     this.#telling.end();
     this.#stopLeading();
     await this.#tabs.close();
-    this.#server.forget();
+    this.server.forget();
   }
 
   #lead(epoch: number): void {
-    this.#bodies.forget();
-    const { platform, baseUrl, syncAll, bodyBudget } = this.#options;
+    this.bodies.forget();
     const start = () => {
       if (this.#isClosed || !this.#tabs.isLeading) return;
       this.#leader = new Leader({
-        copy: this.#copy,
-        server: this.#server,
-        platform,
-        baseUrl,
+        ...this.#options,
+        copy: this.copy,
+        server: this.server,
         epoch,
-        syncAll,
+        isOpen: (name) => this.#opened.has(name) || this.copy.asked.includes(name),
         tellTraffic: this.#traffic('websocket'),
         tellState: (state, reason) => this.#setState(state, reason),
         received: (rows) => this.#received(rows),
         wrote: () => this.#tabs.tell({ type: 'wrote' }),
         ended: () => this.#telling.ended(),
         deposed: () => this.#tabs.deposed(),
-        prefetch: () => (bodyBudget > 0 ? this.#bodies.next(this.#near, epoch) : undefined),
+        prefetch: () => this.bodies.next(epoch),
       });
-      for (const name of this.#openNames) this.#leader.open(name);
       this.#leader.start();
       this.#readAsked();
       this.#telling.ended();
     };
     // What the leader before wrote last.
-    void this.#copy.reload().then(start, () => this.#tabs.deposed());
+    void this.copy.reload().then(start, () => this.#tabs.deposed());
     this.#epoch = epoch;
   }
 
@@ -247,18 +230,14 @@ export class StoredMailClient implements MailClient {
 
   #hear(message: TabMessage): void {
     if (this.#isClosed) return;
-    if (message.type === 'hello') this.#tellLost();
-    if (message.type === 'hello' && this.#leader) this.#tellTabs();
     if (message.type === 'wrote') this.#reload();
-    else if (message.type === 'wake' && this.#leader) this.#wake(this.#leader);
-    else if (message.type === 'lost') this.#copy.shareUpTo(message.seq);
-    else if (message.type === 'pause') this.#server.pauseFor(message.ms);
-    else if (message.type === 'state' && !this.#leader)
-      this.#setState(message.state as MailState, message.reason);
+    else if (message.type === 'pause') this.server.pauseFor(message.ms);
+    else if (message.type === 'lost') this.copy.shareUpTo(message.seq);
+    else if (this.#leader) this.#wake(this.#leader);
   }
 
   #tellLost(): void {
-    const { sharedUpTo: seq } = this.#copy;
+    const { sharedUpTo: seq } = this.copy;
     if (seq > 0) this.#tabs.tell({ type: 'lost', seq });
   }
 
@@ -270,7 +249,7 @@ export class StoredMailClient implements MailClient {
     void Promise.resolve()
       .then(() => {
         this.#isReloading = false;
-        return this.#copy.reload();
+        return this.copy.reload();
       })
       .then(
         () => !this.#isClosed && this.#look(),
@@ -280,24 +259,22 @@ export class StoredMailClient implements MailClient {
 
   /** There may be something to do, or to be told by the tab that leads. */
   #look(): void {
-    const { row } = this.#copy;
+    const { row } = this.copy;
     if (!row) {
       void this.#end().then(() => this.#setState('stopped', 'signed out'));
       return;
     }
     this.#leader?.poke();
     this.#readAsked();
-    // Only of one that gave a sign of life: another one may have died.
-    const isAlive = this.#seenLease !== row.leaseUntil && this.#seenLease > 0;
-    this.#seenLease = row.leaseUntil;
-    if (!this.#leader && isAlive && row.state)
-      this.#setState(row.state as MailState, row.stateReason);
+    if (this.#tabs.isLeading) return;
+    if (!isLed(row, this.platform)) void this.#tabs.take();
+    else if (row.state) this.#setState(row.state as MailState, row.stateReason);
   }
 
   /** Reads the mailboxes that somebody wants, as long as this tab leads. */
   #readAsked(): void {
     const leader = this.#leader;
-    for (const name of this.#copy.asked) {
+    for (const name of this.copy.asked) {
       if (!leader || this.#reading.has(name)) continue;
       this.#reading.add(name);
       leader.sync(name);
@@ -312,29 +289,28 @@ export class StoredMailClient implements MailClient {
     }
   }
 
-  #queued(): void {
+  queued(): void {
     this.#tabs.tell({ type: 'wrote' });
     this.#look();
   }
 
-  #open(name: string): void {
-    const isKnown = this.#openNames.has(name);
-    this.#openNames.add(name);
-    if (this.#leader) this.#leader.open(name);
-    else if (!isKnown && this.#copy.mailbox(name)?.token === undefined)
-      void this.#ask(name).catch(() => undefined);
+  /** Somebody looks at a mailbox: one that the copy lacks is read. */
+  open(name: string): void {
+    if (this.#opened.has(name)) return;
+    this.#opened.add(name);
+    if (this.copy.mailbox(name)?.token === undefined) void this.#ask(name).catch(() => undefined);
   }
 
   async #ask(name: string, isRead = false): Promise<void> {
-    await this.#copy.ask(name, isRead);
-    this.#queued();
+    await this.copy.ask(name, isRead);
+    this.queued();
   }
 
-  async #sync(name: string): Promise<void> {
-    this.#openNames.add(name);
+  async sync(name: string): Promise<void> {
+    this.#opened.add(name);
     this.#leader?.sync(name);
     await this.#ask(name);
-    await this.#telling.waitUntil(() => !this.#copy.asked.includes(name) || this.#isAway);
+    await this.#telling.waitUntil(() => !this.copy.asked.includes(name) || this.#isAway);
   }
 
   /** What could be read is not, for now. */
@@ -347,16 +323,13 @@ export class StoredMailClient implements MailClient {
     this.state = state;
     this.#stateReason = reason;
     this.#telling.emit('state', { state, stateReason: reason });
-    if (this.#leader) this.#tellTabs();
     this.#telling.changed();
-  }
-
-  #tellTabs(): void {
-    this.#tabs.tell({ type: 'state', state: this.state, reason: this.#stateReason });
+    // The other tabs read it in the account's row.
+    if (this.#leader) void this.#tabs.take().then(() => this.#tabs.tell({ type: 'wrote' }));
   }
 
   #received(rows: readonly MessageRow[]): void {
-    const messages = rows.map((row) => rowToMessage(row, this.#copy.box(row.box)?.name ?? ''));
+    const messages = rows.map((row) => rowToMessage(row, this.copy.box(row.box)?.name ?? ''));
     this.#telling.emit('received', { messages });
   }
 }

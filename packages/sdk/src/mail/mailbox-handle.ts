@@ -2,7 +2,7 @@
 
 import type { Content } from '../api-types.ts';
 import { ConnectionError } from '../errors.ts';
-import type { Bodies, Near } from './bodies.ts';
+import type { Bodies } from './bodies.ts';
 import type {
   FlagChange,
   MailboxHandle,
@@ -32,10 +32,9 @@ import { findShown, listIds, listView, toMessage, viewThread } from './views.ts'
 /** What a mailbox needs of its client. */
 export interface ClientParts extends OperationTools {
   readonly bodies: Bodies;
-  state(): MailState;
+  readonly state: MailState;
   mailbox(name: string): MailboxHandle;
   open(name: string): void;
-  opened(near: Near): void;
   sync(name: string): Promise<void>;
   watch(read: ReadView, tell: (view: MailboxView) => void): () => void;
 }
@@ -65,7 +64,7 @@ export class StoredMailbox implements MailboxHandle {
 
   async list(options: WatchOptions = {}): Promise<MailboxView> {
     this.#parts.open(this.name);
-    return await listView(this.#parts.copy, this.name, options, this.#parts.state());
+    return await listView(this.#parts.copy, this.name, options, this.#parts.state);
   }
 
   async ids(options: Omit<WatchOptions, 'limit'> = {}): Promise<MessageId[]> {
@@ -87,7 +86,6 @@ export class StoredMailbox implements MailboxHandle {
     }
     const { box, uid, mailbox } = source;
     const row = box === undefined ? undefined : (await copy.rows(box, [uid])).get(uid);
-    if (row) this.#parts.opened({ mailbox, date: row.date });
     const content = row
       ? await bodies.read(row, mailbox)
       : await server.call('GET /mail/content', { query: { mailbox, uid } });

@@ -88,7 +88,7 @@ export class StoredSend extends StoredOperation implements SendOperation {
   async cancel(): Promise<CancelSendAnswer | undefined> {
     const [row] = this.rows();
     if (!row || row.state === 'rejected' || row.state === 'cancelled') return undefined;
-    const { copy, queued } = this.tools;
+    const { copy } = this.tools;
     const { seq, mail, shown } = row;
     const drafts = copy.bySpecialUse('\\Drafts');
     const place = { mailbox: drafts?.name ?? 'Drafts', box: drafts?.box };
@@ -96,7 +96,7 @@ export class StoredSend extends StoredOperation implements SendOperation {
       { kind: 'send', ...place, ids: [], inverseOf: seq, needs: seq, mail, shown },
     ]);
     if (!cancelling) return undefined;
-    queued();
+    this.tools.queued();
     const state = () => copy.operations.find((one) => one.seq === cancelling.seq);
     const isOver = () => {
       const now = state();

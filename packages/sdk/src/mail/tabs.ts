@@ -15,10 +15,6 @@ export type TabMessage =
   /** Something was written. */
   | { readonly type: 'wrote' }
   | { readonly type: 'wake' }
-  | { readonly type: 'state'; readonly state: string; readonly reason?: string | undefined }
-  /** Who came late asks for the state. */
-  | { readonly type: 'hello' }
-  | { readonly type: 'let-go' }
   | { readonly type: 'pause'; readonly ms: number }
   /** A tab lost the store, and goes on with a copy of the changes up to this one. */
   | { readonly type: 'lost'; readonly seq: number };
@@ -44,6 +40,12 @@ const BEAT_MS = 5000;
 const LEASE_MS = 15_000;
 const SLEPT_MS = 30_000;
 
+/** Whether a tab leads that gave a sign of life: a lease that ends later than any is of before the clock was set back. */
+export function isLed({ leaseUntil }: AccountRow, platform: Platform): boolean {
+  const left = leaseUntil - platform.now();
+  return left > 0 && left <= LEASE_MS;
+}
+
 export class Tabs {
   readonly #options: TabsOptions;
   readonly #name: string;
@@ -53,23 +55,17 @@ export class Tabs {
   #epoch: number | undefined;
   #hasLock = false;
   #isClosed = false;
-  #isTaking: Promise<void> | undefined;
+  #taking: Promise<void> = Promise.resolve();
   #cancelBeat: () => void = () => undefined;
   #lastBeat: number;
 
   constructor(options: TabsOptions) {
     this.#options = options;
-    const { platform, account, hear } = options;
+    const { platform, account } = options;
     this.#name = `postroom:${account}`;
     this.#lastBeat = platform.now();
     this.#channel = platform.openChannel?.(this.#name);
-    if (this.#channel) {
-      this.#channel.onmessage = ({ data }) => {
-        const message = data as TabMessage;
-        if (message.type === 'let-go') void this.take();
-        hear(message);
-      };
-    }
+    if (this.#channel) this.#channel.onmessage = ({ data }) => options.hear(data as TabMessage);
   }
 
   get isLeading(): boolean {
@@ -84,7 +80,6 @@ export class Tabs {
     this.#queueForLock();
     this.#beatLater();
     await this.take();
-    this.tell({ type: 'hello' });
   }
 
   /** Another tab leads: this one waits for its turn. */
@@ -103,11 +98,11 @@ export class Tabs {
       return account?.epoch === epoch ? [put('accounts', { ...account, leaseUntil: 0 })] : [];
     });
     this.#letGo();
-    this.tell({ type: 'let-go' });
+    this.tell({ type: 'wrote' });
   }
 
   async close(): Promise<void> {
-    await this.#isTaking;
+    await this.#taking;
     // A store that is lost has nobody to tell.
     await this.leave().catch(() => undefined);
     this.#isClosed = true;
@@ -133,8 +128,7 @@ export class Tabs {
           this.#hasLock = false;
           resolve();
         };
-        // One that is under way has not said that the lock is here: the next leader would wait for the lease.
-        void Promise.resolve(this.#isTaking).then(() => this.take());
+        void this.take();
       });
     };
     store.lock(this.#name, this.#ending.signal, held).then(
@@ -159,12 +153,8 @@ export class Tabs {
 
   /** Leads where nobody does, and says that it still leads where it does. */
   take(): Promise<void> {
-    this.#isTaking ??= this.#tryTake()
-      .catch(() => undefined)
-      .finally(() => {
-        this.#isTaking = undefined;
-      });
-    return this.#isTaking;
+    this.#taking = this.#taking.then(() => this.#tryTake()).catch(() => undefined);
+    return this.#taking;
   }
 
   async #tryTake(): Promise<void> {
@@ -185,9 +175,7 @@ export class Tabs {
       }
       // A leader that held the lock is gone, as the lock is here; one that did not may be alive.
       const isGone = this.#hasLock && now.byLock === true;
-      // One that ends later than any is of before the clock was set back.
-      const left = now.leaseUntil - platform.now();
-      if (left > 0 && left <= LEASE_MS && !isGone) return [];
+      if (isLed(now, platform) && !isGone) return [];
       taken = now.epoch + 1;
       return [put('accounts', { ...now, ...until, epoch: taken })];
     });

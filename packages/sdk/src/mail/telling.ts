@@ -8,8 +8,7 @@ export type ReadView = (state: MailState, before: MailboxView | undefined) => Pr
 type Tell = (event: never) => void;
 
 export class Telling {
-  readonly #tools: OperationTools;
-  readonly #state: () => MailState;
+  readonly #tools: OperationTools & { readonly state: MailState };
   readonly #listeners = new Map<keyof MailEvents, Set<Tell>>();
   readonly #watchers = new Set<() => void>();
   readonly #waiting = new Set<() => void>();
@@ -18,9 +17,8 @@ export class Telling {
   #mailboxes = '';
   #pending = '';
 
-  constructor(tools: OperationTools, state: () => MailState) {
+  constructor(tools: OperationTools & { readonly state: MailState }) {
     this.#tools = tools;
-    this.#state = state;
   }
 
   readonly on: MailClient['on'] = (name, tell) => {
@@ -106,7 +104,7 @@ export class Telling {
       isReading = true;
       while (isDirty && this.#watchers.has(look)) {
         isDirty = false;
-        const view = await read(this.#state(), before).catch(() => undefined);
+        const view = await read(this.#tools.state, before).catch(() => undefined);
         if (!view || !this.#watchers.has(look) || isSameView(before, view)) continue;
         before = view;
         tell(view);

@@ -66,7 +66,7 @@ for (const undoSeconds of [60, 0]) {
     world.lose(losing);
     // One that comes later hears of it, too.
     const third = await world.open();
-    await world.pass(100);
+    await world.pass(5000);
     const [waiting] = (await third.client.pending()) as [SendOperation];
     assert.equal(waiting.id, sent.id);
     const cancelled = waiting.cancel();
