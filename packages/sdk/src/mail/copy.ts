@@ -97,9 +97,16 @@ export class Copy {
     this.sharedUpTo = Math.max(this.sharedUpTo, seq);
   }
 
+  /** One after the other, each with what the one before left. */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#writing.then(work);
+    this.#writing = done.catch(() => undefined);
+    return done;
+  }
+
   /** Reads what other tabs wrote; between two writes of this one. */
   reload(): Promise<void> {
-    const done = this.#writing.then(async () => {
+    return this.#inTurn(async () => {
       this.#fresh = [];
       const prefix = [this.account];
       const [mailboxes, operations, account] = await Promise.all([
@@ -109,13 +116,9 @@ export class Copy {
       ]);
       this.row = account?.signedOut ? undefined : (account as AccountRow | undefined);
       this.mailboxes = mailboxes as MailboxRow[];
-      const read = operations as OperationRow[];
-      const known = new Set(read.map(({ seq }) => seq));
-      this.operations = [...read, ...this.#fresh.filter(({ seq }) => !known.has(seq))];
-      this.touch();
+      this.operations = operations as OperationRow[];
+      this.#keep(this.#fresh);
     });
-    this.#writing = done.catch(() => undefined);
-    return done;
   }
 
   /** Mailboxes that somebody wants to be read now. */
@@ -125,7 +128,7 @@ export class Copy {
 
   /** Wants the leader to read a mailbox, or has read it for others. */
   ask(name: string, isRead = false): Promise<void> {
-    const done = this.#writing.then(async () => {
+    return this.#inTurn(async () => {
       await this.store.update('accounts', [this.account], (row) => {
         if (!row) return [];
         const account = row as AccountRow;
@@ -135,8 +138,6 @@ export class Copy {
       });
       this.touch();
     });
-    this.#writing = done.catch(() => undefined);
-    return done;
   }
 
   /** Something changed: what was computed is computed anew when it is asked for. */
@@ -211,19 +212,11 @@ export class Copy {
     if (generation === undefined || uids.length === 0) return found;
     const note = (row: Row | undefined) =>
       row && found.set((row as MessageRow).uid, row as MessageRow);
-    const [first, last] = uids.reduce(
-      ([low, high], uid) => [Math.min(low, uid), Math.max(high, uid)],
-      [Number.POSITIVE_INFINITY, 0],
-    );
+    const [first = 0, last = 0] = [uids.reduce(lower), uids.reduce(higher)];
     // A row each is cheaper than a long range, and a range than a thousand rows each.
     if (uids.length > 20 && (last - first) / uids.length < 20) {
-      const range = {
-        table: 'messages',
-        prefix: [box, generation],
-        after: [first - 1],
-        before: [last + 1],
-      } as const;
-      for (const row of await this.store.range(range)) note(row);
+      const range = { prefix: [box, generation], after: [first - 1], before: [last + 1] };
+      for (const row of await this.store.range({ table: 'messages', ...range })) note(row);
     } else {
       const rows = uids.map((uid) => this.store.get('messages', [box, generation, uid]));
       for (const row of await Promise.all(rows)) note(row);
@@ -268,14 +261,8 @@ export class Copy {
       if (!account || account.signedOut) throw new Error('signed out');
       added = make(account.seq).map((operation, index) => {
         const id = index === 0 ? group : `${group}-${index}`;
-        return {
-          ...operation,
-          account: this.account,
-          seq: account.seq + index,
-          id,
-          group,
-          state: 'queued',
-        };
+        const seq = account.seq + index;
+        return { ...operation, account: this.account, seq, id, group, state: 'queued' };
       });
       const next: AccountRow = { ...account, seq: account.seq + added.length };
       return [put('accounts', next), ...added.map((one) => put('operations', one)), ...files];
@@ -298,7 +285,7 @@ export class Copy {
     durability: 'relaxed' | 'strict',
     decide: () => readonly Change[] | Promise<readonly Change[]>,
   ): Promise<void> {
-    const done = this.#writing.then(async () => {
+    return this.#inTurn(async () => {
       const changes = await decide();
       if (changes.length === 0) return;
       this.#writes++;
@@ -309,8 +296,6 @@ export class Copy {
         this.#writes--;
       }
     });
-    this.#writing = done.catch(() => undefined);
-    return done;
   }
 
   /** What was written of mailboxes and operations, in memory too. */
@@ -339,3 +324,6 @@ export class Copy {
     this.touch();
   }
 }
+
+const lower = (a: number, b: number) => Math.min(a, b);
+const higher = (a: number, b: number) => Math.max(a, b);

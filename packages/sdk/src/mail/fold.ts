@@ -5,6 +5,7 @@
 import type { FlagChange, MessageId } from './client.ts';
 import {
   isLive,
+  isWaiting,
   localId,
   type MessageFacts,
   type MessageRow,
@@ -80,132 +81,115 @@ interface Entry {
 }
 
 export function fold(input: FoldInput): Overlay {
-  const folding = new Folding(input);
-  for (const operation of input.operations.filter(isLive)) folding.apply(operation);
-  return folding.result();
-}
+  const { operations, placeOf } = input;
+  const real = new Map<string, Entry>();
+  const local = new Map<MessageId, Entry>();
 
-class Folding {
-  readonly #input: FoldInput;
-  readonly #real = new Map<string, Entry>();
-  readonly #local = new Map<MessageId, Entry>();
+  /** Whether the copy has another mailbox of that name. */
+  const isOther = (uidvalidity: string | undefined, place: Place) => {
+    const now = typeof place === 'number' ? input.uidvalidityOf(place) : undefined;
+    return uidvalidity !== undefined && now !== undefined && uidvalidity !== now;
+  };
 
-  constructor(input: FoldInput) {
-    this.#input = input;
-  }
-
-  apply(operation: OperationRow): void {
-    const { kind, ids, shown, mail, state } = operation;
-    const place = this.#input.placeOf(operation.mailbox, operation.box);
-    const pending = state !== 'acked';
-    if (kind === 'append') this.#make(operation, 0, shown?.[0] ?? undefined, pending);
-    if (mail?.draft) this.#hide(operation, this.#named(mail.draft, mail.draft.id, place), pending);
-    for (const [index, id] of ids.entries()) {
-      const entry = this.#named(operation, id, place);
-      // An earlier change took it away: the server will find nothing either.
-      if (entry?.hidden) continue;
-      if (kind === 'flag') {
-        if (entry?.facts) {
-          entry.facts = { ...entry.facts, flags: changeFlags(entry.facts.flags, operation) };
-          entry.pending ||= pending;
-        }
-        continue;
-      }
-      const facts = entry?.facts ?? shown?.[index] ?? undefined;
-      if (kind !== 'copy') this.#hide(operation, entry, pending);
-      if (kind === 'move' || kind === 'copy') this.#make(operation, index, facts, pending);
+  const entryOf = (id: MessageId, place: Place): Entry | undefined => {
+    if (typeof id !== 'number') {
+      const found = local.get(id);
+      if (found) return found;
+      const uid = uidOf(id, operations);
+      return uid === 0 ? undefined : entryOf(uid, place);
     }
-  }
+    if (typeof place !== 'number') return undefined;
+    const key = `${place}/${id}`;
+    const known = real.get(key);
+    if (known) return known;
+    const base = input.row(place, id);
+    const entry = { place, id, base, facts: base, hidden: false, pending: false };
+    real.set(key, entry);
+    return entry;
+  };
+
+  /** The UIDs of a change mean nothing in a mailbox that was made anew since: the server is going to refuse it. */
+  const named = (uidvalidity: string | undefined, id: MessageId, place: Place) =>
+    typeof id === 'number' && isOther(uidvalidity, place) ? undefined : entryOf(id, place);
 
   /** Takes a message out of its mailbox, until the copy knows it. */
-  #hide(operation: OperationRow, entry: Entry | undefined, pending: boolean): void {
+  const hide = (operation: OperationRow, entry: Entry | undefined) => {
     if (!entry || isSettled(operation, entry.place)) return;
     entry.hidden = true;
-    entry.pending ||= pending;
-  }
+    entry.pending ||= isWaiting(operation);
+  };
 
   /** Puts a message where it goes, until the copy has it there. */
-  #make(
-    operation: OperationRow,
-    index: number,
-    facts: MessageFacts | undefined,
-    pending: boolean,
-  ): void {
-    const { mailbox, box, to, toBox, seq, placed, placedIn } = operation;
-    const place =
-      to === undefined ? this.#input.placeOf(mailbox, box) : this.#input.placeOf(to, toBox);
+  const make = (operation: OperationRow, index: number, facts?: MessageFacts | null) => {
+    const { seq, placed, placedIn } = operation;
+    const place = placesOf(operation, placeOf).at(-1) ?? '';
     const id = localId(seq, index);
     // There was no such message: nothing was moved.
     if (placed?.[index] === 0) return;
     // Where the mailbox was made anew before or since, its UIDs are of other messages.
-    const uid = this.#isOther(placedIn, place) ? undefined : placed?.[index];
-    const real = uid === undefined ? undefined : this.#entry(uid, place);
-    if (real?.base) {
-      this.#local.set(id, real);
+    const uid = isOther(placedIn, place) ? undefined : placed?.[index];
+    const there = uid === undefined ? undefined : entryOf(uid, place);
+    if (there?.base) {
+      local.set(id, there);
       return;
     }
     if (isSettled(operation, place) || !facts) return;
+    const pending = isWaiting(operation);
     const entry = { place, id, base: undefined, facts, hidden: false, pending };
-    this.#local.set(id, entry);
+    local.set(id, entry);
     // Later changes name it by its UID, also before the copy has it.
-    if (uid !== undefined) this.#real.set(`${place}/${uid}`, entry);
-  }
+    if (uid !== undefined) real.set(`${place}/${uid}`, entry);
+  };
 
-  /** The UIDs of a change mean nothing in a mailbox that was made anew since: the server is going to refuse it. */
-  #named(
-    { uidvalidity }: Pick<OperationRow, 'uidvalidity'>,
-    id: MessageId,
-    place: Place,
-  ): Entry | undefined {
-    const isOld = typeof id === 'number' && this.#isOther(uidvalidity, place);
-    return isOld ? undefined : this.#entry(id, place);
-  }
-
-  /** Whether the copy has another mailbox of that name. */
-  #isOther(uidvalidity: string | undefined, place: Place): boolean {
-    const now = typeof place === 'number' ? this.#input.uidvalidityOf(place) : undefined;
-    return uidvalidity !== undefined && now !== undefined && uidvalidity !== now;
-  }
-
-  #entry(id: MessageId, place: Place): Entry | undefined {
-    if (typeof id !== 'number') {
-      const found = this.#local.get(id);
-      if (found) return found;
-      const uid = uidOf(id, this.#input.operations);
-      return uid === 0 ? undefined : this.#entry(uid, place);
+  for (const operation of operations.filter(isLive)) {
+    const { kind, ids, shown, mail, uidvalidity } = operation;
+    const place = placeOf(operation.mailbox, operation.box);
+    if (kind === 'append') make(operation, 0, shown?.[0]);
+    if (mail?.draft) hide(operation, named(mail.draft.uidvalidity, mail.draft.id, place));
+    for (const [index, id] of ids.entries()) {
+      const entry = named(uidvalidity, id, place);
+      // An earlier change took it away: the server will find nothing either.
+      if (entry?.hidden) continue;
+      if (kind === 'flag') {
+        if (!entry?.facts) continue;
+        entry.facts = { ...entry.facts, flags: changeFlags(entry.facts.flags, operation) };
+        entry.pending ||= isWaiting(operation);
+        continue;
+      }
+      const facts = entry?.facts ?? shown?.[index];
+      if (kind !== 'copy') hide(operation, entry);
+      if (kind === 'move' || kind === 'copy') make(operation, index, facts);
     }
-    if (typeof place !== 'number') return undefined;
-    const key = `${place}/${id}`;
-    const known = this.#real.get(key);
-    if (known) return known;
-    const base = this.#input.row(place, id);
-    const entry = { place, id, base, facts: base, hidden: false, pending: false };
-    this.#real.set(key, entry);
-    return entry;
   }
 
-  result(): Overlay {
-    const touched = new Map<number, Map<number, Shown | undefined>>();
-    for (const entry of this.#real.values()) {
-      const { place, base } = entry;
-      if (typeof place !== 'number' || !base) continue;
-      const rows = touched.get(place) ?? new Map<number, Shown | undefined>();
-      touched.set(place, rows.set(base.uid, show(entry)));
-    }
-    const added = new Map<Place, Shown[]>();
-    for (const entry of new Set(this.#local.values())) {
-      const shown = entry.base ? undefined : show(entry);
-      if (!shown) continue;
-      const rows = added.get(entry.place);
-      if (rows) rows.push(shown);
-      else added.set(entry.place, [shown]);
-    }
-    const find = (id: MessageId) => {
-      const entry = this.#local.get(id);
-      return entry && show(entry);
-    };
-    return { touched, added, hiddenRow: this.#input.row, find };
+  return toOverlay(real.values(), local, input.row);
+}
+
+function toOverlay(
+  real: Iterable<Entry>,
+  local: ReadonlyMap<MessageId, Entry>,
+  hiddenRow: Overlay['hiddenRow'],
+): Overlay {
+  const touched = new Map<number, Map<number, Shown | undefined>>();
+  for (const entry of real) {
+    const { place, base } = entry;
+    if (typeof place !== 'number' || !base) continue;
+    const rows = touched.get(place) ?? new Map<number, Shown | undefined>();
+    touched.set(place, rows.set(base.uid, show(entry)));
   }
+  const added = new Map<Place, Shown[]>();
+  for (const entry of new Set(local.values())) {
+    const shown = entry.base ? undefined : show(entry);
+    if (!shown) continue;
+    const rows = added.get(entry.place) ?? [];
+    rows.push(shown);
+    added.set(entry.place, rows);
+  }
+  const find = (id: MessageId) => {
+    const entry = local.get(id);
+    return entry && show(entry);
+  };
+  return { touched, added, hiddenRow, find };
 }
 
 function show({ id, base, facts, hidden, pending }: Entry): Shown | undefined {

@@ -19,9 +19,17 @@ export function memoryStore(): MemoryStore {
 
 /** The copy in the memory of the program. */
 export class MemoryStore implements Store {
-  readonly #tables = Object.fromEntries(
-    Object.entries(TABLES).map(([name, { key, indexes }]) => [name, new Table(key, indexes)]),
-  ) as Readonly<Record<TableName, Table>>;
+  /** Of each table: by its key, which is the index without a name, and by its indexes. */
+  readonly #tables: Readonly<Record<string, ReadonlyMap<string | undefined, Index>>> =
+    Object.fromEntries(
+      Object.entries(TABLES).map(([name, { key, indexes }]) => {
+        // The key ends the order of rows whose index is the same.
+        const others = Object.entries<readonly string[]>(indexes).map(
+          ([index, members]) => [index, new Index([...members, ...key])] as const,
+        );
+        return [name, new Map<string | undefined, Index>([[undefined, new Index(key)], ...others])];
+      }),
+    );
 
   async get(table: TableName, key: Key): Promise<Row | undefined> {
     return this.find(table, key);
@@ -49,53 +57,31 @@ export class MemoryStore implements Store {
 
   /** As `get`, at once. */
   find(table: TableName, key: Key): Row | undefined {
-    return this.#tables[table].key.get(key);
+    return this.#index(table).get(key);
   }
 
   /** As `range`, at once. */
   look(query: RangeQuery): Row[] {
-    return this.#tables[query.table].index(query.index).range(query);
+    return this.#index(query.table, query.index).range(query);
   }
 
   /** All of the changes, at once. */
   apply(changes: readonly Change[]): void {
     for (const change of changes) {
-      if ('put' in change) this.#tables[change.put].put(change.row);
-      else this.#tables[change.remove].remove(change.key);
-    }
-  }
-}
-
-class Table {
-  readonly key: Index;
-  readonly #indexes = new Map<string, Index>();
-
-  constructor(key: readonly string[], indexes: Readonly<Record<string, readonly string[]>>) {
-    this.key = new Index(key);
-    // The key ends the order of rows whose index is the same.
-    for (const [name, members] of Object.entries(indexes)) {
-      this.#indexes.set(name, new Index(members, key));
+      const table = 'put' in change ? change.put : change.remove;
+      const key = 'put' in change ? TABLES[table].key.map((one) => change.row[one]) : change.key;
+      const before = this.find(table, key as Key);
+      for (const index of this.#tables[table]?.values() ?? []) {
+        if (before) index.remove(before);
+        if ('put' in change) index.put(change.row);
+      }
     }
   }
 
-  index(name: string | undefined): Index {
-    const index = name === undefined ? this.key : this.#indexes.get(name);
+  #index(table: TableName, name?: string): Index {
+    const index = this.#tables[table]?.get(name);
     if (!index) throw new TypeError(`there is no index ${name}`);
     return index;
-  }
-
-  put(row: Row): void {
-    const before = this.key.put(row);
-    for (const index of this.#indexes.values()) {
-      if (before) index.remove(before);
-      index.put(row);
-    }
-  }
-
-  remove(key: Key): void {
-    const row = this.key.get(key);
-    if (!row) return;
-    for (const index of [this.key, ...this.#indexes.values()]) index.remove(row);
   }
 }
 
@@ -104,15 +90,13 @@ interface Entry {
   readonly row: Row;
 }
 
-/** Rows in the order of some of their members. */
+/** Rows in the order of some of their members. A row without one of the members is not in the index. */
 class Index {
   readonly #members: readonly string[];
-  readonly #rest: readonly string[];
   readonly #entries: Entry[] = [];
 
-  constructor(members: readonly string[], rest: readonly string[] = []) {
+  constructor(members: readonly string[]) {
     this.#members = members;
-    this.#rest = rest;
   }
 
   get(key: Key): Row | undefined {
@@ -120,23 +104,14 @@ class Index {
     return entry && compareKeys(entry.key, key) === 0 ? entry.row : undefined;
   }
 
-  /** Returns the row that it replaces. A row without one of the members is not in the index. */
-  put(row: Row): Row | undefined {
+  put(row: Row): void {
     const key = this.#keyOf(row);
-    if (!key) return undefined;
-    const at = this.#find(key);
-    const before = this.#entries[at];
-    const isSame = before !== undefined && compareKeys(before.key, key) === 0;
-    this.#entries.splice(at, isSame ? 1 : 0, { key, row });
-    return isSame ? before.row : undefined;
+    if (key) this.#entries.splice(this.#find(key), 0, { key, row });
   }
 
   remove(row: Row): void {
     const key = this.#keyOf(row);
-    if (!key) return;
-    const at = this.#find(key);
-    const entry = this.#entries[at];
-    if (entry && compareKeys(entry.key, key) === 0) this.#entries.splice(at, 1);
+    if (key) this.#entries.splice(this.#find(key), 1);
   }
 
   range({ prefix, after, before, reverse = false, limit }: RangeQuery): Row[] {
@@ -149,7 +124,7 @@ class Index {
   }
 
   #keyOf(row: Row): Key | undefined {
-    const key = [...this.#members, ...this.#rest].map((member) => row[member]);
+    const key = this.#members.map((member) => row[member]);
     return key.every((part) => typeof part === 'string' || typeof part === 'number')
       ? key
       : undefined;

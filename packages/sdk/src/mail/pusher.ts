@@ -99,7 +99,7 @@ export class Pusher {
     const row = batch[0] && homeOf(batch[0], copy);
     // One that begins anew is asked for by itself.
     if (sync && since && row && began > 0 && !startsAnew(row, sync))
-      await this.#syncer.take({ box: row.box, ...since }, sync, began, seqs);
+      await this.#syncer.take({ ...row, ...since }, sync, began, seqs);
     for (const { seq, awaits = [] } of copy.operations) if (seqs.has(seq)) due.add(...awaits);
     const [{ kind } = {}] = batch;
     if (kind === 'mailbox') due.relist();

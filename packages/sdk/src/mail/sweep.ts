@@ -12,10 +12,7 @@ export async function sweep(copy: Copy, epoch: number): Promise<boolean> {
   for (const { account, box, generation, gone } of copy.mailboxes) {
     if (!gone && generation === 0) continue;
     const old = { prefix: [box], ...(!gone && { before: [generation] }) };
-    const removed = [
-      ...(await removals(copy, 'messages', old)),
-      ...(await removals(copy, 'bodies', old)),
-    ];
+    const removed = await removals(copy, old);
     if (removed.length === 0 && !gone) continue;
     const last: Change[] =
       removed.length === 0 ? [{ remove: 'mailboxes', key: [account, box] }] : removed;
@@ -25,30 +22,29 @@ export async function sweep(copy: Copy, epoch: number): Promise<boolean> {
   return false;
 }
 
+/** Of messages and their texts. */
 async function removals(
   { store }: Copy,
-  table: 'messages' | 'bodies',
   query: Pick<RangeQuery, 'prefix' | 'before'>,
 ): Promise<Change[]> {
-  const rows = await store.range({
-    table,
-    ...query,
-    limit: table === 'bodies' ? MOST_BODIES : MOST,
-  });
-  return rows.map((row) => removal(table, row));
+  const messages = await store.range({ table: 'messages', ...query, limit: MOST });
+  const bodies = await store.range({ table: 'bodies', ...query, limit: MOST_BODIES });
+  return [
+    ...messages.map((row) => removal('messages', row)),
+    ...bodies.map((row) => removal('bodies', row)),
+  ];
 }
 
 /** All that is stored of an account; its own row goes last, so that a sweep that was broken off goes on. */
-export async function sweepAccount({ store, account, mailboxes }: Copy): Promise<void> {
+export async function sweepAccount(copy: Copy): Promise<void> {
+  const { store, account, mailboxes } = copy;
   const transact = (changes: readonly Change[]) =>
     store.transact({ account, durability: 'strict' }, changes);
   for (const { box } of mailboxes) {
-    for (const table of ['messages', 'bodies'] as const) {
-      for (let full = true; full; ) {
-        const rows = await store.range({ table, prefix: [box], limit: MOST });
-        full = rows.length > 0;
-        if (full) await transact(rows.map((row) => removal(table, row)));
-      }
+    for (let isMore = true; isMore; ) {
+      const old = await removals(copy, { prefix: [box] });
+      isMore = old.length > 0;
+      await transact(old);
     }
   }
   for (const table of ['blobs', 'operations', 'mailboxes', 'accounts'] as const) {

@@ -89,7 +89,7 @@ export class Syncer {
    * @param own seqs of the changes in whose answer the page came
    */
   async take(
-    { box, uidvalidity, token }: Pick<MailboxRow, 'box' | 'uidvalidity' | 'token'>,
+    { box, uidvalidity, token, paging }: MailboxRow,
     page: Sync,
     began: number,
     own?: ReadonlySet<number>,
@@ -110,8 +110,8 @@ export class Syncer {
     });
     if (page.hasMore) this.#chains.set(box, began);
     else this.#chains.delete(box);
-    // Changes whose answer is younger than this sync wait for one more.
-    if (page.hasMore || awaiting().length > 0) due.add(box);
+    // The last page is of the time of the first one; and changes whose answer is younger than this sync wait for one more.
+    if (page.hasMore || paging || awaiting().length > 0) due.add(box);
     this.#receive(received);
   }
 

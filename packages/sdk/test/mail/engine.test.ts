@@ -131,6 +131,14 @@ test('texts stay within what is kept at most, where the tab that fetches them le
   ]);
 });
 
+test('a change that is told while a sync of several pages is under way is not missed', async () => {
+  await new Life(new World({ seed: 1, withLocks: true })).live([
+    { do: 'fault', fault: { delayMs: 3000 }, path: '/mail/sync' },
+    { do: 'deliver', count: 3 },
+    { do: 'deliver', count: 1 },
+  ]);
+});
+
 test('a store that is lost is followed by memory, and no change of the user is lost with it', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { account, server } = world;
