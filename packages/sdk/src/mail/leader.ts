@@ -1,6 +1,6 @@
 /**
  * The work of the one tab that leads: it keeps the copy up to date, and carries the user's changes to the server. Each
- * event only notes what is to be done; `#pump` starts what may start now, and a timer starts the rest.
+ * event only notes what is to be done; `pump` starts what may start now, and a timer starts the rest.
  */
 import type { HelloEvent } from '../api-types.ts';
 import { Attempts } from './attempts.ts';
@@ -40,7 +40,7 @@ export class Leader {
   readonly #pusher: Pusher;
   readonly #syncer: Syncer;
   readonly #attempts: Attempts;
-  readonly #due: Due;
+  readonly due: Due;
   #active = true;
   #cancelTimer: () => void = () => undefined;
   #cancelPoll: () => void = () => undefined;
@@ -57,8 +57,8 @@ export class Leader {
     this.#options = options;
     const { server, platform, baseUrl, tellTraffic } = options;
     this.#attempts = new Attempts(platform);
-    this.#due = new Due(options);
-    const lead = { ...options, due: this.#due };
+    this.due = new Due(options);
+    const lead = { ...options, due: this.due };
     this.#syncer = new Syncer(lead);
     this.#pusher = new Pusher(lead, this.#syncer);
     this.#live = new Live({
@@ -77,7 +77,7 @@ export class Leader {
     this.#poll();
     this.#tellState();
     void this.#sweep();
-    this.#pump();
+    this.pump();
   }
 
   stop(): void {
@@ -87,20 +87,10 @@ export class Leader {
     this.#cancelPoll();
   }
 
-  /** There may be new changes of the user. */
-  poke(): void {
-    this.#pump();
-  }
-
   /** Now, in place of at the next event. */
   sync(name: string): void {
-    this.#due.sync(name);
-    this.#pump();
-  }
-
-  /** Whether the mailbox is to be read, or may be. */
-  isBusy(name: string): boolean {
-    return this.#due.isBusy(name);
+    this.due.sync(name);
+    this.pump();
   }
 
   /** The network may be back: tries at once. */
@@ -108,14 +98,14 @@ export class Leader {
     if (!this.#active) return;
     this.#attempts.forget();
     this.#live.reconnect();
-    this.#pump();
+    this.pump();
   }
 
   #hear(event: LiveEvent): void {
     if (event.type === 'hello') this.#greet(event);
-    else if (event.type === 'mailbox_changed') this.#due.note(event);
-    else if (event.type === 'mailboxes_changed') this.#due.relist();
-    this.#pump();
+    else if (event.type === 'mailbox_changed') this.due.note(event);
+    else if (event.type === 'mailboxes_changed') this.due.relist();
+    this.pump();
   }
 
   /** What was missed since the last time. */
@@ -127,7 +117,7 @@ export class Leader {
     }
     this.#isIdentified = true;
     this.#attempts.reached();
-    this.#due.greet(mailboxes);
+    this.due.greet(mailboxes);
     this.#tellState();
   }
 
@@ -139,21 +129,21 @@ export class Leader {
     if (code === TOKEN_ENDED) this.#options.server.forget();
     // A browser does not say why a connection was refused: a sync tells.
     if (!wasLive && code !== TOKEN_ENDED) this.#isIdentified = true;
-    this.#due.read('INBOX');
+    this.due.read('INBOX');
     this.#tellState();
-    this.#pump();
+    this.pump();
   }
 
   #poll(): void {
     this.#cancelPoll = this.#options.platform.after(POLL_MS, () => {
-      if (!this.#live.isLive) this.#due.read('INBOX');
+      if (!this.#live.isLive) this.due.read('INBOX');
       this.#poll();
-      this.#pump();
+      this.pump();
     });
   }
 
-  /** Starts what may start now. */
-  #pump(): void {
+  /** Starts what may start now: there may be new changes of the user. */
+  pump(): void {
     const { platform, server } = this.#options;
     if (!this.#active) return;
     this.#cancelTimer();
@@ -175,7 +165,7 @@ export class Leader {
   #pumpAt(time: number): void {
     const { platform } = this.#options;
     this.#cancelTimer();
-    this.#cancelTimer = platform.after(Math.max(0, time - platform.ticks()), () => this.#pump());
+    this.#cancelTimer = platform.after(Math.max(0, time - platform.ticks()), () => this.pump());
   }
 
   #mayStart(key: string): boolean {
@@ -189,7 +179,7 @@ export class Leader {
       this.#running--;
       done(hasFailed);
       void this.#sweep();
-      this.#pump();
+      this.pump();
       this.#options.ended();
     };
     void job().then(
@@ -232,15 +222,15 @@ export class Leader {
       const isOfOne = kind !== 'send' && kind !== 'mailbox';
       const box = isOfOne ? copy.home(mailbox, first.box)?.box : undefined;
       // The answer brings the copy up to date, where nothing else does at the same time.
-      const isOwner = box !== undefined && !this.#due.busy.has(box);
-      if (isOwner) this.#due.busy.add(box);
+      const isOwner = box !== undefined && !this.due.busy.has(box);
+      if (isOwner) this.due.busy.add(box);
       this.#lanes.set(seq, lane);
       this.#start(
         key,
         () => this.#syncer.bringing(first, this.#pusher.push(batch, isOwner)),
         () => {
           this.#lanes.delete(seq);
-          if (isOwner) this.#due.busy.delete(box);
+          if (isOwner) this.due.busy.delete(box);
         },
       );
     }
@@ -254,7 +244,7 @@ export class Leader {
     ending.then(
       () => {
         wrote();
-        this.#pump();
+        this.pump();
       },
       (error: unknown) => this.#fail('end', error),
     );
@@ -267,13 +257,13 @@ export class Leader {
     for (const { mailbox, token, uidvalidity } of mailboxes) {
       const row = copy.mailbox(mailbox);
       const isOther = row && (row.token !== token || row.uidvalidity !== uidvalidity);
-      if (isOther && this.#due.isWanted(row)) this.#due.add(row.box);
+      if (isOther && this.due.isWanted(row)) this.due.add(row.box);
     }
   }
 
   /** @returns when the next one may start, where one waits */
   #startReading(now: number): number {
-    const due = this.#due;
+    const due = this.due;
     let next = Number.POSITIVE_INFINITY;
     for (const one of due.next(now)) {
       if (!this.#mayStart(`read ${one}`)) continue;
@@ -319,7 +309,7 @@ export class Leader {
     const { tellState } = this.#options;
     if (!this.#active) return;
     const { hasWorked, isOffline } = this.#attempts;
-    if (hasWorked && !isOffline && !this.#due.isAnyBusy) this.#hasCaughtUp = true;
+    if (hasWorked && !isOffline && !this.due.isAnyBusy) this.#hasCaughtUp = true;
     if (isOffline) tellState('offline');
     else if (!hasWorked) tellState('cached');
     else if (!this.#hasCaughtUp) tellState('syncing');

@@ -264,7 +264,7 @@ export class StoredMailClient implements MailClient, ClientParts {
       void this.#end().then(() => this.#setState('stopped', 'signed out'));
       return;
     }
-    this.#leader?.poke();
+    this.#leader?.pump();
     this.#readAsked();
     if (this.#tabs.isLeading) return;
     if (!isLed(row, this.platform)) void this.#tabs.take();
@@ -278,7 +278,7 @@ export class StoredMailClient implements MailClient, ClientParts {
       if (!leader || this.#reading.has(name)) continue;
       this.#reading.add(name);
       leader.sync(name);
-      const isOver = () => !leader.isBusy(name) || this.#isAway || this.#leader !== leader;
+      const isOver = () => !leader.due.isBusy(name) || this.#isAway || this.#leader !== leader;
       void this.#telling
         .waitUntil(isOver)
         .then(async () => {

@@ -89,14 +89,10 @@ export class StoredMailbox implements MailboxHandle {
     const content = row
       ? await bodies.read(row, mailbox)
       : await server.call('GET /mail/content', { query: { mailbox, uid } });
-    const facts: MessageFacts = shown?.facts ?? {
-      ...content,
-      hasAttachment: content.attachments.some(({ inline }) => !inline),
-    };
-    const message = toMessage(
-      { id, facts, pending: shown?.pending ?? false, base: row },
-      this.name,
-    );
+    const hasAttachment = content.attachments.some(({ inline }) => !inline);
+    const facts: MessageFacts = shown?.facts ?? { ...content, hasAttachment };
+    const { pending = false } = shown ?? {};
+    const message = toMessage({ id, facts, pending, base: row }, this.name);
     return toRead(content, message, await this.#answeredBy(facts));
   }
 
@@ -124,12 +120,11 @@ export class StoredMailbox implements MailboxHandle {
   }
 
   async flag(ids: readonly MessageId[], change: FlagChange): Promise<Operation> {
-    if (ids.length === 0 || !(change.add?.length || change.remove?.length))
-      return this.#nothing('flag');
-    const shown = await findShown(this.#parts.copy, this.name, ids);
     const add = change.add && [...change.add];
     const remove = change.remove && [...change.remove];
-    return await this.#queue(ids, (some) => {
+    const changed = add?.length || remove?.length ? ids : [];
+    const shown = await findShown(this.#parts.copy, this.name, changed);
+    return await this.#queue('flag', changed, (some) => {
       const before: FlagsBefore[] = [];
       for (const id of some) {
         const facts = shown.get(id)?.facts;
@@ -139,13 +134,12 @@ export class StoredMailbox implements MailboxHandle {
         const removed = facts.flags.filter((flag) => !after.includes(flag));
         if (added.length + removed.length > 0) before.push([id, added, removed]);
       }
-      return { kind: 'flag', add, remove, before };
+      return { add, remove, before };
     });
   }
 
   async move(ids: readonly MessageId[], to: string): Promise<Operation> {
-    if (to === this.name) return this.#nothing('move');
-    return await this.#relocate('move', ids, to);
+    return await this.#relocate('move', to === this.name ? [] : ids, to);
   }
 
   async copy(ids: readonly MessageId[], to: string): Promise<Operation> {
@@ -159,13 +153,7 @@ export class StoredMailbox implements MailboxHandle {
   ): Promise<Operation> {
     const trash = this.#parts.copy.bySpecialUse('\\Trash')?.name;
     if (!forever && trash !== undefined && trash !== this.name) return await this.move(ids, trash);
-    if (ids.length === 0) return this.#nothing('delete');
-    return await this.#queue(ids, () => ({ kind: 'delete' }));
-  }
-
-  /** The server need not hear of it. */
-  #nothing(kind: Operation['kind']): Operation {
-    return new StoredOperation(this.#parts, [], kind);
+    return await this.#queue('delete', ids, () => ({}));
   }
 
   async #relocate(
@@ -173,29 +161,26 @@ export class StoredMailbox implements MailboxHandle {
     ids: readonly MessageId[],
     to: string,
   ): Promise<Operation> {
-    if (ids.length === 0) return this.#nothing(kind);
     const { copy } = this.#parts;
     const shown = await findShown(copy, this.name, ids);
     const toBox = copy.mailbox(to)?.box;
-    return await this.#queue(ids, (some) => ({
-      kind,
-      to,
-      toBox,
-      shown: some.map((id) => {
-        const facts = shown.get(id)?.facts;
-        return facts ? factsOf(facts) : null;
-      }),
-    }));
+    const factsAt = (id: MessageId) => {
+      const facts = shown.get(id)?.facts;
+      return facts ? factsOf(facts) : null;
+    };
+    return await this.#queue(kind, ids, (some) => ({ to, toBox, shown: some.map(factsAt) }));
   }
 
-  /** In pieces that fit into a request each. */
+  /** In pieces that fit into a request each. Where there is nothing to do, the server need not hear of it. */
   async #queue(
+    kind: Operation['kind'],
     ids: readonly MessageId[],
-    make: (some: readonly MessageId[]) => Omit<NewOperation, 'mailbox' | 'ids'>,
+    make: (some: readonly MessageId[]) => Omit<NewOperation, 'kind' | 'mailbox' | 'ids'>,
   ): Promise<Operation> {
+    if (ids.length === 0) return new StoredOperation(this.#parts, [], kind);
     const { copy } = this.#parts;
     const { box, uidvalidity } = copy.mailbox(this.name) ?? {};
-    const place = { mailbox: this.name, box, uidvalidity };
+    const place = { kind, mailbox: this.name, box, uidvalidity };
     // A message that has its UID by now is named by it, unless the mailbox was made anew since.
     const nameOf = (id: MessageId) => {
       const isOther = (placedIn(id, copy.operations) ?? uidvalidity) !== uidvalidity;
@@ -216,39 +201,35 @@ export class StoredMailbox implements MailboxHandle {
   #locate(
     id: MessageId,
     mailbox = this.name,
-    box = this.#parts.copy.mailbox(this.name)?.box,
+    box = this.#parts.copy.mailbox(mailbox)?.box,
   ): Source {
-    if (typeof id === 'number')
-      return { mailbox: this.#parts.copy.box(box)?.name ?? mailbox, box, uid: id };
-    const local = readLocalId(id);
-    const made = this.#parts.copy.operations.find(({ seq }) => seq === local?.seq);
-    const uid = made?.placed?.[local?.index ?? 0];
-    if (!made || uid === 0) throw notThere(id);
-    const target = made.to === undefined ? made : { mailbox: made.to, box: made.toBox };
-    if (uid !== undefined)
-      return this.#locate(
-        uid,
-        target.mailbox,
-        target.box ?? this.#parts.copy.mailbox(target.mailbox)?.box,
-      );
-    if (made.kind === 'append') return { draft: made.mail ?? {} };
-    const from: MessageId | undefined = made.ids[local?.index ?? 0];
-    if (from === undefined) throw notThere(id);
-    return this.#locate(from, made.mailbox, made.box);
+    const { copy } = this.#parts;
+    if (typeof id === 'number') return { mailbox: copy.box(box)?.name ?? mailbox, box, uid: id };
+    const { seq, index = 0 } = readLocalId(id) ?? {};
+    const made = copy.operations.find((one) => one.seq === seq);
+    const uid = made?.placed?.[index];
+    if (uid) {
+      const { to, toBox } = made;
+      return to === undefined
+        ? this.#locate(uid, made.mailbox, made.box)
+        : this.#locate(uid, to, toBox);
+    }
+    const from = made?.ids[index];
+    if (uid === undefined && made?.kind === 'append') return { draft: made.mail ?? {} };
+    if (uid === 0 || from === undefined) throw notThere(id);
+    return this.#locate(from, made?.mailbox, made?.box);
   }
 
   async #draftFile({ attachments = [] }: StoredMail, part: string): Promise<Blob> {
-    const {
-      blob,
-      contentType = 'application/octet-stream',
-      from,
-    } = attachments[Number(part)] ?? {};
+    const { blob, contentType = BINARY, from } = attachments[Number(part)] ?? {};
     if (from) return await this.#parts.mailbox(from.mailbox).attachment(from.id, from.part);
     const bytes = await this.#parts.copy.bytes(blob);
     if (!bytes) throw new TypeError(`there is no part ${part}`);
     return new Blob([bytes], { type: contentType });
   }
 }
+
+const BINARY = 'application/octet-stream';
 
 function notThere(id: MessageId): Error {
   return new Error(`there is no message ${id}`);
@@ -263,41 +244,32 @@ function answeredBy({ inReplyTo }: StoredMail, copy: Copy): ReadMessage['inReply
 }
 
 function toRead(
-  content: Content,
+  content: Pick<
+    Content,
+    'text' | 'html' | 'textTruncated' | 'htmlTruncated' | 'attachments' | 'auth'
+  >,
   message: ReadMessage['message'],
   inReplyTo: ReadMessage['inReplyTo'],
 ): ReadMessage {
   const { text, html, textTruncated, htmlTruncated, attachments, auth } = content;
-  return {
-    message,
-    text,
-    html,
-    truncated: textTruncated === true || htmlTruncated === true,
-    attachments,
-    auth,
-    inReplyTo,
-  };
+  const truncated = textTruncated === true || htmlTruncated === true;
+  return { message, text, html, truncated, attachments, auth, inReplyTo };
 }
 
 function readDraft(draft: StoredMail, message: ReadMessage['message'], copy: Copy): ReadMessage {
-  const { text, html, attachments = [] } = draft;
-  const files = attachments.map(
-    ({ filename, contentType, contentId, inline = false, size = 0 }, index) => ({
-      part: String(index),
-      contentType: contentType ?? 'application/octet-stream',
-      size,
-      inline,
+  const { text, html, attachments: files = [] } = draft;
+  const attachments = files.map((file, index) => {
+    const { filename, contentType = BINARY, contentId, inline = false, size = 0 } = file;
+    return {
+      ...{ part: String(index), contentType, size, inline },
       ...(filename !== undefined && { filename }),
       ...(contentId !== undefined && { contentId }),
-    }),
-  );
-  return {
-    message,
-    text,
-    html,
-    truncated: false,
-    attachments: files,
-    auth: undefined,
-    inReplyTo: answeredBy(draft, copy),
+    };
+  });
+  const content = {
+    attachments,
+    ...(text !== undefined && { text }),
+    ...(html !== undefined && { html }),
   };
+  return toRead(content, message, answeredBy(draft, copy));
 }

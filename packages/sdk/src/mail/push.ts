@@ -3,7 +3,7 @@ import type { CancelSendAnswer, RelocatedMessage, Sync } from '../api-types.ts';
 import { FIELDS } from './apply-page.ts';
 import { toBase64, writeDraft, writeSend } from './compose.ts';
 import type { Copy } from './copy.ts';
-import { type MailboxRow, type OperationRow, placedIn, uidOf } from './rows.ts';
+import { locateIn, type MailboxRow, type OperationRow, uidOf } from './rows.ts';
 import type { MailCall, MailRoute, MailServer } from './server.ts';
 
 /** What is stored of a request before it goes, so that it goes again unchanged. */
@@ -55,16 +55,10 @@ export function buildRequest(
     if (target) return { route: 'POST /mail/sends/cancel', body: { id: target.sendId } };
     return { route: 'POST /mail/send', body: mail ? writeSend(first, copy) : {} };
   }
-  const uids = [
-    ...new Set(batch.flatMap(({ ids }) => ids.map((id) => uidOf(id, copy.operations)))),
-  ];
-  const known = uids.filter((uid) => uid > 0).sort((a, b) => a - b);
+  const ids = batch.flatMap((one) => one.ids);
+  const { uids, uidvalidity } = locateIn(ids, copy.operations, row?.uidvalidity, first.uidvalidity);
+  const known = [...new Set(uids)].filter((uid) => uid > 0).sort((a, b) => a - b);
   if (known.length === 0) return undefined;
-  const named = batch.flatMap(({ ids }) =>
-    ids.map((id) => placedIn(id, copy.operations) ?? first.uidvalidity ?? row?.uidvalidity),
-  );
-  // What was moved into a mailbox that was made anew since has a UID that is another message's: it is refused.
-  const uidvalidity = named.find((one) => one !== row?.uidvalidity) ?? row?.uidvalidity;
   const state = since && { uidvalidity: since.uidvalidity, token: since.token };
   const fields = since && FIELDS;
   const route = kind === 'flag' ? 'POST /mail/flags' : (`POST /mail/${kind}` as const);

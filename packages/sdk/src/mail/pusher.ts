@@ -9,7 +9,7 @@ import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
 import { acked, ended, endings, nextBatches, outdated } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import { blobsOf, isWaiting, type OperationRow, placedIn, put, removal, uidOf } from './rows.ts';
+import { blobsOf, isWaiting, locateIn, type OperationRow, put, removal } from './rows.ts';
 import type { Change } from './store.ts';
 import type { Lead, Syncer } from './syncer.ts';
 
@@ -215,11 +215,8 @@ const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy) =>
 function stayed({ kind, inverseOf }: OperationRow, { operations }: Copy): Partial<OperationRow> {
   const target = operations.find(({ seq }) => seq === inverseOf);
   if (kind !== 'move' || !target) return {};
-  const { ids, uidvalidity } = target;
-  const placed = ids.map((id) => uidOf(id, operations));
-  const named = ids.map((id) => placedIn(id, operations) ?? uidvalidity);
-  // As for a request: of two mailboxes, the one that was made anew since.
-  return { placed, placedIn: named.find((one) => one !== uidvalidity) ?? uidvalidity };
+  const { uids, uidvalidity } = locateIn(target.ids, operations, target.uidvalidity);
+  return { placed: uids, placedIn: uidvalidity };
 }
 
 /** A mail that goes without the messages it names: their mailbox was made anew, and they are gone. */

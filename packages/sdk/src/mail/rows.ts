@@ -250,5 +250,23 @@ export function placedIn(id: MessageId, operations: readonly OperationRow[]): st
   return local && operations.find(({ seq }) => seq === local.seq)?.placedIn;
 }
 
+/**
+ * UIDs of messages, 0 for those that never came to be, and what they belong to: of two mailboxes, the one that was made anew
+ * since, so that a change of it is refused.
+ *
+ * @param now UIDVALIDITY of the mailbox
+ * @param named that the UIDs among the ids belong to
+ */
+export function locateIn(
+  ids: readonly MessageId[],
+  operations: readonly OperationRow[],
+  now: string | undefined,
+  named: string | undefined = now,
+): { readonly uids: readonly number[]; readonly uidvalidity: string | undefined } {
+  const uids = ids.map((id) => uidOf(id, operations));
+  const all = ids.map((id) => placedIn(id, operations) ?? named);
+  return { uids, uidvalidity: all.find((one) => one !== now) ?? now };
+}
+
 /** The most messages of one operation, as of one request. */
 export const MAX_IDS = 1000;
