@@ -1,5 +1,5 @@
 /** Sends requests: address, credentials, time limits, and when a request is sent again. */
-import { ApiError, ConnectionError } from './errors.ts';
+import { ApiError, ConnectionError, isPassing } from './errors.ts';
 
 /** What every call takes beside its own parameters. */
 export interface CallOptions {
@@ -160,15 +160,10 @@ export async function sendOnce<T>(
  * takes too long.
  */
 function waitAfter(error: unknown, repeatable: boolean, attempt: number): number | undefined {
-  if (error instanceof ConnectionError)
-    return repeatable || !error.mayHaveHappened ? backoff(attempt) : undefined;
-  if (!(error instanceof ApiError)) return undefined;
-  const { status, retryAfter: after } = error;
-  const notDone = status === 429 || status === 503;
-  // A request whose key is in use gets 409 with a time: its first attempt is still under way.
-  const underWay = status === 409 && after !== undefined;
-  const failed = status === 408 || status === 500 || status === 502 || status === 504;
-  if (!notDone && !(repeatable && (underWay || failed))) return undefined;
+  const after = error instanceof ApiError ? error.retryAfter : undefined;
+  const wasRefused = error instanceof ApiError && [429, 503].includes(error.status);
+  const wasNotSent = error instanceof ConnectionError && !error.mayHaveHappened;
+  if (!isPassing(error) || !(repeatable || wasRefused || wasNotSent)) return undefined;
   if (after === undefined) return backoff(attempt);
   return after <= LONGEST_RETRY_AFTER_S ? after * 1000 : undefined;
 }

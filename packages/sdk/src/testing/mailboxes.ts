@@ -167,11 +167,12 @@ export class FakeMailboxes {
   rename(name: string, to: string): FakeMailbox {
     const found = this.#unprotected(name);
     const from = found.name;
-    this.#free('to', to);
-    for (const one of this.#mailboxes) {
-      if (one === found || one.name.startsWith(`${from}/`))
-        one.name = to + one.name.slice(from.length);
-    }
+    const moved = this.#mailboxes.filter(
+      (one) => one === found || one.name.startsWith(`${from}/`),
+    );
+    const nameOf = ({ name: old }: FakeMailbox) => to + old.slice(from.length);
+    for (const one of moved) this.#free('to', nameOf(one));
+    for (const one of moved) one.name = nameOf(one);
     return this.#toldList(found);
   }
 

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Operation } from '../../src/mail/client.ts';
-import type { Fault } from '../../src/testing/testing.ts';
-import { BUSY, type Tab, World } from './world.ts';
+import { befall, pick, settled, surroundings, tabOf } from './surroundings.ts';
+import { type Tab, World } from './world.ts';
 
 /** More of them: SDK_RUNS=2000 node --test packages/sdk/test/mail/boxes.test.ts */
 const RUNS = Number(process.env.SDK_RUNS ?? 40);
@@ -12,7 +12,6 @@ const RUNS = Number(process.env.SDK_RUNS ?? 40);
 const NAMES = ['A', 'B', 'A/x', 'B/x'];
 const name = fc.constantFrom(...NAMES);
 const anywhere = fc.constantFrom('INBOX', 'Archive', ...NAMES);
-const pick = fc.nat(30);
 const path = fc.constantFrom(
   undefined,
   '/mail/move',
@@ -22,14 +21,6 @@ const path = fc.constantFrom(
   '/mail/mailboxes/rename',
   '/mail/mailboxes/delete',
 );
-const fault = fc.constantFrom<Fault>(
-  { lose: 'request' },
-  { lose: 'answer' },
-  { status: 503, retryAfter: 2 },
-  { status: 401, code: 'unauthorized' },
-  { delayMs: 3000 },
-);
-
 const step = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constant('deliver' as const), to: anywhere }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('create' as const), tab: pick, name }) },
@@ -57,30 +48,7 @@ const step = fc.oneof(
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('other rename' as const), name, to: name }) },
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      do: fc.constant('wait' as const),
-      ms: fc.constantFrom(0, 10, 300, 2000, 40_000),
-    }),
-  },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant('fault' as const), fault, path }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('network' as const), on: fc.boolean() }) },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constantFrom('open' as const, 'kill' as const, 'busy' as const),
-      tab: pick,
-    }),
-  },
-  {
-    weight: 1,
-    arbitrary: fc.record({
-      do: fc.constant('crash' as const),
-      tab: pick,
-      when: fc.constantFrom('before' as const, 'after' as const),
-    }),
-  },
+  ...surroundings(path),
 );
 type Step = typeof step extends fc.Arbitrary<infer One> ? One : never;
 
@@ -114,26 +82,14 @@ class Life {
     await this.#rest();
   }
 
-  #tab(number: number): Tab | undefined {
-    const { living } = this.world;
-    return living[number % living.length];
-  }
-
-  async #settled<T>(work: Promise<T>): Promise<T | undefined> {
-    const found = work.catch((error: unknown) => {
-      if (!String(error).includes(BUSY)) throw error;
-      return undefined;
-    });
-    await this.world.pass(0, found);
-    return await Promise.race([
-      found,
-      new Promise<undefined>((resolve) => setImmediate(resolve, undefined)),
-    ]);
+  #settled<T>(work: Promise<T>): Promise<T | undefined> {
+    return settled(this.world, work);
   }
 
   async #take(one: Step): Promise<void> {
     const { world } = this;
-    const { server, account } = world;
+    if (await befall(one, world, () => world.open())) return;
+    const { account } = world;
     const others = (work: () => unknown) => {
       try {
         work();
@@ -141,7 +97,7 @@ class Life {
         // There is no such mailbox, or there is one already.
       }
     };
-    const tab = 'tab' in one ? this.#tab(one.tab) : undefined;
+    const tab = 'tab' in one ? tabOf(world, one.tab) : undefined;
     switch (one.do) {
       case 'deliver':
         others(() => {
@@ -158,28 +114,6 @@ class Life {
         break;
       case 'other rename':
         others(() => account.rename(one.name, one.to));
-        break;
-      case 'wait':
-        await world.pass(one.ms);
-        break;
-      case 'fault':
-        server.failNext(one.fault, one.path);
-        break;
-      case 'network':
-        server.online = one.on;
-        if (!one.on) server.dropSockets();
-        break;
-      case 'open':
-        if (world.living.length < 3) await world.open();
-        break;
-      case 'kill':
-        if (tab) world.kill(tab);
-        break;
-      case 'busy':
-        world.busy = tab;
-        break;
-      case 'crash':
-        if (tab) world.crash = { tab, when: one.when };
         break;
       case 'create':
         if (tab) await this.#settled(tab.client.createMailbox(one.name));

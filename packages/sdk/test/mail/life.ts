@@ -14,7 +14,8 @@ import type { BodyRow } from '../../src/mail/rows.ts';
 import { happen, hasMessage, isOfOthers, wayOf } from './others.ts';
 import { Replay } from './replay.ts';
 import { BOXES, SEEN, type Step, WORK } from './steps.ts';
-import { BODY_BUDGET, BUSY, type Tab, type World } from './world.ts';
+import { befall, settled, tabOf } from './surroundings.ts';
+import { BODY_BUDGET, type Tab, type World } from './world.ts';
 
 /** What a tab shows of a message since the user changed it there: a flag, that it is gone, or where it went. */
 interface Kept {
@@ -38,6 +39,8 @@ export class Life {
   readonly #done: Done[] = [];
   readonly #sends: SendOperation[] = [];
   #maybeSent = 0;
+  /** Nobody knows any more whether they were sent: a key is old after a day. */
+  readonly #uncertain = new Set<string>();
   #kept: Kept[] = [];
   /** How many views were compared with what they have to be. */
   #compared = 0;
@@ -70,6 +73,7 @@ export class Life {
   /** Opens a tab that looks at each mailbox all the time. */
   async #open(): Promise<void> {
     const tab = await this.world.open();
+    tab.client.on('uncertain', ({ operation }) => this.#uncertain.add(operation.id));
     for (const name of BOXES) {
       tab.client.mailbox(name).watch({ limit: 1000 }, ({ messages }) => {
         if (!tab.isDead) this.#checkKept(tab, name, messages);
@@ -77,68 +81,21 @@ export class Life {
     }
   }
 
-  #tab(number: number): Tab | undefined {
-    const living = this.world.living.filter(({ frozen }) => !frozen);
-    return living[number % living.length];
-  }
-
   async #take(one: Step): Promise<void> {
     const { world } = this;
-    const { server } = world;
+    if (await befall(one, world, () => this.#open())) return;
     if (isOfOthers(one)) {
       if (one.do !== 'forget' && 'box' in one) this.#forget(one.box);
       await happen(one, world, () => `mail ${++this.#mails}`);
-      return;
-    }
-    switch (one.do) {
-      case 'wait':
-        await world.pass(one.ms);
-        break;
-      case 'fault':
-        server.failNext(one.fault, one.path);
-        break;
-      case 'network':
-        server.online = one.on;
-        if (!one.on) server.dropSockets();
-        break;
-      case 'drop':
-        server.dropSockets();
-        break;
-      case 'deafen':
-        world.deafen();
-        break;
-      case 'open':
-        if (world.living.length < 3) await this.#open();
-        break;
-      case 'kill': {
-        const tab = this.#tab(one.tab);
-        if (tab) world.kill(tab);
-        break;
-      }
-      case 'clock':
-        world.skew += one.ms;
-        break;
-      case 'busy':
-        world.busy = this.#tab(one.tab);
-        break;
-      case 'freeze': {
-        const tab = this.#tab(one.tab);
-        if (tab) await this.#freeze(tab);
-        break;
-      }
-      case 'crash': {
-        const tab = this.#tab(one.tab);
-        if (tab) world.crash = { tab, when: one.when };
-        break;
-      }
-      default:
-        await this.#act(one);
-    }
+    } else if (one.do === 'clock') world.skew += one.ms;
+    else if (one.do === 'freeze') await this.#freeze(tabOf(world, one.tab));
+    else await this.#act(one);
   }
 
   /** While an answer is on its way to it, and longer than its lease: another tab leads when it goes on. */
-  async #freeze(tab: Tab): Promise<void> {
+  async #freeze(tab: Tab | undefined): Promise<void> {
     const { world } = this;
+    if (!tab) return;
     world.server.failNext({ delayMs: 3000 }, '/mail/sync');
     world.account.deliver('INBOX', { subject: `mail ${++this.#mails}` });
     await world.pass(0);
@@ -146,7 +103,7 @@ export class Life {
   }
 
   async #act(one: Step): Promise<void> {
-    const tab = 'tab' in one ? this.#tab(one.tab) : undefined;
+    const tab = 'tab' in one ? tabOf(this.world, one.tab) : undefined;
     if (one.do === 'undo') {
       this.#forget(...BOXES);
       const done = this.#done[one.pick % this.#done.length];
@@ -251,22 +208,8 @@ export class Life {
     if (one.do === 'move' || one.do === 'delete') assert.ok(!isThere(id), `${id} is still seen`);
   }
 
-  /** What a promise of a tab gives; undefined where the tab died over it, or its store was busy. */
-  async #settled<T>(promise: Promise<T>, mayFail = false): Promise<T | undefined> {
-    let result: { value: T } | { error: unknown } | undefined;
-    const over = promise.then(
-      (value) => {
-        result = { value };
-      },
-      (error: unknown) => {
-        result = { error };
-      },
-    );
-    // Nothing waits for time: all of it is in the store.
-    await this.world.pass(0, over);
-    const isBusy = result && 'error' in result && String(result.error).includes(BUSY);
-    if (result && 'error' in result && !mayFail && !isBusy) throw result.error;
-    return result && 'value' in result ? result.value : undefined;
+  #settled<T>(promise: Promise<T>, mayFail = false): Promise<T | undefined> {
+    return settled(this.world, promise, mayFail);
   }
 
   /** All tabs that are awake show the stored rows with the changes of the user over them. */
@@ -366,7 +309,8 @@ export class Life {
     const { all } = account.sends;
     const ends = [...this.#cancelled.values()];
     const most = this.#sends.length - ends.filter((neverLeft) => neverLeft === true).length;
-    const least = most - ends.filter((neverLeft) => neverLeft === undefined).length;
+    const least =
+      most - ends.filter((neverLeft) => neverLeft === undefined).length - this.#uncertain.size;
     assert.ok(
       all.length <= most + this.#maybeSent && all.length >= least,
       `${all.length} mails, not ${least} to ${most}`,

@@ -1,26 +1,14 @@
 /** What may happen in the life of an account and its tabs. */
 import fc from 'fast-check';
-import type { Fault } from '../../src/testing/testing.ts';
+import { pick, surroundings } from './surroundings.ts';
 
 /** The one that an app may delete. */
 export const WORK = 'Work';
 export const BOXES = ['INBOX', 'Archive', 'Trash', WORK];
 export const SEEN = '\\Seen';
 
-const pick = fc.nat(30);
 const box = fc.constantFrom(...BOXES);
 const flag = fc.constantFrom(SEEN, '\\Flagged', '$Later');
-const fault: fc.Arbitrary<Fault> = fc.oneof(
-  fc.constantFrom<Fault>({ lose: 'request' }, { lose: 'answer' }),
-  fc.constantFrom<Fault>(
-    { status: 503, retryAfter: 2 },
-    { status: 500 },
-    { status: 429, retryAfter: 20 },
-  ),
-  fc.constant<Fault>({ status: 401, code: 'unauthorized' }),
-  fc.constant<Fault>({ delayMs: 3000 }),
-);
-
 /** The request that meets a fault: the next one, or the next of a kind. */
 const path = fc.constantFrom(
   undefined,
@@ -109,43 +97,13 @@ export const step = fc.oneof(
       tab: pick,
     }),
   },
-  {
-    weight: 6,
-    arbitrary: fc.record({
-      do: fc.constant('wait' as const),
-      ms: fc.constantFrom(0, 10, 300, 2000, 40_000),
-    }),
-  },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant('fault' as const), fault, path }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('network' as const), on: fc.boolean() }) },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constantFrom('open' as const, 'freeze' as const),
-      tab: pick,
-    }),
-  },
-  {
-    weight: 1,
-    arbitrary: fc.record({
-      do: fc.constantFrom('kill' as const, 'drop' as const, 'deafen' as const),
-      tab: pick,
-    }),
-  },
+  ...surroundings(path),
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('freeze' as const), tab: pick }) },
   {
     weight: 1,
     arbitrary: fc.record({
       do: fc.constant('clock' as const),
       ms: fc.constantFrom(-86_400_000, -3_600_000, -20_000, 20_000, 3_600_000, 86_400_000),
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('busy' as const), tab: pick }) },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constant('crash' as const),
-      tab: pick,
-      when: fc.constantFrom('before' as const, 'after' as const),
     }),
   },
 );
