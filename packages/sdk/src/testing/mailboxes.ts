@@ -167,9 +167,7 @@ export class FakeMailboxes {
   rename(name: string, to: string): FakeMailbox {
     const found = this.#unprotected(name);
     const from = found.name;
-    const moved = this.#mailboxes.filter(
-      (one) => one === found || one.name.startsWith(`${from}/`),
-    );
+    const moved = this.#mailboxes.filter((one) => one === found || one.name.startsWith(`${from}/`));
     const nameOf = ({ name: old }: FakeMailbox) => to + old.slice(from.length);
     for (const one of moved) this.#free('to', nameOf(one));
     for (const one of moved) one.name = nameOf(one);
