@@ -21,7 +21,7 @@ export interface Freezes {
 export function watchFreezes(log: Pick<Logger, 'warn'>): Freezes {
   let last = performance.now();
   let resumedAt = Number.NEGATIVE_INFINITY;
-  const timer = setInterval(() => {
+  const look = () => {
     const now = performance.now();
     const ms = now - last - LOOK_EVERY_MS;
     last = now;
@@ -31,9 +31,14 @@ export function watchFreezes(log: Pick<Logger, 'warn'>): Freezes {
       { seconds: Math.round(ms / 1_000) },
       'this process was frozen: it was stopped, or its machine paused or overloaded; requests and mail that waited for it go on, and connections that were lost meanwhile are made again',
     );
-  }, LOOK_EVERY_MS).unref();
+  };
+  const timer = setInterval(look, LOOK_EVERY_MS).unref();
   return {
-    wereJustNow: () => performance.now() - resumedAt < EXPLAINS_MS,
+    wereJustNow() {
+      // What sockets have to report may come before the timer does.
+      look();
+      return performance.now() - resumedAt < EXPLAINS_MS;
+    },
     stop: () => clearInterval(timer),
   };
 }
