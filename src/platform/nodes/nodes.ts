@@ -339,6 +339,18 @@ export async function listRunningNodes(database: Database): Promise<string[]> {
   return running.map(({ host }) => host);
 }
 
+/** What the nodes that run report of a setting, see {@link NodeFacts}; those of a version without it are left out. */
+export async function listSetting(
+  database: Database,
+  key: string,
+): Promise<{ readonly host: string; readonly values: readonly string[] }[]> {
+  const running = await database.write((tx) => findNodes(tx, ''));
+  return running.flatMap(({ host, settings }) => {
+    const values: readonly string[] | undefined = JSON.parse(settings)[key];
+    return values ? [{ host, values }] : [];
+  });
+}
+
 /** The other nodes that run; the rows of killed ones are removed, and of gone ones after a day. */
 async function findNodes(tx: Queries, ownId: string): Promise<Row<'nodes'>[]> {
   const { rows } = await sql<{ now: number }>`select ${databaseTime} as now`.execute(tx);

@@ -2,10 +2,12 @@
 import { stat } from 'node:fs/promises';
 import { Argument, Command, Option } from 'commander';
 import { pino } from 'pino';
+import type { Database } from '../../platform/database/database.ts';
 import {
   type Config,
   dropOldValues,
   fileSecretStore,
+  newestDigest,
   type RotatedSecret,
   readConfig,
   refuseMoved,
@@ -17,6 +19,8 @@ import { CommandFailed, type CommandParts, report } from './command.ts';
 
 interface Secret {
   readonly name: RotatedSecret;
+  /** The name under which nodes report it. */
+  readonly key: string;
   /** The setting that replaces it where it is set. */
   readonly setting?: (config: Config) => string | undefined;
   /** Whether others have it: products, a notifier. It signs nothing that a node has to know. */
@@ -26,18 +30,24 @@ interface Secret {
 const secrets: Readonly<Record<string, Secret>> = {
   'api-key': {
     name: 'apiKey',
+    key: 'API_KEYS',
     setting: ({ credentials }) => credentials.apiKeys && 'API_KEYS',
     isShared: true,
   },
-  'jwt-secret': { name: 'jwtSecret', setting: ({ jwt }) => jwt.secret && 'JWT_SECRET' },
+  'jwt-secret': {
+    name: 'jwtSecret',
+    key: 'JWT_SECRET',
+    setting: ({ jwt }) => jwt.secret && 'JWT_SECRET',
+  },
   'mailserver-webhook-secret': {
     name: 'mailserverWebhookSecret',
+    key: 'MAILSERVER_WEBHOOK_SECRET',
     setting: ({ credentials }) =>
       credentials.mailserverWebhookSecret && 'MAILSERVER_WEBHOOK_SECRET',
     isShared: true,
   },
-  'srs-secret': { name: 'srsSecret' },
-  'link-secret': { name: 'linkSecret' },
+  'srs-secret': { name: 'srsSecret', key: 'srsSecret' },
+  'link-secret': { name: 'linkSecret', key: 'linkSecret' },
 };
 
 const HELP = `
@@ -85,8 +95,15 @@ async function runRotate(
       `${setting} is set and replaces the generated secret: write the new value there, before the old one, separated by a comma`,
     );
   }
-  const { store, close } = await openStore(parts, config);
+  const { store, database, close } = await openStore(parts, config);
   try {
+    if (database && (sign || dropOld)) {
+      const newest = await newestDigest(store, secret.name);
+      // Where old values are dropped, no node may sign with one of them any more.
+      const hasIt = (values: readonly string[]) =>
+        dropOld && !secret.isShared ? values[0] === newest : values.includes(newest);
+      await refuseEarly(database, given, secret.key, hasIt);
+    }
     const next = 'The change takes effect when the service is restarted (each node).';
     if (dropOld) {
       const dropped = await dropOldValues(store, secret.name);
@@ -122,15 +139,33 @@ async function runRotate(
   }
 }
 
+/**
+ * Refuses what a node has to know before: otherwise no node that ends could be started again beside it, until all are
+ * stopped.
+ */
+async function refuseEarly(
+  database: Database,
+  given: string,
+  key: string,
+  hasIt: (values: readonly string[]) => boolean,
+): Promise<void> {
+  const { listSetting } = await import('../../platform/nodes/nodes.ts');
+  const early = (await listSetting(database, key)).find(({ values }) => !hasIt(values));
+  if (!early) return;
+  throw new CommandFailed(
+    `the node that runs on ${early.host} has not been restarted since the last step of the ${given}: restart each node, then run this command again`,
+  );
+}
+
 async function openStore(
   parts: CommandParts,
   config: Config,
-): Promise<{ store: SecretStore; close(): Promise<void> }> {
+): Promise<{ store: SecretStore; database?: Database; close(): Promise<void> }> {
   if (config.database.urls) {
     const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
     const { settingStore } = await import('../../platform/database/database.ts');
     const location = 'row "secrets" of table settings';
-    return { store: { ...settingStore(database, 'secrets'), location }, close };
+    return { store: { ...settingStore(database, 'secrets'), location }, database, close };
   }
   await refuseMoved(config.dataDir);
   await checkUser(config.dataDir);

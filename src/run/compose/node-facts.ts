@@ -1,8 +1,7 @@
 /** What this node reports to the others; much of it must be equal on all nodes. */
-import { createHmac } from 'node:crypto';
 import type { NodeFacts, SigningKeys } from '../../platform/nodes/nodes.ts';
 import { version } from '../../servers/api/api.ts';
-import type { Config, Secrets } from '../config/config.ts';
+import { type Config, digestOf, type Secrets } from '../config/config.ts';
 
 /** Every value in force of each secret: the operator's, or the generated ones. */
 export function keysInForce({ credentials, jwt }: Config, secrets: Secrets) {
@@ -28,11 +27,10 @@ export function signingKeysOf(config: Config, secrets: Secrets): Keys {
   return { tokens: JWT_SECRET, senders: srsSecret, links: linkSecret };
 }
 
-/** @param secrets of the database; the digests are keyed with the one that never changes */
+/** @param secrets of the database */
 export function factsOf(config: Config, secrets: Secrets): NodeFacts {
   const { jwt, mailstore } = config;
-  const digest = (secret: string) =>
-    `#${createHmac('sha256', secrets.idSecret[0]).update(secret).digest('base64url')}`;
+  const digest = (secret: string) => digestOf(secrets, secret);
   const keys = Object.entries(keysInForce(config, secrets));
   return {
     version,

@@ -32,9 +32,11 @@ export {
   type Start,
 } from './quickstart.ts';
 export {
+  digestOf,
   dropOldValues,
   fileSecretStore,
   loadSecrets,
+  newestDigest,
   parseSecrets,
   type RotatedSecret,
   rotateSecret,

@@ -10,7 +10,7 @@
  * {@link dropOldValues} removes all but the first. Each is one durable write, so a secret always has a valid value. The
  * member `accepted` names the secrets whose last value does not sign yet, so that each of these can be repeated.
  */
-import { hkdfSync, randomBytes } from 'node:crypto';
+import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createDurably, isMissing, replaceDurably } from '../../platform/files/files.ts';
@@ -156,15 +156,7 @@ async function change(
   changed: (before: Rotation) => Rotation,
 ): Promise<Rotation> {
   for (;;) {
-    const text = await store.read();
-    if (text === undefined) {
-      const expected = 'the secrets that the first start of the service makes';
-      throw new ConfigError([problemLine(store.location, expected, 'nothing')]);
-    }
-    const members = parseMembers(text, store.location);
-    const secrets = completeSecrets(members, store.location);
-    const known: unknown[] = Array.isArray(members[ACCEPTED]) ? members[ACCEPTED] : [];
-    const before = { values: secrets[name], isAccepted: known.includes(name) };
+    const { text, members, secrets, known, before } = await readRotation(store, name);
     const { values, isAccepted } = changed(before);
     const accepted = known.filter((one) => one !== name);
     if (isAccepted) accepted.push(name);
@@ -176,6 +168,31 @@ async function change(
     });
     if (await store.replace(text, next)) return before;
   }
+}
+
+async function readRotation(store: SecretStore, name: RotatedSecret) {
+  const text = await store.read();
+  if (text === undefined) {
+    const expected = 'the secrets that the first start of the service makes';
+    throw new ConfigError([problemLine(store.location, expected, 'nothing')]);
+  }
+  const members = parseMembers(text, store.location);
+  const secrets = completeSecrets(members, store.location);
+  const known: unknown[] = Array.isArray(members[ACCEPTED]) ? members[ACCEPTED] : [];
+  const before: Rotation = { values: secrets[name], isAccepted: known.includes(name) };
+  return { text, members, secrets, known, before };
+}
+
+/** What nodes tell each other of a secret's value. It is keyed with the one that never changes. */
+export function digestOf({ idSecret }: Pick<Secrets, 'idSecret'>, value: string): string {
+  return `#${createHmac('sha256', idSecret[0]).update(value).digest('base64url')}`;
+}
+
+/** The same of the newest value of a secret. @throws ConfigError as {@link rotateSecret} */
+export async function newestDigest(store: SecretStore, name: RotatedSecret): Promise<string> {
+  const { secrets, before } = await readRotation(store, name);
+  const [first] = before.values;
+  return digestOf(secrets, before.isAccepted ? (before.values.at(-1) ?? first) : first);
 }
 
 function drawSecret(name: keyof Secrets): string {
