@@ -5,8 +5,9 @@
  * not know the terms of one account. So the hits are first materialized by the index, with other plans turned off for
  * this transaction.
  */
+import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
-import { PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { PreparedQuery, type Queries, settingStore } from '../../platform/database/database.ts';
 import {
   type FindRequest,
   type Hit,
@@ -180,27 +181,24 @@ export class PostgresIndex implements SearchIndex {
 
   async #fill(): Promise<void> {
     const { database, source } = this.#options;
+    const name = 'search_terms';
+    const setting = settingStore(database, name);
     const version = String(TERMS_VERSION);
-    const setting = { name: 'search_terms', value: version };
-    const known = await database.read
-      .selectFrom('settings')
-      .select('value')
-      .where('name', '=', setting.name)
-      .executeTakeFirst();
-    if (known?.value === version) return;
+    if ((await setting.read()) === version) return;
+    // One that empties it after this one, in an upgrade of several nodes, has the work to itself: what was queued is gone.
+    const value = `${version}, filled by ${randomUUID()}`;
     await database.write(async (tx) => {
       await sql`truncate search_documents`.execute(tx);
       // All mail is queued once more, so these rows are not needed.
       await tx.deleteFrom('search_queue').execute();
+      await tx
+        .insertInto('settings')
+        .values({ name, value })
+        .onConflict((conflict) => conflict.column('name').doUpdateSet({ value }))
+        .execute();
     });
     await source.enqueueAll();
-    await database.write((tx) =>
-      tx
-        .insertInto('settings')
-        .values(setting)
-        .onConflict((conflict) => conflict.column('name').doUpdateSet({ value: version }))
-        .execute(),
-    );
+    await setting.replace(value, version);
   }
 
   find({ accountId, terms, after, limit }: FindRequest): Promise<Hit[]> {

@@ -221,6 +221,36 @@ onEachEngine('the search index', (engine) => {
       assert.deepEqual(await found(search, user, 'twice'), []);
     });
 
+    test('is filled by the next start where of two nodes that fill it the later one dies', async () => {
+      const store = await openTestMailstore(engine);
+      const user = await store.makeUser();
+      const id = await add(store, user, mail('kept', 'hello'));
+      const { database, bodies } = store;
+      const source = createSearchSource(database);
+      const log = pino({ level: 'silent' });
+      const dies = async () => {
+        throw new Error('it was killed');
+      };
+      const later = new PostgresIndex({
+        ...{ database, bodies, log },
+        source: { ...source, enqueueAll: dies },
+      });
+      const first = new PostgresIndex({
+        ...{ database, bodies, log },
+        source: {
+          ...source,
+          async enqueueAll() {
+            await source.enqueueAll();
+            await assert.rejects(later.open(), /it was killed/);
+          },
+        },
+      });
+      await first.open();
+      const search = startSearch(store);
+      await settle(search, user);
+      assert.deepEqual(await found(search, user, 'kept'), [id]);
+    });
+
     test('forgets a message that is removed while another node indexes it', async () => {
       const store = await openTestMailstore(engine);
       const user = await store.makeUser();
