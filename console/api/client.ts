@@ -9,6 +9,9 @@ import type { Session } from './types.ts';
 const OPERATOR = '/v2/operator';
 const SESSION = `${OPERATOR}/console/session`;
 
+const NO_COOKIE =
+  'The key is right, but the browser took no cookie. Allow cookies for this page. Where PUBLIC_URL begins with https, open the console by HTTPS.';
+
 /** An answer that says no, in the API's words. */
 export class ApiError extends Error {
   /** HTTP status, 0 where there was no answer. */
@@ -36,7 +39,12 @@ export async function findSession(): Promise<void> {
 
 /** Exchanges the API key for a session. */
 export async function signIn(apiKey: string): Promise<void> {
-  session.current = await request<Session>('POST', SESSION, { body: { api_key: apiKey } });
+  await request('POST', SESSION, { body: { api_key: apiKey } });
+  // A browser drops the cookie of HTTPS on a page that came without it, and tells nobody.
+  session.current = await request<Session>('GET', SESSION, {}).catch((error: unknown) => {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    throw new ApiError(401, 'no_cookie', NO_COOKIE);
+  });
 }
 
 /** Ends the session on the server, and here even where the server cannot be reached. */

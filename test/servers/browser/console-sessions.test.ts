@@ -18,6 +18,21 @@ before(async () => {
 
 after(() => browser?.close());
 
+test('a page that came without TLS says why nobody is signed in, where PUBLIC_URL has it', async (t) => {
+  const secure = await startTestService('sqlite', { PUBLIC_URL: 'https://mail.test' });
+  // Browsers take such cookies from 127.0.0.1.
+  const chromium = await launchChromium({ hosts: 'MAP console.test 127.0.0.1' });
+  t.after(() => chromium.close());
+  const url = `http://console.test:${new URL(secure.url).port}`;
+  await lookAtConsole(chromium, url).visit('/audit', async (page, { complaints }) => {
+    await signIn(page);
+    await page.getByRole('alert').getByText('the browser took no cookie').waitFor();
+    await page.getByLabel('API key').waitFor();
+    // Without TLS, Chromium ignores some headers of the page, and says so.
+    complaints.length = 0;
+  });
+});
+
 const session = '/v2/operator/console/session';
 
 test('a page signs out where another one signed in anew, and where the session is over', async () => {

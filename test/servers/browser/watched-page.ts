@@ -8,9 +8,10 @@ const CHROMIUM = '/usr/bin/chromium-headless-shell';
  * @param runsBriefly whether each page runs a script once and is left. Chromium optimizes its code then for nobody, again
  *   for each page: a sixth to a third of all processor time of a suite that looks at many pages by axe-core
  */
-export function launchChromium({ runsBriefly = false } = {}): Promise<Browser> {
+export function launchChromium({ runsBriefly = false, hosts = '' } = {}): Promise<Browser> {
   const unoptimized = '--js-flags=--no-turbofan,--no-maglev';
   const args = ['--no-sandbox', ...(runsBriefly ? [unoptimized] : [])];
+  if (hosts) args.push(`--host-resolver-rules=${hosts}`);
   return chromium.launch({ executablePath: CHROMIUM, args });
 }
 
