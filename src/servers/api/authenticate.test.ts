@@ -1,9 +1,10 @@
-/** A request on mail waits where its account has used its share of the event loop. */
+/** A request waits where its account or its user has used its share of the event loop. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { FastifyRequest } from 'fastify';
 import type { Tokens } from '../../tenants/accounts/accounts.ts';
-import { authenticateMail } from './authenticate.ts';
+import type { Key } from '../../tenants/keys/keys.ts';
+import { ApiKeys, authenticateMail, requireKey } from './authenticate.ts';
 
 test('of many requests of one account at once, those of others come in between', async (t) => {
   let now = 0;
@@ -29,4 +30,28 @@ test('of many requests of one account at once, those of others come in between',
   }
   await Promise.all(asked);
   assert.deepEqual(begun, ['1', '2', '1', '1']);
+});
+
+test('a key of one user waits for the share of that user, and the key of the product does not', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const scopes: Record<string, object> = {
+    'one-user': { userId: 'u' },
+    'other-user': { userId: 'v' },
+  };
+  const made = { open: async (key: string) => scopes[key] as Key };
+  const hook = requireKey(new ApiKeys(['product'], made), undefined);
+  const begun: string[] = [];
+  const ask = async (key: string) => {
+    await hook({ headers: { 'x-api-key': key } } as unknown as FastifyRequest);
+    begun.push(key);
+    now += 11;
+  };
+  const asked: Promise<void>[] = [];
+  for (const key of ['one-user', 'one-user', 'other-user', 'product', 'product']) {
+    asked.push(ask(key));
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+  }
+  await Promise.all(asked);
+  assert.deepEqual(begun, ['one-user', 'other-user', 'product', 'product', 'one-user']);
 });

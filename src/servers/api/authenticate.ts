@@ -5,7 +5,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { readBearer } from '../../platform/net/net.ts';
+import { enterTurn, type Party, readBearer } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { MailAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 import type { Key, KeyScope, NamedKeys } from '../../tenants/keys/keys.ts';
@@ -25,6 +25,8 @@ export const OPERATOR_SCOPE: KeyScope = {
   organizationId: undefined,
   isReadOnly: false,
 };
+
+const KEY_OF_A_TURN_MS = 10;
 
 /** A console that was signed in to with an API key. */
 export interface ConsoleSession {
@@ -87,6 +89,8 @@ export function requireKey(known: ApiKeys, findSession: FindSession | undefined)
     const given = request.headers['x-api-key'];
     if (typeof given === 'string' && given !== '') {
       request.caller = await known.identify(given);
+      const waits = enterTurn(partiesOf(request.caller));
+      if (waits) await waits;
       return;
     }
     const session = await findSession?.(request);
@@ -96,6 +100,13 @@ export function requireKey(known: ApiKeys, findSession: FindSession | undefined)
     if (!isRead(request)) checkCsrfToken(request.headers['x-csrf-token'], session.csrfToken);
     request.caller = session.caller;
   };
+}
+
+/** A key of one user, or of one organization, has its share of the event loop; the product's own key serves all of them. */
+function partiesOf({ userId, organizationId }: KeyScope): Party[] {
+  const most = KEY_OF_A_TURN_MS;
+  if (userId !== undefined) return [{ name: `user ${userId}`, most }];
+  return organizationId === undefined ? [] : [{ name: `organization ${organizationId}`, most }];
 }
 
 /** Methods that change nothing (RFC 9110 section 9.2.1). */
