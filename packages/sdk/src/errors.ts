@@ -88,6 +88,11 @@ export function isAway(error: unknown): boolean {
   return [502, 503, 504].includes(status) || (isForeign(error) && status < 400);
 }
 
+/** Whether nothing is answered any more until the user signs in again. */
+export function endsSession({ status, code }: ApiError): boolean {
+  return status === 401 || code === 'account_inactive';
+}
+
 /**
  * Seconds until the next attempt, by the answer's Retry-After (RFC 9110 section 10.2.3): a number of them, or a date.
  */

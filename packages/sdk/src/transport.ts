@@ -168,9 +168,13 @@ function waitAfter(error: unknown, repeatable: boolean, attempt: number): number
   return after <= LONGEST_RETRY_AFTER_S ? after * 1000 : undefined;
 }
 
-/** Full jitter: many clients that failed together do not come back together. */
-export function backoff(attempt: number): number {
-  return Math.random() * Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** attempt);
+/** Full jitter: many clients that failed together do not come back together. @param longest in milliseconds */
+export function backoff(
+  failures: number,
+  longest: number = LONGEST_WAIT_MS,
+  random: number = Math.random(),
+): number {
+  return random * Math.min(longest, FIRST_WAIT_MS * 2 ** failures);
 }
 
 /** @throws the signal's reason */

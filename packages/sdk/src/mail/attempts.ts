@@ -1,6 +1,6 @@
 /** What failed, and when it is tried again: one thing alone, or everything while the server cannot be reached. */
-import { ApiError, isAway } from '../errors.ts';
-import { backoff, type Platform } from './platform.ts';
+import { ApiError, endsSession, isAway } from '../errors.ts';
+import { type Platform, pauseAfter } from './platform.ts';
 import { SessionEnded } from './server.ts';
 import { StaleEpochError } from './store.ts';
 
@@ -51,24 +51,20 @@ export class Attempts {
   failed(key: string, error: unknown): 'deposed' | { readonly reason: string } | undefined {
     if (error instanceof StaleEpochError) return 'deposed';
     if (error instanceof SessionEnded) return { reason: error.message };
-    const now = this.#platform.ticks();
-    const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
     if (error instanceof ApiError && endsSession(error)) return { reason: error.code };
     // All of this tab waits already.
     if (error instanceof ApiError && error.status === 429) return undefined;
+    const now = this.#platform.ticks();
+    const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
     if (isAway(error)) {
       this.isOffline = true;
-      const wait = Math.max(asked, backoff(this.#platform, this.#failures++));
+      const wait = Math.max(asked, pauseAfter(this.#failures++, this.#platform));
       this.restUntil = Math.max(this.restUntil, now + wait);
-      return undefined;
+    } else {
+      const failures = (this.#retries.get(key)?.failures ?? 0) + 1;
+      const wait = Math.max(asked, 500, pauseAfter(failures, this.#platform));
+      this.#retries.set(key, { failures, at: now + wait });
     }
-    const failures = (this.#retries.get(key)?.failures ?? 0) + 1;
-    const wait = Math.max(asked, 500, backoff(this.#platform, failures));
-    this.#retries.set(key, { failures, at: now + wait });
     return undefined;
   }
-}
-
-export function endsSession({ status, code }: ApiError): boolean {
-  return status === 401 || code === 'account_inactive';
 }

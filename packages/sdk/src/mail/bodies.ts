@@ -41,7 +41,8 @@ export class Bodies {
   /** What was looked at, so that nothing is asked twice. */
   readonly #tried = new Set<string>();
   #near: Near | undefined;
-  #weight: number | undefined;
+  /** Octets of all bodies of the account, once they were counted: until then it is no number. */
+  #weight = Number.NaN;
   #rows = 0;
 
   constructor(options: BodiesOptions) {
@@ -51,9 +52,9 @@ export class Bodies {
   /** @throws ConnectionError, ApiError where the copy lacks it */
   async read(row: MessageRow, mailbox: string): Promise<Content> {
     const { copy, server, platform } = this.#options;
-    const { box, generation, uid, date } = row;
+    const { uid, date } = row;
     this.#near = { mailbox, date };
-    const kept = (await copy.store.get('bodies', [box, generation, uid])) as BodyRow | undefined;
+    const kept = (await copy.store.get('bodies', keyOf(row))) as BodyRow | undefined;
     if (kept) {
       // Once an hour is enough to know what was not read for long.
       if (platform.now() - kept.usedAt > 3_600_000)
@@ -64,21 +65,15 @@ export class Bodies {
     const body = this.#toRow(row, content);
     if (body.weight <= LARGEST) {
       await this.#write(body);
-      this.#count(body);
+      this.#weight += body.weight;
     }
     return content;
   }
 
   /** Only beside its message: one that was removed meanwhile leaves nothing. */
   async #write(body: BodyRow): Promise<void> {
-    const { box, generation, uid } = body;
-    await this.#options.copy.store.update('messages', [box, generation, uid], (row) =>
-      row ? [put('bodies', body)] : [],
-    );
-  }
-
-  #count({ weight }: BodyRow): void {
-    if (this.#weight !== undefined) this.#weight += weight;
+    const { store } = this.#options.copy;
+    await store.update('messages', keyOf(body), (row) => (row ? [put('bodies', body)] : []));
   }
 
   #toRow({ account, box, generation, uid }: MessageRow, content: Content): BodyRow {
@@ -111,10 +106,9 @@ export class Bodies {
     const wanted = (await this.#newest(inbox)).concat(near ? await this.#beside(near) : []);
     const missing: MessageRow[] = [];
     for (const row of wanted) {
-      const { box, generation, uid, size } = row;
-      const id = `${box}/${generation}/${uid}`;
-      if (size > LARGEST || this.#tried.has(id)) continue;
-      if (await copy.store.get('bodies', [box, generation, uid])) this.#tried.add(id);
+      const key = keyOf(row);
+      if (row.size > LARGEST || this.#tried.has(key.join())) continue;
+      if (await copy.store.get('bodies', key)) this.#tried.add(key.join());
       else missing.push(row);
     }
     const box = missing[0]?.box;
@@ -139,11 +133,10 @@ export class Bodies {
           const now = (await copy.rows(row.box, [row.uid])).get(row.uid);
           return now?.generation === row.generation ? [put('bodies', text)] : [];
         });
-        this.#count(text);
+        this.#weight += text.weight;
       }
       // One that is not there, or did not fit as the first: it is fetched when it is read.
-      if (!hasMore || content || messages.length === 0)
-        this.#tried.add(`${row.box}/${row.generation}/${row.uid}`);
+      if (!hasMore || content || messages.length === 0) this.#tried.add(keyOf(row).join());
     }
   }
 
@@ -163,19 +156,16 @@ export class Bodies {
     return [...older, ...newer] as MessageRow[];
   }
 
-  /** Another tab led meanwhile, and kept texts: they are counted anew. */
+  /** They are counted anew: another tab led meanwhile, and kept texts. */
   forget(): void {
-    this.#weight = undefined;
+    this.#weight = Number.NaN;
   }
 
-  /** Octets of all bodies of the account, counted once. */
   async #measure(): Promise<number> {
-    const { copy } = this.#options;
-    if (this.#weight !== undefined) return this.#weight;
+    if (!Number.isNaN(this.#weight)) return this.#weight;
     let sum = 0;
     for (let after: Key | undefined; ; ) {
-      const query = { table: 'bodies', index: 'byUse', prefix: [copy.account], limit: 50 } as const;
-      const rows = (await copy.store.range({ ...query, after })) as BodyRow[];
+      const rows = await this.#longestUnread(50, after);
       for (const { weight } of rows) sum += weight;
       const last = rows.at(-1);
       if (!last) break;
@@ -185,20 +175,31 @@ export class Bodies {
     return sum;
   }
 
+  async #longestUnread(limit: number, after?: Key): Promise<BodyRow[]> {
+    const { store, account } = this.#options.copy;
+    const query = { table: 'bodies', index: 'byUse', prefix: [account], limit, after } as const;
+    return (await store.range(query)) as BodyRow[];
+  }
+
   /** What was not read for longest goes, until a fifth is free. */
   async #makeRoom(epoch: number): Promise<void> {
     const { copy, budget } = this.#options;
-    for (let weight = this.#weight ?? 0; weight > 0.8 * budget; ) {
-      const query = { table: 'bodies', index: 'byUse', prefix: [copy.account], limit: 20 } as const;
-      const rows = (await copy.store.range(query)) as BodyRow[];
-      if (rows.length === 0) break;
+    while (this.#weight > 0.8 * budget) {
+      const rows = await this.#longestUnread(20);
+      // More was counted than there is: texts go with their messages.
+      if (rows.length === 0) return this.forget();
       const removed = rows.map((row) => removal('bodies', row));
       await copy.write(epoch, 'relaxed', () => removed);
-      weight -= rows.reduce((sum, row) => sum + row.weight, 0);
-      this.#weight = Math.max(0, weight);
+      this.#weight -= rows.reduce((sum, row) => sum + row.weight, 0);
     }
   }
 }
+
+const keyOf = ({ box, generation, uid }: Pick<MessageRow, 'box' | 'generation' | 'uid'>): Key => [
+  box,
+  generation,
+  uid,
+];
 
 function isWhole(content: PartialContent): content is Content {
   return (

@@ -6,7 +6,7 @@ import type {
   MailboxesChangedEvent,
 } from '../api-types.ts';
 import type { TrafficEvent } from './client.ts';
-import { backoff, type Platform, type Socket } from './platform.ts';
+import { type Platform, pauseAfter, type Socket } from './platform.ts';
 
 export type LiveEvent = HelloEvent | MailboxChangedEvent | MailboxesChangedEvent | HeartbeatEvent;
 
@@ -131,7 +131,7 @@ export class Live {
     const wasLive = this.isLive;
     this.#drop();
     const attempt = this.#attempt;
-    const wait = backoff(platform, this.#failures++);
+    const wait = pauseAfter(this.#failures++, platform);
     lost(code, wasLive);
     // Whoever was told may have stopped it, or begun anew.
     if (!this.#running || attempt !== this.#attempt) return;

@@ -1,5 +1,7 @@
 /** What the engine takes from the world around it: time, chance, network, other tabs. Tests give their own. */
 
+import { backoff } from '../transport.ts';
+
 /** The part of WebSocket that is used. */
 export interface Socket {
   onmessage: ((event: { readonly data: unknown }) => void) | null;
@@ -83,7 +85,7 @@ export function makeId(): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** Full jitter: many clients that failed together do not come back together. Half a second to half a minute. */
-export function backoff(platform: Platform, failures: number): number {
-  return platform.random() * Math.min(30_000, 500 * 2 ** Math.min(failures, 10));
+/** Half a second to half a minute. */
+export function pauseAfter(failures: number, { random }: Platform): number {
+  return backoff(failures, 30_000, random());
 }

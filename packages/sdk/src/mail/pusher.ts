@@ -2,9 +2,8 @@
  * Carries one batch of the user's changes to the server. `inflight` is stored with the request before it goes, so that
  * after a crash the same request goes again, under the same key.
  */
-import { ApiError, isForeign, isPassing } from '../errors.ts';
+import { ApiError, endsSession, isForeign, isPassing } from '../errors.ts';
 import { startsAnew } from './apply-page.ts';
-import { endsSession } from './attempts.ts';
 import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
 import { acked, ended, endings, nextBatches, outdated } from './outbox.ts';

@@ -145,21 +145,13 @@ export function findShown(
   ids: readonly MessageId[],
 ): Promise<Map<MessageId, Shown>> {
   return copy.consistent(async (overlay) => {
-    const { operations } = copy;
-    const mailbox = copy.mailbox(name);
+    const box = copy.mailbox(name)?.box ?? 0;
+    const uids = new Map(ids.map((id) => [id, uidOf(id, copy.operations)]));
+    const rows = await copy.rows(box, [...uids.values()].filter(Boolean));
     const found = new Map<MessageId, Shown>();
-    if (mailbox) {
-      const uids = ids.map((id) => uidOf(id, operations));
-      const known = uids.filter((uid) => uid > 0);
-      const rows = await copy.rows(mailbox.box, known);
-      for (const [index, id] of ids.entries()) {
-        const row = rows.get(uids[index] ?? 0);
-        const shown = row && showRow(row, overlay);
-        if (shown) found.set(id, shown);
-      }
-    }
-    for (const id of ids) {
-      const shown = found.has(id) ? undefined : overlay.find(id);
+    for (const [id, uid] of uids) {
+      const row = rows.get(uid);
+      const shown = (row && showRow(row, overlay)) ?? overlay.find(id);
       if (shown) found.set(id, shown);
     }
     return found;
