@@ -28,7 +28,8 @@ export interface DueOptions {
 export class Due {
   readonly #copy: Copy;
   readonly #options: DueOptions;
-  readonly #due = new Set<Reading>(['list']);
+  /** With the state that a hint named: a copy that has it by then need not ask. */
+  readonly #due = new Map<Reading, Tip | undefined>([['list', undefined]]);
   /** What a request is reading, also a change that brings a sync with it. */
   readonly busy: Set<Reading> = new Set();
   /** By the platform's ticks: before it the list is not asked for again. */
@@ -44,7 +45,7 @@ export class Due {
   }
 
   add(...boxes: readonly number[]): void {
-    for (const box of boxes) this.#due.add(box);
+    for (const box of boxes) this.#due.set(box, undefined);
   }
 
   /** Whether the copy has the mailbox, or is going to have it. */
@@ -77,6 +78,10 @@ export class Due {
     const { isOpen } = this.#options;
     const rank = ({ name }: MailboxRow) => (isOpen(name) ? 0 : name === 'INBOX' ? 1 : 2);
     const rows = this.#copy.mailboxes.filter(({ gone }) => !gone);
+    for (const row of rows) {
+      const tip = this.#due.get(row.box);
+      if (tip && !isBehind(row, tip)) this.#due.delete(row.box);
+    }
     const boxes = rows.sort((a, b) => rank(a) - rank(b)).map(({ box }) => box);
     const all: Reading[] = now < this.#listAt ? boxes : ['list', ...boxes];
     return all.filter((one) => this.#due.has(one) && !this.busy.has(one));
@@ -92,7 +97,7 @@ export class Due {
   /** What failed is read again by the timer, not by the next event. */
   end(one: Reading, hasFailed: boolean): void {
     this.busy.delete(one);
-    if (hasFailed) this.#due.add(one);
+    if (hasFailed) this.#due.set(one, undefined);
   }
 
   /** The user wants it now. */
@@ -108,7 +113,7 @@ export class Due {
   }
 
   relist(): void {
-    this.#due.add('list');
+    this.#due.set('list', undefined);
     this.#listAt = 0;
   }
 
@@ -122,12 +127,16 @@ export class Due {
   }
 
   /** A hint: what the server has is asked for from where the copy is. */
-  note({ mailbox, uidvalidity, token }: Tip): void {
-    const row = this.#copy.mailbox(mailbox);
-    if (row?.token === token && row.uidvalidity === uidvalidity) return;
+  note(tip: Tip): void {
+    const row = this.#copy.mailbox(tip.mailbox);
+    if (row && !isBehind(row, tip)) return;
     if (!row) this.relist();
-    else if (this.isWanted(row)) this.add(row.box);
     // Its numbers alone are shown: they may be a little late.
-    else this.#due.add('list');
+    else if (!this.isWanted(row)) this.#due.set('list', undefined);
+    // What is to be read in any case stays so.
+    else if (!this.#due.has(row.box) || this.#due.get(row.box)) this.#due.set(row.box, tip);
   }
 }
+
+const isBehind = ({ token, uidvalidity }: MailboxRow, tip: Tip) =>
+  token !== tip.token || uidvalidity !== tip.uidvalidity;

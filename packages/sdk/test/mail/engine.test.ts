@@ -139,6 +139,22 @@ test('a change that is told while a sync of several pages is under way is not mi
   ]);
 });
 
+test('a change takes one request: its answer is what the event of it tells', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  for (const subject of ['one', 'two', 'three']) world.account.deliver('INBOX', { subject });
+  const { client } = await world.open();
+  await world.pass(5000);
+  const inbox = client.mailbox('INBOX');
+  const before = world.server.requests.length;
+  await inbox.flag([1], { add: ['\\Flagged'] });
+  await world.pass(5000);
+  await inbox.delete([2], { forever: true });
+  await world.pass(5000);
+  const paths = world.server.requests.slice(before).map(({ path }) => path);
+  assert.deepEqual(paths, ['/mail/flags', '/mail/delete']);
+  assert.equal((await inbox.list()).total, 2);
+});
+
 test('a store that is lost is followed by memory, and no change of the user is lost with it', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { account, server } = world;
