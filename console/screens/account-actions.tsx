@@ -4,12 +4,12 @@ import { ApiError, act } from '../api/client.ts';
 import { asApiError } from '../api/load.ts';
 import type { AccountItem } from '../api/types.ts';
 import { ask } from '../ui/dialogs.tsx';
-import { count } from '../ui/format.ts';
+import { count, formatBytes } from '../ui/format.ts';
 import type { Action } from '../ui/menu.tsx';
 import { say } from '../ui/messages.tsx';
 import { start } from './queue-actions.tsx';
 
-type Named = Pick<AccountItem, 'id' | 'address' | 'status'>;
+type Named = Pick<AccountItem, 'id' | 'address' | 'status' | 'quota_bytes'>;
 type Done = () => Promise<void>;
 
 export function actionsOf(account: Named, done: Done): Action[] {
@@ -88,13 +88,16 @@ export function resume({ id, address }: Named, done: Done): void {
 
 const MB = 1_000_000;
 
-export function askForQuota({ id, address }: Named, done: Done): void {
+export function askForQuota({ id, address, quota_bytes: now }: Named, done: Done): void {
   ask({
     title: `Quota of ${address}`,
     action: 'Set',
     field: { label: 'Megabytes', hint: 'Empty: QUOTA_BYTES. 0: no limit.' },
     text: () => (
-      <p>A quota below what is stored removes nothing. Mail that does not fit is deferred.</p>
+      <p>
+        {now ? `It may store ${formatBytes(now)} now.` : 'It has no limit now.'} A quota below what
+        is stored removes nothing. Mail that does not fit is deferred.
+      </p>
     ),
     run: async (text) => {
       const bytes = Math.round(Number(text) * MB);

@@ -289,6 +289,7 @@ const tasks: readonly Task[] = [
         await hand.click(menu(page, 'Accounts'));
         await hand.click(page.getByRole('button', { name: `Actions of ${got.address}` }));
         await hand.click(item(page, 'Quota'));
+        await dialog(page).getByText('It has no limit now.').waitFor();
         await hand.type(dialog(page).getByLabel('Megabytes'), '5000');
         await hand.click(dialog(page).getByRole('button', { name: 'Set' }));
         await row(page, got.address).getByText('of 5.0 GB').waitFor();
