@@ -211,7 +211,8 @@ const heartbeat = Type.Object(
   { type: Type.Literal('heartbeat') },
   {
     title: 'HeartbeatEvent',
-    description: 'The connection is there: it comes with each ping, which browsers hide.',
+    description:
+      'The connection is there: it comes with each ping, to clients that connected by the subprotocols, since browsers hide pings.',
   },
 );
 

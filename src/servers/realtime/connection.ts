@@ -35,7 +35,7 @@ const BEATS_MISSED_MAX = 2;
 const HELD_MAX = 1_000;
 
 const AS_TEXT = { binary: false };
-/** Beside each ping, which browsers hide: a client to which none comes any more has lost the network. */
+/** Beside each ping, for browsers, which hide pings: one to which none comes any more has lost the network. */
 const HEARTBEAT = encode({ type: 'heartbeat' });
 
 /** A socket with a reference to its connection, so that all sockets share the same listener functions. */
@@ -101,7 +101,7 @@ export class Connection {
     this.#socket.terminate();
   }
 
-  /** Sends a ping and a heartbeat; ends the connection of a client that does not answer pings or does not read. */
+  /** Sends a ping, and to browsers a heartbeat; ends the connection of a client that does not answer pings or does not read. */
   beat(): void {
     if (this.#ending) return;
     if (this.#pongsMissed >= BEATS_MISSED_MAX || this.#beatsCongested >= BEATS_MISSED_MAX) {
@@ -112,7 +112,8 @@ export class Connection {
     if (this.#congested) this.#beatsCongested++;
     this.#pongsMissed++;
     this.#socket.ping();
-    if (!this.#held) this.#send(HEARTBEAT);
+    // Only browsers need the subprotocols.
+    if (this.#socket.protocol !== '' && !this.#held) this.#send(HEARTBEAT);
   }
 
   /** A pong came. */

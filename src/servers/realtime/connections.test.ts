@@ -162,13 +162,17 @@ suite('how a connection ends', () => {
       limits: { heartbeatSeconds: 0.02 },
     });
     const client = await connectClient(port, 'token-1');
+    const browser = new TestClient(port, undefined, {}, ['postroom', 'bearer.token-1']);
+    await browser.next();
     // A few ticks of the timer that checks for expired tokens.
-    for (let pings = 0; pings < 3; pings++) await once(client.socket, 'ping');
+    for (let pings = 0; pings < 3; pings++) await once(browser.socket, 'ping');
     changes.publish(change(1));
     await client.next();
-    assert.equal(realtime.connections, 1);
-    // A heartbeat beside each, which browsers show.
-    assert.ok(client.heartbeats >= 2, `${client.heartbeats} heartbeats`);
+    assert.equal(realtime.connections, 2);
+    // A heartbeat beside each, to those that cannot see pings.
+    await browser.next();
+    assert.ok(browser.heartbeats >= 2, `${browser.heartbeats} heartbeats`);
+    assert.equal(client.heartbeats, 0);
   });
 
   for (const [title, thrown, code] of [

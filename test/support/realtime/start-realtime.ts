@@ -85,9 +85,14 @@ export class TestClient {
   readonly #messages: unknown[] = [];
   #wake = () => {};
 
-  constructor(port: number, token: string | undefined, options: ClientOptions = {}) {
+  constructor(
+    port: number,
+    token: string | undefined,
+    options: ClientOptions = {},
+    protocols: string[] = [],
+  ) {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    this.socket = new WebSocket(`ws://127.0.0.1:${port}/ws`, { headers, ...options });
+    this.socket = new WebSocket(`ws://127.0.0.1:${port}/ws`, protocols, { headers, ...options });
     this.socket.on('error', () => {});
     this.socket.on('message', (text) => {
       const message = JSON.parse(String(text));
