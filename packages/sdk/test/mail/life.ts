@@ -11,7 +11,7 @@ import type {
   SendOperation,
 } from '../../src/mail/client.ts';
 import type { BodyRow } from '../../src/mail/rows.ts';
-import { happen, hasMessage, isOfOthers, wayOf } from './others.ts';
+import { happen, hasMessage, isOfOthers, isTaken, wayOf } from './others.ts';
 import { Replay } from './replay.ts';
 import { BOXES, SEEN, type Step, WORK } from './steps.ts';
 import { befall, settled, tabOf } from './surroundings.ts';
@@ -157,7 +157,9 @@ export class Life {
     const known = (await this.#settled(tab.client.mailboxes()))?.find(
       ({ name }) => name === one.box,
     );
-    const isThere = hasMessage(world.account, rows, one.box, message.id, known?.uidvalidity);
+    const isThere =
+      hasMessage(world.account, rows, one.box, message.id, known?.uidvalidity) &&
+      !isTaken(rows, one.box, message.id);
     const ids = [message.id];
     const operation = await this.#settled(
       one.do === 'flag'

@@ -1,5 +1,5 @@
 /** What others do to an account meanwhile: who sends it mail, its other apps, and its server. */
-import { readLocalId } from '../../src/mail/rows.ts';
+import { isLive, readLocalId } from '../../src/mail/rows.ts';
 import type { MessageId } from '../../src/mail.ts';
 import type { FakeAccount } from '../../src/testing/account.ts';
 import type { Rows } from './replay.ts';
@@ -76,4 +76,14 @@ export function wayOf(
   const before = made?.ids[index];
   if (!made || before === undefined || made.placed?.[index] !== undefined) return [name];
   return [name, ...wayOf(rows, made.mailbox, before)];
+}
+
+/** Whether another process took a message away, which the one that shows it may not have read yet. */
+export function isTaken(
+  { operations }: Pick<Rows, 'operations'>,
+  name: string,
+  id: MessageId,
+): boolean {
+  const takes = operations.filter(({ kind }) => kind === 'move' || kind === 'delete');
+  return takes.some((one) => one.mailbox === name && one.ids.includes(id) && isLive(one));
 }

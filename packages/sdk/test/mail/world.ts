@@ -283,8 +283,10 @@ export class World {
       const pause = (one: Tab) =>
         this.#pauses.set(one, Math.max(this.#pauses.get(one) ?? 0, until));
       // From when the tabs can know of it: the answer is still to be read, and one that is frozen hears and tells nothing.
+      // Processes are told nothing: one that leads before the pause is over asks the server, and is told by it.
       setImmediate(() => {
-        for (const one of tab.frozen ? [tab] : this.living) {
+        const isAlone = tab.frozen || this.#options.areProcesses;
+        for (const one of isAlone ? [tab] : this.living) {
           if (one.frozen) void one.frozen.then(() => setImmediate(() => pause(one)));
           else pause(one);
         }
