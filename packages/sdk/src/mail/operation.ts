@@ -125,6 +125,7 @@ export function pendingOf(tools: OperationTools): Operation[] {
   );
 }
 
-export function toError({ status, code, detail }: StoredError): ApiError {
-  return new ApiError(new Response(null, { status }), JSON.stringify({ status, code, detail }), 1);
+export function toError({ requestId, ...problem }: StoredError): ApiError {
+  const text = JSON.stringify({ ...problem, request_id: requestId });
+  return new ApiError(new Response(null, { status: problem.status }), text, 1);
 }

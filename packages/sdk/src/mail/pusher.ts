@@ -114,7 +114,7 @@ export class Pusher {
     if (!(error instanceof ApiError) || endsSession(error) || isPassing(error) || isForeign(error))
       throw error;
     const [first] = batch;
-    const { status, code, detail } = error;
+    const { status, code, detail, errors, requestId } = error;
     if (code === 'uidvalidity_changed' && (first?.mail?.draft || first?.mail?.inReplyTo)) {
       await copy.write(epoch, 'strict', () => [put('operations', sendAlone(first))]);
       return;
@@ -130,7 +130,8 @@ export class Pusher {
       code === 'send_not_found' &&
       first.inverseOf === undefined;
     const state = wasDone ? 'done' : isUnknown ? 'uncertain' : 'rejected';
-    await copy.write(epoch, 'strict', () => this.#end(batch, state, { status, code, detail }));
+    const refusal = { status, code, detail, errors, requestId };
+    await copy.write(epoch, 'strict', () => this.#end(batch, state, refusal));
     for (const one of batch) {
       const row = homeOf(one, copy);
       if (row?.token !== undefined) due.add(row.box);

@@ -1,5 +1,6 @@
 /** What the engine keeps in the tables of a store. Plain data: a member that is undefined is one that is left out. */
 import type { CancelSendAnswer, Content } from '../api-types.ts';
+import type { ApiError } from '../errors.ts';
 import type {
   MailMessage,
   MessageId,
@@ -161,6 +162,8 @@ export type StoredError = {
   readonly status: number;
   readonly code: string;
   readonly detail: string;
+  readonly errors?: ApiError['errors'];
+  readonly requestId?: string | undefined;
 };
 
 /** Mail that waits: its files are blobs of the store. */

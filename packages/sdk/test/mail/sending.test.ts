@@ -1,7 +1,7 @@
 /** Mail that is written: what waits is told of, it is taken back until it goes, and a draft says what it answers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { MessageLocation } from '../../src/mail.ts';
+import { ApiError, type MessageLocation } from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', text: 'Hello' };
@@ -237,4 +237,28 @@ test('a draft says which message it answers: before the server has it, and after
   const plain = client.mailbox('INBOX').read(1);
   await world.pass(1000, plain);
   assert.equal((await plain).inReplyTo, undefined);
+});
+
+test('a refusal that was stored names its fields and its request, in the tab that asked for it and in another', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const tabs = [await world.open(), await world.open()];
+  await world.pass(5000);
+  const told: unknown[] = [];
+  const note = (error: unknown) => {
+    assert.ok(error instanceof ApiError);
+    const { code, errors, requestId } = error;
+    assert.ok(requestId);
+    told.push([code, errors.map(({ field }) => field), error.message]);
+  };
+  for (const { client } of tabs) client.on('rejected', ({ error }) => note(error));
+  const from = { address: 'eve@acme.test' };
+  const sent = await tabs[1]?.client.send({ ...mail, from });
+  const over = sent?.applied.catch(note);
+  await world.pass(10_000, over);
+  const expected = [
+    'invalid_request',
+    ['from.address'],
+    '400 invalid_request: from.address must be ada@acme.test, or that with a +tag',
+  ];
+  assert.deepEqual(told, [expected, expected, expected]);
 });
