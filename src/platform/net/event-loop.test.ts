@@ -70,3 +70,26 @@ test('those who wait go before those who come later', async () => {
   await Promise.all([...first, begin(4), begin(5)]);
   assert.deepEqual(begun, [0, 1, 2, 3, 4, 5]);
 });
+
+test('one that works without end is not before those who wait', async () => {
+  await turn();
+  let isOver = false;
+  const endless = (async () => {
+    while (!isOver) {
+      await takeTurn(partiesOf('g', 9));
+      work(5);
+    }
+  })();
+  const took: number[] = [];
+  const wait = async (number: number) => {
+    await enterTurn(partiesOf('g', number));
+    took.push(number);
+    work(3);
+  };
+  await turn();
+  const waiting = [wait(9), wait(9), wait(10)];
+  for (let turns = 0; turns < 20; turns++) await turn();
+  isOver = true;
+  assert.deepEqual(took.toSorted(), [10, 9, 9]);
+  await Promise.all([endless, ...waiting]);
+});

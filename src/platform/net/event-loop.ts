@@ -2,7 +2,6 @@
  * The event loop, of which no party gets all: while one works everybody else waits, however many connections they have.
  * Each has a share of every turn. What is beyond it waits for the next turn, in the order in which it came.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Party } from './limits.ts';
 
 /** Milliseconds of this turn that each party has used; there is one event loop in a thread. */
@@ -10,6 +9,12 @@ const used = new Map<string, number>();
 /** Who works since when: until the next one begins, or the turn ends. */
 let working: readonly Party[] = [];
 let since = 0;
+let isTurn = false;
+
+/** Those who wait, in the order in which they came. */
+const line: { readonly parties: readonly Party[]; readonly go: () => void }[] = [];
+/** How many of them have no share left in this turn. */
+let passed = 0;
 
 /**
  * Begins the work of a request. A share is not taken away: work beyond it must be in pieces, with {@link takeTurn} between.
@@ -24,10 +29,26 @@ export function enterTurn(parties: readonly Party[]): Promise<void> | undefined 
 }
 
 /** Waits until all others had their turn, and until the parties have a share again. */
-export async function takeTurn(parties: readonly Party[]): Promise<void> {
-  do await nextTurn();
-  while (hasUsedUp(parties));
-  begin(parties);
+export function takeTurn(parties: readonly Party[]): Promise<void> {
+  const { promise, resolve: go } = Promise.withResolvers<void>();
+  setImmediate(() => {
+    // Behind those who came before: whoever has just worked would otherwise be the first of each turn.
+    line.push({ parties, go });
+    letOneGo();
+  });
+  return promise;
+}
+
+/** Called once in a turn for each who waits: what one does is done before the next call. */
+function letOneGo(): void {
+  while (hasUsedUp(line[passed]?.parties ?? [])) passed++;
+  const [first] = line.splice(passed, 1);
+  if (!first) {
+    setImmediate(letOneGo);
+    return;
+  }
+  begin(first.parties);
+  first.go();
 }
 
 function hasUsedUp(parties: readonly Party[]): boolean {
@@ -39,11 +60,14 @@ function hasUsedUp(parties: readonly Party[]): boolean {
 
 function begin(parties: readonly Party[]): void {
   // Those who wait look after this has run: their own callbacks come behind it.
-  if (working.length === 0 && used.size === 0) setImmediate(endTurn);
+  if (!isTurn) setImmediate(endTurn);
+  isTurn = true;
   working = parties;
 }
 
 function endTurn(): void {
+  isTurn = false;
   used.clear();
   working = [];
+  passed = 0;
 }
