@@ -163,6 +163,21 @@ for (const [what, fail, text] of [
   });
 }
 
+test('a checkpoint may fail while a transaction is open', async () => {
+  open(() => answering({ failure: { message: 'disk full', errcode: 13 } }));
+  await commitUntil(() => readLog().length >= LONG - 1);
+  while (told.length === 0) {
+    await checkpoints.beforeCommit();
+    db.exec('begin immediate');
+    db.prepare('insert into rows values (?)').run(ROW);
+    // The answer comes in one of these turns. A rejection that nobody handles fails the test.
+    for (let turns = 0; turns < 1_000 && told.length === 0; turns++) await pause(0);
+    await pause(0);
+    db.exec('commit');
+  }
+  assert.match(told.join(), /disk full/);
+});
+
 test('if the thread ends between two requests, commits and the close still work', async () => {
   const [thread, ended] = [startThread(path), Promise.withResolvers<void>()];
   thread.once('exit', () => ended.resolve());

@@ -82,6 +82,8 @@ export class Checkpoints {
   #dueAt: number;
   #tellAt: number;
   #commits = 0;
+  /** The last one failed, and the next one waits until the log has grown as much again. */
+  #isPutOff = false;
   #underWay: Promise<void> | undefined;
   #lost: Error | undefined;
 
@@ -109,7 +111,10 @@ export class Checkpoints {
       if (this.#lost) throw this.#lost;
       this.#lookBack(this.#readLog());
     } else if (this.#state === 'idle' && ++this.#commits % this.#commitsPerCheck === 0) {
-      if (this.#readLog().length >= this.#dueAt) void this.#move('moved');
+      const { length } = this.#readLog();
+      if (this.#isPutOff) this.#dueAt = this.#longLog + length;
+      this.#isPutOff = false;
+      if (length >= this.#dueAt) void this.#move('moved');
     }
   }
 
@@ -129,7 +134,8 @@ export class Checkpoints {
     this.#state = 'moving';
     this.#underWay = this.#askThread().then((isDone) => {
       this.#state = isDone ? next : 'idle';
-      if (!isDone) this.#dueAt = this.#longLog + this.#readLog().length;
+      // How long the log is by then, SQLite tells only outside of a transaction: a group of writes may have one open now.
+      this.#isPutOff = !isDone;
     });
     return this.#underWay;
   }
