@@ -122,7 +122,7 @@ export class EmbeddedMailstore implements Mailstore {
     const token = readToken(request, parseSyncToken);
     const mailbox = request.row ?? (await this.#mailboxes.find(user, request.mailbox));
     if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
-    const result = await this.#readInTurn(user, request, token);
+    const result = await this.#readInTurn(user, mailbox, request, token);
     if (!result) throw mailboxNotFound(request.mailbox);
     return result;
   }
@@ -133,9 +133,14 @@ export class EmbeddedMailstore implements Mailstore {
   }
 
   /** What is more than one piece of work is a long request; where that turns out, it begins anew as one. */
-  async #readInTurn(user: MailUser, request: SyncRequest, token: SyncToken | undefined) {
+  async #readInTurn(
+    user: MailUser,
+    mailbox: MailboxRow,
+    request: SyncRequest,
+    token: SyncToken | undefined,
+  ) {
     const read = (between: () => Promise<void>) => this.#readChanges(user, request, token, between);
-    if (!mayBeLong(request, token)) {
+    if (!mayBeLong(mailbox, request, token)) {
       try {
         return await read(stopHere);
       } catch (error) {
@@ -278,7 +283,6 @@ function unchanged(mailbox: MailboxRow): SyncResult {
   return { ...stateOf(mailbox), changes: { added: [], updated: [], removed: [] } };
 }
 
-/** The two states between which this sync reports changes, and the UID after which it starts. */
 /** A sync that was thought to be short is not. */
 class MorePieces extends Error {}
 
@@ -288,12 +292,14 @@ async function stopHere(): Promise<never> {
 
 /** Whether a sync is expected to be more than one piece of work: a first one, or the next page of one. */
 function mayBeLong(
+  { messages }: MailboxRow,
   { limit = Number.POSITIVE_INFINITY, fields = [] }: SyncRequest,
   token: SyncToken | undefined,
 ): boolean {
-  return token?.kind !== 'modseq' && limit >= pieceOf(fields);
+  return token?.kind !== 'modseq' && Math.min(limit, messages) >= pieceOf(fields);
 }
 
+/** The two states between which this sync reports changes, and the UID after which it starts. */
 function openWindow(
   mailbox: MailboxRow,
   request: SyncRequest,

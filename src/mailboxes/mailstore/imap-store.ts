@@ -165,7 +165,8 @@ export class ImapStore {
         const now = await this.#open.byId.first(tx, { accountId, id: mailbox.id });
         return now && { mailbox: now, index: await this.#indexes.read(tx, user, now) };
       });
-    return mailbox.messages > INDEXED_AT_A_TIME ? this.#longRequests.run(user, read) : read();
+    const isLong = mailbox.messages > INDEXED_AT_A_TIME && !this.#indexes.hasEarlier(mailbox);
+    return isLong ? this.#longRequests.run(user, read) : read();
   }
 
   /** What clients know a mailbox, a message and its conversation by (RFC 8474), the same as by HTTP. */

@@ -89,4 +89,32 @@ onEachEngine('long requests', (engine) => {
     assert.equal((await changed).updated.length, 250);
     await Promise.all(searches);
   });
+
+  test('are not what a first sync of a small mailbox waits for, nor a large one that IMAP knows', async () => {
+    const opened = await openTestMailstore(engine);
+    const { database, bodies, makeUser } = opened;
+    const stalled = Promise.withResolvers<Hit[]>();
+    const search = { isBehind: () => Promise.resolve(false), find: () => stalled.promise };
+    const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
+    const user = await makeUser();
+    const deliver = async (mailbox: string) =>
+      opened.append(await opened.stage(sampleMessage('one')), [{ user, mailbox }]);
+    await deliver('INBOX');
+    await mailstore.createMailbox(user, 'Large');
+    await deliver('Large');
+    for (let uids = [1]; uids.length <= 5_000; ) {
+      const { state } = await mailstore.copy(user, { mailbox: 'Large', uids }, 'Large');
+      assert.equal(state.mailbox, 'Large');
+      uids = Array.from({ length: 2 * uids.length }, (_, at) => at + 1);
+    }
+    const { mailbox, index } = await mailstore.imap.select(user, 'Large');
+    await deliver('Large');
+    const searches = [1, 2].map(() => mailstore.search(user, { texts: { text: 'x' }, limit: 1 }));
+    const { changes } = await mailstore.sync(user, { mailbox: 'INBOX' });
+    assert.equal(changes.added.length, 1);
+    const now = await mailstore.imap.index(user, mailbox);
+    assert.equal(now.uids.length, index.uids.length + 1);
+    stalled.resolve([]);
+    await Promise.all(searches);
+  });
 });

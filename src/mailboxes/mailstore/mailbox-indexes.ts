@@ -52,6 +52,12 @@ export class MailboxIndexes {
     return isSame ? kept.index : undefined;
   }
 
+  /** Whether an earlier state is kept, which the changes since then bring up to date. */
+  hasEarlier(mailbox: MailboxRow): boolean {
+    const kept = this.#kept.get(mailbox.id);
+    return kept !== undefined && isBefore(kept, mailbox);
+  }
+
   /** @param tx sees the state of the mailbox's row throughout */
   async read(tx: Queries, user: MailUser, mailbox: MailboxRow): Promise<MailboxIndex> {
     const { id, uidvalidity, highestmodseq: modseq } = mailbox;

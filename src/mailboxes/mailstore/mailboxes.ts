@@ -13,6 +13,7 @@ export const mailboxColumns = [
   'highestmodseq',
   'pruned_modseq',
   'fork_modseq',
+  'messages',
 ] as const satisfies readonly (keyof MailboxRow)[];
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
@@ -62,7 +63,7 @@ export class Mailboxes {
     const select = () =>
       this.#database.read
         .selectFrom('mailboxes')
-        .select([...mailboxColumns, 'special_use', 'messages', 'unseen'])
+        .select([...mailboxColumns, 'special_use', 'unseen'])
         .where('account_id', '=', user.accountId)
         .orderBy('id')
         .execute();

@@ -5,7 +5,6 @@ import { mailboxColumns } from './mailboxes.ts';
 const openColumns = [
   ...mailboxColumns,
   'uidnext',
-  'messages',
   'unseen',
   'octets',
   'special_use',

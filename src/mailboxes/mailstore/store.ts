@@ -63,7 +63,7 @@ export function hasTexts(fields: readonly MessageField[]): boolean {
 /** A mailbox in our own database. */
 export type MailboxRow = Pick<
   Row<'mailboxes'>,
-  'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq' | 'fork_modseq'
+  'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq' | 'fork_modseq' | 'messages'
 >;
 
 export interface SyncRequest {
