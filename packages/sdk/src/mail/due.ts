@@ -133,10 +133,14 @@ export class Due {
     if (!row) this.relist();
     // Its numbers alone are shown: they may be a little late.
     else if (!this.isWanted(row)) this.#due.set('list', undefined);
-    // What is to be read in any case stays so.
-    else if (!this.#due.has(row.box) || this.#due.get(row.box)) this.#due.set(row.box, tip);
+    // What is to be read in any case stays so. Of two states that wait nobody knows which is the later one.
+    else {
+      const waiting = this.#due.get(row.box);
+      const isOnly = !this.#due.has(row.box) || (waiting && !isBehind(waiting, tip));
+      this.#due.set(row.box, isOnly ? tip : undefined);
+    }
   }
 }
 
-const isBehind = ({ token, uidvalidity }: MailboxRow, tip: Tip) =>
+const isBehind = ({ token, uidvalidity }: Pick<MailboxRow, 'token' | 'uidvalidity'>, tip: Tip) =>
   token !== tip.token || uidvalidity !== tip.uidvalidity;
