@@ -1,7 +1,7 @@
 /**
- * Sync of a mailbox whose server does not report all changes: no QRESYNC (RFC 7162), or NOMODSEQ. CONDSTORE alone would not
- * report removals, and no server is known that stops there. Postroom compares the server with the state that it saw last,
- * the shadow, and gives each difference a synthetic MODSEQ.
+ * Sync of a mailbox whose server does not report all changes: no QRESYNC (RFC 7162), or NOMODSEQ. CONDSTORE alone, which
+ * Gmail has, reports no removals. Postroom compares the server with the state that it saw last, the shadow, and gives each
+ * difference a synthetic MODSEQ.
  *
  * Each sync opens the mailbox by EXAMINE and asks by one SEARCH for each flag whether anything changed. Only after a change
  * it fetches the flags of all messages. NOOP on an open session would be shorter, but such a session continues with a
