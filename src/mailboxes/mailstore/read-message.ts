@@ -15,7 +15,13 @@ import type { Bodies } from '../bodies/bodies.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
-import type { ByteRange, MailUser, Message, PartContent } from './store.ts';
+import {
+  type ByteRange,
+  enterTurnOf,
+  type MailUser,
+  type Message,
+  type PartContent,
+} from './store.ts';
 import { canonicalMailboxName, flagsFromText } from './syntax.ts';
 
 const messageColumns = [
@@ -132,15 +138,19 @@ export class MessageReader {
 
   /** @throws Refusal where the message, or the file with its source, no longer exists */
   async *#read(
-    { accountId }: MailUser,
+    user: MailUser,
     { mailbox_id, uid, body_id }: MessageRow,
     range?: ByteRange,
     reuse = false,
   ): AsyncGenerator<Uint8Array> {
     const body = await this.#bodies.find(body_id);
     if (!body) throw new Refusal('message_not_found', `message ${uid} was removed`);
-    const about = { accountId, mailboxId: mailbox_id, uid, bodyId: body_id };
-    yield* this.#bodies.read(body, range, reuse, about);
+    const about = { accountId: user.accountId, mailboxId: mailbox_id, uid, bodyId: body_id };
+    for await (const piece of this.#bodies.read(body, range, reuse, about)) {
+      const waits = enterTurnOf(user);
+      if (waits) await waits;
+      yield piece;
+    }
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
