@@ -1,10 +1,13 @@
 /** A request waits where its account or its user has used its share of the event loop. */
 import assert from 'node:assert/strict';
+import type { Readable } from 'node:stream';
 import { test } from 'node:test';
-import type { FastifyRequest } from 'fastify';
-import type { Tokens } from '../../tenants/accounts/accounts.ts';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { MailAccess, Tokens } from '../../tenants/accounts/accounts.ts';
 import type { Key } from '../../tenants/keys/keys.ts';
 import { ApiKeys, authenticateMail, requireKey } from './authenticate.ts';
+import { LargeRequests } from './large-requests.ts';
 
 test('of many requests of one account at once, those of others come in between', async (t) => {
   let now = 0;
@@ -54,4 +57,30 @@ test('a key of one user waits for the share of that user, and the key of the pro
   }
   await Promise.all(asked);
   assert.deepEqual(begun, ['one-user', 'other-user', 'product', 'product', 'one-user']);
+});
+
+test('a body that is whole is parsed in the turn of its account', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const requests = new LargeRequests();
+  const parsed: number[] = [];
+  const take = async (accountId: number) => {
+    const holder = { accountId, address: `${accountId}@a.test`, userId: `user ${accountId}` };
+    async function* pieces() {
+      yield Buffer.alloc(10);
+    }
+    const payload = { iterator: pieces, resume: () => {} } as unknown as Readable;
+    const [request, reply] = [{} as FastifyRequest, {} as FastifyReply];
+    for await (const _ of requests.read(request, reply, payload, holder as MailAccess));
+    parsed.push(accountId);
+    now += 6;
+  };
+  await turn();
+  const taken: Promise<void>[] = [];
+  for (const accountId of [20, 20, 21]) {
+    taken.push(take(accountId));
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+  }
+  await Promise.all(taken);
+  assert.deepEqual(parsed, [20, 21, 20]);
 });

@@ -1,6 +1,7 @@
 /** Limits how many large requests are read and carried out at a time. */
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { AccountShares, type MailAccess } from '../../tenants/accounts/accounts.ts';
 
@@ -16,7 +17,7 @@ export class LargeRequests {
   readonly #work = new WeakMap<FastifyRequest, Promise<unknown>>();
 
   /**
-   * Passes a body on, and counts the request when it becomes a large one.
+   * Passes a body on in the turns of its account, and counts the request when it becomes a large one.
    *
    * @throws Refusal rate_limited
    */
@@ -34,6 +35,9 @@ export class LargeRequests {
         const isLarge = octets < LARGE && octets + chunk.length >= LARGE;
         octets += chunk.length;
         if (isLarge) this.#count(request, reply, holder);
+        // Behind the last one the whole is parsed.
+        const waits = enterTurnOf(holder);
+        if (waits) await waits;
         yield chunk;
       }
     } finally {
