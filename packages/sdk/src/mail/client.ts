@@ -28,7 +28,10 @@ export type MailState =
   | 'polling'
   /** No network; tried again by itself. */
   | 'offline'
-  /** Signed out, or the account is suspended or deleted; `stateReason` says which. Not tried again. */
+  /**
+   * Not tried again. `stateReason` is `signed out`, `account_inactive` where the account is suspended or deleted, or says
+   * why there is no token.
+   */
   | 'stopped';
 
 /**
