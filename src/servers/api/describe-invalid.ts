@@ -59,6 +59,12 @@ function expected({ keyword, params, message }: FastifySchemaValidationError): s
         : `must have at least ${String(params.limit)} characters`;
     case 'maxLength':
       return `must have at most ${String(params.limit)} characters`;
+    case 'minItems':
+      return params.limit === 1
+        ? 'must not be empty'
+        : `must have at least ${String(params.limit)} items`;
+    case 'maxItems':
+      return `must have at most ${String(params.limit)} items`;
     case 'minimum':
       return `must be at least ${String(params.limit)}`;
     case 'maximum':

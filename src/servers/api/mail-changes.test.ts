@@ -51,6 +51,20 @@ onEachEngine('changes and their answers', (engine) => {
     assert.deepEqual(await api.mailstore.listMailboxes(user), before);
   });
 
+  test('a list of too many or no messages is refused in the words of other fields', async () => {
+    for (const [path, more] of changes) {
+      for (const [count, expected] of [
+        [0, 'must not be empty'],
+        [1001, 'must have at most 1000 items'],
+      ] as const) {
+        const uids = Array.from({ length: count }, (_, index) => index + 1);
+        const body = { mailbox: 'INBOX', uids, ...more };
+        const answer = await api.call('POST', path, body, { authorization });
+        assert.deepEqual(answer.body.errors, [{ field: 'uids', message: expected }]);
+      }
+    }
+  });
+
   test('a since without a state is a first sync, as in /mail/sync', async () => {
     const uid = await append();
     for (const state of [{}, { token: '', uidvalidity: '' }, { token: null, uidvalidity: null }]) {
