@@ -198,7 +198,7 @@ test('mail in a thread that does not answer is deferred, and the next gets a new
   const giveUp: (() => void)[] = [];
   const { setTimeout: start } = globalThis;
   t.mock.method(globalThis, 'setTimeout', (act: () => void, ms: number, ...values: []) => {
-    if (ms === 30_000) giveUp.push(act);
+    if (ms === 30_000) giveUp.push(() => act(...values));
     return start(act, ms, ...values);
   });
   const letters = await stageUnanswered('stuck.test');
