@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { AppendedByClient, NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
 import { RecentMessages } from './recent.ts';
 import { runCommand } from './run-command.ts';
 import { type Channel, type ImapMailstore, Session } from './session.ts';
@@ -108,4 +109,12 @@ test('a message whose lines get their CR while it comes in is not larger than th
   const lines = await append(ann, ['0\n1\n2\n3\n4\n', '5\n6\n7\n8\n9\n'], store);
   assert.match(lines, /^x NO \[TOOBIG\] A message has at most 20 octets/);
   assert.deepEqual(stored, []);
+});
+
+test('what is refused because the account has too much under way has the code of limits', async () => {
+  const refuse: Store = async () => {
+    throw new Refusal('rate_limited', 'too many long requests of this account are under way');
+  };
+  const told = await append({ accountId: 9, userId: 'ann' }, ['a'], refuse);
+  assert.equal(told, 'x NO [LIMIT] too many long requests of this account are under way\r\n');
 });

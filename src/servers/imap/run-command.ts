@@ -20,6 +20,7 @@ const CODES: Partial<Record<ErrorCode, string>> = {
   invalid_request: 'CANNOT',
   quota_exceeded: 'OVERQUOTA',
   message_too_large: 'TOOBIG',
+  rate_limited: 'LIMIT',
   storage_full: 'UNAVAILABLE',
   unavailable: 'UNAVAILABLE',
   body_unavailable: 'SERVERBUG',
