@@ -6,6 +6,26 @@ import { openTestMailstore, sampleMessage } from '../../../test/support/mail.ts'
 import type { Hit } from '../search/search.ts';
 import { EmbeddedMailstore } from './mailstore.ts';
 
+/** A store whose searches do not end, so that two of them hold what long requests an account may have. */
+async function openStalled(engine: Parameters<typeof openTestMailstore>[0]) {
+  const store = await openTestMailstore(engine);
+  const { database, bodies } = store;
+  const stalled = Promise.withResolvers<Hit[]>();
+  const search = { isBehind: () => Promise.resolve(false), find: () => stalled.promise };
+  const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
+  const user = await store.makeUser();
+  const deliver = async (mailbox: string) =>
+    store.append(await store.stage(sampleMessage('one')), [{ user, mailbox }]);
+  const takeSlots = () => {
+    const searches = [1, 2].map(() => mailstore.search(user, { texts: { text: 'x' }, limit: 1 }));
+    return () => {
+      stalled.resolve([]);
+      return Promise.all(searches);
+    };
+  };
+  return { mailstore, user, deliver, takeSlots };
+}
+
 onEachEngine('long requests', (engine) => {
   test('of searches leave slots for others, however many an account or a user makes', async () => {
     const { database, bodies, makeUser } = await openTestMailstore(engine);
@@ -42,20 +62,12 @@ onEachEngine('long requests', (engine) => {
   });
 
   test('are syncs and changes of many messages too, and short ones do not wait for them', async () => {
-    const opened = await openTestMailstore(engine);
-    const { database, bodies, makeUser } = opened;
-    const stalled = Promise.withResolvers<Hit[]>();
-    const search = { isBehind: () => Promise.resolve(false), find: () => stalled.promise };
-    const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
-    const user = await makeUser();
+    const { mailstore, user, deliver, takeSlots } = await openStalled(engine);
     const sync = (request: object) => mailstore.sync(user, { mailbox: 'INBOX', ...request });
     const empty = await sync({});
     const uids = Array.from({ length: 250 }, (_, index) => index + 1);
-    for (const uid of uids) {
-      const message = await opened.stage(sampleMessage(`number ${uid}`));
-      await opened.append(message, [{ user, mailbox: 'INBOX' }]);
-    }
-    const searches = [1, 2].map(() => mailstore.search(user, { texts: { text: 'x' }, limit: 1 }));
+    for (const _ of uids) await deliver('INBOX');
+    const giveBack = takeSlots();
     const ended: string[] = [];
     const note = async <T>(name: string, work: Promise<T>) => {
       const result = await work;
@@ -79,7 +91,7 @@ onEachEngine('long requests', (engine) => {
     const short = await sync({ uidvalidity, token: empty.token, fields: ['envelope'], limit: 100 });
     assert.equal(short.changes.added.length, 100);
     assert.deepEqual(ended, []);
-    stalled.resolve([]);
+    const over = giveBack();
     for (const result of [await large, await first]) {
       assert.deepEqual(
         result.changes.added.map(({ uid }) => uid),
@@ -87,18 +99,11 @@ onEachEngine('long requests', (engine) => {
       );
     }
     assert.equal((await changed).updated.length, 250);
-    await Promise.all(searches);
+    await over;
   });
 
   test('are not what a first sync of a small mailbox waits for, nor a large one that IMAP knows', async () => {
-    const opened = await openTestMailstore(engine);
-    const { database, bodies, makeUser } = opened;
-    const stalled = Promise.withResolvers<Hit[]>();
-    const search = { isBehind: () => Promise.resolve(false), find: () => stalled.promise };
-    const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
-    const user = await makeUser();
-    const deliver = async (mailbox: string) =>
-      opened.append(await opened.stage(sampleMessage('one')), [{ user, mailbox }]);
+    const { mailstore, user, deliver, takeSlots } = await openStalled(engine);
     await deliver('INBOX');
     await mailstore.createMailbox(user, 'Large');
     await deliver('Large');
@@ -109,12 +114,11 @@ onEachEngine('long requests', (engine) => {
     }
     const { mailbox, index } = await mailstore.imap.select(user, 'Large');
     await deliver('Large');
-    const searches = [1, 2].map(() => mailstore.search(user, { texts: { text: 'x' }, limit: 1 }));
+    const giveBack = takeSlots();
     const { changes } = await mailstore.sync(user, { mailbox: 'INBOX' });
     assert.equal(changes.added.length, 1);
     const now = await mailstore.imap.index(user, mailbox);
     assert.equal(now.uids.length, index.uids.length + 1);
-    stalled.resolve([]);
-    await Promise.all(searches);
+    await giveBack();
   });
 });

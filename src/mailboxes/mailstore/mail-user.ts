@@ -24,7 +24,7 @@ export function partiesOf(
  * Milliseconds of a turn of the event loop. A hundred requests of one account, each of a few milliseconds, would hold
  * everybody else for the sum.
  */
-const OF_A_TURN = { account: 5, tenant: 10 };
+export const OF_A_TURN = { account: 5, tenant: 10 };
 
 /** Begins a request on mail. @returns what to wait for where the account or its user has used its share of this turn */
 export function enterTurnOf(user: MailUser): Promise<void> | undefined {

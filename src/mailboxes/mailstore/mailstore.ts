@@ -51,6 +51,7 @@ export {
   type MessageTexts,
   messageFields,
   type NewMessage,
+  OF_A_TURN,
   type PartContent,
   partiesOf,
   type Relocated,

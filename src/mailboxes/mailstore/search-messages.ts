@@ -68,7 +68,7 @@ export class MessageSearch {
     this.#options = options;
   }
 
-  /** @throws Refusal rate_limited where the account has too many searches under way; unavailable under too much load */
+  /** @throws Refusal rate_limited where the account has too many long requests under way; unavailable under too much load */
   run(user: MailUser, request: SearchRequest): Promise<SearchResult> {
     return this.#options.longRequests.run(user, () => this.#run(user, request));
   }

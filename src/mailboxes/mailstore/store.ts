@@ -17,7 +17,14 @@ import type { MailUser } from './mail-user.ts';
 import type { ThreadHeaders } from './threads.ts';
 
 export type { ByteRange } from '../bodies/bodies.ts';
-export { enterTurnOf, type MailUser, partiesOf, takeTurnOf, tenantOf } from './mail-user.ts';
+export {
+  enterTurnOf,
+  type MailUser,
+  OF_A_TURN,
+  partiesOf,
+  takeTurnOf,
+  tenantOf,
+} from './mail-user.ts';
 
 export interface MailboxState {
   readonly mailbox: string;

@@ -52,10 +52,15 @@ function letOneGo(): void {
 }
 
 function hasUsedUp(parties: readonly Party[]): boolean {
+  charge();
+  return parties.some(({ name, most }) => (used.get(name) ?? 0) >= most);
+}
+
+/** What was done since the last call was the work of who began last. */
+function charge(): void {
   const now = performance.now();
   for (const { name } of working) used.set(name, (used.get(name) ?? 0) + now - since);
   since = now;
-  return parties.some(({ name, most }) => (used.get(name) ?? 0) >= most);
 }
 
 function begin(parties: readonly Party[]): void {

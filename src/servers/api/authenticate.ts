@@ -3,7 +3,7 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
-import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
+import { enterTurnOf, OF_A_TURN } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { enterTurn, type Party, readBearer } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
@@ -25,8 +25,6 @@ export const OPERATOR_SCOPE: KeyScope = {
   organizationId: undefined,
   isReadOnly: false,
 };
-
-const KEY_OF_A_TURN_MS = 10;
 
 /** A console that was signed in to with an API key. */
 export interface ConsoleSession {
@@ -104,7 +102,7 @@ export function requireKey(known: ApiKeys, findSession: FindSession | undefined)
 
 /** A key of one user, or of one organization, has its share of the event loop; the product's own key serves all of them. */
 function partiesOf({ userId, organizationId }: KeyScope): Party[] {
-  const most = KEY_OF_A_TURN_MS;
+  const most = OF_A_TURN.tenant;
   if (userId !== undefined) return [{ name: `user ${userId}`, most }];
   return organizationId === undefined ? [] : [{ name: `organization ${organizationId}`, most }];
 }
