@@ -1,7 +1,8 @@
 /**
  * The one script that runs beside a mail. The frame of a mail has no origin, so the page cannot measure it, and keys
- * pressed in it do not reach the page: this script tells both. It is a constant: the policies of page and frame name its
- * hash, so that no script of the mail runs.
+ * pressed in it do not reach the page: this script tells both. A link to another part of the mail would lead the frame to
+ * the page's own URL, which the policy stops, and the mail would be gone: the page is told how far to scroll. The script
+ * is a constant: the policies of page and frame name its hash, so that no script of the mail runs.
  */
 
 /**
@@ -12,6 +13,7 @@ export const FRAME_SCRIPT = `(() => {
   const root = document.documentElement;
   const page = parent;
   const view = window;
+  const find = document.querySelector.bind(document);
   const tell = (told) => page.postMessage(told, '*');
   const measure = () => {
     const over = root.scrollHeight > view.innerHeight ? root.scrollHeight : 0;
@@ -25,15 +27,19 @@ export const FRAME_SCRIPT = `(() => {
     tell({ key });
   });
   addEventListener('click', (event) => {
-    const link = event.target.closest('a[href^="mailto:" i]');
+    const link = event.target.closest('a[href^="mailto:" i], a[href^="#"]');
     if (!link) return;
     event.preventDefault();
-    tell({ mailto: link.getAttribute('href') });
+    const href = link.getAttribute('href');
+    if (href[0] !== '#') return tell({ mailto: href });
+    const name = CSS.escape(decodeURIComponent(href.slice(1)));
+    const goal = name === '' ? root : find('[id="' + name + '"], a[name="' + name + '"]');
+    if (goal) tell({ top: goal.getBoundingClientRect().top });
   });
 })();`;
 
 /** Of the script, as a source of a Content-Security-Policy; a test compares them. */
-export const FRAME_SCRIPT_HASH = 'sha256-ygXW4aHv41vW+ZtzqM95nQ9ghVkUnHWC3umwn0vCTv8=';
+export const FRAME_SCRIPT_HASH = 'sha256-sPmtNj4rKohoVmyHCZnidAZ7wfu5jR0O69S8qfSUNIs=';
 
 /**
  * Rights of the frame. Never `allow-same-origin` beside `allow-scripts`: the mail could then reach the page. A link
@@ -51,10 +57,14 @@ const KEY =
 /** What a frame told, checked; undefined where it is nothing that the script tells. */
 export function readFrameMessage(
   told: unknown,
-): { height: number } | { key: string } | { mailto: string } | undefined {
+): { height: number } | { key: string } | { mailto: string } | { top: number } | undefined {
   if (typeof told !== 'object' || told === null) return undefined;
   if ('height' in told && typeof told.height === 'number' && Number.isFinite(told.height)) {
     return { height: Math.min(HEIGHT_MAX, Math.max(HEIGHT_MIN, Math.round(told.height))) };
+  }
+  // Pixels from the top of the mail.
+  if ('top' in told && typeof told.top === 'number' && Number.isFinite(told.top)) {
+    return { top: Math.min(HEIGHT_MAX, Math.max(0, told.top)) };
   }
   if ('key' in told && typeof told.key === 'string' && KEY.test(told.key)) return { key: told.key };
   if ('mailto' in told && typeof told.mailto === 'string' && told.mailto.length <= 2000) {

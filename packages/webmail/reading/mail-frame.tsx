@@ -43,6 +43,9 @@ export const MailFrame = component<FrameProps>(
         isSized.value = true;
       } else if ('key' in told) {
         pressKey(new KeyboardEvent('keydown', { key: told.key, cancelable: true }));
+      } else if ('top' in told) {
+        frame.value.style.scrollMarginTop = `${-told.top}px`;
+        frame.value.scrollIntoView();
       } else props.onMailto?.(told.mailto);
     };
     // A mail that was laid out for another width has another height.

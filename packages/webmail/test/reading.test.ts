@@ -27,6 +27,8 @@ test('of what a frame tells, heights are clamped and all but plain keys are igno
   assert.deepEqual(readFrameMessage({ height: -5 }), { height: 24 });
   assert.deepEqual(readFrameMessage({ key: '#' }), { key: '#' });
   assert.deepEqual(readFrameMessage({ mailto: 'mailto:a@b.test' }), { mailto: 'mailto:a@b.test' });
+  assert.deepEqual(readFrameMessage({ top: 1e9 }), { top: 30_000 });
+  assert.deepEqual(readFrameMessage({ top: -1 }), { top: 0 });
   for (const told of [
     undefined,
     null,

@@ -30,7 +30,7 @@ function pagePolicy(scripts: readonly string[]): string {
  * The script that runs beside a mail in the webmail: it tells the page how high the mail is, and which keys were pressed
  * in it. A constant of `packages/webmail/reading/frame-script.ts`, with which a test compares it.
  */
-const FRAME_SCRIPT_HASH = 'sha256-ygXW4aHv41vW+ZtzqM95nQ9ghVkUnHWC3umwn0vCTv8=';
+const FRAME_SCRIPT_HASH = 'sha256-sPmtNj4rKohoVmyHCZnidAZ7wfu5jR0O69S8qfSUNIs=';
 
 /**
  * Of every page of the webmail. It shows mail in a sandboxed frame without an origin, which inherits this policy: mail

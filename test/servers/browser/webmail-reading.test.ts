@@ -170,6 +170,25 @@ test('a frame is as high as its mail, tells keys and addresses, and folds what i
   await context.close();
 });
 
+test('a link to another part of its mail scrolls there, and the mail stays', async () => {
+  const { page, context, assertQuiet } = await parts.open();
+  const to = (href: string) => `<a href="${href}">${href}</a>`;
+  const html = `${to('#far%20away')} ${to('#none')} ${to('#%')}<p style="height: 3000px">x</p><h2 id="far away">Far</h2>
+    <p style="height: 3000px">y</p>${to('#')}<a name=documentElement></a><img name=querySelector>`;
+  await show(page, [{ id: 1, html }]);
+  await sized(page, 1);
+  const mail = page.frameLocator('.mail-frame');
+  await mail.getByText('#none').click();
+  await mail.getByText('#far%20away').click();
+  const distance = `document.querySelector('.mail-frame').getBoundingClientRect().top`;
+  await until(page, `${distance} < -2900 && ${distance} > -3200`);
+  await mail.getByText('#', { exact: true }).click();
+  await until(page, `Math.abs(${distance}) < 5`);
+  await mail.getByRole('heading', { name: 'Far' }).waitFor();
+  assertQuiet();
+  await context.close();
+});
+
 test('a paragraph begins where its language does, and a wide table keeps its words', async () => {
   const cell = '<td>a rather wide cell</td>';
   const { page, context, assertQuiet } = await parts.open({ viewport: PHONE });
