@@ -15,6 +15,7 @@ import {
   type MessageRow,
   type OperationRow,
   put,
+  renamed,
 } from './rows.ts';
 import type { Change, Key, Row, Store } from './store.ts';
 
@@ -167,8 +168,13 @@ export class Copy {
     }
   }
 
+  /** By its name of the list, or by the one that it is going to have. */
   mailbox(name: string): MailboxRow | undefined {
-    return this.mailboxes.find((mailbox) => mailbox.name === name && !mailbox.gone);
+    const find = (wanted: string) =>
+      this.mailboxes.find((mailbox) => mailbox.name === wanted && !mailbox.gone);
+    const before = (now: string, { action, mailbox, to = '' }: OperationRow) =>
+      action === 'rename' ? renamed(now, to, mailbox) : now;
+    return find(name) ?? find(this.operations.filter(isLive).reduceRight(before, name));
   }
 
   box(box: number | undefined): MailboxRow | undefined {

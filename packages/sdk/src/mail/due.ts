@@ -4,13 +4,10 @@
  */
 import type { HelloEvent, MailboxChangedEvent } from '../api-types.ts';
 import type { Copy } from './copy.ts';
-import type { MailboxRow } from './rows.ts';
+import type { MailboxRow, Reading } from './rows.ts';
 
 /** The state of a mailbox as the server tells it. */
 type Tip = Pick<MailboxChangedEvent, 'mailbox' | 'uidvalidity' | 'token'>;
-
-/** A box, or the list of mailboxes. */
-export type Reading = number | 'list';
 
 /** What everybody has open sooner or later. */
 const ALWAYS = new Set(['\\Sent', '\\Drafts']);
@@ -44,8 +41,15 @@ export class Due {
       if (state === 'acked') this.add(...awaits);
   }
 
-  add(...boxes: readonly number[]): void {
-    for (const box of boxes) this.#due.set(box, undefined);
+  add(...some: readonly Reading[]): void {
+    for (const one of some) this.#due.set(one, undefined);
+    // Whoever wants another list while it is read, wants it at once.
+    if (some.includes('list')) this.#listAt = 0;
+  }
+
+  /** Whether the list that is read now is from before something that was told since: another one is asked for at once. */
+  get isListOld(): boolean {
+    return this.#listAt === 0;
   }
 
   /** Whether the copy has the mailbox, or is going to have it. */
@@ -90,7 +94,6 @@ export class Due {
   begin(one: Reading, now: number): void {
     this.#due.delete(one);
     this.busy.add(one);
-    // Whoever wants another list while it is read, wants it at once.
     if (one === 'list') this.#listAt = now + LIST_MS;
   }
 
@@ -103,7 +106,7 @@ export class Due {
   /** The user wants it now. */
   sync(name: string): void {
     this.read(name);
-    if (!this.#copy.mailbox(name)) this.relist();
+    if (!this.#copy.mailbox(name)) this.add('list');
   }
 
   /** It may have changed, without a word of the server. */
@@ -112,25 +115,20 @@ export class Due {
     if (mailbox) this.add(mailbox.box);
   }
 
-  relist(): void {
-    this.#due.set('list', undefined);
-    this.#listAt = 0;
-  }
-
   /** What was missed since the last time. */
   greet(tips: HelloEvent['mailboxes']): void {
     for (const tip of tips) this.note(tip);
     const ids = new Map(tips.map(({ mailbox, mailboxId }) => [mailbox, mailboxId]));
     const isOther = ({ name, mailboxId, gone }: MailboxRow) =>
       !gone && (!ids.has(name) || ids.get(name) !== mailboxId);
-    if (this.#copy.mailboxes.some(isOther)) this.relist();
+    if (this.#copy.mailboxes.some(isOther)) this.add('list');
   }
 
   /** A hint: what the server has is asked for from where the copy is. */
   note(tip: Tip): void {
     const row = this.#copy.mailbox(tip.mailbox);
     if (row && !isBehind(row, tip)) return;
-    if (!row) this.relist();
+    if (!row) this.add('list');
     // Its numbers alone are shown: they may be a little late.
     else if (!this.isWanted(row)) this.#due.set('list', undefined);
     // What is to be read in any case stays so. Of two states that wait nobody knows which is the later one.

@@ -104,7 +104,7 @@ export class Leader {
   #hear(event: LiveEvent): void {
     if (event.type === 'hello') this.#greet(event);
     else if (event.type === 'mailbox_changed') this.due.note(event);
-    else if (event.type === 'mailboxes_changed') this.due.relist();
+    else if (event.type === 'mailboxes_changed') this.due.add('list');
     this.pump();
   }
 
@@ -253,6 +253,7 @@ export class Leader {
   async #list(): Promise<void> {
     const { server, copy, epoch, platform } = this.#options;
     const { mailboxes } = await server.call('GET /mail/mailboxes');
+    if (this.due.isListOld) return;
     await copy.write(epoch, 'relaxed', () => reconcile(copy, mailboxes, platform));
     for (const { mailbox, token, uidvalidity } of mailboxes) {
       const row = copy.mailbox(mailbox);

@@ -8,6 +8,7 @@ import {
   localId,
   MAX_IDS,
   type OperationRow,
+  type Reading,
   readLocalId,
   type StoredError,
 } from './rows.ts';
@@ -26,22 +27,23 @@ export interface Outbox {
  */
 export function nextBatches(outbox: Outbox): OperationRow[][] {
   const { operations, placeOf } = outbox;
-  const waiting = operations.filter(isWaiting);
   const pairs = cancellingPairs(outbox);
   const { isPending, follow } = readNeeds(operations, pairs);
   const lanes = new Map<Place, OperationRow[]>();
   const closed = new Set<Place>();
-  /** Mailboxes that earlier changes use, and mailboxes that earlier changes make, rename or delete. */
+  /** Mailboxes that earlier changes use, and those that they make, rename or delete, until the list is as they made it. */
   const used = new Set<string>();
   const remade = new Set<string>();
-  for (const operation of waiting) {
-    const { kind, mailbox, to } = operation;
+  for (const operation of operations.filter(isLive)) {
+    const { kind, mailbox, to, state } = operation;
+    // What the list shows already, holds nobody up; nor do changes of messages that the server has.
+    if (state === 'acked' && kind !== 'mailbox') continue;
     const names = to === undefined ? [mailbox] : [mailbox, to];
     const isBarred = names.some(
       (name) => remade.has(name) || (kind === 'mailbox' && used.has(name)),
     );
     for (const name of names) (kind === 'mailbox' ? remade : used).add(name);
-    if (pairs.has(operation.seq)) continue;
+    if (pairs.has(operation.seq) || state === 'acked') continue;
     const lane = laneOf(operation, placeOf);
     const batch = lanes.get(lane);
     const needed = follow(operation.needs ?? 0);
@@ -154,20 +156,20 @@ export function endings(outbox: Outbox): OperationRow[] {
 /**
  * What a batch leaves when its answer came.
  *
- * @param awaits boxes of mailboxes that it changed and the copy has, or is going to have
+ * @param awaits what it changed, where the copy has it or is going to have it
  */
 export function acked(
   operation: OperationRow,
   answer: Partial<OperationRow>,
-  awaits: readonly number[],
+  awaits: readonly Reading[],
 ): OperationRow {
   const { request: _, ...kept } = operation;
   return settle({ ...kept, ...answer, awaits, state: 'acked' });
 }
 
-/** A mailbox shows it by itself now. */
-export function settledIn(operation: OperationRow, box: number): OperationRow {
-  return settle({ ...operation, awaits: operation.awaits?.filter((one) => one !== box) ?? [] });
+/** What was read shows it by itself now. */
+export function settledIn(operation: OperationRow, read: Reading): OperationRow {
+  return settle({ ...operation, awaits: operation.awaits?.filter((one) => one !== read) ?? [] });
 }
 
 function settle(operation: OperationRow): OperationRow {

@@ -8,7 +8,15 @@ import type { Copy } from './copy.ts';
 import { placesOf } from './fold.ts';
 import { acked, ended, endings, nextBatches, outdated } from './outbox.ts';
 import { buildRequest, type PushAnswer, readAnswer, type StoredRequest, toCall } from './push.ts';
-import { blobsOf, isWaiting, locateIn, type OperationRow, put, removal } from './rows.ts';
+import {
+  blobsOf,
+  isWaiting,
+  locateIn,
+  type OperationRow,
+  put,
+  type Reading,
+  removal,
+} from './rows.ts';
 import type { Change } from './store.ts';
 import type { Lead, Syncer } from './syncer.ts';
 
@@ -48,8 +56,11 @@ export class Pusher {
           await toCall(request, first, copy, server),
         )) as PushAnswer;
     } catch (error) {
-      await this.#refused(going, error, isAgain);
-      return;
+      if (!wasMade(first, error, isAgain)) {
+        await this.#refused(going, error, isAgain);
+        return;
+      }
+      answer = {};
     }
     await this.#answer(going, request, answer, isOwner ? began : 0);
   }
@@ -69,7 +80,8 @@ export class Pusher {
       const since =
         isOwner && mailbox?.token !== undefined && !mailbox.paging ? mailbox : undefined;
       const request = buildRequest(still, copy, since);
-      if (!request) return this.#end(still, 'done');
+      if (!request)
+        return this.#end(still.map((one) => acked(one, { placed: one.ids.map(() => 0) }, [])));
       going = still.map((one) => {
         const sent = { state: 'inflight', batch: first.id, sentAt: platform.now() } as const;
         return { ...one, ...sent, request: one === first ? request : undefined };
@@ -89,10 +101,11 @@ export class Pusher {
     const seqs = new Set(batch.map(({ seq }) => seq));
     await copy.write(epoch, 'strict', () => {
       for (const seq of seqs) this.#syncer.noteAnswer(seq);
-      const after = batch.map((one) =>
-        acked(one, readAnswer(one, answer, copy), this.#awaits(one)),
+      // One that is on its way may be from before the answer.
+      if (batch[0]?.kind === 'mailbox') due.add('list');
+      return this.#end(
+        batch.map((one) => acked(one, readAnswer(one, answer, copy), this.#awaits(one))),
       );
-      return [...this.#over(after), ...this.#prune()];
     });
     const { sync } = answer;
     const row = batch[0] && homeOf(batch[0], copy);
@@ -100,10 +113,8 @@ export class Pusher {
     if (sync && since && row && began > 0 && !startsAnew(row, sync))
       await this.#syncer.take({ ...row, ...since }, sync, began, seqs);
     for (const { seq, awaits = [] } of copy.operations) if (seqs.has(seq)) due.add(...awaits);
-    const [{ kind } = {}] = batch;
-    if (kind === 'mailbox') due.relist();
     // A mail that is sent is in Sent, and a draft goes.
-    if (kind !== 'send') return;
+    if (batch[0]?.kind !== 'send') return;
     for (const { box, specialUse = '', token } of copy.mailboxes)
       if (token !== undefined && ['\\Sent', '\\Drafts'].includes(specialUse)) due.add(box);
   }
@@ -119,47 +130,35 @@ export class Pusher {
       await copy.write(epoch, 'strict', () => [put('operations', sendAlone(first))]);
       return;
     }
-    // The first attempt made it, and its answer was lost.
-    const wasDone =
-      isAgain &&
-      first?.kind === 'mailbox' &&
-      (code === 'mailbox_exists' || code === 'mailbox_not_found');
     const isUnknown =
       isAgain &&
       first?.kind === 'send' &&
       code === 'send_not_found' &&
       first.inverseOf === undefined;
-    const state = wasDone ? 'done' : isUnknown ? 'uncertain' : 'rejected';
+    const state = isUnknown ? 'uncertain' : 'rejected';
     const refusal = { status, code, detail, errors, requestId };
-    await copy.write(epoch, 'strict', () => this.#end(batch, state, refusal));
+    await copy.write(epoch, 'strict', () =>
+      this.#end(batch.map((one) => ended(one, state, refusal))),
+    );
     for (const one of batch) {
       const row = homeOf(one, copy);
       if (row?.token !== undefined) due.add(row.box);
     }
-    if (code === 'mailbox_not_found' || first?.kind === 'mailbox') due.relist();
+    if (code === 'mailbox_not_found' || first?.kind === 'mailbox') due.add('list');
   }
 
   /** Others have nothing to wait for. */
-  #awaits(operation: OperationRow): number[] {
+  #awaits(operation: OperationRow): Reading[] {
     const { copy, due } = this.#lead;
-    if (operation.kind === 'send' || operation.kind === 'mailbox') return [];
+    if (operation.kind === 'mailbox') return ['list'];
+    if (operation.kind === 'send') return [];
     const places = placesOf(operation, copy.placeOf);
     const rows = copy.mailboxes.filter((row) => due.isWanted(row) && places.includes(row.box));
     return rows.map(({ box }) => box);
   }
 
-  #end(
-    batch: readonly OperationRow[],
-    state: 'done' | 'rejected' | 'uncertain',
-    error?: OperationRow['error'],
-  ): Change[] {
-    const over = batch.map(
-      (one): OperationRow =>
-        state === 'done'
-          ? acked(one, { placed: one.ids.map(() => 0) }, [])
-          : ended(one, state, error),
-    );
-    return [...this.#over(over), ...this.#prune()];
+  #end(batch: readonly OperationRow[]): Change[] {
+    return [...this.#over(batch), ...this.#prune()];
   }
 
   /** Their files are not needed any more; but of a send whose fate is not known they are kept. */
@@ -210,6 +209,13 @@ export class Pusher {
 
 const homeOf = ({ kind, mailbox, box }: OperationRow, copy: Copy) =>
   kind === 'send' || kind === 'mailbox' ? undefined : copy.home(mailbox, box);
+
+/** Whether the first attempt changed the mailbox, and its answer was lost. */
+const wasMade = ({ kind }: OperationRow, error: unknown, isAgain: boolean) =>
+  isAgain &&
+  kind === 'mailbox' &&
+  error instanceof ApiError &&
+  (error.code === 'mailbox_exists' || error.code === 'mailbox_not_found');
 
 /** Messages that a move was to bring back are where they were: another tab may have named them by it meanwhile. */
 function stayed({ kind, inverseOf }: OperationRow, { operations }: Copy): Partial<OperationRow> {

@@ -3,7 +3,7 @@ import type { Mailbox } from '../api-types.ts';
 import type { Copy } from './copy.ts';
 import { settledIn } from './outbox.ts';
 import type { Platform } from './platform.ts';
-import { type MailboxRow, put } from './rows.ts';
+import { type MailboxRow, put, type Reading } from './rows.ts';
 import type { Change } from './store.ts';
 
 export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Platform): Change[] {
@@ -28,12 +28,12 @@ export function reconcile(copy: Copy, listed: readonly Mailbox[], platform: Plat
   const kept = new Set(found.values());
   const gone = rows.filter((row) => !kept.has(row));
   for (const row of gone) changes.push(put('mailboxes', { ...row, gone: true }));
-  // Nothing is synced there any more: who waits for it would wait for good.
-  const boxes = new Set(gone.map(({ box }) => box));
+  // Nothing is synced any more of what is gone: who waits for it would wait for good.
+  const over = new Set<Reading>(['list', ...gone.map(({ box }) => box)]);
   for (const operation of copy.operations) {
-    const lost = operation.awaits?.filter((box) => boxes.has(box)) ?? [];
-    if (operation.state !== 'acked' || lost.length === 0) continue;
-    changes.push(put('operations', lost.reduce(settledIn, operation)));
+    const settled = operation.awaits?.filter((one) => over.has(one)) ?? [];
+    if (operation.state !== 'acked' || settled.length === 0) continue;
+    changes.push(put('operations', settled.reduce(settledIn, operation)));
   }
   return changes;
 }

@@ -32,6 +32,9 @@ export type AccountRow = {
   readonly signedOut?: boolean | undefined;
 };
 
+/** What is read of the server: a box, or the list of mailboxes. */
+export type Reading = number | 'list';
+
 export type MailboxRow = {
   readonly account: string;
   /** Names it in other tables, over renames. */
@@ -146,8 +149,8 @@ export type OperationRow = {
   readonly request?: unknown | undefined;
   /** Milliseconds since 1970: when it first went. */
   readonly sentAt?: number | undefined;
-  /** Boxes that show it only after a sync that began later than the answer. */
-  readonly awaits?: readonly number[] | undefined;
+  /** What shows it only after it was read anew, from later than the answer on. */
+  readonly awaits?: readonly Reading[] | undefined;
   /** UIDs that the messages of `ids` got; 0 where there was no such message. */
   readonly placed?: readonly number[] | undefined;
   /** UIDVALIDITY of the mailbox that has them. */
@@ -269,6 +272,12 @@ export function locateIn(
   const uids = ids.map((id) => uidOf(id, operations));
   const all = ids.map((id) => placedIn(id, operations) ?? named);
   return { uids, uidvalidity: all.find((one) => one !== now) ?? now };
+}
+
+/** The name of a mailbox after another one has a new name: it has one, too, where it is below that. */
+export function renamed(name: string, from: string, to: string): string {
+  const isOf = name === from || name.startsWith(`${from}/`);
+  return isOf ? to + name.slice(from.length) : name;
 }
 
 /** The most messages of one operation, as of one request. */

@@ -77,7 +77,7 @@ export class Syncer {
       await this.take(row, page, began);
     } catch (error) {
       if (!(error instanceof ApiError && error.code === 'mailbox_not_found')) throw error;
-      due.relist();
+      due.add('list');
     }
   }
 

@@ -12,11 +12,12 @@ import type { Copy } from './copy.ts';
 import type { Overlay, Place, Shown } from './fold.ts';
 import {
   factsOf,
+  isLive,
   isSeen,
-  isWaiting,
   type MailboxRow,
   type MessageFacts,
   type MessageRow,
+  renamed,
   uidOf,
 } from './rows.ts';
 
@@ -97,18 +98,15 @@ export function listMailboxes(copy: Copy): Promise<MailboxInfo[]> {
   });
 }
 
-/** Mailboxes that wait to be made, renamed or deleted. */
+/** With those that are to be made, renamed or deleted, until the list of them is as that made it. */
 function withChanges({ operations }: Copy, infos: MailboxInfo[]): MailboxInfo[] {
   let now = infos;
   for (const operation of operations) {
     const { kind, action, mailbox, to = '' } = operation;
-    if (kind !== 'mailbox' || !isWaiting(operation)) continue;
+    if (kind !== 'mailbox' || !isLive(operation)) continue;
     if (action === 'delete') now = now.filter(({ name }) => name !== mailbox);
     else if (action === 'rename') {
-      const isBelow = (name: string) => name === mailbox || name.startsWith(`${mailbox}/`);
-      now = now.map((one) =>
-        isBelow(one.name) ? { ...one, name: to + one.name.slice(mailbox.length) } : one,
-      );
+      now = now.map((one) => ({ ...one, name: renamed(one.name, mailbox, to) }));
     } else if (!now.some(({ name }) => name === mailbox)) {
       const unknown = { mailboxId: undefined, uidvalidity: undefined, specialUse: undefined };
       now = [...now, { name: mailbox, ...unknown, total: 0, unseen: 0, complete: true }];

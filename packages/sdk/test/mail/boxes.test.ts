@@ -3,11 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Operation } from '../../src/mail/client.ts';
+import { liveOften, RUNS } from './lives.ts';
 import { befall, pick, settled, surroundings, tabOf } from './surroundings.ts';
 import { type Tab, World } from './world.ts';
-
-/** More of them: SDK_RUNS=2000 node --test packages/sdk/test/mail/boxes.test.ts */
-const RUNS = Number(process.env.SDK_RUNS ?? 40);
 
 const NAMES = ['A', 'B', 'A/x', 'B/x'];
 const name = fc.constantFrom(...NAMES);
@@ -58,6 +56,8 @@ class Life {
   readonly #subjects = new Set<string>();
   /** Subjects of mail that was deleted with its mailbox. */
   readonly #deleted = new Set<string>();
+  /** The mailbox that was made or deleted last, and by which tab, as long as nothing else is done to mailboxes. */
+  #kept: { readonly tab: Tab; readonly name: string; readonly isThere: boolean } | undefined;
 
   constructor(world: World) {
     this.world = world;
@@ -73,7 +73,7 @@ class Life {
   }
 
   async live(steps: readonly Step[]): Promise<void> {
-    await this.world.open();
+    await this.#open();
     for (const one of steps) {
       await this.#take(one);
       await this.world.pass(0);
@@ -82,13 +82,39 @@ class Life {
     await this.#rest();
   }
 
+  /** Opens a tab that shows the list of mailboxes all the time. */
+  async #open(): Promise<void> {
+    const tab = await this.world.open();
+    tab.client.on('rejected', () => {
+      this.#kept = undefined;
+    });
+    tab.client.on('mailboxes', ({ mailboxes }) => {
+      const { name = '', isThere, tab: own } = this.#kept ?? {};
+      if (own === tab && !tab.isDead && mailboxes.some((one) => one.name === name) !== isThere)
+        this.world.faults.push(`${name} is shown as it was before`);
+    });
+  }
+
+  async #change(tab: Tab, one: Extract<Step, { do: 'create' | 'rename' | 'delete' }>) {
+    const { client } = tab;
+    const isThere = one.do === 'create';
+    const work = isThere
+      ? client.createMailbox(one.name)
+      : one.do === 'delete'
+        ? client.deleteMailbox(one.name)
+        : client.renameMailbox(one.name, one.to);
+    const isStored = await this.#settled(work.then(() => true));
+    if (isStored && one.do !== 'rename') this.#kept = { tab, name: one.name, isThere };
+  }
+
   #settled<T>(work: Promise<T>): Promise<T | undefined> {
     return settled(this.world, work);
   }
 
   async #take(one: Step): Promise<void> {
     const { world } = this;
-    if (await befall(one, world, () => world.open())) return;
+    if (await befall(one, world, () => this.#open())) return;
+    if (!['deliver', 'move', 'undo'].includes(one.do)) this.#kept = undefined;
     const { account } = world;
     const others = (work: () => unknown) => {
       try {
@@ -116,14 +142,9 @@ class Life {
         others(() => account.rename(one.name, one.to));
         break;
       case 'create':
-        if (tab) await this.#settled(tab.client.createMailbox(one.name));
-        break;
       case 'rename':
-        if (tab && one.name !== one.to)
-          await this.#settled(tab.client.renameMailbox(one.name, one.to));
-        break;
       case 'delete':
-        if (tab) await this.#settled(tab.client.deleteMailbox(one.name));
+        if (tab && !('to' in one && one.name === one.to)) await this.#change(tab, one);
         break;
       case 'move': {
         if (!tab || one.from === one.to) return;
@@ -148,7 +169,7 @@ class Life {
     server.online = true;
     world.crash = undefined;
     world.busy = undefined;
-    if (world.living.length === 0) await world.open();
+    if (world.living.length === 0) await this.#open();
     await world.pass(60_000);
     for (const { client } of world.living) {
       client.reconnect();
@@ -186,18 +207,55 @@ class Life {
   }
 }
 
-for (const withLocks of [true, false])
-  test(`mailboxes come and go, and no message is lost or doubled; ${withLocks ? 'with' : 'without'} locks`, async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(step, { maxLength: 40, size: 'max' }),
-        fc.nat(),
-        async (steps, seed) => {
-          await new Life(new World({ seed: seed + 1, withLocks, areProcesses: !withLocks })).live(
-            steps,
-          );
-        },
-      ),
-      { numRuns: RUNS, ...(process.env.SDK_SEED && { seed: Number(process.env.SDK_SEED) }) },
-    );
+for (const withLocks of [true, false]) {
+  const tabs = withLocks ? 'with' : 'without';
+  const name = `mailboxes come and go, and no message is lost or doubled; ${tabs} locks`;
+  test(name, () =>
+    liveOften(name, step, RUNS, (steps, seed) =>
+      new Life(new World({ seed, withLocks, areProcesses: !withLocks })).live(steps),
+    ),
+  );
+}
+
+test('a mailbox that is made, renamed and deleted is shown so from then on, while the list of them is read', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { server } = world;
+  const { client } = await world.open();
+  await world.pass(5000);
+  const seen: string[] = [];
+  client.on('mailboxes', ({ mailboxes }) => {
+    const names = mailboxes.filter(({ specialUse }) => !specialUse).map(({ name: own }) => own);
+    if (names.join() !== seen.at(-1)) seen.push(names.join());
   });
+  server.fault = ({ path: asked }) => (asked === '/mail/mailboxes' ? { delayMs: 500 } : undefined);
+  await world.pass(0, client.createMailbox('One'));
+  await world.pass(5000);
+  await world.pass(0, client.renameMailbox('One', 'Two'));
+  await world.pass(5000);
+  await world.pass(0, client.deleteMailbox('Two'));
+  await world.pass(5000);
+  assert.deepEqual(seen, ['INBOX,One', 'INBOX,Two', 'INBOX']);
+});
+
+test('a mailbox has its messages under its new name at once, also without a network', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { server, account } = world;
+  for (const one of ['A', 'A/x']) {
+    account.create(one);
+    account.deliver(one, { subject: one });
+  }
+  const { client } = await world.open();
+  for (const one of ['A', 'A/x']) await world.pass(5000, client.mailbox(one).list());
+  server.online = false;
+  server.dropSockets();
+  await world.pass(0, client.renameMailbox('A', 'B'));
+  const below = client.mailbox('B/x');
+  const look = async () => (await below.list()).messages.map(({ envelope }) => envelope.subject);
+  assert.deepEqual(await look(), ['A/x']);
+  await world.pass(0, below.move(await below.ids(), 'B'));
+  server.online = true;
+  client.reconnect();
+  await world.pass(5000);
+  assert.deepEqual([await look(), (await client.mailbox('B').list()).total], [[], 2]);
+  assert.deepEqual(account.mailbox('B').uids.length, 2);
+});

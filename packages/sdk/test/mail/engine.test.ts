@@ -5,16 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import 'fake-indexeddb/auto';
-import fc from 'fast-check';
 import { memoryStore, type Store } from '../../src/mail.ts';
 import { fileStore } from '../../src/stores/file.ts';
 import { sqliteStore } from '../../src/stores/sqlite.ts';
 import { Life } from './life.ts';
+import { liveOften, RUNS } from './lives.ts';
 import { step } from './steps.ts';
 import { World } from './world.ts';
-
-/** More of them: SDK_RUNS=2000 node --test packages/sdk/test/mail/engine.test.ts */
-const RUNS = Number(process.env.SDK_RUNS ?? 40);
 
 /** Its types are those of browsers, which this program does not have: it is not followed by the compiler. */
 const inBrowsers: string = '../../src/stores/indexeddb.ts';
@@ -35,24 +32,14 @@ for (const [kind, open, withLocks, runs, areProcesses] of [
   ['a file', async () => fileStore(newName()), false, RUNS / 4],
 ] as const) {
   const tabs = areProcesses ? 'processes' : `tabs ${withLocks ? 'with' : 'without'} locks`;
-  test(`whatever happens, all come to show what the server has; in ${kind}, ${tabs}`, async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(step, { maxLength: 40, size: 'max' }),
-        fc.nat(),
-        async (steps, seed) => {
-          const store = await open();
-          const life = new Life(new World({ seed: seed + 1, withLocks, areProcesses, store }));
-          await life.live(steps);
-          await store.close();
-        },
-      ),
-      {
-        numRuns: Math.ceil(runs),
-        ...(process.env.SDK_SEED && { seed: Number(process.env.SDK_SEED) }),
-      },
-    );
-  });
+  const name = `whatever happens, all come to show what the server has; in ${kind}, ${tabs}`;
+  test(name, () =>
+    liveOften(name, step, runs, async (steps, seed) => {
+      const store = await open();
+      await new Life(new World({ seed, withLocks, areProcesses, store })).live(steps);
+      await store.close();
+    }),
+  );
 }
 
 test('a sync is over once its answer is in the copy', async () => {
@@ -114,6 +101,16 @@ test('a mailbox that is made while the list of them is on its way is shown at on
     names.filter((name) => name === 'One' || name === 'Two'),
     ['One', 'Two'],
   );
+});
+
+test('a list of mailboxes that comes late takes away no mailbox that was made meanwhile', async () => {
+  await new Life(new World({ seed: 722_517_869, withLocks: true })).live([
+    { do: 'wait', ms: 40_000 },
+    { do: 'fault', fault: { delayMs: 3000 }, path: '/mail/mailboxes' },
+    { do: 'remake', box: 'Work', ms: 300 },
+    { do: 'wait', ms: 2000 },
+    { do: 'move', tab: 0, box: 'INBOX', pick: 0, to: 'Work' },
+  ]);
 });
 
 test('texts stay within what is kept at most, where the tab that fetches them leads no more', async () => {
