@@ -32,6 +32,8 @@ export class Invariants {
   readonly #operations = new Map<number, OperationRow['state']>();
   /** Of all changes that were ever stored. */
   readonly ids = new Set<string>();
+  /** Of mail of which nobody knows any more whether it was sent: a key is old after a day. */
+  readonly uncertain = new Set<string>();
   /** How many copies were compared with what the server had. */
   compared = 0;
 
@@ -102,6 +104,7 @@ export class Invariants {
     const found: string[] = [];
     for (const { id, seq, kind, state, ids, mailbox } of operations) {
       this.ids.add(id);
+      if (state === 'uncertain') this.uncertain.add(id);
       const before = this.#operations.get(seq);
       this.#operations.set(seq, state);
       const isOver = before !== undefined && ENDED.has(before);

@@ -39,8 +39,6 @@ export class Life {
   readonly #done: Done[] = [];
   readonly #sends: SendOperation[] = [];
   #maybeSent = 0;
-  /** Nobody knows any more whether they were sent: a key is old after a day. */
-  readonly #uncertain = new Set<string>();
   #kept: Kept[] = [];
   /** How many views were compared with what they have to be. */
   #compared = 0;
@@ -73,7 +71,6 @@ export class Life {
   /** Opens a tab that looks at each mailbox all the time. */
   async #open(): Promise<void> {
     const tab = await this.world.open();
-    tab.client.on('uncertain', ({ operation }) => this.#uncertain.add(operation.id));
     for (const name of BOXES) {
       tab.client.mailbox(name).watch({ limit: 1000 }, ({ messages }) => {
         if (!tab.isDead) this.#checkKept(tab, name, messages);
@@ -312,7 +309,9 @@ export class Life {
     const ends = [...this.#cancelled.values()];
     const most = this.#sends.length - ends.filter((neverLeft) => neverLeft === true).length;
     const least =
-      most - ends.filter((neverLeft) => neverLeft === undefined).length - this.#uncertain.size;
+      most -
+      ends.filter((neverLeft) => neverLeft === undefined).length -
+      this.world.invariants.uncertain.size;
     assert.ok(
       all.length <= most + this.#maybeSent && all.length >= least,
       `${all.length} mails, not ${least} to ${most}`,

@@ -48,7 +48,11 @@ export class Replay {
 
   /** Subject and flags of each message, sorted. */
   shown(name: string): string[] {
-    return this.#box(this.#placeOf(name, undefined)).map(textOf).sort();
+    const letters = this.#box(this.#placeOf(name, undefined));
+    return letters
+      .filter(({ isGone }) => !isGone)
+      .map(textOf)
+      .sort();
   }
 
   /** Whether the copy has all of it. */
@@ -77,10 +81,7 @@ export class Replay {
     const has = (place: number | string) =>
       operation.state === 'acked' && !operation.awaits?.some((one) => one === place);
     const take = (letter: Letter | undefined) => {
-      if (!letter || has(source)) return;
-      const letters = this.#box(source);
-      if (letters.includes(letter)) letters.splice(letters.indexOf(letter), 1);
-      letter.isGone = true;
+      if (letter && !has(source)) letter.isGone = true;
     };
     const give = (index: number, facts: Omit<Letter, 'uid'> | undefined) => {
       const uid = placed?.[index];

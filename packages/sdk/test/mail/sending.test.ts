@@ -262,3 +262,27 @@ test('a refusal that was stored names its fields and its request, in the tab tha
   ];
   assert.deepEqual(told, [expected, expected, expected]);
 });
+
+test('mail whose request was lost over a day ago is not sent blindly: the user is asked, and may have it as a draft', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { account, server } = world;
+  const { client } = await world.open();
+  await world.pass(5000);
+  const asked: string[] = [];
+  client.on('uncertain', ({ operation }) => asked.push(operation.id));
+  server.failNext({ lose: 'request' }, '/mail/send');
+  const sent = await client.send(mail);
+  await world.pass(0);
+  world.skew = 90_000_000;
+  await world.pass(60_000);
+  assert.deepEqual([asked, account.sends.all], [[sent.id], []]);
+  const cancelling = sent.cancel();
+  await world.pass(60_000, cancelling);
+  assert.equal(await cancelling, undefined);
+  await world.pass(1000);
+  const { messages } = await client.mailbox('Drafts').list();
+  assert.deepEqual(
+    messages.map(({ envelope }) => envelope.subject),
+    ['Later'],
+  );
+});
