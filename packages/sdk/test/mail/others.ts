@@ -1,5 +1,5 @@
 /** What others do to an account meanwhile: who sends it mail, its other apps, and its server. */
-import { isLive, readLocalId } from '../../src/mail/rows.ts';
+import { isLive, readLocalId, uidOf } from '../../src/mail/rows.ts';
 import type { MessageId } from '../../src/mail.ts';
 import type { FakeAccount } from '../../src/testing/account.ts';
 import type { Rows } from './replay.ts';
@@ -85,5 +85,8 @@ export function isTaken(
   id: MessageId,
 ): boolean {
   const takes = operations.filter(({ kind }) => kind === 'move' || kind === 'delete');
-  return takes.some((one) => one.mailbox === name && one.ids.includes(id) && isLive(one));
+  // The same message may have a UID here, and there the id of the change that brought it.
+  const isSame = (own: MessageId) =>
+    own === id || (uidOf(own, operations) || own) === (uidOf(id, operations) || id);
+  return takes.some((one) => one.mailbox === name && one.ids.some(isSame) && isLive(one));
 }

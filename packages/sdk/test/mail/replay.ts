@@ -74,7 +74,8 @@ export class Replay {
   }
 
   #carryOut(operation: OperationRow): void {
-    const { kind, seq, ids, mailbox, box, to, toBox, placed, shown = [], mail } = operation;
+    const { kind, seq, ids, mailbox, box, to, toBox, placed, placedIn } = operation;
+    const { shown = [], mail } = operation;
     const source = this.#placeOf(mailbox, box);
     const target = to === undefined ? source : this.#placeOf(to, toBox);
     // A mailbox whose copy is from after the answer has the change in it.
@@ -84,8 +85,9 @@ export class Replay {
       if (letter && !has(source)) letter.isGone = true;
     };
     const give = (index: number, facts: Omit<Letter, 'uid'> | undefined) => {
-      const uid = placed?.[index];
-      if (uid === 0) return;
+      if (placed?.[index] === 0) return;
+      // In a mailbox that was made anew before, as the copy will find, it is another message's.
+      const uid = this.#isOther(target, placedIn) ? undefined : placed?.[index];
       const there = this.#box(target).find((letter) => letter.uid === uid);
       if (uid !== undefined && there) this.#made.set(localId(seq, index), there);
       else if (facts && !has(target)) {
