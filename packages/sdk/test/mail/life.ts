@@ -24,6 +24,8 @@ interface Kept {
   /** Where it was, and is at the server until the user's changes are there. */
   readonly from: readonly string[];
   readonly subject: string | undefined;
+  /** It is there since: where the copy begins anew, that is seen with the page that has it. */
+  readonly came?: true;
   readonly holds: (messages: readonly MailMessage[]) => boolean;
   readonly isOver: () => boolean;
 }
@@ -82,7 +84,9 @@ export class Life {
     const { world } = this;
     if (await befall(one, world, () => this.#open())) return;
     if (isOfOthers(one)) {
-      if (one.do !== 'forget' && 'box' in one) this.#forget(one.box);
+      if (one.do === 'forget')
+        this.#kept = this.#kept.filter(({ box, came }) => !(came && box === one.box));
+      else if ('box' in one) this.#forget(one.box);
       await happen(one, world, () => `mail ${++this.#mails}`);
     } else if (one.do === 'clock') world.skew += one.ms;
     else if (one.do === 'freeze') await this.#freeze(tabOf(world, one.tab));
@@ -187,7 +191,7 @@ export class Life {
     if (one.do === 'move' || one.do === 'copy') {
       const holds = (messages: readonly MailMessage[]) =>
         messages.some(({ envelope }) => envelope.subject === subject);
-      this.#kept.push({ ...kept, box: one.to, holds });
+      this.#kept.push({ ...kept, box: one.to, came: true, holds });
     }
   }
 
