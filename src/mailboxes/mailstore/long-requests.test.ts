@@ -102,6 +102,20 @@ onEachEngine('long requests', (engine) => {
     await over;
   });
 
+  test('whose client has left are not begun, and are no reason to refuse another', async () => {
+    const { mailstore, user, takeSlots } = await openStalled(engine);
+    await mailstore.listMailboxes(user);
+    const giveBack = takeSlots();
+    let hasLeft = false;
+    const find = (who: typeof user) => mailstore.search(who, { texts: { text: 'x' }, limit: 1 });
+    const waiting = find({ ...user, hasLeft: () => hasLeft });
+    const behind = find(user);
+    hasLeft = true;
+    await giveBack();
+    await assert.rejects(waiting, { message: 'the client left before its turn' });
+    assert.deepEqual((await behind).matches, []);
+  });
+
   test('are not what a first sync of a small mailbox waits for, nor a large one that IMAP knows', async () => {
     const { mailstore, user, deliver, takeSlots } = await openStalled(engine);
     await deliver('INBOX');

@@ -17,7 +17,11 @@ const WAIT_MS = 10_000;
 export class LongRequests {
   readonly #turns = new Turns(AT_ONCE);
 
-  /** @throws Refusal rate_limited where the account has too many under way; unavailable under too much load */
+  /**
+   * Works when it is the user's turn, unless the client has left by then.
+   *
+   * @throws Refusal rate_limited where the account has too many under way; unavailable under too much load
+   */
   async run<T>(user: MailUser, work: () => Promise<T>): Promise<T> {
     const parties = partiesOf(user, OF_ONE);
     const [account] = parties;
@@ -26,9 +30,13 @@ export class LongRequests {
         retryAfter: 1,
       });
     }
+    const begin = () => {
+      if (user.hasLeft?.()) throw new Refusal('unavailable', 'the client left before its turn');
+      return work();
+    };
     const signal = AbortSignal.timeout(WAIT_MS);
     try {
-      return await this.#turns.run(parties, work, signal);
+      return await this.#turns.run(parties, begin, signal);
     } catch (error) {
       if (!signal.aborted || error !== signal.reason) throw error;
       throw new Refusal('unavailable', 'too many long requests are under way', { retryAfter: 5 });

@@ -7,6 +7,8 @@ export interface MailUser {
   readonly address: string;
   /** Whose account it is; absent where the caller has not asked. */
   readonly userId?: string | undefined;
+  /** Whether the client that asks is gone: nobody waits for what is read for it. Absent where that changes nothing. */
+  readonly hasLeft?: () => boolean;
 }
 
 /** Who shares what is scarce with others: the account, and the user it belongs to (or its domain). */

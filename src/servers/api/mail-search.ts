@@ -13,7 +13,7 @@ import {
   threadIdSchema,
   uidSchema,
 } from './mail-schemas.ts';
-import type { RouteGroup } from './route-tools.ts';
+import { forReading, type RouteGroup } from './route-tools.ts';
 import { Text } from './schemas.ts';
 
 const MATCHES_DEFAULT = 50;
@@ -117,7 +117,7 @@ export function mailSearchRoutes(mailstore: Mailstore): RouteGroup {
         // No message has what is no flag: more likely it is misspelled, and every store says so.
         normalizeFlags(rest.flags ?? [], 'flags');
         normalizeFlags(rest.notFlags ?? [], 'notFlags');
-        return mailstore.search(user, {
+        return mailstore.search(forReading(user, request), {
           ...rest,
           texts: { text, from, to, subject, body },
           ...(since !== undefined && { since: readInstant('since', since, true) }),

@@ -16,7 +16,7 @@ import {
   MAILBOX_MAX,
   syncAnswer,
 } from './mail-schemas.ts';
-import type { RouteGroup } from './route-tools.ts';
+import { forReading, type RouteGroup } from './route-tools.ts';
 import { writtenHere } from './schemas.ts';
 
 const syncBody = Type.Object(
@@ -63,7 +63,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         const { limit, fields, order } = request.body;
         const mailbox = given(request.body.mailbox) ? request.body.mailbox : 'INBOX';
         const { mailbox: row, ...user } = await tools.authenticateMail(request, mailbox);
-        const result = await mailstore.sync(user, {
+        const result = await mailstore.sync(forReading(user, request), {
           mailbox,
           ...(row && { row }),
           ...givenState(request.body),

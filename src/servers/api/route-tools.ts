@@ -27,6 +27,11 @@ export function ownerOf({ owner }: FastifyRequest): Owner {
   return owner;
 }
 
+/** The account, for what is only read: that need not be done where the client closes its connection in the meantime. */
+export function forReading<User extends object>(user: User, { raw }: FastifyRequest) {
+  return { ...user, hasLeft: () => raw.socket.destroyed };
+}
+
 /**
  * A store as the routes have it: its functions take the owner of the request, since the text of a `user_id` alone would
  * leave out the organization that a key is bound to.

@@ -84,7 +84,8 @@ async function* open(
 ): Answer {
   // The state of the list of messages; what comes after it is told after the command.
   const { imap } = session.services.mailstore;
-  const { index, mailbox } = await imap.select(session.user, name);
+  const user = { ...session.user, hasLeft: () => session.channel.signal.aborted };
+  const { index, mailbox } = await imap.select(user, name);
   const token = String(mailbox.highestmodseq);
   const keywords = await imap.keywords(mailbox);
   // IMAP4rev2 has neither \Recent nor UNSEEN, but LIST (RFC 9051 section 6.3.2).
