@@ -31,6 +31,8 @@ const STATEMENT_TIMEOUT = '2s';
 const FORGET_AT_A_TIME = 500;
 /** Less than the least DATABASE_TIMEOUT_SECONDS. */
 const ALIVE_MS = 300;
+/** The version of the terms in the index, once all mail is in it or queued for it. */
+const VERSION_SETTING = 'search_terms';
 
 /** Makes changes in order, within the caller's transaction. */
 async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<Unreadable[]> {
@@ -181,8 +183,7 @@ export class PostgresIndex implements SearchIndex {
 
   async #fill(): Promise<void> {
     const { database, source } = this.#options;
-    const name = 'search_terms';
-    const setting = settingStore(database, name);
+    const setting = settingStore(database, VERSION_SETTING);
     const version = String(TERMS_VERSION);
     if ((await setting.read()) === version) return;
     // One that empties it after this one, in an upgrade of several nodes, has the work to itself: what was queued is gone.
@@ -193,7 +194,7 @@ export class PostgresIndex implements SearchIndex {
       await tx.deleteFrom('search_queue').execute();
       await tx
         .insertInto('settings')
-        .values({ name, value })
+        .values({ name: VERSION_SETTING, value })
         .onConflict((conflict) => conflict.column('name').doUpdateSet({ value }))
         .execute();
     });
@@ -221,14 +222,14 @@ export class PostgresIndex implements SearchIndex {
   }
 
   async isBehind(accountId: number): Promise<boolean> {
-    if (!this.#isFilled) return true;
-    const row = await this.#options.database.read
-      .selectFrom('search_queue')
-      .select('id')
-      .where('account_id', '=', accountId)
-      .limit(1)
-      .executeTakeFirst();
-    return row !== undefined;
+    // Another node may have emptied it since this one found it filled.
+    const { rows } = await sql<{ isBehind: boolean }>`
+      select exists (select 1 from search_queue where account_id = ${accountId})
+        or not exists (select 1 from settings
+          where name = ${VERSION_SETTING} and value = ${String(TERMS_VERSION)}) as "isBehind"`.execute(
+      this.#options.database.read,
+    );
+    return rows[0]?.isBehind !== false;
   }
 
   async waiting(): Promise<number> {

@@ -21,7 +21,7 @@ import {
   type Search,
   type SearchOptions,
 } from './search.ts';
-import { readQuery } from './terms.ts';
+import { readQuery, TERMS_VERSION } from './terms.ts';
 
 function mail(subject: string, text: string, more = ''): string {
   return `From: Bob Builder <bob@sender.test>\r\nTo: Ada <ada@acme.test>\r\nSubject: ${subject}\r\n${more}\r\n${text}\r\n`;
@@ -249,6 +249,23 @@ onEachEngine('the search index', (engine) => {
       const search = startSearch(store);
       await settle(search, user);
       assert.deepEqual(await found(search, user, 'kept'), [id]);
+    });
+
+    test('is behind on every node while one of them empties and fills it', async () => {
+      const store = await openTestMailstore(engine);
+      const { accountId } = await store.makeUser();
+      const { database, bodies } = store;
+      const source = createSearchSource(database);
+      const log = pino({ level: 'silent' });
+      const one = new PostgresIndex({ database, bodies, log, source });
+      await one.open();
+      assert.equal(await one.isBehind(accountId), false);
+      await settingStore(database, 'search_terms').replace(String(TERMS_VERSION), 'earlier');
+      const asked: boolean[] = [];
+      const enqueueAll = async () => void asked.push(await one.isBehind(accountId));
+      await new PostgresIndex({ database, bodies, log, source: { ...source, enqueueAll } }).open();
+      assert.deepEqual(asked, [true]);
+      assert.equal(await one.isBehind(accountId), false);
     });
 
     test('forgets a message that is removed while another node indexes it', async () => {
