@@ -99,7 +99,7 @@ export function chartsOf({ series, now }: Overview): OverviewCharts {
       }),
     ],
     mailOut: [
-      counted('Sent', ({ sent }) => sent, { link: mail('dir:out') }),
+      counted('Delivered', ({ sent }) => sent, { link: mail('dir:out is:delivered') }),
       // Messages are not told by these: what of them waits is in the queue.
       counted('Forwarded', ({ forwarded }) => forwarded, { link: queueOf('kind:forward') }),
       counted('Webhooks', ({ webhooks }) => webhooks, { link: queueOf('kind:webhook') }),

@@ -89,7 +89,12 @@ function Tiles({ overview: { now, before, series }, hours }: { overview: Answer;
   const tiles: readonly Tile[] = [
     { name: 'Received', value: totals.received, before: before?.received, link: mail('dir:in') },
     { name: 'Refused', value: totals.refused, before: before?.refused, link: mail('is:refused') },
-    { name: 'Sent', value: totals.sent, before: before?.sent, link: mail('dir:out') },
+    {
+      name: 'Delivered',
+      value: totals.sent,
+      before: before?.sent,
+      link: mail('dir:out is:delivered'),
+    },
     {
       name: 'Bounced',
       value: totals.bounced,

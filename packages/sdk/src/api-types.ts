@@ -1057,7 +1057,7 @@ export interface OverviewPoint {
   deferred: number;
   /** The same by reason. */
   deferrals: Record<string, number>;
-  /** Deliveries of mail that accounts sent. */
+  /** Deliveries of mail that accounts sent, which their receivers took; `sent_24h` of an account counts what it gave. */
   sent: number;
   /** Messages that were forwarded. */
   forwarded: number;

@@ -26,7 +26,9 @@ const PointBody = Type.Object(
     }),
     deferred: Count('Recipients, messages and connections that were deferred.'),
     deferrals: ByName('The same by reason.', { quota_exceeded: 1 }),
-    sent: Count('Deliveries of mail that accounts sent.'),
+    sent: Count(
+      'Deliveries of mail that accounts sent, which their receivers took; `sent_24h` of an account counts what it gave.',
+    ),
     forwarded: Count('Messages that were forwarded.'),
     webhooks: Count('Webhooks that their receivers accepted.'),
     webhook_attempts: ByName('Attempts of webhooks by outcome.', { delivered: 5, temporary: 1 }),

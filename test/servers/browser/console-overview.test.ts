@@ -38,6 +38,8 @@ test('what is wrong and what waits is said first, with the way to it', async () 
     const tile = (name: string) => page.locator('.tiles li').filter({ hasText: name });
     await tile('Refused').getByText('2', { exact: true }).waitFor();
     await tile('Refused').getByText('0 in the 24 h before').waitFor();
+    const delivered = await tile('Delivered').getByRole('link').getAttribute('href');
+    assert.match(decodeURIComponent(delivered ?? ''), /dir:out[+ ]is:delivered/);
     await tile('Waiting')
       .getByText(/^12oldest/)
       .waitFor();
