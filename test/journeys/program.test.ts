@@ -220,6 +220,11 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const { items: blocked } = await result('blocks', 'list');
   assert.deepEqual([blocked.length, blocked[0].value], [1, 'bad.test']);
   assert.equal((await result('blocks', 'delete', String(id))).note, 'phishing');
+  const { items: audited } = await result('audit', '--target', 'bad.test');
+  assert.deepEqual(
+    audited.map(({ action }: { action: string }) => action),
+    ['block.delete', 'block.add'],
+  );
   const scope = ['--user-id', 'demo', '--read-only', '--expires-at', '2099-01-31'];
   const made = await result('keys', 'create', 'billing', ...scope);
   const readWith = () =>

@@ -62,7 +62,7 @@ export function auditCommand(): Command {
     name: 'audit',
     description: 'who did what with which key',
     path: 'audit',
-    filters: {},
+    filters: { target: 'what it was done to, as the list names it' },
     columns: ['at', 'actor', 'action', 'target', 'counts', 'node'],
   });
 }
