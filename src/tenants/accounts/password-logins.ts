@@ -61,7 +61,7 @@ export class PasswordLogins {
    * @throws Refusal unauthorized, rate_limited, unavailable
    */
   identify(given: GivenPassword): Promise<Credentials> {
-    return this.#counted(async () => this.#verify(given, await this.#find(given.address)));
+    return this.#counted(async () => this.#verify(given, await this.#find(given.address), 'http'));
   }
 
   /** The same for a mail program, which may give an app password. */
@@ -71,7 +71,7 @@ export class PasswordLogins {
       // Not limited: nobody guesses one, and a program that is set up wrongly must not lock the others out.
       const appPasswordId = await this.#openByApp(found, given.password, protocol);
       if (found && appPasswordId !== undefined) return { credentials: found, appPasswordId };
-      return { credentials: await this.#verify(given, found), appPasswordId };
+      return { credentials: await this.#verify(given, found, protocol), appPasswordId };
     });
   }
 
@@ -115,6 +115,7 @@ export class PasswordLogins {
   async #verify(
     { address: text, password, ip }: GivenPassword,
     found: Credentials | undefined,
+    protocol: MailProtocol | 'http',
   ): Promise<Credentials> {
     const { log } = this.#options;
     const read = readAddress(text);
@@ -131,7 +132,7 @@ export class PasswordLogins {
       ));
     if (!found || !matches) {
       // A text that is not an address is not logged: it may be a password in the wrong field.
-      log.warn({ address, ip }, 'login failed: address or password is wrong');
+      log.warn({ address, ip, protocol }, 'login failed: address or password is wrong');
       throw new Refusal('unauthorized', 'address or password is wrong');
     }
     if (!isKnown) this.#known.add({ account: found, password, client });

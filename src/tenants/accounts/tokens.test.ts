@@ -308,18 +308,22 @@ onEachEngine('tokens', (engine) => {
       }
     });
 
-    test('logs the client and address of a failure, and no text that is not an address', async () => {
+    test('logs the client, address and protocol of a failure, and no text that is not an address', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       logLines.length = 0;
       await refused(tokens.login(account.address.toUpperCase(), 'wrong', IP), 'unauthorized');
       await refused(tokens.login('correct horse', '', IP), 'unauthorized');
-      await tokens.login(account.address, 'correct horse', IP);
+      const { address } = account;
+      const byImap = tokens.checkMailPassword({ address, password: 'wrong', ip: IP }, 'imap');
+      await refused(byImap, 'unauthorized');
+      await tokens.login(address, 'correct horse', IP);
       assert.deepEqual(
-        logLines.map(({ level, address, ip }) => [level, address, ip]),
+        logLines.map((line) => [line.level, line.address, line.ip, line.protocol]),
         [
-          [40, account.address, IP],
-          [40, undefined, IP],
+          [40, address, IP, 'http'],
+          [40, undefined, IP, 'http'],
+          [40, address, IP, 'imap'],
         ],
       );
       assert.doesNotMatch(JSON.stringify(logLines), /horse/);
