@@ -102,7 +102,8 @@ export function drawChart(
   const options: uPlot.Options = {
     width: place.clientWidth,
     height: HEIGHT,
-    padding: [8, 8, 0, 0],
+    // On the right half of the last label, which may stand at the end of the axis.
+    padding: [8, 28, 0, 0],
     legend: { show: false },
     cursor: {
       y: false,
