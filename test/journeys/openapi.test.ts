@@ -149,7 +149,8 @@ test('whatever writes may find the disk full, and a socket may be one too many',
   const codesOf = ({ responses }: Operation, status: number): string[] =>
     responses[status]?.description.match(/(?<=`)\w+(?=`:)/g) ?? [];
   for (const { name, operation } of operations) {
-    const isWrite = !name.startsWith('GET ');
+    const onlyReads = ['issueToken', 'readSends'].includes(operation.operationId ?? '');
+    const isWrite = !name.startsWith('GET ') && !onlyReads;
     assert.equal(codesOf(operation, 503).includes('storage_full'), isWrite, name);
   }
   const socket = operations.find(({ name }) => name === 'GET /ws')?.operation;

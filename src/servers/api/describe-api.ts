@@ -168,7 +168,7 @@ function withRefusals(schema: FastifySchema, { method, config }: RouteOptions): 
     codes.add('csrf_token_invalid');
   codes.add('rate_limited').add('internal').add('unavailable');
   // The database's disk may be full, whatever is written.
-  if (method !== 'GET') codes.add('storage_full');
+  if (method !== 'GET' && !config?.onlyReads) codes.add('storage_full');
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codes) {
     const { http } = answerOf(code);

@@ -285,6 +285,7 @@ function addPasswordAndToken(app: Api, accounts: OwnedAccounts, tokens: Tokens):
       refusals: ['account_not_found', 'account_inactive'],
       compress: false,
       takesKey: false,
+      onlyReads: true,
     },
     schema: {
       summary: 'Issue a token for an account',

@@ -290,6 +290,7 @@ const SENDS_READ = 100;
 function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
   app.post('/mail/sends/read', {
     bodyLimit: MAIL_BODY_MAX,
+    config: { onlyReads: true },
     schema: {
       summary: 'Read the status of several sent messages',
       operationId: 'readSends',

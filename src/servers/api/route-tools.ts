@@ -141,6 +141,8 @@ declare module 'fastify' {
     charge?: 'none' | 'own';
     /** False where a request changes nothing that could be done twice: it takes no `Idempotency-Key`. */
     takesKey?: false;
+    /** True where a method other than GET writes nothing to the database: no full disk prevents it. */
+    onlyReads?: true;
     /** Where the call names its user; found by `key-scope.ts`. */
     ownerIn?: 'body' | 'query';
     /** True where a method other than GET changes nothing but the caller's own login: then a key that only reads may. */
