@@ -6,9 +6,8 @@
  * before the row that names it is committed (`bodies.file`); only the first lines of its header may be in the
  * row. A crash in between leaves a file that no row names; {@link BodyFiles.sweep} finds it. A file that no row
  * names any more stays for `BODY_KEEP_HOURS`, so that a copy of the database and a later copy of the files fit together.
- * Database and store have the same store id: where the ids differ, nothing is accepted and nothing removed. A
- * transaction that removes messages or deliveries also releases their bodies ({@link Bodies.release}), so that
- * every body is still in use.
+ * Database and store have the same store id: where the ids differ, nothing is accepted and nothing removed. A transaction
+ * that removes messages or deliveries also releases their bodies ({@link Bodies.release}): each is still in use.
  *
  * A store on another machine may be unreachable. Then large bodies are neither stored nor read, and callers get
  * an error at once; a request tests again and again whether it answers (`store-health.ts`).
@@ -233,11 +232,12 @@ export class Bodies {
       }
       if (!spill) return { size, content: held.take() };
       await spill.finish();
+      this.#health?.accepted();
       return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {
       await spill?.abandon();
       if (!(error instanceof StoreUnavailable)) throw error;
-      this.#health?.suspect(error);
+      this.#health?.refused(error);
       throw refuseToKeep();
     }
   }

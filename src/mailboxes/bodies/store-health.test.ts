@@ -37,3 +37,23 @@ test('a test after a failed request that fails by the database does not end the 
   assert.deepEqual(await said.promise, [{ err: failure }, 'the body store could not be tested']);
   health.close();
 });
+
+test('of a store that answers and takes no bodies, the first failure and the end are logged', async () => {
+  const lines: string[] = [];
+  const log = (line: string) => void lines.push(line);
+  const health = new StoreHealth({
+    test: async () => undefined,
+    log: { info: log, warn: log, error: log },
+  });
+  for (let upload = 0; upload < 3; upload++) {
+    health.refused(new StoreUnavailable('the bucket is full'));
+    await health.test();
+  }
+  health.accepted();
+  health.accepted();
+  assert.deepEqual(lines, [
+    'a body could not be stored: the bucket is full; its mail is deferred, and no other failure is logged until one is stored',
+    'bodies are stored again',
+  ]);
+  health.close();
+});

@@ -21,6 +21,8 @@ export interface StoreHealthOptions {
 export class StoreHealth {
   readonly #options: StoreHealthOptions;
   readonly #outage: Outage<StoreUnavailable>;
+  /** It answers, and takes no bodies: it is full, for example, or may only be read. */
+  readonly #uploads: Outage<StoreUnavailable>;
   #wasAsked = false;
   #testing: Promise<StoreUnavailable | undefined> | undefined;
   #testedAt = Number.NEGATIVE_INFINITY;
@@ -37,6 +39,13 @@ export class StoreHealth {
         ),
       () =>
         log?.info('the body store answers again: mail above 64 KiB is accepted and readable again'),
+    );
+    this.#uploads = new Outage(
+      ({ message }) =>
+        log?.warn(
+          `a body could not be stored: ${message}; its mail is deferred, and no other failure is logged until one is stored`,
+        ),
+      () => log?.info('bodies are stored again'),
     );
   }
 
@@ -62,8 +71,24 @@ export class StoreHealth {
 
   /** Reports a failed request: if the store answers the test, that one failure is logged. */
   suspect(error: StoreUnavailable): void {
+    this.#unlessAway(() =>
+      this.#options.log?.warn(`a request for a body failed: ${error.message}`),
+    );
+  }
+
+  /** Reports a failed upload: if the store answers the test, the first one of an outage is logged. */
+  refused(error: StoreUnavailable): void {
+    this.#unlessAway(() => this.#uploads.failed(error));
+  }
+
+  /** Reports that it took a body. */
+  accepted(): void {
+    this.#uploads.worked();
+  }
+
+  #unlessAway(report: () => void): void {
     this.test().then((away) => {
-      if (!away) this.#options.log?.warn(`a request for a body failed: ${error.message}`);
+      if (!away) report();
     }, this.#explain);
   }
 
