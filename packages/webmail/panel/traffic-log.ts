@@ -16,11 +16,12 @@ const TEXTS_MAX = 1_000_000;
 /** Members that grant access. The client leaves them out; a mistake there must not put them on the screen. */
 const SECRET = /"(password|token|secret|authorization)":\s*"(?:[^"\\]|\\.)*"/gi;
 
-/** The entries, with one more; the oldest go where there are too many. */
+/** The entries, with one more; the oldest go where there are too many. Heartbeats are left out: in a quiet hour all would be. */
 export function addTraffic(
   entries: readonly TrafficEntry[],
   { body, ...event }: TrafficEvent,
 ): readonly TrafficEntry[] {
+  if (event.title === 'heartbeat') return entries;
   const entry = { id: (entries.at(-1)?.id ?? 0) + 1, event, text: layOut(body) };
   const kept = [...entries, entry].slice(-ENTRIES_MAX);
   let size = kept.reduce((sum, { text }) => sum + text.length, 0);

@@ -33,3 +33,9 @@ test('answers that say no stand out', () => {
   assert.ok(isFailure({ ...received, title: '429 POST /mail/sync' }));
   assert.ok(!isFailure({ ...received, title: '200' }));
 });
+
+test('heartbeats do not push out what an app does', () => {
+  const before = addTraffic([], event({}));
+  const heartbeat = { ...event({ type: 'heartbeat' }, 'heartbeat'), channel: 'websocket' as const };
+  assert.equal(addTraffic(before, heartbeat), before);
+});
