@@ -26,7 +26,7 @@ export const Blocks = defineComponent(() => {
     <div class="screen">
       <Heading
         title="Blocks"
-        lead="Mail of these senders is refused for good (550 5.7.1), on all nodes."
+        lead="Mail of these senders is refused for good (550 5.7.1), on all nodes. What your own relays bring (SMTP_TRUSTED_NETWORKS) is not refused."
       />
       <Card title="Block a sender">{() => <BlockForm done={list.reload} />}</Card>
       <Card>

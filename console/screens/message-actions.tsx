@@ -24,7 +24,10 @@ export function askToBlock(sender: string, client: string | undefined): void {
       ...(client ? [choice('network', client, 'All mail that this client brings.')] : []),
     ],
     text: () => (
-      <p>Its mail is refused for good (550 5.7.1), on all nodes, from the next message on.</p>
+      <p>
+        Its mail is refused for good (550 5.7.1), on all nodes, from the next message on. What your
+        own relays bring (SMTP_TRUSTED_NETWORKS) is not refused.
+      </p>
     ),
     run: async (kind) => {
       const value = { address: sender, domain, network: client }[kind];

@@ -53,6 +53,24 @@ function readNetwork(text: string): string {
   );
 }
 
+/**
+ * Checks that a network has a client whose mail would be refused.
+ *
+ * @param value as {@link readBlock} writes it
+ * @param trusted networks of clients whose mail is never blocked, as `address/bits`
+ * @throws Refusal invalid_request (`value`) where it lies in one of them
+ */
+export function refuseTrusted(value: string, trusted: readonly string[]): void {
+  const [address, bits] = ipaddr.parseCIDR(value);
+  const around = trusted.find((network) => {
+    const [first, most] = ipaddr.parseCIDR(network);
+    return first.kind() === address.kind() && most <= bits && address.match(first, most);
+  });
+  if (around === undefined) return;
+  const reason = `lies in ${around} of SMTP_TRUSTED_NETWORKS, whose mail is never blocked`;
+  throw invalidField('value', reason);
+}
+
 /** The network with so many bits that contains an address. */
 function networkOf(octets: readonly number[], bits: number): string {
   const masked = octets.map((octet, at) => {

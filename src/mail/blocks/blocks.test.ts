@@ -91,12 +91,28 @@ onEachEngine('blocks', (engine) => {
       database,
       now: Date.now,
       lookEveryMs: 10,
+      trustedNetworks: ['10.0.0.0/8', '2001:db8:7::/48'],
       logger: { warn: (_fields, message) => warnings.push(message) },
     });
     await blocks.start();
     context.after(() => blocks.stop());
     return { blocks, warnings };
   }
+
+  test('a network whose mail is never blocked is refused, and one around it is not', async (context) => {
+    const { database } = await openTestDatabase(engine);
+    const { blocks } = await startNode(context, database);
+    const add = (value: string) => blocks.add({ kind: 'network', value }, by);
+    for (const [value, trusted] of [
+      ['10.1.2.3', '10.0.0.0/8'],
+      ['10.0.0.0/8', '10.0.0.0/8'],
+      ['2001:db8:7:1::/64', '2001:db8:7::/48'],
+    ] as const) {
+      const message = `lies in ${trusted} of SMTP_TRUSTED_NETWORKS, whose mail is never blocked`;
+      await assert.rejects(add(value), { errors: [{ field: 'value', message }] });
+    }
+    for (const value of ['2001:db8::/32', '11.0.0.0/8', '2001:db8:8::1']) await add(value);
+  });
 
   /** Waits for what a node finds itself; the runner's timeout ends it. */
   async function until(condition: () => boolean): Promise<void> {

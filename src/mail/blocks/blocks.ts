@@ -10,7 +10,13 @@ import type { Database, Queries, Row } from '../../platform/database/database.ts
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
-import { type BlockedSender, type BlockKind, BlockList, readBlock } from './block-list.ts';
+import {
+  type BlockedSender,
+  type BlockKind,
+  BlockList,
+  readBlock,
+  refuseTrusted,
+} from './block-list.ts';
 
 export type { BlockKind } from './block-list.ts';
 
@@ -23,6 +29,8 @@ export interface Block extends BlockedSender {
 
 export interface BlocksOptions {
   readonly database: Database;
+  /** Networks of clients whose mail is never blocked, as `address/bits`. */
+  readonly trustedNetworks: readonly string[];
   readonly logger: { warn(fields: object, message: string): void };
   /** The same on all nodes. */
   readonly now: () => EpochMs;
@@ -97,7 +105,7 @@ export class Blocks {
    * Blocks a sender.
    *
    * @returns the block; an existing one unchanged
-   * @throws Refusal invalid_request (`value`, `note`), also where there are {@link BLOCKS_MAX}
+   * @throws Refusal invalid_request (`value`, `note`), also where there are {@link BLOCKS_MAX}, or a network is trusted
    */
   async add(
     wanted: { readonly kind: BlockKind; readonly value: string; readonly note?: string },
@@ -105,6 +113,7 @@ export class Blocks {
   ): Promise<Block> {
     const { kind, note } = wanted;
     const value = readBlock(kind, wanted.value);
+    if (kind === 'network') refuseTrusted(value, this.#options.trustedNetworks);
     checkNote(note);
     const created_at = this.#options.now();
     const row = await this.#options.database.write(async (tx) => {

@@ -123,7 +123,7 @@ export function buildParts(given: Given) {
   const usage = new Usage({ database, now });
   const traffic = new Traffic({ database, now, log: logger, totals: () => metrics.totals() });
   const recorded = { queue, usage, traffic, trace };
-  const blocks = new Blocks(given);
+  const blocks = new Blocks({ ...given, trustedNetworks: config.smtp.trustedNetworks });
   const namedKeys = new NamedKeys(given);
   const openLimit = shared?.openLimit ?? limitInMemory;
   const common: Common = { ...given, changes, openLimit };

@@ -54,7 +54,9 @@ onEachEngine('blocked senders', (engine) => {
     for (const client of ['192.0.2.77', '2001:db8::25']) {
       assert.deepEqual(await answers(client, 'ham@far.test', ''), [BLOCKED, BLOCKED], client);
     }
-    await block('network', '198.51.100.0/24');
+    const trusted = await post('blocks', { kind: 'network', value: '198.51.100.7' });
+    assert.match(trusted.body.errors[0].message, /SMTP_TRUSTED_NETWORKS/);
+    await block('network', '198.51.0.0/16');
     const relayed = await answers('198.51.100.7', ...senders);
     assert.deepEqual(relayed, [TAKEN, TAKEN, TAKEN, TAKEN], 'a relay of our own');
 

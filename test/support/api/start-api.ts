@@ -202,7 +202,7 @@ function openOperator(
     ...owners,
     ...plainOperator,
     traffic: new Traffic({ database, now, log: logger, totals: async () => ({}) }),
-    blocks: new Blocks({ database, logger, now }),
+    blocks: new Blocks({ database, logger, now, trustedNetworks: [] }),
     metrics: { readGauge },
     imapSessions: new OpenSessions(),
     wire: undefined,
