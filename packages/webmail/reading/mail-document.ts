@@ -1,7 +1,8 @@
 /**
  * The document in which an HTML mail is shown. Three walls, each of which holds alone: the sandbox of its frame (no
  * origin, no forms), the policies of frame and page (no script but ours, nothing loaded from anywhere; pictures alone,
- * after the reader asks for them), and this cleaner, so that nothing is even attempted.
+ * after the reader asks for them), and this cleaner, so that nothing is even attempted. Firefox has a hole in the second
+ * one, as of version 153: it may load pictures of `srcset` and `imagesrcset` that the policy of the frame refuses.
  */
 import { cleanElements, cleanStyles, setOf } from './clean-mail.ts';
 import { FRAME_SCRIPT, FRAME_SCRIPT_HASH } from './frame-script.ts';
