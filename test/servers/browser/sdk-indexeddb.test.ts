@@ -105,6 +105,29 @@ test('it opens again where the browser closed it', async () => {
   await page.close();
 });
 
+test('a page that is left asks for nothing until it is shown again', async () => {
+  const page = await openPage();
+  const found = await run(
+    page,
+    'left',
+    `await put(1);
+    const asked = [];
+    for (const one of [IDBDatabase, LockManager]) for (const name of ['transaction', 'request']) {
+      const before = one.prototype[name];
+      if (before) one.prototype[name] = function (...args) { asked.push(name); return before.apply(this, args); };
+    }
+    dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));
+    const later = Promise.all([put(2), count(), store.lock('left', AbortSignal.timeout(5000), async () => {})]);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const whileLeft = [...asked];
+    dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));
+    await later;
+    return [whileLeft, asked.toSorted(), await count()];`,
+  );
+  assert.deepEqual(found, [[], ['request', 'transaction', 'transaction'], 2]);
+  await page.close();
+});
+
 test('it lets go where another tab has a newer version, and says so', async () => {
   const [older, newer] = [await openPage(), await openPage()];
   await older.evaluate(`(async () => {

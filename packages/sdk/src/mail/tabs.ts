@@ -121,7 +121,9 @@ export class Tabs {
   #queueForLock(): void {
     const { store } = this.#options;
     if (!store.lock || this.#isClosed) return;
+    let isHeld = false;
     const held = async () => {
+      isHeld = true;
       this.#hasLock = true;
       await new Promise<void>((resolve) => {
         this.#letGo = () => {
@@ -133,8 +135,12 @@ export class Tabs {
     };
     store.lock(this.#name, this.#ending.signal, held).then(
       () => this.#queueForLock(),
-      // Closed meanwhile.
-      () => undefined,
+      () => {
+        // Closed while it waited. WebKit takes the lock of a page that is left, and may show the page again.
+        if (!isHeld) return;
+        this.#hasLock = false;
+        this.#queueForLock();
+      },
     );
   }
 

@@ -37,6 +37,17 @@ export function indexedDbStore({ name = 'postroom' }: IndexedDbOptions = {}): St
 
 type Durability = TransactOptions['durability'];
 
+/**
+ * Pending from when the page is left until it is shown again. WebKit keeps such a page in memory: a transaction that
+ * began there would never end, and no page could read or write any more.
+ */
+let shown = Promise.resolve();
+globalThis.addEventListener?.('pagehide', () => {
+  shown = new Promise((resolve) => {
+    addEventListener('pageshow', () => resolve(), { once: true });
+  });
+});
+
 class IndexedDbStore implements Store {
   onLost?: (reason: Error) => void;
   readonly #name: string;
@@ -51,6 +62,7 @@ class IndexedDbStore implements Store {
   readonly lock: Lock | undefined =
     globalThis.navigator?.locks &&
     (async (name, signal, held) => {
+      await shown;
       await navigator.locks.request(name, { signal }, held);
     });
 
@@ -132,6 +144,7 @@ class IndexedDbStore implements Store {
       if (this.#lost) throw this.#lost;
       const opened = this.#open();
       const database = await opened;
+      await shown;
       try {
         const transaction = database.transaction([...tables], mode, { durability });
         return await outcome(transaction, work);

@@ -143,3 +143,19 @@ test('texts of a tab that leads again stay within what is kept at most', async (
   await world.pass(30_000);
   assert.ok((await deliver()) <= BODY_BUDGET);
 });
+
+test('a page that is shown again after its lock was taken away waits for the lock once more', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const [first, second] = [await world.open(), await world.open()];
+  await world.pass(5000);
+  assert.equal(first.client.state, 'live');
+  world.leave(first, 10_000);
+  await world.pass(20_000);
+  assert.equal(second.client.state, 'live');
+  world.kill(second);
+  // Without the lock it would wait for the end of the lease.
+  await world.pass(3000);
+  world.account.deliver('INBOX', { subject: 'after' });
+  await world.pass(1000);
+  assert.equal((await first.client.mailbox('INBOX').ids()).length, 1);
+});

@@ -62,10 +62,15 @@ class Hub {
 class Locks {
   #queue: { tab: Tab; run: () => Promise<void> }[] = [];
   #holder: Tab | undefined;
+  /** Refuses the request that holds the lock. */
+  #refuse: (reason: Error) => void = () => undefined;
 
   readonly request = (tab: Tab, signal: AbortSignal, held: () => Promise<void>) =>
     new Promise<void>((resolve, reject) => {
-      const run = () => held().then(resolve, reject);
+      const run = () => {
+        this.#refuse = reject;
+        return held().then(resolve, reject);
+      };
       signal.addEventListener('abort', () => {
         this.#queue = this.#queue.filter((one) => one.run !== run);
         reject(signal.reason);
@@ -73,6 +78,14 @@ class Locks {
       this.#queue.push({ tab, run });
       this.next();
     });
+
+  /** As WebKit does to a page that is left; the page is told when it is shown again. */
+  takeAway(shown: Promise<void>): void {
+    const refuse = this.#refuse;
+    void shown.then(() => refuse(new DOMException('the page was left', 'AbortError')));
+    this.#holder = undefined;
+    this.next();
+  }
 
   next(): void {
     if (this.#holder && !this.#holder.isDead) return;
@@ -209,6 +222,12 @@ export class World {
         resolve();
       }, ms);
     });
+  }
+
+  /** As WebKit keeps a page that is left, and shows it again: it is frozen, and its lock is another's. */
+  leave(tab: Tab, ms: number): void {
+    this.freeze(tab, ms);
+    if (tab.frozen) this.#locks.takeAway(tab.frozen);
   }
 
   /** As a browser closes the database of a tab for good. */
