@@ -1,10 +1,16 @@
 /** A message that a search may mean. */
-import { hasFlag, type ImapColumn, type ImapRow } from '../../mailboxes/mailstore/mailstore.ts';
+import {
+  type ByteRange,
+  hasFlag,
+  type ImapColumn,
+  type ImapRow,
+} from '../../mailboxes/mailstore/mailstore.ts';
 import {
   decodeRawHeader,
   decodeWords,
   fieldValue,
   HeaderReader,
+  listNestedMessages,
   MAX_HEADER,
   type MessagePart,
   parseDate,
@@ -20,9 +26,16 @@ export type Row = ImapRow<'modseq' | 'body_id'> & Partial<ImapRow<ImapColumn>>;
 /** What one search reads of sources, in octets: then it is refused. */
 export const OCTETS_MAX = 64 * 1024 * 1024;
 
+/**
+ * Octets of the texts of a message, in plain text or in HTML, in which a search looks: to decode forty megabytes would hold
+ * all other connections for a second.
+ */
+const TEXTS_MAX = 1024 * 1024;
+
 interface Reader {
   /** Octets of a source. @throws No where the search has read too much */
   read(row: Row, start: number, end: number): Promise<Buffer>;
+  open(row: Row, range: ByteRange): AsyncIterable<Uint8Array>;
 }
 
 /** A message that may match; what was read of it is kept for the other keys. */
@@ -31,7 +44,7 @@ export class Candidate {
   readonly #search: Reader;
   readonly #known: string | undefined;
   #searched: SearchTexts | undefined;
-  #fields: Promise<readonly { name: string; value: string }[]> | undefined;
+  #fields: Promise<readonly Field[]> | undefined;
   #texts: Promise<string> | undefined;
 
   /** @param known what is kept of it for searches */
@@ -69,25 +82,26 @@ export class Candidate {
   async hasText(text: string, isBody: boolean): Promise<boolean> {
     if (!isBody) {
       const fields = await this.#header();
-      const found = fields.some((field) =>
-        `${field.name}: ${field.value}`.toLowerCase().includes(text),
-      );
-      if (found) return true;
+      if (fields.some((field) => lineOf(field).toLowerCase().includes(text))) return true;
     }
     this.#texts ??= this.#readTexts();
     return (await this.#texts).includes(text);
   }
 
+  /** Of the message and of those in it, whose headers are text of its body (RFC 3501 section 6.4.4). */
   async #readTexts(): Promise<string> {
-    const open = async function* (search: Reader, row: Row, start: number, end: number) {
-      yield await search.read(row, start, end);
-    };
-    const { text = '', html = '' } = await readMessageTexts(
-      this.#root,
-      OCTETS_MAX,
-      ({ start, end }) => open(this.#search, this.row, start, end),
-    );
-    return `${text}\n${html}`.toLowerCase();
+    const texts: string[] = [];
+    let left = TEXTS_MAX;
+    for (const message of withNested(this.#root)) {
+      if (left <= 0) break;
+      if (texts.length > 0) texts.push(...(await this.#readHeader(message)).map(lineOf));
+      const { text = '', html = '' } = await readMessageTexts(message, left, (range) =>
+        this.#search.open(this.row, range),
+      );
+      texts.push(text, html);
+      left -= Math.max(text.length, html.length);
+    }
+    return texts.join('\n').toLowerCase();
   }
 
   get #root(): MessagePart {
@@ -95,18 +109,32 @@ export class Candidate {
   }
 
   #header() {
-    this.#fields ??= this.#readHeader();
+    this.#fields ??= this.#readHeader(this.#root);
     return this.#fields;
   }
 
-  async #readHeader() {
-    const { headerStart, bodyStart } = this.#root;
+  async #readHeader({ headerStart, bodyStart }: MessagePart): Promise<readonly Field[]> {
     const reader = new HeaderReader();
-    const bytes = await this.#search.read(this.row, headerStart, Math.min(bodyStart, MAX_HEADER));
+    const end = Math.min(bodyStart, headerStart + MAX_HEADER);
+    const bytes = await this.#search.read(this.row, headerStart, end);
     if (reader.write(bytes) === undefined) reader.end();
     return reader.header.fields.map((field) => ({
       name: field.name,
       value: decodeWords(decodeRawHeader(fieldValue(field))),
     }));
   }
+}
+
+/** A field of a header, decoded. */
+interface Field {
+  readonly name: string;
+  readonly value: string;
+}
+
+const lineOf = ({ name, value }: Field) => `${name}: ${value}`;
+
+/** A message, and those that are forwarded in it. */
+function* withNested(message: MessagePart): Generator<MessagePart> {
+  yield message;
+  for (const nested of listNestedMessages(message)) yield* withNested(nested);
 }

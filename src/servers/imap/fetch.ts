@@ -4,6 +4,7 @@ import { hasFlag, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { BadCommand } from './cursor.ts';
 import { headersOf, isKept } from './header-fields.ts';
+import { Pace } from './long-work.ts';
 import { type FetchItem, type FetchRequest, readFetch } from './parse-fetch.ts';
 import { cutPartial } from './partial.ts';
 import { isWhole } from './sections.ts';
@@ -80,6 +81,7 @@ export async function* fetchAll(
   const rowsAtOnce = needs.source ? WITH_SOURCE : withTexts ? WITH_TEXTS : WITHOUT;
   const size = isByIndex ? ONLY_FLAGS : rowsAtOnce;
   const count: Unsent = { undecoded: 0, missing: 0 };
+  const pace = new Pace(session, Number.POSITIVE_INFINITY);
   for (let at = 0; at < uids.length; at += size) {
     const piece = uids.slice(at, at + size);
     // Other connections have their turn, however fast this client reads.
@@ -98,7 +100,7 @@ export async function* fetchAll(
     const previewOf = new Map(previews.map(({ uid, preview }) => [uid, preview ?? undefined]));
     for (const rows of needs.source ? amountsOf(wanted) : [wanted]) {
       const bodies = await readBodies(session, needs, rows);
-      yield* writeRows(session, rows, request, { ...bodies, seen, previewOf }, count);
+      yield* writeRows(session, rows, request, { ...bodies, seen, previewOf }, count, pace);
     }
   }
   // After all others, which the client can use.
@@ -149,6 +151,7 @@ async function* writeRows(
   { items }: FetchRequest,
   { texts, headers, bodies, seen, previewOf }: ReadAhead,
   count: Unsent,
+  pace: Pace,
 ): AsyncGenerator<Output> {
   const binaries = items.filter((item) => 'part' in item);
   // Parts of several messages at a time: each that is yielded passes several generators.
@@ -179,6 +182,8 @@ async function* writeRows(
     try {
       for (const next of one) {
         const part = typeof next === 'function' ? await next() : next;
+        // A message may have a header of many fields, of which one item asks for other ones than the next.
+        if (pace.mustYield) await pace.yieldTurn();
         told.push(part);
         octets += typeof part === 'string' ? part.length : 0;
         if (octets < TEXT_MAX) continue;

@@ -1,6 +1,7 @@
 /** What FETCH reads and holds of a mailbox and its messages. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Cursor } from './cursor.ts';
 import { fetch, uidFetch } from './fetch.ts';
 import { select } from './select.ts';
@@ -157,6 +158,63 @@ test('of each row only the columns are read that the command needs', async () =>
       parts.push(...[part].flat());
     assert.equal(parts.map(String).join(''), told);
     assert.deepEqual(new Set(read), new Set(columns), asked);
+  }
+});
+
+/** How many turns of the event loop an answer takes, where each look at the clock takes eleven milliseconds. */
+async function turnsOf(t: TestContext, answer: Answer): Promise<number> {
+  let now = 0;
+  t.mock.method(performance, 'now', () => {
+    now += 11;
+    return now;
+  });
+  let isOver = false;
+  const reading = (async () => {
+    for await (const _ of answer);
+  })().finally(() => {
+    isOver = true;
+  });
+  let turns = 0;
+  for (; !isOver; turns++) await turn();
+  await reading;
+  t.mock.restoreAll();
+  return turns;
+}
+
+test('others have their turn between the items of one message, and between messages whose texts are made', async (t) => {
+  const content = Buffer.from(`${'a: b\r\n'.repeat(2_000)}\r\nHi`);
+  const structure = JSON.stringify({
+    ...{ part: '1', type: 'text/plain', encoding: '7bit', size: 2, lines: 1 },
+    ...{ headerStart: 0, bodyStart: content.length - 2, bodyEnd: content.length },
+  });
+  const imap = {
+    rows: async (_mailbox: unknown, uids: readonly number[]) =>
+      uids.map((uid) => ({
+        ...{ uid, body_id: uid, size: content.length, structure },
+        ...{ kept_envelope: null, kept_structure: null },
+      })),
+    body: async () => ({ content }),
+    bodies: async (ids: readonly number[]) => new Map(ids.map((id) => [id, { content }])),
+    headers: async () => new Map(),
+    keepHeaders: async () => {},
+    texts: async () => new Map(),
+    keepTexts: async () => {},
+  };
+  const turnsFor = (uids: number[], asked: string) =>
+    turnsOf(t, fetch.run(sessionOf(uids, imap).session, new Cursor([` 1:* ${asked}`])));
+  const items = Array.from({ length: 30 }, (_, at) => `BODY.PEEK[HEADER.FIELDS (X${at})]`);
+  // Of a header that is read for them, and of one that is in memory with its message.
+  for (const first of ['', 'BODY.PEEK[TEXT] ']) {
+    const turns = await turnsFor([1], `(${first}${items.join(' ')})`);
+    assert.ok(turns > 10, `${turns} turns: ${first}`);
+  }
+  // For each message one before it is made, and one or two before it is written.
+  for (const [asked, least] of [
+    ['ENVELOPE', 2 * 30],
+    ['BODY.PEEK[HEADER.FIELDS (SUBJECT)]', 3 * 30],
+  ] as const) {
+    const turns = await turnsFor(UIDS.slice(0, 30), asked);
+    assert.ok(turns >= least, `${turns} turns: ${asked}`);
   }
 });
 

@@ -1,5 +1,5 @@
 /** Finds the messages that a search means: by columns first, and by sources only where nothing else has ruled them out. */
-import type { ImapColumn } from '../../mailboxes/mailstore/mailstore.ts';
+import type { ByteRange, ImapColumn } from '../../mailboxes/mailstore/mailstore.ts';
 import { UidSet } from '../../protocols/imap-syntax/imap-syntax.ts';
 import { Candidate, OCTETS_MAX, type Row } from './candidate.ts';
 import { Pace, tooMuch } from './long-work.ts';
@@ -218,20 +218,26 @@ export class Search {
     return this.#session.services.mailstore.imap.objectIds.thread(id);
   }
 
-  /** Octets of a source, which count. @throws No where this search has read too much */
-  async read({ uid, body_id }: Row, start: number, end: number): Promise<Buffer> {
-    this.#octets += end - start;
-    if (this.#octets > OCTETS_MAX) throw tooMuch();
+  /** Octets of a source. @throws No where this search has read too much */
+  async read(row: Row, start: number, end: number): Promise<Buffer> {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of this.open(row, { start, end })) pieces.push(Uint8Array.from(piece));
+    return Buffer.concat(pieces);
+  }
+
+  /** The same piece by piece; those count that are taken. */
+  async *open({ uid, body_id }: Row, range: ByteRange): AsyncGenerator<Uint8Array> {
     const { imap } = this.#session.services.mailstore;
     const body = await imap.body(body_id);
-    if (!body) return Buffer.alloc(0);
-    const pieces: Uint8Array[] = [];
+    if (!body) return;
     const { accountId } = this.#session.user;
     const about = { accountId, uid, bodyId: body_id };
-    for await (const piece of imap.source(body, { start, end }, about)) {
-      pieces.push(Uint8Array.from(piece));
+    for await (const piece of imap.source(body, range, about)) {
+      this.#octets += piece.length;
+      if (this.#octets > OCTETS_MAX) throw tooMuch();
+      if (this.#pace.mustYield) await this.#pace.yieldTurn();
+      yield piece;
     }
-    return Buffer.concat(pieces);
   }
 }
 

@@ -33,7 +33,9 @@ async function sessionOf(header: string, stored?: string) {
   };
   const selected = { mailbox: { id: 1 } };
   const user = { accountId: 1, address: 'a@b.test' };
-  const session = { user, services: { mailstore: { imap } }, selected } as unknown as Session;
+  const channel = { signal: new AbortController().signal };
+  const services = { mailstore: { imap } };
+  const session = { user, services, selected, channel } as unknown as Session;
   return { session, row, kept, sources: () => sources };
 }
 

@@ -3,6 +3,7 @@
  * asked for the first time, and kept for the body: the source of a message is long, and may be in a file or a bucket.
  */
 import { type ImapRow, takeTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
+import { Pace } from './long-work.ts';
 import { type Section, selectFields } from './sections.ts';
 import { gone, type Session } from './session.ts';
 import { Source } from './source.ts';
@@ -51,6 +52,7 @@ export async function headersOf(
   const headers = await imap.headers([...new Set(rows.map(({ body_id }) => body_id))]);
   const missing = rows.filter(({ body_id }) => !headers.has(body_id));
   const made = new Map<number, string>();
+  const pace = new Pace(session, Number.POSITIVE_INFINITY);
   for (let at = 0; at < missing.length; at += AT_A_TIME) {
     await takeTurnOf(session.user);
     const uids = missing.slice(at, at + AT_A_TIME).map(({ uid }) => uid);
@@ -59,6 +61,7 @@ export async function headersOf(
     for (const row of some) {
       const body = bodies.get(row.body_id);
       if (!body || made.has(row.body_id)) continue;
+      if (pace.mustYield) await pace.yieldTurn();
       const source = new Source(session, row, body);
       const fields = selectFields(await source.header(0, source.bodyStart), KEPT);
       // PostgreSQL keeps no text with NUL.

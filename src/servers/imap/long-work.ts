@@ -16,9 +16,10 @@ export class Pace {
   readonly #until: number;
   #yieldedAt = performance.now();
 
-  constructor(session: Session) {
+  /** @param most milliseconds of all of it; a command that waits for its client has no end of its own */
+  constructor(session: Session, most = WORK_MAX) {
     this.#session = session;
-    this.#until = this.#yieldedAt + WORK_MAX;
+    this.#until = this.#yieldedAt + most;
   }
 
   /** Whether it is time to {@link Pace.yieldTurn}. */

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { parseMessage } from '../../protocols/message/message.ts';
 import { Cursor } from './cursor.ts';
 import { Search } from './find-messages.ts';
 import { readSearch } from './parse-search.ts';
@@ -75,6 +76,57 @@ describe('a search reads of each row what its keys need', () => {
       assert.deepEqual(Object.keys(found[0] ?? {}), ['uid', 'modseq']);
       assert.deepEqual(new Set(read), new Set(['modseq', 'body_id', ...columns]));
     });
+  }
+});
+
+/** The mail store with one message, and how many octets of it were read. */
+async function storeOf(lines: readonly string[]) {
+  const content = Buffer.from(lines.join('\r\n'));
+  const pieces = async function* (start = 0, end = content.length) {
+    for (let at = start; at < end; at += 65_536) {
+      octets += Math.min(end, at + 65_536) - at;
+      yield content.subarray(at, Math.min(end, at + 65_536));
+    }
+  };
+  let octets = 0;
+  const { structure } = await parseMessage(pieces());
+  octets = 0;
+  const imap = {
+    rows: async (_mailbox: unknown, uids: readonly number[]) =>
+      uids.includes(1) ? [{ uid: 1, ...MESSAGE, structure: JSON.stringify(structure) }] : [],
+    body: async () => ({ content }),
+    source: (_body: unknown, { start, end }: { start: number; end: number }) => pieces(start, end),
+  };
+  const finds = async (text: string) =>
+    (await new Search(sessionOf(1, 'u', imap), keyOf(text), []).run()).length > 0;
+  return { finds, octets: () => octets };
+}
+
+test('the body of a message has the headers and texts of those that are forwarded in it', async () => {
+  const { finds } = await storeOf([
+    ...['Subject: Fwd', 'Content-Type: multipart/mixed; boundary=o', '', '--o', '', 'See below'],
+    ...['--o', 'Content-Type: message/rfc822', '', 'Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?='],
+    ...['Content-Type: multipart/mixed; boundary=i', '', '--i', '', 'inner words'],
+    ...['--i', 'Content-Type: message/rfc822', '', 'From: deep@a.test', '', 'deepest', '--i--'],
+    ...['--o--', ''],
+  ]);
+  for (const key of ['BODY', 'TEXT']) {
+    for (const text of ['see below', 'grüße', 'Inner', 'deep@a.test', 'deepest']) {
+      assert.equal(await finds(`${key} "${text}"`), true, `${key} ${text}`);
+    }
+  }
+  assert.equal(await finds('BODY Fwd'), false);
+  assert.equal(await finds('TEXT Fwd'), true);
+  assert.equal(await finds('TEXT absent'), false);
+});
+
+test('of the texts of a message a megabyte is read', async () => {
+  const text = Array<string>(300_000).fill('a line of some length');
+  for (const type of ['text/plain', 'text/html']) {
+    const { finds, octets } = await storeOf([`Content-Type: ${type}`, '', 'begin', ...text, 'end']);
+    assert.equal(await finds('BODY begin'), true);
+    assert.equal(await finds('BODY end'), false);
+    assert.ok(octets() < 2 * 1_200_000, `${octets()} octets for two searches`);
   }
 });
 

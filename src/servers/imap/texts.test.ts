@@ -26,7 +26,9 @@ async function textsOfMessage(header: string, stored?: ImapTexts) {
   };
   const selected = { mailbox: { id: 1 } };
   const user = { accountId: 1, address: 'a@b.test' };
-  const session = { user, services: { mailstore: { imap } }, selected } as unknown as Session;
+  const channel = { signal: new AbortController().signal };
+  const services = { mailstore: { imap } };
+  const session = { user, services, selected, channel } as unknown as Session;
   const search = (await textsOf(session, ['search'], [row])).get(7)?.search;
   assert.ok(search);
   return { search, kept };

@@ -12,6 +12,7 @@ import {
 } from '../../protocols/message/message.ts';
 import { writeStructure } from './body-structure.ts';
 import { type ReadEntries, readingEntries, writeEnvelope } from './envelope.ts';
+import { Pace } from './long-work.ts';
 import type { EnvelopeField } from './parse-search.ts';
 import type { Session } from './session.ts';
 import { Source, type SourceRow } from './source.ts';
@@ -85,9 +86,11 @@ function sizeOf({ envelope, structure, search }: ImapTexts): number {
 async function makeTexts(session: Session, rows: readonly SourceRow[]) {
   const bodies = await session.services.mailstore.imap.bodies(rows.map(({ body_id }) => body_id));
   const made = new Map<number, ImapTexts>();
+  const pace = new Pace(session, Number.POSITIVE_INFINITY);
   for (const row of rows) {
     const body = bodies.get(row.body_id);
     if (!body || made.has(row.body_id)) continue;
+    if (pace.mustYield) await pace.yieldTurn();
     const source = new Source(session, row, body);
     const fields = await source.fields();
     const entriesOf = readingEntries();

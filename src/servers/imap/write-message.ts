@@ -59,6 +59,8 @@ type Written = string | ReadText | readonly [label: string, octets: Part];
 
 /** Characters of an answer that are held before they are sent. */
 export const TEXT_MAX = 64 * 1024;
+/** Octets of a header whose fields are picked at once: of a longer one others have their turn after each list of fields. */
+const SHORT_HEADER = 8 * 1024;
 const FLAGS: FetchItem = { kind: 'FLAGS' };
 const MODSEQ: FetchItem = { kind: 'MODSEQ' };
 
@@ -191,7 +193,8 @@ function writeSection(section: Section, row: Message, source: Source): Written {
   const range = findSection(source, columnOf(row, 'size'), section);
   if (!range) return `${section.label} NIL`;
   if (section.names.length > 0) {
-    const inRow = source.inRow(range.start, range.end);
+    const isShort = range.end - range.start <= SHORT_HEADER;
+    const inRow = isShort ? source.inRow(range.start, range.end) : undefined;
     if (inRow) return writeFields(inRow, section);
     return async () => writeFields(await source.header(range.start, range.end), section);
   }
