@@ -309,6 +309,8 @@ export class World {
       // From when the tabs can know of it: the answer is still to be read, and one that is frozen hears and tells nothing.
       // Processes are told nothing: one that leads before the pause is over asks the server, and is told by it.
       setImmediate(() => {
+        // It died before it could read the answer: nobody knows.
+        if (tab.isDead) return;
         const isAlone = tab.frozen || this.#options.areProcesses;
         for (const one of isAlone ? [tab] : this.living) {
           if (one.frozen) void one.frozen.then(() => setImmediate(() => pause(one)));
