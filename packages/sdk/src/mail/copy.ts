@@ -118,7 +118,7 @@ export class Copy {
       this.row = account?.signedOut ? undefined : (account as AccountRow | undefined);
       this.mailboxes = mailboxes as MailboxRow[];
       this.operations = operations as OperationRow[];
-      this.#keep(this.#fresh);
+      this.#keepNew(this.#fresh);
     });
   }
 
@@ -275,7 +275,7 @@ export class Copy {
     });
     this.#fresh.push(...added);
     for (const file of files) if ('put' in file) this.#files.set(String(file.row.blob), file);
-    this.#keep(added);
+    this.#keepNew(added);
     // Another tab stored changes, and perhaps died before it told: they go before these.
     if (added[0] && added[0].seq > last + 1) await this.reload();
     return added;
@@ -321,6 +321,12 @@ export class Copy {
     this.mailboxes = [...mailboxes.values()];
     this.operations = this.operations.filter(({ seq }) => !removed.has(seq));
     this.#keep(operations);
+  }
+
+  /** What was read of one meanwhile is later: the tab that leads may have it at the server already. */
+  #keepNew(added: readonly OperationRow[]): void {
+    const known = new Set(this.operations.map(({ seq }) => seq));
+    this.#keep(added.filter(({ seq }) => !known.has(seq)));
   }
 
   #keep(rows: readonly OperationRow[]): void {

@@ -6,7 +6,7 @@ import type { HelloEvent } from '../api-types.ts';
 import { Attempts } from './attempts.ts';
 import type { MailState } from './client.ts';
 import { Due, type DueOptions } from './due.ts';
-import type { Place } from './fold.ts';
+import { type Place, placesOf } from './fold.ts';
 import { ACCOUNT_ENDED, Live, type LiveEvent, type TellTraffic, TOKEN_ENDED } from './live.ts';
 import { laneOf, nextBatches } from './outbox.ts';
 import { Pusher } from './pusher.ts';
@@ -220,6 +220,9 @@ export class Leader {
       const isTaken = this.#lanes.has(seq) || [...this.#lanes.values()].includes(lane);
       if (isTaken || !this.#mayStart(key)) continue;
       const isOfOne = kind !== 'send' && kind !== 'mailbox';
+      // A mailbox that is not known yet shows nothing by itself: the list of them comes first.
+      const isEarly = (place: Place) => typeof place === 'string' && this.due.isBusy(place);
+      if (isOfOne && placesOf(first, copy.placeOf).some(isEarly)) continue;
       const box = isOfOne ? copy.home(mailbox, first.box)?.box : undefined;
       // The answer brings the copy up to date, where nothing else does at the same time.
       const isOwner = box !== undefined && !this.due.busy.has(box);

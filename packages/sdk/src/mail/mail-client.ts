@@ -45,7 +45,6 @@ export class StoredMailClient implements MailClient, ClientParts {
   #leader: Leader | undefined;
   #stateReason: string | undefined;
   #stopListening: () => void = () => undefined;
-  #epoch = 0;
   readonly #opened = new Set<string>();
   #isClosed = false;
   #isReloading = false;
@@ -158,11 +157,10 @@ export class StoredMailClient implements MailClient, ClientParts {
       leader.wake();
       return;
     }
-    leader.stop();
-    this.#leader = undefined;
+    this.#stopLeading();
     this.server.forget();
     this.#setState('cached', undefined);
-    this.#lead(this.#epoch);
+    if (this.#tabs.epoch !== undefined) this.#lead(this.#tabs.epoch);
   }
 
   async close(): Promise<void> {
@@ -198,8 +196,10 @@ export class StoredMailClient implements MailClient, ClientParts {
 
   #lead(epoch: number): void {
     this.bodies.forget();
+    const tabs = this.#tabs;
     const start = () => {
-      if (this.#isClosed || !this.#tabs.isLeading) return;
+      // It may have been deposed meanwhile, and lead anew.
+      if (this.#isClosed || tabs.epoch !== epoch) return;
       this.#leader = new Leader({
         ...this.#options,
         copy: this.copy,
@@ -219,8 +219,7 @@ export class StoredMailClient implements MailClient, ClientParts {
       this.#telling.ended();
     };
     // What the leader before wrote last.
-    void this.copy.reload().then(start, () => this.#tabs.deposed());
-    this.#epoch = epoch;
+    void this.copy.reload().then(start, () => tabs.deposed());
   }
 
   #stopLeading(): void {
@@ -266,7 +265,7 @@ export class StoredMailClient implements MailClient, ClientParts {
     }
     this.#leader?.pump();
     this.#readAsked();
-    if (this.#tabs.isLeading) return;
+    if (this.#tabs.epoch !== undefined) return;
     if (!isLed(row, this.platform)) void this.#tabs.take();
     else if (row.state) this.#setState(row.state as MailState, row.stateReason);
   }

@@ -1,6 +1,7 @@
 /**
  * Carries one batch of the user's changes to the server. `inflight` is stored with the request before it goes, so that
- * after a crash the same request goes again, under the same key.
+ * after a crash the same request goes again, under the same key. Each attempt follows at once on a write of the leader: a tab
+ * that was frozen meanwhile would do again what the user has taken back by another one.
  */
 import { ApiError, endsSession, isForeign, isPassing } from '../errors.ts';
 import { startsAnew } from './apply-page.ts';
@@ -40,7 +41,8 @@ export class Pusher {
     const { copy, server, platform } = this.#lead;
     const isAgain = batch[0]?.state === 'inflight';
     const began = this.#syncer.begin();
-    const going = isAgain ? batch : await this.#begin(batch, isOwner);
+    await server.ready();
+    const going = isAgain ? await this.#again(batch) : await this.#begin(batch, isOwner);
     const [first] = going;
     if (!first) return;
     const request = first.request as StoredRequest;
@@ -65,8 +67,17 @@ export class Pusher {
     await this.#answer(going, request, answer, isOwner ? began : 0);
   }
 
+  /** @throws StaleEpochError where another tab leads */
+  async #again(batch: readonly OperationRow[]): Promise<readonly OperationRow[]> {
+    const { copy, epoch } = this.#lead;
+    await copy.write(epoch, 'relaxed', () =>
+      batch.slice(0, 1).map((one) => put('operations', one)),
+    );
+    return batch;
+  }
+
   /** Stores that it goes. What was taken back, or is gone already, does not. */
-  async #begin(batch: readonly OperationRow[], isOwner: boolean): Promise<OperationRow[]> {
+  async #begin(batch: readonly OperationRow[], isOwner: boolean): Promise<readonly OperationRow[]> {
     const { copy, epoch, platform } = this.#lead;
     let going: OperationRow[] = [];
     await copy.write(epoch, 'strict', () => {

@@ -94,18 +94,18 @@ export class MailServer {
    * @throws ApiError, ConnectionError, SessionEnded
    */
   async call<Route extends MailRoute>(route: Route, call: MailCall = {}): Promise<Answers[Route]> {
-    const token = await this.#ready();
+    const token = await this.ready();
     try {
       return await this.#send<Answers[Route]>(route, call, token);
     } catch (error) {
       if (!(error instanceof ApiError && error.status === 401)) throw error;
       if (this.#token === token) this.forget();
-      return await this.#send<Answers[Route]>(route, call, await this.#ready());
+      return await this.#send<Answers[Route]>(route, call, await this.ready());
     }
   }
 
-  /** Nothing is asked before the time that the server named, which may come while a token is fetched. */
-  async #ready(): Promise<string> {
+  /** @returns the token, at a time when the server may be asked: it names another one perhaps while a token is fetched */
+  async ready(): Promise<string> {
     const { platform } = this.#options;
     for (;;) {
       const ms = this.pausedUntil - platform.ticks();

@@ -68,8 +68,9 @@ export class Tabs {
     if (this.#channel) this.#channel.onmessage = ({ data }) => options.hear(data as TabMessage);
   }
 
-  get isLeading(): boolean {
-    return this.#epoch !== undefined;
+  /** In which it leads. */
+  get epoch(): number | undefined {
+    return this.#epoch;
   }
 
   tell(message: TabMessage): void {
@@ -92,22 +93,22 @@ export class Tabs {
   async leave(): Promise<void> {
     if (this.#epoch === undefined) return;
     const epoch = this.#epoch;
-    this.#stop();
+    // Who has the lock next leads at once; the row says it to those without locks.
+    this.deposed();
     await this.#options.store.update('accounts', [this.#options.account], (row) => {
       const account = row as AccountRow | undefined;
       return account?.epoch === epoch ? [put('accounts', { ...account, leaseUntil: 0 })] : [];
     });
-    this.#letGo();
-    this.tell({ type: 'wrote' });
+    this.#channel?.postMessage({ type: 'wrote' });
   }
 
   async close(): Promise<void> {
-    await this.#taking;
-    // A store that is lost has nobody to tell.
-    await this.leave().catch(() => undefined);
     this.#isClosed = true;
     this.#cancelBeat();
     this.#ending.abort();
+    await this.#taking;
+    // A store that is lost has nobody to tell.
+    await this.leave().catch(() => undefined);
     this.#letGo();
     this.#channel?.close();
   }
@@ -186,8 +187,8 @@ export class Tabs {
       return [put('accounts', { ...now, ...until, epoch: taken })];
     });
     if (isOver) this.deposed();
-    if (taken === undefined || this.#isClosed) return;
+    if (taken === undefined) return;
     this.#epoch = taken;
-    lead(taken);
+    if (!this.#isClosed) lead(taken);
   }
 }

@@ -159,3 +159,48 @@ test('a page that is shown again after its lock was taken away waits for the loc
   await world.pass(1000);
   assert.equal((await first.client.mailbox('INBOX').ids()).length, 1);
 });
+
+test('a page that goes away and comes back while it begins to lead, has one connection', async () => {
+  const server = new FakeServer();
+  const { clock } = server;
+  server.addAccount({ address: BOB, password: 'secret' });
+  const store = memoryStore();
+  const range = store.range.bind(store);
+  let isSlow = false;
+  store.range = async (query) => {
+    if (isSlow) await new Promise<void>((resolve) => clock.setTimeout(resolve, 100));
+    return await range(query);
+  };
+  const page = { woken: (): void => undefined, leaving: (): void => undefined };
+  const traffic: string[] = [];
+  const opening = openMail({
+    baseUrl: 'https://mail.test',
+    auth: { address: BOB, password: 'secret' },
+    store,
+    platform: {
+      now: clock.now,
+      ticks: clock.now,
+      fetch: server.fetch,
+      after: (ms, call) => {
+        const timer = clock.setTimeout(call, ms);
+        return () => clock.clearTimeout(timer);
+      },
+      connect: (url, protocols) => new server.WebSocket(url, protocols) as never,
+      openChannel: undefined,
+      listen: (woken, leaving) => {
+        Object.assign(page, { woken, leaving });
+        isSlow = true;
+        return () => undefined;
+      },
+    },
+  });
+  await clock.advance(10);
+  const client = await opening;
+  client.on('traffic', ({ title }) => title === 'GET /ws' && traffic.push(title));
+  page.leaving();
+  await clock.advance(0);
+  page.woken();
+  await clock.advance(60_000);
+  assert.deepEqual([client.state, traffic], ['live', ['GET /ws']]);
+  await client.close();
+});

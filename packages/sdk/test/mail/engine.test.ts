@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import 'fake-indexeddb/auto';
-import { memoryStore, type Store } from '../../src/mail.ts';
+import { type FlagChange, memoryStore, type Store } from '../../src/mail.ts';
 import { fileStore } from '../../src/stores/file.ts';
 import { sqliteStore } from '../../src/stores/sqlite.ts';
 import { Life } from './life.ts';
@@ -122,6 +122,17 @@ test('a list of mailboxes that comes late takes away no mailbox that was made me
     { do: 'remake', box: 'Work', ms: 300 },
     { do: 'wait', ms: 2000 },
     { do: 'move', tab: 0, box: 'INBOX', pick: 0, to: 'Work' },
+  ]);
+});
+
+test('mail that is moved into a mailbox that the copy does not know yet is seen there all the time', async () => {
+  await new Life(new World({ seed: 1, withLocks: true })).live([
+    { do: 'move', tab: 0, box: 'INBOX', pick: 0, to: 'Archive' },
+    { do: 'crash', tab: 0, when: 'after' },
+    { do: 'remake', box: 'Work', ms: 0 },
+    { do: 'fault', fault: { delayMs: 3000 }, path: undefined },
+    { do: 'open', tab: 0 },
+    { do: 'move', tab: 0, box: 'Archive', pick: 0, to: 'Work' },
   ]);
 });
 
@@ -303,6 +314,26 @@ test('what waits is tried again as soon as the server said, where the clock is s
     const { messages } = await client.mailbox('INBOX').list();
     assert.equal(messages.length, 1, JSON.stringify(fault));
   }
+});
+
+test('a tab that led before it was frozen does nothing again that the user took back in another one', async () => {
+  const world = new World({ seed: 1, withLocks: true });
+  const { account, server } = world;
+  account.deliver('INBOX', { subject: 'Hi' });
+  const first = await world.open();
+  const second = await world.open();
+  await world.pass(5000);
+  const change = async ({ client }: typeof first, flags: FlagChange) =>
+    await world.pass(0, client.mailbox('INBOX').flag([1], flags));
+  server.failNext({ lose: 'request' }, '/mail/flags');
+  await change(first, { add: ['\\Flagged'] });
+  world.deafen();
+  world.freeze(first, 25_000);
+  await world.pass(20_000);
+  assert.deepEqual(account.mailbox('INBOX').find(1)?.flags, ['\\Flagged']);
+  await change(second, { remove: ['\\Flagged'] });
+  await world.pass(60_000);
+  assert.deepEqual(account.mailbox('INBOX').find(1)?.flags, []);
 });
 
 test('a lease of before the clock was set back holds no other tab off', async () => {
