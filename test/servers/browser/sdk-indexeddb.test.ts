@@ -128,6 +128,32 @@ test('a page that is left asks for nothing until it is shown again', async () =>
   await page.close();
 });
 
+test('what a page does while it is left is undone, and done when it is shown again', async () => {
+  const page = await openPage();
+  const found = await run(
+    page,
+    'undone',
+    `await put(1);
+    const begin = IDBDatabase.prototype.transaction;
+    const ends = [];
+    IDBDatabase.prototype.transaction = function (...args) {
+      const transaction = begin.apply(this, args);
+      for (const end of ['abort', 'complete']) transaction.addEventListener(end, () => ends.push(end));
+      return transaction;
+    };
+    const later = [put(2), count()];
+    await new Promise((resolve) => queueMicrotask(() => queueMicrotask(() => queueMicrotask(resolve))));
+    dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const whileLeft = [...ends];
+    dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));
+    await Promise.all(later);
+    return [whileLeft, [...ends], await count(), lost];`,
+  );
+  assert.deepEqual(found, [['abort', 'abort'], ['abort', 'abort', 'complete', 'complete'], 2, []]);
+  await page.close();
+});
+
 test('it lets go where another tab has a newer version, and says so', async () => {
   const [older, newer] = [await openPage(), await openPage()];
   await older.evaluate(`(async () => {
@@ -180,14 +206,10 @@ test('it is lost where there is no room', async () => {
     `await put(1);
     const full = new DOMException('no room', 'QuotaExceededError');
     Object.defineProperty(IDBTransaction.prototype, 'error', { get: () => full });
-    const before = IDBObjectStore.prototype.put;
-    IDBObjectStore.prototype.put = function (row) {
-      const request = before.call(this, row);
-      this.transaction.abort();
-      return request;
-    };
+    const before = IDBTransaction.prototype.commit;
+    IDBTransaction.prototype.commit = IDBTransaction.prototype.abort;
     const first = await told(put(2));
-    IDBObjectStore.prototype.put = before;
+    IDBTransaction.prototype.commit = before;
     return [first, lost, await told(put(3))];`,
   );
   const reason = 'QuotaExceededError: no room';

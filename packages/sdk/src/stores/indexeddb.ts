@@ -37,16 +37,27 @@ export function indexedDbStore({ name = 'postroom' }: IndexedDbOptions = {}): St
 
 type Durability = TransactOptions['durability'];
 
-/**
- * Pending from when the page is left until it is shown again. WebKit keeps such a page in memory: a transaction that
- * began there would never end, and no page could read or write any more.
- */
+/** Transactions that are not committed yet. */
+const running = new Set<IDBTransaction>();
+/** Pending from when the page is left until it is shown again. */
 let shown = Promise.resolve();
+
+// WebKit keeps a page that is left in memory. A transaction of it would never end, and no page could read or write any
+// more: it is undone, and begins anew where the page is shown again.
 globalThis.addEventListener?.('pagehide', () => {
   shown = new Promise((resolve) => {
     addEventListener('pageshow', () => resolve(), { once: true });
   });
+  for (const transaction of running) undo(transaction);
 });
+
+function undo(transaction: IDBTransaction): void {
+  try {
+    transaction.abort();
+  } catch {
+    // It has just ended.
+  }
+}
 
 class IndexedDbStore implements Store {
   onLost?: (reason: Error) => void;
@@ -116,6 +127,8 @@ class IndexedDbStore implements Store {
       request.onsuccess = () => {
         try {
           apply(transaction, decide(request.result as Row | undefined));
+          running.delete(transaction);
+          transaction.commit();
         } catch (error) {
           fail(error);
         }
@@ -191,17 +204,22 @@ type Work<T> = (transaction: IDBTransaction, fail: (error: unknown) => void) => 
 
 function outcome<T>(transaction: IDBTransaction, work: Work<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
+    running.add(transaction);
     let failure: unknown;
     const fail = (error: unknown) => {
       failure = error;
       transaction.abort();
     };
     transaction.onabort = () => {
+      running.delete(transaction);
       reject(failure ?? transaction.error ?? new DOMException('aborted', 'AbortError'));
     };
     try {
       const read = work(transaction, fail);
-      transaction.oncomplete = () => resolve(read());
+      transaction.oncomplete = () => {
+        running.delete(transaction);
+        resolve(read());
+      };
     } catch (error) {
       fail(error);
     }
