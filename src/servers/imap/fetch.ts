@@ -183,7 +183,7 @@ async function* writeRows(
       for (const next of one) {
         const part = typeof next === 'function' ? await next() : next;
         // A message may have a header of many fields, of which one item asks for other ones than the next.
-        if (pace.mustYield) await pace.yieldTurn();
+        if (pace.mustYield) await pace.leaveTurn();
         told.push(part);
         octets += typeof part === 'string' ? part.length : 0;
         if (octets < TEXT_MAX) continue;

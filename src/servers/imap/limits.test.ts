@@ -1,12 +1,14 @@
 /** Who takes time or slots from others is told BYE. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import { timeouts } from './connection-settings.ts';
 import { ImapSlots } from './imap.ts';
-import type { ImapMailstore } from './session.ts';
+import { runCommand } from './run-command.ts';
+import { type Channel, type ImapMailstore, type ImapServices, Session } from './session.ts';
 
 const slots = new ImapSlots();
 const refused: string[] = [];
@@ -39,6 +41,14 @@ describe('the limits of a connection', () => {
       line = await client.next();
     } while (line.startsWith('x OK'));
     assert.equal(line, '* BYE Too long without a login');
+  });
+
+  test('a stranger who sends what is no command is told BYE', async () => {
+    const client = await ImapLines.connect(port);
+    client.send('\r\n'.repeat(1_000));
+    for (let count = 0; count < 20; count++) assert.match(await client.next(), /^\* BAD /);
+    assert.equal(await client.next(), '* BYE Too many commands that are not valid');
+    assert.equal(await client.next(), '');
   });
 
   test('the accounts of one user do not take all slots', async () => {
@@ -85,4 +95,37 @@ test('an account has 64 connections, and one that ends gives its place to anothe
   assert.match((await logIn()).answer, /^x OK /);
   await listener.close(1_000);
   assert.equal(slots.accounts.taken, 0);
+});
+
+describe('commands that came together leave others their turn', () => {
+  // It never goes back: what was used of a turn is counted by it.
+  let now = performance.now();
+  for (const [who, text] of [
+    ['a stranger', 'x NOOP'],
+    ['a user', 'x NOOP'],
+    ['a user', ''],
+  ] as const) {
+    test(`${who}: "${text}"`, async (t) => {
+      t.mock.method(performance, 'now', () => {
+        now += 10;
+        return now;
+      });
+      const session = new Session({} as ImapServices, { address: '192.0.2.7' } as Channel);
+      const user = { accountId: 1, userId: 'u', address: 'a@b.test', credentialVersion: 1 };
+      if (who === 'a user') session.logIn({ ...user, expiresAt: 0 });
+      let isOver = false;
+      const running = (async () => {
+        for (let count = 0; count < 20; count++) {
+          for await (const _ of runCommand(session, [text], () => {}));
+          session.isBehind = false;
+        }
+      })().finally(() => {
+        isOver = true;
+      });
+      let turns = 0;
+      for (; !isOver; turns++) await turn();
+      await running;
+      assert.ok(turns >= 19, `${turns} turns`);
+    });
+  }
 });

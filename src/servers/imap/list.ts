@@ -181,7 +181,8 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
   const isSelected = ({ mailbox, isSubscribed }: Entry) =>
     (!selects.has('SUBSCRIBED') || isSubscribed) &&
     (!selects.has('SPECIAL-USE') || Boolean(mailbox?.special_use));
-  const pace = new Pace(session);
+  // The client may be slow to read it.
+  const pace = new Pace(session, Number.POSITIVE_INFINITY);
   const matched = new Set<string>();
   for (const [name] of names) {
     if (isMatch(name)) matched.add(name);
@@ -216,6 +217,7 @@ async function* listMailboxes(session: Session, asked: Listing): Answer {
     const info = hasInfo ? ' ("CHILDINFO" ("SUBSCRIBED"))' : '';
     yield `* LIST (${attributes.join(' ')}) "${SEPARATOR}" ${writeMailbox(name, session.isUtf8)}${info}\r\n`;
     if (mailbox && status.length > 0) yield await writeStatus(session, mailbox, status);
+    if (pace.mustYield) await pace.yieldTurn();
   }
   return 'That is all';
 }
@@ -261,7 +263,7 @@ export const lsub: Command = {
     const isMatch = matcherOf([pattern]);
     const names = await readNames(session);
     const parents = above(names, (entry) => entry.isSubscribed);
-    const pace = new Pace(session);
+    const pace = new Pace(session, Number.POSITIVE_INFINITY);
     for (const [name, { isSubscribed }] of names) {
       if (pace.mustYield) await pace.yieldTurn();
       if (!isMatch(name)) continue;

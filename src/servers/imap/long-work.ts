@@ -29,10 +29,15 @@ export class Pace {
 
   /** Gives others their turn. @throws No where the work takes too long; the signal's reason where the client left */
   async yieldTurn(): Promise<void> {
-    await takeTurnOf(this.#session.user);
+    await this.leaveTurn();
     this.#session.channel.signal.throwIfAborted();
-    this.#yieldedAt = performance.now();
     if (this.#yieldedAt > this.#until) throw tooMuch();
+  }
+
+  /** The same between answers of which all are told that were read, also where the session ends. */
+  async leaveTurn(): Promise<void> {
+    await takeTurnOf(this.#session.user);
+    this.#yieldedAt = performance.now();
   }
 }
 

@@ -2,6 +2,7 @@
 import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import { refusalOfFailure } from '../../platform/database/database.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
+import { enterTurn } from '../../platform/net/net.ts';
 import type { CommandParts } from './command-reader.ts';
 import { commands, commandsIn } from './commands.ts';
 import { BadCommand, Cursor } from './cursor.ts';
@@ -10,6 +11,9 @@ import { Bye, type Command, No, type Session } from './session.ts';
 import { line, type Output } from './write.ts';
 
 const TAG = /^[^\x00-\x20(){%*"\\+\x7f-\xff]{1,64}$/;
+
+/** Commands of a stranger that are answered BAD; who speaks IMAP sends a few at most. */
+const MISTAKES_MAX = 20;
 
 /** Codes of RFC 5530 for what the parts refuse. */
 const CODES: Partial<Record<ErrorCode, string>> = {
@@ -59,6 +63,9 @@ export async function* runCommand(
   let failure: Bye | undefined;
   session.tag = '';
   try {
+    // Also before what is no command: 64 KiB of empty lines in one packet would hold everybody else for a second.
+    const waits = session.isLoggedIn ? enterTurnOf(session.user) : enterTurnOfStranger(session);
+    if (waits) await waits;
     session.tag = readTag(cursor);
     name = readName(cursor);
     session.command = name;
@@ -66,10 +73,6 @@ export async function* runCommand(
     if (name === 'other') throw new BadCommand('The command is not known');
     const command = commandsIn[session.state][name];
     if (!command) throw new BadCommand(`Not while the session is ${session.state}`);
-    if (session.isLoggedIn) {
-      const waits = enterTurnOf(session.user);
-      if (waits) await waits;
-    }
     const text = yield* command.run(session, cursor);
     if (command.tells !== 'nothing') failure = yield* tellOthers(session, command);
     onEnd({ name, outcome: 'ok' });
@@ -81,6 +84,16 @@ export async function* runCommand(
   }
   if (failure) throw failure;
   if (name === 'STARTTLS') session.channel.startTls();
+}
+
+/** Milliseconds of a turn of the event loop, for one client and for all who have not logged in. */
+const OF_A_TURN = { client: 2, strangers: 5 };
+
+function enterTurnOfStranger({ channel }: Session): Promise<void> | undefined {
+  return enterTurn([
+    { name: `client ${channel.address}`, most: OF_A_TURN.client },
+    { name: 'strangers of IMAP', most: OF_A_TURN.strangers },
+  ]);
 }
 
 function readTag(cursor: Cursor): string {
@@ -163,6 +176,10 @@ function fail(
     throw error;
   }
   if (error instanceof BadCommand) {
+    if (!session.isLoggedIn && ++session.mistakes > MISTAKES_MAX) {
+      onEnd({ name, outcome: 'bye' });
+      throw new Bye('Too many commands that are not valid');
+    }
     onEnd({ name, outcome: 'bad' });
     return `${tag} BAD ${line(error.message)}\r\n`;
   }

@@ -138,6 +138,8 @@ export class Session {
   /** The connection ends after this command. */
   isOver = false;
   failedLogins = 0;
+  /** Commands before the login that were answered BAD. */
+  mistakes = 0;
   /** Of the command that runs. */
   tag = '';
   /** How far the search that runs is. */
