@@ -8,7 +8,7 @@ import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { build } from 'esbuild';
+import { build, transform } from 'esbuild';
 import { sidebar } from '../../docs/.vitepress/sidebar.ts';
 import { readPage } from '../support/doc-pages.ts';
 import { freePort } from '../support/free-port.ts';
@@ -207,6 +207,21 @@ test('the samples of lists, mailboxes, errors, all other operations and tests ru
   assert.equal(outputs[5], '503\n200\n');
 });
 
+test('the sample of mailboxes runs with the oldest Node', async () => {
+  const tools = join(ROOT, 'node-20');
+  await mkdir(tools);
+  await writeFile(join(tools, 'package.json'), '{}');
+  const name = `node-${process.platform}-${process.arch}`;
+  const quick = ['--prefer-offline', '--no-audit', '--no-fund'];
+  await execute('npm', ['install', ...quick, `${name}@20.19.0`], { cwd: tools });
+  const code = samples.find((one) => one.includes('saveDraft')) ?? assert.fail('no sample');
+  const { code: script } = await transform(code, { loader: 'ts', format: 'esm' });
+  await writeFile(join(folder, 'oldest.js'), script);
+  const output = await runSample('oldest.js', join(tools, 'node_modules', name, 'bin/node'));
+  // It has no WebSocket.
+  assert.match(output, /^polling 0 \[\]$/m);
+});
+
 test('the app of the guide reads, changes, and takes back', async () => {
   const { body } = await service.v2('POST', '/v2/domain', { user_id: 'u', domain: 'acme.test' });
   for (const { id } of body.domain.dns) {
@@ -276,9 +291,9 @@ test('the receiver of the guide gets what is posted to it', async () => {
   await wait('account.created bob@events.test');
 });
 
-async function runSample(file: string): Promise<string> {
+async function runSample(file: string, node = process.execPath): Promise<string> {
   const environment = { POSTROOM_URL: service.url, POSTROOM_API_KEY: API_KEY };
-  const process_ = run([process.execPath, join(folder, file)], environment, 'pipe');
+  const process_ = run([node, join(folder, file)], environment, 'pipe');
   const { code, output } = await process_.ended();
   assert.equal(code, 0, output);
   return output;
