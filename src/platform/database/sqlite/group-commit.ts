@@ -8,8 +8,10 @@ import { close, fdatasync, fdatasyncSync, openSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { collectNotices, type Queries } from '../engine.ts';
+import { type CommitNotices, collectNotices, type Queries } from '../engine.ts';
 import { LOG_LOST } from '../failures.ts';
+import type { Checkpoints } from './checkpoints.ts';
+import { type ConnectionOptions, kyselyOn } from './driver.ts';
 
 /**
  * Turns of the event loop in which more writes may join a group. A turn without work takes microseconds; under load
@@ -42,10 +44,10 @@ export interface GroupCommitOptions {
    * where it wrote nothing.
    */
   readonly onCommit?: ((report: { ms: number; syncMs: number | undefined }) => void) | undefined;
-  /** Called with what a write tells, once it is durable. */
-  readonly onNotices?: (subjects: ReadonlySet<string>) => void;
-  /** Awaited before each transaction. */
-  readonly beforeBegin?: () => Promise<void>;
+  /** Told what a write tells, once it is durable. */
+  readonly notices?: Pick<CommitNotices, 'tell'>;
+  /** Asked before each transaction. */
+  readonly checkpoints?: Pick<Checkpoints, 'beforeCommit'>;
 }
 
 export class GroupCommit {
@@ -72,13 +74,13 @@ export class GroupCommit {
   }
 
   /** Adds one write to the next group; resolves with its value when the commit is on the disk. */
-  write<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+  readonly write = <T>(work: (tx: Queries) => Promise<T>): Promise<T> => {
     if (this.#isClosed) return Promise.reject(new Error('the database is closed'));
     return new Promise<T>((resolve, reject) => {
       this.#waiting.push({ run: work, resolve: (value) => resolve(value as T), reject });
       this.#running ??= this.#run();
     });
-  }
+  };
 
   /** Resolves when all writes are done; no new ones are accepted. */
   async close(): Promise<void> {
@@ -96,11 +98,11 @@ export class GroupCommit {
 
   async #commit(group: readonly Write[]): Promise<void> {
     const outcomes: CommitOutcome[] = [];
-    const { log, readers, beforeBegin } = this.#options;
+    const { log, readers, checkpoints } = this.#options;
     try {
       // A sync that is still under way here has failed: nothing more may be written.
       await log.underWay;
-      await beforeBegin?.();
+      await checkpoints?.beforeCommit();
       const begunAt = performance.now();
       this.#steps.begin.run();
       let turnAt = begunAt + STEP_MS;
@@ -130,7 +132,7 @@ export class GroupCommit {
     for (const [index, write] of group.entries()) {
       const outcome = outcomes[index];
       if (outcome?.ok) {
-        this.#options.onNotices?.(outcome.notices);
+        this.#options.notices?.tell(outcome.notices);
         write.resolve(outcome.value);
       } else write.reject(outcome?.error);
     }
@@ -255,11 +257,13 @@ export class CommitLog {
 const TURN_MS = 10;
 
 export class ReadTurns {
+  /** Kysely on the reading connection. */
+  readonly queries: Queries;
   readonly #db: DatabaseSync;
   readonly #begin: StatementSync;
   readonly #look: StatementSync;
   readonly #commit: StatementSync;
-  readonly #settling: () => Promise<void> | undefined;
+  readonly #log: Pick<CommitLog, 'underWay'>;
   #end: NodeJS.Timeout | undefined;
   #isHeld = false;
   /** Of the open transaction. */
@@ -267,11 +271,16 @@ export class ReadTurns {
 
   /**
    * @param db the reading connection
-   * @param settling settles when everything that can be read now is on the disk; undefined while it is
+   * @param log says when everything that can be read now is on the disk
    */
-  constructor(db: DatabaseSync, settling: () => Promise<void> | undefined) {
+  constructor(
+    db: DatabaseSync,
+    log: Pick<CommitLog, 'underWay'>,
+    onError?: ConnectionOptions['onError'],
+  ) {
+    this.queries = kyselyOn(db, { ...(onError && { onError }), enter: () => this.#enter() });
     this.#db = db;
-    this.#settling = settling;
+    this.#log = log;
     this.#begin = db.prepare('begin');
     this.#commit = db.prepare('commit');
     // SQLite takes the state of the database at the first read of a transaction, not at its begin.
@@ -284,14 +293,14 @@ export class ReadTurns {
    * @returns what its result has to wait for: a commit under way, where the connection was not held when it was made
    *   (an error of the disk ends a transaction)
    */
-  enter(): Promise<void> | undefined {
+  #enter(): Promise<void> | undefined {
     if (!this.#db.isTransaction) this.#open();
     return this.#waits;
   }
 
   #open(): void {
     this.#begin.run();
-    this.#waits = this.#settling();
+    this.#waits = this.#log.underWay;
     this.#end ??= setTimeout(() => {
       this.#end = undefined;
       if (!this.#isHeld) this.renew();

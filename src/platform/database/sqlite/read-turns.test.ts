@@ -53,14 +53,14 @@ describe('reads of one turn', () => {
         return underWay;
       },
     };
-    readers = new ReadTurns(reader, () => underWay);
-    read = kyselyOn(reader, { enter: () => readers.enter() });
+    readers = new ReadTurns(reader, log);
+    read = readers.queries;
     beforeBegin = async () => {};
     groups = new GroupCommit(writer, {
       queries: kyselyOn(writer),
       log,
       readers,
-      beforeBegin: () => beforeBegin(),
+      checkpoints: { beforeCommit: () => beforeBegin() },
     });
   });
 

@@ -180,27 +180,25 @@ async function open(options: SqliteOptions): Promise<Database> {
   await settle(writer, log);
   const checkpoints = new Checkpoints(writer, { ...options, start: () => startThread(path) });
   const reader = connect(path, true);
-  const settling = () => log.underWay;
-  const readers = new ReadTurns(reader, settling);
+  const readers = new ReadTurns(reader, log, onError);
   const notices = new CommitNotices();
   const groups = new GroupCommit(writer, {
-    onNotices: (subjects) => notices.tell(subjects),
     queries: kyselyOn(writer, { onError }),
     log,
     readers,
+    notices,
+    checkpoints,
     onCommit: options.onCommit,
-    beforeBegin: () => checkpoints.beforeCommit(),
   });
-  const snapshots = new SnapshotPool(path, { onError, enter: settling });
-  const read = kyselyOn(reader, { onError, enter: () => readers.enter() });
+  const snapshots = new SnapshotPool(path, { onError, enter: () => log.underWay });
   return {
     engine: 'sqlite',
     notices,
     get isDamaged() {
       return isDamaged;
     },
-    read,
-    write: (work) => groups.write(work),
+    read: readers.queries,
+    write: groups.write,
     snapshot: (work) => snapshots.run(work),
     async close() {
       await groups.close();
