@@ -160,7 +160,7 @@ class Seeder {
         const texts = await describeMessage(this.#bodies, message);
         return this.#database.write(async (tx) => {
           const bodyId = await this.#bodies.commit(tx, message.body);
-          return this.#mailstore.append(tx, { ...texts, bodyId }, targets);
+          return this.#mailstore.writer.append(tx, { ...texts, bodyId }, targets);
         });
       });
       await Promise.all(group);
@@ -182,7 +182,7 @@ class Seeder {
           await this.#database.write(async (tx) => {
             const bodyId = await this.#bodies.commit(tx, message.body);
             const target = { user, mailbox: INBOX, internalDate };
-            await this.#mailstore.append(tx, { ...texts, bodyId }, [target]);
+            await this.#mailstore.writer.append(tx, { ...texts, bodyId }, [target]);
           });
         }),
       );

@@ -275,7 +275,7 @@ onEachEngine('DNS verification', (engine) => {
     const texts = await describeMessage(bodies, { parsed, body });
     await api.database.write(async (tx) => {
       const message = { ...texts, bodyId: await bodies.commit(tx, body) };
-      await api.mailstore.append(tx, message, [{ user, mailbox: 'INBOX' }]);
+      await api.mailstore.writer.append(tx, message, [{ user, mailbox: 'INBOX' }]);
     });
     assert.equal(await sync(former.token), 1);
 

@@ -88,7 +88,7 @@ export async function openTestMailstore(
       const texts = await describeMessage(bodies, { parsed, body });
       return database.write(async (tx) => {
         const bodyId = await bodies.commit(tx, body);
-        return mailstore.append(tx, { ...texts, bodyId }, targets);
+        return mailstore.writer.append(tx, { ...texts, bodyId }, targets);
       });
     },
   };

@@ -52,13 +52,15 @@ onEachEngine('delivery', (engine) => {
         changes: { publish: () => {} },
         mailstore: {
           quotas: mailstore.quotas,
-          plain: (texts, target) =>
-            goesWhileStored === undefined ? mailstore.plain(texts, target) : undefined,
-          async append(tx, ...message) {
-            if (goesWhileStored !== undefined) {
-              await tx.deleteFrom('accounts').where('id', '=', goesWhileStored).execute();
-            }
-            return mailstore.append(tx, ...message);
+          writer: {
+            plain: (texts, target) =>
+              goesWhileStored === undefined ? mailstore.writer.plain(texts, target) : undefined,
+            async append(tx, ...message) {
+              if (goesWhileStored !== undefined) {
+                await tx.deleteFrom('accounts').where('id', '=', goesWhileStored).execute();
+              }
+              return mailstore.writer.append(tx, ...message);
+            },
           },
         },
       }),

@@ -60,7 +60,9 @@ import { receivedData, receivedEvent, receivedEvents, storedIn, usageOf } from '
 import type { DeliveryPlan, ResolvedRecipient } from './resolve-recipient.ts';
 
 export interface OwnMailboxesOptions {
-  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'plain' | 'quotas'>;
+  readonly mailstore: Pick<EmbeddedMailstore, 'quotas'> & {
+    readonly writer: Pick<EmbeddedMailstore['writer'], 'append' | 'plain'>;
+  };
   readonly bodies: Pick<Bodies, 'get' | 'read'>;
   /** Publishes a change once it is committed. */
   readonly changes: Pick<Changes, 'publish'>;
@@ -88,7 +90,9 @@ export class OwnMailboxes implements MailboxStorage {
     const texts = await describe();
     const [target, ...others] = targets;
     const message =
-      target && others.length + limited.size === 0 ? mailstore.plain(texts, target) : undefined;
+      target && others.length + limited.size === 0
+        ? mailstore.writer.plain(texts, target)
+        : undefined;
     const afterCommit = (mailbox: Advanced) => {
       if (target) changes.publish(mailboxChange(target.user, mailbox, mailbox.highestmodseq));
     };
@@ -101,7 +105,7 @@ export class OwnMailboxes implements MailboxStorage {
         const appended =
           fitting.length === 0
             ? []
-            : await mailstore.append(tx, { ...texts, bodyId: await keepBody() }, fitting);
+            : await mailstore.writer.append(tx, { ...texts, bodyId: await keepBody() }, fitting);
         for (const { user } of fitting) {
           // The account was deleted after it was resolved.
           if (!appended.some((one) => one.user === user)) refused.set(user.accountId, gone());

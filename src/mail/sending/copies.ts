@@ -95,10 +95,7 @@ export interface Copies {
 }
 
 export interface EmbeddedCopiesOptions {
-  readonly mailstore: Pick<
-    EmbeddedMailstore,
-    'append' | 'plain' | 'expungeIn' | 'setFlagsIn' | 'quotas'
-  >;
+  readonly mailstore: Pick<EmbeddedMailstore, 'writer' | 'editor' | 'quotas'>;
   readonly bodies: Pick<Bodies, 'removeFiles'>;
   readonly changes: Pick<Changes, 'publish'>;
   readonly log: { warn(fields: object, message: string): void };
@@ -125,17 +122,18 @@ export class EmbeddedCopies implements Copies {
   }
 
   async keep(user: MailUser, { use, texts }: KeptMessage): Promise<Keeping> {
-    const { mailstore, changes } = this.#options;
+    const { changes } = this.#options;
+    const { writer, quotas } = this.#options.mailstore;
     const target = { user, mailbox: NAMES[use], flags: FLAGS[use] };
-    const message = mailstore.quotas.isLimited(null) ? undefined : mailstore.plain(texts, target);
+    const message = quotas.isLimited(null) ? undefined : writer.plain(texts, target);
     const afterCommit = (mailbox: Advanced) =>
       changes.publish(mailboxChange(user, mailbox, mailbox.highestmodseq));
     return {
       plain: message && { message, afterCommit },
       async commit(tx, bodyId) {
         // A cancelled message has to be kept, also where there is no room.
-        if (use === '\\Sent') await mailstore.quotas.refuseFull(tx, user.accountId, texts.size);
-        const [kept] = await mailstore.append(tx, { ...texts, bodyId }, [target]);
+        if (use === '\\Sent') await quotas.refuseFull(tx, user.accountId, texts.size);
+        const [kept] = await writer.append(tx, { ...texts, bodyId }, [target]);
         if (!kept) throw new Refusal('account_not_found', `there is no account ${user.address}`);
         const { uid, change } = kept;
         const { mailbox, uidvalidity } = change;
@@ -154,7 +152,7 @@ export class EmbeddedCopies implements Copies {
   async remove(tx: Queries, user: MailUser, location: PinnedLocation): Promise<AfterCommit> {
     const { mailstore, bodies, changes, log } = this.#options;
     const set = { ...location, uids: [location.uid] };
-    const removed = await mailstore.expungeIn(tx, user, set).catch(passOverMissing);
+    const removed = await mailstore.editor.expungeIn(tx, user, set).catch(passOverMissing);
     if (!removed) return () => {};
     return () => {
       for (const change of removed.changes) changes.publish(change);
@@ -171,7 +169,7 @@ export class EmbeddedCopies implements Copies {
     const { mailstore, changes } = this.#options;
     const set = { ...location, uids: [location.uid] };
     const change = { add: ['\\Answered'] };
-    const flagged = await mailstore.setFlagsIn(tx, user, set, change).catch(passOverMissing);
+    const flagged = await mailstore.editor.setFlagsIn(tx, user, set, change).catch(passOverMissing);
     return () => {
       for (const change of flagged?.changes ?? []) changes.publish(change);
     };

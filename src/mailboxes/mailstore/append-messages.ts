@@ -117,7 +117,10 @@ export class MessageWriter {
     this.#now = now;
   }
 
-  /** See {@link EmbeddedMailstore.plain}. */
+  /**
+   * What a single statement needs to add a message to a mailbox that is there, in place of {@link append}: undefined
+   * where the thread of the message has to be looked up, or it has keywords.
+   */
   plain(texts: MessageTexts, target: AppendTarget): PlainMessage | undefined {
     const { user, mailbox } = target;
     const thread = plainThread(user.accountId, texts.thread);
@@ -131,7 +134,12 @@ export class MessageWriter {
     };
   }
 
-  /** See {@link EmbeddedMailstore.append}. */
+  /**
+   * Adds one message to every target, in the transaction of the caller, who publishes the changes after the
+   * commit. Targets whose account was deleted are skipped.
+   *
+   * @param message its texts, and the body that the transaction has stored
+   */
   async append(
     tx: Queries,
     message: AppendedMessage,

@@ -65,14 +65,16 @@ export class EmbeddedMailstore implements Mailstore {
   readonly quotas: Quotas;
   /** What only the IMAP server reads. */
   readonly imap: ImapStore;
+  /** Adds messages in transactions of its callers, who publish the changes after the commit. */
+  readonly writer: MessageWriter;
+  /** Changes and removes them, also in transactions of its callers. */
+  readonly editor: MessageEditor;
   readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
   readonly #reader: MessageReader;
   readonly #changes: ChangeReader;
-  readonly #writer: MessageWriter;
   readonly #appends: ClientAppends;
-  readonly #editor: MessageEditor;
   readonly #search: MessageSearch;
   readonly #mailboxWriter: MailboxWriter;
   readonly #longRequests = new LongRequests();
@@ -100,10 +102,10 @@ export class EmbeddedMailstore implements Mailstore {
     this.#reader = new MessageReader({ database, bodies, ids, mailboxes });
     const sources = { bodies, ids };
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
-    this.#writer = new MessageWriter({ database, mailboxes, ids, now });
-    const writer = this.#writer;
-    this.#editor = new MessageEditor({ database, bodies, mailboxes, quotas, now });
-    const editor = this.#editor;
+    const writer = new MessageWriter({ database, mailboxes, ids, now });
+    this.writer = writer;
+    const editor = new MessageEditor({ database, bodies, mailboxes, quotas, now });
+    this.editor = editor;
     this.#appends = new ClientAppends({ database, bodies, mailboxes, quotas, writer, editor });
     this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search, longRequests });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
@@ -178,20 +180,6 @@ export class EmbeddedMailstore implements Mailstore {
 
   readonly fetchPart: Mailstore['fetchPart'] = (...one) => this.#reader.part(...one);
 
-  /**
-   * Adds one message to every target, in the transaction of the caller, who publishes the changes after the
-   * commit. Targets whose account was deleted are skipped.
-   *
-   * @param message its texts, and the body that the transaction has stored
-   */
-  readonly append: MessageWriter['append'] = (...message) => this.#writer.append(...message);
-
-  /**
-   * What a single statement needs to add a message to a mailbox that is there, in place of {@link append}: undefined
-   * where the thread of the message has to be looked up, or it has keywords.
-   */
-  readonly plain: MessageWriter['plain'] = (...message) => this.#writer.plain(...message);
-
   readonly appendMessage: Mailstore['appendMessage'] = (user, request, source, within) => {
     const { mailbox, ...message } = request;
     async function* one() {
@@ -221,25 +209,16 @@ export class EmbeddedMailstore implements Mailstore {
   readonly deleteMailbox: Mailstore['deleteMailbox'] = (...of) => this.#mailboxWriter.remove(...of);
 
   readonly setFlags: MessageEditor['setFlags'] = (user, set, change) =>
-    this.#inTurn(user, set, () => this.#editor.setFlags(user, set, change));
-
-  /** Changes flags in the transaction of the caller, who publishes the changes after the commit. */
-  readonly setFlagsIn: MessageEditor['setFlagsIn'] = (...set) => this.#editor.setFlagsIn(...set);
+    this.#inTurn(user, set, () => this.editor.setFlags(user, set, change));
 
   readonly move: Mailstore['move'] = (user, set, ...to) =>
-    this.#inTurn(user, set, () => this.#editor.relocate(user, 'move', set, ...to));
+    this.#inTurn(user, set, () => this.editor.relocate(user, 'move', set, ...to));
 
   readonly copy: Mailstore['copy'] = (user, set, ...to) =>
-    this.#inTurn(user, set, () => this.#editor.relocate(user, 'copy', set, ...to));
+    this.#inTurn(user, set, () => this.editor.relocate(user, 'copy', set, ...to));
 
   readonly expunge: Mailstore['expunge'] = (user, set, ...within) =>
-    this.#inTurn(user, set, () => this.#editor.expunge(user, set, ...within));
-
-  /**
-   * Removes messages for good in the transaction of the caller, who publishes the changes and removes the
-   * files (`Bodies.removeFiles`) after the commit.
-   */
-  readonly expungeIn: MessageEditor['expungeIn'] = (...set) => this.#editor.expungeIn(...set);
+    this.#inTurn(user, set, () => this.editor.expunge(user, set, ...within));
 
   /** Deletes the mailboxes of deleted accounts, in the caller's transaction. */
   readonly markForPurge = markMailboxesOf;
@@ -254,7 +233,7 @@ export class EmbeddedMailstore implements Mailstore {
    * `expireSome`. The caller publishes the changes.
    */
   expireTrash(keptMs: number, after: number): Promise<Expired | undefined> {
-    const options = { database: this.#database, bodies: this.#bodies, editor: this.#editor };
+    const options = { database: this.#database, bodies: this.#bodies, editor: this.editor };
     const now = this.#now;
     return expireSome({ ...options, now }, now() - keptMs, after);
   }

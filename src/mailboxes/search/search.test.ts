@@ -212,7 +212,7 @@ onEachEngine('the search index', (engine) => {
       await settle(search, user);
       let second: Promise<unknown> | undefined;
       await store.database.write(async (tx) => {
-        await store.mailstore.expungeIn(tx, user, { mailbox: 'INBOX', uids: [1] });
+        await store.mailstore.editor.expungeIn(tx, user, { mailbox: 'INBOX', uids: [1] });
         second = store.mailstore.expunge(user, { mailbox: 'Archive', uids: [1] });
         while (!(await waitsForALock(store))) await pause(10);
       });
