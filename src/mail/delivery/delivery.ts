@@ -50,9 +50,9 @@ export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
 export type { MailboxStorage } from './mailbox-storage.ts';
 export { OwnMailboxes } from './own-mailboxes.ts';
+export { Unanswered } from './sender-checks/lookups.ts';
 export { type CheckSettings, openSenderChecks } from './sender-checks/open-checks.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
-export { Unanswered } from './sender-checks/unanswered.ts';
 export { ServerMailboxes } from './server-mailboxes.ts';
 export { SpamFilter, type SpamOutcome } from './spam-filter.ts';
 export type {

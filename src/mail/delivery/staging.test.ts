@@ -6,8 +6,8 @@ import { rsaKey, sign } from '../../../test/support/sender-checks/signed-mail.ts
 import { cutAt, streamOf } from '../../../test/support/sender-checks/stream.ts';
 import { GrowingBuffer, INLINE_MAX } from '../../mailboxes/bodies/bodies.ts';
 import { readTerms } from '../../mailboxes/search/search.ts';
+import { Unanswered } from './sender-checks/lookups.ts';
 import { openSenderChecks } from './sender-checks/open-checks.ts';
-import { Unanswered } from './sender-checks/unanswered.ts';
 import { type StagingOptions, stageMail } from './stage-mail.ts';
 import { type Asked, type MailToCheck, StagingThread } from './staging.ts';
 

@@ -38,7 +38,6 @@ import {
 } from './bulk.ts';
 import type { Delivery, NewDelivery, StoredLocation } from './delivery.ts';
 import { dueAt, insertDelivery, type Times } from './enqueue.ts';
-import { failedEvent } from './failed-event.ts';
 import { setLate } from './late.ts';
 import {
   countDeliveries,
@@ -48,6 +47,7 @@ import {
   requeueRow,
 } from './operator-rows.ts';
 import { type Owner, senderOf } from './parties.ts';
+import { failedEvent } from './record-outcome.ts';
 import { type Clock, type QueueOptions, systemClock, type WorkOptions } from './work-options.ts';
 import { Worker } from './worker.ts';
 

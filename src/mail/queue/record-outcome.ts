@@ -1,6 +1,6 @@
 /** Records the outcome of an attempt, together with its consequences. */
 import type { Queries } from '../../platform/database/database.ts';
-import { writeEvents } from '../../tenants/events/events.ts';
+import { type NewEvent, writeEvents } from '../../tenants/events/events.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import {
   type AttemptOutcome,
@@ -9,7 +9,6 @@ import {
   type JobFacts,
   type Settled,
 } from './delivery.ts';
-import { failedEvent } from './failed-event.ts';
 import { releaseLeases } from './lease-rows.ts';
 import {
   nextDelayMs,
@@ -240,4 +239,24 @@ function attemptOf(
   const traced = TRACED[outcome.result] ?? (job.isLast ? 'expired' : 'deferred');
   const event = `${kind}_attempt`;
   return [{ mailId, event, recipient, deliveryId, webhookId, status: traced, detail }];
+}
+
+interface FailedDelivery {
+  readonly id: number;
+  readonly domainId: number;
+  readonly destination: string;
+  readonly mailId?: string | undefined;
+  readonly recipient?: string | undefined;
+}
+
+/** @param detail why, for people */
+export function failedEvent(
+  kind: string,
+  { domainId, id, destination, mailId, recipient }: FailedDelivery,
+  detail: string | undefined,
+): NewEvent {
+  const data = { delivery_id: id, kind, destination, mail_id: mailId, detail };
+  // Several recipients are one text, which may be long.
+  const isOne = recipient !== undefined && !recipient.includes(',');
+  return { type: 'delivery.failed', domainId, data: { ...data, ...(isOne && { recipient }) } };
 }

@@ -31,8 +31,7 @@ import {
 } from '../../tenants/events/events.ts';
 import { findQueued, payloadFormat, type Queue, type QueueLog } from '../queue/queue.ts';
 import { EVENT, partyOf, QUEUED_MAX, secretsOf } from './event-hooks.ts';
-import { type WebhookSender, webhookDestination } from './send-webhook.ts';
-import { webhookDelays } from './webhook-delays.ts';
+import { type WebhookSender, webhookDelays, webhookDestination } from './send-webhook.ts';
 
 const payloads = payloadFormat(
   1,

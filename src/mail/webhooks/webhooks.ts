@@ -22,10 +22,10 @@ export {
   createWebhookSender,
   type WebhookSender,
   type WebhookSenderOptions,
+  webhookDelays,
   webhookDestination,
 } from './send-webhook.ts';
 export { buildWebhookBody, type WebhookMessage } from './webhook-body.ts';
-export { webhookDelays } from './webhook-delays.ts';
 
 /** How long a link is valid, in seconds. */
 const GOOD_FOR_S = 7 * 24 * 3600;

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -30,7 +31,6 @@ import {
   type WantedBytes,
 } from './body-store.ts';
 import { hasStatus, isMissingObject, readObject, refusePages, unavailable } from './read-object.ts';
-import { SpooledBody } from './spooled-body.ts';
 
 /** The address of a bucket, and the key to it. */
 export interface BucketAddress {
@@ -341,5 +341,39 @@ export class BodyBucket implements BodyStore {
     } catch (error) {
       throw unavailable(this.location, error);
     }
+  }
+}
+
+/** A body on its way into the bucket: a file until it is whole. */
+export class SpooledBody implements NewBody {
+  readonly name: string;
+  readonly #handle: FileHandle;
+  readonly #upload: (size: number, sha256: string) => Promise<void>;
+  readonly #hash = createHash('sha256');
+  #size = 0;
+
+  constructor(
+    name: string,
+    handle: FileHandle,
+    upload: (size: number, sha256: string) => Promise<void>,
+  ) {
+    this.name = name;
+    this.#handle = handle;
+    this.#upload = upload;
+  }
+
+  async write(chunk: Uint8Array): Promise<void> {
+    this.#hash.update(chunk);
+    await this.#handle.writeFile(chunk);
+    this.#size += chunk.length;
+  }
+
+  async finish(): Promise<void> {
+    await this.#upload(this.#size, this.#hash.digest('hex'));
+    await this.#handle.close();
+  }
+
+  async abandon(): Promise<void> {
+    await this.#handle.close().catch(() => {});
   }
 }

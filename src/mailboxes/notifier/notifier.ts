@@ -2,21 +2,22 @@
  * Turns lines that a mail server's processes append to a spool into signed batches for POST /hooks/mailserver
  * (contract 4.4), and posts them until they are accepted.
  *
- * In storage: a folder with the files of `spool.ts` and `notifier.json` (`progress.ts`); one process at a time uses it
+ * In storage: a folder with the files of `spool.ts` and `notifier.json`; one process at a time uses it
  * (`lock.sqlite`). A batch is stored, with its event ids, before it is first posted, and the receiver remembers the
  * ids that it accepted: a process that dies at any point posts the same batch again, and no change is published
  * twice.
  */
 import { randomUUID } from 'node:crypto';
-import { access, constants } from 'node:fs/promises';
+import { access, constants, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { lockDirectory } from '../../platform/database/database.ts';
-import { Refusal } from '../../platform/errors/errors.ts';
-import { mergeLines } from './merge-lines.ts';
+import { Refusal, when } from '../../platform/errors/errors.ts';
+import { isMissing, replaceDurably } from '../../platform/files/files.ts';
+import { type MailboxEvent, mergeLines } from './merge-lines.ts';
 import { postBatch, type Receiver } from './post-batch.ts';
-import { keepProgress, readProgress, type SpoolProgress } from './progress.ts';
-import { Spool, type SpoolLimits } from './spool.ts';
+import { type Positions, Spool, type SpoolLimits } from './spool.ts';
 
 export interface NotifierOptions extends Receiver {
   /** Absolute path of the folder, which must exist. */
@@ -183,4 +184,40 @@ class Worker {
     const first = lines.slice(0, LOGGED_LINES).map((line) => line.slice(0, LOGGED_CHARACTERS));
     this.#options.logger.error({ count: lines.length, first }, message);
   }
+}
+
+interface SpoolProgress {
+  readonly positions: Positions;
+  /** Events to post before anything else is read; empty: all are accepted. */
+  readonly batch: readonly MailboxEvent[];
+}
+
+const FILE = 'notifier.json';
+
+/**
+ * Reads the stored progress.
+ *
+ * @returns undefined where there is none, or an unreadable one: then everything in the spool is posted again, which
+ *   costs apps a sync and loses nothing
+ */
+async function readProgress(directory: string): Promise<SpoolProgress | undefined> {
+  const text = await readFile(join(directory, FILE), 'utf8').catch(when(isMissing, ''));
+  try {
+    const value: unknown = JSON.parse(text);
+    return isProgress(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Only this process writes the file, and always completely: so only its outline is checked. */
+function isProgress(value: unknown): value is SpoolProgress {
+  if (typeof value !== 'object' || value === null) return false;
+  const { positions, batch } = value as Record<string, unknown>;
+  return typeof positions === 'object' && positions !== null && Array.isArray(batch);
+}
+
+/** Replaces the stored progress; durable when this returns. */
+async function keepProgress(directory: string, progress: SpoolProgress): Promise<void> {
+  await replaceDurably(join(directory, FILE), JSON.stringify(progress), 0o600);
 }

@@ -27,8 +27,6 @@ export {
   tellAfterCommit,
 } from './engine.ts';
 export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
-export { insertFrom } from './insert-from.ts';
-export { isAmong } from './is-among.ts';
 export {
   newestSchema,
   readFilling,
@@ -36,10 +34,10 @@ export {
   schemaVersions,
   UnfitDatabase,
 } from './migrate.ts';
-export { chunks, countUpTo, type IdPage, pageById } from './pages.ts';
 export { type FilledDatabase, FillRefused, noteFilling, whileMarked } from './postgres/filling.ts';
 export { openPostgres, openPostgresToRead } from './postgres/postgres.ts';
 export { isProcessLockFree } from './postgres/process-lock.ts';
+export { chunks, countUpTo, type IdPage, insertFrom, isAmong, pageById } from './query-parts.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 export { copySqlite, findDamage, openSqliteToRead } from './sqlite/copy.ts';

@@ -6,20 +6,7 @@
  * structured values are JSON text, so that one set of queries serves SQLite and PostgreSQL.
  */
 import type { Generated, Insertable, Selectable } from 'kysely';
-import type {
-  ApiKeyTable,
-  AuditTable,
-  ConsoleSessionTable,
-  DeletedDomainTable,
-  DnsRecordTable,
-  DomainTable,
-  RouteTable,
-  TrafficTable,
-  UsageDayTable,
-  UsageHourTable,
-} from './schema-domains.ts';
 import type { EventHookTable, EventTable } from './schema-events.ts';
-import type { AppPasswordTable, RememberedLoginTable, SignInTable } from './schema-logins.ts';
 import type {
   BlockTable,
   DeliveryPayloadTable,
@@ -45,6 +32,21 @@ import type {
   SubscriptionTable,
   TombstoneTable,
 } from './schema-mailboxes.ts';
+import type {
+  ApiKeyTable,
+  AppPasswordTable,
+  AuditTable,
+  ConsoleSessionTable,
+  DeletedDomainTable,
+  DnsRecordTable,
+  DomainTable,
+  RememberedLoginTable,
+  RouteTable,
+  SignInTable,
+  TrafficTable,
+  UsageDayTable,
+  UsageHourTable,
+} from './schema-tenants.ts';
 
 /** `accounts/`: a deleted account, whose mailboxes are still to be removed. */
 interface DeletedAccountTable {

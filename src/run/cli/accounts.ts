@@ -1,8 +1,7 @@
 /** `postroom accounts`: who sends how much, and what of it waits. */
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import type { AccountDetails } from '../../servers/operator/operator.ts';
-import { report, table } from './command.ts';
-import { ACCOUNT, findAccountId } from './find-account.ts';
+import { CommandFailed, formatBytes, report, table } from './command.ts';
 import {
   changeOne,
   connect,
@@ -12,7 +11,7 @@ import {
   onService,
   type ServiceArguments,
 } from './lists.ts';
-import { quotaCommand } from './quota.ts';
+import type { ServiceClient } from './service-client.ts';
 
 const accountList: List = {
   name: 'list',
@@ -110,4 +109,61 @@ function onAccount(action: string, bodyOf: (given: ServiceArguments) => object):
       const id = await findAccountId(await connect(given.url), name);
       return changeOne(`accounts/${action}`, { id, ...bodyOf(given) }, given);
     });
+}
+
+/** The argument of a command. */
+export const ACCOUNT = '<account-id or address>';
+
+/** The account of an id or an address; several users may have one where they claim the same domain. */
+export async function findAccountId(client: ServiceClient, address: string): Promise<number> {
+  if (/^\d+$/.test(address)) return Number(address);
+  const query = new URLSearchParams({ q: address.toLowerCase(), limit: '200' });
+  const path = `/v2/operator/accounts?${query}`;
+  const { items } = await client.call<{
+    readonly items: readonly { readonly id: number; readonly address: string }[];
+  }>('GET', path);
+  const named = items.filter((one) => one.address === address.toLowerCase());
+  const [one, ...others] = named;
+  if (!one) throw new CommandFailed(`There is no account ${address}`);
+  if (others.length === 0) return one.id;
+  const ids = named.map(({ id }) => id).join(', ');
+  throw new CommandFailed(`Several accounts have this address: name one by its id (${ids})`);
+}
+
+const units: Readonly<Record<string, number>> = { '': 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+
+/** `2GB` in bytes, as disks are sold; null for the default, 0 for no limit. */
+function readSize(text: string): number | null {
+  if (text === 'default') return null;
+  if (text === 'none') return 0;
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?) ?([KMGT]?B)?$/i.exec(text) ?? [];
+  const octets = Number(amount) * (units[unit.toUpperCase().replace(/^B$/, '')] ?? Number.NaN);
+  if (!Number.isSafeInteger(Math.round(octets))) {
+    throw new InvalidArgumentError('It is a size such as 500MB or 2GB, none, or default.');
+  }
+  return Math.round(octets);
+}
+
+interface QuotaAnswer {
+  readonly address: string;
+  readonly quota_bytes?: number;
+}
+
+function quotaCommand(): Command {
+  return onService(new Command('quota'))
+    .description('sets how much the mailboxes of an account may hold')
+    .argument(ACCOUNT)
+    .argument('<size>', 'such as 500MB or 2GB; none: no limit; default: QUOTA_BYTES', readSize)
+    .action(async (name: string, size: number | null, { url, json }: ServiceArguments) => {
+      const client = await connect(url);
+      const id = await findAccountId(client, name);
+      const body = { id, quota_bytes: size };
+      const set = await client.call<QuotaAnswer>('POST', '/v2/operator/accounts/quota', body);
+      report(json, { ok: true, ...set }, describeQuota(set));
+    });
+}
+
+function describeQuota({ address, quota_bytes: quota }: QuotaAnswer): string {
+  if (quota === undefined) return `${address} has the default quota, QUOTA_BYTES.`;
+  return quota === 0 ? `${address} has no quota.` : `${address} may hold ${formatBytes(quota)}.`;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describeDomain } from './describe-domain.ts';
+import { describeDomain } from './domains.ts';
 
 const dkim = {
   purpose: 'dkim',

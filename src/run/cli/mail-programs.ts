@@ -1,7 +1,7 @@
 /** `postroom app-passwords` and `postroom imap-sessions`: how mail programs get in, and what they have open. */
 import { Command } from 'commander';
+import { ACCOUNT, findAccountId } from './accounts.ts';
 import { report, table } from './command.ts';
-import { ACCOUNT, findAccountId } from './find-account.ts';
 import {
   cellOf,
   changeOne,

@@ -4,9 +4,8 @@ import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
-import { readBaseSubject } from './base-subject.ts';
 import { sortInTurns } from './long-work.ts';
-import { textKey } from './sort-keys.ts';
+import { readBaseSubject, textKey } from './sort-keys.ts';
 
 const subjects: readonly (readonly [subject: string, base: string, isReply: boolean])[] = [
   ['Minutes', 'Minutes', false],

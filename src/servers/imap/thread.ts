@@ -1,7 +1,6 @@
 /** THREAD and UID THREAD by subjects and by References (RFC 5256). */
 import type { Envelope } from '../../protocols/message/message.ts';
 import { readMessageIds } from '../../protocols/message/message.ts';
-import { readBaseSubject } from './base-subject.ts';
 import { BadCommand } from './cursor.ts';
 import { names } from './find-messages.ts';
 import { showProgress } from './long-work.ts';
@@ -9,7 +8,7 @@ import { readCharset, readKeys, type SearchKey } from './parse-search.ts';
 import { inTurn } from './search.ts';
 import type { Command, Session } from './session.ts';
 import { findMatches } from './sort.ts';
-import { readInPieces, sentAt, textKey } from './sort-keys.ts';
+import { readBaseSubject, readInPieces, sentAt, textKey } from './sort-keys.ts';
 import { readSearchTexts, textsOf } from './texts.ts';
 import { type Forest, Threads, writeForest } from './threads.ts';
 

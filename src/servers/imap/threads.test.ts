@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { readBaseSubject } from './base-subject.ts';
+import { readBaseSubject } from './sort-keys.ts';
 import { Threads, writeForest } from './threads.ts';
 
 interface Mail {

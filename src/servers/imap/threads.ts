@@ -4,8 +4,8 @@
  */
 import { hash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { BaseSubject } from './base-subject.ts';
 import { sortInTurns } from './long-work.ts';
+import type { BaseSubject } from './sort-keys.ts';
 
 export interface ThreadedMessage {
   /** Its own id and those of earlier messages, without angle brackets; the last one is of the message that it answers. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { checkLocalPart, mailLocalPart, readAddress } from './local-parts.ts';
+import { checkLocalPart, mailLocalPart, readAddress } from './account-addresses.ts';
 
 test('local parts are dot-strings, kept in lower case', () => {
   const good = {

@@ -9,8 +9,8 @@ import {
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { AccountOwner, EventType, NewEvent } from '../events/events.ts';
+import { readAddress } from './account-addresses.ts';
 import { domainIsThere } from './delete-accounts.ts';
-import { readAddress } from './local-parts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
 

@@ -22,7 +22,7 @@ import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import { checkUserId, type Domain, type Domains, toOwner, type Whose } from '../domains/domains.ts';
 import { writeEvents } from '../events/events.ts';
-import { countAccountsOf, listAccounts } from './account-pages.ts';
+import { checkLocalPart, readAddress } from './account-addresses.ts';
 import {
   type Account,
   type AccountRow,
@@ -35,8 +35,7 @@ import {
 import { forgetAppPasswordsOf } from './app-passwords.ts';
 import { deleteAccounts, deleteSomeOfDomain, tokensFrom } from './delete-accounts.ts';
 import { checkDisplayName } from './display-names.ts';
-import { lockAccount, readAccount } from './find-account.ts';
-import { checkLocalPart, readAddress } from './local-parts.ts';
+import { countAccountsOf, listAccounts, lockAccount, readAccount } from './owned-accounts.ts';
 import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
 import { forgetLoginsOf } from './remembered-logins.ts';
 import {
@@ -50,6 +49,7 @@ import {
   recordDeletion,
 } from './requests.ts';
 
+export { findRecipient, mailLocalPart, type Recipient } from './account-addresses.ts';
 export {
   type Account,
   type AccountAccess,
@@ -82,8 +82,6 @@ export {
   type NewAppPassword,
 } from './app-passwords.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
-export { findRecipient, type Recipient } from './find-account.ts';
-export { mailLocalPart } from './local-parts.ts';
 export {
   type AccountFilter,
   type AccountKey,

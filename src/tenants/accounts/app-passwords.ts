@@ -20,7 +20,7 @@ import type { EpochMs } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import type { Whose } from '../domains/domains.ts';
 import { checkShownName } from './display-names.ts';
-import { lockAccount, readAccount } from './find-account.ts';
+import { lockAccount, readAccount } from './owned-accounts.ts';
 
 /** The ways into an account that take its app passwords. */
 export type MailProtocol = NonNullable<Row<'app_passwords'>['last_used_by']>;

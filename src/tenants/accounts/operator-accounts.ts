@@ -1,8 +1,8 @@
 /** Accounts of all users, for operators. */
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Engine, Queries } from '../../platform/database/database.ts';
+import { readAddress } from './account-addresses.ts';
 import { type Account, type AccountRow, selectAccounts, toAccount } from './account-rows.ts';
-import { readAddress } from './local-parts.ts';
 
 /** An account as operators see it. */
 export interface OperatedAccount extends Account {

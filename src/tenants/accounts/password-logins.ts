@@ -1,17 +1,20 @@
 /**
  * Logins with a password: the account's own one, which HTTP takes, and for mail programs the app passwords too. An
  * unknown address takes as long as a wrong password, and is refused as soon after too many failures
- * (`login-limits.ts`). A password that was right lately is known (`known-passwords.ts`).
+ * (`login-limits.ts`). A password that was right lately is known.
  */
+
+import { createHmac, randomBytes } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { entries } from '../../platform/memory/memory.ts';
 import { clientKey, type OpenLimit } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
+import { readAddress } from './account-addresses.ts';
 import { findAppPassword, type MailProtocol } from './app-passwords.ts';
 import type { Credentials, CredentialsReader } from './credentials.ts';
-import { KnownPasswords } from './known-passwords.ts';
-import { readAddress } from './local-parts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
 
@@ -143,5 +146,48 @@ export class PasswordLogins {
       );
     });
     return found;
+  }
+}
+
+const KNOWN_MS = 10 * 60 * 1000;
+/** Some 200 bytes each. Only right passwords get in, after their argon2: whoever fills it slows down others by that. */
+const KNOWN_MAX = 10_000;
+
+/** A login whose password is right, or is to be checked. */
+interface Login {
+  readonly account: Pick<Credentials, 'accountId' | 'credentialVersion'>;
+  readonly password: string;
+  /** As `clientKey` names it. */
+  readonly client: string;
+}
+
+/**
+ * Passwords that were right lately: a mail program that connects again, and an app that signs in again, cost no argon2.
+ *
+ * In memory there is only an HMAC of each, with a key that ends with the process. It covers the version of the account's
+ * credentials, so that a new password ends it, and the client: a guess is compared only with what its own client gave
+ * before, and all others are counted before they are checked.
+ */
+class KnownPasswords {
+  readonly #now: () => EpochMs;
+  readonly #key = randomBytes(32);
+  /** Until when each is known. */
+  readonly #until = new LRUCache<string, EpochMs>(entries(KNOWN_MAX));
+
+  constructor(now: () => EpochMs) {
+    this.#now = now;
+  }
+
+  has(login: Login): boolean {
+    return this.#now() < (this.#until.get(this.#nameOf(login)) ?? 0);
+  }
+
+  add(login: Login): void {
+    this.#until.set(this.#nameOf(login), this.#now() + KNOWN_MS);
+  }
+
+  #nameOf({ account: { accountId, credentialVersion }, password, client }: Login): string {
+    const text = JSON.stringify([accountId, credentialVersion, client, password]);
+    return createHmac('sha256', this.#key).update(text).digest('base64');
   }
 }

@@ -15,10 +15,10 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { entries } from '../../platform/memory/memory.ts';
 import type { OpenLimit } from '../../platform/net/net.ts';
 import { type EpochMs, SECOND_MS, startOf } from '../../platform/time/time.ts';
+import { type MailAddress, readAddress } from './account-addresses.ts';
 import type { MailProtocol } from './app-passwords.ts';
 import { type Credentials, CredentialsReader } from './credentials.ts';
 import { afterLastToken } from './delete-accounts.ts';
-import { type MailAddress, readAddress } from './local-parts.ts';
 import { type GivenPassword, PasswordLogins } from './password-logins.ts';
 import { RememberedLogins, refuseRemembered } from './remembered-logins.ts';
 import {

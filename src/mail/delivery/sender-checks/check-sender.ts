@@ -33,9 +33,9 @@ import {
   MessageLookups,
   ResolverGuard,
   type SenderDns,
+  Unanswered,
   type Weight,
 } from './lookups.ts';
-import { Unanswered } from './unanswered.ts';
 import { type Judgement, type SendingClient, type SpfVerdict, spfResults } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 

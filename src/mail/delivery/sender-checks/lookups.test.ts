@@ -19,8 +19,13 @@ import { ed25519Key, sign } from '../../../../test/support/sender-checks/signed-
 import { collect } from '../../../../test/support/sender-checks/stream.ts';
 import { lookupIn, type Zone } from '../../../../test/support/sender-checks/zone.ts';
 import { createSenderChecks, type SendingClient } from './check-sender.ts';
-import { type LookupAnswer, ResolverGuard, type SenderDns, type Weight } from './lookups.ts';
-import { Unanswered } from './unanswered.ts';
+import {
+  type LookupAnswer,
+  ResolverGuard,
+  type SenderDns,
+  Unanswered,
+  type Weight,
+} from './lookups.ts';
 
 const forged = mail('ann@bank.test');
 const withSlow = (...silent: string[]) => ({ silent });

@@ -2,7 +2,7 @@
 import { testNetworks } from '../../../platform/net/net.ts';
 import { DnsResolver, type DnsResolverOptions } from '../../../protocols/dns/dns.ts';
 import { createSenderChecks, type SenderChecks } from './check-sender.ts';
-import { Unanswered } from './unanswered.ts';
+import { Unanswered } from './lookups.ts';
 
 /** What the operator has set: plain data, which a thread can be given. */
 export interface CheckSettings {

@@ -1,5 +1,4 @@
 /** Changes that an app makes, carried out on the server: messages and mailboxes. */
-
 import { invalidField, Refusal } from '../../../platform/errors/errors.ts';
 import { encodeMailboxName } from '../../../protocols/imap-syntax/imap-syntax.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
@@ -19,10 +18,9 @@ import { expungeMessages, readCurrent, relocateMessages, storeFlags } from './ch
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { type KnownState, listMailboxes } from './list-mailboxes.ts';
-import { readNamespace, toServerName } from './namespace.ts';
 import type { Selected } from './selected.ts';
 import type { SyncState } from './token.ts';
-import { quoted } from './wire.ts';
+import { listOf, quoted, textOf } from './wire.ts';
 
 export interface EditorOptions {
   /** Runs work that may be done twice. If its connection was dropped, it runs once more on a new one. */
@@ -202,4 +200,46 @@ function explainTaken(error: unknown): never {
     throw new Refusal('mailbox_exists', 'there is such a mailbox already');
   }
   throw error;
+}
+
+/** An account's own namespace: on Courier `INBOX.` and `.`, on most others nothing and `/`. */
+export interface Namespace {
+  /** The start of every name except INBOX. */
+  readonly prefix: string;
+  /** Separates the name of a mailbox from that of one below it. */
+  readonly separator: string;
+}
+
+/** For servers whose mailboxes have no levels. */
+const FLAT: Namespace = { prefix: '', separator: '/' };
+
+export async function readNamespace(connection: Connection): Promise<Namespace> {
+  let found = FLAT;
+  if (connection.has('NAMESPACE')) {
+    // RFC 2342 section 5: `(("INBOX." ".")) NIL NIL`, the account's own first.
+    await connection.command('NAMESPACE', [], {
+      NAMESPACE: ({ attributes = [] }) => {
+        const [prefix, separator] = listOf(listOf(attributes[0])[0]);
+        found = { prefix: textOf(prefix) ?? '', separator: textOf(separator) ?? '/' };
+      },
+    });
+    return found;
+  }
+  // RFC 3501 section 6.3.8: an empty name asks only for the separator.
+  await connection.command('LIST', [quoted(''), quoted('')], {
+    LIST: ({ attributes = [] }) => {
+      found = { prefix: '', separator: textOf(attributes[1]) ?? '/' };
+    },
+  });
+  return found;
+}
+
+/**
+ * The name under which a server creates a mailbox.
+ *
+ * @param name its levels separated by `/`, or as the server writes it
+ */
+export function toServerName(name: string, { prefix, separator }: Namespace): string {
+  const own = name.replaceAll('/', separator);
+  return own === 'INBOX' || own.startsWith(prefix) ? own : prefix + own;
 }

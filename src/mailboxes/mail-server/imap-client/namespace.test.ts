@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { startFakeServer } from '../../../../test/support/imap-client/fake-server.ts';
 import { openImapStore } from '../../../../test/support/imap-client/open-store.ts';
-import { toServerName } from './namespace.ts';
+import { toServerName } from './edit-mailboxes.ts';
 
 void suite('names of new mailboxes', () => {
   void test('get the separator and the prefix of the server', () => {

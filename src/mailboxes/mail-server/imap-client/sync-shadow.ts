@@ -7,16 +7,17 @@
  * it fetches the flags of all messages. NOOP on an open session would be shorter, but such a session continues with a
  * mailbox that was renamed, or deleted and created again, and reports the new one's messages under the old UIDVALIDITY.
  */
-import type { Database } from '../../../platform/database/database.ts';
+import type { Database, Queries } from '../../../platform/database/database.ts';
 import type { EpochMs } from '../../../platform/time/time.ts';
 import { UID_MAX, UidSet } from '../../../protocols/imap-syntax/imap-syntax.ts';
-import type {
-  MailUser,
-  SyncRequest,
-  SyncResult,
-  UpdatedMessage,
+import {
+  flagsFromText,
+  flagsToText,
+  type MailUser,
+  type SyncRequest,
+  type SyncResult,
+  type UpdatedMessage,
 } from '../../mailstore/mailstore.ts';
-import { flagsFromText, flagsToText } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { describe } from './describe-messages.ts';
 import { ImapFailure } from './failure.ts';
@@ -34,7 +35,6 @@ import {
   shadowState,
   writeShadow,
 } from './shadow-rows.ts';
-import { readGone, readLive, type ShadowWindow } from './shadow-window.ts';
 import { answer, cut, pageLimit, tokenAfter } from './sync-modseq.ts';
 import type { ImapToken, SyncState } from './token.ts';
 import { atom, listOf, readFlags, searchKeyOf, systemFlags } from './wire.ts';
@@ -220,4 +220,44 @@ function knownToken(
   const { base, snapshot } = token;
   const isKnown = within(snapshot, now.modseq) && (!base || within(base, snapshot.modseq));
   return isKnown ? token : undefined;
+}
+
+interface ShadowWindow {
+  readonly shadowId: number;
+  /** 0: the client has nothing yet. */
+  readonly base: number;
+  readonly snapshot: number;
+  readonly afterUid: number;
+  /** Whether the highest UIDs come first. */
+  readonly newest: boolean;
+  /** The most rows of each kind. */
+  readonly most: number;
+}
+
+/** Existing messages that changed in the window, in the order of the page. */
+function readLive(queries: Queries, window: ShadowWindow) {
+  const { shadowId, base, snapshot, afterUid, newest, most } = window;
+  const query = queries
+    .selectFrom('shadow_messages')
+    .select(['uid', 'created_modseq', 'modseq', 'flags'])
+    .where('shadow_id', '=', shadowId)
+    .where('modseq', '>', base)
+    .where('created_modseq', '<=', snapshot)
+    .where('uid', newest ? '<' : '>', afterUid)
+    .orderBy('uid', newest ? 'desc' : 'asc');
+  return (most === Number.POSITIVE_INFINITY ? query : query.limit(most)).execute();
+}
+
+/** Messages that the client had and that were removed in the window; the next sync reports later removals. */
+function readGone(queries: Queries, { shadowId, base, snapshot, ...page }: ShadowWindow) {
+  const query = queries
+    .selectFrom('shadow_tombstones')
+    .select('uid')
+    .where('shadow_id', '=', shadowId)
+    .where('uid', '>', page.afterUid)
+    .where('created_modseq', '<=', base)
+    .where('modseq', '>', base)
+    .where('modseq', '<=', snapshot)
+    .orderBy('uid');
+  return (page.most === Number.POSITIVE_INFINITY ? query : query.limit(page.most)).execute();
 }

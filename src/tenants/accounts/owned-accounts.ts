@@ -1,11 +1,41 @@
-/** Pages of an owner's accounts, and how many there are. */
+/** The accounts of an owner: one, pages of them, and how many there are. */
 import {
   countUpTo,
+  type Database,
   type IdPage,
   pageById,
   type Queries,
 } from '../../platform/database/database.ts';
+import { Refusal } from '../../platform/errors/errors.ts';
+import { checkUserId, toOwner, type Whose } from '../domains/domains.ts';
 import { type Account, ofOrganization, selectAccounts, toAccount } from './account-rows.ts';
+
+/** @throws Refusal account_not_found */
+export async function readAccount(queries: Queries, whose: Whose, id: number): Promise<Account> {
+  const { userId, organizationId } = toOwner(whose);
+  checkUserId(userId);
+  const row = Number.isSafeInteger(id)
+    ? await selectAccounts(queries)
+        .where('id', '=', id)
+        .where('user_id', '=', userId)
+        .$if(organizationId !== undefined, (query) =>
+          query.where(ofOrganization(organizationId ?? '')),
+        )
+        .executeTakeFirst()
+    : undefined;
+  if (!row) throw new Refusal('account_not_found', `the user has no account ${id}`);
+  return toAccount(row);
+}
+
+/** On PostgreSQL two deletions could otherwise read the same row, and both report it as deleted. */
+export async function lockAccount(
+  tx: Queries,
+  engine: Database['engine'],
+  id: number,
+): Promise<void> {
+  if (engine !== 'postgres' || !Number.isSafeInteger(id)) return;
+  await tx.selectFrom('accounts').select('id').where('id', '=', id).forUpdate().execute();
+}
 
 /** Whose accounts: all of a user, those of one domain, or of domains that were claimed with an organization. */
 export interface AccountsOf {

@@ -1,6 +1,6 @@
-/** Pages of rows in the order of their ids, counts that end early, and lists for several statements. */
-import { type SelectQueryBuilder, sql } from 'kysely';
-import type { Queries } from './engine.ts';
+/** Parts of queries that several folders need: pages, counts that end early, lists, rows made of other rows. */
+import { type RawBuilder, type SelectQueryBuilder, sql } from 'kysely';
+import type { Engine, Queries } from './engine.ts';
 
 /** One page: the oldest rows first, or the newest. */
 export interface IdPage {
@@ -41,4 +41,23 @@ export async function countUpTo<Tables, Table extends keyof Tables, Selected>(
 /** A list in pieces, each for one statement: both engines limit the number of parameters. */
 export function* chunks<T>(items: readonly T[], most = 500): Generator<T[]> {
   for (let at = 0; at < items.length; at += most) yield items.slice(at, at + most);
+}
+
+/** An insert whose values may be expressions on what is selected from. */
+export function insertFrom(table: string, row: object, from: string): RawBuilder<unknown> {
+  const columns = Object.keys(row).map((column) => sql.ref(column));
+  return sql`insert into ${sql.table(table)} (${sql.join(columns)})
+    select ${sql.join(Object.values(row))} from ${sql.raw(from)}`;
+}
+
+/**
+ * Whether a column is one of some integers: a condition whose text is the same for any number of them, so that a
+ * {@link PreparedQuery} can have it.
+ *
+ * @param json the integers, as JSON: `[1,2]`
+ */
+export function isAmong(engine: Engine, column: string, json: string): RawBuilder<boolean> {
+  return engine === 'sqlite'
+    ? sql`${sql.ref(column)} in (select value from json_each(${json}))`
+    : sql`${sql.ref(column)} = any(translate(${json}, '[]', '{}')::bigint[])`;
 }

@@ -1,6 +1,11 @@
-/** The part of an address before the `@`: which ones are allowed, and how they are compared. */
+/**
+ * Addresses of accounts: which parts before the `@` are allowed, how addresses are compared, and which account mail for one
+ * is for.
+ */
+import { PreparedQuery, type Queries, type Row } from '../../platform/database/database.ts';
 import { invalidField } from '../../platform/errors/errors.ts';
 import { parseAddress } from '../../protocols/message/message.ts';
+import { type ActiveDomain, selectActive, toActive } from '../domains/domains.ts';
 
 /** An address in the form of account lookups. */
 export interface MailAddress {
@@ -59,4 +64,48 @@ export function mailLocalPart(text: string): string {
 export function readAddress(text: string): MailAddress | undefined {
   const address = parseAddress(text);
   return address && { localPart: address.local.toLowerCase(), domain: address.domain };
+}
+
+/* Where mail for an address goes: one query for each recipient of a message, compiled once. */
+
+/** An account that mail is for. */
+export interface Recipient {
+  readonly id: number;
+  readonly address: string;
+  readonly status: Row<'accounts'>['status'];
+  readonly quotaBytes: number | null;
+}
+
+interface Found {
+  readonly domain: ActiveDomain;
+  readonly account: Recipient | undefined;
+}
+
+const recipient = new PreparedQuery(
+  ({ name, localPart }: { name: string; localPart: string }, queries) =>
+    selectActive(queries, name)
+      .leftJoin('accounts', (join) =>
+        join.onRef('accounts.domain_id', '=', 'domains.id').on('local_part', '=', localPart),
+      )
+      .select(['accounts.id as account_id', 'local_part', 'accounts.status', 'quota_bytes']),
+);
+
+/**
+ * The active claim on a domain, and the account on it that receives mail for a local part, without regard to case and
+ * `+tag`. Suspended accounts are found too.
+ *
+ * @param address as `parseAddress` reads it
+ */
+export async function findRecipient(
+  queries: Queries,
+  { local, domain: name }: { readonly local: string; readonly domain: string },
+): Promise<Found | undefined> {
+  const row = await recipient.first(queries, { name, localPart: mailLocalPart(local) });
+  if (!row) return undefined;
+  const { account_id: id, local_part, status, quota_bytes: quotaBytes } = row;
+  const account =
+    id === null || status === null
+      ? undefined
+      : { id, address: `${local_part}@${name}`, status, quotaBytes };
+  return { domain: toActive(row), account };
 }
