@@ -16,20 +16,22 @@ import type { NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import { type AfterCommit, type Copies, type Keeping, NO_COPY, NOWHERE } from './copies.ts';
 import { type AtOnce, type DeliverHereOptions, prepareAtOnce } from './deliver-here.ts';
-import { insertRecipients, insertSend, refuseOverLimit, sendRowOf } from './new-send.ts';
-import { NUMBERS, type OneStatement } from './one-statement.ts';
-import { isTold, sendEvent } from './send-results.ts';
-import { type Accepted, acceptedOf, findAccepted, freeKey } from './send-rows.ts';
 import {
   deliveriesOf,
-  newSend,
+  insertRecipients,
+  insertSend,
+  newSendRow,
   type RecipientGroups,
+  refuseOverLimit,
   sentEvent,
   sentUsage,
   statusesOf,
   submittedEvents,
   type WrittenMessage,
-} from './written-message.ts';
+} from './new-send.ts';
+import { NUMBERS, type OneStatement } from './one-statement.ts';
+import { isTold, sendEvent } from './send-results.ts';
+import { type Accepted, acceptedOf, findAccepted, freeKey } from './send-rows.ts';
 
 export interface AcceptOptions extends DeliverHereOptions {
   readonly database: Database;
@@ -143,7 +145,7 @@ async function acceptPlain(
   const { accountId } = user;
   if (!oneStatement || !copy.plain || !atOnce?.plain || key || inReplyTo || draft) return undefined;
   const now = clock();
-  const row = sendRowOf({ ...newSend(message, id, now), bodyId: 0, location: NOWHERE });
+  const row = newSendRow(message, id, 0, NOWHERE, now);
   const [delivery] = deliveriesOf(message, accepting, { ...row, id: NUMBERS.send });
   const [recipient, ...others] = delivery ? statusesOf(options, delivery) : [];
   if (!delivery || !recipient || others.length > 0 || !isTold(recipient)) return undefined;
@@ -192,7 +194,7 @@ async function write(
   }
   const bodyId = await bodies.commit(tx, message.staged.body);
   const { location, afterCommit: publish } = await copy.commit(tx, bodyId);
-  const row = await insertSend(tx, { ...newSend(message, accepting.id, now), bodyId, location });
+  const row = await insertSend(tx, newSendRow(message, accepting.id, bodyId, location, now));
   const deliveries: Omit<NewDelivery, 'bodyId'>[] = [];
   const traced: TraceEvent[] = [];
   const events: NewEvent[] = [sentEvent(message, row, location)];

@@ -19,6 +19,7 @@ import {
   NOWHERE,
   type PinnedLocation,
 } from './copies.ts';
+import { sentUsage } from './new-send.ts';
 import {
   cancelRecipients,
   cancelRow,
@@ -29,7 +30,6 @@ import {
   sendNotFound,
   writeDraft,
 } from './send-rows.ts';
-import { sentUsage } from './written-message.ts';
 
 export interface CancelOptions {
   readonly database: Database;

@@ -23,17 +23,16 @@ onEachEngine('rows of sent mail', (engine) => {
     ) =>
       database.write(async (tx) => {
         const row = await insertSend(tx, {
-          id: `send-${sent + 1}`,
-          accountId,
-          domainId: 1,
-          bodyId: 1,
-          now,
-          messageId: `<${++sent}@acme.test>`,
-          location: { mailbox: 'Sent', uid: sent, uidvalidity: '1' },
+          public_id: `send-${++sent}`,
+          account_id: accountId,
+          domain_id: 1,
+          body_id: 1,
+          message_id: `<${sent}@acme.test>`,
+          ...{ mailbox: 'Sent', uid: sent, uidvalidity: '1' },
           recipients: statuses.length,
-          key: undefined,
-          draft: undefined,
-          sendAt,
+          ...{ idempotency_key: null, request_hash: null, draft: null },
+          send_at: sendAt ?? null,
+          created_at: now,
         });
         for (const [at, status] of statuses.entries()) {
           const delivery = { sendId: row.id, deliveryId: at };

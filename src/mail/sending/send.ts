@@ -29,6 +29,7 @@ import { type AcceptOptions, accept } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';
 import { findDraft, type PinnedLocation, pinLocation } from './copies.ts';
+import type { WrittenMessage } from './new-send.ts';
 import { OneStatement } from './one-statement.ts';
 import { type ComposeRequest, readRequest, readSendAt, type SendTimes } from './read-request.ts';
 import { readSource } from './read-source.ts';
@@ -43,7 +44,6 @@ import {
   sendNotFound,
 } from './send-rows.ts';
 import { AccountSubmitter, type SubmittedEnvelope, submissionKey } from './submission.ts';
-import type { WrittenMessage } from './written-message.ts';
 
 export interface SendingOptions
   extends Omit<AcceptOptions, 'now' | 'queue' | 'oneStatement' | 'trace'> {
