@@ -126,4 +126,4 @@ const listener = await startSmtp({
   isBalancer: () => false,
   logger,
 });
-process.stdout.write(`listening ${listener.address().port}\n`);
+process.stdout.write(`listening ${listener.address.port}\n`);

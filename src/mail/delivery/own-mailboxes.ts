@@ -215,8 +215,9 @@ export class OneStatement {
 
   constructor(options: OneStatementOptions) {
     this.#options = options;
-    this.#traced = prepare(options.database, true);
-    this.#untraced = prepare(options.database, false);
+    const { database } = options;
+    this.#traced = new PreparedQuery((value) => statement(database, value, true));
+    this.#untraced = new PreparedQuery((value) => statement(database, value, false));
   }
 
   /** Accepts a plain message; undefined where it is none, or has no mailbox yet: then nothing was written. */
@@ -257,12 +258,6 @@ function queuedTerms(
 ): Pick<Values, 'terms' | 'termsDate'> {
   if (terms === undefined) return { terms: null, termsDate: null };
   return { terms: ownTerms(terms, accountId), termsDate: internal_date };
-}
-
-function prepare(database: Pick<Database, 'read' | 'timeline'>, isTraced: boolean) {
-  return new PreparedQuery<Values, Stored>((value) => ({
-    compile: () => statement(database, value, isTraced).compile(database.read),
-  }));
 }
 
 function statement(

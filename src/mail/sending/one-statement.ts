@@ -97,8 +97,9 @@ export class OneStatement {
 
   constructor(options: OneStatementOptions) {
     this.#options = options;
-    this.#traced = prepare(options, true);
-    this.#untraced = prepare(options, false);
+    const { database, recipientsPerDay: most } = options;
+    this.#traced = new PreparedQuery((value) => statement(database, value, most, true));
+    this.#untraced = new PreparedQuery((value) => statement(database, value, most, false));
   }
 
   /** Accepts and delivers a message; undefined where it takes a transaction: then nothing was written. */
@@ -148,12 +149,6 @@ function prefixed(prefix: string, values: object): Values {
 /** The values with a prefix, as placeholders: they have no members of their own. */
 function part<Part extends object>(values: Values, prefix: string): Part {
   return new Proxy({} as Part, { get: (_, name) => values[`${prefix}.${String(name)}`] });
-}
-
-function prepare({ database, recipientsPerDay }: OneStatementOptions, isTraced: boolean) {
-  return new PreparedQuery<Values, Stored>((value) => ({
-    compile: () => statement(database, value, recipientsPerDay, isTraced).compile(database.read),
-  }));
 }
 
 type MessagePart = PlainMessage & NewRow<'bodies'>;

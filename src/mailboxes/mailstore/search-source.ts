@@ -34,9 +34,7 @@ function messageOf(bodyId: RawBuilder<unknown>, accountId: RawBuilder<unknown>) 
 }
 
 const findOne = new PreparedQuery<Wanted, Omit<StoredMessage, keyof Wanted>>(
-  ({ bodyId, accountId }, queries) => ({
-    compile: () => messageOf(sql.val(bodyId), sql.val(accountId)).compile(queries),
-  }),
+  ({ bodyId, accountId }) => messageOf(sql.val(bodyId), sql.val(accountId)),
 );
 
 async function findEach(queries: Queries, wanted: readonly Wanted[]): Promise<StoredMessage[]> {
@@ -50,14 +48,9 @@ async function findEach(queries: Queries, wanted: readonly Wanted[]): Promise<St
 
 /** The same for all of them in one round trip to PostgreSQL. */
 const findList = new PreparedQuery<{ accounts: number[]; bodies: number[] }, StoredMessage>(
-  ({ accounts, bodies }, queries) => ({
-    compile: () =>
-      sql<StoredMessage>`select wanted.*, found.*
-        from unnest(${accounts}::bigint[], ${bodies}::bigint[]) as wanted ("accountId", "bodyId")
-        cross join lateral (${messageOf(sql.raw('wanted."bodyId"'), sql.raw('wanted."accountId"'))}) as found`.compile(
-        queries,
-      ),
-  }),
+  ({ accounts, bodies }) => sql<StoredMessage>`select wanted.*, found.*
+    from unnest(${accounts}::bigint[], ${bodies}::bigint[]) as wanted ("accountId", "bodyId")
+    cross join lateral (${messageOf(sql.raw('wanted."bodyId"'), sql.raw('wanted."accountId"'))}) as found`,
 );
 
 function findAll(queries: Queries, wanted: readonly Wanted[]): Promise<StoredMessage[]> {

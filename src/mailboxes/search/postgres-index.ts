@@ -70,13 +70,10 @@ const insertRows = (source: RawBuilder<unknown>) => sql<never>`
   from ${source}
   on conflict do nothing`;
 
-const insertAll = new PreparedQuery<Columns, never>((value, queries) => ({
-  compile: () =>
-    insertRows(sql`unnest(${value.accountId}::bigint[], ${value.bodyId}::bigint[],
-      ${value.date}::bigint[], ${value.terms}::text[]) as added (account_id, body_id, date, terms)`).compile(
-      queries,
-    ),
-}));
+const insertAll = new PreparedQuery<Columns, never>((value) =>
+  insertRows(sql`unnest(${value.accountId}::bigint[], ${value.bodyId}::bigint[],
+    ${value.date}::bigint[], ${value.terms}::text[]) as added (account_id, body_id, date, terms)`),
+);
 
 async function insert(tx: Queries, added: readonly Indexed[]): Promise<void> {
   if (added.length === 0) return;
@@ -133,14 +130,11 @@ const takeSome = new PreparedQuery<object, TakenRow>((_, queries) => {
     .limit(BATCH)
     .forUpdate()
     .skipLocked();
-  return {
-    compile: () =>
-      sql<TakenRow>`
-        with taken as (delete from search_queue where id in (${some}) returning *),
-        added as (${insertRows(sql`taken where terms is not null`)})
-        select id, account_id as "accountId", body_id as "bodyId", gone, terms is null as "isUnread"
-        from taken`.compile(queries),
-  };
+  return sql<TakenRow>`
+    with taken as (delete from search_queue where id in (${some}) returning *),
+    added as (${insertRows(sql`taken where terms is not null`)})
+    select id, account_id as "accountId", body_id as "bodyId", gone, terms is null as "isUnread"
+    from taken`;
 });
 
 /**

@@ -64,12 +64,9 @@ onEachEngine('database', (engine) => {
     t.after(() => database.close());
     await sql`create sequence attempts`.execute(database.read);
     const attempt = new PreparedQuery<{ seconds: number }, { number: number }>(
-      (value, queries) => ({
-        compile: () =>
-          sql<{ number: number }>`
-            with attempt as materialized (select nextval('attempts') as number)
-            select number from attempt, pg_sleep(${value.seconds}::float8)`.compile(queries),
-      }),
+      (value) => sql<{ number: number }>`
+        with attempt as materialized (select nextval('attempts') as number)
+        select number from attempt, pg_sleep(${value.seconds}::float8)`,
     );
     const { atOnce } = database;
     assert.ok(atOnce);
@@ -82,10 +79,9 @@ onEachEngine('database', (engine) => {
   test('reads of one turn are answered each for itself', async (t) => {
     if (engine === 'sqlite') return t.skip('SQLite has a suite of its own for these');
     const { database } = await openTestDatabase(engine);
-    const ratio = new PreparedQuery<{ n: number }, { ratio: number }>((value, queries) => ({
-      compile: () =>
-        sql<{ ratio: number }>`select 100 / ${value.n}::bigint as ratio`.compile(queries),
-    }));
+    const ratio = new PreparedQuery<{ n: number }, { ratio: number }>(
+      (value) => sql<{ ratio: number }>`select 100 / ${value.n}::bigint as ratio`,
+    );
     const asked = Array.from({ length: 40 }, (_, n) => ratio.first(database.read, { n: n % 10 }));
     const answers = await Promise.allSettled(asked);
     for (const [at, answer] of answers.entries()) {

@@ -7,7 +7,7 @@
  * capability that owns it.
  */
 import { createHash } from 'node:crypto';
-import type { Compilable } from 'kysely';
+import type { CompiledQuery } from 'kysely';
 import type { NamedQuery, Queries } from './engine.ts';
 import { runPrepared } from './postgres/driver.ts';
 import { type BoundQuery, bindQuery } from './sqlite/driver.ts';
@@ -52,6 +52,11 @@ class Placeholder {
   }
 }
 
+/** A query of Kysely's builders, or a text of `sql`. */
+interface Buildable<Row> {
+  compile(queries: Queries): CompiledQuery<Row>;
+}
+
 interface PreparedSql<Values, Row> {
   readonly query: NamedQuery<Row>;
   /** The name of each parameter's value; undefined for one that never changes. */
@@ -64,7 +69,7 @@ interface PreparedSql<Values, Row> {
  * message runs.
  */
 export class PreparedQuery<Values extends object, Row> {
-  readonly #build: (value: Values, queries: Queries) => Compilable<Row>;
+  readonly #build: (value: Values, queries: Queries) => Buildable<Row>;
   /** By what makes SQL for an engine; its transactions share it. */
   readonly #compiled = new WeakMap<object, PreparedSql<Values, Row>>();
   /** By connection to SQLite. */
@@ -75,7 +80,7 @@ export class PreparedQuery<Values extends object, Row> {
    *   `(value: { id: number }, queries) => queries.selectFrom('accounts').where('id', '=', value.id)...`. It is called
    *   when the query first runs
    */
-  constructor(build: (value: Values, queries: Queries) => Compilable<Row>) {
+  constructor(build: (value: Values, queries: Queries) => Buildable<Row>) {
     this.#build = build;
   }
 
@@ -108,7 +113,7 @@ export class PreparedQuery<Values extends object, Row> {
   #compile(queries: Queries, adapter: object): PreparedSql<Values, Row> {
     const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) });
     // The values are only passed on to Kysely, which keeps them as they are.
-    const compiled = this.#build(placeholders as Values, queries).compile();
+    const compiled = this.#build(placeholders as Values, queries).compile(queries);
     const name = createHash('sha256').update(compiled.sql).digest('base64url');
     const names = compiled.parameters.map((parameter) =>
       parameter instanceof Placeholder ? (parameter.name as keyof Values) : undefined,

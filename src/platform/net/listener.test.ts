@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { generate } from 'selfsigned';
 import { Listener } from './listener.ts';
@@ -8,17 +8,19 @@ import { Listener } from './listener.ts';
 test('a stop waits for what is under way, and not beyond its deadline', async () => {
   const { cert, private: key } = await generate([{ name: 'commonName', value: 'mail.test' }]);
   const served = Promise.withResolvers<void>();
-  const listener: Listener<{ run(): Promise<void>; destroy(): void }> = new Listener({
+  class Hanging extends Listener<{ run(): Promise<void>; destroy(): void }> {
+    protected override admit(socket: Socket): void {
+      // Its work hangs, also after its client was cut off.
+      const run = () => new Promise<void>(() => {});
+      this.serve(socket, { run, destroy: () => socket.destroy() });
+      served.resolve();
+    }
+  }
+  const listener = new Hanging({
     tls: { cert, key },
     isBalancer: () => false,
     maxConnections: 10,
     logger: { debug() {}, warn() {} },
-    onClient(socket) {
-      // Its work hangs, also after its client was cut off.
-      const run = () => new Promise<void>(() => {});
-      listener.serve(socket, { run, destroy: () => socket.destroy() });
-      served.resolve();
-    },
   });
   await listener.listen(0, '127.0.0.1');
   const client = connect(listener.address);

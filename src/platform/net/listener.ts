@@ -21,8 +21,6 @@ export interface ListenerOptions {
   readonly maxConnections: number;
   /** A pino Logger fits. */
   readonly logger: Record<'debug' | 'warn', (what: object, text: string) => void>;
-  /** Takes a client that is still connected; an IPv4 address in its own form. */
-  readonly onClient: (socket: Socket, address: string) => void;
 }
 
 /** Milliseconds for a load balancer to send its header. */
@@ -36,7 +34,7 @@ export interface Served {
   destroy(): void;
 }
 
-export class Listener<Connection extends Served> {
+export abstract class Listener<Connection extends Served> {
   readonly #options: ListenerOptions;
   readonly #server: Server;
   /** Connections for which a load balancer has not named the client yet. */
@@ -54,6 +52,9 @@ export class Listener<Connection extends Served> {
     );
     this.#server.maxConnections = options.maxConnections;
   }
+
+  /** Takes a client that is still connected. @param address an IPv4 address in its own form */
+  protected abstract admit(socket: Socket, address: string): void;
 
   /** Of the certificate to use now. */
   get secureContext(): SecureContext {
@@ -124,7 +125,7 @@ export class Listener<Connection extends Served> {
   }
 
   #accept(socket: Socket): void {
-    const { logger, isBalancer, onClient } = this.#options;
+    const { logger, isBalancer } = this.#options;
     // Sockets often fail because of the other side; `close` follows.
     socket.on('error', (error) => logger.debug({ err: error }, 'connection failed'));
     // The client has left already: no later event would subtract it from the counts.
@@ -134,12 +135,12 @@ export class Listener<Connection extends Served> {
     }
     const address = plainAddress(socket.remoteAddress);
     if (isBalancer(address)) void this.#acceptBehind(socket, address);
-    else onClient(socket, address);
+    else this.admit(socket, address);
   }
 
   /** Accepts a connection from a load balancer: the client is the one that its header names. */
   async #acceptBehind(socket: Socket, balancer: string): Promise<void> {
-    const { logger, onClient } = this.#options;
+    const { logger } = this.#options;
     this.#waiting.add(socket);
     const address = await readProxyHeader(socket, HEADER_TIMEOUT);
     this.#waiting.delete(socket);
@@ -149,7 +150,7 @@ export class Listener<Connection extends Served> {
         'a connection came without a PROXY header and was closed',
       );
       socket.destroy();
-    } else onClient(socket, plainAddress(address));
+    } else this.admit(socket, plainAddress(address));
   }
 }
 

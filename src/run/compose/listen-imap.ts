@@ -119,7 +119,7 @@ export function prepareImap(
     const listener = await startImap({ ...shared, ...on });
     listeners.push(listener);
     metrics.watchImap(() => ({
-      connections: listeners.reduce((sum, one) => sum + one.connections(), 0),
+      connections: listeners.reduce((sum, one) => sum + one.served.size, 0),
       sessions: imapSessions.count(),
     }));
     return listener;

@@ -246,7 +246,7 @@ async function listen(
     const listener = await open(port).catch(explainPort(setting, host, port));
     onStop(() => listener.close(DRAIN_MS));
     started.push(listener);
-    return listener.address();
+    return listener.address;
   };
   const { smtp, lmtp, imap, submission } = config;
   const startMail = (protocol: 'smtp' | 'lmtp') => (port: number) =>

@@ -10,7 +10,7 @@ test('an account has room for four of the longest commands, and gets it back', a
   const slots = new ImapSlots();
   const listener = await startImapWith({ slots });
   const open = async (account: number) => {
-    const client = await ImapLines.connect(listener.address().port);
+    const client = await ImapLines.connect(listener.address.port);
     await client.ok(`LOGIN ${account} x`);
     return client;
   };

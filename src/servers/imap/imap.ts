@@ -154,26 +154,19 @@ export class ImapSlots {
 /** Starts a listener. @throws the error of the socket, e.g. `EADDRINUSE` */
 export async function startImap(options: ImapOptions): Promise<ImapListener> {
   const listener = new ImapListener(options);
-  await listener.listen();
+  await listener.listen(options.port, options.host);
   return listener;
 }
 
-export class ImapListener {
+export class ImapListener extends Listener<Connection> {
   readonly #options: ImapOptions;
-  readonly #listener: Listener<Connection>;
   #timeCheck: NodeJS.Timeout | undefined;
   readonly #rechecks: Repeat;
 
   constructor(options: ImapOptions) {
-    this.#options = options;
     const { tls, isBalancer, logger } = options;
-    this.#listener = new Listener({
-      tls,
-      isBalancer,
-      maxConnections: CONNECTIONS + 2 * STRANGERS,
-      logger,
-      onClient: (socket, address) => this.#admit(socket, address),
-    });
+    super({ tls, isBalancer, maxConnections: CONNECTIONS + 2 * STRANGERS, logger });
+    this.#options = options;
     const line =
       'IMAP connections could not be compared with their accounts: tried again in a minute';
     this.#rechecks = new Repeat({
@@ -183,34 +176,20 @@ export class ImapListener {
     });
   }
 
-  connections(): number {
-    return this.#listener.served.size;
-  }
-
-  address(): { readonly host: string; readonly port: number } {
-    return this.#listener.address;
-  }
-
-  /** Uses another certificate from now on. @throws OpenSSL's error where it cannot use it */
-  setTls(tls: ImapOptions['tls']): void {
-    this.#listener.setTls(tls);
-  }
-
   /** See {@link startImap}; called once. */
-  async listen(): Promise<void> {
-    const { host, port } = this.#options;
-    await this.#listener.listen(port, host);
+  override async listen(port: number, host: string): Promise<void> {
+    await super.listen(port, host);
     this.#timeCheck = setInterval(() => {
       const now = performance.now();
-      for (const connection of this.#listener.served) connection.checkTime(now, Date.now());
+      for (const connection of this.served) connection.checkTime(now, Date.now());
     }, TIME_CHECK_MS);
     this.#rechecks.start();
   }
 
   /** Tells all clients BYE, and resolves when their commands have ended, or at the deadline. @param deadline milliseconds */
-  async close(deadline: number): Promise<void> {
-    const stopped = this.#listener.close(deadline);
-    for (const connection of this.#listener.served)
+  override async close(deadline: number): Promise<void> {
+    const stopped = super.close(deadline);
+    for (const connection of this.served)
       connection.end('[UNAVAILABLE] The server stops: connect again');
     await stopped;
     clearInterval(this.#timeCheck);
@@ -219,7 +198,7 @@ export class ImapListener {
 
   async #recheckAll(): Promise<void> {
     const { accessOf, appPasswordsThere } = this.#options;
-    const open = [...this.#listener.served].filter(({ user }) => user !== undefined);
+    const open = [...this.served].filter(({ user }) => user !== undefined);
     const byAccount = Map.groupBy(open, ({ user }) => user?.accountId ?? 0);
     const ids = [...byAccount.keys()];
     for (let at = 0; at < ids.length; at += ACCOUNTS_AT_A_TIME) {
@@ -236,7 +215,7 @@ export class ImapListener {
     }
   }
 
-  #admit(socket: Socket, address: string): void {
+  protected override admit(socket: Socket, address: string): void {
     const { slots, sessions, isSecure, logger, onRefused } = this.#options;
     const key = clientKey(address);
     const most = isLoopback(address) ? STRANGERS : STRANGERS_OF_CLIENT;
@@ -253,7 +232,7 @@ export class ImapListener {
       ...this.#options,
       recents: slots.recents,
       memory: slots.memory,
-      secureContext: () => this.#listener.secureContext,
+      secureContext: () => this.secureContext,
       admit: async (user) => {
         const slot = await slots.take(user, key);
         if (typeof slot === 'string') {
@@ -268,6 +247,6 @@ export class ImapListener {
     const connection = new Connection(socket, client, settings, logger);
     sessions.add(connection);
     socket.once('close', () => sessions.remove(connection));
-    this.#listener.serve(socket, connection);
+    this.serve(socket, connection);
   }
 }

@@ -76,7 +76,7 @@ async function start() {
     maxMessageBytes: 1_000_000,
   });
   atEnd(() => listener.close(1_000));
-  const client = await ImapLines.connect(listener.address().port);
+  const client = await ImapLines.connect(listener.address.port);
   await client.ok('LOGIN 1 x');
   await client.ok('SELECT INBOX');
   /** The next batch that begins. */

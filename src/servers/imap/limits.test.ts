@@ -23,7 +23,7 @@ const listener = await startImapWith({
   slots,
   onRefused: (reason) => refused.push(reason),
 });
-const { port } = listener.address();
+const { port } = listener.address;
 
 describe('the limits of a connection', () => {
   const usual = { ...timeouts };
@@ -81,7 +81,7 @@ test('an account has 64 connections, and one that ends gives its place to anothe
   const refused: string[] = [];
   const listener = await startImapWith({ slots, onRefused: (reason) => refused.push(reason) });
   const logIn = async () => {
-    const client = await ImapLines.connect(listener.address().port);
+    const client = await ImapLines.connect(listener.address.port);
     client.send('x LOGIN 3 x\r\n');
     return { client, answer: await client.next() };
   };

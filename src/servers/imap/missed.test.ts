@@ -31,7 +31,7 @@ test('who lost the access without an event is told BYE at the next check, and no
     recheckMs: 20,
   });
   const open = async (id: number) => {
-    const client = await ImapLines.connect(listener.address().port);
+    const client = await ImapLines.connect(listener.address.port);
     await client.ok(`LOGIN ${id} x`);
     return client;
   };

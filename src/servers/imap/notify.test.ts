@@ -45,7 +45,7 @@ async function start(recheckMs = 60_000) {
     accessOf: async () => new Map([[1, { status: 'active', credentialVersion: 5 }]]),
     recheckMs,
   });
-  const client = await ImapLines.connect(listener.address().port);
+  const client = await ImapLines.connect(listener.address.port);
   await client.ok('LOGIN 1 x');
   const changed = (name: string) => {
     const rest = { uidvalidity: '1', token: '1', eventType: 'MailboxesChanged' };

@@ -41,7 +41,7 @@ const listener = await startImapWith({
     return { wire, capabilities: CAPABILITIES, early: NONE, destroy: () => wire.destroy() };
   },
 });
-const { port } = listener.address();
+const { port } = listener.address;
 
 describe('a session on a mail server', () => {
   after(async () => {

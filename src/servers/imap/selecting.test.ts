@@ -33,7 +33,7 @@ async function start(sync: (request: SyncRequest) => SyncResult) {
     sync: async (_: unknown, request: SyncRequest) => sync(request),
   };
   const listener = await startImapWith({ mailstore: mailstore as unknown as ImapMailstore });
-  const client = await ImapLines.connect(listener.address().port);
+  const client = await ImapLines.connect(listener.address.port);
   atEnd(async () => {
     client.close();
     await listener.close(1_000);

@@ -44,7 +44,7 @@ test('a command that was carried out is OK where news cannot be read, and the ne
     } as unknown as ImapMailstore,
   });
   t.after(() => listener.close(1_000));
-  const client = await ImapLines.connect(listener.address().port);
+  const client = await ImapLines.connect(listener.address.port);
   await client.ok('LOGIN 1 x');
   await client.ok('SELECT INBOX');
   assert.deepEqual(await client.ok('SUBSCRIBE INBOX'), []);

@@ -278,7 +278,7 @@ test('a client that vanishes in a message leaves nothing behind', async (context
     const failure = target.delivery.failures.at(-1);
     assert.ok(failure instanceof Refusal && failure.code === 'unavailable');
   }
-  await until(() => target.listener.connections() === 0);
+  await until(() => target.listener.served.size === 0);
   assert.deepEqual(target.delivery.messages, []);
   (await greet(target)).destroy();
 });
@@ -335,11 +335,11 @@ test('an address may hold only so many connections, however they end', async (co
     assert.match(await refused.reply(), /^421 4\.7\.0 /);
     assert.equal(await refused.line(), undefined);
     await end(client);
-    await until(() => target.listener.connections() === 1);
+    await until(() => target.listener.served.size === 1);
     client.destroy();
   }
   kept.destroy();
-  await until(() => target.listener.connections() === 0);
+  await until(() => target.listener.served.size === 0);
 });
 
 test('the number of all connections together is limited as well', async (context) => {
@@ -359,7 +359,7 @@ test('when few connections are left, silent clients are disconnected soon, and o
   // With one more it is crowded, until one of them ends.
   const sixth = await DialogueClient.connect(target.port);
   assert.match(await Promise.race(silent.map((client) => client.reply())), /^421 4\.4\.2 Timeout/);
-  await until(() => target.listener.connections() < 6);
+  await until(() => target.listener.served.size < 6);
   const another = await DialogueClient.connect(target.port);
   assert.match(await another.reply(), /^220 /);
   for (const client of [...silent, sixth, another]) client.destroy();
@@ -456,7 +456,7 @@ test('a client has only so many octets under way, and they are free again howeve
     for (const [index, end] of endings.entries()) await end(under[index] as DialogueClient);
     refused.destroy();
     for (const { socket } of under) socket.destroy();
-    await until(() => target.listener.connections() === 0);
+    await until(() => target.listener.served.size === 0);
     target.delivery.bytesRead = (round + 1) * most * large.length;
   }
 });
@@ -743,7 +743,7 @@ test('stopping ends idle connections with 421 and refuses new ones', async (cont
   gone.destroy();
   const waiting = await startStrict(context, { greetingDelay: 3_600_000 });
   const silent = await DialogueClient.connect(waiting.port);
-  await until(() => waiting.listener.connections() === 1);
+  await until(() => waiting.listener.served.size === 1);
 
   const closed = Promise.all([target.listener.close(), waiting.listener.close()]);
   for (const client of [idle, secure, silent]) {
@@ -798,7 +798,7 @@ test('stopping waits for delivery when the client is gone', async (context) => {
   client.send('hello\r\n.\r\n');
   await read;
   client.destroy();
-  await until(() => target.listener.connections() === 0);
+  await until(() => target.listener.served.size === 0);
   let stopped = false;
   const closed = target.listener.close().then(() => {
     stopped = true;
@@ -833,7 +833,7 @@ test('a client that leaves while it logs in takes no slot of its account', async
     await until(() => begun > at);
     client.destroy();
   }
-  await until(() => listener.connections() === 0);
+  await until(() => listener.served.size === 0);
   open();
   const client = await greet(target);
   assert.match(await client.ask(LOGIN), /^235 /);

@@ -129,8 +129,7 @@ export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
   return listener;
 }
 
-export class SmtpListener {
-  readonly #listener: Listener<Connection>;
+export class SmtpListener extends Listener<Connection> {
   readonly #settings: ConnectionSettings;
   readonly #options: SmtpOptions;
   readonly #limits: SmtpLimits;
@@ -142,51 +141,29 @@ export class SmtpListener {
   #closing: Promise<void> | undefined;
 
   constructor(options: SmtpOptions) {
+    const { tls, isBalancer, maxConnections } = options;
+    const logger = options.logger.child({ protocol: options.protocol });
+    // To answer 421 needs a connection, too.
+    const inAll = (takesLogins(options) ? 3 : 2) * maxConnections;
+    super({ tls, isBalancer, maxConnections: inAll, logger });
     this.#options = options;
+    this.#logger = logger;
     this.#limits = { ...LIMITS, ...options.limits };
     this.#settings = {
       ...this.#limits,
       ...options,
       onCommand: options.traffic?.command,
       onRefused: options.traffic?.refused,
-      secureContext: () => this.#listener.secureContext,
+      secureContext: () => this.secureContext,
     };
-    this.#logger = options.logger.child({ protocol: options.protocol });
-    this.#shares = new StrangerShares(options.maxConnections);
-    this.#accounts = new AccountShares(submitterSlots(options.maxConnections));
+    this.#shares = new StrangerShares(maxConnections);
+    this.#accounts = new AccountShares(submitterSlots(maxConnections));
     this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
-    const { tls, isBalancer, maxConnections } = options;
-    this.#listener = new Listener({
-      tls,
-      isBalancer,
-      // To answer 421 needs a connection, too.
-      maxConnections: (this.#takesLogins ? 3 : 2) * maxConnections,
-      logger: this.#logger,
-      onClient: (socket, address) => this.#admit(socket, address),
-    });
-  }
-
-  get #takesLogins(): boolean {
-    return 'logIn' in this.#options.delivery;
-  }
-
-  /** The number of open connections. */
-  connections(): number {
-    return this.#listener.served.size;
-  }
-
-  address(): { readonly host: string; readonly port: number } {
-    return this.#listener.address;
-  }
-
-  /** Uses another certificate for every STARTTLS from now on. @throws OpenSSL's error where it cannot use it */
-  setTls(tls: SmtpOptions['tls']): void {
-    this.#listener.setTls(tls);
   }
 
   /** See {@link startSmtp}; called once. */
-  async listen(port: number, host: string): Promise<void> {
-    await this.#listener.listen(port, host);
+  override async listen(port: number, host: string): Promise<void> {
+    await super.listen(port, host);
     const { idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime } = this.#limits;
     const { messageTimeout } = this.#settings;
     const limits = [idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime, messageTimeout];
@@ -204,14 +181,14 @@ export class SmtpListener {
    *
    * @param deadline milliseconds after which open connections are cut off
    */
-  close(deadline = 10_000): Promise<void> {
+  override close(deadline = 10_000): Promise<void> {
     this.#closing ??= this.#close(deadline);
     return this.#closing;
   }
 
   async #close(deadline: number): Promise<void> {
-    const { served } = this.#listener;
-    const stopped = this.#listener.close(deadline);
+    const { served } = this;
+    const stopped = super.close(deadline);
     for (const connection of served) connection.drain();
     const linger = setTimeout(() => {
       for (const connection of served) if (connection.isOver) connection.destroy();
@@ -221,7 +198,7 @@ export class SmtpListener {
     clearInterval(this.#timeCheck);
   }
 
-  #admit(socket: Socket, address: string): void {
+  protected override admit(socket: Socket, address: string): void {
     const key = clientKey(address);
     const { maxPerIp, slots } = this.#options;
     const isTrusted = this.#options.isTrusted(address);
@@ -242,7 +219,7 @@ export class SmtpListener {
       return true;
     });
     if (slots) void this.#serveInSlot(slots, socket, client, most);
-    else this.#serve(socket, client);
+    else this.#run(socket, client);
   }
 
   #refuse(socket: Socket, address: string): void {
@@ -269,13 +246,13 @@ export class SmtpListener {
       return;
     }
     // The client left meanwhile, or the listener stops.
-    if (socket.destroyed || !this.#listener.isListening) {
+    if (socket.destroyed || !this.isListening) {
       slots.give(slot, 1);
       socket.destroy();
       return;
     }
     socket.once('close', () => slots.give(slot, 1));
-    this.#serve(socket, client);
+    this.#run(socket, client);
   }
 
   #clientOf(address: string, key: string, isTrusted: boolean, countFor: Client['logIn']): Client {
@@ -285,7 +262,7 @@ export class SmtpListener {
       address,
       isTrusted,
       // Without TLS a password may come from this machine only.
-      login: this.#takesLogins ? (isLoopback(address) ? 'anywhere' : 'by TLS') : undefined,
+      login: takesLogins(this.#options) ? (isLoopback(address) ? 'anywhere' : 'by TLS') : undefined,
       // A stranger must leave as much free as it uses: so a small message has room, however many strangers there are.
       stage: (octets) =>
         this.#staged.take(
@@ -303,11 +280,11 @@ export class SmtpListener {
     };
   }
 
-  #serve(socket: Socket, client: Client): void {
+  #run(socket: Socket, client: Client): void {
     const connection = new Connection(socket, client, this.#settings, this.#logger);
     this.#options.traffic?.connected();
     socket.once('close', () => this.#options.traffic?.disconnected());
-    this.#listener.serve(socket, connection);
+    this.serve(socket, connection);
   }
 
   /** Ends connections of clients that keep us waiting too long, sooner where few connections are left. */
@@ -317,10 +294,14 @@ export class SmtpListener {
     const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
     // Else one command a second, or one octet of a message, would keep a connection for all of the lifetime.
     const alive = isCrowded ? crowdedLifetime : lifetime;
-    for (const connection of this.#listener.served) {
+    for (const connection of this.served) {
       connection.checkTime(now, connection.isLoggedIn ? idleTimeout : idle, alive);
     }
   }
+}
+
+function takesLogins({ delivery }: SmtpOptions): boolean {
+  return 'logIn' in delivery;
 }
 
 const TOO_MANY = new Refusal('too_many_connections', 'Too many connections, try again later');

@@ -69,14 +69,13 @@ export function insertAccountEvent(
 
 type Values = EventValues<string | number | null> & { readonly id: number };
 
-const ofAccount = new PreparedQuery((value: Values, queries) => ({
-  compile: () => insertAccountEvent({ ...valuesOf(value), accountId: value.id }).compile(queries),
-}));
-const ofDomain = new PreparedQuery((value: Values, queries) => ({
-  compile: () =>
-    sql<{ user_id: string }>`${insert(valuesOf(value), sql`cast(null as bigint)`)}
-      from domains where id = ${value.id} returning user_id`.compile(queries),
-}));
+const ofAccount = new PreparedQuery((value: Values) =>
+  insertAccountEvent({ ...valuesOf(value), accountId: value.id }),
+);
+const ofDomain = new PreparedQuery(
+  (value: Values) => sql<{ user_id: string }>`${insert(valuesOf(value), sql`cast(null as bigint)`)}
+    from domains where id = ${value.id} returning user_id`,
+);
 
 /** Read one by one: the values are placeholders, which have no members of their own. */
 function valuesOf({ type, mailbox, uid, data, at }: EventValues): EventValues {

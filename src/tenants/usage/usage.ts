@@ -15,7 +15,7 @@
  * so that two transactions cannot deadlock.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { type RawBuilder, sql } from 'kysely';
+import { sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
 import { DAY_MS, type EpochMs, HOUR_MS, startOf } from '../../platform/time/time.ts';
 import { type Measured, measureSome } from './list-usage.ts';
@@ -110,8 +110,8 @@ export class Usage {
   constructor({ database, now = Date.now }: UsageOptions) {
     this.#database = database;
     this.#now = now;
-    this.#accounts = prepareAdditions(database, 'accounts');
-    this.#domains = prepareAdditions(database, 'domains');
+    this.#accounts = prepareAdditions(database.engine, 'accounts');
+    this.#domains = prepareAdditions(database.engine, 'domains');
   }
 
   /**
@@ -203,19 +203,15 @@ export function additionAfter(
 type Owners = 'accounts' | 'domains';
 
 /** Compiled once: every message runs them. */
-function prepareAdditions(
-  { read, engine }: Pick<Database, 'read' | 'engine'>,
-  owners: Owners,
-): Additions {
-  const prepare = (write: (value: Addition) => RawBuilder<unknown>) =>
-    new PreparedQuery((value: Addition) => ({ compile: () => write(value).compile(read) }));
-  const rest = prepare((value) => addToHour(value, owners));
-  if (engine === 'sqlite')
-    return { rest, mail: [prepare((value) => addToDay(value, owners)), rest] };
+function prepareAdditions(engine: Database['engine'], owners: Owners): Additions {
+  const rest = new PreparedQuery((value: Addition) => addToHour(value, owners));
+  const day = new PreparedQuery((value: Addition) => addToDay(value, owners));
+  if (engine === 'sqlite') return { rest, mail: [day, rest] };
   // One round trip for both.
-  const both = (value: Addition) =>
-    sql`with day as (${addToDay(value, owners)}) ${addToHour(value, owners)}`;
-  return { rest, mail: [prepare(both)] };
+  const both = new PreparedQuery(
+    (value: Addition) => sql`with day as (${addToDay(value, owners)}) ${addToHour(value, owners)}`,
+  );
+  return { rest, mail: [both] };
 }
 
 /* Of an owner: columns domain, user_id, account_id and email; and columns domain_id and account_id. */

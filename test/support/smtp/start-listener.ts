@@ -50,7 +50,7 @@ export async function startListener(
     limits: options,
   });
   context.after(() => listener.close(0));
-  return { listener, port: listener.address().port, delivery, log };
+  return { listener, port: listener.address.port, delivery, log };
 }
 
 function recordingLogger(log: Record<string, unknown>[]): Logger {
