@@ -4,7 +4,7 @@
  * that is being attempted is not changed.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Database, Engine, Queries, Row } from '../../platform/database/database.ts';
+import type { Database, Queries, Row } from '../../platform/database/database.ts';
 import type { EpochMs, Step } from '../../platform/time/time.ts';
 import type { Trace } from '../trace/trace.ts';
 import { dropped, hasPayload, putBack } from './operator-rows.ts';
@@ -262,18 +262,14 @@ async function readRows(
  * Those of some domains that are suspended. They stay suspended until the transaction ends: a resume waits for that,
  * and then finds the deliveries that were held.
  */
-export async function lockSuspended(
-  tx: Queries,
-  engine: Engine,
-  domainIds: readonly number[],
-): Promise<number[]> {
+export async function lockSuspended(tx: Queries, domainIds: readonly number[]): Promise<number[]> {
   if (domainIds.length === 0) return [];
   const rows = await tx
     .selectFrom('domains')
     .select('id')
     .where('id', 'in', domainIds)
     .where('suspended_at', 'is not', null)
-    .$if(engine === 'postgres', (query) => query.forShare())
+    .forShare()
     .execute();
   return rows.map(({ id }) => id);
 }
@@ -281,7 +277,6 @@ export async function lockSuspended(
 /** Changes rows that are still in a state that the action changes, and are not being attempted. */
 export async function changeRows(
   tx: Queries,
-  engine: Engine,
   ids: readonly number[],
   request: BulkRequest,
 ): Promise<ChangedRow[]> {
@@ -294,7 +289,7 @@ export async function changeRows(
     .set({ updated_at: now });
   if (action === 'hold' && heldBy === 'suspension') {
     // After the end of the suspension nothing would release them.
-    const suspended = await lockSuspended(tx, engine, filter.domainIds ?? []);
+    const suspended = await lockSuspended(tx, filter.domainIds ?? []);
     if (suspended.length === 0) return [];
     rows = rows.where('domain_id', 'in', suspended);
   }

@@ -2,7 +2,6 @@
 import {
   chunks,
   type Database,
-  type Engine,
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
@@ -35,31 +34,28 @@ interface Lease {
 
 type LeaseValues = Omit<LeaseRequest, 'trace' | 'recipientsOf'>;
 
-function prepareLease(engine: Engine) {
-  return new PreparedQuery((value: LeaseValues, queries) =>
-    queries
-      .with('due', (db) =>
-        selectWaiting(db, value)
-          .where('next_attempt_at', '<=', value.now)
-          .limit(value.limit)
-          .$if(engine === 'postgres', (query) => query.forUpdate().skipLocked()),
-      )
-      .updateTable('deliveries')
-      .set({ lease_owner: value.owner, next_attempt_at: value.until, updated_at: value.now })
-      .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
-      .returning(rowColumns)
-      .returning(payload)
-      .returning((eb) =>
-        eb
-          .selectFrom('domains')
-          .select('suspended_at')
-          .whereRef('domains.id', '=', 'deliveries.domain_id')
-          .as('suspended_at'),
-      ),
-  );
-}
-
-const leaseDue = { sqlite: prepareLease('sqlite'), postgres: prepareLease('postgres') };
+const leaseDue = new PreparedQuery((value: LeaseValues, queries) =>
+  queries
+    .with('due', (db) =>
+      selectWaiting(db, value)
+        .where('next_attempt_at', '<=', value.now)
+        .limit(value.limit)
+        .forUpdate()
+        .skipLocked(),
+    )
+    .updateTable('deliveries')
+    .set({ lease_owner: value.owner, next_attempt_at: value.until, updated_at: value.now })
+    .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
+    .returning(rowColumns)
+    .returning(payload)
+    .returning((eb) =>
+      eb
+        .selectFrom('domains')
+        .select('suspended_at')
+        .whereRef('domains.id', '=', 'deliveries.domain_id')
+        .as('suspended_at'),
+    ),
+);
 
 const firstWaiting = new PreparedQuery((lane: LaneOfKind, queries) =>
   selectWaiting(queries, lane).limit(1),
@@ -82,8 +78,8 @@ export async function leaseRows(database: Database, request: LeaseRequest): Prom
     return { rows: [], nextDue: await findNextDue(database.read, request) };
   }
   return database.write(async (tx) => {
-    const leased = await leaseDue[database.engine].all(tx, request);
-    const open = await holdSuspended(tx, database.engine, leased, request);
+    const leased = await leaseDue.all(tx, request);
+    const open = await holdSuspended(tx, leased, request);
     const rows = open.sort((a, b) => a.id - b.id);
     return { rows, nextDue: rows.length < limit ? await findNextDue(tx, request) : undefined };
   });
@@ -92,7 +88,6 @@ export async function leaseRows(database: Database, request: LeaseRequest): Prom
 /** Holds those of the rows whose domain is suspended. @returns the others */
 async function holdSuspended(
   tx: Queries,
-  engine: Engine,
   leased: readonly (LeasedRow & { readonly suspended_at: number | null })[],
   { kind, now, trace, recipientsOf }: LeaseRequest,
 ): Promise<LeasedRow[]> {
@@ -100,7 +95,7 @@ async function holdSuspended(
   if (ofSuspended.length === 0) return [...leased];
   // Locked, and read again: its suspension may end at this moment.
   const domainIds = new Set(ofSuspended.map(({ domain_id }) => domain_id));
-  const suspended = new Set(await lockSuspended(tx, engine, [...domainIds]));
+  const suspended = new Set(await lockSuspended(tx, [...domainIds]));
   const isHeld = ({ domain_id }: LeasedRow) => suspended.has(domain_id);
   const held = leased.filter(isHeld);
   if (held.length > 0) {

@@ -285,7 +285,7 @@ export class Queue {
     let noted: number | undefined;
     return runBulk(this.#database, asked, async (ids, { matched, changed }) => {
       const { rows, entry } = await this.#database.write(async (tx) => {
-        const rows = await changeRows(tx, this.#database.engine, ids, asked);
+        const rows = await changeRows(tx, ids, asked);
         if (rows.length === 0) return { rows, entry: noted };
         await this.#trace(tx, { action, rows, by });
         if (action === 'drop') await this.#tellDropped(tx, rows, asked.now);

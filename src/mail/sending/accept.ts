@@ -174,14 +174,14 @@ async function write(
   message: WrittenMessage,
   accepting: Accepting,
 ): Promise<AcceptOutcome> {
-  const { database, bodies, queue, usage, trace, recipientsPerDay, now: clock } = options;
+  const { bodies, queue, usage, trace, recipientsPerDay, now: clock } = options;
   const { user, key } = message;
   const { copy, atOnce } = accepting;
   const { accountId } = user;
   // Accounts with quotas first, in one order: two accounts may write to each other.
   await atOnce?.hold(tx, accountId);
   // Locked: of two requests with one key, the second finds what the first has written.
-  if (!(await findSendingAccount(tx, accountId, database.engine))) {
+  if (!(await findSendingAccount(tx, accountId, true))) {
     throw new Refusal('account_not_found', `there is no account ${user.address}`);
   }
   if (key?.since !== undefined) await freeKey(tx, accountId, key);

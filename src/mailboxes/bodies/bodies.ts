@@ -15,18 +15,13 @@
 
 import { Buffer } from 'node:buffer';
 import type { Logger } from 'pino';
-import {
-  type Database,
-  isAmong,
-  type NewRow,
-  PreparedQuery,
-  type Queries,
-} from '../../platform/database/database.ts';
+import type { Database, NewRow, Queries } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
 import { BodyFiles } from './body-files.ts';
 import {
   type ByteRange,
+  bodiesById,
   bodyById,
   emptyRows,
   GrowingBuffer,
@@ -99,7 +94,6 @@ export class Bodies {
   #isNew = false;
   /** Whether another node may be about to mark the store, so that a difference is no error yet. */
   #isAwaited = false;
-  readonly #findMany: PreparedQuery<{ ids: string }, StoredBody & { id: number }>;
   readonly #room: DiskRoom;
   /** Bytes up to which a message needs no disk of this machine: those that PostgreSQL keeps in a row. */
   readonly #withoutDisk: number;
@@ -122,12 +116,6 @@ export class Bodies {
       isOurs: async () => !(await this.checkStore(false)) && this.#health?.isUp !== false,
       whileUp: (act) => this.#whileUp(act),
     });
-    this.#findMany = new PreparedQuery(({ ids }) =>
-      database.read
-        .selectFrom('bodies')
-        .select(['id', 'size', 'content', 'file'])
-        .where(isAmong(database.engine, 'id', ids)),
-    );
   }
 
   /** Why the store does not belong to the database; mail cannot be stored then. */
@@ -284,7 +272,7 @@ export class Bodies {
   /** The same for many, by id. Bytes that lie in rows come with them: as many bodies as fit into memory. */
   async findMany(ids: readonly number[]): Promise<Map<number, StoredBody>> {
     if (ids.length === 0) return new Map();
-    const rows = await this.#findMany.all(this.#database.read, { ids: JSON.stringify(ids) });
+    const rows = await bodiesById.all(this.#database.read, { ids: JSON.stringify(ids) });
     const found = rows.filter(({ content, file }) => content || file);
     return new Map(found.map(({ id, ...body }) => [id, body]));
   }
@@ -380,7 +368,7 @@ export class Bodies {
    * @returns files for {@link Bodies.removeFiles}, after the commit
    */
   empty(tx: Queries, ids: readonly number[], before: number): Promise<string[]> {
-    return emptyRows(tx, this.#database.engine, ids, before);
+    return emptyRows(tx, ids, before);
   }
 
   /** Removes files that {@link Bodies.release} returned, as {@link BodyFiles.remove}. */

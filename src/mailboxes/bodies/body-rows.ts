@@ -4,6 +4,7 @@ import { Buffer } from 'node:buffer';
 import type { ExpressionBuilder } from 'kysely';
 import {
   type Database,
+  isAmong,
   type NewRow,
   PreparedQuery,
   type Queries,
@@ -23,6 +24,14 @@ export const insertBody = new PreparedQuery((value: NewRow<'bodies'>, queries) =
 
 export const bodyById = new PreparedQuery(({ id }: { readonly id: number }, queries) =>
   queries.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', id),
+);
+
+/** @param ids as JSON */
+export const bodiesById = new PreparedQuery(({ ids }: { readonly ids: string }, queries) =>
+  queries
+    .selectFrom('bodies')
+    .select(['id', 'size', 'content', 'file'])
+    .where(isAmong(queries, 'id', ids)),
 );
 
 /** The row of a body that was read: its bytes in memory are in it, unless there are none beside its file. */
@@ -72,7 +81,6 @@ export async function releaseRows(
 /** As `Bodies.empty`. */
 export async function emptyRows(
   tx: Queries,
-  engine: Database['engine'],
   ids: readonly number[],
   before: number,
 ): Promise<string[]> {
@@ -97,7 +105,7 @@ export async function emptyRows(
       ),
     )
     .orderBy('id')
-    .$if(engine === 'postgres', (query) => query.forUpdate())
+    .forUpdate()
     .execute();
   const emptied = rows.map(({ id }) => id);
   if (emptied.length === 0) return [];

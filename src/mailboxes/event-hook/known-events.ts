@@ -69,9 +69,10 @@ export class KnownEvents {
       .select('event_id')
       .where('received_at', '<=', this.#now() - DAY_MS)
       .orderBy('received_at')
-      .limit(most);
-    // Another node may be removing the same rows; SQLite has one writer and no such clause.
-    const free = this.#database.engine === 'postgres' ? old.forUpdate().skipLocked() : old;
-    await tx.deleteFrom('mailserver_events').where('event_id', 'in', free).execute();
+      .limit(most)
+      // Another node may be removing the same rows.
+      .forUpdate()
+      .skipLocked();
+    await tx.deleteFrom('mailserver_events').where('event_id', 'in', old).execute();
   }
 }

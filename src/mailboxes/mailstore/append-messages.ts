@@ -6,7 +6,7 @@ import {
   PreparedQuery,
   type Queries,
 } from '../../platform/database/database.ts';
-import { prepareEnqueueSearch } from '../search/search.ts';
+import { enqueueAdded } from '../search/search.ts';
 import { MailboxAdvance, type NamedAdvance } from './advance-mailbox.ts';
 import { hasKeyword, keepKeywords, type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
@@ -48,11 +48,9 @@ function messageColumns(value: NewRow<'messages'>) {
 }
 
 /** Compiled once: it runs for every recipient of a message. */
-function prepareInsert(queries: Queries) {
-  return new PreparedQuery((value: NewRow<'messages'>) =>
-    queries.insertInto('messages').values(messageColumns(value)),
-  );
-}
+const insertMessage = new PreparedQuery((value: NewRow<'messages'>, queries) =>
+  queries.insertInto('messages').values(messageColumns(value)),
+);
 
 /** A row but for what its mailbox and its body give it. */
 export type Unplaced = Omit<
@@ -105,13 +103,9 @@ export class MessageWriter {
   readonly #ids: OpaqueIds;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
-  readonly #insertMessage: ReturnType<typeof prepareInsert>;
-  readonly #enqueueSearch: ReturnType<typeof prepareEnqueueSearch>;
 
   constructor({ database, mailboxes, ids, now }: MessageWriterOptions) {
     this.#advance = new MailboxAdvance(database);
-    this.#insertMessage = prepareInsert(database.read);
-    this.#enqueueSearch = prepareEnqueueSearch(database.read);
     this.#mailboxes = mailboxes;
     this.#ids = ids;
     this.#now = now;
@@ -165,11 +159,11 @@ export class MessageWriter {
       };
       const flags = await keepKeywords(tx, mailbox.id, normalizeFlags(target.flags ?? []));
       const own = unplaced(message, columns, { ...target, flags }, now);
-      await this.#insertMessage.all(tx, { ...own, ...placed });
+      await insertMessage.all(tx, { ...own, ...placed });
       appended.push({ user, uid, change: mailboxChange(user, mailbox, modseq) });
     }
     const accounts = new Set(appended.map(({ user }) => user.accountId));
-    for (const accountId of accounts) await this.#enqueueSearch.all(tx, { accountId, bodyId });
+    for (const accountId of accounts) await enqueueAdded.all(tx, { accountId, bodyId });
     return appended;
   }
 

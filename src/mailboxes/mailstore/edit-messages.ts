@@ -55,7 +55,6 @@ export class MessageEditor {
   readonly #quotas: Quotas;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
-  readonly #queries: ReturnType<typeof prepareQueries>;
 
   constructor({ database, bodies, mailboxes, quotas, now }: MessageEditorOptions) {
     this.#database = database;
@@ -64,7 +63,6 @@ export class MessageEditor {
     this.#quotas = quotas;
     this.#now = now;
     this.#advance = new MailboxAdvance(database);
-    this.#queries = prepareQueries(database);
   }
 
   async setFlags(user: MailUser, set: MessageSet, change: FlagStore): Promise<Flagged> {
@@ -87,7 +85,7 @@ export class MessageEditor {
       add: await keepKeywords(tx, mailbox.id, normalizeFlags(replace ?? add)),
       remove: normalizeFlags(remove),
     };
-    const found = await this.#queries.toFlag.all(tx, selected(mailbox.id, set.uids));
+    const found = await toFlag.all(tx, selected(mailbox.id, set.uids));
     const messages = found.filter(({ modseq }) => modseq <= (unchangedSince ?? modseq));
     const others = found.filter(({ modseq }) => modseq > (unchangedSince ?? modseq));
     const modified = unchangedSince === undefined ? {} : { modified: others.map(({ uid }) => uid) };
@@ -116,7 +114,7 @@ export class MessageEditor {
         mailbox.id,
         some.map(({ uid }) => uid),
       );
-      await this.#queries.flag.all(tx, { ...named, flags, modseq });
+      await flag.all(tx, { ...named, flags, modseq });
     }
     const after = new Map(changed.map((one) => [one.uid, { flags: one.after, modseq }]));
     return {
@@ -154,7 +152,7 @@ export class MessageEditor {
   ): Promise<Relocated> {
     if (!moving) await this.#quotas.hold(tx, [user.accountId]);
     const [source, target] = await this.lockBoth(tx, user, set, to);
-    const messages = await this.#queries.toMove.all(tx, selected(source.id, set.uids));
+    const messages = await toMove.all(tx, selected(source.id, set.uids));
     if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
     const counts = countOf(messages);
     const flags = new Set(messages.flatMap((one) => flagsFromText(one.flags)));
@@ -200,7 +198,7 @@ export class MessageEditor {
     set: MessageSet,
   ): Promise<Expunged & { readonly files: readonly string[] }> {
     const mailbox = await this.#lock(tx, user, set);
-    const messages = await this.#queries.toExpunge.all(tx, selected(mailbox.id, set.uids));
+    const messages = await toExpunge.all(tx, selected(mailbox.id, set.uids));
     const removed = messages.map(({ uid }) => uid);
     if (messages.length === 0) return { state: stateOf(mailbox), removed, changes: [], files: [] };
     const modseq = await this.#insertTombstones(tx, mailbox.id, messages);
@@ -262,7 +260,7 @@ export class MessageEditor {
     await tx
       .deleteFrom('messages')
       .where('mailbox_id', '=', mailboxId)
-      .where(isAmong(this.#database.engine, 'uid', uids))
+      .where(isAmong(tx, 'uid', uids))
       .execute();
     for (const some of chunks(messages)) {
       const tombstones = some.map(({ uid, created_modseq }) => ({ ...own, uid, created_modseq }));
@@ -317,32 +315,24 @@ function selected(mailboxId: number, uids: readonly number[]): Selected {
 }
 
 /** The messages among `uids` that exist, each once, by UID. */
-function prepareSelect<Column extends MessageColumn>(
-  { read, engine }: Database,
-  columns: readonly Column[],
-) {
-  return new PreparedQuery((value: Selected) =>
-    read
+function prepareSelect<Column extends MessageColumn>(columns: readonly Column[]) {
+  return new PreparedQuery((value: Selected, queries) =>
+    queries
       .selectFrom('messages')
       .select(columns)
       .where('mailbox_id', '=', value.mailboxId)
-      .where(isAmong(engine, 'uid', value.uids))
+      .where(isAmong(queries, 'uid', value.uids))
       .orderBy('uid'),
   );
 }
 
-function prepareQueries(database: Database) {
-  const { read, engine } = database;
-  return {
-    toFlag: prepareSelect(database, ['uid', 'flags', 'modseq']),
-    toMove: prepareSelect(database, allColumns),
-    toExpunge: prepareSelect(database, ['uid', 'created_modseq', 'flags', 'size', 'body_id']),
-    flag: new PreparedQuery((value: Selected & { flags: string; modseq: number }) =>
-      read
-        .updateTable('messages')
-        .set({ flags: value.flags, modseq: value.modseq })
-        .where('mailbox_id', '=', value.mailboxId)
-        .where(isAmong(engine, 'uid', value.uids)),
-    ),
-  };
-}
+const toFlag = prepareSelect(['uid', 'flags', 'modseq']);
+const toMove = prepareSelect(allColumns);
+const toExpunge = prepareSelect(['uid', 'created_modseq', 'flags', 'size', 'body_id']);
+const flag = new PreparedQuery((value: Selected & { flags: string; modseq: number }, queries) =>
+  queries
+    .updateTable('messages')
+    .set({ flags: value.flags, modseq: value.modseq })
+    .where('mailbox_id', '=', value.mailboxId)
+    .where(isAmong(queries, 'uid', value.uids)),
+);

@@ -20,7 +20,7 @@ import {
 } from './mailbox-indexes.ts';
 import { collectKeywords, type Mailboxes, mailboxIdOf, mailboxNotFound } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
-import { type OpenMailbox, prepareOpen } from './open-mailboxes.ts';
+import { type OpenMailbox, openMailbox } from './open-mailboxes.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { MessageReaderOptions } from './read-message.ts';
 import type { ByteRange, MailboxRow, MailUser } from './store.ts';
@@ -75,23 +75,21 @@ interface RowsValues {
   readonly uids: string;
 }
 
-function prepareTexts({ read, engine }: Database, kinds: readonly (keyof ImapTexts)[]) {
-  return new PreparedQuery((value: { ids: string }) =>
-    read
+function prepareTexts(kinds: readonly (keyof ImapTexts)[]) {
+  return new PreparedQuery((value: { ids: string }, queries) =>
+    queries
       .selectFrom('imap_texts')
       .select(['body_id', ...kinds])
-      .where(isAmong(engine, 'body_id', value.ids)),
+      .where(isAmong(queries, 'body_id', value.ids)),
   );
 }
 
-function prepareHeaders({ read, engine }: Database) {
-  return new PreparedQuery((value: { ids: string }) =>
-    read
-      .selectFrom('imap_headers')
-      .select(['body_id', 'fields'])
-      .where(isAmong(engine, 'body_id', value.ids)),
-  );
-}
+const headersOf = new PreparedQuery((value: { ids: string }, queries) =>
+  queries
+    .selectFrom('imap_headers')
+    .select(['body_id', 'fields'])
+    .where(isAmong(queries, 'body_id', value.ids)),
+);
 
 export interface ImapStoreOptions extends MessageReaderOptions {
   readonly quotas: Quotas;
@@ -105,10 +103,8 @@ export class ImapStore {
   readonly #ids: OpaqueIds;
   readonly #quotas: Quotas;
   readonly #longRequests: LongRequests;
-  readonly #open: ReturnType<typeof prepareOpen>;
   readonly #indexes = new MailboxIndexes();
   readonly #rows = new Map<string, PreparedQuery<RowsValues, object>>();
-  readonly #headers: ReturnType<typeof prepareHeaders>;
   readonly #texts = new Map<string, ReturnType<typeof prepareTexts>>();
 
   constructor({ database, bodies, mailboxes, ids, quotas, longRequests }: ImapStoreOptions) {
@@ -118,14 +114,12 @@ export class ImapStore {
     this.#database = database;
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
-    this.#open = prepareOpen(database.read);
-    this.#headers = prepareHeaders(database);
   }
 
   /** @throws Refusal mailbox_not_found */
   async open(user: MailUser, name: string): Promise<OpenMailbox> {
     const { read } = this.#database;
-    const { byName } = this.#open;
+    const { byName } = openMailbox;
     const asked = { accountId: user.accountId, name: canonicalMailboxName(name) };
     const found = await byName.first(read, asked);
     if (found) return found;
@@ -150,7 +144,7 @@ export class ImapStore {
   /** The index of a mailbox as it is now; without messages where the mailbox was deleted. */
   async index(user: MailUser, { id }: Pick<MailboxRow, 'id'>): Promise<MailboxIndex> {
     const { accountId } = user;
-    const mailbox = await this.#open.byId.first(this.#database.read, { accountId, id });
+    const mailbox = await openMailbox.byId.first(this.#database.read, { accountId, id });
     const found = mailbox && (await this.#readIndex(user, mailbox));
     return found?.index ?? NO_MESSAGES;
   }
@@ -162,7 +156,7 @@ export class ImapStore {
     const { accountId } = user;
     const read = () =>
       this.#database.snapshot(async (tx) => {
-        const now = await this.#open.byId.first(tx, { accountId, id: mailbox.id });
+        const now = await openMailbox.byId.first(tx, { accountId, id: mailbox.id });
         return now && { mailbox: now, index: await this.#indexes.read(tx, user, now) };
       });
     const isLong = mailbox.messages > INDEXED_AT_A_TIME && !this.#indexes.hasEarlier(mailbox);
@@ -223,7 +217,7 @@ export class ImapStore {
   async list(user: MailUser): Promise<OpenMailbox[]> {
     const { accountId } = user;
     await this.#mailboxes.find(user, 'INBOX');
-    return this.#open.all.all(this.#database.read, { accountId });
+    return openMailbox.all.all(this.#database.read, { accountId });
   }
 
   /** What the account uses, and may use; undefined where it has no quota. */
@@ -251,11 +245,10 @@ export class ImapStore {
     const key = `${isRow} ${columns.join(' ')}`;
     const known = this.#rows.get(key);
     if (known) return known;
-    const { read, engine } = this.#database;
     const texts = columns.filter(isKeptText);
     const own = columns.filter((column) => !isKeptText(column));
-    const query = new PreparedQuery((value: RowsValues) =>
-      read
+    const query = new PreparedQuery((value: RowsValues, queries) =>
+      queries
         .selectFrom('messages')
         .select(['uid', ...own.map((column) => `messages.${column}` as const)])
         .$if(texts.length > 0, (rows) =>
@@ -267,7 +260,7 @@ export class ImapStore {
         .where('uid', '>=', value.first)
         .where('uid', '<=', value.last)
         // A row of UIDs without gaps needs no list of them.
-        .$if(!isRow, (some) => some.where(isAmong(engine, 'uid', value.uids)))
+        .$if(!isRow, (some) => some.where(isAmong(queries, 'uid', value.uids)))
         .orderBy('uid'),
     );
     this.#rows.set(key, query);
@@ -300,7 +293,7 @@ export class ImapStore {
     bodyIds: readonly number[],
   ): Promise<Map<number, Pick<ImapTexts, Kind>>> {
     const key = kinds.join(' ');
-    const query = this.#texts.get(key) ?? prepareTexts(this.#database, kinds);
+    const query = this.#texts.get(key) ?? prepareTexts(kinds);
     this.#texts.set(key, query);
     const rows = await query.all(this.#database.read, { ids: JSON.stringify(bodyIds) });
     return new Map(rows.map((row) => [row.body_id, row as Pick<ImapTexts, Kind>]));
@@ -326,7 +319,7 @@ export class ImapStore {
   /** The fields that are kept of headers, by the ids of their bodies. */
   async headers(bodyIds: readonly number[]): Promise<Map<number, string>> {
     const ids = JSON.stringify(bodyIds);
-    const rows = await this.#headers.all(this.#database.read, { ids });
+    const rows = await headersOf.all(this.#database.read, { ids });
     return new Map(rows.map(({ body_id, fields }) => [body_id, fields]));
   }
 
@@ -350,8 +343,7 @@ export class ImapStore {
   ): Promise<(readonly [number, Made])[]> {
     const ids = [...made.keys()];
     const query = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
-    const isShared = this.#database.engine === 'postgres';
-    const rows = await query.$if(isShared, (held) => held.forKeyShare()).execute();
+    const rows = await query.forKeyShare().execute();
     const there = new Set(rows.map(({ id }) => id));
     return [...made].filter(([id]) => there.has(id)).sort(([a], [b]) => a - b);
   }

@@ -18,30 +18,32 @@ export const mailboxColumns = [
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
-/** Compiled once: every request and every message runs it. */
-function prepareFind({ read }: Pick<Database, 'read'>, isLocked = false) {
-  return new PreparedQuery((value: { accountId: number; name: string }) =>
-    read
-      .selectFrom('mailboxes')
-      .select(mailboxColumns)
-      .where('account_id', '=', value.accountId)
-      .where('name', '=', value.name)
-      .$if(isLocked, (query) => query.forNoKeyUpdate()),
-  );
+interface Named {
+  readonly accountId: number;
+  readonly name: string;
 }
+
+function selectNamed({ accountId, name }: Named, queries: Queries) {
+  return queries
+    .selectFrom('mailboxes')
+    .select(mailboxColumns)
+    .where('account_id', '=', accountId)
+    .where('name', '=', name);
+}
+
+/* Compiled once: every request and every message runs them. */
+const findNamed = new PreparedQuery(selectNamed);
+const lockNamed = new PreparedQuery((named: Named, queries) =>
+  selectNamed(named, queries).forNoKeyUpdate(),
+);
 
 export class Mailboxes {
   readonly #database: Database;
   readonly #now: () => number;
-  readonly #find: ReturnType<typeof prepareFind>;
-  readonly #lock: ReturnType<typeof prepareFind>;
 
   constructor(database: Database, now: () => number) {
     this.#database = database;
     this.#now = now;
-    this.#find = prepareFind(database);
-    // SQLite has one writer.
-    this.#lock = prepareFind(database, database.engine === 'postgres');
   }
 
   /** The mailbox as it is now; one that every account has is created first if it is missing. */
@@ -56,7 +58,7 @@ export class Mailboxes {
 
   findIn(queries: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
     const { accountId } = user;
-    return this.#find.first(queries, { accountId, name: canonicalMailboxName(mailbox) });
+    return findNamed.first(queries, { accountId, name: canonicalMailboxName(mailbox) });
   }
 
   async list(user: MailUser): Promise<MailboxSummary[]> {
@@ -111,7 +113,7 @@ export class Mailboxes {
    */
   async lock(tx: Queries, user: MailUser, name: string): Promise<MailboxRow> {
     const { accountId } = user;
-    const row = await this.#lock.first(tx, { accountId, name: canonicalMailboxName(name) });
+    const row = await lockNamed.first(tx, { accountId, name: canonicalMailboxName(name) });
     if (!row) throw mailboxNotFound(name);
     return row;
   }
@@ -143,7 +145,7 @@ export class Mailboxes {
       .select('id')
       .where('id', '=', user.accountId)
       // A deletion of the account waits for this commit, and then finds the mailboxes.
-      .$if(this.#database.engine === 'postgres', (query) => query.forKeyShare())
+      .forKeyShare()
       .executeTakeFirst();
     if (!account) return false;
     const first = await this.#reserveUidvalidity(tx, defaultMailboxes.length);

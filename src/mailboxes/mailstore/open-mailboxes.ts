@@ -15,17 +15,19 @@ const openColumns = [
 /** A mailbox as it is now. */
 export type OpenMailbox = Pick<Row<'mailboxes'>, (typeof openColumns)[number]>;
 
-/** Compiled once: programs ask for the state of mailboxes all the time. */
-export function prepareOpen(queries: Queries) {
-  const select = (accountId: number) =>
-    queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
-  return {
-    byName: new PreparedQuery((value: { accountId: number; name: string }) =>
-      select(value.accountId).where('name', '=', value.name),
-    ),
-    byId: new PreparedQuery((value: { accountId: number; id: number }) =>
-      select(value.accountId).where('id', '=', value.id),
-    ),
-    all: new PreparedQuery((value: { accountId: number }) => select(value.accountId).orderBy('id')),
-  };
+function select(accountId: number, queries: Queries) {
+  return queries.selectFrom('mailboxes').select(openColumns).where('account_id', '=', accountId);
 }
+
+/** Compiled once: programs ask for the state of mailboxes all the time. */
+export const openMailbox = {
+  byName: new PreparedQuery((value: { accountId: number; name: string }, queries) =>
+    select(value.accountId, queries).where('name', '=', value.name),
+  ),
+  byId: new PreparedQuery((value: { accountId: number; id: number }, queries) =>
+    select(value.accountId, queries).where('id', '=', value.id),
+  ),
+  all: new PreparedQuery((value: { accountId: number }, queries) =>
+    select(value.accountId, queries).orderBy('id'),
+  ),
+};

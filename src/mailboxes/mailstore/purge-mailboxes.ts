@@ -59,7 +59,7 @@ export async function purgeMailboxes(database: Database, bodies: Bodies): Promis
       .where('account_id', '<', 0)
       .limit(1)
       // A transaction that still appends to it waits, and then finds it deleted.
-      .$if(database.engine === 'postgres', (query) => query.forUpdate())
+      .forUpdate()
       .executeTakeFirst();
     if (!mailbox) return undefined;
     const released = await removeMessages(tx, bodies, mailbox.id, -mailbox.account_id);

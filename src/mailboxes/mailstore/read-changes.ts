@@ -78,6 +78,11 @@ export interface ChangeReaderOptions {
   readonly pageBytes: number;
 }
 
+const gone = new PreparedQuery((value: GoneValues, queries) => goneQuery(queries, value));
+const goneInOrder = new PreparedQuery((value: GoneInOrderValues, queries) =>
+  goneInOrderQuery(queries, value),
+);
+
 /** Reads changes with queries that are compiled once. */
 export class ChangeReader {
   readonly #queries: Queries;
@@ -85,16 +90,12 @@ export class ChangeReader {
   readonly #pageBytes: number;
   readonly #texts: TextReader;
   readonly #live = new Map<string, PreparedQuery<WindowValues, LiveRow>>();
-  readonly #gone: PreparedQuery<GoneValues, GoneRow>;
-  readonly #goneInOrder: PreparedQuery<GoneInOrderValues, GoneRow>;
 
   constructor({ queries, sources, pageBytes }: ChangeReaderOptions) {
     this.#queries = queries;
     this.#sources = sources;
     this.#pageBytes = pageBytes;
     this.#texts = new TextReader(queries);
-    this.#gone = new PreparedQuery((value) => goneQuery(queries, value));
-    this.#goneInOrder = new PreparedQuery((value) => goneInOrderQuery(queries, value));
   }
 
   /** Reads one page of changes; `tx` sees one state of the database throughout. */
@@ -215,8 +216,8 @@ export class ChangeReader {
     const { mailboxId, base, snapshot, afterUid } = window;
     if (base === 0) return [];
     const values = { mailboxId, base, snapshot };
-    if (most !== undefined) return this.#goneInOrder.all(tx, { ...values, afterUid, most });
-    const rows = await this.#gone.all(tx, values);
+    if (most !== undefined) return goneInOrder.all(tx, { ...values, afterUid, most });
+    const rows = await gone.all(tx, values);
     return rows.filter(({ uid }) => uid > afterUid).sort((a, b) => a.uid - b.uid);
   }
 

@@ -1,6 +1,6 @@
 /** Reads one message and its parts. */
 
-import { type Database, PreparedQuery, type Queries } from '../../platform/database/database.ts';
+import { type Database, PreparedQuery, } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import {
   decodePart,
@@ -39,8 +39,8 @@ const messageColumns = [
 ] as const;
 
 /** Compiled once: every message that is opened runs it. */
-function prepareSelect(queries: Queries) {
-  return new PreparedQuery((value: { accountId: number; mailbox: string; uid: number }) =>
+const messageByUid = new PreparedQuery(
+  (value: { accountId: number; mailbox: string; uid: number }, queries) =>
     queries
       .selectFrom('mailboxes')
       .innerJoin('messages', 'messages.mailbox_id', 'mailboxes.id')
@@ -48,10 +48,9 @@ function prepareSelect(queries: Queries) {
       .where('mailboxes.account_id', '=', value.accountId)
       .where('mailboxes.name', '=', value.mailbox)
       .where('messages.uid', '=', value.uid),
-  );
-}
+);
 
-type MessageRow = NonNullable<Awaited<ReturnType<ReturnType<typeof prepareSelect>['first']>>>;
+type MessageRow = NonNullable<Awaited<ReturnType<(typeof messageByUid)['first']>>>;
 
 /** A message from its row; what takes time is read when it is requested. A class: V8 makes objects with getters slowly. */
 class StoredMessage implements Message {
@@ -95,7 +94,6 @@ export interface MessageReaderOptions {
 
 export class MessageReader {
   readonly #database: Database;
-  readonly #select: ReturnType<typeof prepareSelect>;
   readonly #bodies: Bodies;
   readonly #ids: OpaqueIds;
   readonly #mailboxes: Mailboxes;
@@ -105,7 +103,6 @@ export class MessageReader {
     this.#bodies = bodies;
     this.#ids = ids;
     this.#mailboxes = mailboxes;
-    this.#select = prepareSelect(database.read);
   }
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
@@ -154,7 +151,7 @@ export class MessageReader {
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
-    const row = await this.#select.first(this.#database.read, {
+    const row = await messageByUid.first(this.#database.read, {
       accountId: user.accountId,
       mailbox: canonicalMailboxName(mailbox),
       uid,

@@ -96,7 +96,7 @@ export class MailboxWriter {
         .selectFrom('accounts')
         .select('id')
         .where('id', '=', user.accountId)
-        .$if(this.#database.engine === 'postgres', (query) => query.forNoKeyUpdate())
+        .forNoKeyUpdate()
         .executeTakeFirst();
       if (!account) throw accountNotFound(user);
       return change(tx);

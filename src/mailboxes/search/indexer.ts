@@ -189,11 +189,9 @@ export async function enqueueSearch(
 }
 
 /** The same for a message that an account got, compiled once: it runs for every message. */
-export function prepareEnqueueSearch(queries: Queries) {
-  return new PreparedQuery((value: Omit<SearchQueueEntry, 'gone'>) =>
-    queries.insertInto('search_queue').values(searchQueueColumns(value)),
-  );
-}
+export const enqueueAdded = new PreparedQuery((value: Omit<SearchQueueEntry, 'gone'>, queries) =>
+  queries.insertInto('search_queue').values(searchQueueColumns(value)),
+);
 
 /** The columns of a row for a message that an account got. */
 export function searchQueueColumns({ accountId, bodyId }: Omit<SearchQueueEntry, 'gone'>) {

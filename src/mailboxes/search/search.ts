@@ -19,8 +19,8 @@ export {
   type StoredMessage,
 } from './documents.ts';
 export {
+  enqueueAdded,
   enqueueSearch,
-  prepareEnqueueSearch,
   type SearchSource,
   searchQueueColumns,
 } from './indexer.ts';

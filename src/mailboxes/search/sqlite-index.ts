@@ -1,7 +1,7 @@
 /** The index on SQLite for the event loop: requests to the thread that owns the file, and its queue. */
 import { Worker } from 'node:worker_threads';
 import { sql } from 'kysely';
-import { PreparedQuery, type Queries, settingStore } from '../../platform/database/database.ts';
+import { PreparedQuery, settingStore } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import type { FindRequest, Hit, SearchChange, Unreadable } from './documents.ts';
 import {
@@ -118,24 +118,21 @@ class Thread {
 /** Rows of the queue removed in one transaction. */
 const TRIM_AT_A_TIME = 500;
 
-function prepareNext(queries: Queries) {
-  return new PreparedQuery(({ position }: { position: number }) =>
-    queries
-      .selectFrom('search_queue')
-      .select(queueColumns)
-      .where('id', '>', position)
-      .orderBy('id')
-      .limit(BATCH),
-  );
-}
+/** Rows of the queue after a position. */
+const nextRows = new PreparedQuery(({ position }: { position: number }, queries) =>
+  queries
+    .selectFrom('search_queue')
+    .select(queueColumns)
+    .where('id', '>', position)
+    .orderBy('id')
+    .limit(BATCH),
+);
 
 /** The index is a file of its own: rows are removed after the index has them on the disk. */
 export class SqliteIndex implements SearchIndex {
   readonly #options: IndexerOptions;
   readonly #path: string;
   readonly #onEnd: () => void;
-  /** Rows of the queue after a position. */
-  readonly #next: ReturnType<typeof prepareNext>;
   #thread: Thread | undefined;
   #position: number | undefined;
 
@@ -147,7 +144,6 @@ export class SqliteIndex implements SearchIndex {
     this.#options = options;
     this.#path = path;
     this.#onEnd = onEnd;
-    this.#next = prepareNext(options.database.read);
   }
 
   /** @throws Error where the file can neither be opened nor created */
@@ -221,7 +217,7 @@ export class SqliteIndex implements SearchIndex {
     const { database, log } = this.#options;
     const { read } = database;
     const thread = this.#running();
-    const rows = await this.#next.all(read, { position: this.#position ?? 0 });
+    const rows = await nextRows.all(read, { position: this.#position ?? 0 });
     const last = rows.at(-1);
     if (!last) return 0;
     const entries = rows.map((row) => ({ ...row, gone: row.gone === 1 }));

@@ -1,6 +1,6 @@
 /** Parts of queries that several folders need: pages, counts that end early, lists, rows made of other rows. */
-import { type RawBuilder, type SelectQueryBuilder, sql } from 'kysely';
-import type { Engine, Queries } from './engine.ts';
+import { type RawBuilder, type SelectQueryBuilder, SqliteAdapter, sql } from 'kysely';
+import type { Queries } from './engine.ts';
 
 /** One page: the oldest rows first, or the newest. */
 export interface IdPage {
@@ -56,8 +56,8 @@ export function insertFrom(table: string, row: object, from: string): RawBuilder
  *
  * @param json the integers, as JSON: `[1,2]`
  */
-export function isAmong(engine: Engine, column: string, json: string): RawBuilder<boolean> {
-  return engine === 'sqlite'
+export function isAmong(queries: Queries, column: string, json: string): RawBuilder<boolean> {
+  return queries.getExecutor().adapter instanceof SqliteAdapter
     ? sql`${sql.ref(column)} in (select value from json_each(${json}))`
     : sql`${sql.ref(column)} = any(translate(${json}, '[]', '{}')::bigint[])`;
 }

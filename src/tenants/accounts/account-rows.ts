@@ -250,17 +250,14 @@ export function lockUnlimitedSender(id: unknown, more: RawBuilder<unknown>): Raw
 /**
  * Finds an account that wants to send.
  *
- * @param lockOn the engine, where the account is to be locked until the transaction ends: then its mail is counted and
- *   stored one message after the other
+ * @param locks until the transaction ends: then its mail is counted and stored one message after the other
  */
 export async function findSendingAccount(
   queries: Queries,
   id: number,
-  lockOn?: Database['engine'],
+  locks = false,
 ): Promise<SendingAccount | undefined> {
-  // SQLite has one writer at a time and no such clause.
-  const query = lockOn === 'postgres' ? lockSender : findSender;
-  const row = await query.first(queries, { id });
+  const row = await (locks ? lockSender : findSender).first(queries, { id });
   return (
     row && {
       userId: row.user_id,

@@ -25,7 +25,6 @@ import { writeEvents } from '../events/events.ts';
 import { checkLocalPart, readAddress } from './account-addresses.ts';
 import {
   type Account,
-  type AccountRow,
   accountIdsOf,
   eventOf,
   selectAccounts,
@@ -106,6 +105,12 @@ export {
   type TokensOptions,
 } from './tokens.ts';
 
+const onDomain = new PreparedQuery((value: { domainId: number; localPart: string }, queries) =>
+  selectAccounts(queries)
+    .where('domain_id', '=', value.domainId)
+    .where('local_part', '=', value.localPart),
+);
+
 /** Every function with an owner sees only that owner's accounts. */
 export class Accounts {
   readonly #database: Database;
@@ -113,15 +118,9 @@ export class Accounts {
   readonly #changes: Pick<Changes, 'publish'>;
   readonly #onDeleted: () => void;
   readonly #now: () => number;
-  readonly #onDomain: PreparedQuery<{ domainId: number; localPart: string }, AccountRow>;
 
   constructor({ database, domains, changes, onDeleted, now }: AccountsOptions) {
     this.#database = database;
-    this.#onDomain = new PreparedQuery((value) =>
-      selectAccounts(database.read)
-        .where('domain_id', '=', value.domainId)
-        .where('local_part', '=', value.localPart),
-    );
     this.#domains = domains;
     this.#changes = changes;
     this.#onDeleted = onDeleted ?? (() => {});
@@ -218,7 +217,7 @@ export class Accounts {
     const { userId } = toOwner(whose);
     checkUserId(userId);
     const account = await this.#database.write(async (tx) => {
-      await lockAccount(tx, this.#database.engine, id);
+      await lockAccount(tx, id);
       const { status: before } = await readAccount(tx, whose, id);
       await tx
         .updateTable('accounts')
@@ -253,7 +252,7 @@ export class Accounts {
     within?: InTransaction<RemovedAccount>,
   ): Promise<RemovedAccount> {
     const removed = await this.#database.write(async (tx) => {
-      await lockAccount(tx, this.#database.engine, id);
+      await lockAccount(tx, id);
       const account = await readAccount(tx, whose, id);
       const at = this.#now();
       await writeEvents(tx, [eventOf('account.deleted', account)], at);
@@ -375,7 +374,7 @@ export class Accounts {
   }
 
   async #findOnDomain(localPart: string, domainId: number): Promise<Account | undefined> {
-    const row = await this.#onDomain.first(this.#database.read, { domainId, localPart });
+    const row = await onDomain.first(this.#database.read, { domainId, localPart });
     return row && toAccount(row);
   }
 }

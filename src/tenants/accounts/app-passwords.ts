@@ -101,7 +101,7 @@ export class AppPasswords {
     );
     const row = { name, secret_hash: hashOf(secret.join('')), created_at: this.#now() };
     return this.#database.write(async (tx) => {
-      await lockAccount(tx, this.#database.engine, accountId);
+      await lockAccount(tx, accountId);
       const account = await readAccount(tx, whose, accountId);
       await refuseTooMany(tx, account.id);
       const made = await tx

@@ -56,7 +56,7 @@ export function deleteSomeOfDomain(
       .where('domain_id', '=', domainId)
       .orderBy('id')
       .limit(ACCOUNTS_AT_A_TIME)
-      .$if(database.engine === 'postgres', (query) => query.forUpdate())
+      .forUpdate()
       .execute();
     const accounts = rows.map(({ id, local_part, domain_name }) => ({
       id,

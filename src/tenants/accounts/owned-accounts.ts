@@ -1,7 +1,6 @@
 /** The accounts of an owner: one, pages of them, and how many there are. */
 import {
   countUpTo,
-  type Database,
   type IdPage,
   pageById,
   type Queries,
@@ -28,12 +27,8 @@ export async function readAccount(queries: Queries, whose: Whose, id: number): P
 }
 
 /** On PostgreSQL two deletions could otherwise read the same row, and both report it as deleted. */
-export async function lockAccount(
-  tx: Queries,
-  engine: Database['engine'],
-  id: number,
-): Promise<void> {
-  if (engine !== 'postgres' || !Number.isSafeInteger(id)) return;
+export async function lockAccount(tx: Queries, id: number): Promise<void> {
+  if (!Number.isSafeInteger(id)) return;
   await tx.selectFrom('accounts').select('id').where('id', '=', id).forUpdate().execute();
 }
 

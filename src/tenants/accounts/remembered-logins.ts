@@ -69,7 +69,7 @@ export class RememberedLogins {
         .where('id', '=', accountId)
         .where('credential_version', '=', credentialVersion)
         .where('status', '=', 'active')
-        .$if(this.#database.engine === 'postgres', (query) => query.forShare())
+        .forShare()
         .executeTakeFirst();
       if (!account) throw new Refusal('unauthorized', 'the account changed during the login');
       await tx
@@ -124,7 +124,7 @@ export class RememberedLogins {
       .selectFrom('remembered_logins')
       .selectAll()
       .where('series', '=', series)
-      .$if(this.#database.engine === 'postgres', (query) => query.forUpdate())
+      .forUpdate()
       .executeTakeFirst();
     if (!row) return undefined;
     const { account_id: accountId, credential_version: credentialVersion } = row;

@@ -2,7 +2,6 @@
 import type { Logger } from 'pino';
 import {
   countUpTo,
-  type Database,
   type IdPage,
   pageById,
   type Queries,
@@ -141,14 +140,12 @@ export type LockMode = 'everybody' | 'changes';
  */
 export async function lockName(
   tx: Queries,
-  engine: Database['engine'],
   name: string,
   keepsOff: LockMode = 'everybody',
 ): Promise<Domain[]> {
   const query = tx.selectFrom('domains').select(columns).where('name', '=', name).orderBy('id');
-  const locking = () => (keepsOff === 'everybody' ? query.forUpdate() : query.forShare());
-  // SQLite has one writer at a time and no such clause.
-  const rows = await (engine === 'postgres' ? locking() : query).execute();
+  const locking = keepsOff === 'everybody' ? query.forUpdate() : query.forShare();
+  const rows = await locking.execute();
   return rows.map(toDomain);
 }
 
@@ -159,14 +156,13 @@ export async function lockName(
  */
 export async function lockClaim(
   tx: Queries,
-  engine: Database['engine'],
   whose: Whose,
   text: string,
   keepsOff?: LockMode,
 ): Promise<Domain> {
   const { userId, organizationId } = toOwner(whose);
   checkUserId(userId);
-  const claims = await lockName(tx, engine, storedName(text), keepsOff);
+  const claims = await lockName(tx, storedName(text), keepsOff);
   const claim = claims.find((one) => one.userId === userId);
   if (!claim || isOfAnother(claim, organizationId)) throw domainNotFound();
   return claim;

@@ -54,10 +54,10 @@ import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from '.
 import { toOwner, type Whose } from './owner.ts';
 import {
   type ActiveDomain,
+  activeClaim,
   checkRoute,
   type DomainState,
   findWebhookSecrets,
-  prepareActiveClaim,
   type Route,
   type RouteSettings,
   readDomainState,
@@ -143,11 +143,9 @@ export class Domains {
   readonly #log: Logger | undefined;
   readonly #now: () => number;
   readonly #makeDkimKey: () => Promise<NewDkimKey>;
-  readonly #activeClaim: ReturnType<typeof prepareActiveClaim>;
 
   constructor(options: DomainsOptions) {
     this.#database = options.database;
-    this.#activeClaim = prepareActiveClaim(options.database.read);
     this.#mailHostname = options.mailHostname.toLowerCase();
     this.#spfInclude = options.spfInclude.toLowerCase();
     this.#log = options.log;
@@ -317,7 +315,7 @@ export class Domains {
   async findActive(text: string): Promise<ActiveDomain | undefined> {
     const name = normalizeDomainName(text);
     if (name === undefined) return undefined;
-    const row = await this.#activeClaim.first(this.#database.read, { name });
+    const row = await activeClaim.first(this.#database.read, { name });
     return row && toActive(row);
   }
 
@@ -345,7 +343,7 @@ export class Domains {
    * @throws Refusal domain_not_found
    */
   lock(tx: Queries, whose: Whose, name: string, keepsOff?: LockMode): Promise<Domain> {
-    return lockClaim(tx, this.#database.engine, whose, name, keepsOff);
+    return lockClaim(tx, whose, name, keepsOff);
   }
 
   /**

@@ -219,9 +219,9 @@ export interface ActiveDomain {
  * The active claim on a name. Compiled once: it runs for every recipient and every token, and building a query takes
  * ten times as long as running it.
  */
-export function prepareActiveClaim(queries: Queries) {
-  return new PreparedQuery(({ name }: { name: string }) => selectActive(queries, name));
-}
+export const activeClaim = new PreparedQuery(({ name }: { name: string }, queries) =>
+  selectActive(queries, name),
+);
 
 /** The active claim on a name, with its route. */
 export function selectActive(queries: Queries, name: string) {

@@ -40,7 +40,7 @@ export function purgeShadows(database: Database): Promise<boolean> {
       .where('account_id', '<', 0)
       .limit(1)
       // A transaction that still writes to it waits, and then finds it dropped.
-      .$if(database.engine === 'postgres', (query) => query.forUpdate())
+      .forUpdate()
       .executeTakeFirst();
     if (!shadow) return false;
     for (const table of ['shadow_messages', 'shadow_tombstones'] as const) {

@@ -9,6 +9,7 @@ import {
   type Driver,
   Kysely,
   type QueryResult,
+  type SelectModifierNode,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
@@ -122,6 +123,13 @@ class TransactionalAdapter extends SqliteAdapter {
   }
 }
 
+/** SQLite has one writer at a time, and no clauses that lock rows: they are left out, so that a query can have them. */
+class WithoutLocks extends SqliteQueryCompiler {
+  protected override visitSelectModifier(node: SelectModifierNode): void {
+    if (node.modifier === 'Distinct' || node.rawModifier) super.visitSelectModifier(node);
+  }
+}
+
 class SqliteDriver implements Driver {
   readonly #db: DatabaseSync;
   readonly #connection: SqliteConnection;
@@ -166,7 +174,7 @@ export function kyselyOn(db: DatabaseSync, options: ConnectionOptions = {}): Kys
       createAdapter: () => new TransactionalAdapter(),
       createDriver: () => new SqliteDriver(db, connection),
       createIntrospector: (kysely) => new SqliteIntrospector(kysely),
-      createQueryCompiler: () => new SqliteQueryCompiler(),
+      createQueryCompiler: () => new WithoutLocks(),
     },
   });
   connections.set(queries, connection);

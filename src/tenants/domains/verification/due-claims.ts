@@ -93,7 +93,7 @@ export function noteCall(
   now: number,
 ): Promise<number> {
   return database.write(async (tx) => {
-    const { id } = await lockClaim(tx, database.engine, whose, name);
+    const { id } = await lockClaim(tx, whose, name);
     const { verify_called_at: called } = await tx
       .selectFrom('domains')
       .select('verify_called_at')

@@ -34,7 +34,7 @@ export function writeVerdicts(
   random: number,
 ): Promise<Written | undefined> {
   return database.write(async (tx) => {
-    const claims = await lockName(tx, database.engine, name);
+    const claims = await lockName(tx, name);
     const claim = claims.find((one) => one.id === id);
     if (!claim || !(await isDueAt(tx, id, wasDueAt))) return undefined;
     const pendingSince = claim.lapsedAt ?? claim.createdAt;
