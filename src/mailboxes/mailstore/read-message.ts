@@ -1,6 +1,6 @@
 /** Reads one message and its parts. */
 
-import { type Database, PreparedQuery, } from '../../platform/database/database.ts';
+import { type Database, PreparedQuery } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import {
   decodePart,
