@@ -6,7 +6,13 @@
  * after every change on this node, and within {@link LOOK_EVERY_MS} after a change on another one. While the
  * database does not answer, the last list stays in use.
  */
-import type { Database, Queries, Row } from '../../platform/database/database.ts';
+import {
+  type Database,
+  type NewestPage,
+  newestFirst,
+  type Queries,
+  type Row,
+} from '../../platform/database/database.ts';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
 import { type EpochMs, Outage, Repeat } from '../../platform/time/time.ts';
 import { type Actor, recordAudit } from '../../tenants/audit/audit.ts';
@@ -83,22 +89,10 @@ export class Blocks {
 
   /**
    * Lists blocks, the newest first.
-   *
-   * @param page.before only blocks with a lower id
    */
-  async list(page: {
-    readonly before: number | undefined;
-    readonly limit: number;
-  }): Promise<Block[]> {
-    const { before, limit } = page;
-    const rows = await this.#options.database.read
-      .selectFrom('blocks')
-      .selectAll()
-      .$if(before !== undefined, (query) => query.where('id', '<', before ?? 0))
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .execute();
-    return rows.map(toBlock);
+  async list(page: NewestPage): Promise<Block[]> {
+    const all = this.#options.database.read.selectFrom('blocks').selectAll();
+    return (await newestFirst(all, page).execute()).map(toBlock);
   }
 
   /**

@@ -37,7 +37,16 @@ export {
 export { type FilledDatabase, FillRefused, noteFilling, whileMarked } from './postgres/filling.ts';
 export { openPostgres, openPostgresToRead } from './postgres/postgres.ts';
 export { isProcessLockFree } from './postgres/process-lock.ts';
-export { chunks, countUpTo, type IdPage, insertFrom, isAmong, pageById } from './query-parts.ts';
+export {
+  chunks,
+  countUpTo,
+  type IdPage,
+  insertFrom,
+  isAmong,
+  type NewestPage,
+  newestFirst,
+  pageById,
+} from './query-parts.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 export { copySqlite, findDamage, openSqliteToRead } from './sqlite/copy.ts';

@@ -25,6 +25,20 @@ export function pageById<Tables, Table extends keyof Tables, Selected>(
     .offset(offset);
 }
 
+/** A page of a list that begins with the newest rows. */
+export interface NewestPage {
+  /** Only rows with a lower id. */
+  readonly before?: number | undefined;
+  readonly limit: number;
+}
+
+export function newestFirst<Tables, Table extends keyof Tables, Selected>(
+  query: SelectQueryBuilder<Tables, Table, Selected>,
+  { before, limit }: NewestPage,
+): SelectQueryBuilder<Tables, Table, Selected> {
+  return pageById(query, { limit, offset: 0, after: before, isNewestFirst: true });
+}
+
 /** How many rows a query has; `most` stands for as many or more, since no further one is read. */
 export async function countUpTo<Tables, Table extends keyof Tables, Selected>(
   queries: Queries,

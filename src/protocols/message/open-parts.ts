@@ -67,9 +67,9 @@ function newDraft(headerStart: number): Draft {
 }
 
 /** Byte by byte: a search for each line end is slowest where there are only line ends. */
-function countLineEnds(bytes: Buffer, start: number, end: number): number {
+function countLineEnds(bytes: Buffer, end: number): number {
   let count = 0;
-  for (let at = start; at < end; at++) if (bytes[at] === LF) count++;
+  for (let at = 0; at < end; at++) if (bytes[at] === LF) count++;
   return count;
 }
 
@@ -157,12 +157,12 @@ export class OpenParts {
   }
 
   /** Counts bytes of the current body. */
-  measure(bytes: Buffer, start: number, end: number): void {
+  measure(bytes: Buffer, end: number): void {
     const draft = this.#current;
-    if (!draft || end <= start) return;
-    draft.meter?.write(bytes.subarray(start, end));
+    if (!draft || end <= 0) return;
+    draft.meter?.write(bytes.subarray(0, end));
     if (draft.lines !== undefined) {
-      draft.lines += countLineEnds(bytes, start, end);
+      draft.lines += countLineEnds(bytes, end);
       this.#lineIsOpen = bytes[end - 1] !== LF;
     }
   }

@@ -196,7 +196,7 @@ export class MessageParser {
 
   /** Counts bytes as body, if there are any. */
   #keepTo(bytes: Buffer, end: number): Buffer | undefined {
-    this.#parts.measure(bytes, 0, end);
+    this.#parts.measure(bytes, end);
     this.#offset += end;
     return end > 0 ? bytes.subarray(end) : undefined;
   }
@@ -208,7 +208,7 @@ export class MessageParser {
    * follows, the line end belongs to that one.
    */
   #delimit(bytes: Buffer, delimiter: Delimiter, bodyEnd: number, end: number): Buffer {
-    this.#parts.measure(bytes, 0, bodyEnd);
+    this.#parts.measure(bytes, bodyEnd);
     const next = this.#parts.delimit(delimiter, this.#offset + bodyEnd, this.#offset + end);
     this.#begin(next, false);
     const isLeft = next === 'body' && bytes[end - 1] === LF;

@@ -54,9 +54,7 @@ export function keysCommand(): Command {
     .description('API keys with a name and a scope')
     .addCommand(list)
     .addCommand(create)
-    .addCommand(
-      change('revoke', 'keys/revoke', 'id', 'revokes an API key: it opens nothing any more'),
-    );
+    .addCommand(change('revoke', 'keys/revoke', 'revokes an API key: it opens nothing any more'));
 }
 
 async function createKey(name: string, given: ServiceArguments): Promise<void> {

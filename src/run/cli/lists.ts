@@ -145,11 +145,11 @@ export function describeItem(item: Item): string {
 }
 
 /** A command that changes one thing by its number. */
-export function change(name: string, path: string, member: string, description: string): Command {
+export function change(name: string, path: string, description: string): Command {
   return onService(new Command(name))
     .description(description)
-    .argument(`<${member.replaceAll('_', '-')}>`, 'its number, as the list shows it', readId)
-    .action((id: number, given: ServiceArguments) => changeOne(path, { [member]: id }, given));
+    .argument('<id>', 'its number, as the list shows it', readId)
+    .action((id: number, given: ServiceArguments) => changeOne(path, { id }, given));
 }
 
 function readId(text: string): number {

@@ -88,7 +88,7 @@ export function blocksCommand(): Command {
       }),
     )
     .addCommand(add)
-    .addCommand(change('delete', 'blocks/delete', 'id', 'accepts the mail of a sender again'));
+    .addCommand(change('delete', 'blocks/delete', 'accepts the mail of a sender again'));
 }
 
 const traceColumns = ['at', 'event', 'sender', 'recipient', 'status', 'detail', 'node', 'id'];

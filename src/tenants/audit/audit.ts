@@ -3,7 +3,7 @@
  * transaction. Entries are kept for good, and never changed: only an order of several transactions counts on in its own.
  */
 import { hostname } from 'node:os';
-import type { Queries } from '../../platform/database/database.ts';
+import { type NewestPage, newestFirst, type Queries } from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
 /** Who made a change. */
@@ -70,26 +70,17 @@ export async function recordProgress(
 /**
  * Lists entries, the newest first.
  *
- * @param page.before only entries with a lower id
  * @param page.target only entries about this name
  */
 export async function listAudit(
   queries: Queries,
-  page: {
-    readonly before?: number | undefined;
-    readonly target?: string | undefined;
-    readonly limit: number;
-  },
+  { target, ...page }: NewestPage & { readonly target?: string | undefined },
 ): Promise<KeptEntry[]> {
-  const { before, target, limit } = page;
-  const rows = await queries
+  const some = queries
     .selectFrom('audit')
     .selectAll()
-    .$if(before !== undefined, (query) => query.where('id', '<', before ?? 0))
-    .$if(target !== undefined, (query) => query.where('target', '=', target ?? ''))
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .execute();
+    .$if(target !== undefined, (query) => query.where('target', '=', target ?? ''));
+  const rows = await newestFirst(some, page).execute();
   return rows.map(({ counts, request_id, ...row }) => ({
     ...row,
     ...(counts !== null && { counts: JSON.parse(counts) }),

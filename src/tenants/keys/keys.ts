@@ -10,7 +10,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import {
   type Database,
+  type NewestPage,
   type NewRow,
+  newestFirst,
   PreparedQuery,
   type Queries,
   type Row,
@@ -121,22 +123,10 @@ export class NamedKeys {
 
   /**
    * Lists keys, the newest first, also those that were revoked.
-   *
-   * @param page.before only keys with a lower id
    */
-  async list(page: {
-    readonly before: number | undefined;
-    readonly limit: number;
-  }): Promise<Key[]> {
-    const { before, limit } = page;
-    const rows = await this.#options.database.read
-      .selectFrom('api_keys')
-      .selectAll()
-      .$if(before !== undefined, (query) => query.where('id', '<', before ?? 0))
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .execute();
-    return rows.map(toKey);
+  async list(page: NewestPage): Promise<Key[]> {
+    const all = this.#options.database.read.selectFrom('api_keys').selectAll();
+    return (await newestFirst(all, page).execute()).map(toKey);
   }
 
   /**

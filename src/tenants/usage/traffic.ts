@@ -132,15 +132,11 @@ export class Traffic {
     if (2 * hours > HOURS_MAX) return undefined;
     // Five minutes are kept for three days.
     const { span, first } = this.#within(hours, now, FINE_HOURS / 2);
-    const rows = await this.#options.database.read
-      .selectFrom('traffic')
-      .select(({ fn }) => ['name', fn.sum<number | string>('value').as('value')])
-      .where('span', '=', span)
-      .where('at', '>=', first - hours * HOUR_MS)
-      .where('at', '<', first)
-      .groupBy('name')
-      .execute();
-    return Object.fromEntries(rows.map(({ name, value }) => [name, Number(value)]));
+    return sumByName(
+      selectSpans(this.#options.database.read, span)
+        .where('at', '>=', first - hours * HOUR_MS)
+        .where('at', '<', first),
+    );
   }
 
   /** The spans of the last hours, those of five minutes for so many hours at most. */
@@ -161,15 +157,21 @@ export async function sumOfDay(
   now: EpochMs,
   names: readonly string[],
 ): Promise<Amounts> {
-  const rows = await queries
-    .selectFrom('traffic')
-    .select(({ fn }) => ['name', fn.sum<number | string>('value').as('value')])
-    .where('span', '=', HOUR_MS)
-    // One by one: each is a step in the index.
-    .where('at', 'in', lastHours(now, 24))
-    .where('name', 'in', names)
-    .groupBy('name')
-    .execute();
+  return sumByName(
+    selectSpans(queries, HOUR_MS)
+      // One by one: each is a step in the index.
+      .where('at', 'in', lastHours(now, 24))
+      .where('name', 'in', names),
+  );
+}
+
+function selectSpans(queries: Queries, span: number) {
+  return queries.selectFrom('traffic').where('span', '=', span);
+}
+
+async function sumByName(spans: ReturnType<typeof selectSpans>): Promise<Amounts> {
+  const sums = spans.select(({ fn }) => ['name', fn.sum<number | string>('value').as('value')]);
+  const rows = await sums.groupBy('name').execute();
   return Object.fromEntries(rows.map(({ name, value }) => [name, Number(value)]));
 }
 
