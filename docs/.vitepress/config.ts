@@ -6,6 +6,7 @@ import { rootHomeLinks } from './home-links.ts';
 import { writeReference } from './reference/pages.ts';
 import { nameRows } from './row-anchors.ts';
 import { searchRoles } from './search-roles.ts';
+import { renderForSearch } from './search-text.ts';
 import { referenceFirst, sidebar } from './sidebar.ts';
 import { description } from './texts.ts';
 
@@ -69,6 +70,7 @@ export default defineConfig({
       provider: 'local',
       options: {
         detailedView: 'auto',
+        _render: renderForSearch,
         miniSearch: {
           searchOptions: { fuzzy: 0.15, prefix: true, boost: { title: 4, text: 2, titles: 1 } },
         },
