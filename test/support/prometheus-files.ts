@@ -9,6 +9,7 @@ export const ALERT_TESTS = `${repository}deploy/prometheus/alerts.test.yml`;
 export interface Alert {
   readonly alert: string;
   readonly expr: string;
+  readonly for?: string;
   readonly labels: { readonly severity: string };
   readonly annotations: { readonly summary: string; readonly runbook_url: string };
 }
