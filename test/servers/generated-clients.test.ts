@@ -22,16 +22,15 @@ const run = (command: string, ...args: string[]) =>
 const tool = (name: string, ...args: string[]) =>
   run(process.execPath, join(folder, 'node_modules/.bin', name), ...args);
 
-/** Type-checks what was generated, with a use of it. */
-async function check(compiler: string, use: string): Promise<void> {
-  await writeFile(join(folder, 'use.ts'), use);
+/** Type-checks what was generated, with uses of it. */
+async function check(compiler: string): Promise<void> {
   const config = {
     compilerOptions: {
       ...{ strict: true, noEmit: true, target: 'es2022', module: 'esnext' },
       ...{ moduleResolution: 'bundler', allowImportingTsExtensions: true },
       ...{ lib: ['es2023', 'dom', 'dom.iterable'], types: [] },
     },
-    include: ['use.ts', 'paths.ts', 'client'],
+    include: ['use-types.ts', 'use-client.ts', 'paths.ts', 'client'],
   };
   await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(config));
   const { stdout } = await run(process.execPath, compiler, '-p', folder).catch((error) => error);
@@ -45,6 +44,8 @@ before(async () => {
   await run('npm', 'install', ...quick, ...PACKAGES);
   await copyFile(join(repository, 'docs/openapi.json'), join(folder, 'openapi.json'));
   await tool('openapi-typescript', 'openapi.json', '-o', 'paths.ts');
+  await writeFile(join(folder, 'use-types.ts'), USE_OF_TYPES);
+  await writeFile(join(folder, 'use-client.ts'), USE_OF_CLIENT);
   await tool('openapi-ts', '-i', 'openapi.json', '-o', 'client', '-c', '@hey-api/client-fetch');
 });
 
@@ -55,45 +56,45 @@ const compilers = {
 
 const SAME = `type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : false) : false;\n`;
 
-for (const [name, compiler] of Object.entries(compilers)) {
-  test(`openapi-typescript: ${name} knows the codes of an operation, and the words of an answer`, async () => {
-    const use = `import type { components, operations } from './paths.ts';
-      ${SAME}
-      type Shapes = components['schemas'];
-      type Conflict = operations['createDomain']['responses'][409]['content']['application/json'];
-      export const codes: Same<
-        Conflict['code'],
-        'domain_exists' | 'idempotency_key_reused' | 'idempotency_key_in_use'
-      > = true;
-      export const modes: Same<
-        Shapes['Route']['forward_mode'], Shapes['SetRouteBody']['forward_mode']
-      > = true;
-      export const statuses: Same<
-        Shapes['DnsRecord']['status'], 'pending' | 'verified' | 'failed' | 'disabled'
-      > = true;
-      // @ts-expect-error a delivery is never this
-      export const kind: Shapes['Delivery']['kind'] = 'letter';`;
-    await check(compiler, use);
-  });
+/** Of what openapi-typescript made: the codes of an operation, and the words of an answer. */
+const USE_OF_TYPES = `import type { components, operations } from './paths.ts';
+  ${SAME}
+  type Shapes = components['schemas'];
+  type Conflict = operations['createDomain']['responses'][409]['content']['application/json'];
+  export const codes: Same<
+    Conflict['code'],
+    'domain_exists' | 'idempotency_key_reused' | 'idempotency_key_in_use'
+  > = true;
+  export const modes: Same<
+    Shapes['Route']['forward_mode'], Shapes['SetRouteBody']['forward_mode']
+  > = true;
+  export const statuses: Same<
+    Shapes['DnsRecord']['status'], 'pending' | 'verified' | 'failed' | 'disabled'
+  > = true;
+  // @ts-expect-error a delivery is never this
+  export const kind: Shapes['Delivery']['kind'] = 'letter';`;
 
-  test(`@hey-api/openapi-ts: ${name} knows what a call takes and answers`, async () => {
-    const use = `import { createDomain, listDeliveries, type Delivery, type Problem } from './client/index';
-      export async function claim(domain: string): Promise<string> {
-        const { data, error } = await createDomain({ body: { domain, user_id: 'u' } });
-        if (!data) return error.code === 'domain_exists' ? error.detail : fail(error);
-        return data.domain.dns.map(({ purpose }) => purpose satisfies 'mx' | 'spf' | 'dmarc' | 'dkim').join();
-      }
-      function fail({ request_id, errors = [] }: Problem): string {
-        return [request_id, ...errors.map(({ field }) => field)].join();
-      }
-      export async function failed(domain: string): Promise<Delivery[]> {
-        const path = { domain };
-        const { data } = await listDeliveries({ path, query: { user_id: 'u', status: 'failed', order: 'newest' } });
-        return data?.items ?? [];
-      }
-      // @ts-expect-error a body needs its user
-      void createDomain({ body: { domain: 'acme.test' } });`;
-    await check(compiler, use);
+/** Of what @hey-api/openapi-ts made: what a call takes and answers. */
+const USE_OF_CLIENT = `import { createDomain, listDeliveries, type Delivery, type Problem } from './client/index';
+  export async function claim(domain: string): Promise<string> {
+    const { data, error } = await createDomain({ body: { domain, user_id: 'u' } });
+    if (!data) return error.code === 'domain_exists' ? error.detail : fail(error);
+    return data.domain.dns.map(({ purpose }) => purpose satisfies 'mx' | 'spf' | 'dmarc' | 'dkim').join();
+  }
+  function fail({ request_id, errors = [] }: Problem): string {
+    return [request_id, ...errors.map(({ field }) => field)].join();
+  }
+  export async function failed(domain: string): Promise<Delivery[]> {
+    const path = { domain };
+    const { data } = await listDeliveries({ path, query: { user_id: 'u', status: 'failed', order: 'newest' } });
+    return data?.items ?? [];
+  }
+  // @ts-expect-error a body needs its user
+  void createDomain({ body: { domain: 'acme.test' } });`;
+
+for (const [name, compiler] of Object.entries(compilers)) {
+  test(`${name} knows the types of openapi-typescript, and the calls of @hey-api/openapi-ts`, async () => {
+    await check(compiler);
   });
 }
 
