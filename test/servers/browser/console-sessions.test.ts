@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { API_KEY, startTestService, type TestService } from '../../support/service.ts';
+import { findViolations } from './accessibility.ts';
 import { type Look, lookAtConsole, signIn } from './console-page.ts';
 import { launchChromium } from './watched-page.ts';
 
@@ -56,6 +57,34 @@ test('a page signs out where another one signed in anew, and where the session i
     await page.getByLabel('API key').waitFor();
     assert.equal(await page.locator('.message').count(), 0);
     assert.equal((await page.request.get(service.url + session)).status(), 401);
+  });
+});
+
+test('a page that is loaded while the service is away says so, and goes on by itself', async () => {
+  await signedIn('/audit', async (page, { complaints }) => {
+    const answers = [502, 503, undefined];
+    await page.route(`**${session}`, async (route) => {
+      if (answers.length === 0) await route.continue();
+      else {
+        const status = answers.shift();
+        await (status ? route.fulfill({ status, body: '<html>' }) : route.abort());
+      }
+    });
+    await page.clock.install();
+    await page.reload();
+    const alert = page.getByRole('alert');
+    await alert.getByText('The answer was 502').waitFor();
+    assert.equal(await page.getByLabel('API key').count(), 0);
+    assert.deepEqual(await findViolations(page), []);
+    await alert.getByRole('button', { name: 'Try again' }).click();
+    await alert.getByText('The answer was 503').waitFor();
+    await page.clock.runFor(5_000);
+    await alert.getByText('Postroom did not answer').waitFor();
+    await page.clock.runFor(5_000);
+    await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor();
+    await page.getByRole('button', { name: 'Sign out' }).waitFor();
+    // Chromium reports each of them.
+    complaints.length = 0;
   });
 });
 
