@@ -14,7 +14,6 @@ const frameworkRefusals: Readonly<Record<string, (request: FastifyRequest) => Re
   FST_ERR_CTP_INVALID_MEDIA_TYPE: unsupportedType,
   FST_ERR_CTP_BODY_TOO_LARGE: () => new Refusal('body_too_large', 'the body is too large'),
   FST_ERR_CTP_EMPTY_JSON_BODY: () => new Refusal('invalid_request', 'the body is empty'),
-  FST_ERR_CTP_INVALID_JSON_BODY: () => new Refusal('invalid_request', 'the body is not JSON'),
   FST_ERR_BAD_URL: () => new Refusal('invalid_request', 'the path is not a valid URL path'),
   FST_STATIC_FORBIDDEN_PATH: () => notFound(),
 };

@@ -26,6 +26,24 @@ test('a body of too many values is refused, wherever they are', async () => {
   }
 });
 
+test('a body that is not JSON is refused with the place, and nothing else of it', async () => {
+  for (const [text, detail] of [
+    ['{\n "id": 1,\n}', 'the body is not JSON: line 3 column 1'],
+    ["{ 'secret': 1 }", 'the body is not JSON: line 1 column 3'],
+    ['{"secret": [1, ]}', "the body is not JSON: unexpected ']'"],
+    ['{"secret": \u{1f4ec}', "the body is not JSON: unexpected '\ufffd'"],
+    ['{"secret": [1,', 'the body is not JSON: it ends too early'],
+    ['NaN', 'the body is not JSON: unexpected word'],
+    ['secret', "the body is not JSON: unexpected 's'"],
+    ['\ufeff{"id": 1,}', 'the body is not JSON: line 1 column 10'],
+    ['{"__proto__": 1}', 'the body must have no members __proto__ or constructor.prototype'],
+    ['', 'the body is empty'],
+  ] as const) {
+    const { status, body } = await api.call('POST', '/v2/email-accounts/delete', text);
+    assert.deepEqual([status, body.code, body.detail], [400, 'invalid_request', detail]);
+  }
+});
+
 test('characters in a string do not count', async () => {
   assert.equal((await post(`"x":"\\"${',:[{'.repeat(20_000)}\\\\"`)).status, 404);
   assert.equal((await post(`"x":[${'1,'.repeat(19_000)}1]`)).status, 404);

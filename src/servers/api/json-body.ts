@@ -36,7 +36,7 @@ export function acceptJsonBodies(app: Api): void {
     const text = bytes.toString();
     // Typed as a possible promise; with a callback it is none.
     void parseJson(request, text, (error, body: unknown) => {
-      if (error) return done(error);
+      if (error) return done(text === '' ? error : refuseText(text));
       // UTF-8 JSON has no raw control characters, so only an escape can make such text.
       const field = text.includes('\\u') ? findUnstorable(body) : undefined;
       if (field !== undefined) {
@@ -46,6 +46,22 @@ export function acceptJsonBodies(app: Api): void {
       done(null, body);
     });
   });
+}
+
+/** Why a text was not taken. Of V8's words those that do not repeat the text: a place, or one character. */
+function refuseText(text: string): Refusal {
+  try {
+    JSON.parse(text.replace(/^\ufeff/, ''));
+  } catch (error) {
+    const message = error instanceof Error ? error.message : '';
+    const [, place] = /\((line \d+ column \d+)\)$/.exec(message) ?? [];
+    const [, token] = /^Unexpected token ('.')/su.exec(message) ?? [];
+    const end = message.startsWith('Unexpected end') ? 'it ends too early' : 'unexpected word';
+    const why = place ?? (token ? `unexpected ${token.toWellFormed()}` : end);
+    return new Refusal('invalid_request', `the body is not JSON: ${why}`);
+  }
+  const detail = 'the body must have no members __proto__ or constructor.prototype';
+  return new Refusal('invalid_request', detail);
 }
 
 /** Whether JSON has too many values, counted before it is parsed by the characters before them: `,` `:` `[` `{`. */
