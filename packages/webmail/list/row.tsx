@@ -13,7 +13,7 @@ import { When } from '../ui/when.tsx';
 import type { Row } from './rows.ts';
 import { selection } from './selection.ts';
 import { list } from './source.ts';
-import { followFinger, swiped } from './swipe.ts';
+import { followFinger, keepFromBrowser, swiped } from './swipe.ts';
 
 interface RowProps {
   readonly row: Row;
@@ -62,6 +62,7 @@ export const ListRow = ({ row, index, isActive, isChosen }: RowProps) => {
       style={{ transform: `translate(${by}px, ${index}00%)` }}
       onClick={(event) => pressed(event, row, index)}
       onPointerdown={(event) => followFinger(event, row)}
+      onTouchmove={keepFromBrowser}
     >
       {by !== 0 && (
         <span class={['swipe', by > 0 ? 'archives' : 'deletes']} aria-hidden="true">

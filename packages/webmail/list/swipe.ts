@@ -36,3 +36,8 @@ export function followFinger(event: PointerEvent, row: Row): void {
   element.addEventListener('pointerup', leave, over);
   element.addEventListener('pointercancel', end, over);
 }
+
+/** Of a row that is flung Chromium makes a scroll that goes on: the next tap would only stop it. */
+export function keepFromBrowser(event: TouchEvent): void {
+  if (swiped.value && event.cancelable) event.preventDefault();
+}
