@@ -64,9 +64,14 @@ async function succeed(args: readonly string[], settings: Settings) {
   return JSON.parse(output);
 }
 
-async function refuse(args: readonly string[], settings: Settings, why: RegExp): Promise<void> {
+async function refuse(
+  args: readonly string[],
+  settings: Settings,
+  why: RegExp,
+  exit = 1,
+): Promise<void> {
   const { code, output } = await runHere(args, settings);
-  assert.equal(code, 1, output);
+  assert.equal(code, exit, output);
   assert.match(output, why);
 }
 
@@ -227,7 +232,7 @@ test('a backup of a service that accepts and removes mail has every body that it
   assert.ok(made.bodies >= 4);
   const at = await noted(kept);
   assert.ok(at <= Date.parse(made.made_at), 'it has the state of when it began');
-  await refuse(['backup', killed, '--noted'], kept, /name a folder, or use --noted alone/);
+  await refuse(['backup', killed, '--noted'], kept, /name a folder, or use --noted alone/, 2);
   const other = await succeed(['backup', '--noted'], kept);
   assert.equal(await noted(kept), Date.parse(other.made_at));
   assert.ok(Date.parse(other.made_at) > at);

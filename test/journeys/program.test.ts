@@ -322,6 +322,23 @@ for (const [args, said] of [
   });
 }
 
+test('what else is wrong is one line, without a password', async () => {
+  const away = { DATABASE_URL: 'postgres://ada:secret@127.0.0.1:1/mail' };
+  for (const [args, settings, exit, said] of [
+    [['audit', '--url', 'http://ada:secret@127.0.0.1'], {}, 2, /^--url: expected a URL such as/],
+    [['audit', '--url', 'secret'], {}, 2, /^--url: expected a URL such as/],
+    [['audit'], away, 1, /^the database cannot be reached right now: .*REFUSED/],
+    [['backup', '/nowhere'], away, 1, /^the database cannot be reached right now: .*REFUSED/],
+    [['backup'], {}, 2, /^backup: name a folder/],
+    [['move'], {}, 2, /^expected --to, --bodies or both/],
+  ] as const) {
+    const { code, output } = await command(args, { ...env, ...settings });
+    assert.equal(code, exit, output);
+    assert.match(output, said);
+    assert.doesNotMatch(output, /secret|\n./, output);
+  }
+});
+
 test('doctor says who closes the connection, and greets a listener that expects a PROXY header', async (t) => {
   const relay = createServer((socket) => socket.end());
   const smtp = createServer((socket) => {

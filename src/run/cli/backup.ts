@@ -41,7 +41,7 @@ export function backupCommand({ version }: CommandParts): Command {
     .addHelpText('after', BACKUP_HELP)
     .action((folder: string | undefined, { json, noted }: Arguments) => {
       if ((folder === undefined) !== (noted === true)) {
-        throw new CommandFailed('backup: name a folder, or use --noted alone');
+        throw new CommandFailed('backup: name a folder, or use --noted alone', 2);
       }
       const config = readConfig(process.env);
       return carryOut(config, async (onProgress, store) => {

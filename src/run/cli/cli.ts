@@ -68,11 +68,22 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     // Loaded by now, where this is one of its errors.
     const { ConfigError } = await import('../config/config.ts');
-    if (!(error instanceof ConfigError) && !(error instanceof CommandFailed)) throw error;
-    const lines = error instanceof ConfigError ? error.lines : [error.message];
+    if (error instanceof CommandFailed) {
+      process.stderr.write(`${error.message}\n`);
+      return error.exitCode;
+    }
+    const lines = error instanceof ConfigError ? error.lines : [await sayFailure(error)];
     for (const line of lines) process.stderr.write(`${line}\n`);
-    return error instanceof CommandFailed ? error.exitCode : 1;
+    return 1;
   }
+}
+
+/** What the database failed with, such as that it does not answer. @throws the error where it is another one */
+async function sayFailure(error: unknown): Promise<string> {
+  const { refusalOfFailure } = await import('../../platform/database/database.ts');
+  const refusal = refusalOfFailure(error);
+  if (!refusal || !(error instanceof Error)) throw error;
+  return `${refusal.message}: ${error.message}`;
 }
 
 /** One line: what is wrong, and what was perhaps meant. */

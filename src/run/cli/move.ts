@@ -70,7 +70,7 @@ async function runMove(parts: CommandParts, given: MoveArguments): Promise<void>
   const config = readConfig(process.env);
   const { to, bodies } = given;
   if (to === undefined && bodies === undefined) {
-    throw new CommandFailed('expected --to, --bodies or both, got neither');
+    throw new CommandFailed('expected --to, --bodies or both, got neither', 2);
   }
   const stores = bodies === undefined ? undefined : await openStores(config, bodies);
   try {

@@ -77,7 +77,8 @@ export class ServiceClient {
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
-  return cause instanceof Error && 'code' in cause ? String(cause.code) : error.message;
+  if (!(cause instanceof Error)) return error.message;
+  return 'code' in cause ? String(cause.code) : cause.message;
 }
 
 function explain(status: number, text: string, request: string): CommandFailed {
@@ -94,10 +95,11 @@ function explain(status: number, text: string, request: string): CommandFailed {
 
 /**
  * @param url replaces HOST and PORT of the settings, for a service on another machine for example
- * @throws CommandFailed where there are no keys yet
+ * @throws CommandFailed where there are no keys yet, or the URL is none
  */
 export async function openClient(config: Config, url: string | undefined): Promise<ServiceClient> {
   const { host, port } = config.http;
+  if (url !== undefined) checkUrl(url);
   const keys = config.credentials.apiKeys ?? (await readSecrets(config))?.apiKey;
   if (!keys) {
     throw new NotRunning(
@@ -105,6 +107,13 @@ export async function openClient(config: Config, url: string | undefined): Promi
     );
   }
   return new ServiceClient((url ?? publicUrlOf(host, port)).replace(/\/+$/, ''), keys);
+}
+
+/** @throws CommandFailed that does not repeat it: it may have a password */
+function checkUrl(url: string): void {
+  const { protocol = '', username, password } = URL.parse(url) ?? {};
+  if (/^https?:$/.test(protocol) && !username && !password) return;
+  throw new CommandFailed('--url: expected a URL such as https://mail.example.com', 2);
 }
 
 /** The generated secrets, from where the service keeps them; undefined before its first start. */
