@@ -20,7 +20,7 @@ import { answerOf, Refusal } from '../../platform/errors/errors.ts';
 import { readHeader } from '../../protocols/message/message.ts';
 import { writeEvents } from '../../tenants/events/events.ts';
 import type { Usage } from '../../tenants/usage/usage.ts';
-import { isLooping, type NotedReport, type ReadReport } from '../outbound/outbound.ts';
+import { findLoop, type NotedReport, type ReadReport } from '../outbound/outbound.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { LocalDeliveryOptions } from './local-delivery.ts';
 import type { MailboxTarget, MailToStore, StoredMail } from './mailbox-storage.ts';
@@ -231,8 +231,9 @@ class RoutedReceiver implements MailReceiver {
     if (!header.isWhole) {
       throw new Refusal('message_too_large', 'the header is too long to be passed on');
     }
-    if (forwarded.some(({ forwardPath }) => isLooping(header, forwardPath))) {
-      throw new Refusal('message_looping', 'this message was forwarded from here before');
+    for (const { forwardPath } of forwarded) {
+      const loop = findLoop(header, forwardPath);
+      if (loop) throw new Refusal('message_looping', loop);
     }
   }
 

@@ -8,7 +8,7 @@ import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
 import { makeKey, resolverOf, verify } from '../../../test/support/outbound/dkim.ts';
 import { senderTo, sourceOf, startFarEnd } from '../../../test/support/outbound/far-end.ts';
 import { parseAddress, readHeader } from '../../protocols/message/message.ts';
-import { isLooping, prepareForward, SenderRewriting, type SenderVerdict } from './outbound.ts';
+import { findLoop, prepareForward, SenderRewriting, type SenderVerdict } from './outbound.ts';
 
 const srs = new SenderRewriting({ key: ['a key of thirty-two octets or more'] });
 const keys = { 'acme.test': makeKey('acme.test'), 'b.test': makeKey('b.test') };
@@ -26,7 +26,7 @@ interface Hop {
 /** Does what delivery does with a message for a domain whose mail is forwarded. */
 async function forward(port: number, { open, from, address, to, verdict: given }: Hop) {
   const domain = parseAddress(address)?.domain === 'b.test' ? 'b.test' : 'acme.test';
-  if (isLooping(await readHeader(open()), address)) return 'loop';
+  if (findLoop(await readHeader(open()), address)) return 'loop';
   const prepared = await prepareForward({
     open,
     address,

@@ -33,7 +33,7 @@ export {
 } from './outcome.ts';
 export type { SendSlot } from './patience.ts';
 export {
-  isLooping,
+  findLoop,
   type PreparedMessage,
   prepareForward,
   prepareSubmission,

@@ -65,7 +65,7 @@ interface MeasuredBody {
 /**
  * Prepares a message for one attempt; a later attempt prepares it again, so that its signature is fresh.
  *
- * Added in front: `DKIM-Signature`, and `Delivered-To`, by which {@link isLooping} recognizes the message when it
+ * Added in front: `DKIM-Signature`, and `Delivered-To`, by which {@link findLoop} recognizes the message when it
  * comes back. `Return-Path` is removed (RFC 5321 section 4.4). `Received` was added when the message came in.
  *
  * @throws Refusal message_too_large for a header that is longer than the limit of the reader; any error of the
@@ -196,22 +196,27 @@ async function* readBody(source: AsyncIterable<Uint8Array>, start: number): Asyn
 const HOPS_MAX = 100;
 
 /**
- * Whether a message that came to an address is in a loop: the address has forwarded it before, or it has passed too
- * many hosts.
+ * Why a message that came to an address is taken to be in a loop: the address has forwarded it before, or it has passed
+ * too many hosts. Undefined where it is in none.
  *
+ * @param header as it is stored, with our own Received field
  * @param address the address at the forwarding domain
  */
-export function isLooping({ fields }: Header, address: string): boolean {
+export function findLoop({ fields }: Header, address: string): string | undefined {
   const mark = canonicalAddress(address).toLowerCase();
-  let hops = 0;
+  let hops = -1;
   for (const field of fields) {
-    if (field.name === 'received' && ++hops > HOPS_MAX) return true;
+    if (field.name === 'received' && ++hops > HOPS_MAX) {
+      return `this message has passed more than ${HOPS_MAX} servers`;
+    }
     if (field.name !== 'delivered-to') continue;
     // UTF-8 in addresses (RFC 6532 section 3.2) was read with one character per byte.
     const value = Buffer.from(fieldValue(field), 'latin1').toString().toLowerCase();
-    if (value === mark || value === `<${mark}>`) return true;
+    if (value === mark || value === `<${mark}>`) {
+      return 'this message was forwarded from here before';
+    }
   }
-  return false;
+  return undefined;
 }
 
 /*
