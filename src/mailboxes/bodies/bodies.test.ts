@@ -66,6 +66,35 @@ onEachEngine('bodies', (engine) => {
     };
   }
 
+  test('a source that comes in single bytes is written in pieces', async () => {
+    const opened = await openTestDatabase(engine);
+    const store = new BodyFolder(join(opened.directory, 'bodies'));
+    const create = store.create.bind(store);
+    const written: number[] = [];
+    store.create = async () => {
+      const body = await create();
+      const write = body.write.bind(body);
+      body.write = (chunk) => {
+        written.push(chunk.length);
+        return write(chunk);
+      };
+      return body;
+    };
+    const log = { info() {}, warn() {}, error() {} };
+    const bodies = new Bodies({ database: opened.database, store, log });
+    await bodies.checkStore(true);
+    const source = Buffer.from(Array.from({ length: 100_000 }, (_, index) => index % 251));
+    async function* singly() {
+      for (const byte of source) yield Buffer.of(byte);
+      yield source;
+      yield Buffer.of(7);
+    }
+    const staged = await bodies.stage(singly(), () => {});
+    assert.ok(written.length < 10, `${written.length} writes`);
+    const kept = Buffer.concat(await Array.fromAsync(bodies.read(staged)));
+    assert.deepEqual(kept, Buffer.concat([source, source, Buffer.of(7)]));
+  });
+
   async function* chunksOf(text: string): AsyncGenerator<Uint8Array> {
     yield Buffer.from(text);
   }

@@ -71,6 +71,8 @@ export { throwOrRefuse } from './refusals.ts';
 
 /** Bytes up to which a body is in its row, without header lines put in front: one fsync stores it, one query reads it. */
 export const INLINE_MAX = 64 * 1024;
+/** Bytes that are written at a time: of a client that sends single bytes, each would be a call to the file system. */
+const PIECE = 16 * 1024;
 
 export interface BodiesOptions {
   readonly database: Database;
@@ -207,7 +209,7 @@ export class Bodies {
       for await (const chunk of source) {
         observe(chunk);
         size += chunk.length;
-        if (spill) await spill.write(chunk);
+        if (spill && held.size === 0 && chunk.length >= PIECE) await spill.write(chunk);
         else held.add(chunk);
         if (!spill && size > INLINE_MAX) {
           if (this.#mismatch || this.#health?.isUp === false) throw refuseToKeep();
@@ -215,10 +217,11 @@ export class Bodies {
           const noRoom = await this.checkRoom(size);
           if (noRoom) throw noRoom;
           spill = await this.#store.create();
-          await spill.write(held.take());
         }
+        if (spill && held.size >= PIECE) await spill.write(held.take());
       }
       if (!spill) return { size, content: held.take() };
+      if (held.size > 0) await spill.write(held.take());
       await spill.finish();
       this.#health?.accepted();
       return { size, content: Buffer.alloc(0), file: spill.name };
