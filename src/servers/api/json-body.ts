@@ -8,9 +8,9 @@ import type { Api } from './route-tools.ts';
 
 /**
  * The most values of one body. A body of 16 MiB can have millions, and reading those blocks everything for seconds. A
- * message to 3,000 recipients with names has 15,000.
+ * message to 3,000 recipients with names has 9,000.
  */
-const VALUES_MAX = 20_000;
+const VALUES_MAX = 10_000;
 
 /** Makes `application/json` the only body type; route groups may add their own. */
 export function acceptJsonBodies(app: Api): void {
@@ -64,28 +64,43 @@ function refuseText(text: string): Refusal {
   return new Refusal('invalid_request', detail);
 }
 
-/** Whether JSON has too many values, counted before it is parsed by the characters before them: `,` `:` `[` `{`. */
+/**
+ * Whether JSON has too many members and items, counted before it is parsed: each comma stands before one, and so does each
+ * bracket, unless nothing is in it.
+ */
 function hasManyValues(json: Uint8Array): boolean {
   // Each takes one octet or more.
   if (json.length <= VALUES_MAX) return false;
   let count = 0;
+  let isOpened = false;
   let inString = false;
   for (let at = 0; at < json.length; at++) {
-    switch (json[at]) {
+    const sign = json[at];
+    if (isOpened && !isSpace(sign)) {
+      isOpened = false;
+      if (sign !== 0x5d && sign !== 0x7d && ++count > VALUES_MAX) return true;
+    }
+    switch (sign) {
       case 0x22: // "
         inString = !inString;
         break;
       case 0x5c: // a backslash, with what it escapes
         at++;
         break;
-      case 0x2c:
-      case 0x3a:
       case 0x5b:
       case 0x7b:
+        isOpened = !inString;
+        break;
+      case 0x2c:
         if (!inString && ++count > VALUES_MAX) return true;
     }
   }
   return false;
+}
+
+/** RFC 8259 section 2. */
+function isSpace(octet: number | undefined): boolean {
+  return octet === 0x20 || octet === 0x0a || octet === 0x0d || octet === 0x09;
 }
 
 /** A value of a body, and the member or item that it is. */
