@@ -245,6 +245,33 @@ onEachEngine('GET /v2/events', (engine) => {
     }
   });
 
+  test('streams to whoever wants a stream at least as much as JSON', async () => {
+    const wants = async (accept: string) => {
+      const url = `${api.url}/v2/events?user_id=demo&after=0&wait=0`;
+      const answer = await fetch(url, { headers: { 'x-api-key': apiKey, accept } });
+      await answer.body?.cancel();
+      return answer.headers.get('content-type')?.split(';')[0];
+    };
+    for (const accept of [
+      'text/event-stream',
+      'Text/Event-Stream; charset=utf-8',
+      'application/json, text/event-stream',
+      'application/json;q=0.9, text/event-stream',
+      '*/*, text/event-stream;q=0.5',
+    ]) {
+      assert.equal(await wants(accept), 'text/event-stream', accept);
+    }
+    for (const accept of [
+      '*/*',
+      'text/*',
+      'text/event-stream;q=0',
+      'application/json, text/event-stream;q=0.1',
+      'text/event-streams',
+    ]) {
+      assert.equal(await wants(accept), 'application/json', accept);
+    }
+  });
+
   test('ends streams and waiting requests when the server stops', async () => {
     const stopping = await startApi(engine);
     const url = `${stopping.url}/v2/events?user_id=demo`;

@@ -16,6 +16,7 @@ import {
   type FollowedMailbox,
   type Follower,
 } from '../../tenants/events/events.ts';
+import { acceptWeight } from './accept.ts';
 import { beginStream } from './answer-errors.ts';
 import { ownerOf, type RouteGroup } from './route-tools.ts';
 import { Instant, Integer, Text, UserId, writtenHere } from './schemas.ts';
@@ -137,7 +138,7 @@ export function eventRoutes(
         const { types, limit = AT_A_TIME, wait = 25 } = request.query;
         const scope = { ...ownerOf(request), ...readTypes(types) };
         const after = afterOf(request.headers['last-event-id'], request.query.after);
-        const isStream = /\btext\/event-stream\b/i.test(request.headers.accept ?? '');
+        const isStream = wantsStream(request.headers.accept);
         const signal = open.add(reply.raw);
         const follower = await follow(options, scope, isStream && scope.takesHints);
         try {
@@ -208,6 +209,12 @@ interface Following extends Pick<EventRoutesOptions, 'events' | 'ticks'> {
   readonly follower: Follower;
   readonly scope: EventScope;
   readonly signal: AbortSignal;
+}
+
+/** Whether Accept asks for a stream at least as much as for JSON: clients that take both name both. */
+function wantsStream(accept: string | undefined): boolean {
+  const weight = acceptWeight(accept, 'text/event-stream');
+  return weight > 0 && weight >= acceptWeight(accept, 'application/json');
 }
 
 /** The place that a request names; a browser that connects again sends the header. */

@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Type } from 'typebox';
 import type { Mailstore, Message } from '../../mailboxes/mailstore/mailstore.ts';
+import { acceptWeight } from './accept.ts';
 import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery } from './mail-schemas.ts';
 import type { RouteGroup } from './route-tools.ts';
@@ -66,12 +67,9 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
   };
 }
 
-/** Whether Accept names the source, and not JSON (RFC 9110 section 12.5.1). */
+/** Whether Accept asks for the source, and not as much for JSON. */
 function wantsSource(accept: string | undefined): boolean {
-  if (!accept) return false;
-  const ranges = accept.toLowerCase().split(',');
-  const names = (type: string) => ranges.some((range) => range.split(';')[0]?.trim() === type);
-  return names(sourceType) && !names('application/json');
+  return acceptWeight(accept, sourceType) > acceptWeight(accept, 'application/json');
 }
 
 /** The whole answer. */
