@@ -92,6 +92,37 @@ onEachEngine('adding messages', (engine) => {
     socket.close();
   });
 
+  test('uploads of two users that never end leave places to others', async () => {
+    const { token } = await service.makeAccount();
+    const stop = new AbortController();
+    let unfinished: Promise<unknown>[] = [];
+    for (let users = 0; users < 2; users++) {
+      const first = await service.makeAccount('a0');
+      const others = ['a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7'];
+      const accounts = [first];
+      for (const name of others) accounts.push(await service.addAccount(first, name));
+      const { promise: isFull, resolve } = Promise.withResolvers<void>();
+      let refused = 0;
+      const upload = async (of: string) => {
+        const response = await fetch(`${service.url}/mail/append?mailbox=INBOX`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${of}`, 'content-type': 'message/rfc822' },
+          body: new ReadableStream({ start: (body) => body.enqueue(Buffer.from('From: a')) }),
+          duplex: 'half',
+          signal: stop.signal,
+        });
+        // Thirty of a user are read.
+        if (response.status === 429 && ++refused === 2) resolve();
+      };
+      const uploads = accounts.flatMap((of) => Array.from({ length: 4 }, () => upload(of.token)));
+      unfinished = [...unfinished, ...uploads.map((one) => one.catch(() => {}))];
+      await isFull;
+    }
+    assert.equal((await append(token, 'mailbox=INBOX', draft)).status, 201);
+    stop.abort();
+    await Promise.all(unfinished);
+  });
+
   test('an import keeps the time at which a message arrived, also over a copy and a move', async () => {
     const { token } = await service.makeAccount();
     const internalDate = '2019-02-03T04:05:06.000Z';
