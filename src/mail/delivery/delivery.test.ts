@@ -52,6 +52,7 @@ onEachEngine('delivery', (engine) => {
         changes: { publish: () => {} },
         mailstore: {
           quotas: mailstore.quotas,
+          line: mailstore.line,
           writer: {
             plain: (texts, target) =>
               goesWhileStored === undefined ? mailstore.writer.plain(texts, target) : undefined,

@@ -280,11 +280,11 @@ class RoutedReceiver implements MailReceiver {
   /** Accepts the message: body, messages and queue in one transaction. */
   async #commit(mail: AcceptedMail, routed: Routed): Promise<Refused> {
     const { database, bodies, queue, log } = this.#options;
-    const { done } = routed.storing;
+    const { done, inLine = atOnce } = routed.storing;
     const write = async () =>
       (await this.#oneStatement.accept(mail, routed)) ??
       (await database.write((tx) => this.#write(tx, mail, routed)));
-    const accepted = await write().catch((err: unknown) => {
+    const accepted = await inLine(write).catch((err: unknown) => {
       if (!done || routed.queued.length > 0) throw err;
       // The mail server has the message already: after a refusal the sender would send it a second time.
       const lost =
@@ -371,4 +371,8 @@ function withRefusal(resolved: Resolved, refused: Refused): Resolved {
   const { found } = resolved;
   if (found instanceof Refusal || found.kind !== 'mailbox') return resolved;
   return { ...resolved, found: refused.get(found.user.accountId) ?? found };
+}
+
+function atOnce<T>(write: () => Promise<T>): Promise<T> {
+  return write();
 }

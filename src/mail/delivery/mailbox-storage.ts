@@ -70,6 +70,8 @@ export interface PreparedStoring {
    * @param keepBody stores its source in this transaction, once, and returns the id; called only where it is needed
    */
   commit(tx: Queries, keepBody: () => Promise<number>): Promise<StoredMail>;
+  /** Where the transaction waits for others of its mailboxes; left out where nothing is to be waited for. */
+  readonly inLine?: (<T>(write: () => Promise<T>) => Promise<T>) | undefined;
 }
 
 /** A message for one mailbox of ours that is alone in its transaction. */

@@ -271,6 +271,44 @@ onEachEngine('one statement for a plain message', (engine) => {
   });
 
   // The last one: it deletes the domain.
+  test('messages that wait for one mailbox leave connections to others', async (t) => {
+    const accountId = await create('crowded');
+    const user = { accountId, address: 'crowded@acme.test' };
+    await send([user.address]);
+    const { database, mailstore } = store;
+    const locked = Promise.withResolvers<void>();
+    const done = Promise.withResolvers<void>();
+    const holding = database.write(async (tx) => {
+      const of = tx.updateTable('mailboxes').where('account_id', '=', accountId);
+      await of.set({ highestmodseq: (columns) => columns.ref('highestmodseq') }).execute();
+      locked.resolve();
+      await done.promise;
+    });
+    await locked.promise;
+    t.after(() => done.resolve());
+    const set = { mailbox: 'INBOX', uids: [1] };
+    const waiting = Array.from({ length: 15 }, () => [
+      send([user.address]),
+      send([user.address], general),
+      mailstore.setFlags(user, set, { add: ['\\Seen'] }),
+      mailstore.copy(user, set, 'Archive'),
+      mailstore.expunge(user, { ...set, uids: [99] }),
+    ]).flat();
+    const settled = Promise.allSettled(waiting);
+    // Reads have more turns than each of the writes needs to ask for a connection.
+    for (let turn = 0; turn < 50; turn++) await sql`select 1`.execute(database.read);
+    if (engine === 'postgres') {
+      const { rows } = await sql<{ holders: number }>`
+        select count(*)::int as holders from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`.execute(database.read);
+      assert.equal(rows[0]?.holders, 2);
+    }
+    done.resolve();
+    await holding;
+    const failed = (await settled).filter(({ status }) => status === 'rejected');
+    assert.deepEqual(failed, []);
+  });
+
   test('comes in once where the domain is deleted at that moment', {
     skip: engine === 'sqlite',
   }, async () => {

@@ -60,7 +60,7 @@ import { receivedData, receivedEvent, receivedEvents, storedIn, usageOf } from '
 import type { DeliveryPlan, ResolvedRecipient } from './resolve-recipient.ts';
 
 export interface OwnMailboxesOptions {
-  readonly mailstore: Pick<EmbeddedMailstore, 'quotas'> & {
+  readonly mailstore: Pick<EmbeddedMailstore, 'quotas' | 'line'> & {
     readonly writer: Pick<EmbeddedMailstore['writer'], 'append' | 'plain'>;
   };
   readonly bodies: Pick<Bodies, 'get' | 'read'>;
@@ -96,7 +96,9 @@ export class OwnMailboxes implements MailboxStorage {
     const afterCommit = (mailbox: Advanced) => {
       if (target) changes.publish(mailboxChange(target.user, mailbox, mailbox.highestmodseq));
     };
+    const accountIds = targets.map(({ user }) => user.accountId);
     return {
+      inLine: (write) => mailstore.line.run(accountIds, write),
       plain: message && target && { message, texts, target, afterCommit },
       commit: async (tx, keepBody) => {
         const full = await this.quotas.findFull(tx, [...limited], texts.size);

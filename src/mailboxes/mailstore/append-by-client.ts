@@ -18,10 +18,12 @@ import type {
   StagedMessage,
 } from './store.ts';
 import { normalizeFlags } from './syntax.ts';
+import type { WriteLine } from './write-line.ts';
 
 export interface ClientAppendsOptions {
   readonly database: Database;
   readonly bodies: Bodies;
+  readonly line: WriteLine;
   readonly mailboxes: Mailboxes;
   readonly quotas: Quotas;
   readonly writer: MessageWriter;
@@ -88,7 +90,7 @@ export class ClientAppends {
     messages: AsyncIterable<NewMessage>,
     insert: (tx: Queries, staged: readonly Staged[]) => Promise<AppendedByClient>,
   ): Promise<AppendedByClient> {
-    const { database, mailboxes, quotas } = this.#options;
+    const { database, line, mailboxes, quotas } = this.#options;
     await mailboxes.find(user, mailbox);
     // Check before a message is read, whatever its size: the account may have no room at all.
     const rooms = await quotas.rooms(database.read, [user.accountId]);
@@ -100,7 +102,7 @@ export class ClientAppends {
       await this.#discard(staged);
       throw error;
     }
-    const commit = this.#options.database.write((tx) => insert(tx, staged));
+    const commit = line.run([user.accountId], () => database.write((tx) => insert(tx, staged)));
     return commit.catch(async (error: unknown) => {
       // After any other error the commit may have happened: the sweep decides then.
       if (error instanceof Refusal) await this.#discard(staged);

@@ -30,6 +30,7 @@ import {
   flagsToText,
   normalizeFlags,
 } from './syntax.ts';
+import type { WriteLine } from './write-line.ts';
 
 /** Messages in one insert: envelopes and structures may be long. */
 const MESSAGES_AT_A_TIME = 100;
@@ -37,6 +38,7 @@ const MESSAGES_AT_A_TIME = 100;
 export interface MessageEditorOptions {
   readonly database: Database;
   readonly bodies: Bodies;
+  readonly line: WriteLine;
   readonly mailboxes: Mailboxes;
   readonly quotas: Quotas;
   readonly now: () => number;
@@ -50,14 +52,16 @@ interface Counted {
 
 export class MessageEditor {
   readonly #database: Database;
+  readonly #line: WriteLine;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
   readonly #quotas: Quotas;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
 
-  constructor({ database, bodies, mailboxes, quotas, now }: MessageEditorOptions) {
+  constructor({ database, line, bodies, mailboxes, quotas, now }: MessageEditorOptions) {
     this.#database = database;
+    this.#line = line;
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#quotas = quotas;
@@ -70,7 +74,11 @@ export class MessageEditor {
     normalizeFlags(change.remove ?? [], 'remove');
     normalizeFlags(change.replace ?? []);
     await this.#mailboxes.find(user, set.mailbox);
-    return this.#database.write((tx) => this.setFlagsIn(tx, user, set, change));
+    return this.#write(user, (tx) => this.setFlagsIn(tx, user, set, change));
+  }
+
+  #write<T>({ accountId }: MailUser, work: (tx: Queries) => Promise<T>): Promise<T> {
+    return this.#line.run([accountId], () => this.#database.write(work));
   }
 
   /** The same within the caller's transaction. */
@@ -136,7 +144,7 @@ export class MessageEditor {
   ): Promise<Relocated> {
     await this.#mailboxes.find(user, set.mailbox);
     await this.#mailboxes.find(user, to);
-    return this.#database.write(async (tx) => {
+    return this.#write(user, async (tx) => {
       const relocated = await this.#relocateIn(tx, user, set, to, verb === 'move');
       await within?.(tx, relocated);
       return relocated;
@@ -179,9 +187,7 @@ export class MessageEditor {
 
   async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
     await this.#mailboxes.find(user, set.mailbox);
-    const { files, ...expunged } = await this.#database.write((tx) =>
-      this.expungeIn(tx, user, set),
-    );
+    const { files, ...expunged } = await this.#write(user, (tx) => this.expungeIn(tx, user, set));
     // After the commit: before it, a crash must leave the file; after it, the sweep removes the file.
     await this.#bodies.removeFiles(files);
     return expunged;

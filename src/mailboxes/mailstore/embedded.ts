@@ -32,6 +32,7 @@ import type {
   SyncResult,
 } from './store.ts';
 import { formatCursor, parseSyncToken, readToken, type SyncToken } from './syntax.ts';
+import { WriteLine } from './write-line.ts';
 import { MailboxWriter } from './write-mailboxes.ts';
 
 export interface EmbeddedOptions {
@@ -62,6 +63,8 @@ const PAGE_BYTES = 4 * 1024 * 1024;
 
 export class EmbeddedMailstore implements Mailstore {
   readonly quotas: Quotas;
+  /** Where writes to an account's mailboxes wait for each other. */
+  readonly line: WriteLine;
   /** What only the IMAP server reads. */
   readonly imap: ImapStore;
   /** Adds messages in transactions of its callers, who publish the changes after the commit. */
@@ -94,6 +97,8 @@ export class EmbeddedMailstore implements Mailstore {
     this.#now = now;
     const quotas = new Quotas(database, quotaBytes);
     this.quotas = quotas;
+    const line = new WriteLine(database);
+    this.line = line;
     const ids = new OpaqueIds(idSecret);
     const mailboxes = new Mailboxes(database, now);
     this.#mailboxes = mailboxes;
@@ -103,9 +108,10 @@ export class EmbeddedMailstore implements Mailstore {
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
     const writer = new MessageWriter({ database, mailboxes, ids, now });
     this.writer = writer;
-    const editor = new MessageEditor({ database, bodies, mailboxes, quotas, now });
+    const editor = new MessageEditor({ database, line, bodies, mailboxes, quotas, now });
     this.editor = editor;
-    this.#appends = new ClientAppends({ database, bodies, mailboxes, quotas, writer, editor });
+    const appending = { database, line, bodies, mailboxes, quotas, writer, editor };
+    this.#appends = new ClientAppends(appending);
     this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search, longRequests });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
