@@ -104,7 +104,7 @@ test('an attempt that is refused in its turn is not checked', async () => {
   );
 });
 
-test('a network with many clients leaves a quarter of the line to others', async () => {
+test('a network with many clients leaves half of the line to others', async () => {
   const hash = await hashPassword('correct horse', 'user');
   const guess = (client: string) =>
     verifyInTurn({ hash, password: 'x', client }, () => Promise.reject(new Error('turn')));
@@ -113,7 +113,22 @@ test('a network with many clients leaves a quarter of the line to others', async
   const messages = (await Promise.allSettled(flood)).map((one) =>
     one.status === 'rejected' ? one.reason.message : '',
   );
-  assert.equal(messages.filter((text) => text === 'turn').length, 192);
+  assert.equal(messages.filter((text) => text === 'turn').length, 128);
+});
+
+test('a login waits for one of each network in line, however many these have', async () => {
+  const hash = await hashPassword('correct horse', 'user');
+  const turns: string[] = [];
+  const guess = (client: string, name: string) =>
+    verifyInTurn({ hash, password: 'x', client }, async () => {
+      turns.push(name);
+    });
+  const flood = Array.from({ length: 60 }, (_, n) => guess(`192.0.${n % 3}.${n}`, 'flood'));
+  const honest = [guess('198.51.100.7', 'first'), guess('198.51.100.8', 'second')];
+  await Promise.all([...flood, ...honest]);
+  // Two are checked at once, and each network in line is asked before the next one of this network.
+  assert.ok(turns.indexOf('first') <= 2 + 3, `${turns.indexOf('first')}`);
+  assert.ok(turns.indexOf('second') <= 2 + 3 + 4, `${turns.indexOf('second')}`);
 });
 
 test('neither a client nor a user fills the line for the others', async () => {
@@ -125,9 +140,9 @@ test('neither a client nor a user fills the line for the others', async () => {
   const messages = (await Promise.allSettled(flood)).map((one) =>
     one.status === 'rejected' ? one.reason.message : '',
   );
-  assert.equal(messages.filter((text) => text === 'turn').length, 128);
+  assert.equal(messages.filter((text) => text === 'turn').length, 96);
   assert.equal(
     messages.filter((text) => text === 'too many passwords are being checked').length,
-    172,
+    204,
   );
 });

@@ -2,9 +2,8 @@
 import { Buffer } from 'node:buffer';
 import { randomInt } from 'node:crypto';
 import { type Algorithm, hash, verify } from '@node-rs/argon2';
-import pLimit from 'p-limit';
 import { invalidField, Refusal } from '../../platform/errors/errors.ts';
-import { ClientShares, networkKey } from '../../platform/net/net.ts';
+import { networkKey, StrangerShares } from '../../platform/net/net.ts';
 
 const PASSWORD_MIN = 8;
 const PASSWORD_MAX_BYTES = 1024;
@@ -30,35 +29,61 @@ const SETTINGS_AT_ONCE = 1;
 
 /** Under way or waiting: the last login of a full line waits about 4 s, and a password change twice as long. */
 const IN_LINE = 256;
-/** Of one client that signs in, or one user that sets passwords: nobody fills the line for the others. */
-const OF_ONE = IN_LINE / 2;
-/** Of the clients of one network, since many of them may be one customer's. */
-const OF_NETWORK = (3 * IN_LINE) / 4;
+/** Of one client that signs in, or one user that sets passwords. A network has as many as it leaves free, 128 alone. */
+const OF_ONE = 96;
 
-/** Runs that wait for their turn, in the order in which they came. */
+/**
+ * Runs that wait for their turn. Networks and users go one after the other: whoever has a hundred runs in line does not let
+ * others wait for all of them, and has his own in the order in which they came.
+ */
 class Line {
-  readonly #shares = new ClientShares(IN_LINE);
-  readonly #networks = new ClientShares(IN_LINE);
-  readonly #limit;
+  readonly #shares = new StrangerShares(IN_LINE);
+  readonly #atOnce: number;
+  #running = 0;
+  /** By network or user; the first one is next. */
+  readonly #waiting = new Map<string, (() => void)[]>();
 
   constructor(atOnce: number) {
-    this.#limit = pLimit(atOnce);
+    this.#atOnce = atOnce;
   }
 
   /** @throws Refusal unavailable where too many wait already, of this party or of all */
   async run<T>(party: string, work: () => Promise<T>): Promise<T> {
-    const ofNetwork = this.#networks.hold(networkKey(party), OF_NETWORK);
-    const ofOne = ofNetwork && this.#shares.hold(party, OF_ONE);
-    if (!ofOne) {
-      ofNetwork?.();
+    const giveBack = this.#shares.hold(party, OF_ONE);
+    if (!giveBack) {
       throw new Refusal('unavailable', 'too many passwords are being checked', { retryAfter: 5 });
     }
+    await this.#turnOf(networkKey(party));
     try {
-      return await this.#limit(work);
+      return await work();
     } finally {
-      ofOne();
-      ofNetwork();
+      this.#passOn();
+      giveBack();
     }
+  }
+
+  #turnOf(network: string): Promise<void> | undefined {
+    if (this.#running < this.#atOnce) {
+      this.#running++;
+      return undefined;
+    }
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const waiting = this.#waiting.get(network) ?? [];
+    waiting.push(resolve);
+    this.#waiting.set(network, waiting);
+    return promise;
+  }
+
+  #passOn(): void {
+    const [first] = this.#waiting;
+    if (!first) {
+      this.#running--;
+      return;
+    }
+    const [network, [next, ...others]] = first;
+    this.#waiting.delete(network);
+    if (others.length > 0) this.#waiting.set(network, others);
+    next?.();
   }
 }
 
