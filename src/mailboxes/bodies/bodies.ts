@@ -36,13 +36,13 @@ import {
   BodyLost,
   type BodyStore,
   findMismatch,
-  type NewBody,
   readLastBackup,
   StoreUnavailable,
 } from './body-store.ts';
 import { DiskRoom, FREE_BYTES_LEFT } from './disk-room.ts';
 import { noSpace, refuseToKeep, refuseToRead } from './refusals.ts';
 import { StoreHealth } from './store-health.ts';
+import { PieceWriter } from './write-pieces.ts';
 
 export type { BucketAddress } from './body-bucket.ts';
 export { BodyFolder } from './body-folder.ts';
@@ -71,8 +71,6 @@ export { throwOrRefuse } from './refusals.ts';
 
 /** Bytes up to which a body is in its row, without header lines put in front: one fsync stores it, one query reads it. */
 export const INLINE_MAX = 64 * 1024;
-/** Bytes that are written at a time: of a client that sends single bytes, each would be a call to the file system. */
-const PIECE = 16 * 1024;
 
 export interface BodiesOptions {
   readonly database: Database;
@@ -204,24 +202,23 @@ export class Bodies {
   ): Promise<StagedBody> {
     const held = new GrowingBuffer();
     let size = 0;
-    let spill: NewBody | undefined;
+    let spill: PieceWriter | undefined;
     try {
       for await (const chunk of source) {
         observe(chunk);
         size += chunk.length;
-        if (spill && held.size === 0 && chunk.length >= PIECE) await spill.write(chunk);
+        if (spill) await spill.write(chunk);
         else held.add(chunk);
         if (!spill && size > INLINE_MAX) {
           if (this.#mismatch || this.#health?.isUp === false) throw refuseToKeep();
           // The client may not have said how large it is.
           const noRoom = await this.checkRoom(size);
           if (noRoom) throw noRoom;
-          spill = await this.#store.create();
+          spill = new PieceWriter(await this.#store.create());
+          await spill.write(held.take());
         }
-        if (spill && held.size >= PIECE) await spill.write(held.take());
       }
       if (!spill) return { size, content: held.take() };
-      if (held.size > 0) await spill.write(held.take());
       await spill.finish();
       this.#health?.accepted();
       return { size, content: Buffer.alloc(0), file: spill.name };
