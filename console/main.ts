@@ -10,5 +10,11 @@ import './styles/parts.css';
 import './styles/table.css';
 import './styles/screens.css';
 
+// A page that the browser keeps for its way back shows nothing of a session that may have ended, and is loaded anew.
+addEventListener('pagehide', ({ persisted }) => {
+  document.body.hidden = persisted;
+});
+addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
+
 await waitForService('#console');
 createApp(Shell).use(router).mount('#console');

@@ -88,6 +88,19 @@ test('a page that is loaded while the service is away says so, and goes on by it
   });
 });
 
+test('a page that the browser kept shows nothing when it comes back, until it is loaded anew', async () => {
+  await signedIn('/audit', async (page, { context }) => {
+    // Chromium without a window keeps no pages: it is told what it would tell.
+    const tell = (event: string) =>
+      page.evaluate(`dispatchEvent(new PageTransitionEvent('${event}', { persisted: true }))`);
+    await tell('pagehide');
+    await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor({ state: 'hidden' });
+    await context.clearCookies();
+    await tell('pageshow');
+    await page.getByLabel('API key').waitFor();
+  });
+});
+
 test('rows that a colleague unblocked meanwhile stop nothing, and nothing of it is there for the next one who signs in', async () => {
   const made: number[] = [];
   for (let index = 0; index < 3; index++) {
