@@ -175,10 +175,12 @@ export class World {
     return this.tabs.filter(({ isDead }) => !isDead);
   }
 
-  /** A number from 0 to below 1, the same in each run of a seed. */
+  /** A number from 0 to below 1, the same in each run of a seed: each number of mulberry32, which has no short cycle. */
   readonly #random = (): number => {
-    this.#state = (this.#state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return this.#state / 2 ** 31;
+    this.#state = (this.#state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 
   async open(): Promise<Tab> {
