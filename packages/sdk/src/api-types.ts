@@ -2535,7 +2535,7 @@ export interface MailboxesChangedEvent {
   type: 'mailboxes_changed';
 }
 
-/** The connection is there: it comes after hello and with each ping, to clients that connected by the subprotocols, since browsers hide pings. */
+/** The connection is there: it comes with each ping, to clients that connected by the subprotocols, since browsers hide pings. */
 export interface HeartbeatEvent {
   type: 'heartbeat';
 }

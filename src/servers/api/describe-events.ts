@@ -212,7 +212,7 @@ const heartbeat = Type.Object(
   {
     title: 'HeartbeatEvent',
     description:
-      'The connection is there: it comes after hello and with each ping, to clients that connected by the subprotocols, since browsers hide pings.',
+      'The connection is there: it comes with each ping, to clients that connected by the subprotocols, since browsers hide pings.',
   },
 );
 

@@ -35,7 +35,7 @@ const BEATS_MISSED_MAX = 2;
 const HELD_MAX = 1_000;
 
 const AS_TEXT = { binary: false };
-/** After hello and beside each ping, for browsers, which hide pings: one to which none comes any more has lost the network. */
+/** Beside each ping, for browsers, which hide pings: one to which none comes any more has lost the network. */
 const HEARTBEAT = encode({ type: 'heartbeat' });
 
 /** A socket with a reference to its connection, so that all sockets share the same listener functions. */
@@ -73,7 +73,6 @@ export class Connection {
     const held = this.#held;
     this.#held = undefined;
     this.#send(hello);
-    this.#sendHeartbeat();
     this.#sendHeld(held);
   }
 
@@ -113,11 +112,7 @@ export class Connection {
     if (this.#congested) this.#beatsCongested++;
     this.#pongsMissed++;
     this.#socket.ping();
-    this.#sendHeartbeat();
-  }
-
-  /** Only browsers need the subprotocols. From the first one on, they know that this server sends it. */
-  #sendHeartbeat(): void {
+    // Only browsers need the subprotocols.
     if (this.#socket.protocol !== '' && !this.#held) this.#send(HEARTBEAT);
   }
 

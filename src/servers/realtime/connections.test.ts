@@ -67,15 +67,6 @@ suite('what a client gets', () => {
     }
   });
 
-  test('a client of the subprotocols gets a heartbeat after hello, and knows that more will come', async () => {
-    const { port, changes } = await startRealtime();
-    const browser = new TestClient(port, undefined, {}, ['postroom', 'bearer.token-1']);
-    await browser.next();
-    changes.publish(change(1));
-    await browser.next();
-    assert.equal(browser.heartbeats, 1);
-  });
-
   test('changes that come while the mailboxes are listed follow hello, the latest of each', async () => {
     const listing = Promise.withResolvers<void>();
     const asked = Promise.withResolvers<void>();

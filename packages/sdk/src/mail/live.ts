@@ -41,8 +41,6 @@ export class Live {
   #running = false;
   /** Counts the attempts, so that a late token opens no second socket. */
   #attempt = 0;
-  /** Of this connection; 0 once they are expected. */
-  #heartbeatMs = 0;
   /** Something came since the last look. */
   #isHeard = false;
   isLive = false;
@@ -113,11 +111,7 @@ export class Live {
       this.#cancelTimer();
       this.#failures = 0;
       this.isLive = true;
-      this.#heartbeatMs = 1100 * event.heartbeatSeconds;
-    } else if (event.type === 'heartbeat' && this.#heartbeatMs) {
-      // The first one: a server before 0.4.0 sends none.
-      this.#listen(this.#heartbeatMs);
-      this.#heartbeatMs = 0;
+      this.#listen(1100 * event.heartbeatSeconds);
     }
     this.#isHeard = true;
     if (this.isLive) this.#options.heard(event);

@@ -80,7 +80,6 @@ export class FakeWebSocket extends EventTarget {
     this.#server.opened(this);
     this.#dispatch('open', {});
     this.tell(this.#server.greet(this.#account));
-    this.tell({ type: 'heartbeat' });
   }
 
   #dispatch(type: 'open' | 'message' | 'close' | 'error', members: object): void {

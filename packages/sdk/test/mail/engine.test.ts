@@ -57,18 +57,6 @@ test('a sync is over once its answer is in the copy', async () => {
   assert.equal((await inbox.list()).messages.length, 1);
 });
 
-test('of a server that sends no heartbeats none are expected', async () => {
-  const world = new World({ seed: 1, withLocks: true });
-  world.isOlderServer = true;
-  const { client } = await world.open();
-  await world.pass(1000);
-  const opened: string[] = [];
-  client.on('traffic', ({ title }) => title === 'GET /ws' && opened.push(title));
-  await world.pass(600_000);
-  assert.deepEqual(opened, []);
-  assert.equal(client.state, 'live');
-});
-
 test('a connection by which nothing comes any more is given up within about a minute, and no other is', async () => {
   const world = new World({ seed: 1, withLocks: true });
   const { client } = await world.open();

@@ -146,8 +146,6 @@ export class World {
   tokenOf: () => MailToken | Promise<MailToken> = () => this.server.issueToken(this.account);
   /** Milliseconds by which the computer's clock differs. */
   skew = 0;
-  /** The server is one from before there were heartbeats. */
-  isOlderServer = false;
   /** The next write of this tab fails, as where the store is busy. */
   busy: Tab | undefined;
   /** Grows with each write of a tab. */
@@ -274,10 +272,7 @@ export class World {
     const socket = new this.server.WebSocket(url, protocols) as unknown as Socket;
     const end: Socket = { onmessage: null, onclose: null, close: () => socket.close() };
     this.#connections.add(end);
-    socket.onmessage = (event) => {
-      const isUnknown = this.isOlderServer && /"heartbeat"/.test(String(event.data));
-      if (!isUnknown && !this.#deaf.has(end)) end.onmessage?.(event);
-    };
+    socket.onmessage = (event) => !this.#deaf.has(end) && end.onmessage?.(event);
     socket.onclose = (event) => {
       this.#connections.delete(end);
       if (!this.#deaf.has(end)) end.onclose?.(event);
