@@ -1,5 +1,5 @@
 /**
- * A process of tests: `run-files.ts TIMEOUT FILE...` does what `node --test --test-isolation=none` does, but for the
+ * A process of tests: `run-files.ts FILE...` does what `node --test --test-isolation=none` does, but for the
  * promises. The runner would hear of each that the service makes, and of its end, to know whose test has left an
  * error that nothing handles: that took a tenth to a quarter of the processor time. Such an error fails the process, with
  * its stack and without the name of its test.
@@ -23,8 +23,7 @@ const { spec: Spec } = await import('node:test/reporters');
 for (const event of ['unhandledRejection', 'uncaughtException'] as const) {
   process.on(event, (error: unknown) => process.stderr.write(`${event}: ${inspect(error)}\n`));
 }
-const [timeout, ...files] = process.argv.slice(2);
-const events = run({ files, isolation: 'none', timeout: Number(timeout) });
+const events = run({ files: process.argv.slice(2), isolation: 'none' });
 events.on('test:summary', ({ success }) => {
   if (!success) process.exitCode = 1;
 });

@@ -23,5 +23,5 @@ const groups = groupFiles(files, {
   ],
 });
 // Four at a time, also on two cores: they wait for timers and for each other.
-const passed = await runSuites({ groups, processes: 4, timeoutMs: 120_000 });
+const passed = await runSuites({ groups, processes: 4, timeoutMs: 300_000 });
 process.exitCode = passed ? 0 : 1;

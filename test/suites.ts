@@ -77,7 +77,9 @@ async function runGroup(group: Group, { timeoutMs, environment }: Suites) {
   const started = performance.now();
   const program = [
     ...['--import', import.meta.resolve('./support/cheap-secrets.ts')],
-    ...[fileURLToPath(new URL('run-files.ts', import.meta.url)), `${timeoutMs}`],
+    // The runner does not heed its own option for tests of its process.
+    `--test-timeout=${timeoutMs}`,
+    fileURLToPath(new URL('run-files.ts', import.meta.url)),
   ];
   const child = spawn(process.execPath, [...program, ...files], {
     stdio: ['ignore', 'pipe', 'pipe'],

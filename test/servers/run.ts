@@ -179,7 +179,7 @@ try {
     TEST_S3_URL: bucketUrl(s3),
   };
   // Three at a time, also on two cores: those with real servers wait for them more than they work.
-  const passed = await runSuites({ groups, processes: 3, timeoutMs: 300_000, environment });
+  const passed = await runSuites({ groups, processes: 3, timeoutMs: 600_000, environment });
   if (!passed) process.exitCode = 1;
 } finally {
   await s3.stop();

@@ -108,11 +108,12 @@ onEachEngine('long requests', (engine) => {
     const giveBack = takeSlots();
     let hasLeft = false;
     const find = (who: typeof user) => mailstore.search(who, { texts: { text: 'x' }, limit: 1 });
-    const waiting = find({ ...user, hasLeft: () => hasLeft });
+    const gone = { message: 'the client left before its turn' };
+    const waiting = assert.rejects(find({ ...user, hasLeft: () => hasLeft }), gone);
     const behind = find(user);
     hasLeft = true;
     await giveBack();
-    await assert.rejects(waiting, { message: 'the client left before its turn' });
+    await waiting;
     assert.deepEqual((await behind).matches, []);
   });
 
