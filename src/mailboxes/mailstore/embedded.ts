@@ -10,7 +10,8 @@ import { MessageWriter } from './append-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { type Expired, expireSome } from './expire-messages.ts';
 import { ImapStore } from './imap-store.ts';
-import { LongRequests, takeTurnOf } from './mail-user.ts';
+import { LongRequests } from './long-requests.ts';
+import { takeTurnOf } from './mail-user.ts';
 import { Mailboxes, mailboxNotFound, stateOf } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import {

@@ -11,7 +11,7 @@ import {
   type Row,
 } from '../../platform/database/database.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
-import type { LongRequests } from './mail-user.ts';
+import type { LongRequests } from './long-requests.ts';
 import {
   INDEXED_AT_A_TIME,
   type MailboxIndex,

@@ -122,9 +122,6 @@ export function textKey(text: string): string {
 }
 
 /** The base subject (RFC 5256 section 2.1): what is left without `Re:`, `[Fwd: ...]`, `(fwd)` and names of lists. */
-
-/* The base subject (RFC 5256 section 2.1): what is left without `Re:`, `[Fwd: ...]`, `(fwd)` and names of lists. */
-
 export interface BaseSubject {
   readonly text: string;
   /** Whether something was left out that only answers and forwarded messages have. */
