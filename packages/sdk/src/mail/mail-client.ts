@@ -113,7 +113,8 @@ export class StoredMailClient implements MailClient, ClientParts {
     await this.copy.open();
     this.#stopListening = this.platform.listen(
       () => this.reconnect(),
-      () => void this.#tabs.leave(),
+      // The store may be lost, or the client closed, before a page that was left is shown again.
+      () => void this.#tabs.leave().catch(() => undefined),
     );
     await this.#tabs.start();
     this.#look();
