@@ -5,6 +5,7 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { promisify } from 'node:util';
+import { polite, startScript } from '../support/lmtp-server.ts';
 import type { TestAccount } from '../support/service.ts';
 import { type ProgramBench, startForPrograms } from './mail-programs.ts';
 
@@ -35,6 +36,10 @@ async function begin(name: string) {
   };
   return { account, home, run, write };
 }
+
+/** Subjects in what a program was handed. */
+const subjectsIn = (text: string) =>
+  [...text.matchAll(/^Subject: (.*?)\r?$/gm)].map(([, subject = '']) => subject);
 
 async function inboxOf(account: TestAccount): Promise<[uid: number, flags: readonly string[]][]> {
   return [...((await bench.service.look(account)).get('INBOX') ?? [])];
@@ -101,8 +106,7 @@ set wait_key=no quit=yes sleep_time=0 mark_old=no
     const all = `<tag-pattern>~A<enter><tag-prefix><pipe-message>cat > ${home}/seen<enter>${keys}<sync-mailbox><quit>`;
     const command = `neomutt -n -F ${settings} -e 'push "${all}"'`;
     await run('script', ['-qec', command, '/dev/null']);
-    const text = await readFile(join(home, 'seen'), 'utf8');
-    return [...text.matchAll(/^Subject: (.*)$/gm)].map(([, subject]) => subject);
+    return subjectsIn(await readFile(join(home, 'seen'), 'utf8'));
   };
   assert.deepEqual(
     await type('<untag-pattern>~A<enter><search>~s two<enter><flag-message>'),
@@ -118,14 +122,10 @@ set wait_key=no quit=yes sleep_time=0 mark_old=no
   assert.deepEqual(await inboxOf(account), seen);
 });
 
-/** Subjects in the file into which a delivery agent writes. */
-async function delivered(home: string): Promise<string[]> {
-  const text = await readFile(join(home, 'mbox'), 'utf8');
-  return [...text.matchAll(/^Subject: (.*)$/gm)].map(([, subject = '']) => subject);
-}
-
 test('getmail hands over what is new, leaves it on the server, and removes it where asked', async () => {
   const { account, home, run, write } = await begin('getmail');
+  // To a program it may hand over a message and then wait for a minute, because it forgets one that ends at once.
+  const receiver = await startScript(polite);
   const get = async (...options: string[]) => {
     const settings = await write(`[retriever]
 type = SimpleIMAPSSLRetriever
@@ -135,10 +135,10 @@ username = ${account.address}
 password = ${account.password}
 ca_certs = ${bench.certificate}
 [destination]
-type = MDA_external
-path = /bin/sh
-arguments = ("-c", "cat >> mbox")
-allow_root_commands = true
+type = MDA_lmtp
+host = 127.0.0.1
+port = ${receiver.port}
+override = ann@agent.test
 [options]
 read_all = false
 `);
@@ -148,7 +148,8 @@ read_all = false
   assert.match(await get(), /0 messages \(0 bytes\) retrieved, 3 skipped/);
   await bench.append(account, ['four']);
   assert.match(await get('--delete'), /1 messages \(\d+ bytes\) retrieved, 3 skipped/);
-  assert.deepEqual(await delivered(home), [...SUBJECTS, 'four']);
+  const received = receiver.messages.flatMap(subjectsIn);
+  assert.deepEqual(received, [...SUBJECTS, 'four']);
   assert.deepEqual(await inboxOf(account), []);
 });
 
@@ -161,8 +162,9 @@ test('fetchmail hands over what is new, leaves it on the server, and removes it 
 `);
   const get = (...options: string[]) =>
     run('fetchmail', ['-f', settings, '--pidfile', join(home, 'pid'), ...options]);
+  const delivered = async () => subjectsIn(await readFile(join(home, 'mbox'), 'utf8'));
   await get('--keep');
-  assert.deepEqual(await delivered(home), SUBJECTS);
+  assert.deepEqual(await delivered(), SUBJECTS);
   assert.deepEqual(
     await inboxOf(account),
     [1, 2, 3].map((uid) => [uid, ['\\Seen']]),
@@ -171,7 +173,7 @@ test('fetchmail hands over what is new, leaves it on the server, and removes it 
   await assert.rejects(get('--keep'), { code: 1 });
   await bench.append(account, ['four']);
   await get('--nokeep');
-  assert.deepEqual(await delivered(home), [...SUBJECTS, 'four']);
+  assert.deepEqual(await delivered(), [...SUBJECTS, 'four']);
   assert.deepEqual(
     (await inboxOf(account)).map(([uid]) => uid),
     [1, 2, 3],
