@@ -82,6 +82,12 @@ test('the compose file has what the balancer names, and leaves time for the drai
     for (const key of ['DATABASE_URL', 'REDIS_URL', 'S3_URL']) {
       assert.ok(services[new URL(text[key] ?? '').hostname], key);
     }
+    const { hostname, username, password, pathname } = new URL(text.S3_URL ?? '');
+    const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, S3_BUCKET } = services[hostname].environment;
+    assert.deepEqual(
+      [username, password, pathname],
+      [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, `/${S3_BUCKET}`],
+    );
   }
   const balancer = read('several-nodes/haproxy.cfg');
   // A reverse proxy before it names the client; a container that is made anew has another address.
