@@ -1,24 +1,21 @@
 /** The thread of staging.ts: it checks and parses messages, with a resolver of its own. */
-import { parentPort, workerData } from 'node:worker_threads';
+import { workerData } from 'node:worker_threads';
 import { readTerms } from '../../mailboxes/search/search.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { answerRequests, tell } from '../../platform/threads/threads.ts';
 import { MessageParser, putInFront } from '../../protocols/message/message.ts';
 import { openSenderChecks } from './sender-checks/open-checks.ts';
-import type { Asked, Posted, StagingAnswer, StagingRequest, StagingSettings } from './staging.ts';
-
-const port = parentPort;
-if (!port) throw new Error('this file is run as a thread');
-const tell = (posted: Posted, given: ArrayBuffer[] = []) => port.postMessage(posted, given);
+import type { Asked, MailToCheck, StagingAnswer, StagingSettings, Told } from './staging.ts';
 
 /** Questions to DNS since the last answer. */
-let asked: Asked[] = [];
+const asked: Asked[] = [];
 const { readsTerms, ...settings } = workerData as StagingSettings;
 const { checks } = openSenderChecks(settings, {
   onAsked: (...question) => asked.push(question),
-  onOutage: (isOut) => tell({ isOut }),
+  onOutage: (isOut) => tell({ isOut } satisfies Told),
 });
 
-async function stage({ client, head, bytes }: StagingRequest) {
+async function stage({ client, head, bytes }: MailToCheck) {
   const check = checks.begin(client);
   const parser = new MessageParser();
   const pieces: Uint8Array[] = [];
@@ -41,22 +38,15 @@ async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   yield bytes;
 }
 
-async function answer(request: StagingRequest): Promise<StagingAnswer> {
-  const { id } = request;
+async function answer(mail: MailToCheck): Promise<StagingAnswer> {
   try {
-    return { id, staged: await stage(request) };
+    return { staged: await stage(mail), asked: asked.splice(0) };
   } catch (error) {
-    if (!(error instanceof Refusal)) return { id, failure: String(error) };
+    if (!(error instanceof Refusal)) throw error;
     const { code, message: detail } = error;
-    return { id, refused: { code, detail } };
+    return { refused: { code, detail }, asked: asked.splice(0) };
   }
 }
 
-function post(answered: StagingAnswer): void {
-  const { staged } = answered;
-  tell({ ...answered, asked }, staged ? [staged.content.buffer] : []);
-  asked = [];
-}
-
-port.on('message', (request: StagingRequest) => void answer(request).then(post));
-tell({ isReady: true });
+answerRequests(answer, ({ staged }) => (staged ? [staged.content.buffer] : []));
+tell({ isReady: true } satisfies Told);

@@ -29,7 +29,7 @@ const warnings: string[] = [];
 const outages: boolean[] = [];
 const thread = new StagingThread({
   settings: { ...settings, readsTerms: true },
-  log: { warn: (_, message) => warnings.push(message) },
+  log: { warn: ({ err }: { err?: unknown }, message) => warnings.push(`${message} ${err}`) },
   onAsked: (...question) => asked.push(question),
   onOutage: (isOut) => outages.push(isOut),
 });

@@ -10,6 +10,7 @@ import { Buffer } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
 import type { StagedMessage } from '../../mailboxes/mailstore/mailstore.ts';
 import { type ErrorCode, Refusal } from '../../platform/errors/errors.ts';
+import { AskedThread, ThreadEnded } from '../../platform/threads/threads.ts';
 import { Outage } from '../../platform/time/time.ts';
 import type { ParsedMessage } from '../../protocols/message/message.ts';
 import type { SendingClient } from './sender-checks/check-sender.ts';
@@ -34,12 +35,7 @@ export interface MailToCheck {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-export interface StagingRequest extends MailToCheck {
-  readonly id: number;
-}
-
 export interface StagingAnswer {
-  readonly id: number;
   readonly staged?: {
     readonly parsed: ParsedMessage;
     readonly content: Uint8Array<ArrayBuffer>;
@@ -48,15 +44,14 @@ export interface StagingAnswer {
   };
   /** The checks refused it. */
   readonly refused?: { readonly code: ErrorCode; readonly detail: string };
-  /** A bug. */
-  readonly failure?: string;
+  /** Questions to DNS since the last answer. */
+  readonly asked: readonly Asked[];
 }
 
-/** What the thread posts: an answer; that it is ready; that DNS stopped answering, or answers again. */
-export type Posted =
-  | (StagingAnswer & { readonly asked: readonly Asked[] })
-  | { readonly isReady: true }
-  | { readonly isOut: boolean };
+/** What the thread tells: that it is ready; that DNS stopped answering, or answers again. */
+export type Told = { readonly isReady: true } | { readonly isOut: boolean };
+
+type Thread = AskedThread<MailToCheck, Told>;
 
 /** What the thread is told when it starts. */
 export interface StagingSettings extends CheckSettings {
@@ -86,10 +81,8 @@ const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
 
 export class StagingThread {
   readonly #options: StagingThreadOptions;
-  readonly #waiting = new Map<number, PromiseWithResolvers<CheckedMail>>();
-  #worker: Worker | undefined;
+  #thread: Thread | undefined;
   #isReady = false;
-  #lastId = 0;
   readonly #failedStarts: Outage;
   #restsUntil = 0;
 
@@ -101,8 +94,8 @@ export class StagingThread {
 
   /** Whether it can be given a message now. It is started for the next ones. */
   isReady(): boolean {
-    if (performance.now() >= this.#restsUntil) this.#worker ??= this.#start();
-    return this.#isReady && this.#waiting.size < MESSAGES_MAX;
+    if (performance.now() >= this.#restsUntil) this.#thread ??= this.#start();
+    return this.#isReady && (this.#thread?.waiting ?? 0) < MESSAGES_MAX;
   }
 
   /**
@@ -111,87 +104,63 @@ export class StagingThread {
    * @throws Refusal of the checks; unavailable, where the thread ended or did not answer
    */
   async check(mail: MailToCheck): Promise<CheckedMail> {
-    this.#worker ??= this.#start();
-    const worker = this.#worker;
-    this.#lastId += 1;
-    const id = this.#lastId;
-    const answered = Promise.withResolvers<CheckedMail>();
-    this.#waiting.set(id, answered);
-    // In a process that was frozen the time is over before the answers are read that have come: they are read first.
-    const giveUp = () => {
-      setImmediate(() => this.#waiting.has(id) && this.#end(worker, 'did not answer'));
-    };
-    const timer = setTimeout(giveUp, STUCK_MS);
+    this.#thread ??= this.#start();
+    const thread = this.#thread;
     // A copy: all of the pool that it may lie in would be copied with it.
     const head = new Uint8Array(mail.head);
-    worker.postMessage({ ...mail, head, id } satisfies StagingRequest, [mail.bytes.buffer]);
-    return answered.promise.finally(() => clearTimeout(timer));
+    const asking = thread.ask<StagingAnswer>({ ...mail, head }, [mail.bytes.buffer]);
+    const { staged, refused, asked } = await asking.catch((error: unknown) => {
+      if (!thread.fault) throw error;
+      throw new Refusal('unavailable', 'the message could not be checked, try again');
+    });
+    for (const question of asked) this.#options.onAsked(...question);
+    if (refused) throw new Refusal(refused.code, refused.detail);
+    if (!staged) throw new Error('a message was neither staged nor refused');
+    const { parsed, content, judgement, terms } = staged;
+    const body = { size: parsed.size, content: Buffer.from(content.buffer) };
+    return { message: { parsed, body, terms }, judgement };
   }
 
   close(): void {
-    void this.#worker?.terminate();
+    void this.#thread?.end();
   }
 
-  #start(): Worker {
+  #start(): Thread {
     const { settings } = this.#options;
     const url = new URL('./staging-thread.ts', import.meta.url);
     const worker = new Worker(url, { workerData: settings, resourceLimits: LIMITS });
-    worker.unref();
-    worker.on('message', (posted: Posted) => {
-      // One that did not answer may do so while it is ended.
-      if (worker === this.#worker) this.#take(posted);
+    const thread: Thread = new AskedThread(worker, {
+      answerMs: STUCK_MS,
+      onTold: (told) => this.#hear(told),
+      onEnd: (err) => this.#end(thread.waiting, err),
     });
-    worker.on('error', (err) => this.#end(worker, 'failed', err));
-    worker.once('exit', () => this.#end(worker, 'ended'));
-    return worker;
+    return thread;
   }
 
-  #take(posted: Posted): void {
-    const { onAsked, onOutage } = this.#options;
-    if ('isReady' in posted) {
-      this.#isReady = true;
-      this.#failedStarts.worked();
+  #hear(told: Told): void {
+    if ('isOut' in told) {
+      this.#options.onOutage(told.isOut);
       return;
     }
-    if ('isOut' in posted) {
-      onOutage(posted.isOut);
-      return;
-    }
-    const { id, staged, refused, failure, asked } = posted;
-    for (const question of asked) onAsked(...question);
-    const answered = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    if (!staged) {
-      answered?.reject(refused ? new Refusal(refused.code, refused.detail) : new Error(failure));
-      return;
-    }
-    const { parsed, content, judgement, terms } = staged;
-    const body = { size: parsed.size, content: Buffer.from(content.buffer) };
-    answered?.resolve({ message: { parsed, body, terms }, judgement });
+    this.#isReady = true;
+    this.#failedStarts.worked();
   }
 
-  /** Defers the messages in the thread. */
-  #end(worker: Worker, what: string, err?: unknown): void {
-    if (worker !== this.#worker) return;
-    if (err && !this.#isReady) {
+  /** @param messages in the thread, which are deferred */
+  #end(messages: number, err: Error): void {
+    if (!this.#isReady && !(err instanceof ThreadEnded)) {
       this.#restsUntil = performance.now() + REST_MS;
       this.#failedStarts.failed(err);
     }
-    this.#worker = undefined;
+    this.#thread = undefined;
     this.#isReady = false;
-    void worker.terminate();
     // What it knew of DNS ends with it.
     this.#options.onOutage(false);
-    const messages = this.#waiting.size;
     if (messages > 0) {
       this.#options.log.warn(
         { err, messages },
-        `the thread that checks mail ${what}: the messages in it are deferred, and a new one starts`,
+        'the thread that checks mail ended: the messages in it are deferred, and a new one starts',
       );
     }
-    for (const answered of this.#waiting.values()) {
-      answered.reject(new Refusal('unavailable', 'the message could not be checked, try again'));
-    }
-    this.#waiting.clear();
   }
 }

@@ -3,9 +3,10 @@
  */
 import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
-import { parentPort, workerData } from 'node:worker_threads';
+import { workerData } from 'node:worker_threads';
+import { answerRequests } from '../../platform/threads/threads.ts';
 import { type FindRequest, type SearchChange, tryTerms, type Unreadable } from './documents.ts';
-import type { Opened, ThreadAnswer, ThreadRequest, ThreadStart } from './sqlite-index.ts';
+import type { Opened, ThreadRequest, ThreadStart } from './sqlite-index.ts';
 import {
   addDocument,
   claimIndex,
@@ -167,21 +168,12 @@ function answer(request: ThreadRequest): unknown {
   }
 }
 
-const port = parentPort;
-if (!port) throw new Error('this file is run as a thread');
-port.on('message', (request: ThreadRequest & { readonly id: number }) => {
-  const { id } = request;
-  let said: ThreadAnswer;
-  try {
-    said = { id, value: answer(request) };
-  } catch (error) {
-    // A part of the file may be intact, but the whole is given up. The next thread makes a new one.
-    if (isDamage(error) && db.isOpen) {
-      db.close();
-      removeFiles();
-      throw error;
-    }
-    said = { id, failure: String(error) };
-  }
-  port.postMessage(said);
-});
+/** A part of a damaged file may be intact, but the whole is given up. The next thread makes a new one. */
+function endsIt(error: unknown): boolean {
+  if (!isDamage(error) || !db.isOpen) return false;
+  db.close();
+  removeFiles();
+  return true;
+}
+
+answerRequests(answer, undefined, endsIt);

@@ -3,6 +3,7 @@ import { Worker } from 'node:worker_threads';
 import { sql } from 'kysely';
 import { PreparedQuery, settingStore } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
+import { AskedThread } from '../../platform/threads/threads.ts';
 import type { FindRequest, Hit, SearchChange, Unreadable } from './documents.ts';
 import {
   BATCH,
@@ -42,12 +43,6 @@ export type ThreadRequest =
   | { readonly kind: 'apply'; readonly changes: readonly SearchChange[]; readonly position: number }
   | { readonly kind: 'find'; readonly find: FindRequest };
 
-export interface ThreadAnswer {
-  readonly id: number;
-  readonly value?: unknown;
-  readonly failure?: string;
-}
-
 /** Memory of the thread: terms of some documents, in addition to SQLite's cache. */
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 32 };
 
@@ -55,65 +50,7 @@ function notOpen(cause: Error | undefined): Refusal {
   return new Refusal('unavailable', 'the search index is not open right now', { cause });
 }
 
-/** A worker thread that answers requests; it may end at any time, for lack of memory, for example. */
-class Thread {
-  readonly #worker: Worker;
-  readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
-  readonly #onEnd: () => void;
-  #lastId = 0;
-  #fault: Error | undefined;
-
-  constructor(start: ThreadStart, onEnd: () => void) {
-    this.#onEnd = onEnd;
-    this.#worker = new Worker(new URL('./sqlite-index-thread.ts', import.meta.url), {
-      workerData: start,
-      resourceLimits: LIMITS,
-    });
-    this.#worker.unref();
-    this.#worker.on('message', (answer: ThreadAnswer) => this.#settle(answer));
-    this.#worker.on('error', (error: Error) => this.#end(error));
-    this.#worker.once('exit', () => this.#end(new Error('the thread of the search index ended')));
-  }
-
-  /** Why it ended; undefined while it runs. */
-  get fault(): Error | undefined {
-    return this.#fault;
-  }
-
-  ask(request: ThreadRequest): Promise<unknown> {
-    if (this.#fault) return Promise.reject(this.#fault);
-    this.#lastId += 1;
-    const asked = Promise.withResolvers<unknown>();
-    this.#waiting.set(this.#lastId, asked);
-    // Only while a caller waits does the thread keep the process from ending.
-    this.#worker.ref();
-    this.#worker.postMessage({ ...request, id: this.#lastId });
-    return asked.promise;
-  }
-
-  async close(): Promise<void> {
-    try {
-      await this.ask({ kind: 'close' });
-    } finally {
-      await this.#worker.terminate();
-    }
-  }
-
-  #settle({ id, value, failure }: ThreadAnswer): void {
-    const asked = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    if (this.#waiting.size === 0) this.#worker.unref();
-    if (failure === undefined) asked?.resolve(value);
-    else asked?.reject(new Error(failure));
-  }
-
-  #end(fault: Error): void {
-    this.#fault ??= fault;
-    for (const asked of this.#waiting.values()) asked.reject(this.#fault);
-    this.#waiting.clear();
-    this.#onEnd();
-  }
-}
+type Thread = AskedThread<ThreadRequest>;
 
 /** Rows of the queue removed in one transaction. */
 const TRIM_AT_A_TIME = 500;
@@ -153,9 +90,8 @@ export class SqliteIndex implements SearchIndex {
     const storeId = (await settingStore(database, 'store_id').read()) ?? '';
     const queue = await this.#readQueue();
     if (this.#thread?.fault) this.#thread = undefined;
-    this.#thread ??= new Thread({ path: this.#path, mail: { storeId, queue } }, this.#onEnd);
-    const opened = (await this.#thread.ask({ kind: 'open' })) as Opened;
-    const { position, filled, dropped } = opened;
+    this.#thread ??= this.#start({ path: this.#path, mail: { storeId, queue } });
+    const { position, filled, dropped } = await this.#thread.ask<Opened>({ kind: 'open' });
     if (dropped !== undefined)
       log.info({ reason: dropped }, 'the search index was dropped: it is built again');
     if (!filled) {
@@ -164,6 +100,12 @@ export class SqliteIndex implements SearchIndex {
       await this.#running().ask({ kind: 'filled', position: queue.last });
     }
     this.#position = filled ? position : queue.last;
+  }
+
+  #start(workerData: ThreadStart): Thread {
+    const url = new URL('./sqlite-index-thread.ts', import.meta.url);
+    const worker = new Worker(url, { workerData, resourceLimits: LIMITS });
+    return new AskedThread(worker, { onEnd: this.#onEnd });
   }
 
   async #readQueue(): Promise<MailDatabase['queue']> {
@@ -184,7 +126,7 @@ export class SqliteIndex implements SearchIndex {
   async find(find: FindRequest): Promise<Hit[]> {
     const thread = this.#running();
     try {
-      return (await thread.ask({ kind: 'find', find })) as Hit[];
+      return await thread.ask<Hit[]>({ kind: 'find', find });
     } catch (error) {
       throw thread.fault ? notOpen(thread.fault) : error;
     }
@@ -222,14 +164,14 @@ export class SqliteIndex implements SearchIndex {
     if (!last) return 0;
     const entries = rows.map((row) => ({ ...row, gone: row.gone === 1 }));
     const changes = await readChanges(read, this.#options, entries);
-    const unreadable = await thread.ask({ kind: 'apply', changes, position: last.id });
-    for (const one of unreadable as Unreadable[]) logUnreadable(log, one);
+    const request = { kind: 'apply', changes, position: last.id } as const;
+    for (const one of await thread.ask<Unreadable[]>(request)) logUnreadable(log, one);
     this.#position = last.id;
     return rows.length;
   }
 
   async sync(): Promise<void> {
-    const position = (await this.#running().ask({ kind: 'sync' })) as number;
+    const position = await this.#running().ask<number>({ kind: 'sync' });
     const { database } = this.#options;
     let removed: bigint;
     do {
@@ -257,7 +199,11 @@ export class SqliteIndex implements SearchIndex {
     } finally {
       const thread = this.#thread;
       this.#thread = undefined;
-      await thread?.close();
+      try {
+        await thread?.ask({ kind: 'close' });
+      } finally {
+        await thread?.end();
+      }
     }
   }
 }

@@ -1,10 +1,9 @@
 /** The thread of checkpoints.ts: it moves the log into the database file on request. */
 import { DatabaseSync } from 'node:sqlite';
-import { parentPort, workerData } from 'node:worker_threads';
+import { workerData } from 'node:worker_threads';
+import { answerRequests } from '../../threads/threads.ts';
 import type { CheckpointAnswer, CheckpointRequest } from './checkpoints.ts';
 
-const port = parentPort;
-if (!port) throw new Error('this file is run as a thread');
 const db = new DatabaseSync(String(workerData));
 db.exec('pragma wal_autocheckpoint = 0');
 // FULL is the default as well: both files are synced before a page counts as moved.
@@ -23,4 +22,4 @@ function answer(request: CheckpointRequest): CheckpointAnswer {
   }
 }
 
-port.on('message', (request: CheckpointRequest) => port.postMessage(answer(request)));
+answerRequests(answer);

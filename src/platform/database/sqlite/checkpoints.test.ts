@@ -126,8 +126,8 @@ test('pages that a reader holds are moved after it ends', async () => {
 function answering(answer: object, then = 'undefined'): Worker {
   const program = `const { parentPort } = require('node:worker_threads');
     let answer = ${JSON.stringify(answer)};
-    parentPort.on('message', () => {
-      parentPort.postMessage(answer);
+    parentPort.on('message', ({ id }) => {
+      parentPort.postMessage({ id, value: answer });
       answer = ${then} ?? answer;
     });`;
   return new Worker(program, { eval: true });

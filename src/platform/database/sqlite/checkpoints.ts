@@ -15,6 +15,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
+import { AskedThread } from '../../threads/threads.ts';
 import { LOG_LOST } from '../failures.ts';
 
 const LIMITS = {
@@ -77,7 +78,7 @@ export class Checkpoints {
   /** In pages, as all lengths below. */
   readonly #longLog: number;
   readonly #commitsPerCheck: number;
-  #thread: MovingThread | undefined;
+  #thread: AskedThread<CheckpointRequest> | undefined;
   #state: 'idle' | 'moving' | 'moved' = 'idle';
   #dueAt: number;
   #tellAt: number;
@@ -143,8 +144,8 @@ export class Checkpoints {
   /** @returns whether the thread did what it could */
   async #askThread(): Promise<boolean> {
     try {
-      this.#thread ??= new MovingThread(this.#options.start());
-      const { failure } = await this.#thread.ask('move');
+      this.#thread ??= new AskedThread(this.#options.start(), { answerMs: ANSWER_MS });
+      const { failure } = await this.#thread.ask<CheckpointAnswer>('move');
       if (!failure) return true;
       if (!PASSING.has(failure.errcode & 0xff)) this.#lose(failure.message);
       else this.#tell(failure.message);
@@ -185,48 +186,5 @@ export class Checkpoints {
   #readLog(): LogState {
     const { log, checkpointed } = this.#look.get() ?? {};
     return { length: Number(log), moved: Number(checkpointed) };
-  }
-}
-
-/** The thread, which may end at any time, for lack of memory, for example. */
-class MovingThread {
-  readonly #worker: Worker;
-  #asked: PromiseWithResolvers<CheckpointAnswer> | undefined;
-  #fault: Error | undefined;
-
-  constructor(worker: Worker) {
-    this.#worker = worker;
-    worker.unref();
-    worker.on('message', (answer: CheckpointAnswer) => this.#asked?.resolve(answer));
-    worker.on('error', (error: Error) => this.#fail(error));
-    worker.once('exit', (code) => this.#fail(new Error(`the thread ended with ${code}`)));
-  }
-
-  /** @throws Error where the thread has ended, ends, or does not answer */
-  async ask(request: CheckpointRequest): Promise<CheckpointAnswer> {
-    if (this.#fault) throw this.#fault;
-    const asked = Promise.withResolvers<CheckpointAnswer>();
-    this.#asked = asked;
-    const late = () => this.#fail(new Error(`the thread did not answer in ${ANSWER_MS} ms`));
-    const deadline = setTimeout(late, ANSWER_MS);
-    // Only while it works does it keep the process from ending.
-    this.#worker.ref();
-    try {
-      this.#worker.postMessage(request);
-      return await asked.promise;
-    } finally {
-      clearTimeout(deadline);
-      this.#worker.unref();
-    }
-  }
-
-  async end(): Promise<void> {
-    await this.#worker.terminate();
-  }
-
-  #fail(fault: Error): void {
-    this.#fault ??= fault;
-    this.#asked?.reject(fault);
-    void this.end();
   }
 }
