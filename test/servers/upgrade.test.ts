@@ -174,7 +174,10 @@ class Hooks {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { data } = (await json(request)) as { data: { subject: string } };
+    // What a killed process had not sent to its end counts for nothing.
+    const sent = await json(request).catch(() => undefined);
+    if (sent === undefined) return;
+    const { data } = sent as { data: { subject: string } };
     const isTaken = this.#take(String(request.headers['webhook-id']), data.subject);
     response.writeHead(isTaken ? 204 : 503).end();
   }
