@@ -1,11 +1,15 @@
 /** Shares of the event loop: a party that works much waits, and nobody else waits for more than its share. */
 import assert from 'node:assert/strict';
-import { mock, test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { enterTurn, takeTurn } from './event-loop.ts';
 
 let now = 0;
-mock.method(performance, 'now', () => now);
+
+/** The clock of a test moves on by its work alone; the other tests of the process have the real one. */
+function ownClock(t: TestContext): void {
+  t.mock.method(performance, 'now', () => now);
+}
 
 /** Works like a query: nothing else runs meanwhile. */
 function work(milliseconds: number): void {
@@ -17,7 +21,8 @@ const partiesOf = (userId: string, accountId: number) => [
   { name: `user ${userId}`, most: 4 },
 ];
 
-test('pieces of work of an account have a share of each turn, and those of a user, each in its order', async () => {
+test('pieces of work of an account have a share of each turn, and those of a user, each in its order', async (t) => {
+  ownClock(t);
   const took: string[] = [];
   const run = async (userId: string, accountId: number) => {
     for (let piece = 0; piece < 3; piece++) {
@@ -40,7 +45,8 @@ test('pieces of work of an account have a share of each turn, and those of a use
   assert.equal(took.length, 66);
 });
 
-test('a request begins at once until its share is used up, and in the next turn after that', async () => {
+test('a request begins at once until its share is used up, and in the next turn after that', async (t) => {
+  ownClock(t);
   await turn();
   assert.equal(enterTurn(partiesOf('d', 4)), undefined);
   work(1);
@@ -57,7 +63,8 @@ test('a request begins at once until its share is used up, and in the next turn 
   await Promise.all([waits, others]);
 });
 
-test('those who wait go before those who come later', async () => {
+test('those who wait go before those who come later', async (t) => {
+  ownClock(t);
   await turn();
   const begun: number[] = [];
   const begin = async (number: number) => {
@@ -71,7 +78,8 @@ test('those who wait go before those who come later', async () => {
   assert.deepEqual(begun, [0, 1, 2, 3, 4, 5]);
 });
 
-test('one that works without end is not before those who wait', async () => {
+test('one that works without end is not before those who wait', async (t) => {
+  ownClock(t);
   await turn();
   let isOver = false;
   const endless = (async () => {
