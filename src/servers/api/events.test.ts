@@ -214,6 +214,8 @@ onEachEngine('GET /v2/events', (engine) => {
     const made = { name: 'k', ...scope, isReadOnly: true, expiresAt: undefined };
     const { key, secret } = await api.keys.create(made, by);
     const own = { 'x-api-key': secret };
+    // What came before can be read then: of what an open transaction holds up, none comes after the cursor.
+    await note('earlier');
     const { cursor } = (await read('wait=0')).body;
     const path = `/v2/events?user_id=demo&after=${cursor}`;
     const waiting = api.call('GET', path, undefined, own);
