@@ -43,6 +43,7 @@ export {
   type IdPage,
   insertFrom,
   isAmong,
+  isOnSqlite,
   type NewestPage,
   newestFirst,
   pageById,

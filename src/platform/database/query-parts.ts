@@ -64,6 +64,11 @@ export function insertFrom(table: string, row: object, from: string): RawBuilder
     select ${sql.join(Object.values(row))} from ${sql.raw(from)}`;
 }
 
+/** Whether queries are for SQLite: for those that are no part of a {@link Database}, which names its engine. */
+export function isOnSqlite(queries: Queries): boolean {
+  return queries.getExecutor().adapter instanceof SqliteAdapter;
+}
+
 /**
  * Whether a column is one of some integers: a condition whose text is the same for any number of them, so that a
  * {@link PreparedQuery} can have it.
@@ -71,7 +76,7 @@ export function insertFrom(table: string, row: object, from: string): RawBuilder
  * @param json the integers, as JSON: `[1,2]`
  */
 export function isAmong(queries: Queries, column: string, json: string): RawBuilder<boolean> {
-  return queries.getExecutor().adapter instanceof SqliteAdapter
+  return isOnSqlite(queries)
     ? sql`${sql.ref(column)} in (select value from json_each(${json}))`
     : sql`${sql.ref(column)} = any(translate(${json}, '[]', '{}')::bigint[])`;
 }

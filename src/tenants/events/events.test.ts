@@ -162,6 +162,30 @@ onEachEngine('events', (engine) => {
     }
   });
 
+  // SQLite has one writer: none begins while another one is under way.
+  test('are told after what had been committed when they were written', {
+    skip: engine === 'sqlite',
+  }, async () => {
+    const domainId = await makeDomain('waits', 'waits.test');
+    await database.write(async (tx) => {
+      // As who waits for a lock: the transaction has its number by now.
+      await tx
+        .updateTable('domains')
+        .set({ organization_id: 'org' })
+        .where('id', '=', domainId)
+        .execute();
+      await note(domainId, 'held the lock');
+      const data = { detail: 'waited' };
+      await writeEvents(tx, [{ type: 'delivery.failed', domainId, data }], NOW);
+    });
+    await note(domainId, 'came later');
+    const { events: told } = await read('waits');
+    assert.deepEqual(
+      told.slice(-3).map(({ data }) => data.detail),
+      ['held the lock', 'waited', 'came later'],
+    );
+  });
+
   test('wake nobody where they are rolled back', async () => {
     const domainId = await makeDomain('quiet', 'quiet.test');
     const told: string[] = [];

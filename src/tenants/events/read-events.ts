@@ -3,9 +3,14 @@
  *
  * On SQLite there is one writer, so ids are in that order. On PostgreSQL an id is given when a row is inserted, and the
  * transactions commit in any order: a reader that goes by ids alone would pass over a row whose transaction commits late.
- * There the order is (transaction, id), and only rows are read whose transaction is older than all that are still open
- * (`pg_snapshot_xmin`): nothing can appear before them any more. So a reader is behind by the longest open write, also of
- * the server's other databases.
+ * There the order is (`xid`, id), where `xid` is the number of the event's transaction or a later one that had ended
+ * when the event was written (`write-events.ts`). Only rows are read whose `xid` is below all transactions that are still
+ * open (`pg_snapshot_xmin`): nothing can appear before them any more, as what an open one writes has its number or a higher
+ * one. So a reader is behind by the longest open write, also of the server's other databases.
+ *
+ * So what happened to one account or domain is told in the order in which it happened, also where two wanted to change it at
+ * once. Messages that come into one mailbox at the same moment may be told in another order than that of their UIDs: one
+ * statement stores a plain message, and its number is older than the lock on the mailbox.
  *
  * A cursor names the event that was read last, by its id, its transaction and its time. An event that is not there any
  * more was pruned, or was lost by a restore or a failover, after which ids are given again: in both cases something may be

@@ -1,6 +1,11 @@
 /** Which events there are, and their writing: each in one statement that looks up whose it is. */
 import { type RawBuilder, sql } from 'kysely';
-import { PreparedQuery, type Queries, tellAfterCommit } from '../../platform/database/database.ts';
+import {
+  isOnSqlite,
+  PreparedQuery,
+  type Queries,
+  tellAfterCommit,
+} from '../../platform/database/database.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 
 /** What can happen. */
@@ -43,13 +48,30 @@ interface EventValues<Value = unknown> {
   readonly at: Value;
 }
 
-/** PostgreSQL needs the types of selected values. */
+/**
+ * What orders events on PostgreSQL (`read-events.ts`), where a statement of its own writes one. A transaction has its
+ * number before it waits for a lock. If this were the order, the event of who waited would come before that of who held
+ * the lock: after the two, an account that is suspended would seem to be active. So the number of the newest
+ * transaction that had ended is taken, unless its own one is higher.
+ */
+const AFTER_WHO_ENDED = sql`greatest(pg_current_xact_id()::text::bigint,
+  pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)`;
+/** The only one on SQLite, which has one writer. */
+const NO_NUMBER = sql`0`;
+
+/**
+ * PostgreSQL needs the types of selected values.
+ *
+ * @param number what orders it; where it is left out, its transaction
+ */
 const insert = (
   { type, mailbox, uid, data, at }: EventValues,
   accountId: RawBuilder<unknown>,
+  number?: RawBuilder<unknown>,
 ) => sql`
-  insert into events (user_id, organization_id, type, account_id, mailbox, uid, data, created_at)
-  select domains.user_id, domains.organization_id, cast(${type} as text), ${accountId},
+  insert into events (${number ? sql`xid,` : sql``}
+    user_id, organization_id, type, account_id, mailbox, uid, data, created_at)
+  select ${number ? sql`${number},` : sql``} domains.user_id, domains.organization_id, cast(${type} as text), ${accountId},
     cast(${mailbox} as text), cast(${uid} as bigint), cast(${data} as text), cast(${at} as bigint)`;
 
 /**
@@ -57,23 +79,28 @@ const insert = (
  * account.
  *
  * @param from what else is selected from, with a comma before it
+ * @param number as for `insert`: a statement that also takes locks was begun before it had them, and cannot know better
  */
 export function insertAccountEvent(
   value: EventValues & { readonly accountId: unknown },
   from: RawBuilder<unknown> = sql``,
+  number?: RawBuilder<unknown>,
 ): RawBuilder<{ user_id: string }> {
-  return sql<{ user_id: string }>`${insert(value, sql`accounts.id`)}
+  return sql<{ user_id: string }>`${insert(value, sql`accounts.id`, number)}
     from accounts inner join domains on domains.id = accounts.domain_id ${from}
     where accounts.id = ${value.accountId} returning user_id`;
 }
 
 type Values = EventValues<string | number | null> & { readonly id: number };
 
-const ofAccount = new PreparedQuery((value: Values) =>
-  insertAccountEvent({ ...valuesOf(value), accountId: value.id }),
+const numberOn = (queries: Queries) => (isOnSqlite(queries) ? NO_NUMBER : AFTER_WHO_ENDED);
+const ofAccount = new PreparedQuery((value: Values, queries) =>
+  insertAccountEvent({ ...valuesOf(value), accountId: value.id }, sql``, numberOn(queries)),
 );
 const ofDomain = new PreparedQuery(
-  (value: Values) => sql<{ user_id: string }>`${insert(valuesOf(value), sql`cast(null as bigint)`)}
+  (value: Values, queries) => sql<{
+    user_id: string;
+  }>`${insert(valuesOf(value), sql`cast(null as bigint)`, numberOn(queries))}
     from domains where id = ${value.id} returning user_id`,
 );
 
