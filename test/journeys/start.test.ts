@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { constants } from 'node:fs';
-import { mkdir, open, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
+import { constants, existsSync } from 'node:fs';
+import { mkdir, open, readdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -307,6 +307,26 @@ test('so is each error that only the start itself finds', async (t) => {
       return error.lines.length === 1;
     });
   }
+});
+
+test('the first start that listens is the first: one before it may have made the secrets', async (t) => {
+  const env = await environment('first');
+  await assert.rejects(
+    startHere({ ...env, SMTP_PORT: await takenPort(t) }),
+    /SMTP_PORT: .* is taken/,
+  );
+  assert.ok(existsSync(join(env.DATA_DIR ?? '', 'secrets.json')));
+  for (const isFirst of [true, false]) {
+    const service = await startHere(env);
+    assert.equal(service.isFirst, isFirst);
+    await service.stop();
+  }
+});
+
+test('a certificate that cannot be used is refused before anything is made', async () => {
+  const env = await environment('unfit-certificate');
+  await assert.rejects(startHere({ ...env, TLS_KEY: '/nowhere.pem' }), /TLS_KEY: /);
+  assert.deepEqual(await readdir(env.DATA_DIR ?? ''), []);
 });
 
 test('after kill -9 the next start finds every message that was answered 250', async () => {

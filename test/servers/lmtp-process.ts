@@ -38,7 +38,7 @@ const config = readConfig(process.env);
 if (config.mailstore.kind !== 'imap' || !config.mailstore.deliverTo) throw new Error('no LMTP_URL');
 const { deliverTo } = config.mailstore;
 await ensureDataDir(config.dataDir);
-const { secrets } = await loadSecrets(fileSecretStore(config.dataDir));
+const secrets = await loadSecrets(fileSecretStore(config.dataDir));
 const logger = pino({ level: 'silent' });
 const database = await openSqlite({ path: join(config.dataDir, 'postroom.sqlite') });
 const bodies = new Bodies({ database, store: new BodyFolder(join(config.dataDir, 'bodies')) });

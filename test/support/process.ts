@@ -68,6 +68,7 @@ export function bareEnvironment(): Record<string, string> {
 export interface ServiceHere {
   /** Its log. */
   output(): string;
+  readonly isFirst: boolean;
   stop(): Promise<void>;
 }
 
@@ -84,8 +85,8 @@ export async function startHere(environment: Record<string, string>): Promise<Se
   const write = (line: string) => {
     output += line;
   };
-  const { stop } = await startService(config, pino({ level: config.logLevel }, { write }));
-  const service = { output: () => output, stop };
+  const { stop, isFirst } = await startService(config, pino({ level: config.logLevel }, { write }));
+  const service = { output: () => output, stop, isFirst };
   servicesHere.add(service);
   return service;
 }

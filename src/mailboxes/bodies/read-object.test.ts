@@ -35,6 +35,7 @@ async function bucketBehind(
   status: number,
   headers: OutgoingHttpHeaders,
   text: string,
+  scheme = 'http',
 ): Promise<BodyBucket> {
   const server = createServer((request, response) => {
     request.resume();
@@ -44,7 +45,7 @@ async function bucketBehind(
   const folder = await mkdtemp(join(tmpdir(), 'postroom-bucket-'));
   const { port } = server.address() as AddressInfo;
   const bucket = new BodyBucket({
-    endpoint: `http://127.0.0.1:${port}`,
+    endpoint: `${scheme}://127.0.0.1:${port}`,
     bucket: 'mail',
     region: 'us-east-1',
     accessKeyId: 'key',
@@ -97,4 +98,16 @@ for (const status of [200, 404]) {
 test('an object counts as put where the answer names it, as every S3 server does', async (t) => {
   await put(await bucketBehind(t, 200, { etag: '"1"' }, ''));
   await assert.rejects(put(await bucketBehind(t, 200, {}, '')), StoreUnavailable);
+});
+
+test('a server without TLS behind an https URL refuses, and is told', async (t) => {
+  const bucket = await bucketBehind(t, 200, {}, '', 'https');
+  await assert.rejects(bucket.readNote('store-id'), (error) => {
+    assert.ok(error instanceof StoreUnavailable);
+    assert.match(
+      error.message,
+      /^https:\S+\/mail answered without TLS: does its URL begin with http:\?$/,
+    );
+    return error.isRefusal;
+  });
 });

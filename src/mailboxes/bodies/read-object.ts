@@ -145,6 +145,12 @@ export function unavailable(location: string, error: unknown): StoreUnavailable 
   const said = error instanceof Error ? (fileErrorCode(error) ?? error.name) : 'cut short';
   // The name comes from the server's answer.
   const reason = /^[A-Za-z_]{1,60}$/.test(said) ? said : 'an error';
+  if (reason === 'EPROTO') {
+    return new StoreUnavailable(
+      `${location} answered without TLS: does its URL begin with http:?`,
+      true,
+    );
+  }
   if (status === undefined) return new StoreUnavailable(`${location} does not answer (${reason})`);
   const isRefusal = status >= 300 && status < 500 && status !== 408 && status !== 429;
   return new StoreUnavailable(`${location} answered ${reason} (${status})`, isRefusal);

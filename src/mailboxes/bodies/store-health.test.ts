@@ -57,3 +57,17 @@ test('of a store that answers and takes no bodies, the first failure and the end
   ]);
   health.close();
 });
+
+test('a store that refuses the start is not logged: the start says why', async () => {
+  const lines: string[] = [];
+  const log = (line: string) => void lines.push(line);
+  const refusal = new StoreUnavailable('the bucket answered AccessDenied (403)', true);
+  const health = new StoreHealth({
+    test: () => Promise.reject(refusal),
+    log: { info: log, warn: log, error: log },
+  });
+  assert.equal(await health.test(), refusal);
+  assert.equal(health.isUp, false);
+  assert.deepEqual(lines, []);
+  health.close();
+});

@@ -33,10 +33,13 @@ export class StoreHealth {
     this.#options = options;
     const { log } = options;
     this.#outage = new Outage(
-      ({ message }) =>
+      ({ message, isRefusal }) => {
+        // The start is refused with it: nothing goes on until the store answers.
+        if (isRefusal && !this.#wasAsked) return;
         log?.error(
           `${message}: until the body store answers, mail above 64 KiB is deferred and cannot be read; smaller mail is not affected`,
-        ),
+        );
+      },
       () =>
         log?.info('the body store answers again: mail above 64 KiB is accepted and readable again'),
     );
@@ -122,8 +125,8 @@ export class StoreHealth {
       return undefined;
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
-      this.#wasAsked = true;
       this.#outage.failed(error);
+      this.#wasAsked = true;
       this.#testLater();
       return error;
     } finally {

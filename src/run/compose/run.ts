@@ -44,7 +44,7 @@ async function run(config: Config): Promise<void> {
     logger.fatal(err ? { err } : {}, line);
     exit(1);
   };
-  for (const line of config.misspelt) logger.warn(`.env: ${line} It is ignored.`);
+  for (const line of config.misspelt) logger.warn(`${line} It is ignored.`);
   // Loaded here, since it takes a second: a wrong setting is reported before.
   const starting = import('./service.ts').then(({ startService }) =>
     startService(config, logger, { onLost }),

@@ -2,6 +2,7 @@
  * Starts and stops everything: opens the database, builds the parts, listens, and closes all in the order that loses
  * nothing.
  */
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -24,6 +25,7 @@ import {
   type BoundAddresses,
   type Config,
   ConfigError,
+  checkCertificate,
   ensureDataDir,
   fileSecretStore,
   loadSecrets,
@@ -45,8 +47,8 @@ export interface Service {
   readonly config: Config;
   readonly addresses: BoundAddresses;
   readonly secrets: Secrets;
-  /** Whether this start made the secrets. */
-  readonly created: boolean;
+  /** Whether no start before this one came so far as to listen. */
+  readonly isFirst: boolean;
   /** The parts below the network, for tests that act where no client can yet. */
   readonly mailstore: Mailstore;
   readonly changes: Changes;
@@ -91,6 +93,7 @@ export async function startService(
         'other users of this machine can read this file or folder, and its mode could not be changed: run chmod go-rwx on it as its owner',
       );
     }
+    await checkCertificate(config.tls);
     const onLost = given.onLost ?? (() => {});
     const metrics = createMetrics();
     const freezes = watchFreezes(logger);
@@ -114,7 +117,7 @@ async function open(
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const isNew = !(await hasDomains(database.read));
-  const { secrets, created } = await loadSecrets(secretStore(config, database), isNew);
+  const secrets = await loadSecrets(secretStore(config, database), isNew);
   const facts = factsOf(config, secrets);
   const nodes = await joinNodes({
     database,
@@ -173,10 +176,22 @@ async function open(
     await parts.queue.stop(DRAIN_MS);
     await parts.flow.close();
   });
+  const isFirst = isNew && (await claimFirstStart(database));
   parts.progress.listening = true;
   onStop(() => drain(parts, config.drainSeconds));
   const { mailstore, changes } = parts;
-  return { config, addresses, secrets, created, mailstore, changes };
+  return { config, addresses, secrets, isFirst, mailstore, changes };
+}
+
+/**
+ * Notes that a start came so far as to listen. The one that made the secrets may have found a port taken after that, and
+ * has not shown the API key.
+ *
+ * @returns whether this was the first one of all nodes
+ */
+async function claimFirstStart(database: Database): Promise<boolean> {
+  const claim = randomUUID();
+  return (await settingStore(database, 'first_start').create(claim)) === claim;
 }
 
 function explainRefusal(error: unknown): never {

@@ -58,6 +58,18 @@ export async function loadCertificate(options: CertificateOptions): Promise<Cert
   return made;
 }
 
+/**
+ * Refuses files of TLS_CERT and TLS_KEY that cannot be used, before a start has opened or made anything.
+ *
+ * @throws ConfigError
+ */
+export async function checkCertificate({
+  cert,
+  key,
+}: Pick<CertificateOptions, 'cert' | 'key'>): Promise<void> {
+  if (cert !== undefined && key !== undefined) await readGivenCertificate(cert, key);
+}
+
 async function readGivenCertificate(certPath: string, keyPath: string): Promise<Certificate> {
   const lines: string[] = [];
   const cert = await readPem('TLS_CERT', certPath, lines);

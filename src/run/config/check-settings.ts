@@ -30,9 +30,9 @@ export function findMisspelt(names: readonly string[], known: readonly string[])
   });
 }
 
-/** Letters that a slip adds, leaves out or exchanges; in a short name two make another word, such as HOME of HOST. */
+/** Letters that a slip adds, leaves out or exchanges; in a short name two make another word: HOST, HOME; MX_PORT, DB_PORT. */
 const NEAR = 2;
-const nearOf = (name: string) => (name.length > 5 ? NEAR : 1);
+const nearOf = (name: string) => (name.length > 8 ? NEAR : 1);
 /** Of a name; a longer one is no slip. */
 const NAME_MAX = 40;
 

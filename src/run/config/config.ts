@@ -9,7 +9,12 @@
  * Only main.ts imports this; the parts get plain values. Every error that prevents a start is a {@link ConfigError},
  * whose lines are for the operator.
  */
-export { type Certificate, type CertificateOptions, loadCertificate } from './certificate.ts';
+export {
+  type Certificate,
+  type CertificateOptions,
+  checkCertificate,
+  loadCertificate,
+} from './certificate.ts';
 export { ConfigError } from './config-error.ts';
 export {
   beginMove,
@@ -23,7 +28,8 @@ export {
   watchPaths,
 } from './data-folder.ts';
 export { type Config, type ImapMailstore, readConfig } from './environment.ts';
-export { bucketUrl, databaseUrl, publicUrlOf, redactUrl } from './parse-urls.ts';
+export { databaseUrl } from './parse-database-url.ts';
+export { bucketUrl, publicUrlOf, redactUrl } from './parse-urls.ts';
 export {
   type BoundAddress,
   type BoundAddresses,

@@ -247,8 +247,8 @@ test('every key appears in its place', () => {
     },
     database: {
       urls: [
-        'postgresql://me:p%40ss@db/mail?sslmode=require',
-        'postgresql://me:p%40ss@[::1]:5433/mail?sslmode=require',
+        'postgresql://me:p%40ss@db/mail?sslmode=verify-full',
+        'postgresql://me:p%40ss@[::1]:5433/mail?sslmode=verify-full',
       ],
       poolSize: 30,
       timeoutMs: 4_000,
@@ -387,6 +387,18 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
     'DATABASE_URL',
     'postgres://me:pw@a,b/mail?target_session_attrs=standby',
     'target_session_attrs=read-write, or none',
+    'another value',
+  ],
+  [
+    'DATABASE_URL',
+    'postgres://me:pw@db/mail?sslmod=require',
+    'no options but those of PostgreSQL, such as sslmode=verify-full',
+    'another',
+  ],
+  [
+    'DATABASE_URL',
+    'postgres://me:pw@db/mail?sslmode=required',
+    'sslmode to be one of disable, allow, prefer, require, verify-ca, verify-full, no-verify',
     'another value',
   ],
   ['DATABASE_POOL_SIZE', '1', 'a whole number from 2 to 1000'],
@@ -756,9 +768,19 @@ describe('.env', () => {
 
   test('names that are nearly a setting are told, others may be there', () => {
     const folder = folderWith('SMTP_PROT=1\nimap_ports=2\nCOMPOSE_FILE=x\nHOME=x\nPORT=1000\n');
-    assert.deepEqual(readConfig({ LOG_LEVLE: 'x' }, folder).misspelt, [
-      'SMTP_PROT is no setting: did you mean SMTP_PORT?',
-      'imap_ports is no setting: did you mean IMAPS_PORT?',
+    const env = {
+      DATABSE_URL: 'x',
+      S3URL: 'x',
+      DB_PORT: '1',
+      SSL_CERT: 'x',
+      HOSTNAME: 'x',
+      HOME: 'x',
+    };
+    assert.deepEqual(readConfig(env, folder).misspelt, [
+      'DATABSE_URL is no setting: did you mean DATABASE_URL?',
+      'S3URL is no setting: did you mean S3_URL?',
+      '.env: SMTP_PROT is no setting: did you mean SMTP_PORT?',
+      '.env: imap_ports is no setting: did you mean IMAPS_PORT?',
     ]);
   });
 

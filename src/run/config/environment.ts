@@ -20,7 +20,7 @@ import {
 export interface Config extends Parts {
   /** Every key as it may be shown to operators. */
   readonly shown: readonly ShownSetting[];
-  /** Lines about names in `.env` that are no setting, but nearly one. */
+  /** Lines about names in the environment and in `.env` that are no setting, but nearly one. */
   readonly misspelt: readonly string[];
 }
 
@@ -39,7 +39,7 @@ export interface ImapMailstore extends Server, ImapOptions {
  * Reads the configuration.
  *
  * A blank value counts as absent. A key that is absent in `env` is read from the file `.env`, then from the defaults.
- * Other keys are ignored: the environment is shared. Slips in `.env` are in {@link Config.misspelt}.
+ * Other keys are ignored: the environment is shared. Those that look like slips are in {@link Config.misspelt}.
  *
  * @param folder of `.env`, and of relative paths
  * @throws ConfigError with one line for each invalid key
@@ -50,7 +50,10 @@ export function readConfig(env: NodeJS.ProcessEnv, folder: string = process.cwd(
   const values = readSettings(lookup);
   const config = groupByPart(values, folder);
   refuseSharedPorts(portsOf(config));
-  const misspelt = findMisspelt(Object.keys(file), configKeys);
+  const misspelt = [
+    ...findMisspelt(Object.keys(env), configKeys),
+    ...findMisspelt(Object.keys(file), configKeys).map((line) => `.env: ${line}`),
+  ];
   return deepFreeze({ ...config, shown: showSettings(lookup), misspelt });
 }
 

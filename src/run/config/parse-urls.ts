@@ -53,37 +53,13 @@ export function redactUrl(text: string): string | undefined {
 }
 
 /** How a line shows a refused URL. */
-function found(text: string): string {
+export function found(text: string): string {
   const redacted = redactUrl(text);
   return redacted === undefined ? 'a text that is no URL' : quote(redacted);
 }
 
-/**
- * The URLs of PostgreSQL: one for each host. Several hosts are written in one URL as in libpq,
- * `postgres://user@a:5432,b:5432/database?target_session_attrs=read-write`; the host that can be written to is always
- * searched, so no other `target_session_attrs` is accepted.
- */
-export const databaseUrl: Parse<readonly string[]> = (text) => {
-  const expected = 'postgres://user:password@host:5432/database';
-  const [, before = '', hosts = '', after = ''] =
-    /^(\w+:\/\/(?:[^/?#@]*@)?)([^/?#@]*)(.*)$/s.exec(text) ?? [];
-  const texts = hosts.split(',').map((host) => `${before}${host}${after}`);
-  for (const one of texts) {
-    const url = URL.parse(one);
-    if (!url || !['postgres:', 'postgresql:'].includes(url.protocol)) {
-      return unfit(expected, found(text));
-    }
-    if (url.hash !== '' || `${url.pathname}${url.search}`.includes('@')) return unencoded(text);
-    const wanted = url.searchParams.get('target_session_attrs') ?? 'read-write';
-    if (!['read-write', 'primary'].includes(wanted)) {
-      return unfit('target_session_attrs=read-write, or none', 'another value');
-    }
-    if (texts.length > 1 && url.hostname === '') return unfit(expected, found(text));
-  }
-  return fit(texts);
-};
-
-function unencoded(text: string): Reading<never> {
+/** The refusal of a URL whose password is not percent-encoded. */
+export function unencoded(text: string): Reading<never> {
   return unfit('a URL whose user and password have / ? # @ percent-encoded', found(text));
 }
 

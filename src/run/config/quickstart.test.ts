@@ -25,7 +25,7 @@ const addresses: BoundAddresses = {
 
 function startOf(changes: Partial<Omit<Start, 'config'>>, env: NodeJS.ProcessEnv = {}): Start {
   const config = readConfig({ DATA_DIR: '/srv/postroom', ...env }, '/nowhere');
-  return { config, secrets, created: true, stdoutIsTty: true, addresses, ...changes };
+  return { config, secrets, isFirst: true, stdoutIsTty: true, addresses, ...changes };
 }
 
 describe('what a start may print', () => {
@@ -46,19 +46,19 @@ describe('what a start may print', () => {
     assert.match(description, /^ {2}API key +one of API_KEYS$/m);
   });
 
-  for (const [created, stdoutIsTty] of [
+  for (const [isFirst, stdoutIsTty] of [
     [true, false],
     [false, true],
     [false, false],
   ] as const) {
     const settings: Record<string, string>[] = [{}, onPostgres, { API_KEYS: ownKey }];
     for (const env of settings) {
-      const place = `${created ? 'a first' : 'a later'} start, ${stdoutIsTty ? 'a' : 'no'} terminal`;
+      const place = `${isFirst ? 'a first' : 'a later'} start, ${stdoutIsTty ? 'a' : 'no'} terminal`;
       test(`${place}, ${Object.keys(env)[0] ?? 'defaults'}: lines without a secret`, () => {
-        const description = describeStart(startOf({ created, stdoutIsTty }, env));
+        const description = describeStart(startOf({ isFirst, stdoutIsTty }, env));
         assert.deepEqual(secretsOf(description), []);
-        assert.match(description, created ? /^(?:[^\n]+\n){3}$/ : /^(?:[^\n]+\n){2}$/);
-        const namesKey = created && env.API_KEYS === undefined;
+        assert.match(description, isFirst ? /^(?:[^\n]+\n){3}$/ : /^(?:[^\n]+\n){2}$/);
+        const namesKey = isFirst && env.API_KEYS === undefined;
         assert.equal(description.includes('"apiKey" is the API key'), namesKey);
         const where = env === onPostgres ? 'the PostgreSQL database' : '/srv/postroom/secrets.json';
         assert.ok(description.includes(where), description);
@@ -74,9 +74,9 @@ test('the listeners with their addresses, and the data folder', () => {
     lmtp: { host: '127.0.0.1', port: 24 },
     metrics: { host: '127.0.0.1', port: 9090 },
   };
-  const later = { created: false, addresses: all };
+  const later = { isFirst: false, addresses: all };
   assert.equal(
-    describeStart(startOf(later, { DATABASE_URL: 'postgres://me:s3cr3t@db/mail?x=y' })),
+    describeStart(startOf(later, { DATABASE_URL: 'postgres://me:s3cr3t@db/mail?ssl=true' })),
     'Postroom listens: HTTP http://localhost:80, SMTP [::1]:25, LMTP 127.0.0.1:24, metrics 127.0.0.1:9090\n' +
       'Data: /srv/postroom, PostgreSQL at postgres://***@db/mail; secrets: the PostgreSQL database (table settings, name secrets)\n',
   );
@@ -85,7 +85,7 @@ test('the listeners with their addresses, and the data folder', () => {
     /^Data: \/srv\/postroom \(SQLite\), messages above 64 KiB in https:\/\/s3\.example\.com\/mail; secrets: /m,
   );
   assert.equal(
-    describeStart(startOf({ created: false, addresses: { http: addresses.http } })),
+    describeStart(startOf({ isFirst: false, addresses: { http: addresses.http } })),
     'Postroom listens: HTTP http://127.0.0.1:8080\n' +
       'Data: /srv/postroom (SQLite); secrets: /srv/postroom/secrets.json\n',
   );

@@ -30,8 +30,8 @@ export interface BoundAddresses {
 export interface Start {
   readonly config: Config;
   readonly secrets: Secrets;
-  /** Whether this start made the secrets. */
-  readonly created: boolean;
+  /** Whether no start before this one came so far as to listen. */
+  readonly isFirst: boolean;
   readonly stdoutIsTty: boolean;
   readonly addresses: BoundAddresses;
 }
@@ -42,11 +42,11 @@ export interface Start {
  * It contains a secret (the generated API key) only at the first start on a terminal: elsewhere stdout is a log.
  */
 export function describeStart(start: Start): string {
-  const { config, created, stdoutIsTty } = start;
-  if (created && stdoutIsTty) return describeFirstStart(start);
+  const { config, isFirst, stdoutIsTty } = start;
+  if (isFirst && stdoutIsTty) return describeFirstStart(start);
   const lines = [`Postroom listens: ${listeners(start.addresses).join(', ')}`];
   lines.push(`Data: ${dataLocation(config)}; secrets: ${secretsLocation(config)}`);
-  if (created) {
+  if (isFirst) {
     const key = config.credentials.apiKeys === undefined ? '; "apiKey" is the API key' : '';
     lines.push(`New secrets were generated there${key}.`);
   }

@@ -55,8 +55,7 @@ async function refusalOf(text: string): Promise<string> {
 
 describe('the first start', () => {
   test('makes six secrets of 32 random bytes, all different', async () => {
-    const { secrets, created } = await loadSecrets(fileSecretStore(newFolder()));
-    assert.equal(created, true);
+    const secrets = await loadSecrets(fileSecretStore(newFolder()));
     assert.deepEqual(Object.keys(secrets), names);
     const [apiKey] = secrets.apiKey;
     assert.match(apiKey, /^pr_[\w-]{43}$/);
@@ -64,7 +63,7 @@ describe('the first start', () => {
     for (const secret of others) assert.match(secret, /^[\w-]{43}$/);
     assert.equal(new Set(others).size, 6);
     const others2 = await loadSecrets(fileSecretStore(newFolder()));
-    assert.notEqual(others2.secrets.apiKey[0], apiKey);
+    assert.notEqual(others2.apiKey[0], apiKey);
   });
 
   test('leaves one file, for its owner alone', async () => {
@@ -79,11 +78,11 @@ describe('the first start', () => {
     assert.equal(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
   });
 
-  test('is distinguished from later ones, which read the same', async () => {
+  test('is followed by others, which read the same', async () => {
     const dataDir = newFolder();
     const first = await loadSecrets(fileSecretStore(dataDir));
     const later = await loadSecrets(fileSecretStore(dataDir));
-    assert.deepEqual(later, { secrets: first.secrets, created: false });
+    assert.deepEqual(later, first);
   });
 
   test('names DATA_DIR where the file cannot be written', async () => {
@@ -108,8 +107,7 @@ test('of 20 first starts at once, over 4 processes, one makes the secrets that a
   );
   const loaded = (await Promise.all(processes)).flatMap(({ stdout }) => JSON.parse(stdout));
   assert.equal(loaded.length, 20);
-  assert.equal(loaded.filter(({ created }) => created).length, 1);
-  assert.equal(new Set(loaded.map(({ secrets }) => JSON.stringify(secrets))).size, 1);
+  assert.equal(new Set(loaded.map((secrets) => JSON.stringify(secrets))).size, 1);
   assert.deepEqual(readdirSync(dataDir), ['secrets.json']);
 });
 
@@ -166,7 +164,7 @@ describe('the file of an older version', () => {
     test(`gets its ${missing}, once`, async () => {
       const dataDir = newFolder();
       const path = join(dataDir, 'secrets.json');
-      const { secrets } = await loadSecrets(fileSecretStore(dataDir));
+      const secrets = await loadSecrets(fileSecretStore(dataDir));
       const kept = JSON.parse(readFileSync(path, 'utf8'));
       const older = { ...kept, [missing]: undefined };
       writeFileSync(path, JSON.stringify({ ...older, ofANewerVersion: 'kept' }));
@@ -174,17 +172,13 @@ describe('the file of an older version', () => {
       const loads = Array.from({ length: 5 }, () => loadSecrets(fileSecretStore(dataDir)));
       const [first, ...others] = await Promise.all(loads);
       assert.ok(first !== undefined);
-      assert.equal(first.created, false);
       for (const other of others) assert.deepEqual(other, first);
-      assert.deepEqual(
-        { ...first.secrets, [missing]: undefined },
-        { ...secrets, [missing]: undefined },
-      );
-      const [added] = first.secrets[missing as keyof typeof secrets];
+      assert.deepEqual({ ...first, [missing]: undefined }, { ...secrets, [missing]: undefined });
+      const [added] = first[missing as keyof typeof secrets];
       assert.match(added, missing === 'apiKey' ? /^pr_[\w-]{43}$/ : /^[\w-]{43}$/);
       // The ids that clients have were made with the secret of links.
       if (missing === 'idSecret') assert.deepEqual([added], secrets.linkSecret);
-      else assert.equal(new Set(Object.values(first.secrets).flat()).size, 6);
+      else assert.equal(new Set(Object.values(first).flat()).size, 6);
 
       assert.deepEqual(JSON.parse(readFileSync(path, 'utf8')), {
         ...older,
@@ -201,7 +195,7 @@ test('secrets that an older version did not have differ from each other', async 
   const dataDir = newFolder();
   const jwtSecret = 'x'.repeat(43);
   writeFileSync(join(dataDir, 'secrets.json'), JSON.stringify({ jwtSecret }));
-  const { secrets } = await loadSecrets(fileSecretStore(dataDir));
+  const secrets = await loadSecrets(fileSecretStore(dataDir));
   assert.deepEqual(secrets.jwtSecret, [jwtSecret]);
   const { idSecret, ...others } = secrets;
   assert.deepEqual(idSecret, secrets.linkSecret);
@@ -222,8 +216,8 @@ test('secrets that are missing beside a database with content are not made again
   assert.deepEqual(readdirSync(dataDir), []);
   // The suggested text is accepted.
   writeFileSync(path, `{"jwtSecret":"${'0123456789abcdef'.repeat(2)}"}`);
-  const { secrets } = await loadSecrets(store, false);
-  assert.deepEqual((await loadSecrets(store, false)).secrets, secrets);
+  const secrets = await loadSecrets(store, false);
+  assert.deepEqual(await loadSecrets(store, false), secrets);
 });
 
 test('another store needs only read, create and replace', async () => {
@@ -242,22 +236,21 @@ test('another store needs only read, create and replace', async () => {
     },
   };
   const [one, two] = await Promise.all([loadSecrets(store), loadSecrets(store)]);
-  assert.deepEqual(one.secrets, two.secrets);
-  assert.deepEqual([one.created, two.created], [true, false]);
+  assert.deepEqual(one, two);
 
-  const { linkSecret, ...older } = one.secrets;
+  const { linkSecret, ...older } = one;
   stored = JSON.stringify(older);
   const [three, four] = await Promise.all([loadSecrets(store), loadSecrets(store)]);
   assert.deepEqual(three, four);
-  assert.notEqual(three.secrets.linkSecret, linkSecret);
+  assert.notEqual(three.linkSecret, linkSecret);
 
   // Two at once: each reads what the other has written.
   const added = await Promise.all([
     rotateSecret(store, 'jwtSecret'),
     rotateSecret(store, 'jwtSecret'),
   ]);
-  const { jwtSecret } = (await loadSecrets(store)).secrets;
-  assert.deepEqual(new Set(jwtSecret), new Set([...added, ...three.secrets.jwtSecret]));
+  const { jwtSecret } = await loadSecrets(store);
+  assert.deepEqual(new Set(jwtSecret), new Set([...added, ...three.jwtSecret]));
 
   stored = '{';
   await assert.rejects(loadSecrets(store), { name: 'ConfigError', message: /^secrets: expected / });
@@ -275,14 +268,14 @@ suite('a secret that is rotated', () => {
     test(`${name}: the new value comes first, and the old one is removed on request`, async () => {
       const dataDir = newFolder();
       const store = fileSecretStore(dataDir);
-      const { secrets: before } = await loadSecrets(store);
+      const before = await loadSecrets(store);
       const [old] = before[name];
       const added = await rotateSecret(store, name);
       assert.equal(added.length, old.length);
-      const { secrets: both } = await loadSecrets(store);
+      const both = await loadSecrets(store);
       assert.deepEqual(both, { ...before, [name]: [added, old] });
       assert.equal(await dropOldValues(store, name), 1);
-      const { secrets: after } = await loadSecrets(store);
+      const after = await loadSecrets(store);
       assert.deepEqual(after, { ...before, [name]: [added] });
       assert.equal(await dropOldValues(store, name), 0);
       assert.deepEqual(readdirSync(dataDir), ['secrets.json']);
@@ -292,32 +285,32 @@ suite('a secret that is rotated', () => {
 
   test('a value may be accepted before it signs', async () => {
     const store = fileSecretStore(newFolder());
-    const { secrets: before } = await loadSecrets(store);
+    const before = await loadSecrets(store);
     const added = await rotateSecret(store, 'jwtSecret', 'last');
-    const { secrets: accepting } = await loadSecrets(store);
+    const accepting = await loadSecrets(store);
     assert.deepEqual(accepting, { ...before, jwtSecret: [...before.jwtSecret, added] });
     assert.equal(await dropOldValues(store, 'jwtSecret'), undefined, 'the new one would be lost');
     await signWithLast(store, 'jwtSecret');
-    const { secrets: signing } = await loadSecrets(store);
+    const signing = await loadSecrets(store);
     assert.deepEqual(signing, { ...before, jwtSecret: [added, ...before.jwtSecret] });
     await signWithLast(store, 'jwtSecret');
-    assert.deepEqual((await loadSecrets(store)).secrets, signing, 'it can be repeated');
+    assert.deepEqual(await loadSecrets(store), signing, 'it can be repeated');
     assert.equal(await dropOldValues(store, 'jwtSecret'), 1);
     await signWithLast(store, 'jwtSecret');
-    assert.deepEqual((await loadSecrets(store)).secrets.jwtSecret, [added]);
+    assert.deepEqual((await loadSecrets(store)).jwtSecret, [added]);
   });
 
   test('the ids that clients have stay the same, although an older version made them with it', async () => {
     const dataDir = newFolder();
     const path = join(dataDir, 'secrets.json');
     const store = fileSecretStore(dataDir);
-    const { secrets } = await loadSecrets(store);
+    const secrets = await loadSecrets(store);
     const { idSecret, ...older } = JSON.parse(readFileSync(path, 'utf8'));
     assert.notEqual(idSecret, older.linkSecret);
     writeFileSync(path, JSON.stringify(older));
     await rotateSecret(store, 'linkSecret');
     await dropOldValues(store, 'linkSecret');
-    assert.deepEqual((await loadSecrets(store)).secrets.idSecret, secrets.linkSecret);
+    assert.deepEqual((await loadSecrets(store)).idSecret, secrets.linkSecret);
   });
 
   test('is not made where there are none', async () => {

@@ -67,20 +67,15 @@ const fewestCharacters: Readonly<Record<keyof Secrets, number>> = {
  * Reads the secrets, or makes them where the store is empty.
  *
  * @param isNew whether nothing was set up yet; otherwise missing secrets are not made again
- * @returns `created`: whether this call made the secrets
  * @throws ConfigError when the store cannot be used or has no readable secrets
  */
-export async function loadSecrets(
-  store: SecretStore,
-  isNew = true,
-): Promise<{ secrets: Secrets; created: boolean }> {
+export async function loadSecrets(store: SecretStore, isNew = true): Promise<Secrets> {
   const { location } = store;
   const stored = await store.read();
-  if (stored !== undefined) return { secrets: parseSecrets(stored, location), created: false };
+  if (stored !== undefined) return parseSecrets(stored, location);
   if (!isNew) throw secretsMissing(location);
   const made = formatSecrets(toMembers(makeSecrets()));
-  const kept = await store.create(made);
-  return { secrets: parseSecrets(kept, location), created: kept === made };
+  return parseSecrets(await store.create(made), location);
 }
 
 /** New secrets would end every token and link, and the reason may be a folder that is not mounted. */

@@ -2,10 +2,10 @@
  * The keys of the environment: how each is read, and its default.
  */
 import { ConfigError, problemLine, quoteRefused } from './config-error.ts';
+import { databaseUrl } from './parse-database-url.ts';
 import {
   bucketUrl,
   corsOrigin,
-  databaseUrl,
   hookUrl,
   jwksUrl,
   lmtpUrl,
