@@ -158,6 +158,18 @@ test('file names: long ones keep their ending', () => {
   );
 });
 
+test('code pages of Windows have other names in mail than in the Encoding Standard', () => {
+  const hello = { cp932: '93fa967b8cea', CP936: 'c4e3bac3', 'windows-936': 'c4e3bac3' };
+  const texts = Object.entries(hello).map(([name, hex]) =>
+    decodeText(Buffer.from(hex, 'hex'), name),
+  );
+  assert.deepEqual(texts, ['日本語', '你好', '你好']);
+  assert.equal(decodeText(Buffer.from('bec8b3e7', 'hex'), 'ms949'), '안녕');
+  assert.equal(decodeText(Buffer.from('a741a66e', 'hex'), 'cp950'), '你好');
+  assert.equal(decodeText(Buffer.from([0xe9]), 'cp1252'), 'é');
+  assert.equal(decodeText(Buffer.from([0xe9]), 'windows-1252'), 'é');
+});
+
 test('text: WHATWG labels, and a guess where the charset says nothing', () => {
   const euro = Buffer.from('€');
   assert.equal(decodeText(euro, 'utf-8'), '€');

@@ -13,9 +13,22 @@ const MAX_LABEL = 40;
 /** Decoders by label, bounded by the number of labels that the Encoding Standard knows. */
 const decoders = new Map<string, TextDecoder>();
 
+/** Code pages of Windows that the standard knows by another name; Python and older mail programs write `cp932`. */
+const CODE_PAGES: Readonly<Record<string, string>> = {
+  874: 'windows-874',
+  932: 'shift_jis',
+  936: 'gbk',
+  949: 'euc-kr',
+  950: 'big5',
+  65001: 'utf-8',
+};
+
 function decoderOf(charset: string): TextDecoder | undefined {
   if (charset.length > MAX_LABEL) return undefined;
-  const label = charset.trim().toLowerCase();
+  const label = charset
+    .trim()
+    .toLowerCase()
+    .replace(/^(?:cp|ms|windows)[-_]?(\d{3,5})$/, (name, page) => CODE_PAGES[page] ?? name);
   const known = decoders.get(label);
   if (known) return known;
   try {
