@@ -57,6 +57,45 @@ onEachEngine('IMAP: mailboxes that are open', (engine) => {
     client.close();
   });
 
+  test('a name that others are below is renamed with these, and what is not subscribed stays so', async () => {
+    const ann = await service.makeAccount();
+    const client = await open(ann);
+    await client.ok('CREATE Lists/Node/Core');
+    await client.ok('CREATE lists/other');
+    await client.ok('SUBSCRIBE lists/other');
+    await client.ok('SELECT Lists/Node/Core');
+    await client.ok('RENAME Lists Archive/Lists');
+    // It is selected under its new name.
+    await client.command('APPEND Archive/Lists/Node/Core {14+}\r\nSubject: a\r\n\r\n');
+    assert.deepEqual(await client.ok('FETCH 1 UID'), ['* 1 FETCH (UID 1)']);
+    assert.deepEqual(await client.ok('LIST "" (Lists* lists* Archive*) RETURN (SUBSCRIBED)'), [
+      '* LIST (\\HasChildren \\Archive \\Subscribed) "/" "Archive"',
+      '* LIST (\\HasChildren \\Noselect) "/" "Archive/Lists"',
+      '* LIST (\\HasChildren \\Noselect) "/" "Archive/Lists/Node"',
+      '* LIST (\\HasNoChildren) "/" "Archive/Lists/Node/Core"',
+      '* LIST (\\HasChildren \\Noselect) "/" "lists"',
+      '* LIST (\\HasNoChildren \\Subscribed) "/" "lists/other"',
+    ]);
+    // An app has none of that name.
+    const renamed = { mailbox: 'lists', to: 'Other' };
+    const refused = await service.mail(ann.token, 'POST', '/mail/mailboxes/rename', renamed);
+    assert.equal(refused.status, 404);
+    assert.match((await client.command('RENAME None Other')).join(), /^NO \[NONEXISTENT\]/);
+    client.close();
+  });
+
+  test('the separator is told whatever the reference', async () => {
+    const ann = await service.makeAccount();
+    const client = await open(ann);
+    for (const command of ['LIST', 'LSUB']) {
+      for (const reference of ['""', 'INBOX', 'None/']) {
+        const told = await client.ok(`${command} ${reference} ""`);
+        assert.deepEqual(told, [`* ${command} (\\Noselect) "/" ""`]);
+      }
+    }
+    client.close();
+  });
+
   test('what is refused is named as mail programs name it, and not as the HTTP API does', async () => {
     const ann = await service.makeAccount();
     const client = await open(ann);

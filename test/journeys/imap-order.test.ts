@@ -71,6 +71,17 @@ onEachEngine('IMAP SORT and THREAD', (engine) => {
     assert.equal(await told('PARTIAL 2:3'), ' UID PARTIAL (2:3 3,2)');
     assert.equal(await told('SAVE'), '');
     assert.deepEqual(await client.ok('UID SEARCH $'), ['* SEARCH 1 2 3']);
+    // What is refused leaves nothing: the next command of a program that did not wait would change these.
+    for (const asked of [
+      'SORT RETURN (SAVE) (DATE) KOI8-R',
+      'SEARCH RETURN (SAVE) CHARSET KOI8-R',
+    ]) {
+      await client.ok('SEARCH RETURN (SAVE) 1:3');
+      assert.match((await client.command(`${asked} ALL`)).join(), /^NO \[BADCHARSET /);
+      assert.deepEqual(await client.ok('UID SEARCH $'), ['* SEARCH']);
+    }
+    // A space at the end is no key.
+    assert.deepEqual(await client.ok('UID SEARCH 2 ALL '), ['* SEARCH 2']);
     const [, withModseq = ''] = await client.ok('SORT (SUBJECT) UTF-8 MODSEQ 1');
     assert.match(withModseq, /^\* SORT 2 3 1 4 \(MODSEQ \d+\)$/);
     client.close();

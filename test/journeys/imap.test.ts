@@ -217,6 +217,16 @@ onEachEngine('IMAP', (engine) => {
     // From a state that is not known: all that is not there.
     const lost = await again.ok(`SELECT INBOX (QRESYNC (${uidvalidity} 999999))`);
     assert.ok(lost.includes('* VANISHED (EARLIER) 1'), lost.join('\n'));
+    // Messages that came after the state which a program names: it may know them all the same.
+    const moved = { mailbox: 'INBOX', uids: [2, 3], to: 'Trash' };
+    await service.mail(ann.token, 'POST', '/mail/move', moved);
+    const since = `${uidvalidity} 1`;
+    const early = await again.ok(`SELECT INBOX (QRESYNC (${since}))`);
+    assert.ok(early.includes('* VANISHED (EARLIER) 1:3'), early.join('\n'));
+    const some = await again.ok(`SELECT INBOX (QRESYNC (${since} 2:9))`);
+    assert.ok(some.includes('* VANISHED (EARLIER) 2:3'), some.join('\n'));
+    const fetched = await again.ok('UID FETCH 3:* (FLAGS) (CHANGEDSINCE 1 VANISHED)');
+    assert.deepEqual(fetched, ['* VANISHED (EARLIER) 3']);
     again.close();
   });
 

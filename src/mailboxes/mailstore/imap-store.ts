@@ -91,6 +91,15 @@ const headersOf = new PreparedQuery((value: { ids: string }, queries) =>
     .where(isAmong(queries, 'body_id', value.ids)),
 );
 
+const passedSince = new PreparedQuery((value: { id: number; modseq: number }, queries) =>
+  queries
+    .selectFrom('tombstones')
+    .select('uid')
+    .where('mailbox_id', '=', value.id)
+    .where('modseq', '>', value.modseq)
+    .where('created_modseq', '>', value.modseq),
+);
+
 export interface ImapStoreOptions extends MessageReaderOptions {
   readonly quotas: Quotas;
   readonly longRequests: LongRequests;
@@ -161,6 +170,12 @@ export class ImapStore {
       });
     const isLong = mailbox.messages > INDEXED_AT_A_TIME && !this.#indexes.hasEarlier(mailbox);
     return isLong ? this.#longRequests.run(user, read) : read();
+  }
+
+  /** UIDs of messages that came and went after a state: a sync since then tells nothing of them. */
+  async passedSince({ id }: Pick<MailboxRow, 'id'>, modseq: number): Promise<number[]> {
+    const rows = await passedSince.all(this.#database.read, { id, modseq });
+    return rows.map(({ uid }) => uid);
   }
 
   /** What clients know a mailbox, a message and its conversation by (RFC 8474), the same as by HTTP. */

@@ -117,8 +117,7 @@ export function publishChanges(mailstore: Mailstore, publish: Publish): Mailstor
     fetchMessage: (user, mailbox, uid) => mailstore.fetchMessage(user, mailbox, uid),
     fetchPart: (user, mailbox, uid, part) => mailstore.fetchPart(user, mailbox, uid, part),
     createMailbox: async (user, name) => listed(user, await mailstore.createMailbox(user, name)),
-    renameMailbox: async (user, name, to) =>
-      listed(user, await mailstore.renameMailbox(user, name, to)),
+    renameMailbox: async (user, ...to) => listed(user, await mailstore.renameMailbox(user, ...to)),
     deleteMailbox: async (user, name) => listed(user, await mailstore.deleteMailbox(user, name)),
     appendMessage: async (user, request, source, within) =>
       published(await mailstore.appendMessage(user, request, source, within)),

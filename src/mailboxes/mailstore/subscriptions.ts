@@ -82,3 +82,22 @@ export async function forgetUnsubscribed(
 ): Promise<void> {
   await ofName(tx, { account_id, name }).where('is_on', '=', 0).execute();
 }
+
+/** A mailbox that programs do not show stays so under its new name. */
+export async function renameUnsubscribed(
+  tx: Queries,
+  user: MailUser,
+  from: string,
+  to: string,
+): Promise<void> {
+  const account_id = user.accountId;
+  const was = await ofName(tx, { account_id, name: from })
+    .where('is_on', '=', 0)
+    .executeTakeFirst();
+  if (was.numDeletedRows === 0n) return;
+  await tx
+    .insertInto('subscriptions')
+    .values({ account_id, name: to, is_on: 0 })
+    .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())
+    .execute();
+}

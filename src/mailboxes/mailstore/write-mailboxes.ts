@@ -10,8 +10,8 @@ import {
   stateOf,
 } from './mailboxes.ts';
 import { markMailbox } from './purge-mailboxes.ts';
-import type { ChangedMailbox, MailboxRow, MailUser } from './store.ts';
-import { forgetUnsubscribed } from './subscriptions.ts';
+import type { ChangedMailbox, MailboxRow, Mailstore, MailUser } from './store.ts';
+import { forgetUnsubscribed, renameUnsubscribed } from './subscriptions.ts';
 import {
   canonicalMailboxName,
   defaultMailboxes,
@@ -50,7 +50,7 @@ export class MailboxWriter {
     });
   }
 
-  async rename(user: MailUser, name: string, wanted: string): Promise<ChangedMailbox> {
+  readonly rename: Mailstore['renameMailbox'] = async (user, name, wanted, level) => {
     const to = readNewName('to', wanted);
     const from = canonicalMailboxName(name);
     refuseProtected(from);
@@ -59,11 +59,12 @@ export class MailboxWriter {
     }
     return this.#write(user, async (tx) => {
       const all = await this.#mailboxes.readAll(tx, user);
-      const found = all.find((one) => one.name === from);
-      if (!found) throw mailboxNotFound(name);
       // Those below it are renamed as well (RFC 3501 section 6.3.5).
-      const isMoving = (one: MailboxRow) => one === found || one.name.startsWith(from + SEPARATOR);
-      const moving = all.filter(isMoving);
+      const isMoving = (one: MailboxRow) =>
+        one.name === from || one.name.startsWith(from + SEPARATOR);
+      const moving = all.filter(isMoving).sort((a, b) => a.name.length - b.name.length);
+      const [first] = moving;
+      if (!first || !(level || first.name === from)) throw mailboxNotFound(name);
       const renamed = moving.map((one) => ({ ...one, name: to + one.name.slice(from.length) }));
       const names = renamed.map((one) => readNewName('to', one.name));
       refuseTaken(
@@ -71,12 +72,14 @@ export class MailboxWriter {
         names,
       );
       // The upper one first: one below it may get its old name, as where `a/a` becomes `a`.
-      const upperFirst = renamed.toSorted((a, b) => a.name.length - b.name.length);
-      for (const one of upperFirst) await this.#mailboxes.rename(tx, one.id, one.name);
+      for (const [at, one] of renamed.entries()) {
+        await this.#mailboxes.rename(tx, one.id, one.name);
+        await renameUnsubscribed(tx, user, moving[at]?.name ?? '', one.name);
+      }
       const changes = [...moving, ...renamed].map((one) => changeOf(user, one));
-      return { state: stateOf({ ...found, name: to }), changes };
+      return { state: stateOf({ ...first, name: to }), changes };
     });
-  }
+  };
 
   /** The name is free at once; the messages are removed later (purge-mailboxes.ts). */
   remove(user: MailUser, name: string): Promise<ChangedMailbox> {

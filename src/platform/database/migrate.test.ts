@@ -130,6 +130,21 @@ onEachEngine('a database', (engine) => {
     );
   });
 
+  test('of version 22 keeps its mail, and none of the answers of IMAP to it', async () => {
+    const { database: before, location } = await openTestDatabase(engine);
+    await beginAs('0022', before, [
+      'insert into bodies (id, size) values (1, 2)',
+      "insert into imap_texts (body_id, envelope, structure, search) values (1, 'e', 's', '{}')",
+    ]);
+    const database = await (engine === 'sqlite'
+      ? openSqlite({ path: location })
+      : openPostgres({ url: location, poolSize: 2 }));
+    atEnd(() => database.close());
+    const { read } = database;
+    assert.deepEqual(await read.selectFrom('imap_texts').selectAll().execute(), []);
+    assert.equal((await read.selectFrom('bodies').select('id').execute()).length, 1);
+  });
+
   test('of version 4 keeps the keys of requests, which are removed with their accounts', async () => {
     const { database: before, location } = await openTestDatabase(engine);
     await beginAs('0004', before, [

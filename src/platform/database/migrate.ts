@@ -21,6 +21,7 @@ import { nineteenth } from './migrations/0019.ts';
 import { twentieth } from './migrations/0020.ts';
 import { beforeTwentyFirst, twentyFirst } from './migrations/0021.ts';
 import { beforeTwentySecond, twentySecond } from './migrations/0022.ts';
+import { twentyThird } from './migrations/0023.ts';
 import {
   alterBetweenOthers,
   applyBetweenOthers,
@@ -126,6 +127,7 @@ export function migrationsFor(engine: Engine, isBegun = false): Record<string, M
     '0020': twentieth(engine),
     '0021': twentyFirst,
     '0022': twentySecond(engine, isBegun),
+    '0023': twentyThird(engine),
   };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }

@@ -59,6 +59,13 @@ test('a subject cannot forge an answer', async () => {
   assert.match(written, /^\(NIL \{\d+\}\r\na \* 9 EXISTS\xe9" /);
 });
 
+test('a field that is there and empty is an empty string, and no missing one', async () => {
+  assert.equal(
+    await envelopeOf('Date:\nSubject: \nMessage-ID:\nFrom:\nTo: '),
+    `("" "" ${'NIL '.repeat(7)}"")`,
+  );
+});
+
 test('a structure has the fields of each kind of part', async () => {
   const text = [
     'Content-Type: multipart/mixed; boundary=b',
@@ -101,5 +108,16 @@ test('a message in UTF-8 has the structure of a message', async () => {
     await structureOf(text),
     `("MESSAGE" "GLOBAL" NIL NIL NIL "7BIT" 24 (NIL ${subject} ${'NIL '.repeat(7)}NIL) ` +
       '("TEXT" "PLAIN" ("CHARSET" "us-ascii") NIL NIL "7BIT" 6 1 NIL NIL NIL NIL) 3 NIL NIL NIL NIL)',
+  );
+});
+
+test('a message that was not read into has the form of one all the same, as programs that read strictly need', async () => {
+  const text = await structureOf(
+    'Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\nQQ==\n',
+  );
+  assert.equal(
+    text,
+    `("MESSAGE" "RFC822" NIL NIL NIL "BASE64" 6 (${'NIL '.repeat(9)}NIL) ` +
+      '("TEXT" "PLAIN" NIL NIL NIL "7BIT" 0 0 NIL NIL NIL NIL) 1 NIL NIL NIL NIL)',
   );
 });

@@ -48,6 +48,11 @@ async function writeContent(part: MessagePart, read: ReadOctets, isExtended: boo
     const structure = await writeStructure(nested, read, isExtended);
     return ` ${envelope} ${structure} ${await countLines(part, read)}`;
   }
+  // One that was not read, since it is encoded or too deep: the grammar demands a message in it all the same.
+  if (part.type === 'message/rfc822' || part.type === 'message/global') {
+    const empty = `("TEXT" "PLAIN" NIL NIL NIL "7BIT" 0 0${isExtended ? ' NIL NIL NIL NIL' : ''})`;
+    return ` ${writeEnvelope([])} ${empty} ${await countLines(part, read)}`;
+  }
   return part.type.startsWith('text/') ? ` ${part.lines ?? 0}` : '';
 }
 

@@ -92,7 +92,9 @@ export const rename: Command = {
     command.expect(' ');
     const to = readMailbox(command);
     command.end();
-    const { state } = await session.services.mailstore.renameMailbox(session.user, name, to);
+    // Also what is listed as \Noselect, since others are below it (section 6.3.6).
+    const { mailstore } = session.services;
+    const { state } = await mailstore.renameMailbox(session.user, name, to, true);
     session.wrote(state.mailbox);
     session.wrote(name);
     session.renamed(name.normalize('NFC'), state.mailbox);

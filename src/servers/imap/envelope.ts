@@ -8,7 +8,7 @@ import {
   rawValue,
   readAddressEntries,
 } from '../../protocols/message/message.ts';
-import { nstring, utf8String } from './write.ts';
+import { string, utf8String } from './write.ts';
 
 export type ReadEntries = (field: HeaderField) => readonly AddressEntry[];
 
@@ -32,7 +32,8 @@ export function writeEnvelope(
 ): string {
   const text = (name: string) => {
     const field = fields.find((one) => one.name === name);
-    return nstring(field && fieldValue(field));
+    // One that is empty is not missing.
+    return field ? string(fieldValue(field)) : 'NIL';
   };
   const addresses = (name: string) => {
     const entries = fields

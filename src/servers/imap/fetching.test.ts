@@ -242,6 +242,8 @@ test('what was removed earlier is told, but for a message that the session still
     keywords: async () => [],
     objectIds: { mailbox: () => 'm1' },
     rows: async () => [],
+    // Messages that came after the state which the program names.
+    passedSince: async () => [2, 3, 5],
   };
   let at = 0;
   const mailstore = { imap, sync: async () => pages[at++ % pages.length] };
@@ -254,7 +256,7 @@ test('what was removed earlier is told, but for a message that the session still
     enableCondstore: () => '',
     openMailbox: () => {},
   } as unknown as Session;
-  const told = ['* VANISHED (EARLIER) 1\r\n', '* VANISHED (EARLIER) 4\r\n'];
+  const told = [5, 1, 4].map((uid) => `* VANISHED (EARLIER) ${uid}\r\n`);
   const resync = new Cursor([' INBOX (QRESYNC (1 1))']);
   assert.deepEqual(await vanishedIn(select.run(session, resync)), told);
   const since = new Cursor([' 1:* FLAGS (CHANGEDSINCE 1 VANISHED)']);
@@ -267,6 +269,7 @@ test('of many messages that changed while a program was away, flags are read as 
     select: async () => ({ index: { uids: UIDS, flags: UIDS.map(() => '') }, mailbox }),
     keywords: async () => [],
     objectIds: { mailbox: () => 'm1' },
+    passedSince: async () => [],
     index: async () => {
       reads++;
       return { uids: UIDS, modseqs: UIDS.map(() => 2), flags: UIDS.map(() => '\\Seen') };

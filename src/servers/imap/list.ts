@@ -28,6 +28,8 @@ function readName({ isUtf8 }: Cursor, octets: string): string {
 }
 
 interface Listing {
+  /** Whether nothing but the separator is asked for. */
+  readonly isForSeparator: boolean;
   readonly patterns: readonly string[];
   /** Of which mailboxes: with all of these properties. */
   readonly selects: ReadonlySet<string>;
@@ -67,7 +69,11 @@ function readListing(command: Cursor): Listing {
     }, true);
   }
   command.end();
-  return { patterns: fullPatterns(reference, patterns), selects, returnsSubscribed, status };
+  return {
+    isForSeparator: patterns.length === 1 && patterns[0] === '',
+    patterns: fullPatterns(reference, patterns),
+    ...{ selects, returnsSubscribed, status },
+  };
 }
 
 /** INBOX is matched in any case (RFC 9051 section 5.1). */
@@ -165,14 +171,14 @@ function above(all: readonly [string, Entry][], is: (entry: Entry, name: string)
   return aboveThose(all.filter(([name, entry]) => is(entry, name)).map(([name]) => name));
 }
 
-/** To ask for the separator: an empty pattern. */
+/** The answer to an empty pattern, whatever the reference (RFC 9051 section 6.3.9): names have no root of their own. */
 function writeSeparator(name: 'LIST' | 'LSUB'): string {
   return `* ${name} (\\Noselect) "${SEPARATOR}" ""\r\n`;
 }
 
 async function* listMailboxes(session: Session, asked: Listing): Answer {
   const { patterns, selects, status } = asked;
-  if (patterns.length === 1 && patterns[0] === '') {
+  if (asked.isForSeparator) {
     yield writeSeparator('LIST');
     return 'That is all';
   }
@@ -255,11 +261,11 @@ export const lsub: Command = {
     command.expect(' ');
     const read = readPattern(command);
     command.end();
-    const [pattern = ''] = fullPatterns(reference, [read]);
-    if (pattern === '') {
+    if (read === '') {
       yield writeSeparator('LSUB');
       return 'That is all';
     }
+    const [pattern = ''] = fullPatterns(reference, [read]);
     const isMatch = matcherOf([pattern]);
     const names = await readNames(session);
     const parents = above(names, (entry) => entry.isSubscribed);

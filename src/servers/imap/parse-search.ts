@@ -30,6 +30,8 @@ export interface SearchCommand {
   /** Undefined for an answer as in IMAP4rev1. */
   readonly returns: ReadonlySet<Return> | undefined;
   readonly partial: PartialRange | undefined;
+  /** What it is answered with in any case. */
+  readonly refusal: No | undefined;
   readonly key: SearchKey;
 }
 
@@ -47,8 +49,8 @@ const FLAGS: Readonly<Record<string, string>> = {
 
 export function readSearch(command: Cursor): SearchCommand {
   const returned = readReturn(command);
-  if (command.has(' CHARSET ')) readCharset(command);
-  return { ...returned, key: readKeys(command) };
+  const refusal = command.has(' CHARSET ') ? readCharset(command) : undefined;
+  return { ...returned, refusal, key: readKeys(command, refusal) };
 }
 
 /** `RETURN` with its options, where it is there (RFC 4731, RFC 5267 section 3). */
@@ -72,16 +74,16 @@ export function readReturn(command: Cursor): Pick<SearchCommand, 'returns' | 'pa
   return { returns, partial };
 }
 
-/** @throws No where it is another one than UTF-8 or a part of that */
-export function readCharset(command: Cursor): void {
+/** @returns what the command is refused with where it is another one than UTF-8 or a part of that */
+export function readCharset(command: Cursor): No | undefined {
   const charset = command.astring('a charset').toUpperCase();
-  if (charset !== 'UTF-8' && charset !== 'US-ASCII') {
-    throw new No('BADCHARSET (US-ASCII UTF-8)', 'The charset is not known');
-  }
+  if (charset === 'UTF-8' || charset === 'US-ASCII') return undefined;
+  return new No('BADCHARSET (US-ASCII UTF-8)', 'The charset is not known');
 }
 
-/** The criteria, which end the command. */
-export function readKeys(command: Cursor): SearchKey {
+/** The criteria, which end the command; in a charset that is not known nobody reads them. */
+export function readKeys(command: Cursor, refusal?: No): SearchKey {
+  if (refusal) return { kind: 'all' };
   const reader = new KeyReader(command);
   command.expect(' ');
   const key = reader.all();
@@ -102,7 +104,9 @@ class KeyReader {
   /** Keys with spaces between them, all of which must hold. */
   all(): SearchKey {
     const keys = [this.#key()];
-    while (!this.#command.sees(')') && this.#command.has(' ')) keys.push(this.#key());
+    const command = this.#command;
+    // Some clients leave a space at the end.
+    while (!command.sees(')') && command.has(' ') && !command.isAtEnd) keys.push(this.#key());
     return { kind: 'and', keys };
   }
 

@@ -48,6 +48,7 @@ export async function* answerSearch(
   // A search that is refused leaves nothing (RFC 5182 section 2.1).
   const before = view.saved;
   if (returns?.has('SAVE')) view.saved = [];
+  if (command.refusal) throw command.refusal;
   session.progress = undefined;
   // While the client reads, nothing but the answer is held.
   const answering = find(session, key, before).then((found) => {

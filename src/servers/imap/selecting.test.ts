@@ -29,6 +29,7 @@ async function start(sync: (request: SyncRequest) => SyncResult) {
       keepRecent: async () => {},
       objectIds: { mailbox: () => 'M1' },
       rows: async () => [],
+      passedSince: async () => [],
     },
     sync: async (_: unknown, request: SyncRequest) => sync(request),
   };

@@ -31,7 +31,8 @@ export interface ImapMailstore {
   sync(user: MailUser, request: SyncRequest): Promise<SyncResult>;
   listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
   createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
-  renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox>;
+  /** See {@link Mailstore.renameMailbox}. */
+  renameMailbox(user: MailUser, name: string, to: string, level?: true): Promise<ChangedMailbox>;
   deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
   /** See {@link ImapStore.subscribe}. */
   subscribe(user: MailUser, name: string, isOn: boolean, isNew?: boolean): Promise<void>;

@@ -39,11 +39,16 @@ export async function* readSince(
   { modseq, known, fields }: Since,
   uidnext = view.mailbox.uidnext,
 ): AsyncGenerator<Changes> {
+  const { mailstore } = session.services;
   const { name: mailbox, uidvalidity } = view.mailbox;
   const read = (token: string) =>
-    session.services.mailstore
+    mailstore
       .sync(session.user, { mailbox, uidvalidity: String(uidvalidity), token, fields })
       .then((page) => changesOf(page, view, known, uidnext));
+  // Its program may know messages that came after the state which it names, from another session.
+  const passed = await mailstore.imap.passedSince(view.mailbox, modseq);
+  const gone = UidSet.of(passed.filter((uid) => view.numberOf(uid) === 0));
+  yield { gone: meantOf(gone, known), changed: [], many: [] };
   for (let token = String(modseq), hasMore = true; hasMore; ) {
     const page = await read(token);
     yield page.changes;
@@ -63,12 +68,15 @@ function changesOf(
   const gone = page.reset
     ? UidSet.between(1, uidnext - 1).without(UidSet.of(view.uids))
     : UidSet.of(removed.map(({ uid }) => uid).filter((uid) => view.numberOf(uid) === 0));
-  const meant = known ? gone.without(gone.without(known)) : gone;
   const all = [...added, ...updated];
   const isMany = all.length > HELD_MAX;
   const many = isMany ? all.map(({ uid }) => uid).sort((a, b) => a - b) : [];
-  const changes = { gone: meant, changed: isMany ? [] : all, many };
+  const changes = { gone: meantOf(gone, known), changed: isMany ? [] : all, many };
   return { changes, token: page.token, hasMore: page.hasMore === true };
+}
+
+function meantOf(gone: UidSet, known: UidSet | undefined): UidSet {
+  return known ? gone.without(gone.without(known)) : gone;
 }
 
 export function vanished(gone: UidSet): string {

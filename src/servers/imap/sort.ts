@@ -23,13 +23,13 @@ function sorting(isByUid: boolean): Command {
       command.expect(' ');
       const criteria = readCriteria(command);
       command.expect(' ');
-      readCharset(command);
-      const key = readKeys(command);
+      const refusal = readCharset(command);
+      const key = readKeys(command, refusal);
       const find: Find = (_, __, saved) =>
         inTurn(session, async () =>
           order(session, criteria, await findMatches(session, key, saved)),
         );
-      return answerSearch(session, { ...returned, key }, { name: 'SORT', isByUid, find });
+      return answerSearch(session, { ...returned, refusal, key }, { name: 'SORT', isByUid, find });
     },
   };
 }

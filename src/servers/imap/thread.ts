@@ -30,7 +30,8 @@ function threading(isByUid: boolean): Command {
       const algorithm = ALGORITHMS.find((one) => one === name);
       if (!algorithm) throw new BadCommand('The algorithm is not known');
       command.expect(' ');
-      readCharset(command);
+      const refusal = readCharset(command);
+      if (refusal) throw refusal;
       const key = readKeys(command);
       if (names(key, 'modseq')) yield session.enableCondstore();
       const finding = inTurn(session, () => findThreads(session, algorithm, key));
