@@ -10,6 +10,8 @@ import type { RecentOfSession } from './recent.ts';
 const FLAGS = '\\Answered \\Flagged \\Deleted \\Seen \\Draft';
 /** Texts of flags whose keywords were announced. */
 const TEXTS_MAX = 1_000;
+/** More than the messages of any mailbox; a range of two numbers below it is one number without a fraction. */
+const SPAN = 2 ** 26;
 const NUMBER = /^[1-9]\d{0,9}$/;
 
 export interface ViewOptions {
@@ -142,8 +144,12 @@ export class View {
    */
   resolve(text: string, isUids: boolean, isLenient = false): number[] {
     if (text === '$') return this.saved.filter((uid) => this.numberOf(uid) > 0);
-    const { ranges } = this.#numbersOf(text, isUids, isLenient);
-    return ranges.flatMap(([first, last]) => this.#uids.slice(first - 1, last));
+    const uids: number[] = [];
+    for (const range of this.#numbersOf(text, isUids, isLenient)) {
+      const end = range % SPAN;
+      for (let at = Math.floor(range / SPAN) - 1; at < end; at++) uids.push(this.#uids[at] ?? 0);
+    }
+    return uids;
   }
 
   /**
@@ -153,20 +159,26 @@ export class View {
    * @throws BadCommand where it is malformed
    */
   rangesOf(text: string, isUids: boolean): UidSet {
-    const { ranges } = this.#numbersOf(text, isUids, true);
+    const uidOf = (number: number) => this.#uids[number - 1] ?? 0;
     return UidSet.ofRanges(
-      ranges.map(([first, last]) => [this.#uids[first - 1] ?? 0, this.#uids[last - 1] ?? 0]),
+      Array.from(this.#numbersOf(text, isUids, true), (range) => [
+        uidOf(Math.floor(range / SPAN)),
+        uidOf(range % SPAN),
+      ]),
     );
   }
 
   /**
-   * The sequence numbers of a set: merged before anything is made of them, since a set may name all messages often. A line
-   * may name half a million, so that nothing is made of a piece that the one before it has.
+   * The sequence numbers of a set, as ranges in order and apart from each other: merged before anything is made of them,
+   * since a set may name all messages often. A line may name half a million, so that nothing is made of a piece that the
+   * one before it has, and each range is one number: {@link SPAN} times its first, and its last.
    */
-  #numbersOf(text: string, isUids: boolean, isLenient: boolean): UidSet {
-    const ranges: (readonly [number, number])[] = [];
+  #numbersOf(text: string, isUids: boolean, isLenient: boolean): Float64Array {
+    const pieces = text.split(',');
+    const ranges = new Float64Array(pieces.length);
+    let size = 0;
     let [from, to] = [1, 0];
-    for (const piece of text.split(',')) {
+    for (const piece of pieces) {
       const colon = piece.indexOf(':');
       const a = this.#numberIn(colon < 0 ? piece : piece.slice(0, colon), isUids);
       const b = colon < 0 ? a : this.#numberIn(piece.slice(colon + 1), isUids);
@@ -176,15 +188,14 @@ export class View {
       }
       const first = isUids ? positionOf(this.#uids, low) + 1 : Math.max(1, low);
       const last = isUids ? positionOf(this.#uids, high + 1) : Math.min(high, this.size);
-      if (first >= from && first <= to + 1) {
-        to = Math.max(to, last);
-        continue;
-      }
-      ranges.push([from, to]);
-      [from, to] = [first, last];
+      if (first > last) continue;
+      if (first >= from && first <= to + 1) to = Math.max(to, last);
+      else [from, to] = [first, last];
+      // In place of the one before, where that is a part of it.
+      if (Math.floor((ranges[size - 1] ?? 0) / SPAN) !== from) size++;
+      ranges[size - 1] = from * SPAN + to;
     }
-    ranges.push([from, to]);
-    return UidSet.ofRanges(ranges);
+    return mergeInPlace(ranges.subarray(0, size));
   }
 
   #numberIn(text: string, isUids: boolean): number {
@@ -192,6 +203,20 @@ export class View {
     if (!NUMBER.test(text)) throw new BadCommand('Not a set of messages');
     return Number(text);
   }
+}
+
+/** Ranges in order, those that overlap or touch as one. @param ranges in any order; it is changed */
+function mergeInPlace(ranges: Float64Array): Float64Array {
+  ranges.sort();
+  let size = 0;
+  for (const range of ranges) {
+    const before = ranges[size - 1] ?? 0;
+    const [begin, end] = [Math.floor(before / SPAN), before % SPAN];
+    if (size > 0 && Math.floor(range / SPAN) <= end + 1) {
+      ranges[size - 1] = begin * SPAN + Math.max(end, range % SPAN);
+    } else ranges[size++] = range;
+  }
+  return ranges.subarray(0, size);
 }
 
 /** The index of the first UID from this one on. @param uids ascending */
