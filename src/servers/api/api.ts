@@ -89,6 +89,7 @@ export {
   Text,
   UserId,
   writeDomain,
+  writerOf,
 } from './schemas.ts';
 export { suppressionRoutes } from './suppressions.ts';
 export { version } from './version.ts';

@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import type { AppPassword, AppPasswords, NewAppPassword } from '../../tenants/accounts/accounts.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { type Api, actorOf, type Owned, ownerOf } from './route-tools.ts';
-import { Instant, isoTime, RecordId, SAVE_PASSWORD, Text, UserId, UserQuery } from './schemas.ts';
+import { Instant, RecordId, SAVE_PASSWORD, Text, UserId, UserQuery, writerOf } from './schemas.ts';
 
 const Name = Text('For people; several may have the same.', "Ada's phone", { maxLength: 255 });
 
@@ -40,13 +40,10 @@ const OnceShown = Type.Object(
 
 const path = '/v2/email-accounts/:id/app-passwords';
 
-function write({ id, name, createdAt, lastUsed }: AppPassword) {
-  return {
-    id,
-    name,
-    created_at: isoTime(createdAt),
-    ...(lastUsed && { last_used_at: isoTime(lastUsed.at), last_used_by: lastUsed.by }),
-  };
+const writeAppPassword = writerOf(AppPasswordBody);
+
+function write({ lastUsed, ...appPassword }: AppPassword) {
+  return writeAppPassword({ ...appPassword, lastUsedAt: lastUsed?.at, lastUsedBy: lastUsed?.by });
 }
 
 function writeOnceShown({ appPassword, password }: NewAppPassword) {

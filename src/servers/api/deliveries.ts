@@ -10,14 +10,13 @@ import {
   DomainName,
   Instant,
   Integer,
-  isoTime,
   pageEcho,
   pageFields,
   pageOf,
-  present,
   RecordId,
   Text,
   UserId,
+  writerOf,
 } from './schemas.ts';
 
 const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
@@ -82,24 +81,10 @@ const DeliveryBody = Type.Object(
   { title: 'Delivery', description: 'A message for a receiver outside, with its attempts.' },
 );
 
-function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
-  const { subject, stored } = delivery;
-  return {
-    id: delivery.id,
-    webhook_id: delivery.publicId,
-    kind: delivery.kind,
-    destination: delivery.destination,
-    status: delivery.status,
-    attempts: delivery.attempts,
-    created_at: isoTime(delivery.createdAt),
-    updated_at: isoTime(delivery.updatedAt),
-    ...present({ last_error: delivery.lastError, message_id: delivery.messageId, subject }),
-    ...present({
-      next_attempt_at: isoTime(delivery.nextAttemptAt),
-      finished_at: isoTime(delivery.finishedAt),
-      stored: stored && [...stored],
-    }),
-  };
+const write = writerOf(DeliveryBody);
+
+function writeDelivery(delivery: Delivery) {
+  return write({ ...delivery, webhookId: delivery.publicId });
 }
 
 /** `GET /v2/domains/:domain/deliveries` and `POST /v2/domains/:domain/deliveries/:id/retry`. */

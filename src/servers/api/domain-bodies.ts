@@ -1,16 +1,15 @@
 /** The answers of the routes of domains: a domain's DNS records, its route, all its details. */
 import { Type } from 'typebox';
-import type { DnsRecord, DomainDetails, Route } from '../../tenants/domains/domains.ts';
+import type { DomainDetails } from '../../tenants/domains/domains.ts';
 import {
   DomainBody,
   DomainName,
   Instant,
   Integer,
-  isoTime,
-  present,
   RecordId,
   Text,
   writeDomain,
+  writerOf,
 } from './schemas.ts';
 
 /** What happens to mail of a domain. */
@@ -127,37 +126,8 @@ export const DetailsBody = Type.Object(
   { title: 'DomainDetails', description: 'A domain with all that belongs to it.' },
 );
 
-export function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody> {
-  return {
-    id: record.id,
-    record_type: record.recordType,
-    host: record.host,
-    expected_value: record.expectedValue,
-    purpose: record.purpose,
-    status: record.status,
-    misses: record.misses,
-    ...present({ priority: record.priority, detail: record.detail, key_state: record.keyState }),
-    ...present({ observed_value: record.observedValue, last_check: record.lastCheck }),
-    ...present({
-      last_checked_at: isoTime(record.lastCheckedAt),
-      failing_since: isoTime(record.failingSince),
-      removable_at: isoTime(record.removableAt),
-    }),
-  };
-}
-
-function writeRoute(route: Route): Type.Static<typeof RouteBody> {
-  return {
-    domain: route.domain,
-    forward_mode: route.forwardMode,
-    ...present({
-      webhook_url: route.webhookUrl,
-      webhook_secret: route.webhookSecret,
-      webhook_secret_previous: route.webhookSecretPrevious,
-      forward_to_email: route.forwardToEmail,
-    }),
-  };
-}
+export const writeRecord = writerOf(DnsRecordBody);
+const writeRoute = writerOf(RouteBody);
 
 export function writeDetails(details: DomainDetails): Type.Static<typeof DetailsBody> {
   return {

@@ -4,7 +4,6 @@
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
 import type {
-  Account,
   Accounts,
   AccountWithPassword,
   RemovedAccount,
@@ -21,7 +20,6 @@ import {
   DomainBody,
   DomainName,
   Instant,
-  isoTime,
   pageEcho,
   pageFields,
   pageOf,
@@ -31,6 +29,7 @@ import {
   UserId,
   UserQuery,
   writeDomain,
+  writerOf,
 } from './schemas.ts';
 
 export const AccountBody = Type.Object(
@@ -63,19 +62,7 @@ const AccountPath = Type.Object({ id: RecordId });
 
 const Password = Text('At least 8 characters; generated when left out.', 'correct horse');
 
-export function writeAccount(account: Account): Type.Static<typeof AccountBody> {
-  return {
-    id: account.id,
-    user_id: account.userId,
-    domain: account.domain,
-    local_part: account.localPart,
-    address: account.address,
-    display_name: account.displayName,
-    status: account.status,
-    is_default: account.isDefault,
-    created_at: isoTime(account.createdAt),
-  };
-}
+export const writeAccount = writerOf(AccountBody);
 
 function writeOnceShown(made: AccountWithPassword): Type.Static<typeof OnceShown> {
   return { account: writeAccount(made.account), password: made.password, note: SAVE_PASSWORD };

@@ -5,7 +5,7 @@ import { eventTypes } from '../../tenants/events/events.ts';
 import { LastError } from './deliveries.ts';
 import { answerWithin } from './repeat-safely.ts';
 import { actorOf, ownerOf, type RouteGroup } from './route-tools.ts';
-import { Instant, Integer, isoTime, present, Text, UserId, UserQuery } from './schemas.ts';
+import { Instant, Integer, Text, UserId, UserQuery, writerOf } from './schemas.ts';
 
 const Url = Text('http or https.', 'https://app.example.com/hooks/events');
 const Secret = Type.Optional(
@@ -46,22 +46,14 @@ const HookBody = Type.Object(
   { title: 'EventHook', description: 'Where the events of a user are posted.' },
 );
 
+const write = writerOf(HookBody);
+
 /** Who has the secret can write to the receiver: a key that only reads does not get it. */
-function writeHook(hook: HookState, isReadOnly = false): Type.Static<typeof HookBody> {
-  const { previous, types, lastError } = hook;
-  return {
-    user_id: hook.userId,
-    url: hook.url,
-    ...(types && { types: [...types] }),
-    ...(!isReadOnly && { secret: hook.secret }),
-    ...(!isReadOnly &&
-      previous &&
-      Date.now() < previous.until && { secret_previous: previous.secret }),
-    created_at: isoTime(hook.createdAt),
-    waiting: hook.waiting,
-    ...(lastError && { last_error: lastError }),
-    ...present({ missed_at: isoTime(hook.missedAt) }),
-  };
+function writeHook(hook: HookState, isReadOnly = false) {
+  if (isReadOnly) return write({ ...hook, secret: undefined });
+  const { previous } = hook;
+  const isShown = previous && Date.now() < previous.until;
+  return write({ ...hook, secretPrevious: isShown ? previous.secret : undefined });
 }
 
 const answer = { 200: Type.Object({ hook: HookBody }) };

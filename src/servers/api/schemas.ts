@@ -4,6 +4,7 @@
 import type { Readable } from 'node:stream';
 import { type TNumberOptions, type TSchema, type TStringOptions, Type } from 'typebox';
 import type { IdPage } from '../../platform/database/database.ts';
+import type { EpochMs } from '../../platform/time/time.ts';
 import type { Domain } from '../../tenants/domains/domains.ts';
 
 /* Members of bodies and answers: what each is, an example, and its limits. */
@@ -68,17 +69,10 @@ export const DomainBody = Type.Object(
   },
 );
 
+const writeClaim = writerOf(DomainBody);
+
 export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
-  return {
-    id: domain.id,
-    domain: domain.name,
-    status: domain.status,
-    created_at: isoTime(domain.createdAt),
-    ...present({
-      organization_id: domain.organizationId,
-      verified_at: isoTime(domain.verifiedAt),
-    }),
-  };
+  return writeClaim({ ...domain, domain: domain.name });
 }
 
 /** Marks a member that has another name now: it stays for the clients of a release. */
@@ -98,6 +92,58 @@ export function present<Members extends object>(members: Members) {
   const found = Object.entries(members).filter(([, value]) => value != null);
   // Only members were left out.
   return Object.fromEntries(found) as { [Name in keyof Members]?: NonNullable<Members[Name]> };
+}
+
+/** Our own name of a member: `userId` for `user_id`. */
+type OwnName<Name> = Name extends `${infer First}_${infer Rest}`
+  ? `${First}${Capitalize<OwnName<Rest>>}`
+  : Name;
+
+/** The value that a member is written from. */
+type Source<Name, Value> = Name extends `${string}_at` | `${string}since` | 'at'
+  ? EpochMs
+  : Value extends readonly (infer Item)[]
+    ? readonly Item[]
+    : Value;
+
+type OptionalName<Answer> = {
+  [Name in keyof Answer]-?: object extends Pick<Answer, Name> ? Name : never;
+}[keyof Answer];
+
+/** What an answer is written from. */
+type Sources<Answer> = {
+  readonly [Name in Exclude<keyof Answer, OptionalName<Answer>> as OwnName<Name> & string]: Source<
+    Name,
+    Answer[Name]
+  >;
+} & {
+  readonly [Name in OptionalName<Answer> as OwnName<Name> & string]?:
+    | Source<Name, NonNullable<Answer[Name]>>
+    | undefined;
+};
+
+/**
+ * Writes answers of a shape from what has its members by our own names. Members that have no value are left out, and
+ * so is what the shape does not have.
+ */
+export function writerOf<Schema extends Type.TObject>(
+  schema: Schema,
+): (sources: Sources<Type.Static<Schema>>) => Type.Static<Schema> {
+  const members = Object.entries(schema.properties).map(([name, member]) => ({
+    name,
+    own: name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase()),
+    isInstant: 'format' in member && member.format === 'date-time',
+  }));
+  return (sources) => {
+    const values: Readonly<Record<string, unknown>> = sources;
+    const written: Record<string, unknown> = {};
+    for (const { name, own, isInstant } of members) {
+      const value = values[own];
+      if (value != null) written[name] = isInstant ? isoTime(Number(value)) : value;
+    }
+    // The types of the sources are made of those of the schema.
+    return written as Type.Static<Schema>;
+  };
 }
 
 /** Fields of a query that asks for one page of a listing. */

@@ -9,13 +9,13 @@ import {
   answerPage,
   DomainName,
   Instant,
-  isoTime,
   pageEcho,
   pageFields,
   pageOf,
   RecordId,
   Text,
   UserId,
+  writerOf,
 } from './schemas.ts';
 
 const Address = Type.String({ examples: ['bob@sender.test'] });
@@ -32,6 +32,8 @@ const SuppressionBody = Type.Object(
   },
   { title: 'Suppression', description: 'An address that bounced for good.' },
 );
+
+const write = writerOf(SuppressionBody);
 
 /** `GET /v2/domains/:domain/suppressions` and `POST /v2/domains/:domain/suppressions/delete`. */
 export function suppressionRoutes(
@@ -55,10 +57,7 @@ export function suppressionRoutes(
         const { id } = await domains.find(ownerOf(request), request.params.domain);
         const page = pageOf(request.query);
         const items = await suppressions.list(id, page);
-        const written = items.map(({ createdAt, ...listed }) => ({
-          ...listed,
-          created_at: isoTime(createdAt),
-        }));
+        const written = items.map(write);
         return answerPage(written, page, (most) => suppressions.count(id, most));
       },
     });

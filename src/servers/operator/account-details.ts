@@ -11,7 +11,16 @@ import {
   noMail,
   type SenderHour,
 } from '../../tenants/usage/usage.ts';
-import { type Api, Instant, Integer, isoTime, LastError, RecordId, Text } from '../api/api.ts';
+import {
+  type Api,
+  Instant,
+  Integer,
+  isoTime,
+  LastError,
+  RecordId,
+  Text,
+  writerOf,
+} from '../api/api.ts';
 import { type AccountRouteParts, accountFields, writeAccounts } from './account-items.ts';
 
 const HOURS = 24;
@@ -29,6 +38,17 @@ const SpanBody = Type.Object(
     refused: Type.Integer({ examples: [0] }),
   },
   { title: 'AccountSpan', description: 'Mail of an account in an hour or a day.' },
+);
+
+const ReasonBody = Type.Object(
+  {
+    status: Type.Enum(['queued', 'held'], { type: 'string', examples: ['queued'] }),
+    destination: Type.String({ examples: ['example.org'] }),
+    last_error: Type.Optional(LastError),
+    count: Type.Integer({ examples: [2] }),
+    oldest_at: Instant('When the oldest of them was queued.'),
+  },
+  { title: 'WaitingReason' },
 );
 
 const DetailsBody = Type.Object(
@@ -50,19 +70,9 @@ const DetailsBody = Type.Object(
           'The mail domains that it wrote to most in 7 days, of its newest 5,000 recipients.',
       },
     ),
-    waiting_reasons: Type.Array(
-      Type.Object(
-        {
-          status: Type.Enum(['queued', 'held'], { type: 'string', examples: ['queued'] }),
-          destination: Type.String({ examples: ['example.org'] }),
-          last_error: Type.Optional(LastError),
-          count: Type.Integer({ examples: [2] }),
-          oldest_at: Instant('When the oldest of them was queued.'),
-        },
-        { title: 'WaitingReason' },
-      ),
-      { description: 'Why its mail waits: the most frequent receivers and answers.' },
-    ),
+    waiting_reasons: Type.Array(ReasonBody, {
+      description: 'Why its mail waits: the most frequent receivers and answers.',
+    }),
     sign_ins: Type.Array(
       Type.Object(
         {
@@ -138,12 +148,8 @@ function spansOf(hours: readonly SenderHour[], size: number, count: number, now:
   });
 }
 
-function writeReason({ state, destination, error, count, oldestAt }: WaitingReason) {
-  return {
-    status: state,
-    destination,
-    ...(error && { last_error: error }),
-    count,
-    oldest_at: isoTime(oldestAt),
-  };
+const writeReasonOf = writerOf(ReasonBody);
+
+function writeReason(reason: WaitingReason) {
+  return writeReasonOf({ ...reason, status: reason.state, lastError: reason.error });
 }

@@ -1,8 +1,8 @@
 /** `GET /v2/operator/audit`: who changed what. */
 import { Type } from 'typebox';
 import type { Database } from '../../platform/database/database.ts';
-import { type KeptEntry, listAudit } from '../../tenants/audit/audit.ts';
-import { Instant, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
+import { listAudit } from '../../tenants/audit/audit.ts';
+import { Instant, type RouteGroup, Text, writerOf } from '../api/api.ts';
 import { answerPage, filterText, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 export { actorOf } from '../api/api.ts';
@@ -29,14 +29,7 @@ const AuditBody = Type.Object(
   { title: 'AuditEntry', description: 'Something that an operator or a product changed.' },
 );
 
-function writeEntry({ at, requestId, ...entry }: KeptEntry): Type.Static<typeof AuditBody> {
-  const { counts, ...rest } = entry;
-  return {
-    ...rest,
-    at: isoTime(at),
-    ...present({ counts: counts && { ...counts }, request_id: requestId }),
-  };
-}
+const writeEntry = writerOf(AuditBody);
 
 /** The route of the audit log. */
 export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {

@@ -1,7 +1,7 @@
 /** `/v2/operator/blocks`: senders whose mail is refused. */
 import { Type } from 'typebox';
-import type { Block, Blocks } from '../../mail/blocks/blocks.ts';
-import { actorOf, Instant, isoTime, present, RecordId, type RouteGroup, Text } from '../api/api.ts';
+import type { Blocks } from '../../mail/blocks/blocks.ts';
+import { actorOf, Instant, RecordId, type RouteGroup, Text, writerOf } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
 const Kind = Type.Enum(['address', 'domain', 'network'], {
@@ -24,9 +24,7 @@ const BlockBody = Type.Object(
   { title: 'Block', description: 'A sender whose mail is refused.' },
 );
 
-function writeBlock({ createdAt, note, ...block }: Block): Type.Static<typeof BlockBody> {
-  return { ...block, ...present({ note }), created_at: isoTime(createdAt) };
-}
+const writeBlock = writerOf(BlockBody);
 
 /** The routes that list, add and delete blocks. */
 export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): RouteGroup {

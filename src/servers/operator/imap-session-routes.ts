@@ -9,11 +9,10 @@ import {
   actorOf,
   Instant,
   Integer,
-  isoTime,
-  present,
   RecordId,
   type RouteGroup,
   Text,
+  writerOf,
 } from '../api/api.ts';
 import type { OpenSession, SessionKey, SessionsOfNodes } from '../imap/imap.ts';
 import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
@@ -42,22 +41,18 @@ const SessionBody = Type.Object(
   { title: 'ImapSession', description: 'A session of a mail program.' },
 );
 
-function writeSession(session: OpenSession): Type.Static<typeof SessionBody> {
-  const { program, mailbox } = session;
-  return {
-    id: session.id,
-    account_id: session.accountId,
-    address: session.address,
-    client: session.client,
+const write = writerOf(SessionBody);
+
+function writeSession(session: OpenSession) {
+  return write({
+    ...session,
     secure: session.isSecure,
-    ...present({ program, mailbox, app_password_id: session.appPasswordId }),
-    since: isoTime(session.since),
-    last_command: session.command,
-    last_command_at: isoTime(session.commandAt),
-    bytes_in: session.received,
-    bytes_out: session.sent,
+    lastCommand: session.command,
+    lastCommandAt: session.commandAt,
+    bytesIn: session.received,
+    bytesOut: session.sent,
     node: session.host,
-  };
+  });
 }
 
 interface ImapSessionParts {

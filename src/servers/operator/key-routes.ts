@@ -7,11 +7,10 @@ import {
   type Api,
   actorOf,
   Instant,
-  isoTime,
-  present,
   RecordId,
   type RouteGroup,
   Text,
+  writerOf,
 } from '../api/api.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
@@ -67,22 +66,10 @@ function statusOf({ revokedAt, expiresAt }: Key, now: EpochMs) {
   return expiresAt !== undefined && expiresAt <= now ? ('expired' as const) : ('active' as const);
 }
 
-function writeKey(key: Key, now: EpochMs): Type.Static<typeof KeyBody> {
-  return {
-    id: key.id,
-    name: key.name,
-    scope: key.scope,
-    ...present({ user_id: key.userId, organization_id: key.organizationId }),
-    read_only: key.isReadOnly,
-    status: statusOf(key, now),
-    created_at: isoTime(key.createdAt),
-    created_by: key.createdBy,
-    ...present({
-      expires_at: isoTime(key.expiresAt),
-      revoked_at: isoTime(key.revokedAt),
-      last_used_at: isoTime(key.lastUsedAt),
-    }),
-  };
+const write = writerOf(KeyBody);
+
+function writeKey(key: Key, now: EpochMs) {
+  return write({ ...key, readOnly: key.isReadOnly, status: statusOf(key, now) });
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Messages as the operator's API shows them: in the list, and one with all that happened to it. */
 import { Type } from 'typebox';
 import type { KnownDelivery, Queue } from '../../mail/queue/queue.ts';
-import { Instant, Integer, isoTime, LastError, present, Text } from '../api/api.ts';
+import { Instant, Integer, isoTime, LastError, present, Text, writerOf } from '../api/api.ts';
 import { explainReply } from './explain-reply.ts';
 import {
   type Message,
@@ -189,38 +189,28 @@ export function writeDetails(
   };
 }
 
-function writeRecipient(recipient: RecipientState): Type.Static<typeof RecipientItem> {
-  const { address, status, at, reason, deliveries } = recipient;
+const writeItemOf = writerOf(RecipientItem);
+
+function writeRecipient(recipient: RecipientState) {
+  const { reason, deliveries } = recipient;
   const explanation = reason === undefined ? undefined : explainReply(reason);
-  return {
-    status,
-    at: isoTime(at),
-    ...present({ address, reason, explanation }),
-    delivery_ids: [...deliveries],
-  };
+  return writeItemOf({ ...recipient, explanation, deliveryIds: [...deliveries] });
 }
+
+const writeDeliveryItem = writerOf(DeliveryItem);
 
 function writeDelivery(
   queue: Pick<Queue, 'lastAttemptAt'>,
   delivery: KnownDelivery,
   names: ReadonlyMap<number, string>,
-): Type.Static<typeof DeliveryItem> {
-  const { id, publicId, kind, destination, status, attempts } = delivery;
-  return {
-    id,
-    webhook_id: publicId,
-    kind,
-    destination,
+) {
+  return writeDeliveryItem({
+    ...delivery,
+    webhookId: delivery.publicId,
     domain: names.get(delivery.domainId) ?? '',
-    status,
-    attempts,
-    ...present({ held_by: delivery.heldBy, last_error: delivery.lastError }),
-    ...present({
-      next_attempt_at: isoTime(delivery.nextAttemptAt),
-      last_attempt_at: isoTime(queue.lastAttemptAt(delivery)),
-    }),
+    lastAttemptAt: queue.lastAttemptAt(delivery),
     actions: actionsOf(delivery),
-  };
+  });
 }
 
 /** As the queue carries them out (`mail/queue/bulk.ts`). */

@@ -12,12 +12,11 @@ import {
   DeliveryKind,
   Instant,
   Integer,
-  isoTime,
   LastError,
-  present,
   type RouteGroup,
   replaced,
   Text,
+  writerOf,
 } from '../api/api.ts';
 import { answerUntil, isIdKey, type ListKey, listEcho, listFields, readPage } from './lists.ts';
 import {
@@ -92,51 +91,32 @@ const OpenDeliveryBody = Type.Object(
   { title: 'OpenDelivery', description: 'A delivery that waits, is held or failed.' },
 );
 
-function writeGroup(
-  { destination, domainId, kind, counts, oldestDueAt, lastError }: QueueGroup,
-  names: ReadonlyMap<number, string>,
-  now: number,
-): Type.Static<typeof GroupBody> {
-  return {
-    destination,
-    kind,
+const writeGroupOf = writerOf(GroupBody);
+
+function writeGroup(group: QueueGroup, names: ReadonlyMap<number, string>, now: number) {
+  const { domainId, counts, oldestDueAt: due } = group;
+  return writeGroupOf({
+    ...group,
     counts: { ...counts, pending: counts.queued },
     domain: names.get(domainId) ?? '',
-    ...(oldestDueAt !== undefined && {
-      oldest_due_at: isoTime(oldestDueAt),
-      overdue_seconds: Math.max(Math.floor((now - oldestDueAt) / 1_000), 0),
-    }),
-    ...present({ last_error: lastError }),
-  };
+    overdueSeconds: due === undefined ? undefined : Math.max(Math.floor((now - due) / 1_000), 0),
+  });
 }
 
-function writeOpen(
-  delivery: KnownDelivery,
-  names: ReadonlyMap<number, string>,
-): Type.Static<typeof OpenDeliveryBody> {
-  const { id, destination, kind, status, attempts, url, recipient, subject } = delivery;
-  const dueAt = isoTime(delivery.nextAttemptAt);
+const writeOpenDelivery = writerOf(OpenDeliveryBody);
+
+function writeOpen(delivery: KnownDelivery, names: ReadonlyMap<number, string>) {
   // The list has none that was delivered.
-  const waiting = status === 'delivered' ? 'failed' : status;
-  return {
-    id,
-    destination,
-    kind,
-    attempts,
-    webhook_id: delivery.publicId,
+  const status = delivery.status === 'delivered' ? 'failed' : delivery.status;
+  return writeOpenDelivery({
+    ...delivery,
+    status,
+    state: stateNames[status],
+    webhookId: delivery.publicId,
     domain: names.get(delivery.domainId) ?? '',
-    status: waiting,
-    created_at: isoTime(delivery.createdAt),
-    state: stateNames[waiting],
-    ...present({ url, recipient, subject, sender: delivery.mailFrom, mail_id: delivery.mailId }),
-    ...present({
-      held_by: delivery.heldBy,
-      next_attempt_at: dueAt,
-      due_at: dueAt,
-      message_id: delivery.messageId,
-      last_error: delivery.lastError,
-    }),
-  };
+    sender: delivery.mailFrom,
+    dueAt: delivery.nextAttemptAt,
+  });
 }
 
 function isGroupKey(values: ListKey): values is readonly [string, number, string] {

@@ -7,7 +7,7 @@ import {
   summarize,
 } from '../../mail/queue/queue.ts';
 import { findClaimNames } from '../../tenants/domains/domains.ts';
-import { type Api, Instant, Integer, isoTime, present, Text } from '../api/api.ts';
+import { type Api, Instant, Integer, isoTime, present, Text, writerOf } from '../api/api.ts';
 import { answerUntil, isTextKey, listEcho, listFields, readPage } from './lists.ts';
 import { deliveryFields, filterOf } from './queue-filters.ts';
 import type { OrderParts } from './queue-orders.ts';
@@ -84,26 +84,18 @@ function writeTimes(at: { readonly oldestAt?: number; readonly nextAttemptAt?: n
   });
 }
 
-function writeReceiver(
-  receiver: QueueReceiver,
-  names: ReadonlyMap<number, string>,
-  now: number,
-): Type.Static<typeof ReceiverBody> {
-  const { destination, kinds, counts, nextAttemptAt, failedAt, reason } = receiver;
-  const { lastSuccessAt, domainIds } = receiver;
-  return {
-    destination,
-    counts,
-    kinds: [...kinds],
-    ...writeTimes(receiver),
-    ...(nextAttemptAt !== undefined && {
-      overdue_seconds: Math.max(Math.floor((now - nextAttemptAt) / 1_000), 0),
-    }),
-    ...present({ failed_at: isoTime(failedAt), last_success_at: isoTime(lastSuccessAt) }),
-    ...(reason && { reason: reason.text, reason_count: reason.count }),
+const write = writerOf(ReceiverBody);
+
+function writeReceiver(receiver: QueueReceiver, names: ReadonlyMap<number, string>, now: number) {
+  const { nextAttemptAt: due, reason, domainIds } = receiver;
+  return write({
+    ...receiver,
+    overdueSeconds: due === undefined ? undefined : Math.max(Math.floor((now - due) / 1_000), 0),
+    reason: reason?.text,
+    reasonCount: reason?.count,
     domains: [...new Set(domainIds.slice(0, DOMAINS_NAMED).map((id) => names.get(id) ?? ''))],
-    domain_count: domainIds.length,
-  };
+    domainCount: domainIds.length,
+  });
 }
 
 function writeSummary(

@@ -6,7 +6,7 @@ import { changeLevel, LOG_LEVELS } from '../../platform/log/log.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { recordAudit } from '../../tenants/audit/audit.ts';
-import { actorOf, isoTime, present, type RouteGroup, Text } from '../api/api.ts';
+import { actorOf, type RouteGroup, Text, writerOf } from '../api/api.ts';
 import { listEcho } from './lists.ts';
 
 const NodeBody = Type.Object(
@@ -32,6 +32,9 @@ const SettingBody = Type.Object(
   { title: 'Setting', description: 'A key of the configuration, with the value in force.' },
 );
 
+const writeNode = writerOf(NodeBody);
+const writeSetting = writerOf(SettingBody);
+
 /** A setting as operators see it. */
 interface ShownSetting {
   readonly key: string;
@@ -54,12 +57,8 @@ export function serviceRoutes(
         response: { 200: Type.Object({ items: Type.Array(NodeBody), limit: listEcho.limit }) },
       },
       handler: async () => {
-        const items = (await nodes.list()).map(({ startedAt, seenAt, isRunning, ...node }) => ({
-          ...node,
-          started_at: isoTime(startedAt),
-          seen_at: isoTime(seenAt),
-          running: isRunning,
-        }));
+        const found = await nodes.list();
+        const items = found.map((node) => writeNode({ ...node, running: node.isRunning }));
         return { items, limit: items.length };
       },
     });
@@ -72,12 +71,9 @@ export function serviceRoutes(
         response: { 200: Type.Object({ items: Type.Array(SettingBody), limit: listEcho.limit }) },
       },
       handler: async () => {
-        const items = settings.map(({ key, value, isSet, isHidden }) => ({
-          key,
-          ...present({ value }),
-          set: isSet,
-          hidden: isHidden,
-        }));
+        const items = settings.map((one) =>
+          writeSetting({ ...one, set: one.isSet, hidden: one.isHidden }),
+        );
         return { items, limit: items.length };
       },
     });

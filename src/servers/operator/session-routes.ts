@@ -9,9 +9,9 @@ import {
   type FindSession,
   HostCookie,
   Instant,
-  isoTime,
   type RouteGroup,
   Text,
+  writerOf,
 } from '../api/api.ts';
 import { type ConsoleSessions, SESSION_SECONDS } from './sessions.ts';
 
@@ -30,9 +30,7 @@ const SessionBody = Type.Object(
   { title: 'ConsoleSession', description: 'A console where somebody is signed in.' },
 );
 
-function writeSession({ csrfToken, expiresAt }: ConsoleSession): Type.Static<typeof SessionBody> {
-  return { csrf_token: csrfToken, expires_at: isoTime(expiresAt) };
-}
+const writeSession = writerOf(SessionBody);
 
 /** @param publicUrl of the service: with HTTPS, the cookie is sent only by HTTPS */
 export function consoleCookie(publicUrl: () => string): HostCookie {
