@@ -44,7 +44,6 @@ export interface BlocksOptions {
   readonly lookEveryMs?: number;
 }
 
-/** The most blocks. */
 export const BLOCKS_MAX = 10_000;
 export const LOOK_EVERY_MS = 10_000;
 const NOTE_MAX = 500;

@@ -50,7 +50,6 @@ export interface CarryOutOptions extends Omit<BouncesOptions, 'now'> {
   readonly database: Database;
   readonly queue: Queue;
   readonly domains: Pick<Domains, 'findDkimKey' | 'webhookSecrets'>;
-  /** Where mail for accounts is stored. */
   readonly storage: MailboxStorage;
   readonly webhooks: WebhookSender;
   readonly sender: Pick<MessageSender, 'sendMessage'>;

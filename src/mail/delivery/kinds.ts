@@ -37,7 +37,6 @@ const webhook = Type.Object({
   users: Type.Array(Type.Object({ ...user.properties, recipient: Type.String() })),
   /** Forward-paths that no account has. */
   strangers: Type.Array(Type.String()),
-  /** The mailbox that it is stored in. */
   mailbox: Type.Enum(['INBOX', 'Junk']),
 });
 
@@ -82,9 +81,7 @@ const mailbox = Type.Object({
 });
 
 export type MailOrigin = Static<typeof origin>;
-/** Kind `webhook`. */
 export type WebhookPayload = Static<typeof webhook>;
-/** Kind `forward`. */
 export type ForwardPayload = Static<typeof forward>;
 /** Kind `bounce`: a message from the null sender. If it cannot be delivered, nothing more is sent. */
 export type BouncePayload = Static<typeof bounce>;

@@ -47,7 +47,6 @@ import { type InboundEnvelope, returnPath } from './stage-mail.ts';
 
 export interface LocalDeliveryOptions extends RecipientSources, QueueMailOptions {
   readonly database: Database;
-  /** Where mail for accounts is stored. */
   readonly storage: MailboxStorage;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   readonly trace?: Pick<Trace, 'write'> | undefined;

@@ -24,7 +24,6 @@ export interface MailboxTarget extends AppendTarget {
   readonly recipient: string;
 }
 
-/** A message that is to be stored. */
 export interface MailToStore {
   /** The id of the message in the trace. */
   readonly id: string;
@@ -103,7 +102,6 @@ export const NOTHING_STORED: StoredMail = {
   afterCommit() {},
 };
 
-/** How an attempt for one mailbox ended. */
 export type MailboxAttempt =
   | {
       readonly result: 'delivered';

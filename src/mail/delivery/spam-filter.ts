@@ -85,7 +85,6 @@ const actions: ReadonlyMap<unknown, SpamAction> = new Map([
   ['reject', 'reject'],
 ]);
 
-/** Rspamd. */
 export class SpamFilter {
   readonly #options: SpamFilterOptions;
   readonly #times: typeof TIMES;

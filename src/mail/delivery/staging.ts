@@ -42,7 +42,6 @@ export interface StagingAnswer {
     readonly judgement: Judgement;
     readonly terms: string | undefined;
   };
-  /** The checks refused it. */
   readonly refused?: { readonly code: ErrorCode; readonly detail: string };
   /** Questions to DNS since the last answer. */
   readonly asked: readonly Asked[];

@@ -19,7 +19,6 @@ import type { DkimKey } from '../../tenants/domains/domains.ts';
 import type { SendError } from './outcome.ts';
 import { type PreparedMessage, prepareOwn, toWire } from './prepare-forward.ts';
 
-/** The outcome for one recipient. */
 export interface RecipientStatus {
   /**
    * The address that the sender wrote to. The address that it was forwarded to is not revealed (RFC 3464 section

@@ -25,7 +25,6 @@ import {
   type SessionResult,
 } from './smtp-session.ts';
 
-/** The smarthost. */
 export interface Smarthost extends Endpoint {
   /** TLS from the first byte (RFC 8314); otherwise STARTTLS where offered, with a login always. */
   readonly implicitTls: boolean;

@@ -103,7 +103,6 @@ export interface DeliveryError {
   readonly text: string;
 }
 
-/** How an attempt went. */
 export type AttemptOutcome =
   | { readonly result: 'delivered' }
   | {

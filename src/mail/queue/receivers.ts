@@ -49,7 +49,6 @@ const WAITING: readonly OpenState[] = ['queued', 'held'];
 /** Lines of each part of a summary. */
 const LINES_MAX = 20;
 
-/** A page of receivers. */
 export interface ReceiverPage {
   readonly receivers: QueueReceiver[];
   /** Where the next page begins; undefined on the last one. */

@@ -6,7 +6,6 @@ import { type Delivery, type DeliveryError, errorFromJson } from './delivery.ts'
 import { hasPayload, toDelivery } from './operator-rows.ts';
 import type { OpenState } from './queue-filter.ts';
 
-/** Deliveries in one state. */
 export interface StateRequest {
   readonly state: OpenState;
   /** Of one claim; by default of all. */

@@ -93,7 +93,6 @@ export interface SharedAttempt {
   readonly isUnfinished?: boolean;
 }
 
-/** One recipient of an attempt. */
 export interface RecipientOutcome {
   readonly recipient: string;
   readonly outcome: AttemptOutcome;
@@ -130,7 +129,6 @@ export interface QueueOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
 }
 
-/** What a worker needs. */
 export type WorkerSurroundings = Required<QueueOptions>;
 
 /* The clock of the queue, and when the next attempt comes. */

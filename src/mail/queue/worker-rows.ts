@@ -112,7 +112,6 @@ export async function countDue(
   return (await due.limit(request.limit).execute()).length;
 }
 
-/** The rows of a kind in one lane. */
 export interface LaneOfKind extends Lane {
   readonly kind: string;
 }

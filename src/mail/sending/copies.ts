@@ -30,7 +30,6 @@ export interface MessageLocation {
 /** Identifies one message for good: a mailbox that is created again gives its UIDs to other messages. */
 export type PinnedLocation = Required<MessageLocation>;
 
-/** A message to keep. */
 export interface KeptMessage {
   readonly use: '\\Sent' | '\\Drafts';
   readonly texts: MessageTexts;

@@ -54,7 +54,6 @@ export interface ComposeRequest extends SendTimes {
   readonly html?: string;
   readonly attachments?: readonly GivenAttachment[];
   readonly headers?: Readonly<Record<string, string>>;
-  /** The message that this one answers. */
   readonly inReplyTo?: MessageLocation;
   /** The draft that it was written in, removed when the mail is sent. */
   readonly draft?: MessageLocation;

@@ -35,7 +35,6 @@ export type SendRecipientRow = Row<'send_recipients'>;
 
 export type RecipientStatus = Row<'send_recipients'>['status'];
 
-/** The status of one recipient. */
 export interface SendRecipient {
   readonly address: string;
   readonly status: RecipientStatus;

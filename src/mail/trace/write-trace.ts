@@ -15,7 +15,6 @@ import {
 import { entries } from '../../platform/memory/memory.ts';
 import { DAY_MS, type EpochMs, HOUR_MS } from '../../platform/time/time.ts';
 
-/** One event of a message. */
 export interface TraceEvent {
   /** The id in the answer to the client that brought the message. */
   readonly mailId: string;

@@ -53,7 +53,6 @@ export function secretsOf({ secret, previous }: EventHook, now: EpochMs): string
   return previous && now < previous.until ? [secret, previous.secret] : [secret];
 }
 
-/** A hook, and how it fares. */
 export interface HookState extends EventHook {
   /** Events that were not taken yet, in the queue and behind it; {@link QUEUED_MAX} stands for as many or more. */
   readonly waiting: number;

@@ -30,7 +30,6 @@ export { buildWebhookBody, type WebhookMessage } from './webhook-body.ts';
 /** How long a link is valid, in seconds. */
 const GOOD_FOR_S = 7 * 24 * 3600;
 
-/** The target of a link. */
 export interface LinkTarget {
   /** The id of the source; letters, digits and dashes. */
   readonly id: string;

@@ -99,7 +99,6 @@ export interface BodyStore {
   quarantine(names: readonly string[], now: number): Promise<number>;
   /** Moves a body back from quarantine. @returns false where it is not in quarantine */
   restore(name: string): Promise<boolean>;
-  /** Removes bodies from quarantine. */
   removeQuarantined(names: readonly string[]): Promise<void>;
   /** Removes unfinished things, other than bodies, that were begun before a time. */
   sweepUnfinished(before: number): Promise<void>;

@@ -29,7 +29,6 @@ interface MailserverEventsOptions {
   readonly now?: () => EpochMs;
 }
 
-/** The answer to a batch. */
 interface BatchOutcome {
   readonly ok: true;
   /** Events that need no repetition, known ones included. */

@@ -60,7 +60,6 @@ export type ImapRow<Column extends ImapColumn> = Pick<
 /** Answers of a body, ready to be sent. */
 export type ImapTexts = Omit<Row<'imap_texts'>, 'body_id'>;
 
-/** UIDs in one statement. */
 const UIDS_AT_A_TIME = 500;
 
 function isKeptText(column: ImapColumn): column is KeptText {

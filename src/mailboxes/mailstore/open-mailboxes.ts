@@ -12,7 +12,6 @@ const openColumns = [
   'recent_uid',
 ] as const;
 
-/** A mailbox as it is now. */
 export type OpenMailbox = Pick<Row<'mailboxes'>, (typeof openColumns)[number]>;
 
 function select(accountId: number, queries: Queries) {

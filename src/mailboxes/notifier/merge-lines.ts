@@ -14,7 +14,6 @@ export interface MailboxEvent extends SpoolLine {
   readonly event_type: 'MailboxesChanged';
 }
 
-/** The result of merging lines. */
 export interface MergedLines {
   readonly events: readonly MailboxEvent[];
   /** Lines that the script did not write. */

@@ -59,7 +59,6 @@ export interface FindRequest {
   readonly accountId: number;
   /** All must be in the message; at least one. */
   readonly terms: readonly QueryTerm[];
-  /** Only hits after this one. */
   readonly after?: HitPosition | undefined;
   readonly limit: number;
 }

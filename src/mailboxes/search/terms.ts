@@ -136,7 +136,6 @@ function addRun(terms: Set<string>, { text, spaceless }: Run): void {
   terms.add(characters.at(-1) ?? text);
 }
 
-/** The texts of one message, by field. */
 export type DocumentTexts = Readonly<Record<SearchField, string>>;
 
 /** @param accountId makes the terms of two accounts different */
@@ -165,7 +164,6 @@ export function documentTerms(accountId: number, texts: DocumentTexts): string[]
   return terms;
 }
 
-/** One condition of a query. */
 export interface QueryTerm {
   /** The fields it may be in. */
   readonly fields: readonly SearchField[];

@@ -27,7 +27,6 @@ export interface CommandParts {
   logInToMailServer(config: Config, addresses: readonly string[]): Promise<string | undefined>;
   /** Runs the service until a signal ends the process. */
   serve(): Promise<void>;
-  /** Starts the service in this process. */
   startService(config: Config, logger: Logger): Promise<StartedService>;
 }
 

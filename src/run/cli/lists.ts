@@ -12,7 +12,6 @@ interface Answer {
   readonly cursor?: string;
 }
 
-/** A list, and how it is shown. */
 export interface List {
   readonly name: string;
   readonly description: string;

@@ -107,7 +107,6 @@ export async function openShared({
       },
     },
     counts,
-    /** Whether Redis answers. */
     isUp: () => redis.answers,
     /**
      * Runs `look` again and again until `stop`: once a minute, and after each connection to Redis (`afterGap`). It finds

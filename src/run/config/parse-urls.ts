@@ -21,7 +21,6 @@ import {
   wholeNumber,
 } from './parse-values.ts';
 
-/** A server to connect to. */
 export interface ServerAddress {
   readonly host: string;
   readonly port: number;

@@ -129,7 +129,6 @@ export interface ApiOptions extends Omit<ServerOptions, 'notFoundPage'>, EventRo
   readonly operatorRoutes?: readonly RouteGroup[];
 }
 
-/** How the console signs in. */
 interface ConsoleAccess {
   readonly findSession: FindSession;
   /** The one route below /v2 that opens without a credential. */

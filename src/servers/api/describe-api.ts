@@ -203,7 +203,6 @@ function problemOf(codes: readonly ErrorCode[]): object {
   return first && others.length > 0 ? { anyOf: [first, ...others] } : { ...first };
 }
 
-/** The parts of an operation that are named. */
 interface NamedOperation {
   readonly operationId?: string;
   readonly requestBody?: { readonly content?: Content };

@@ -153,7 +153,6 @@ export const updatedSchema = Type.Object(
   { title: 'UpdatedMessage' },
 );
 
-/** A removed message. */
 export const removedSchema = Type.Object({ uid: uidSchema }, { title: 'RemovedMessage' });
 
 export const threadIdSchema = Text(

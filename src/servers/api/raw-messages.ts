@@ -26,7 +26,6 @@ import type { RouteGroup } from './route-tools.ts';
 export interface RawMessagesOptions {
   readonly bodies: Bodies;
   readonly database: Pick<Database, 'read'>;
-  /** The keys that sign links. */
   readonly linkSecret: SigningKeys;
   /** The same on all nodes. */
   readonly now: () => EpochMs;

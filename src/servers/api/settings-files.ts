@@ -1,7 +1,6 @@
 /** The files in which mail programs look up the servers of an address: Thunderbird's, Outlook's and Apple's. */
 import { createHash } from 'node:crypto';
 
-/** A server that programs connect to. */
 export interface ProgramServer {
   readonly host: string;
   readonly port: number;
@@ -73,7 +72,6 @@ export function writeAutodiscover({ imap, smtp }: ProgramServers, address?: stri
   return `${XML}\n${element(`Autodiscover xmlns="${AUTODISCOVER}/responseschema/2006"`, [response])}\n`;
 }
 
-/** The account that a profile is for. */
 export interface ProfileAccount {
   readonly address: string;
   readonly displayName: string;

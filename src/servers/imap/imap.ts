@@ -94,7 +94,6 @@ const OF_ACCOUNT = 64;
 const TIME_CHECK_MS = 1_000;
 /** Between two checks for what was missed: an event is a hint, and may be lost between nodes, or during a login. */
 const RECHECK_MS = 60_000;
-/** Accounts in one query. */
 const ACCOUNTS_AT_A_TIME = 1_000;
 
 /**

@@ -25,9 +25,7 @@ const openSessionType = Type.Object({
   isSecure: Type.Boolean(),
   /** What the client says that it is (RFC 2971). */
   program: Type.Optional(text(400)),
-  /** The app password that opened it. */
   appPasswordId: Type.Optional(whole),
-  /** The selected mailbox. */
   mailbox: Type.Optional(text(2_048)),
   /** The last command, which may still run. */
   command: text(64),

@@ -166,7 +166,6 @@ export class Session {
     return this.#user !== undefined;
   }
 
-  /** Who is logged in. */
   get user(): MailAccess {
     if (!this.#user) throw new Error('a command ran before its session was logged in');
     return this.#user;
@@ -181,7 +180,6 @@ export class Session {
     return this.#view;
   }
 
-  /** The selected mailbox. */
   get selected(): View {
     if (!this.#view) throw new Error('a command ran without a selected mailbox');
     return this.#view;

@@ -9,7 +9,6 @@ import { numberSet, type Output } from './write.ts';
 
 const RENAMED = 'The mailbox was deleted, renamed or restored: connect again';
 
-/** Removals that are told at once. */
 const REMOVALS_AT_ONCE = 5_000;
 
 /**

@@ -26,7 +26,6 @@ import {
 
 export type { CommitReport, MetricSources } from './state-metrics.ts';
 
-/** A value of a gauge, with its labels. */
 export interface GaugeValue {
   readonly labels: Readonly<Record<string, string | number | undefined>>;
   readonly value: number;
@@ -35,7 +34,6 @@ export interface GaugeValue {
 export interface Metrics extends ImapMetrics, MailMetrics, RequestMetrics, StateMetrics {
   /** Reads these sources from now on; before that there are no metrics. */
   watch(sources: MetricSources): void;
-  /** Counts an attempt of the queue. */
   countAttempt(report: AttemptReport): void;
   /** The counts since the start, by the names of the operator's charts. */
   totals(): Promise<Readonly<Record<string, number>>>;

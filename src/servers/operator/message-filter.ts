@@ -13,7 +13,6 @@ export interface MessageFilter {
   readonly account?: string | undefined;
   readonly messageId?: string | undefined;
   readonly domain?: string | undefined;
-  /** The claims on the domain. */
   readonly domainIds?: readonly number[] | undefined;
   readonly statuses?: readonly MessageStatus[] | undefined;
   readonly direction?: 'in' | 'out' | undefined;

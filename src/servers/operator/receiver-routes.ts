@@ -74,7 +74,6 @@ const SummaryBody = Type.Object(
 /** As a client gets it. */
 export type QueueSummaryAnswer = Type.Static<typeof SummaryBody>;
 
-/** Domains that are named of a receiver. */
 const DOMAINS_NAMED = 20;
 
 function writeTimes(at: { readonly oldestAt?: number; readonly nextAttemptAt?: number }) {

@@ -35,7 +35,6 @@ const SettingBody = Type.Object(
 const writeNode = writerOf(NodeBody);
 const writeSetting = writerOf(SettingBody);
 
-/** A setting as operators see it. */
 interface ShownSetting {
   readonly key: string;
   readonly isSet: boolean;

@@ -95,7 +95,6 @@ export class Connection {
     this.#socket.close(code, reason);
   }
 
-  /** Cuts the connection. */
   cut(): void {
     this.#ending = true;
     this.#socket.terminate();

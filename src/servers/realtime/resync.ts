@@ -21,7 +21,6 @@ export interface SharedState {
   ): Promise<ReadonlyMap<number, readonly MailboxTip[]>>;
 }
 
-/** Accounts of one query. */
 const ACCOUNTS_AT_A_TIME = 2_000;
 
 /**

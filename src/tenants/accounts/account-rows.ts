@@ -14,11 +14,9 @@ import { domainIsThere } from './delete-accounts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
 
-/** A mailbox account. */
 export interface Account {
   readonly id: number;
   readonly userId: string;
-  /** Name of the domain. */
   readonly domain: string;
   readonly localPart: string;
   /** `<localPart>@<domain>`, lower case. */
@@ -218,10 +216,8 @@ export async function setQuota(
   return `${row.local_part}@${row.domain_name}`;
 }
 
-/** An account that sends mail. */
 export interface SendingAccount extends AccountState {
   readonly userId: string;
-  /** Name of the domain. */
   readonly domain: string;
   /** `<local part>@<domain>`, lower case. */
   readonly address: string;

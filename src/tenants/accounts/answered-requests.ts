@@ -33,7 +33,6 @@ const WAITS = 100;
 const WAIT_MS = 100;
 const RETRY_AFTER = 10;
 
-/** How long an answer is kept. */
 export const ANSWERS_KEPT_MS = DAY_MS;
 
 /**
@@ -42,7 +41,6 @@ export const ANSWERS_KEPT_MS = DAY_MS;
  */
 const KEPT_MAX = 64 * 1024 * 1024;
 
-/** The answer to a request. */
 export interface GivenAnswer {
   readonly status: number;
   /** JSON. */

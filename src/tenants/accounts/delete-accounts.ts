@@ -13,7 +13,6 @@ import { CLOCK_SKEW_SECONDS } from './token-keys.ts';
 
 /** Accounts of a deleted domain that are removed in one transaction. */
 const ACCOUNTS_AT_A_TIME = 100;
-/** Ids that are read at a time. */
 const IDS_AT_A_TIME = 20;
 
 /** The condition that an account's domain was not deleted. */

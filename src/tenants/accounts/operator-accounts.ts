@@ -4,7 +4,6 @@ import type { Database, Engine, Queries } from '../../platform/database/database
 import { readAddress } from './account-addresses.ts';
 import { type Account, type AccountRow, selectAccounts, toAccount } from './account-rows.ts';
 
-/** An account as operators see it. */
 export interface OperatedAccount extends Account {
   readonly domainId: number;
   /** The day of the last login with its password; absent where there was none. */
@@ -135,7 +134,6 @@ export function lastLogins(queries: Queries): Promise<Map<number, number>> {
   return readLogins(queries, undefined);
 }
 
-/** Whose an account is. */
 export interface AccountOwner {
   readonly accountId: number;
   readonly domainId: number;

@@ -34,7 +34,6 @@ export interface AccountWithPassword {
   readonly password: string;
 }
 
-/** A deleted account. */
 export interface RemovedAccount {
   readonly id: number;
   readonly address: string;

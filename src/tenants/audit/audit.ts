@@ -28,7 +28,6 @@ export interface AuditEntry {
   readonly counts?: Readonly<Record<string, number>> | undefined;
 }
 
-/** A stored entry. */
 export interface KeptEntry extends AuditEntry, Actor {
   readonly id: number;
   /** Host of the node that made the change. */

@@ -289,7 +289,6 @@ interface RecordStanding {
   readonly failingSince: number | null;
 }
 
-/** One of the claims on a name. */
 export interface ClaimStanding {
   readonly id: number;
   readonly userId: string;

@@ -53,7 +53,6 @@ export interface ClaimFilter {
 /** The newest first, by name, or by name with those in trouble before the others. */
 export type ClaimOrder = 'newest' | 'name' | 'trouble';
 
-/** The position of a claim in an order. */
 export interface ClaimPosition {
   readonly id: number;
   /** Where the order is by name. */

@@ -17,7 +17,6 @@ const STANDARD_SECRET_BYTES = { min: 24, max: 64 };
 const STANDARD_SECRET_PREFIX = 'whsec_';
 
 export interface Route {
-  /** Name of the domain. */
   readonly domain: string;
   readonly forwardMode: ForwardMode;
   readonly webhookUrl?: string;

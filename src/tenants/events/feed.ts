@@ -30,7 +30,6 @@ export interface EventFeedOptions {
   readonly findOwner: (accountId: number) => Promise<AccountOwner | undefined>;
 }
 
-/** Owners that are kept. */
 const OWNERS_MAX = 50_000;
 /** Mailboxes whose last change waits for a slow follower; of more, the oldest is left out. */
 const MAILBOXES_MAX = 1_000;

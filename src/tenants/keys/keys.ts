@@ -51,7 +51,6 @@ export interface Key extends KeyScope {
   readonly lastUsedAt: EpochMs | undefined;
 }
 
-/** A key that is to be made. */
 export interface NewKey extends KeyScope {
   readonly name: string;
   readonly expiresAt: EpochMs | undefined;

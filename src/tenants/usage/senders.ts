@@ -102,7 +102,6 @@ export interface OddLimits {
   readonly bounced: number;
 }
 
-/** An account that sends oddly. */
 export interface OddSender {
   readonly accountId: number;
   /** In this hour or the one before; absent where it is not more than usual. */

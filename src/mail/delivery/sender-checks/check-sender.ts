@@ -191,7 +191,6 @@ const SENDER_FIELD_MAX = 32;
 /** Fields of spam filters, which mail readers and mail servers sort by. */
 const SPAM_FIELD = /^x-(?:rspamd?|spam)[\w-]*/im;
 
-/** The check of one message. */
 class MessageCheck {
   readonly #shared: Shared;
   readonly #client: SendingClient;

@@ -37,7 +37,6 @@ export function tlsOptions({ verifyCertificate, ca }: ServerAddress) {
   return { rejectUnauthorized: verifyCertificate, ...(ca !== undefined && { ca }) };
 }
 
-/** The login for one account. */
 export interface ImapLogin {
   readonly user: string;
   readonly pass: string;

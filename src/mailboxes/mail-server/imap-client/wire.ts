@@ -13,7 +13,6 @@ import { readDateTime } from '../../../protocols/imap-syntax/imap-syntax.ts';
 
 export type { ImapAttribute, ImapResponse };
 
-/** An argument of a command. */
 export type Argument =
   | { readonly type: 'ATOM' | 'STRING' | 'SEQUENCE'; readonly value: string }
   | { readonly type: 'LITERAL'; readonly value: Buffer }

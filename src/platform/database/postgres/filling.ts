@@ -28,7 +28,6 @@ export interface Filling {
   readonly begun: string | null;
 }
 
-/** A database while it is filled. */
 export interface FilledDatabase {
   /** The last note, of this run or of an earlier one. */
   readonly note: string | null;
