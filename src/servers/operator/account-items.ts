@@ -6,16 +6,8 @@ import { type MailTotals, totalsOfAccounts } from '../../mailboxes/mailstore/mai
 import { invalidField } from '../../platform/errors/errors.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import type { OperatedAccount } from '../../tenants/accounts/accounts.ts';
-import { dayOfAccounts, type HourSums, noMail } from '../../tenants/usage/usage.ts';
-import {
-  AccountBody,
-  Integer,
-  isoTime,
-  present,
-  RecordId,
-  replaced,
-  writeAccount,
-} from '../api/api.ts';
+import { dayOfAccounts, noMail } from '../../tenants/usage/usage.ts';
+import { AccountBody, Integer, RecordId, replaced, writerOf } from '../api/api.ts';
 import type { AccountOrderParts } from './account-order.ts';
 
 export const accountFields = {
@@ -53,6 +45,8 @@ export const OperatedAccountBody = Type.Object(accountFields, {
   title: 'OperatedAccount',
   description: 'An account of any user, as operators see it.',
 });
+
+const write = writerOf(OperatedAccountBody);
 
 /** The members of a body that name one account. */
 export const AccountChoice = {
@@ -93,24 +87,21 @@ export async function writeAccounts(
     dayOfAccounts(database.read, at, accounts),
     waitingOfAccounts(database.read, SEND, owners),
   ]);
-  return accounts.map((account) => ({
-    ...writeAccount(account),
-    ...(countsMail && (totals.get(account.id) ?? none)),
-    quota_bytes: account.quotaBytes ?? quotaBytes,
-    ...writeSums(sums.get(account.id) ?? noMail),
-    waiting: waiting.get(account.id) ?? 0,
-    ...present({ last_login_at: isoTime(account.lastLoginAt) }),
-    account_id: account.id,
-    email: account.address,
-    suspended: account.status === 'suspended',
-  }));
-}
-
-function writeSums({ in: received, out: sent, bounced, refused }: HourSums) {
-  return {
-    sent_24h: sent,
-    received_24h: received,
-    bounced_24h: bounced,
-    refused_24h: refused,
-  };
+  return accounts.map((account) => {
+    const { id, address } = account;
+    const { in: received24h, out: sent24h, bounced, refused } = sums.get(id) ?? noMail;
+    return write({
+      ...account,
+      ...(countsMail && (totals.get(id) ?? none)),
+      quotaBytes: account.quotaBytes ?? quotaBytes,
+      sent24h,
+      received24h,
+      bounced24h: bounced,
+      refused24h: refused,
+      waiting: waiting.get(id) ?? 0,
+      accountId: id,
+      email: address,
+      suspended: account.status === 'suspended',
+    });
+  });
 }

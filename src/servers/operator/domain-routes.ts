@@ -10,7 +10,7 @@ import {
   findAnyClaim,
   type OperatedDomain,
 } from '../../tenants/domains/domains.ts';
-import { dayOfDomains, type HourSums, noMail } from '../../tenants/usage/usage.ts';
+import { dayOfDomains, noMail } from '../../tenants/usage/usage.ts';
 import {
   type Api,
   contentsOfDomain,
@@ -22,12 +22,11 @@ import {
   Integer,
   isoTime,
   Purpose,
-  present,
   RecordStatus,
   replaced,
   UserId,
-  writeDomain,
   writeRecord,
+  writerOf,
 } from '../api/api.ts';
 
 /** The most accounts of one page whose mail is counted: each has several mailboxes to read. */
@@ -149,6 +148,8 @@ export interface DomainRouteParts {
   readonly now: () => number;
 }
 
+const write = writerOf(OperatedDomainBody);
+
 /** The items for domains, with their contents. */
 export async function writeDomains(
   { database, countsMail, now }: Pick<DomainRouteParts, 'database' | 'countsMail' | 'now'>,
@@ -168,47 +169,33 @@ export async function writeDomains(
     })
     .map(({ id }) => id);
   const totals = await totalsOfDomains(database.read, counted);
-  return domains.map((domain) => ({
-    ...writeDomain(domain),
-    user_id: domain.userId,
-    suspended: domain.suspendedAt !== undefined,
-    ...present({
-      suspended_at: isoTime(domain.suspendedAt),
-      suspend_reason: domain.suspendReason,
-      lapsed_at: isoTime(domain.lapsedAt),
-    }),
-    forward_mode: domain.forwardMode,
-    route: domain.forwardMode,
-    accounts: accounts.get(domain.id) ?? 0,
-    can_receive: domain.canReceive,
-    ...writeHealth(domain.health),
-    next_check_at: isoTime(domain.nextCheckAt),
-    ...writeMail(mail.get(domain.id) ?? noMail),
-    waiting: waiting.get(domain.id) ?? 0,
-    ...(counted.includes(domain.id) && (totals.get(domain.id) ?? { messages: 0, bytes: 0 })),
-  }));
+  return domains.map((domain) => {
+    const { health } = domain;
+    const { in: received24h, out: sent24h, bounced: bounced24h } = mail.get(domain.id) ?? noMail;
+    return write({
+      ...domain,
+      domain: domain.name,
+      suspended: domain.suspendedAt !== undefined,
+      route: domain.forwardMode,
+      accounts: accounts.get(domain.id) ?? 0,
+      canSend: health.canSend,
+      canSendSince: health.canSendSince,
+      recordsFailed: health.failed,
+      recordsMissing: health.missing,
+      recordsFailedSince: health.failedSince,
+      received24h,
+      sent24h,
+      bounced24h,
+      waiting: waiting.get(domain.id) ?? 0,
+      ...(counted.includes(domain.id) && (totals.get(domain.id) ?? { messages: 0, bytes: 0 })),
+    });
+  });
 }
 
 export async function writeOperatedDomain(parts: DomainRouteParts, domain: OperatedDomain) {
   const [written] = await writeDomains(parts, [domain]);
   if (!written) throw new Error('one domain was written as none');
   return written;
-}
-
-function writeMail({ in: received, out: sent, bounced }: HourSums) {
-  return { received_24h: received, sent_24h: sent, bounced_24h: bounced };
-}
-
-function writeHealth(health: OperatedDomain['health']) {
-  return {
-    can_send: health.canSend,
-    records_failed: [...health.failed],
-    records_missing: [...health.missing],
-    ...present({
-      can_send_since: isoTime(health.canSendSince),
-      records_failed_since: isoTime(health.failedSince),
-    }),
-  };
 }
 
 /** The route that reads one domain. */
