@@ -278,12 +278,11 @@ export function clientOf(
       const userId = `user-${domains}`;
       const domain = `d${domains}.test`;
       const created = await v2('POST', '/v2/domain', { user_id: userId, domain });
+      assert.equal(created.status, 201, JSON.stringify(created.body));
       for (const { id } of created.body.domain.dns) {
-        await v2('POST', `/v2/domains/${domain}/dns/mark`, {
-          user_id: userId,
-          id,
-          status: 'verified',
-        });
+        const mark = { user_id: userId, id, status: 'verified' };
+        const marked = await v2('POST', `/v2/domains/${domain}/dns/mark`, mark);
+        assert.equal(marked.status, 200, JSON.stringify(marked.body));
       }
       return createAccount(userId, domain, localPart);
     },
