@@ -55,7 +55,8 @@ async function startNodes(environment: Record<string, string> = {}, timing: Shar
   const link = await TcpProxy.start(redis.port);
   atEnd(async () => link.stop());
   const stores = { REDIS_URL: `redis://127.0.0.1:${link.port}`, S3_URL: await makeBucket() };
-  const env = { ...stores, ...environment };
+  // Nor must it be taken for a database that is away: both nodes and their clients share a thread.
+  const env = { ...stores, DATABASE_TIMEOUT_SECONDS: '60', ...environment };
   const start = async (own: Record<string, string>) => {
     const ports = { IMAP_PORT: String(await freePort()) };
     return startTestService('postgres', { ...env, ...ports, ...own }, undefined, timing);
