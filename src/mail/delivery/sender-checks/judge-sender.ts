@@ -74,28 +74,41 @@ const BELIEVED = ['from', 'authentication-results'];
 /** Fields that readers show or answer, or read the body by; a message has one of each at most (RFC 5322 section 3.6). */
 const SHOWN = ['from', 'subject', 'to', 'date', 'cc', 'reply-to', 'content-type'];
 
+/** What readers may show of a header. */
+interface Shown {
+  /** Names of lines that only some readers take for fields. */
+  readonly hidden: readonly string[];
+  /** How often each name of {@link SHOWN} occurs. */
+  readonly counts: ReadonlyMap<string, number>;
+}
+
+function findShown({ fields }: Header): Shown {
+  const counts = new Map<string, number>();
+  for (const { name } of fields) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return { hidden: hiddenFields(fields), counts };
+}
+
 /**
  * Whether a signature covers every From field, and every other field that readers show and that is repeated. Each
  * time h= names a field, one more field of that name is covered, from the bottom up (RFC 6376 section 5.4.2); readers
  * may show any of them, so whoever has a signed message could put a Subject of his own on top (section 8.15). One that
  * only some readers see (`Subject\0:`) is in no signature as what they see.
  */
-function coversShown({ signedFields }: SignatureFinding, { fields }: Header): boolean {
-  const hidden = hiddenFields(fields);
+function coversShown({ signedFields }: SignatureFinding, { hidden, counts }: Shown): boolean {
   return SHOWN.every((shown) => {
     if (hidden.includes(shown)) return false;
-    const count = fields.filter(({ name }) => name === shown).length;
+    const count = counts.get(shown) ?? 0;
     // Whether a single one is signed is the signer's choice; From always is (section 5.4).
     return count < 2 || signedFields.filter((name) => name === shown).length >= count;
   });
 }
 
-function judgeAuthors(results: CheckResults, pctSample: number): AuthorVerdict[] {
-  const { authors, policies, spf, found, header } = results;
+function judgeAuthors(results: CheckResults, shown: Shown, pctSample: number): AuthorVerdict[] {
+  const { authors, policies, spf, found } = results;
   const signatures = found.signatures.map((finding) => ({
     domain: finding.domain,
     result: finding.result,
-    coversShown: coversShown(finding, header),
+    coversShown: coversShown(finding, shown),
   }));
   return authors.domains.map((domain, index) =>
     evaluateAuthor(domain, policies[index] ?? { kind: 'none' }, { spf, signatures }, pctSample),
@@ -106,11 +119,11 @@ function judgeAuthors(results: CheckResults, pctSample: number): AuthorVerdict[]
 const nobody: AuthorVerdict = { domain: '', policy: 'none', result: 'none', action: 'accept' };
 
 function judgeMessage(
-  { authors, header }: CheckResults,
+  { authors }: CheckResults,
+  { hidden }: Shown,
   verdicts: readonly AuthorVerdict[],
 ): { dmarc: DmarcVerdict; action: SenderAction } {
   const { domain, policy, result, action: asked } = decidingVerdict(verdicts) ?? nobody;
-  const hidden = hiddenFields(header.fields);
   const isUnclear = !authors.hasAddress || BELIEVED.some((name) => hidden.includes(name));
   const action = isUnclear && asked === 'accept' ? 'quarantine' : asked;
   if (authors.isWhole) return { dmarc: { result, policy, domain }, action };
@@ -139,8 +152,9 @@ function actionFor(
 export function judgeSender(results: CheckResults, options: JudgeOptions): Judgement {
   const { authors, client, found, header, removedResults, spf } = results;
   const everyAuthor = authorsOf(results);
-  const authorVerdicts = judgeAuthors(results, options.pctSample);
-  const { dmarc, action } = judgeMessage(results, authorVerdicts);
+  const shown = findShown(header);
+  const authorVerdicts = judgeAuthors(results, shown, options.pctSample);
+  const { dmarc, action } = judgeMessage(results, shown, authorVerdicts);
   // What we had no slot to ask must not pass for a policy that cannot be learned.
   const isPolicyLost = results.isLost && results.policies.some(({ kind }) => kind === 'unanswered');
   const asked = isPolicyLost && action !== 'reject' ? 'defer' : action;
@@ -166,7 +180,7 @@ export function judgeSender(results: CheckResults, options: JudgeOptions): Judge
     action: actionFor(asked, results, options),
     survivesForwarding: found.signatures.some(
       (finding) =>
-        coversShown(finding, header) &&
+        coversShown(finding, shown) &&
         alignsWithAllAuthors(finding, everyAuthor) &&
         survivesForwarding(finding, header, removedResults),
     ),

@@ -122,6 +122,13 @@ export function readSignature(field: HeaderField, kind: 'dkim' | 'arc', now: Epo
   return { ...signature, refusal };
 }
 
+/** The tag `d` alone, as {@link readSignature} reads it where the field has no error. */
+export function signingDomain(field: HeaderField): string {
+  if (field.text.length > MAX_FIELD) return '';
+  const [, domain = ''] = /(?:^|;)[ \t\r\n]*d[ \t\r\n]*=([^;]*)/.exec(rawValue(field)) ?? [];
+  return toName(domain.replace(/[ \t\r\n]/g, ''));
+}
+
 /** The field without the value of its tag `b`, white space around it included (RFC 6376 section 3.7). */
 export function withoutSignature(text: string): string {
   const colon = text.indexOf(':') + 1;

@@ -23,6 +23,7 @@ import {
   readSigningKey,
   type Signature,
   type SignatureOutcome,
+  signingDomain,
   withoutSignature,
 } from './read-signature.ts';
 import type { ArcVerdict } from './verdicts.ts';
@@ -74,14 +75,8 @@ export class SignatureCheck {
     const { header, authors, now, dnsIsDown } = options;
     this.#options = options;
     const fields = header.isWhole ? header.fields : [];
-    const isAuthors = ({ domain }: Signature) =>
-      authors.some((author) => isAligned(domain, author, false));
-    const all = fields
-      .filter(({ name }) => name === 'dkim-signature')
-      .map((field) => readSignature(field, 'dkim', now));
-    // Signatures that can make DMARC pass come first, then the topmost, which the last hops added.
-    const sorted = [...all.filter(isAuthors), ...all.filter((one) => !isAuthors(one))];
-    this.#signatures = sorted.slice(0, MAX_SIGNATURES);
+    const all = fields.filter(({ name }) => name === 'dkim-signature');
+    this.#signatures = chooseSignatures(all, authors).map((one) => readSignature(one, 'dkim', now));
     this.#chain = new ArcChain(fields, now);
     const { newest } = this.#chain;
     const verified = [...this.#signatures, ...(newest ? [newest] : [])].filter(
@@ -162,6 +157,20 @@ export class SignatureCheck {
     );
     return isDeciding ? 'deciding' : 'other';
   }
+}
+
+/**
+ * The signatures to verify: first those that can make DMARC pass, then the topmost, which the last hops added. Of the
+ * others only the domain is read: a message may have a thousand.
+ */
+function chooseSignatures<T extends HeaderField>(all: readonly T[], authors: readonly string[]): T[] {
+  const [aligned, others] = [new Set<T>(), new Set<T>()];
+  for (const field of all) {
+    const domain = signingDomain(field);
+    const isAuthors = authors.some((author) => isAligned(domain, author, false));
+    (isAuthors ? aligned : others).add(field);
+  }
+  return [...aligned, ...others].slice(0, MAX_SIGNATURES);
 }
 
 /**
