@@ -7,8 +7,11 @@ import { AccountShares, type MailAccess } from '../../tenants/accounts/accounts.
 
 /** Bytes from which a request is a large one. */
 const LARGE = 1024 * 1024;
-/** The most large requests at a time: of one account, of all accounts of one user, and of all. */
-const SHARES = { account: 4, user: 9, all: 12 };
+/**
+ * The most large requests at a time: of one account, of all accounts of one user, and of all. Each may last for two minutes:
+ * two users could hold all of them, for good.
+ */
+const SHARES = { account: 4, user: 6, all: 12, leavesAsMany: true } as const;
 const RETRY_AFTER = 2;
 
 /** The large requests that are being read or carried out. */
