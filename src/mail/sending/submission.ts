@@ -1,4 +1,5 @@
 /** Mail that an account submits by SMTP, after its login (RFC 6409). */
+import { enterTurnOf } from '../../mailboxes/mailstore/mailstore.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
 import { DAY_MS, type EpochMs } from '../../platform/time/time.ts';
@@ -96,9 +97,13 @@ export class AccountSubmitter {
     }
   }
 
-  /** The message; at its end it is refused where the account may send no more: it may have taken long to come. */
+  /** The message, in turns of its account; at its end it is refused where the account may send no more: it may have taken long to come. */
   async *#untilClosed(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    yield* source;
+    for await (const piece of source) {
+      const waits = enterTurnOf(this.#access);
+      if (waits) await waits;
+      yield piece;
+    }
     const closed = await this.#findClosed();
     if (closed) throw closed;
   }

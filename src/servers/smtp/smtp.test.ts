@@ -861,3 +861,33 @@ test('the accounts of one user leave connections for those of others', async (t)
   assert.match(await logIn(), /^235 /);
   for (const client of clients) client.destroy();
 });
+
+test('the accounts of one user leave room for the messages of others', async (t) => {
+  const delivery = new RecordingDelivery();
+  const submission = submissionTo(delivery);
+  let [accountId, userId] = [1, 'u'];
+  const target = await startListener(t, {
+    maxMessageBytes: 100_000,
+    delivery: {
+      logIn: async (given, ip) => ({ ...(await submission.logIn(given, ip)), accountId, userId }),
+    },
+  });
+  const large = `${'x'.repeat(998)}\r\n`.repeat(90);
+  const begin = async () => {
+    const client = await greet(target);
+    t.after(() => client.destroy());
+    assert.match(await client.ask(LOGIN), /^235 /);
+    await client.ask('MAIL FROM:<ada@acme.test>');
+    await client.ask('RCPT TO:<alice@acme.test>');
+    assert.match(await client.ask('DATA'), /^354 /);
+    return client;
+  };
+  for (; accountId <= 22; accountId++) {
+    const client = await begin();
+    client.send(large);
+    await until(() => delivery.bytesRead >= accountId * large.length);
+  }
+  assert.match(await (await begin()).ask(`${large}.`), /^452 4\.3\.1 /);
+  userId = 'another';
+  assert.match(await (await begin()).ask(`${large}.`), /^250 /);
+});

@@ -18,6 +18,7 @@ import {
   isLoopback,
   Listener,
   type NetworkTest,
+  networkKey,
   type SharedSlots,
   StrangerShares,
 } from '../../platform/net/net.ts';
@@ -118,6 +119,14 @@ const TIME_CHECK_MS = 1_000;
 /** Milliseconds for clients to hang up after the 421 of a stop. */
 const STOP_LINGER = 1_000;
 
+/** Whose an unfinished message is. */
+interface StagingHolder {
+  /** A client, or an account. */
+  readonly owner: string;
+  /** The network of a client, or the user of an account; absent for relays of the operator. */
+  readonly group: string | undefined;
+}
+
 /**
  * Starts a listener.
  *
@@ -137,6 +146,7 @@ export class SmtpListener extends Listener<Connection> {
   readonly #shares: StrangerShares;
   readonly #accounts: AccountShares;
   readonly #staged: ClientShares;
+  readonly #stagedOfGroups: ClientShares;
   #timeCheck: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
 
@@ -159,6 +169,7 @@ export class SmtpListener extends Listener<Connection> {
     this.#shares = new StrangerShares(maxConnections);
     this.#accounts = new AccountShares(submitterSlots(maxConnections));
     this.#staged = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
+    this.#stagedOfGroups = new ClientShares(UNFINISHED_IN_ALL * options.maxMessageBytes);
   }
 
   /** See {@link startSmtp}; called once. */
@@ -256,28 +267,39 @@ export class SmtpListener extends Listener<Connection> {
   }
 
   #clientOf(address: string, key: string, isTrusted: boolean, countFor: Client['logIn']): Client {
-    const { maxMessageBytes } = this.#options;
-    let owner = key;
+    let holder: StagingHolder = { owner: key, group: isTrusted ? undefined : networkKey(key) };
     return {
       address,
       isTrusted,
       // Without TLS a password may come from this machine only.
       login: takesLogins(this.#options) ? (isLoopback(address) ? 'anywhere' : 'by TLS') : undefined,
-      // A stranger must leave as much free as it uses: so a small message has room, however many strangers there are.
-      stage: (octets) =>
-        this.#staged.take(
-          owner,
-          octets,
-          isTrusted
-            ? UNFINISHED_IN_ALL * maxMessageBytes
-            : Math.min(UNFINISHED_PER_CLIENT * maxMessageBytes, this.#staged.left - octets),
-        ),
-      unstage: (octets) => this.#staged.give(owner, octets),
+      stage: (octets) => this.#stage(holder, octets),
+      unstage: (octets) => {
+        this.#staged.give(holder.owner, octets);
+        if (holder.group !== undefined) this.#stagedOfGroups.give(holder.group, octets);
+      },
       logIn: (account) => {
-        owner = `account ${account.accountId}`;
+        holder = { owner: `account ${account.accountId}`, group: `user ${account.userId}` };
         return countFor(account);
       },
     };
+  }
+
+  /**
+   * Counts octets of an unfinished message. A stranger or account must leave as much free as it uses, and so must all of a
+   * network or user together: so a message has room, however many they are.
+   */
+  #stage({ owner, group }: StagingHolder, octets: number): boolean {
+    const { maxMessageBytes } = this.#options;
+    if (group === undefined) {
+      return this.#staged.take(owner, octets, UNFINISHED_IN_ALL * maxMessageBytes);
+    }
+    const left = this.#staged.left - octets;
+    if (!this.#stagedOfGroups.take(group, octets, left)) return false;
+    const most = Math.min(UNFINISHED_PER_CLIENT * maxMessageBytes, left);
+    if (this.#staged.take(owner, octets, most)) return true;
+    this.#stagedOfGroups.give(group, octets);
+    return false;
   }
 
   #run(socket: Socket, client: Client): void {
