@@ -82,8 +82,8 @@ onEachEngine('attention', (engine) => {
 
   test('nothing is found where all is well', async () => {
     const well = {
-      postroom_disk_free_bytes: 6,
-      postroom_disk_size_bytes: 100,
+      postroom_disk_free_bytes: 6e9,
+      postroom_disk_size_bytes: 100e9,
       postroom_queue_overdue_seconds: 600,
       postroom_body_store_up: 1,
       postroom_redis_up: 1,
@@ -98,10 +98,15 @@ onEachEngine('attention', (engine) => {
     assert.deepEqual(await namesOf(partsOf({})), [], 'nor where nothing is known');
   });
 
+  test('a small disk is full where mail is deferred, with many percent left', async () => {
+    const small = { postroom_disk_free_bytes: 60 * 2 ** 20, postroom_disk_size_bytes: 250 * 2 ** 20 };
+    assert.deepEqual(await namesOf(partsOf(small)), ['disk_full found']);
+  });
+
   test('everything that is wrong is found, the most urgent first', async () => {
     const wrong = {
-      postroom_disk_free_bytes: 4,
-      postroom_disk_size_bytes: 100,
+      postroom_disk_free_bytes: 4e9,
+      postroom_disk_size_bytes: 100e9,
       postroom_queue_overdue_seconds: 660,
       postroom_body_store_up: 0,
       postroom_redis_up: 0,

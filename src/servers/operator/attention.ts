@@ -3,6 +3,7 @@
  * database. Rules that watch what an alert of `deploy/prometheus/alerts.yml` watches have its limits; a test compares both.
  */
 import { findFailingReceivers, findHeld } from '../../mail/queue/queue.ts';
+import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import type { ReadDatabase } from '../../platform/database/database.ts';
 import type { Nodes } from '../../platform/nodes/nodes.ts';
 import { type EpochMs, HOUR_MS, MINUTE_MS, within } from '../../platform/time/time.ts';
@@ -135,7 +136,10 @@ export const rules: readonly Rule[] = [
     async look({ readGauge }) {
       const [free] = await readGauge('postroom_disk_free_bytes');
       const [size] = await readGauge('postroom_disk_size_bytes');
-      if (!free || !size || free.value / size.value >= LIMITS.diskFree) return undefined;
+      if (!free || !size) return undefined;
+      // On a small disk mail is deferred long before so few percent are left.
+      const isFull = free.value < FREE_BYTES_LEFT;
+      if (!isFull && free.value / size.value >= LIMITS.diskFree) return undefined;
       const percent = Math.floor((100 * free.value) / size.value);
       return {
         text: `The disk of this node has ${percent} % (${gigabytes(free.value)}) left. When it is full, new mail is deferred.`,
