@@ -36,6 +36,7 @@ import {
   resolveRecipient,
 } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
+import { enterTurnOfMail } from './sender-checks/mail-turns.ts';
 import {
   type InboundEnvelope,
   isLmtp,
@@ -153,6 +154,9 @@ class RoutedReceiver implements MailReceiver {
     const isAlone = this.#underWay === 1;
     const staged = await stageMail(this.#options, arrived, source, isAlone).catch(throwOrRefuse);
     const { metrics } = this.#options;
+    // The checks of a burst end together: by the answers of the thread, or because DNS gives none.
+    const waits = enterTurnOfMail();
+    if (waits) await waits;
     if (staged.verdicts) metrics?.countChecks(staged.verdicts);
     const stagedAt = performance.now();
     const mail: AcceptedMail = { ...arrived, ...staged };

@@ -9,7 +9,6 @@ import {
   stageMessage,
 } from '../../mailboxes/mailstore/mailstore.ts';
 import { Refusal } from '../../platform/errors/errors.ts';
-import { clientKey, enterTurn, type Party } from '../../platform/net/net.ts';
 import type { EpochMs } from '../../platform/time/time.ts';
 import { formatDate } from '../../protocols/message/message.ts';
 import type { SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
@@ -43,54 +42,16 @@ export interface StagingOptions {
 }
 
 /**
- * Reads a message to its end, in turns of the event loop.
+ * Reads a message to its end.
  *
  * @param isAlone whether no other message is being received
  * @throws any error of the source or the disk; then nothing of the message is kept
  */
 export async function stageMail(
   options: StagingOptions,
-  mail: ArrivedMail,
-  source: AsyncIterable<Uint8Array>,
-  isAlone = true,
-): Promise<StagedMail> {
-  const parties = partiesOfTurn(mail.envelope.arrival);
-  const staged = await stage(options, mail, inTurns(source, parties), isAlone);
-  // The checks of a burst end together: by the answers of the thread, or because DNS gives none.
-  await enterTurn(parties);
-  return staged;
-}
-
-/**
- * Milliseconds of a turn of the event loop, for the mail of one client and for that of all. Two hundred messages that come
- * together, each with a long header, would hold everybody else for the sum.
- */
-const OF_A_TURN = { client: 5, all: 10 };
-
-function partiesOfTurn({ remoteAddress }: Arrival): readonly Party[] {
-  return [
-    { name: `mail of ${clientKey(remoteAddress)}`, most: OF_A_TURN.client },
-    { name: 'mail', most: OF_A_TURN.all },
-  ];
-}
-
-async function* inTurns(
-  source: AsyncIterable<Uint8Array>,
-  parties: readonly Party[],
-): AsyncGenerator<Uint8Array> {
-  for await (const piece of source) {
-    // Behind the last one the whole is checked.
-    const waits = enterTurn(parties);
-    if (waits) await waits;
-    yield piece;
-  }
-}
-
-async function stage(
-  options: StagingOptions,
   { envelope, receivedAt }: ArrivedMail,
   source: AsyncIterable<Uint8Array>,
-  isAlone: boolean,
+  isAlone = true,
 ): Promise<StagedMail> {
   const { bodies, spamFilter, hostname } = options;
   const path = returnPath(envelope);

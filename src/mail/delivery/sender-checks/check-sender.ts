@@ -36,6 +36,7 @@ import {
   Unanswered,
   type Weight,
 } from './lookups.ts';
+import { enterTurnOfMail } from './mail-turns.ts';
 import { type Judgement, type SendingClient, type SpfVerdict, spfResults } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
@@ -216,6 +217,8 @@ class MessageCheck {
     let pending: PendingChecks | undefined;
     let isInHeader = true;
     for await (const chunk of source) {
+      const waits = enterTurnOfMail();
+      if (waits) await waits;
       let body: Buffer | undefined = asBuffer(chunk);
       if (isInHeader) {
         body = this.#reader.write(body);
