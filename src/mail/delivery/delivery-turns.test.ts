@@ -1,6 +1,6 @@
 /** A burst of mail: everybody else has his turns of the event loop between its messages. */
 import assert from 'node:assert/strict';
-import { mock, test } from 'node:test';
+import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Bodies } from '../../mailboxes/bodies/bodies.ts';
 import { createMailReceiver, type MailReceiverOptions } from './delivery.ts';
@@ -13,7 +13,6 @@ const WORK = 4;
 const IN_A_TURN = 7;
 
 let now = 0;
-mock.method(performance, 'now', () => now);
 
 const source = Buffer.from('From: <a@example.test>\r\nSubject: hello\r\n\r\nhello\r\n');
 
@@ -45,7 +44,8 @@ class Turns {
   }
 }
 
-test('a burst is read in turns, and what follows its checks, which end together, as well', async () => {
+test('a burst is read in turns, and what follows its checks, which end together, as well', async (t) => {
+  t.mock.method(performance, 'now', () => now);
   const [reading, judged] = [new Turns(), new Turns()];
   const bodies: Pick<Bodies, 'stage' | 'discard'> = {
     async stage(pieces) {
