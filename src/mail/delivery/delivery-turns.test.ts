@@ -76,7 +76,11 @@ test('a burst is read in turns, and what follows its checks, which end together,
     hostname: 'mx.test',
     log: { info: () => {}, warn: () => {} },
     // It is the first of what follows the checks; then each message is refused.
-    metrics: { countChecks: () => judged.work(), countRecipient: () => {}, countReceived: () => {} },
+    metrics: {
+      countChecks: () => judged.work(),
+      countRecipient: () => {},
+      countReceived: () => {},
+    },
   } as unknown as MailReceiverOptions);
   let left = BURST;
   const receive = async (at: number) => {

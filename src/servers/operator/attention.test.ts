@@ -99,7 +99,10 @@ onEachEngine('attention', (engine) => {
   });
 
   test('a small disk is full where mail is deferred, with many percent left', async () => {
-    const small = { postroom_disk_free_bytes: 60 * 2 ** 20, postroom_disk_size_bytes: 250 * 2 ** 20 };
+    const small = {
+      postroom_disk_free_bytes: 60 * 2 ** 20,
+      postroom_disk_size_bytes: 250 * 2 ** 20,
+    };
     assert.deepEqual(await namesOf(partsOf(small)), ['disk_full found']);
   });
 

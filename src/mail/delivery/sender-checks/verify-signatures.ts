@@ -163,7 +163,10 @@ export class SignatureCheck {
  * The signatures to verify: first those that can make DMARC pass, then the topmost, which the last hops added. Of the
  * others only the domain is read: a message may have a thousand.
  */
-function chooseSignatures<T extends HeaderField>(all: readonly T[], authors: readonly string[]): T[] {
+function chooseSignatures<T extends HeaderField>(
+  all: readonly T[],
+  authors: readonly string[],
+): T[] {
   const [aligned, others] = [new Set<T>(), new Set<T>()];
   for (const field of all) {
     const domain = signingDomain(field);
