@@ -5,7 +5,10 @@ import { ApiError, ConnectionError, isPassing } from './errors.ts';
 export interface CallOptions {
   /** Ends the call; it then throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** For each attempt; 30,000 when left out. */
+  /**
+   * For each attempt, with its answer. When left out, 30,000 and what a slow network needs for a large body; an answer then
+   * may take as long as it goes on coming.
+   */
   readonly timeoutMs?: number | undefined;
   /** Attempts after the first; 2 when left out. */
   readonly maxRetries?: number | undefined;
@@ -44,7 +47,10 @@ export interface ApiAnswer<T> {
   readonly response: Response;
 }
 
+/** Nothing is sent or comes for so long. */
 const TIMEOUT_MS = 30_000;
+/** Octets in a millisecond: the server waits two minutes for the largest request. */
+const SLOWEST = 128;
 const RETRIES = 2;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 8000;
@@ -122,7 +128,7 @@ export function prepare(
 }
 
 /**
- * One attempt. Its time includes the body of the answer.
+ * One attempt.
  *
  * @throws ApiError, ConnectionError, and the signal's reason
  */
@@ -133,19 +139,30 @@ export async function sendOnce<T>(
   { signal, timeoutMs }: CallOptions,
   attempt = 1,
 ): Promise<ApiAnswer<T>> {
-  const timeout = AbortSignal.timeout(timeoutMs ?? TIMEOUT_MS);
-  const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+  const ending = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const within = (ms: number) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => ending.abort(new Error('timeout')), ms);
+    // In Node a time limit alone does not keep the program running.
+    (timer as { unref?: () => void }).unref?.();
+  };
   let response: Response;
   let text: string;
   try {
+    within(timeoutMs ?? TIMEOUT_MS + octetsOf(init.body) / SLOWEST);
+    const either = signal ? AbortSignal.any([signal, ending.signal]) : ending.signal;
     response = await send(`${baseUrl}${path}`, { ...init, signal: either });
+    const read = timeoutMs === undefined ? watch(response, () => within(TIMEOUT_MS)) : response;
     // Whoever asks for a blob names it as the type of the answer.
-    if (response.ok && readAs === 'blob') return { data: (await response.blob()) as T, response };
-    text = await response.text();
+    if (response.ok && readAs === 'blob') return { data: (await read.blob()) as T, response };
+    text = await read.text();
   } catch (error) {
     signal?.throwIfAborted();
     const mayHaveHappened = method !== 'GET' && !NEVER_SENT.has(codeOf(error));
     throw new ConnectionError(error, mayHaveHappened, attempt);
+  } finally {
+    clearTimeout(timer);
   }
   try {
     if (response.ok) return { data: JSON.parse(text) as T, response };
@@ -153,6 +170,23 @@ export async function sendOnce<T>(
     // Somebody else answered: a proxy's page, say.
   }
   throw new ApiError(response, text, attempt);
+}
+
+function octetsOf(body: RequestInit['body']): number {
+  const { size, length = 0 } = (body ?? {}) as Partial<Blob & string>;
+  return size ?? length;
+}
+
+/** The same answer, telling of each part of it that comes. */
+function watch(response: Response, came: () => void): Response {
+  if (!response.ok || !response.body) return response;
+  const told = new TransformStream<Uint8Array, Uint8Array>({
+    transform(part, to) {
+      came();
+      to.enqueue(part);
+    },
+  });
+  return new Response(response.body.pipeThrough(told), response);
 }
 
 /**

@@ -43,6 +43,11 @@ const refused = () =>
 const claim = { domain: 'acme.test' };
 const claimed = () => json(201, { message: 'Domain created', domain: {} });
 
+/** What goes on by itself has gone on. */
+const settle = async () => {
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+};
+
 test('says who it is, and sends the key', async () => {
   const { postroom, sent } = meet(json(200, { items: [], limit: 50, offset: 0 }));
   await postroom.user('u 1').domains.list({ limit: 5 });
@@ -187,6 +192,64 @@ test('an attempt without an answer ends after its time', async () => {
     server.closeAllConnections();
     server.close();
   }
+});
+
+/** An answer of which the test writes the parts; it breaks where the client gives up. */
+function slowAnswer() {
+  let parts: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const step = async ({ signal }: RequestInit) => {
+    signal?.throwIfAborted();
+    const body = new ReadableStream<Uint8Array>({
+      start(controller) {
+        parts = controller;
+        signal?.addEventListener('abort', () => controller.error(signal.reason));
+      },
+    });
+    return new Response(body);
+  };
+  const write = (text: string) => parts?.enqueue(new TextEncoder().encode(text));
+  return { step, write, end: () => parts?.close() };
+}
+
+test('an answer may take as long as it goes on coming, and no part of it longer than 30 s', async ({
+  mock: { timers },
+}) => {
+  timers.enable({ apis: ['setTimeout'] });
+  for (const isWhole of [true, false]) {
+    const answer = slowAnswer();
+    const { postroom } = meet(answer.step);
+    const call = postroom.call('createKey', { body: { name: 'crm', scope: 'operator' } });
+    for (const text of ['{"api_', 'key":', '"k"']) {
+      await settle();
+      answer.write(text);
+      await settle();
+      timers.tick(20_000);
+    }
+    answer.write('}');
+    await settle();
+    if (isWhole) answer.end();
+    else timers.tick(30_000);
+    if (isWhole) assert.equal((await call).api_key, 'k');
+    else await assert.rejects(call, ConnectionError);
+  }
+});
+
+test('files have the time that a slow network needs for them', async ({ mock: { timers } }) => {
+  timers.enable({ apis: ['setTimeout'] });
+  const { step, end } = slowAnswer();
+  const late: Step = (request) =>
+    new Promise((resolve) => {
+      setTimeout(() => resolve(step(request)), 100_000);
+    });
+  const { postroom } = meet(late);
+  const text = 'x'.repeat(16 * 1024 * 1024);
+  const call = postroom.call('createKey', { body: { name: text, scope: 'operator' } });
+  const failed = assert.rejects(call, ApiError);
+  await settle();
+  timers.tick(100_000);
+  await settle();
+  end();
+  await failed;
 });
 
 test('the response is there for those who ask', async () => {

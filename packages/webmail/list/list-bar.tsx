@@ -44,15 +44,20 @@ function look(): void {
 }
 
 const Found = () => {
-  const { isOffline, isIndexing } = list.source.value;
+  const { isOffline, isIndexing, hasMore } = list.source.value;
   const { length } = list.rows.value;
+  const amount = hasMore ? `${length}+` : String(length);
   return (
     <>
       {chooseTool()}
       <h1 class="cut">
-        Search <span class="soft small">{length === 1 ? '1 match' : `${length} matches`}</span>
+        Search <span class="soft small">{amount === '1' ? '1 match' : `${amount} matches`}</span>
       </h1>
-      {isOffline && <span class="pill wait">Only mail on this device</span>}
+      {isOffline && (
+        <span class="pill wait" title="Only mail on this device was searched">
+          Offline
+        </span>
+      )}
       {isIndexing && <span class="pill wait">New mail is still being indexed</span>}
       <Tool icon="close" label="End the search" press={() => goTo(route.value.address, 'INBOX')} />
     </>

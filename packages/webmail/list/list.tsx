@@ -117,7 +117,7 @@ function whyEmpty(): [title: string, text: string] {
     return [`There is no folder ${mailbox}`, 'It was renamed or deleted.'];
   return query
     ? ['Nothing found', 'Try fewer words, or another spelling.']
-    : ['No mail here', 'New mail appears by itself.'];
+    : ['No mail here', mailbox === 'INBOX' ? 'New mail appears by itself.' : ''];
 }
 
 const Nothing = () => {

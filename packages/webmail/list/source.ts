@@ -23,6 +23,8 @@ interface Source {
   readonly isOffline: boolean;
   /** Some of the newest mail is not in the index yet. */
   readonly isIndexing: boolean;
+  /** A search found more than was read. */
+  readonly hasMore: boolean;
 }
 
 const nothing: Source = {
@@ -32,6 +34,7 @@ const nothing: Source = {
   error: undefined,
   isOffline: false,
   isIndexing: false,
+  hasMore: false,
 };
 
 const source = shallowRef<Source>(nothing);
@@ -126,8 +129,8 @@ function searchFor(account: OpenAccount, query: string): Filling {
   const { mailbox, ...asked } = readQuery(query);
   const body = { ...asked, ...(mailbox && { mailbox: mailboxOf(account, mailbox) }) };
   let cursor: string | undefined;
-  const load = async () => {
-    const before = source.value.messages;
+  /** @param before what is shown already */
+  const load = async (before: readonly MailMessage[] = []) => {
     const next = cursor;
     cursor = undefined;
     source.value = { ...source.value, isLoading: true };
@@ -145,6 +148,7 @@ function searchFor(account: OpenAccount, query: string): Filling {
         isLoading: false,
         isOffline: found.offline,
         isIndexing: found.indexing,
+        hasMore: found.cursor !== undefined,
       };
       cursor = found.cursor;
     } catch (error) {
@@ -155,10 +159,21 @@ function searchFor(account: OpenAccount, query: string): Filling {
     }
   };
   void load();
+  // What was found without a network, or not at all, is looked for anew.
+  const stopWatching = watch(
+    () => account.live.state === 'live',
+    (isLive) => {
+      const { isOffline, error } = source.value;
+      if (isLive && (isOffline || error)) void load();
+    },
+  );
   return {
-    stop: () => controller.abort(),
+    stop() {
+      stopWatching();
+      controller.abort();
+    },
     more() {
-      if (cursor !== undefined) void load();
+      if (cursor !== undefined) void load(source.value.messages);
     },
   };
 }

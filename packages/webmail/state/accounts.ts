@@ -6,7 +6,7 @@ import { memoryStore, openMail, type Store } from '../../sdk/src/mail.ts';
 import { indexedDbStore } from '../../sdk/src/stores/indexeddb.ts';
 import { subjectOf } from '../reading/stranger-text.ts';
 import { reasonOf } from '../ui/format.ts';
-import { announce, say } from '../ui/toasts.tsx';
+import { announce, say, sayFailure } from '../ui/toasts.tsx';
 import { describeOperation, titleOf } from './describe.ts';
 import { opens } from './overlay.ts';
 import { type Account, writing } from './parts.ts';
@@ -91,7 +91,10 @@ export class OpenAccount implements Account {
       const reason = 'it is not known whether it was sent';
       live.refused = [...live.refused, { operation, reason }];
       const text = 'Whether a mail was sent is not known. Look into Sent before you send it again.';
-      say(text, { tone: 'failed', forMs: Number.POSITIVE_INFINITY });
+      const keep = () =>
+        void operation.undo().catch((error: unknown) => sayFailure('It is no draft', error));
+      const action = { label: 'Keep as a draft', run: keep };
+      say(text, { tone: 'failed', action, forMs: Number.POSITIVE_INFINITY });
     });
     client.on('received', ({ messages: [first] }) => {
       if (first) announce(`New mail: ${subjectOf(first.envelope)}`);

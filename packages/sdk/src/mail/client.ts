@@ -213,7 +213,10 @@ export interface MailEvents {
   pending: { readonly pending: readonly Operation[] };
   /** The server refused a change: it is taken back on the screen. */
   rejected: { readonly operation: Operation; readonly error: Error };
-  /** Whether a send arrived cannot be known any more: the user decides. */
+  /**
+   * Whether a send arrived cannot be known any more: the user decides. Each new listener is told of those, too, that were
+   * not taken back yet.
+   */
   uncertain: { readonly operation: SendOperation };
   /** New mail, told once for each message; not for the first sync. */
   received: { readonly messages: readonly MailMessage[] };

@@ -43,6 +43,10 @@ export class Live {
   #attempt = 0;
   /** Something came since the last look. */
   #isHeard = false;
+  /** So long nothing may come. */
+  #silentMs = 0;
+  /** Nothing came in time: nothing is expected before the next heartbeat, since an older node may send none. */
+  #wasSilent = false;
   isLive = false;
 
   constructor(options: LiveOptions) {
@@ -111,17 +115,22 @@ export class Live {
       this.#cancelTimer();
       this.#failures = 0;
       this.isLive = true;
-      this.#listen(1100 * event.heartbeatSeconds);
+      this.#silentMs = 1100 * event.heartbeatSeconds;
+      if (!this.#wasSilent) this.#listen();
+    } else if (event.type === 'heartbeat' && this.#wasSilent) {
+      this.#wasSilent = false;
+      this.#listen();
     }
     this.#isHeard = true;
     if (this.isLive) this.#options.heard(event);
   }
 
   /** Where no heartbeat comes, the network is gone without a word. */
-  #listen(ms: number): void {
+  #listen(): void {
     this.#isHeard = false;
-    this.#cancelTimer = this.#options.platform.after(ms, () => {
-      if (this.#isHeard) this.#listen(ms);
+    this.#cancelTimer = this.#options.platform.after(this.#silentMs, () => {
+      this.#wasSilent = !this.#isHeard;
+      if (this.#isHeard) this.#listen();
       else this.#lose(0);
     });
   }

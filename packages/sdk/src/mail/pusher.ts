@@ -187,8 +187,8 @@ export class Pusher {
 
   /** It never goes. What takes back a mail that was to be sent becomes its draft: nothing written is lost. */
   #cancel(operation: OperationRow): Change[] {
-    const { inverseOf, needs: _, ...draft } = operation;
-    if (draft.kind === 'send' && inverseOf !== undefined && draft.mail)
+    const { needs: _, ...draft } = operation;
+    if (draft.kind === 'send' && draft.inverseOf !== undefined && draft.mail)
       return [put('operations', { ...draft, kind: 'append' })];
     return this.#over([
       { ...ended(operation, 'cancelled'), ...stayed(operation, this.#lead.copy) },

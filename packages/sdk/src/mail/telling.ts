@@ -24,6 +24,8 @@ export class Telling {
   readonly on: MailClient['on'] = (name, tell) => {
     const listeners = this.#listeners.get(name) ?? new Set();
     this.#listeners.set(name, listeners.add(tell as Tell));
+    // A tab may have died before it told: nobody else knows.
+    if (name === 'uncertain') for (const event of this.#uncertain()) tell(event as never);
     return () => listeners.delete(tell as Tell);
   };
 
@@ -50,6 +52,15 @@ export class Telling {
     this.#tellEnded();
     this.#tellPending();
     if (this.#listeners.has('mailboxes')) void this.#tellMailboxes();
+  }
+
+  /** Mail whose fate is unknown, and which is no draft again. */
+  #uncertain(): MailEvents['uncertain'][] {
+    const { operations } = this.#tools.copy;
+    const isOpen = ({ state, seq }: OperationRow) =>
+      state === 'uncertain' && !operations.some(({ inverseOf }) => inverseOf === seq);
+    const rows = operations.filter(isOpen);
+    return rows.map((row) => ({ operation: new StoredSend(this.#tools, [row]) }));
   }
 
   #tellEnded(): void {

@@ -37,7 +37,10 @@ export function listView(
     const { limit = LIMIT } = options;
     const all = await newest(copy, name, overlay, options, limit, isFiltered(options));
     const mailbox = copy.mailbox(name);
-    const counted = count(mailbox, mailbox?.box ?? name, overlay);
+    // As another process wrote it with the messages.
+    const counting = mailbox && (await copy.store.get('mailboxes', [mailbox.account, mailbox.box]));
+    const place = mailbox?.box ?? name;
+    const counted = count((counting as MailboxRow | undefined) ?? mailbox, place, overlay);
     const known = new Map(before?.messages.map((message) => [message.id, message]));
     const messages = all.shown
       .slice(0, limit)

@@ -36,6 +36,17 @@ test('who does not lead opens mailboxes that nobody had, and a sync of it is ove
   assert.deepEqual(await subjects(), ['new', 'old']);
 });
 
+test('who does not lead counts the messages that it shows', async () => {
+  const world = processes();
+  await world.open();
+  await world.pass(1000);
+  const { client } = await world.open();
+  world.account.deliver('INBOX', { subject: 'new' });
+  await world.pass(1000);
+  const { messages, total, unseen } = await client.mailbox('INBOX').list();
+  assert.deepEqual([messages.length, total, unseen], [1, 1, 1]);
+});
+
 test('a sync that was asked of a process that died is done by the next one', async () => {
   const world = processes();
   const first = await world.open();

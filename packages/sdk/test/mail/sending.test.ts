@@ -1,7 +1,7 @@
 /** Mail that is written: what waits is told of, it is taken back until it goes, and a draft says what it answers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ApiError, type MessageLocation } from '../../src/mail.ts';
+import { ApiError, type MessageLocation, type SendOperation } from '../../src/mail.ts';
 import { World } from './world.ts';
 
 const mail = { to: [{ address: 'bob@sender.test' }], subject: 'Later', text: 'Hello' };
@@ -276,7 +276,15 @@ test('mail whose request was lost over a day ago is not sent blindly: the user i
   world.skew = 90_000_000;
   await world.pass(60_000);
   assert.deepEqual([asked, account.sends.all], [[sent.id], []]);
-  const cancelling = sent.cancel();
+  // Nobody heard it, where the tab died that stored it.
+  const askedAgain: SendOperation[] = [];
+  const { client: next } = await world.open();
+  next.on('uncertain', ({ operation }) => askedAgain.push(operation));
+  assert.deepEqual(
+    askedAgain.map(({ id }) => id),
+    [sent.id],
+  );
+  const cancelling = askedAgain[0]?.cancel();
   await world.pass(60_000, cancelling);
   assert.equal(await cancelling, undefined);
   await world.pass(1000);
@@ -285,4 +293,6 @@ test('mail whose request was lost over a day ago is not sent blindly: the user i
     messages.map(({ envelope }) => envelope.subject),
     ['Later'],
   );
+  next.on('uncertain', ({ operation }) => askedAgain.push(operation));
+  assert.equal(askedAgain.length, 1);
 });
