@@ -4,7 +4,7 @@ import { StoredMailClient } from './mail/mail-client.ts';
 import { memoryStore } from './mail/memory-store.ts';
 import { type Platform, thisPlatform } from './mail/platform.ts';
 import { type MailToken, ownerOf, type TokenSource } from './mail/server.ts';
-import type { Store } from './mail/store.ts';
+import type { Row, Store } from './mail/store.ts';
 import { readBaseUrl } from './transport.ts';
 
 export type { ErrorCode, FieldError } from './errors.ts';
@@ -56,9 +56,9 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
   const { app, auth, sync, bodyBudget = 50_000_000 } = options;
   const platform = { ...thisPlatform(), ...options.platform };
   const baseUrl = readBaseUrl(options.baseUrl);
-  const { store, storage } = await usable(options.store);
+  const { store, storage, accounts } = await usable(options.store);
   const known =
-    options.address ?? ('address' in auth ? auth.address : await soleAccount(store, baseUrl));
+    options.address ?? ('address' in auth ? auth.address : soleAccount(accounts, baseUrl));
   const asked =
     known === undefined && typeof auth === 'function' ? await askOwner(auth) : undefined;
   const address = (known ?? asked?.address)?.toLowerCase();
@@ -80,22 +80,20 @@ export async function openMail(options: MailOptions): Promise<MailClient> {
 }
 
 /** A store that cannot be opened is no reason to show no mail. */
-async function usable(
-  store: Store | undefined,
-): Promise<{ store: Store; storage: MailClient['storage'] }> {
-  if (!store) return { store: memoryStore(), storage: 'memory' };
+async function usable(store: Store | undefined) {
+  const memory = { store: memoryStore() as Store, storage: 'memory' as const, accounts: [] };
+  if (!store) return memory;
   try {
-    await store.range({ table: 'accounts', prefix: [] });
-    return { store, storage: 'stored' };
+    const accounts = await store.range({ table: 'accounts', prefix: [] });
+    return { store, storage: 'stored' as const, accounts };
   } catch {
-    return { store: memoryStore(), storage: 'memory' };
+    return memory;
   }
 }
 
 /** The account of this server that the store has, where it is the only one. */
-async function soleAccount(store: Store, baseUrl: string): Promise<string | undefined> {
-  const rows = await store.range({ table: 'accounts', prefix: [] });
-  const mine = rows.filter(
+function soleAccount(accounts: readonly Row[], baseUrl: string): string | undefined {
+  const mine = accounts.filter(
     ({ origin, signedOut }) => origin === new URL(baseUrl).origin && !signedOut,
   );
   return mine.length === 1 ? String(mine[0]?.address) : undefined;

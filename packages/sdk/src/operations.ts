@@ -2,7 +2,7 @@
 import { type OperationId, type Operations, ROUTES } from './api-types.ts';
 import { Call } from './call.ts';
 import { type Page, Pages } from './pages.ts';
-import type { ApiRequest, CallOptions, Transport } from './transport.ts';
+import { type ApiRequest, type CallOptions, type Transport, writeQuery } from './transport.ts';
 
 type PartOf<Id extends OperationId, Part extends 'path' | 'query' | 'body'> =
   Record<never, never> extends Operations[Id][Part]
@@ -154,10 +154,4 @@ function fillPath(template: string, path: Readonly<Record<string, unknown>>): st
     }
     return encodeURIComponent(String(value));
   });
-}
-
-function writeQuery(query: Readonly<Record<string, unknown>>): string {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined);
-  if (given.length === 0) return '';
-  return `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }

@@ -110,6 +110,13 @@ export class Transport {
   }
 }
 
+/** With its question mark; members that are undefined are left out. */
+export function writeQuery(query: Readonly<Record<string, unknown>>): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  if (given.length === 0) return '';
+  return `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+}
+
 /** A request as `fetch` takes it; each attempt has the same key. */
 export function prepare(
   to: TransportOptions,

@@ -1,6 +1,7 @@
 /** The text of a message: plain, or with formatting by Squire, which is loaded when somebody wants it. */
 import type Squire from 'squire-rte';
 import { onBeforeUnmount, onMounted, ref, shallowRef } from 'vue';
+import { Tool } from '../ui/button.tsx';
 import { component } from '../ui/component.ts';
 import { reasonOf } from '../ui/format.ts';
 import { Failure } from '../ui/loaded.tsx';
@@ -99,18 +100,14 @@ export const RichEditor = component<RichProps>(['html', 'onChange', 'onFiles'], 
     <div class="rich">
       <div class="formats bar wrap ruled" role="toolbar" aria-label="Formatting">
         {FORMATS.map((format) => (
-          <button
+          <Tool
             key={format.label}
-            type="button"
-            class="tool"
-            aria-label={format.label}
-            title={format.label}
-            aria-pressed={isOn(format.tag)}
+            label={format.label}
+            shown={format.shown}
+            pressed={isOn(format.tag)}
             disabled={!editor.value}
-            onClick={() => apply(format)}
-          >
-            {format.shown}
-          </button>
+            press={() => apply(format)}
+          />
         ))}
       </div>
       <Failure text={failure.value} />

@@ -19,7 +19,9 @@ export const Button = ({ label, icon, title, press }: ButtonProps) => (
 );
 
 interface ToolProps {
-  readonly icon: IconName;
+  /** Or a character in its place. */
+  readonly icon?: IconName;
+  readonly shown?: string;
   readonly label: string;
   /** The key that does the same. */
   readonly shortcut?: string;
@@ -28,7 +30,7 @@ interface ToolProps {
   readonly press: (event: MouseEvent) => void;
 }
 
-/** A button that is an icon alone. */
+/** A button that is an icon or a character alone. */
 export const Tool = (props: ToolProps) => (
   <button
     type="button"
@@ -40,6 +42,6 @@ export const Tool = (props: ToolProps) => (
     disabled={props.disabled}
     onClick={props.press}
   >
-    <Icon name={props.icon} filled={props.pressed ?? false} />
+    {props.icon ? <Icon name={props.icon} filled={props.pressed ?? false} /> : props.shown}
   </button>
 );

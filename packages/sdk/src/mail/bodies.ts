@@ -1,5 +1,5 @@
 /** Texts of messages: from the copy where they are there, and fetched ahead while nothing else is to be done. */
-import type { Content, PartialContent } from '../api-types.ts';
+import type { Content } from '../api-types.ts';
 import type { Copy } from './copy.ts';
 import type { Platform } from './platform.ts';
 import {
@@ -124,10 +124,11 @@ export class Bodies {
     if (mailbox === undefined) return;
     const body = { mailbox, uids: batch.map(({ uid }) => uid) };
     const { messages, hasMore } = await server.call('POST /mail/messages', { body });
-    const byUid = new Map(messages.map((message) => [message.uid, message]));
+    // Without a choice of fields each has all of them.
+    const byUid = new Map((messages as Content[]).map((message) => [message.uid, message]));
     for (const row of batch) {
       const content = byUid.get(row.uid);
-      const text = content && isWhole(content) ? this.#toRow(row, content) : undefined;
+      const text = content && this.#toRow(row, content);
       if (text && text.weight <= LARGEST) {
         await copy.write(epoch, 'relaxed', async () => {
           const now = (await copy.rows(row.box, [row.uid])).get(row.uid);
@@ -200,9 +201,3 @@ const keyOf = ({ box, generation, uid }: Pick<MessageRow, 'box' | 'generation' |
   generation,
   uid,
 ];
-
-function isWhole(content: PartialContent): content is Content {
-  return (
-    content.uid !== undefined && content.attachments !== undefined && content.envelope !== undefined
-  );
-}

@@ -185,6 +185,14 @@ export class Copy {
     return this.mailboxes.find(({ specialUse, gone }) => specialUse === use && !gone);
   }
 
+  /** A mailbox as it is now, for a change that names it; that of drafts where none is named. */
+  place(
+    name: string = this.bySpecialUse('\\Drafts')?.name ?? 'Drafts',
+  ): Pick<OperationRow, 'mailbox' | 'box' | 'uidvalidity'> {
+    const { box, uidvalidity } = this.mailbox(name) ?? {};
+    return { mailbox: name, box, uidvalidity };
+  }
+
   /** The mailbox that a change named; where it was deleted, the one that has its name now. */
   home(name: string, box: number | undefined): MailboxRow | undefined {
     const row = this.box(box);

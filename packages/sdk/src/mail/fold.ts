@@ -26,13 +26,16 @@ export interface Shown {
   readonly base: MessageRow | undefined;
 }
 
+interface Touched {
+  readonly base: MessageRow;
+  readonly shown: Shown | undefined;
+}
+
 export interface Overlay {
   /** By box and UID: rows of the copy that are shown otherwise, or not at all. */
-  readonly touched: ReadonlyMap<number, ReadonlyMap<number, Shown | undefined>>;
+  readonly touched: ReadonlyMap<number, ReadonlyMap<number, Touched>>;
   /** Messages that the copy has no row of. */
   readonly added: ReadonlyMap<Place, readonly Shown[]>;
-  /** The row of the copy that is not shown. */
-  readonly hiddenRow: (box: number, uid: number) => MessageRow | undefined;
   /** Where a local id leads to. */
   readonly find: (id: MessageId) => Shown | undefined;
 }
@@ -162,20 +165,16 @@ export function fold(input: FoldInput): Overlay {
     }
   }
 
-  return toOverlay(real.values(), local, input.row);
+  return toOverlay(real.values(), local);
 }
 
-function toOverlay(
-  real: Iterable<Entry>,
-  local: ReadonlyMap<MessageId, Entry>,
-  hiddenRow: Overlay['hiddenRow'],
-): Overlay {
-  const touched = new Map<number, Map<number, Shown | undefined>>();
+function toOverlay(real: Iterable<Entry>, local: ReadonlyMap<MessageId, Entry>): Overlay {
+  const touched = new Map<number, Map<number, Touched>>();
   for (const entry of real) {
     const { place, base } = entry;
     if (typeof place !== 'number' || !base) continue;
-    const rows = touched.get(place) ?? new Map<number, Shown | undefined>();
-    touched.set(place, rows.set(base.uid, show(entry)));
+    const rows = touched.get(place) ?? new Map<number, Touched>();
+    touched.set(place, rows.set(base.uid, { base, shown: show(entry) }));
   }
   const added = new Map<Place, Shown[]>();
   for (const entry of new Set(local.values())) {
@@ -189,7 +188,7 @@ function toOverlay(
     const entry = local.get(id);
     return entry && show(entry);
   };
-  return { touched, added, hiddenRow, find };
+  return { touched, added, find };
 }
 
 function show({ id, base, facts, hidden, pending }: Entry): Shown | undefined {

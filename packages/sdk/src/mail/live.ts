@@ -58,10 +58,8 @@ export class Live {
   }
 
   start(): void {
-    if (!this.isPossible || this.#running) return;
-    this.#running = true;
-    this.#failures = 0;
-    void this.#connect();
+    this.#running = this.isPossible;
+    if (this.#running) void this.#connect();
   }
 
   stop(): void {

@@ -1,6 +1,5 @@
 /** One mailbox as an app has it: what it shows, and what the user does with its messages. */
 
-import type { Content } from '../api-types.ts';
 import { ConnectionError } from '../errors.ts';
 import type { Bodies } from './bodies.ts';
 import type {
@@ -93,7 +92,10 @@ export class StoredMailbox implements MailboxHandle {
     const facts: MessageFacts = shown?.facts ?? { ...content, hasAttachment };
     const { pending = false } = shown ?? {};
     const message = toMessage({ id, facts, pending, base: row }, this.name);
-    return toRead(content, message, await this.#answeredBy(facts));
+    const { text, html, textTruncated = false, htmlTruncated, attachments, auth } = content;
+    const truncated = textTruncated || htmlTruncated === true;
+    const inReplyTo = await this.#answeredBy(facts);
+    return { message, text, html, truncated, attachments, auth, inReplyTo };
   }
 
   /** The message that another one answers: its conversation has it, by its Message-ID. */
@@ -179,18 +181,18 @@ export class StoredMailbox implements MailboxHandle {
   ): Promise<Operation> {
     if (ids.length === 0) return new StoredOperation(this.#parts, [], kind);
     const { copy } = this.#parts;
-    const { box, uidvalidity } = copy.mailbox(this.name) ?? {};
-    const place = { kind, mailbox: this.name, box, uidvalidity };
+    const place = copy.place(this.name);
     // A message that has its UID by now is named by it, unless the mailbox was made anew since.
     const nameOf = (id: MessageId) => {
-      const isOther = (placedIn(id, copy.operations) ?? uidvalidity) !== uidvalidity;
+      const now = place.uidvalidity;
+      const isOther = (placedIn(id, copy.operations) ?? now) !== now;
       return (!isOther && uidOf(id, copy.operations)) || id;
     };
-    const now = [...new Set(ids)];
+    const all = [...new Set(ids)];
     const pieces: NewOperation[] = [];
-    for (let at = 0; at < now.length; at += MAX_IDS) {
-      const some = now.slice(at, at + MAX_IDS);
-      pieces.push({ ...place, ...make(some), ids: some.map(nameOf) });
+    for (let at = 0; at < all.length; at += MAX_IDS) {
+      const some = all.slice(at, at + MAX_IDS);
+      pieces.push({ kind, ...place, ...make(some), ids: some.map(nameOf) });
     }
     const rows = await copy.add(() => pieces);
     this.#parts.queued();
@@ -243,19 +245,6 @@ function answeredBy({ inReplyTo }: StoredMail, copy: Copy): ReadMessage['inReply
   return isOther ? undefined : { mailbox, id };
 }
 
-function toRead(
-  content: Pick<
-    Content,
-    'text' | 'html' | 'textTruncated' | 'htmlTruncated' | 'attachments' | 'auth'
-  >,
-  message: ReadMessage['message'],
-  inReplyTo: ReadMessage['inReplyTo'],
-): ReadMessage {
-  const { text, html, textTruncated, htmlTruncated, attachments, auth } = content;
-  const truncated = textTruncated === true || htmlTruncated === true;
-  return { message, text, html, truncated, attachments, auth, inReplyTo };
-}
-
 function readDraft(draft: StoredMail, message: ReadMessage['message'], copy: Copy): ReadMessage {
   const { text, html, attachments: files = [] } = draft;
   const attachments = files.map((file, index) => {
@@ -266,10 +255,6 @@ function readDraft(draft: StoredMail, message: ReadMessage['message'], copy: Cop
       ...(contentId !== undefined && { contentId }),
     };
   });
-  const content = {
-    attachments,
-    ...(text !== undefined && { text }),
-    ...(html !== undefined && { html }),
-  };
-  return toRead(content, message, answeredBy(draft, copy));
+  const inReplyTo = answeredBy(draft, copy);
+  return { message, text, html, truncated: false, attachments, auth: undefined, inReplyTo };
 }

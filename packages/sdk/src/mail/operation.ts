@@ -90,10 +90,8 @@ export class StoredSend extends StoredOperation implements SendOperation {
     if (!row || row.state === 'rejected' || row.state === 'cancelled') return undefined;
     const { copy } = this.tools;
     const { seq, mail, shown } = row;
-    const drafts = copy.bySpecialUse('\\Drafts');
-    const place = { mailbox: drafts?.name ?? 'Drafts', box: drafts?.box };
     const [cancelling] = await copy.add(() => [
-      { kind: 'send', ...place, ids: [], inverseOf: seq, needs: seq, mail, shown },
+      { kind: 'send', ...copy.place(), ids: [], inverseOf: seq, needs: seq, mail, shown },
     ]);
     if (!cancelling) return undefined;
     this.tools.queued();

@@ -33,7 +33,7 @@ export async function sendMail(
   const { stored, shown, files } = await storeMail(mail, tools);
   const operation: NewOperation = {
     kind: 'send',
-    ...placeOf(tools, stored.draft?.mailbox),
+    ...tools.copy.place(stored.draft?.mailbox),
     ids: [],
     mail: stored,
     shown: [shown],
@@ -50,14 +50,14 @@ export async function saveDraft(
   replaces?: MessageLocation,
 ): ReturnType<MailClient['saveDraft']> {
   const { stored, shown, files } = await storeMail(mail, tools);
-  const drafts = placeOf(tools, undefined);
+  const drafts = tools.copy.place();
   const kept = { ...drafts, ids: [], mail: stored, shown: [shown] };
   const rows = await tools.copy.add((seq) => {
     const append: NewOperation = { kind: 'append', ...kept };
     if (!replaces) return [append];
     // The one before goes only once this one is there.
     const inverseOf = readLocalId(replaces.id)?.seq;
-    const place = placeOf(tools, replaces.mailbox);
+    const place = tools.copy.place(replaces.mailbox);
     return [append, { kind: 'delete', ...place, ids: [replaces.id], needs: seq, inverseOf }];
   }, files);
   tools.queued();
@@ -65,16 +65,6 @@ export async function saveDraft(
   if (!made) throw new Error('nothing was stored');
   const operation = toOperation(tools, [made]);
   return { mailbox: drafts.mailbox, id: localId(made.seq, 0), operation };
-}
-
-/** A mailbox as it is now; that of drafts where none is named. */
-function placeOf(
-  { copy }: OperationTools,
-  mailbox: string | undefined,
-): Pick<NewOperation, 'mailbox' | 'box' | 'uidvalidity'> {
-  const row = mailbox === undefined ? copy.bySpecialUse('\\Drafts') : copy.mailbox(mailbox);
-  if (!row) return { mailbox: mailbox ?? 'Drafts' };
-  return { mailbox: row.name, box: row.box, uidvalidity: row.uidvalidity };
 }
 
 /** What became of what was sent. */

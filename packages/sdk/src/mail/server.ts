@@ -8,6 +8,7 @@ import {
   prepare,
   sendOnce,
   type TransportOptions,
+  writeQuery,
 } from '../transport.ts';
 import type { TellTraffic } from './live.ts';
 import type { Platform } from './platform.ts';
@@ -164,12 +165,11 @@ export class MailServer {
 
   async #send<T>(route: string, call: MailCall, token: string | undefined): Promise<T> {
     const [method = '', path = ''] = route.split(' ');
-    const { query, body, key, signal } = call;
+    const { query = {}, body, key, signal } = call;
     const isBlob = path === '/mail/attachment' || path === '/mail/message';
-    const parameters = query ? `?${new URLSearchParams(Object.entries(query).map(toText))}` : '';
     const request: ApiRequest = {
       method,
-      path: `${path}${parameters}`,
+      path: path + writeQuery(query),
       body,
       takesKey: key !== undefined,
       repeatable: true,
@@ -214,11 +214,6 @@ export class MailServer {
     this.#left = limit > 0 && left !== null ? Number(left) / limit : 1;
   }
 }
-
-const toText = ([name, value]: [string, string | number]): [string, string] => [
-  name,
-  String(value),
-];
 
 /** The address that a token of Postroom itself is for; tokens of a product name the account in their own way. */
 export function ownerOf(token: string): string | undefined {

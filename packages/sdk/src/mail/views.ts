@@ -161,8 +161,8 @@ export function findShown(
 
 /** A row of the copy with the user's changes over it. */
 function showRow(row: MessageRow, { touched }: Overlay): Shown | undefined {
-  const changed = touched.get(row.box);
-  return changed?.has(row.uid) ? changed.get(row.uid) : toShown(row);
+  const changed = touched.get(row.box)?.get(row.uid);
+  return changed ? changed.shown : toShown(row);
 }
 
 function toShown(row: MessageRow): Shown {
@@ -186,12 +186,10 @@ function count(mailbox: MailboxRow | undefined, place: Place, overlay: Overlay) 
   let total = (isWhole ? mailbox.total : mailbox?.serverTotal) ?? 0;
   let unseen = (isWhole ? mailbox.unseen : mailbox?.serverUnseen) ?? 0;
   if (typeof place === 'number') {
-    for (const shown of overlay.touched.get(place)?.entries() ?? []) {
-      const [uid, now] = shown;
-      const base = now?.base ?? overlay.hiddenRow(place, uid);
-      if (!base) continue;
-      if (!now) total--;
-      unseen += Number(now !== undefined && !isSeen(now.facts.flags)) - Number(!isSeen(base.flags));
+    for (const { base, shown } of overlay.touched.get(place)?.values() ?? []) {
+      if (!shown) total--;
+      else if (!isSeen(shown.facts.flags)) unseen++;
+      if (!isSeen(base.flags)) unseen--;
     }
   }
   for (const { facts } of overlay.added.get(place) ?? []) {
