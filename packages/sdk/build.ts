@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { readEntryPoints, writePage } from './describe-types.ts';
+import { readEntryPoints } from './describe-types.ts';
 import { writeReference } from './write-reference.ts';
 
 const folder = fileURLToPath(new URL('./', import.meta.url));
@@ -19,5 +19,5 @@ for (const file of globSync(`${folder}dist/**/*.d.ts`)) {
   writeFileSync(file, text.replaceAll(/(from '\.[^']*)\.ts'/g, "$1.js'"));
 }
 const entryPoints = readEntryPoints(folder);
-writeFileSync(`${folder}llms.txt`, entryPoints.map(writePage).join('\n'));
-writeReference(fileURLToPath(new URL('../../docs/reference/sdk', import.meta.url)), entryPoints);
+const pages = fileURLToPath(new URL('../../docs/reference/sdk', import.meta.url));
+writeFileSync(`${folder}llms.txt`, writeReference(pages, entryPoints));

@@ -94,14 +94,3 @@ function readDocs(comment = ''): string {
     .replaceAll(/\s*\*\/\s*$/g, '')
     .trim();
 }
-
-/** The page of an entry point: what it is for, and each export with its declaration. */
-export function writePage({ name, docs, declarations, hasApiTypes }: EntryPoint): string {
-  const others = hasApiTypes
-    ? ['It also exports the types of all bodies and answers of the API.']
-    : [];
-  const sections = declarations.map(
-    (one) => `## ${one.name}\n\n${one.docs && `${one.docs}\n\n`}\`\`\`ts\n${one.code}\n\`\`\``,
-  );
-  return [`# ${name}`, docs, ...others, ...sections].filter(Boolean).join('\n\n').concat('\n');
-}

@@ -6,14 +6,16 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Declaration, EntryPoint } from './describe-types.ts';
 
-/** Writes those that changed. @param folder absolute path of the pages */
-export function writeReference(folder: string, entryPoints: readonly EntryPoint[]): void {
+/** Writes those that changed. @param folder absolute path of the pages @returns all of them as one text */
+export function writeReference(folder: string, entryPoints: readonly EntryPoint[]): string {
   mkdirSync(folder, { recursive: true });
-  for (const entryPoint of entryPoints) {
+  const pages = entryPoints.map((entryPoint) => {
     const path = join(folder, pageNameOf(entryPoint.name));
     const page = writePage(entryPoint);
     if (readIfThere(path) !== page) writeFileSync(path, page);
-  }
+    return page;
+  });
+  return pages.join('\n').replaceAll(/ \{#\w+\}$/gm, '');
 }
 
 function readIfThere(path: string): string | undefined {

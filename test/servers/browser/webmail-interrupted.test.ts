@@ -113,6 +113,22 @@ test('a message that is opened without a network is there once there is one', as
   await page.locator('.plain-text').waitFor();
 });
 
+test('a search without a network finds what is on the device, and is made again once there is one', async () => {
+  const { address } = await pages.newAccount();
+  // Only its beginning is on the device.
+  await pages.send(address, 'Long', { text: `${'word '.repeat(150_000)} needle` });
+  const { page, context } = await openWebmail(pages, address, { stay: true });
+  await rowOf(page, 'Long').waitFor();
+  await context.setOffline(true);
+  await page.getByLabel('Search mail').fill('needle');
+  await page.keyboard.press('Enter');
+  await page.getByText('Nothing found').waitFor();
+  await page.locator('.list-bar').getByText('Offline').waitFor();
+  await context.setOffline(false);
+  await rowOf(page, 'Long').waitFor();
+  await page.locator('.list-bar').getByText('Offline').waitFor({ state: 'detached' });
+});
+
 test('with two accounts, the form stays when the other one is shown, and says who writes', async () => {
   const [one, two] = [await pages.newAccount(), await pages.newAccount()];
   const { page } = await openWebmail(pages, one.address);
