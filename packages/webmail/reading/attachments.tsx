@@ -44,8 +44,6 @@ export const Attachments = component<{ open: OpenMessage }>(['open'], ({ open })
     });
   const entry = (file: Attachment) => {
     const name = safeFileName(file);
-    // What kind of file it is, is seen of a long name, too.
-    const [, stem, ending] = /^(.*?)(.{0,3}\.\w{1,5})?$/.exec(name) ?? [];
     const isShown = isPicture(file.contentType) && file.size <= SHOWN_MAX;
     const save = () => void use(file, saveFile);
     return (
@@ -54,12 +52,10 @@ export const Attachments = component<{ open: OpenMessage }>(['open'], ({ open })
           type="button"
           class="file"
           title={isShown ? `Open ${name}` : `Save ${name}`}
-          aria-label={`${name} ${formatSize(file.size)}`}
           onClick={isShown ? () => void show(file) : save}
         >
           <Icon name="attach" />
-          <span class="cut">{stem}</span>
-          {ending}
+          {name}
           <span class="soft">{formatSize(file.size)}</span>
         </button>
         {isShown && <Tool icon="download" label={`Save ${name}`} press={save} />}
