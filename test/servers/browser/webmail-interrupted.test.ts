@@ -116,7 +116,7 @@ test('a message that is opened without a network is there once there is one', as
 test('a search without a network finds what is on the device, and is made again once there is one', async () => {
   const { address } = await pages.newAccount();
   // Only its beginning is on the device.
-  await pages.send(address, 'Long', { text: `${'word '.repeat(150_000)} needle` });
+  await pages.send(address, 'Long', { text: `${'word '.repeat(200)} needle` });
   const { page, context } = await openWebmail(pages, address, { stay: true });
   await rowOf(page, 'Long').waitFor();
   await context.setOffline(true);
