@@ -1,5 +1,6 @@
 /** The program `postroom` beside a service that runs, as an operator calls it. */
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
@@ -397,6 +398,19 @@ test('doctor says that nothing is started, and warns of a proxy and a certificat
   assert.match(
     plain.output,
     /^ok .*cert\.pem .*self-signed, which is enough between mail servers$/m,
+  );
+});
+
+test('doctor finds a key of another certificate, with which the service does not start', async () => {
+  const other = join(ROOT, 'other-key.pem');
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  await writeFile(other, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+  const settings = { ...env, ...CERTIFICATE, MAIL_HOSTNAME: 'mail.test', TLS_KEY: other };
+  const { code, output } = await command(['doctor'], settings);
+  assert.equal(code, 1);
+  assert.match(
+    output,
+    /^failed +certificate +TLS_KEY: expected the key of the certificate in TLS_CERT, got .*other-key\.pem/m,
   );
 });
 

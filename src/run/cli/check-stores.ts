@@ -72,7 +72,7 @@ export async function checkDatabase(config: Config): Promise<Verdict> {
     if (error instanceof UnfitDatabase) return failed(`${location}: ${error.found}`, error.advice);
     return failed(
       `${location}: ${error instanceof Error ? error.message : String(error)}`,
-      'check that the database server is running',
+      'look at DATABASE_URL, and whether the database server is running',
     );
   } finally {
     await database.close();

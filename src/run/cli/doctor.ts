@@ -16,7 +16,13 @@ import { isMissing } from '../../platform/files/files.ts';
 import { DAY_MS } from '../../platform/time/time.ts';
 import { DnsResolver } from '../../protocols/dns/dns.ts';
 import { ownPreface } from '../../protocols/smtp-client/smtp-client.ts';
-import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
+import {
+  type Config,
+  ConfigError,
+  publicUrlOf,
+  readConfig,
+  refuseUnfitCertificate,
+} from '../config/config.ts';
 import {
   CONNECT_MS,
   checkBucket,
@@ -309,6 +315,10 @@ const SOON = 14;
 
 async function checkCertificate(config: Config): Promise<Verdict> {
   const { tls, dataDir, mailHostname, imap, submission } = config;
+  const unfit = await refuseUnfitCertificate(tls).catch((error: unknown) => error);
+  if (unfit instanceof ConfigError) {
+    return failed(unfit.lines.join('; '), 'correct it: the service does not start with it');
+  }
   const path = tls.cert ?? join(dataDir, 'tls', 'cert.pem');
   const isOurs = (error: unknown) => isMissing(error) && !tls.cert;
   const text = await readFile(path).catch(when(isOurs, undefined));

@@ -25,10 +25,10 @@ import {
   type BoundAddresses,
   type Config,
   ConfigError,
-  checkCertificate,
   ensureDataDir,
   fileSecretStore,
   loadSecrets,
+  refuseUnfitCertificate,
   type SecretStore,
   type Secrets,
   watchPaths,
@@ -93,7 +93,7 @@ export async function startService(
         'other users of this machine can read this file or folder, and its mode could not be changed: run chmod go-rwx on it as its owner',
       );
     }
-    await checkCertificate(config.tls);
+    await refuseUnfitCertificate(config.tls);
     const onLost = given.onLost ?? (() => {});
     const metrics = createMetrics();
     const freezes = watchFreezes(logger);

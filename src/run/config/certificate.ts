@@ -63,7 +63,7 @@ export async function loadCertificate(options: CertificateOptions): Promise<Cert
  *
  * @throws ConfigError
  */
-export async function checkCertificate({
+export async function refuseUnfitCertificate({
   cert,
   key,
 }: Pick<CertificateOptions, 'cert' | 'key'>): Promise<void> {

@@ -12,8 +12,8 @@
 export {
   type Certificate,
   type CertificateOptions,
-  checkCertificate,
   loadCertificate,
+  refuseUnfitCertificate,
 } from './certificate.ts';
 export { ConfigError } from './config-error.ts';
 export {
