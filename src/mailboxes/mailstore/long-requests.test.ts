@@ -27,6 +27,43 @@ async function openStalled(engine: Parameters<typeof openTestMailstore>[0]) {
 }
 
 onEachEngine('long requests', (engine) => {
+  test('a copy of many messages leaves others their turn, and keeps the order of these', async () => {
+    let turns = 0;
+    let begun = 0;
+    const store = await openTestMailstore(engine, () => {
+      // It is asked for the time before the first one is written.
+      begun = turns;
+      return 1_000;
+    });
+    const { mailstore } = store;
+    const user = await store.makeUser();
+    await store.append(await store.stage(sampleMessage('one')), [{ user, mailbox: 'INBOX' }]);
+    const all = [1];
+    while (all.length < 800) {
+      const copied = await mailstore.copy(user, { mailbox: 'INBOX', uids: all }, 'INBOX');
+      all.push(...copied.uids.values());
+    }
+    let isOver = false;
+    let ended = 0;
+    const counting = (async () => {
+      for (; !isOver; turns++) await turn();
+    })();
+    const uids = [7, ...all.toReversed(), 7];
+    const { uids: moved } = await mailstore.copy(
+      user,
+      { mailbox: 'INBOX', uids },
+      'Trash',
+      async () => {
+        ended = turns;
+      },
+    );
+    isOver = true;
+    await counting;
+    assert.deepEqual([...moved.keys()], all);
+    assert.deepEqual([...moved.values()], all);
+    assert.ok(ended - begun >= all.length / 100, `${ended - begun} turns`);
+  });
+
   test('of searches leave slots for others, however many an account or a user makes', async () => {
     const { database, bodies, makeUser } = await openTestMailstore(engine);
     const asked: number[] = [];

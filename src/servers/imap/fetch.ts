@@ -60,8 +60,8 @@ async function* tellVanished(
   const { uidnext } = await imap.open(session.user, view.mailbox.name);
   const known = UidSet.parse(set.replaceAll('*', String(uidnext - 1))) ?? UidSet.empty;
   // The messages that changed are read by the command itself.
-  const asked = { modseq: changedSince, known, fields: [] };
-  for await (const { gone } of readSince(session, view, asked, uidnext)) yield vanished(gone);
+  const { gone } = await readSince(session, view, { modseq: changedSince, known }, uidnext);
+  yield vanished(gone);
 }
 
 export async function* fetchAll(

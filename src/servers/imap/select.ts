@@ -112,17 +112,10 @@ async function* tellSince(
   view: View,
   { modseq, known }: Resync,
 ): AsyncGenerator<Output> {
-  const asked = { modseq, known, fields: ['flags'] } as const;
-  for await (const { gone, changed, many } of readSince(session, view, asked)) {
-    yield vanished(gone);
-    for (const one of changed) {
-      const number = view.numberOf(one.uid);
-      const flags = one.flags ?? [];
-      if (number === 0) continue;
-      yield `* ${number} FETCH (UID ${one.uid} FLAGS (${flags.join(' ')}) MODSEQ (${one.modseq}))\r\n`;
-    }
-    if (many.length > 0) yield* fetchFlags(session, many);
-  }
+  const { gone, changed } = await readSince(session, view, { modseq, known });
+  yield vanished(gone);
+  // As the client reads: lines of many messages are not held.
+  yield* fetchFlags(session, changed);
 }
 
 export const status: Command = {

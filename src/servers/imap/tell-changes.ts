@@ -3,12 +3,13 @@ import { Refusal } from '../../platform/errors/errors.ts';
 import { fetchAll, fetchFlags } from './fetch.ts';
 import type { FetchRequest } from './parse-fetch.ts';
 import { Bye, No, type Session } from './session.ts';
-import { HELD_MAX } from './since.ts';
 import type { View } from './view.ts';
 import { numberSet, type Output } from './write.ts';
 
 const RENAMED = 'The mailbox was deleted, renamed or restored: connect again';
 
+/** Messages whose flags are held while the client reads: those of more are read again, piece by piece. */
+const HELD_MAX = 1_000;
 const REMOVALS_AT_ONCE = 5_000;
 
 /**
@@ -58,26 +59,30 @@ interface News {
 async function readNews(session: Session, tellsFlags: boolean): Promise<News> {
   const { services, user, told, selected: view } = session;
   const { name: mailbox, uidvalidity } = view.mailbox;
-  const of = { mailbox, uidvalidity: String(uidvalidity), fields: ['flags'] as const };
+  // Without fields, which changes have in any case, it is one page: each of many would read all changes again.
+  const of = { mailbox, uidvalidity: String(uidvalidity) };
   const added: number[] = [];
   const removed: number[] = [];
   const changed: Flagged[] = [];
+  /** Messages that were told before their flags. */
+  const again: number[] = [];
   for (let { token } = view; ; ) {
     const page = await services.mailstore.sync(user, { ...of, token }).catch(refuseRenamed);
     if (page.reset) throw new Bye(RENAMED);
     const { changes } = page;
-    for (const { uid, modseq, flags = [] } of changes.added) {
+    for (const { uid } of changes.added) {
       if (uid > (added.at(-1) ?? view.lastUid)) added.push(uid);
-      else changed.push({ uid, modseq, flags });
+      else if (tellsFlags) again.push(uid);
     }
     for (const one of changes.updated) changed.push(one);
     for (const { uid } of changes.removed) removed.push(uid);
     ({ token } = page);
     if (page.hasMore) continue;
     const news = tellsFlags ? changed.filter(({ uid, modseq }) => told.get(uid) !== modseq) : [];
-    const isMany = news.length > HELD_MAX;
-    const flags = isMany ? '' : news.map((one) => writeFlags(session, one)).join('');
-    const many = isMany ? news.map(({ uid }) => uid).sort((a, b) => a - b) : [];
+    const isHeld = again.length === 0 && news.length <= HELD_MAX;
+    const flags = isHeld ? news.map((one) => writeFlags(session, one)).join('') : '';
+    const all = isHeld ? [] : [...again, ...news.map(({ uid }) => uid)];
+    const many = all.sort((a, b) => a - b);
     return { added, removed, token, flags, many };
   }
 }
