@@ -49,6 +49,8 @@ export class CommandReader {
   /** Whether a line may end in what came. */
   #hasEnd = false;
   #parts: (string | Buffer)[] = [];
+  /** Of the command: to count them anew for each literal would take a command of a thousand long. */
+  #kept = { literals: 0, octets: 0 };
   /** Octets of the lines of the command. */
   #lineOctets = 0;
   /** A literal that is being collected. */
@@ -112,15 +114,15 @@ export class CommandReader {
   }
 
   /** Whether the limits allow to keep this literal in memory. */
-  hasRoomFor({ parts, octets }: AnnouncedLiteral): boolean {
+  hasRoomFor({ octets }: Pick<AnnouncedLiteral, 'octets'>): boolean {
     const { literals, literalOctets } = this.limits;
-    const kept = parts.filter((part) => typeof part !== 'string');
-    const sum = kept.reduce((total, { length }) => total + length, octets);
-    return kept.length < literals && sum <= literalOctets;
+    return this.#kept.literals < literals && this.#kept.octets + octets <= literalOctets;
   }
 
   /** Keeps the announced literal as a part of the command. */
-  keep({ octets }: AnnouncedLiteral): void {
+  keep({ octets }: Pick<AnnouncedLiteral, 'octets'>): void {
+    this.#kept.literals++;
+    this.#kept.octets += octets;
     this.#literal = { held: new GrowingBuffer(), missing: octets };
   }
 
@@ -143,6 +145,7 @@ export class CommandReader {
 
   #begin(): void {
     this.#parts = [];
+    this.#kept = { literals: 0, octets: 0 };
     this.#lineOctets = 0;
   }
 

@@ -5,6 +5,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
 import type { NewMessage } from '../../mailboxes/mailstore/mailstore.ts';
+import { CommandReader } from './command-reader.ts';
 import { timeouts } from './connection-settings.ts';
 import { ImapSlots } from './imap.ts';
 import { runCommand } from './run-command.ts';
@@ -128,4 +129,22 @@ describe('commands that came together leave others their turn', () => {
       assert.ok(turns >= 19, `${turns} turns`);
     });
   }
+});
+
+test('whether there is room for a literal is known without a look at those before', () => {
+  const reader = new CommandReader({ line: 100, literals: 2, literalOctets: 10 });
+  const roomOf = (text: string) => {
+    reader.push(Buffer.from(text));
+    const rooms: boolean[] = [];
+    for (let next = reader.next(); next?.kind === 'literal'; next = reader.next()) {
+      const { octets } = next.literal;
+      const parts = { get: () => assert.fail('the parts were counted again') };
+      const literal = Object.defineProperty({ octets }, 'parts', parts);
+      rooms.push(reader.hasRoomFor(literal));
+      reader.keep(literal);
+    }
+    return rooms;
+  };
+  assert.deepEqual(roomOf('a {6+}\r\n123456 {5+}\r\n12345 {1+}\r\n1\r\n'), [true, false, false]);
+  assert.deepEqual(roomOf('a {6+}\r\n123456 {4+}\r\n1234\r\n'), [true, true]);
 });
