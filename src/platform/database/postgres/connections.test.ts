@@ -29,18 +29,20 @@ const answer = Buffer.concat([
   message('C', Buffer.from('SELECT 1\0')),
   ready,
 ]);
+const ended = message('E', Buffer.from('SFATAL\0C57P01\0Mterminating connection\0\0'));
 
-/** Stands for PostgreSQL: says when it lets somebody in, and whether it then gives no answer. */
+/** Stands for PostgreSQL: says when it lets somebody in, what it answers then, and whether it does. */
 class Server {
   letsIn: Promise<void> = Promise.resolve();
   hangs = false;
+  says: Buffer = answer;
   readonly sockets = new Set<Socket>();
   readonly #listener = createServer((socket) => {
     this.sockets.add(socket.on('error', () => {}));
     socket.once('data', () => {
       void this.letsIn.then(() => socket.write(login));
       socket.on('data', () => {
-        if (!this.hangs) socket.write(answer);
+        if (!this.hangs) socket.write(this.says);
       });
     });
   });
@@ -152,6 +154,19 @@ test('each connection that breaks is told once, without what belongs to it', asy
   await connections.close();
   // The pool adds the client to errors of idle ones, with its statements.
   assert.deepEqual(broken, [[], []]);
+});
+
+test('a connection that its server ends is not used again, also before it has closed it', async () => {
+  const other = await new Server().start();
+  const connections = connect(other);
+  const held = await connections.acquire();
+  other.says = ended;
+  await assert.rejects(held.query('select 1'), { code: '57P01' });
+  held.release();
+  other.says = answer;
+  (await connections.acquire()).release();
+  assert.equal(other.sockets.size, 2);
+  await connections.close();
 });
 
 // The pool itself would wait for 10 s.

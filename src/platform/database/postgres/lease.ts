@@ -4,6 +4,7 @@ import {
   codedError,
   IN_DOUBT,
   isAborted,
+  isLostConnection,
   lostStatement,
   NO_ANSWER,
   READ_ONLY,
@@ -82,10 +83,9 @@ export class Lease {
       return await this.#client.query(query);
     } catch (error) {
       onError?.(error);
-      if (error instanceof Error && 'code' in error && error.code === READ_ONLY) {
-        this.#isBroken = true;
-        onUseless();
-      }
+      // The server may end it a moment after it has said so: whoever got it meanwhile would fail as well.
+      if (isLostConnection(error)) this.#isBroken = true;
+      if (error instanceof Error && 'code' in error && error.code === READ_ONLY) onUseless();
       throw error;
     } finally {
       this.#unanswered--;
