@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
 import { gauges, type RunningApi, startApi } from '../../../test/support/api/start-api.ts';
 import { onEachEngine } from '../../../test/support/databases.ts';
+import { FREE_BYTES_LEFT } from '../../mailboxes/bodies/bodies.ts';
 import type { NewRow } from '../../platform/database/database.ts';
 import { Traffic } from '../../tenants/usage/usage.ts';
 import { type AttentionParts, byUrgency, checkAll, LIMITS, rules } from './attention.ts';
@@ -324,6 +325,7 @@ test('the limits are those of the alerts', () => {
   for (const { alert } of rules) if (alert !== undefined) exprOf(alert);
   const limits: readonly (readonly [alert: string, limit: string, value: number])[] = [
     ['PostroomDiskFull', '< 0.05', LIMITS.diskFree - 0.05],
+    ['PostroomDiskFull', '< 64 * 1024 * 1024', FREE_BYTES_LEFT - 64 * 1024 ** 2],
     ['PostroomQueueOverdue', '> 600', LIMITS.overdueSeconds - 600],
     ['PostroomCertificateEnds', '< 10 * 86400', LIMITS.certificateSeconds - 10 * 86_400],
     ['PostroomSearchBehind', '> 10000', LIMITS.searchWaiting - 10_000],
