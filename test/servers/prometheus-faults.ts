@@ -35,8 +35,8 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   PostroomDiskFull: {
     series: {
-      [`postroom_disk_free_bytes{${NODE}}`]: (at) => (isOn(at) ? 1 : 50),
-      [`postroom_disk_size_bytes{${NODE}}`]: () => 100,
+      [`postroom_disk_free_bytes{${NODE}}`]: (at) => (isOn(at) ? 1e9 : 50e9),
+      [`postroom_disk_size_bytes{${NODE}}`]: () => 100e9,
     },
   },
   PostroomDatabaseSlow: {
