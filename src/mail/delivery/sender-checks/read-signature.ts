@@ -9,6 +9,7 @@ import {
   type HeaderField,
   parseTagList,
   rawValue,
+  type TagList,
   toDnsName,
 } from '../../../protocols/message/message.ts';
 import type { DkimResult } from './verdicts.ts';
@@ -68,15 +69,32 @@ function toName(text: string): string {
 const REQUIRED = ['a', 'b', 'bh', 'd', 'h', 's'];
 const NUMBERS = ['l', 't', 'x'];
 
+const isReadable = ({ text }: HeaderField) => text.length <= MAX_FIELD;
+
+/** The tags of a signature; none of one that is too long. */
+export function readTags(field: HeaderField): TagList {
+  return parseTagList(isReadable(field) ? rawValue(field) : '');
+}
+
+const tagOf = ({ tags }: TagList, name: string) => tags.get(name)?.replace(/[ \t\r\n]/g, '') ?? '';
+
+/** Whose signature it says to be: `''` where that is no name. */
+export function signingDomain(list: TagList): string {
+  return toName(tagOf(list, 'd'));
+}
+
 /**
  * Reads a DKIM-Signature, or an ARC-Message-Signature, which differs only in `v` and `i` (RFC 8617
  * section 4.1.2).
  */
-export function readSignature(field: HeaderField, kind: 'dkim' | 'arc', now: EpochMs): Signature {
-  const isReadable = field.text.length <= MAX_FIELD;
-  const list = parseTagList(isReadable ? rawValue(field) : '');
-  const tag = (name: string) => list.tags.get(name)?.replace(/[ \t\r\n]/g, '') ?? '';
-  const domain = toName(tag('d'));
+export function readSignature(
+  field: HeaderField,
+  kind: 'dkim' | 'arc',
+  now: EpochMs,
+  list: TagList = readTags(field),
+): Signature {
+  const tag = (name: string) => tagOf(list, name);
+  const domain = signingDomain(list);
   const identity = kind === 'dkim' ? toName(tag('i').replace(/^.*@/, '')) || domain : domain;
   const [headerCanon = '', bodyCanon = 'simple'] = (tag('c') || 'simple').toLowerCase().split('/');
   const signature = {
@@ -95,7 +113,7 @@ export function readSignature(field: HeaderField, kind: 'dkim' | 'arc', now: Epo
   } as const;
   const expires = readNumber(tag('x')) ?? Number.POSITIVE_INFINITY;
   const rules: [isBroken: boolean, comment: string, result?: DkimResult][] = [
-    [!isReadable, 'signature too long', 'policy'],
+    [!isReadable(field), 'signature too long', 'policy'],
     [list.broken !== undefined || list.repeated !== undefined, 'syntax error'],
     [REQUIRED.some((name) => tag(name) === ''), 'missing tag'],
     [domain === '' || toName(tag('s')) === '', 'invalid domain or selector'],
@@ -120,13 +138,6 @@ export function readSignature(field: HeaderField, kind: 'dkim' | 'arc', now: Epo
   const broken = rules.find(([isBroken]) => isBroken);
   const refusal = broken && { comment: broken[1], result: broken[2] ?? 'neutral' };
   return { ...signature, refusal };
-}
-
-/** The tag `d` alone, as {@link readSignature} reads it where the field has no error. */
-export function signingDomain(field: HeaderField): string {
-  if (field.text.length > MAX_FIELD) return '';
-  const [, domain = ''] = /(?:^|;)[ \t\r\n]*d[ \t\r\n]*=([^;]*)/.exec(rawValue(field)) ?? [];
-  return toName(domain.replace(/[ \t\r\n]/g, ''));
 }
 
 /** The field without the value of its tag `b`, white space around it included (RFC 6376 section 3.7). */

@@ -12,6 +12,7 @@ import {
   parseTagList,
   rawValue,
   signedText,
+  type TagList,
   toDnsName,
 } from '../../../protocols/message/message.ts';
 import { isAligned } from './evaluate-dmarc.ts';
@@ -21,6 +22,7 @@ import {
   isGoodSignature,
   readSignature,
   readSigningKey,
+  readTags,
   type Signature,
   type SignatureOutcome,
   signingDomain,
@@ -76,7 +78,9 @@ export class SignatureCheck {
     this.#options = options;
     const fields = header.isWhole ? header.fields : [];
     const all = fields.filter(({ name }) => name === 'dkim-signature');
-    this.#signatures = chooseSignatures(all, authors).map((one) => readSignature(one, 'dkim', now));
+    this.#signatures = chooseSignatures(all, authors).map(({ field, list }) =>
+      readSignature(field, 'dkim', now, list),
+    );
     this.#chain = new ArcChain(fields, now);
     const { newest } = this.#chain;
     const verified = [...this.#signatures, ...(newest ? [newest] : [])].filter(
@@ -161,19 +165,19 @@ export class SignatureCheck {
 
 /**
  * The signatures to verify: first those that can make DMARC pass, then the topmost, which the last hops added. Of the
- * others only the domain is read: a message may have a thousand.
+ * others no more than the tags is read: a message may have a thousand.
  */
-function chooseSignatures<T extends HeaderField>(
-  all: readonly T[],
+function chooseSignatures<Field extends HeaderField>(
+  fields: readonly Field[],
   authors: readonly string[],
-): T[] {
-  const [aligned, others] = [new Set<T>(), new Set<T>()];
-  for (const field of all) {
-    const domain = signingDomain(field);
-    const isAuthors = authors.some((author) => isAligned(domain, author, false));
-    (isAuthors ? aligned : others).add(field);
-  }
-  return [...aligned, ...others].slice(0, MAX_SIGNATURES);
+): { field: Field; list: TagList; isAuthors: boolean }[] {
+  const all = fields.map((field) => {
+    const list = readTags(field);
+    const domain = signingDomain(list);
+    return { field, list, isAuthors: authors.some((author) => isAligned(domain, author, false)) };
+  });
+  // The sort is stable.
+  return all.sort((a, b) => Number(b.isAuthors) - Number(a.isAuthors)).slice(0, MAX_SIGNATURES);
 }
 
 /**
