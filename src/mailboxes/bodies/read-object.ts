@@ -145,7 +145,8 @@ export function unavailable(location: string, error: unknown): StoreUnavailable 
   const said = error instanceof Error ? (fileErrorCode(error) ?? error.name) : 'cut short';
   // The name comes from the server's answer.
   const reason = /^[A-Za-z_]{1,60}$/.test(said) ? said : 'an error';
-  if (reason === 'EPROTO') {
+  // Any other fault of TLS may pass.
+  if (reason === 'EPROTO' && /wrong version number/.test(String(error))) {
     return new StoreUnavailable(
       `${location} answered without TLS: does its URL begin with http:?`,
       true,
