@@ -63,9 +63,9 @@ export class AskedThread<Request, Told = never> {
     if (this.#fault) throw this.#fault;
     const id = ++this.#lastId;
     const asked = Promise.withResolvers<unknown>();
+    this.#worker.postMessage({ id, request } satisfies Asked, given);
     this.#waiting.set(id, asked);
     this.#worker.ref();
-    this.#worker.postMessage({ id, request } satisfies Asked, given);
     const { answerMs } = this.#options;
     // In a process that was frozen the time is over before the answers are read that have come: they are read first.
     const giveUp = () => setImmediate(() => this.#waiting.has(id) && this.#giveUp());

@@ -10,7 +10,7 @@ import { decodeUnicodeForm, isUnicodeForm } from './unicode-forms.ts';
 /** Longest WHATWG encoding label is 19 characters; a longer name is no charset. */
 const MAX_LABEL = 40;
 
-/** Decoders by label, bounded by the number of labels that the Encoding Standard knows. */
+/** Decoders by label, bounded by the number of labels that the Encoding Standard and {@link CODE_PAGES} know. */
 const decoders = new Map<string, TextDecoder>();
 
 /** Code pages of Windows that the standard knows by another name; Python and older mail programs write `cp932`. */
@@ -25,14 +25,12 @@ const CODE_PAGES: Readonly<Record<string, string>> = {
 
 function decoderOf(charset: string): TextDecoder | undefined {
   if (charset.length > MAX_LABEL) return undefined;
-  const label = charset
-    .trim()
-    .toLowerCase()
-    .replace(/^(?:cp|ms|windows)[-_]?(\d{3,5})$/, (name, page) => CODE_PAGES[page] ?? name);
+  const label = charset.trim().toLowerCase();
   const known = decoders.get(label);
   if (known) return known;
+  const [, page = ''] = /^(?:cp|ms|windows)[-_]?(\d{3,5})$/.exec(label) ?? [];
   try {
-    const decoder = new TextDecoder(label);
+    const decoder = new TextDecoder(CODE_PAGES[page] ?? label);
     decoders.set(label, decoder);
     return decoder;
   } catch {

@@ -69,11 +69,9 @@ function readListing(command: Cursor): Listing {
     }, true);
   }
   command.end();
-  return {
-    isForSeparator: patterns.length === 1 && patterns[0] === '',
-    patterns: fullPatterns(reference, patterns),
-    ...{ selects, returnsSubscribed, status },
-  };
+  const isForSeparator = patterns.length === 1 && patterns[0] === '';
+  const full = fullPatterns(reference, patterns);
+  return { isForSeparator, patterns: full, selects, returnsSubscribed, status };
 }
 
 /** INBOX is matched in any case (RFC 9051 section 5.1). */

@@ -142,7 +142,7 @@ export const rules: readonly Rule[] = [
       if (!isFull && free.value / size.value >= LIMITS.diskFree) return undefined;
       const percent = Math.floor((100 * free.value) / size.value);
       return {
-        text: `The disk of this node has ${percent} % (${gigabytes(free.value)}) left. When it is full, new mail is deferred.`,
+        text: `The disk of this node has ${percent} % (${gigabytes(free.value)}) left. ${isFull ? 'New mail is deferred until there is more room.' : 'When it is full, new mail is deferred.'}`,
         count: 1,
         link: '/nodes',
       };
