@@ -179,8 +179,8 @@ export interface TagList {
 
 /** RFC 6376 section 3.2 `tag-name`. */
 const TAG_NAME = /^[A-Za-z][A-Za-z0-9_]*$/;
-/** RFC 6376 section 3.2 `tval` and white space; the semicolon is the separator. */
-const TAG_VALUE = /^[\x21-\x3a\x3c-\x7e \t\r\n]*$/;
+/** RFC 6376 section 3.2 `tval` and white space, with UTF-8 (RFC 8616 section 4); the semicolon is the separator. */
+const TAG_VALUE = /^[\x21-\x3a\x3c-\x7e\x80-\xff \t\r\n]*$/;
 const QUOTED_MAX = 40;
 
 /**

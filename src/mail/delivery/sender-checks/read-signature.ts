@@ -95,13 +95,15 @@ export function readSignature(
 ): Signature {
   const tag = (name: string) => tagOf(list, name);
   const domain = signingDomain(list);
+  // As one name: a selector alone may be a number, such as Gmail's, which would be read as an IPv4 address.
+  const keyName = toName(`${tag('s')}._domainkey.${domain}`);
   const identity = kind === 'dkim' ? toName(tag('i').replace(/^.*@/, '')) || domain : domain;
   const [headerCanon = '', bodyCanon = 'simple'] = (tag('c') || 'simple').toLowerCase().split('/');
   const signature = {
     field,
     domain,
     selector: tag('s'),
-    keyName: `${toName(tag('s'))}._domainkey.${domain}`,
+    keyName,
     type: ALGORITHMS.get(tag('a').toLowerCase()) ?? 'rsa',
     headerCanon: isCanonicalization(headerCanon) ? headerCanon : 'simple',
     bodyCanon: isCanonicalization(bodyCanon) ? bodyCanon : 'simple',
@@ -116,7 +118,7 @@ export function readSignature(
     [!isReadable(field), 'signature too long', 'policy'],
     [list.broken !== undefined || list.repeated !== undefined, 'syntax error'],
     [REQUIRED.some((name) => tag(name) === ''), 'missing tag'],
-    [domain === '' || toName(tag('s')) === '', 'invalid domain or selector'],
+    [domain === '' || keyName === '', 'invalid domain or selector'],
     [kind === 'dkim' && tag('v') !== '1', 'unknown version'],
     // RFC 8301 section 3.1.
     [tag('a').toLowerCase() === 'rsa-sha1', 'rsa-sha1', 'policy'],

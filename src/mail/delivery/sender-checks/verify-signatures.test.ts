@@ -153,6 +153,13 @@ suite('a signature is refused before its key is looked up', () => {
     ['an identity below the domain', `${good}; i=ann@mail.bank.test`, undefined],
     ['a time to come', `${good}; t=1; x=${seconds + 1}`, undefined],
     ['one query method among others', `${good}; q=x:dns/txt`, undefined],
+    ['a selector that is a number', good.replace('s=key1', 's=20230601'), undefined],
+    ['a selector that looks like an address', good.replace('s=key1', 's=10.1'), undefined],
+    [
+      'a selector that no name can have',
+      good.replace('s=key1', 's=a/b'),
+      'invalid domain or selector',
+    ],
     ['no version', good.replace('v=1; ', ''), 'unknown version'],
     ['another version', good.replace('v=1', 'v=2'), 'unknown version'],
     ['no body hash', good.replace('bh=x; ', ''), 'missing tag'],
@@ -175,6 +182,18 @@ suite('a signature is refused before its key is looked up', () => {
       'invalid expiration',
     ],
   ];
+  test('by its selector and its domain as one name, in ASCII (RFC 8616 section 4)', () => {
+    const nameOf = (tags: string) => {
+      const text = `DKIM-Signature: ${Buffer.from(tags).toString('latin1')}`;
+      return readSignature({ name: 'dkim-signature', text }, 'dkim', now).keyName;
+    };
+    assert.equal(nameOf('s=20230601; d=gmail.com'), '20230601._domainkey.gmail.com');
+    assert.equal(nameOf('s=2048.mail; d=Bank.test'), '2048.mail._domainkey.bank.test');
+    assert.equal(
+      nameOf('s=schlüssel; d=bücher.test'),
+      'xn--schlssel-95a._domainkey.xn--bcher-kva.test',
+    );
+  });
   for (const [what, text, comment] of refused) {
     test(what, () => {
       const field = { name: 'dkim-signature', text: `DKIM-Signature: ${text}` };
