@@ -99,6 +99,24 @@ onEachEngine('submission', (engine) => {
   const arrived = (id: string) =>
     far.received.filter(({ source }) => source.includes(`Message-ID: ${id}`));
 
+  test('a header in UTF-8 asks hosts for SMTPUTF8 only where the program asked for it', async () => {
+    const ulf = await service.makeAccount('ulf');
+    const sent = async (subject: string, parameter = '') => {
+      const id = newId();
+      const client = await dialogue(ulf);
+      const raw = source(ulf, { 'Message-ID': id, Subject: subject });
+      assert.match(await client.ask(`MAIL FROM:<${ulf.address}>${parameter}`), /^250 /);
+      assert.match(await client.ask('RCPT TO:<bob@far.test>'), /^250 /);
+      assert.match(await client.ask('DATA'), /^354 /);
+      const answer = await client.ask(`${raw}.`);
+      assert.equal((await settled(ulf, answer.trim().split(' as ')[1] ?? '')).status, 'delivered');
+      client.destroy();
+      return arrived(id)[0];
+    };
+    assert.deepEqual((await sent('Grüße'))?.parameters, { BODY: '8BITMIME' });
+    assert.equal((await sent('Grüße', ' SMTPUTF8'))?.parameters.SMTPUTF8, true);
+  });
+
   test('a message goes out signed, without Bcc and the client, and is not in Sent', async () => {
     const ada = await service.makeAccount('ada');
     const id = newId();

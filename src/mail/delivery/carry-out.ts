@@ -245,7 +245,7 @@ class DeliveryAttempts {
       to: payload.to,
       size: prepared.size,
       eightBit: prepared.eightBit,
-      smtpUtf8: payload.smtpUtf8 && prepared.eightBitHeader,
+      smtpUtf8: payload.smtpUtf8 && prepared.utf8Header,
       slot,
       open: prepared.open,
     };
@@ -291,8 +291,8 @@ class DeliveryAttempts {
       verdict: { policy: 'none', dkimAligned: true },
       now: this.#now(),
     });
-    const { size, eightBit, eightBitHeader, open } = prepared;
-    const envelope = { from: '', to, slot, smtpUtf8: smtpUtf8 && eightBitHeader };
+    const { size, eightBit, utf8Header, open } = prepared;
+    const envelope = { from: '', to, slot, smtpUtf8: smtpUtf8 && utf8Header };
     const message = { ...envelope, size, eightBit, open };
     return toAttempted(await this.#options.sender.sendMessage(message, signal));
   }

@@ -77,7 +77,7 @@ export async function buildDsn(options: DsnOptions): Promise<Dsn> {
     ...prepared,
     from: '',
     to: sender,
-    smtpUtf8: prepared.eightBitHeader,
+    smtpUtf8: prepared.utf8Header,
   };
 }
 

@@ -126,9 +126,12 @@ suite('a forwarded message', () => {
 
   test('says which SMTP extensions it needs', async () => {
     const body = await forward(Buffer.from('From: a@example.com\r\n\r\n\xe4\r\n', 'latin1'));
-    assert.deepEqual([body.eightBit, body.eightBitHeader], [true, false]);
+    assert.deepEqual([body.eightBit, body.utf8Header], [true, false]);
     const header = await forward('From: a@example.com\r\nSubject: ä\r\n\r\nhi\r\n');
-    assert.deepEqual([header.eightBit, header.eightBitHeader], [true, true]);
+    assert.deepEqual([header.eightBit, header.utf8Header], [true, true]);
+    const old = Buffer.from('From: a@example.com\r\nSubject: \xe4\r\n\r\nhi\r\n', 'latin1');
+    const { eightBit, utf8Header } = await forward(old);
+    assert.deepEqual([eightBit, utf8Header], [true, false], 'a header in Latin-1');
     assert.deepEqual(await verify(header.sent, key), ['pass acme.test']);
   });
 

@@ -3,7 +3,7 @@
  * signs with the forwarding domain's key. The body is not changed; it is read twice: once for its hash, which comes
  * before it, and once to be sent.
  */
-import { isAscii } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import { createPrivateKey, type KeyObject, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import { LRUCache } from 'lru-cache';
@@ -32,8 +32,8 @@ export interface PreparedMessage {
   readonly size: number;
   /** Whether the body or the header has octets above 127 (8BITMIME, RFC 6152). */
   readonly eightBit: boolean;
-  /** Whether the header has. Then it needs SMTPUTF8 if it came by SMTPUTF8 (RFC 6531 section 3.1). */
-  readonly eightBitHeader: boolean;
+  /** Whether the header has UTF-8 beyond ASCII. Then it needs SMTPUTF8 if it came by SMTPUTF8 (RFC 6531 section 3.1). */
+  readonly utf8Header: boolean;
   /** Reads the message; may be called again. */
   open(): AsyncIterable<Uint8Array>;
 }
@@ -98,11 +98,12 @@ async function prepare(
   const body = await measure(readBody(open(), bodyStart));
   const signature = key && (await signDkim(fields, { key, domain, bodyHash: body.hash, now }));
   const head = formatHeader(signature ? [signature, ...fields] : fields);
-  const eightBitHeader = !isAscii(head);
+  const isAsciiHeader = isAscii(head);
   return {
     size: head.length + body.size,
-    eightBit: body.eightBit || eightBitHeader,
-    eightBitHeader,
+    eightBit: body.eightBit || !isAsciiHeader,
+    // SMTPUTF8 is for UTF-8 alone (RFC 6532 section 3.1), not for other charsets of old programs.
+    utf8Header: !isAsciiHeader && isUtf8(head),
     async *open() {
       yield head;
       yield* readBody(open(), bodyStart);

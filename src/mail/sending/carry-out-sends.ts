@@ -290,17 +290,9 @@ class SendAttempts {
   }
 
   async #sendOut(
-    { payload: { from, domain }, domainId, attempt, isLast }: Job<SendPayload>,
+    { payload: { from, domain, via }, domainId, attempt, isLast }: Job<SendPayload>,
     recipients: readonly string[],
-    {
-      size,
-      eightBit,
-      eightBitHeader: smtpUtf8,
-      open,
-      slot,
-    }: PreparedMessage & {
-      readonly slot: Slot;
-    },
+    { size, eightBit, utf8Header, open, slot }: PreparedMessage & { readonly slot: Slot },
     signal: AbortSignal,
   ): Promise<Sent> {
     const { database, sender } = this.#options;
@@ -308,6 +300,8 @@ class SendAttempts {
     const writable = recipients.filter((address) => !suppressed.has(address));
     // The last attempt is for all, so that one report names those who do not get it.
     const to = attempt < ALONE_FROM || isLast ? writable : writable.slice(0, 1);
+    // A program that did not ask for SMTPUTF8 wrote UTF-8 as programs did before it, and every host takes that.
+    const smtpUtf8 = utf8Header && (via === undefined || via.startsWith('UTF8'));
     const envelope = { from, to, size, eightBit, smtpUtf8, open, slot };
     const outcomes = to.length > 0 ? await sender.sendToAll(envelope, signal) : [];
     const sent = new Map(to.map((address, at) => [address, outcomes[at]]));
