@@ -3,11 +3,11 @@
  * would then refuse at the far end is sent from the forwarding address instead (RFC 7960 section 4.1.3.1 describes it
  * for mailing lists).
  */
-import { getDomain } from 'tldts';
 import {
   type Authors,
   type HeaderField,
   type Mailbox,
+  organizationalDomain,
   rawValue,
 } from '../../protocols/message/message.ts';
 
@@ -40,15 +40,12 @@ export function needsRewriting(
   domain: string,
   { policy, aligned, dkimAligned }: SenderVerdict,
 ): boolean {
-  const mayNameUs = !isWhole || domains.some((name) => organization(name) === organization(domain));
+  // Domains are aligned, in the relaxed way, where their organization is the same (RFC 7489 section 3.1.1).
+  const ours = organizationalDomain(domain);
+  const mayNameUs = !isWhole || domains.some((name) => organizationalDomain(name) === ours);
   if (aligned === false && mayNameUs) return true;
   if (isWhole && domains.length > 0 && domains.every((name) => name === domain)) return false;
   return policy !== 'none' && !dkimAligned;
-}
-
-/** Domains are aligned, in the relaxed way, where theirs is the same (RFC 7489 section 3.1.1). */
-function organization(name: string): string {
-  return getDomain(name, { allowPrivateDomains: true }) ?? name;
 }
 
 /**

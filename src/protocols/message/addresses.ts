@@ -2,6 +2,7 @@
 import { Buffer } from 'node:buffer';
 import { isIP } from 'node:net';
 import { domainToASCII } from 'node:url';
+import { getDomain } from 'tldts';
 
 export interface Address {
   /** The local part without its quoting: `"john smith"@...` gives `john smith`. Case is kept. */
@@ -86,6 +87,17 @@ export function toDnsName(text: string): string | undefined {
   // An ASCII name that IDNA does not allow can still be looked up.
   const domain = (domainToASCII(name) || name.toLowerCase()).replace(/\.+$/, '');
   return /^[a-z\d._-]+$/.test(domain) && isIP(domain) === 0 ? domain : undefined;
+}
+
+/**
+ * The domain an organization has registered (RFC 7489 section 3.2), by the public suffix list with its private part:
+ * customers of a hosting company are not one organization. Of a name that no host may have, too (`-a.bank.test`): DNS may
+ * have it, readers show it, and the organization's policy is for all below it.
+ *
+ * @param name as {@link toDnsName} writes it; a public suffix is its own organization
+ */
+export function organizationalDomain(name: string): string {
+  return getDomain(name, { allowPrivateDomains: true, validateHostname: false }) ?? name;
 }
 
 /**

@@ -19,6 +19,7 @@ export {
 export {
   canonicalAddress,
   formatAddress,
+  organizationalDomain,
   parseAddress,
   toDnsName,
   toHostName,

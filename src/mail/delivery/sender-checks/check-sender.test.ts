@@ -50,6 +50,12 @@ const table: [what: string, message: string, client: SendingClient, short: strin
     'pass |  | fail reject bank.test | reject',
   ],
   [
+    'a name below the author domain that no host may have',
+    mail('ann@-a.bank.test'),
+    stranger,
+    'pass |  | fail quarantine -a.bank.test | quarantine',
+  ],
+  [
     'SPF by an address in IPv6 form',
     mail('ann@bank.test'),
     { ...insider, remoteAddress: '::ffff:192.0.2.1' },

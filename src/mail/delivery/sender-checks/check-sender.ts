@@ -14,16 +14,12 @@ import {
   type Header,
   type HeaderField,
   HeaderReader,
+  organizationalDomain,
   rawValue,
   toDnsName,
 } from '../../../protocols/message/message.ts';
 import { evaluateSpf } from '../../../protocols/spf/spf.ts';
-import {
-  discoverPolicy,
-  isAligned,
-  organizationalDomain,
-  type PolicyDiscovery,
-} from './evaluate-dmarc.ts';
+import { discoverPolicy, isAligned, type PolicyDiscovery } from './evaluate-dmarc.ts';
 import { findClientName } from './find-client-name.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
 import {

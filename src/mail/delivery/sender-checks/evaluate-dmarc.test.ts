@@ -1,12 +1,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { lookupIn, type Zone } from '../../../../test/support/sender-checks/zone.ts';
-import {
-  type DmarcRecord,
-  discoverPolicy,
-  organizationalDomain,
-  parseDmarcRecord,
-} from './evaluate-dmarc.ts';
+import { organizationalDomain } from '../../../protocols/message/message.ts';
+import { type DmarcRecord, discoverPolicy, parseDmarcRecord } from './evaluate-dmarc.ts';
 
 const rejecting: DmarcRecord = {
   policy: 'reject',
@@ -55,6 +51,10 @@ const organizations: [string, string][] = [
   ['co.uk', 'co.uk'],
   ['mail.bank.test', 'bank.test'],
   ['test', 'test'],
+  ['-a.bank.test', 'bank.test'],
+  ['a-.mail.bank.test', 'bank.test'],
+  ['a..bank.test', 'bank.test'],
+  [`${'a'.repeat(64)}.bank.test`, 'bank.test'],
 ];
 
 test('an organizational domain is what is registered under a public suffix', () => {

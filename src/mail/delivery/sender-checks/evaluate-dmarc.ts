@@ -15,8 +15,7 @@
  *   a victim of forgery, so the result is `permerror` and the message is refused.
  */
 
-import { getDomain } from 'tldts';
-import { parseTagList } from '../../../protocols/message/message.ts';
+import { organizationalDomain, parseTagList } from '../../../protocols/message/message.ts';
 import { type LookupAnswer, textRecords } from './lookups.ts';
 import type {
   DkimVerdict,
@@ -186,14 +185,6 @@ export function parseDmarcRecord(text: string): DmarcRecord | undefined {
     percent: /^\d{1,3}$/.test(pct) ? Math.min(Number(pct), 100) : 100,
     isTest: tags.get('t')?.toLowerCase() === 'y',
   };
-}
-
-/**
- * The domain an organization has registered (RFC 7489 section 3.2), by the public suffix list with
- * its private part: customers of a hosting company are not one organization.
- */
-export function organizationalDomain(domain: string): string {
-  return getDomain(domain, { allowPrivateDomains: true }) ?? domain;
 }
 
 /**

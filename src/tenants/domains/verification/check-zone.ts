@@ -1,6 +1,6 @@
 /** Asks DNS about all records of a claim, and judges the answers. */
-import { getDomain } from 'tldts';
 import type { DnsAnswer, DnsLookup, DnsType } from '../../../protocols/dns/dns.ts';
+import { organizationalDomain } from '../../../protocols/message/message.ts';
 import type { DnsRecord } from '../dns-records.ts';
 import {
   hasPolicy,
@@ -72,10 +72,9 @@ async function checkDmarc(dns: DnsLookup, domain: string): Promise<Verdict> {
     txt: await dns.lookup(`_dmarc.${name}`, 'TXT'),
   });
   const own = await ask(domain);
-  // RFC 7489 section 3.2: by the public suffix list, private suffixes included.
-  const organization = getDomain(domain, { allowPrivateDomains: true });
+  const organization = organizationalDomain(domain);
   const needed = own.txt.kind !== 'unanswered' && !hasPolicy(own.txt);
-  return needed && organization !== null && organization !== domain
+  return needed && organization !== domain
     ? judgeDmarc(own, await ask(organization))
     : judgeDmarc(own);
 }
