@@ -1,8 +1,7 @@
 /** What a connection is given, and the words with which it ends. */
 import type { SecureContext } from 'node:tls';
 import type { Changes } from '../../mailboxes/changes/changes.ts';
-import type { AccountAccess, MailAccess } from '../../tenants/accounts/accounts.ts';
-import type { CommandMemory } from './command-memory.ts';
+import type { AccountAccess, AccountShares, MailAccess } from '../../tenants/accounts/accounts.ts';
 import type { Ended } from './run-command.ts';
 import type { ImapServices } from './session.ts';
 
@@ -11,7 +10,7 @@ export interface ConnectionSettings extends ImapServices {
   readonly changes: Pick<Changes, 'subscribe'>;
   readonly secureContext: () => SecureContext;
   /** Of all listeners of the process. */
-  readonly memory: CommandMemory;
+  readonly longCommands: AccountShares;
   /** Takes a slot for one more connection of the account; undefined where it has none left. */
   readonly admit: (user: MailAccess) => Promise<(() => void) | undefined>;
   readonly onCommand?: ((ended: Ended) => void) | undefined;

@@ -72,7 +72,7 @@ export class Connection implements Channel {
       write: (text) => this.#traffic.write(text),
       onBytes: (amount) => this.#traffic.take(amount),
       user: () => this.user,
-      memory: settings.memory,
+      longCommands: settings.longCommands,
       signal: this.signal,
     });
     this.isSecure = client.isSecure;

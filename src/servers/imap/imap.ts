@@ -24,9 +24,9 @@ import {
   AccountShares,
   type MailAccess,
 } from '../../tenants/accounts/accounts.ts';
-import { CommandMemory } from './command-memory.ts';
 import { Connection } from './connection.ts';
 import type { ConnectionSettings } from './connection-settings.ts';
+import { LONG_COMMANDS } from './incoming.ts';
 import type { OpenSessions } from './open-sessions.ts';
 import { RecentMessages } from './recent.ts';
 
@@ -105,7 +105,7 @@ export class ImapSlots {
   readonly clients: ClientShares;
   readonly accounts: AccountShares;
   readonly recents = new RecentMessages();
-  readonly memory = new CommandMemory();
+  readonly longCommands = new AccountShares(LONG_COMMANDS);
   readonly #shared: SharedSlots | undefined;
 
   /**
@@ -230,7 +230,7 @@ export class ImapListener extends Listener<Connection> {
     const settings: ConnectionSettings = {
       ...this.#options,
       recents: slots.recents,
-      memory: slots.memory,
+      longCommands: slots.longCommands,
       secureContext: () => this.secureContext,
       admit: async (user) => {
         const slot = await slots.take(user, key);

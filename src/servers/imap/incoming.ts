@@ -1,8 +1,7 @@
 /** What a client sends: commands, one after another, and the messages of APPEND as they come (RFC 9051 section 4.3). */
 import type { Wire } from '../../platform/net/net.ts';
-import type { MailAccess } from '../../tenants/accounts/accounts.ts';
+import type { AccountShares, MailAccess } from '../../tenants/accounts/accounts.ts';
 import { isMessageOf } from './append.ts';
-import { type CommandMemory, HeldCommand } from './command-memory.ts';
 import {
   type AnnouncedLiteral,
   type CommandLimits,
@@ -20,6 +19,12 @@ export const LOGGED_IN: CommandLimits = {
   literals: 1_000,
   literalOctets: 1024 * 1024,
 };
+/**
+ * Octets of a command that every session may hold: a user has thousands of sessions. How many are longer at once is
+ * limited, in all, of one user and of one account; the longest has 2 MiB.
+ */
+const SHORT = 64 * 1024;
+export const LONG_COMMANDS = { account: 4, user: 16, all: 64 };
 /** LITERAL- (RFC 7888): the most octets of a literal that is not waited for. */
 const UNASKED_MAX = 4_096;
 
@@ -34,7 +39,8 @@ export interface IncomingOptions {
   readonly onBytes: (amount: number) => void;
   /** Who has logged in. */
   readonly user: () => MailAccess | undefined;
-  readonly memory: CommandMemory;
+  /** Slots for long commands, of all connections of a process: {@link LONG_COMMANDS}. */
+  readonly longCommands: AccountShares;
   /** Aborts with a Bye where no more of a message may be taken. */
   readonly signal: AbortSignal;
 }
@@ -42,7 +48,8 @@ export interface IncomingOptions {
 export class Incoming {
   readonly #options: IncomingOptions;
   readonly #reader = new CommandReader(STRANGER);
-  readonly #held: HeldCommand;
+  /** Gives back the slot of the command, where it is a long one. */
+  #giveBack: (() => void) | undefined;
   #literal: AnnouncedLiteral | undefined;
   /** Octets of it that did not come yet; undefined before the client was asked for it. */
   #left: number | undefined;
@@ -53,12 +60,12 @@ export class Incoming {
 
   constructor(options: IncomingOptions) {
     this.#options = options;
-    this.#held = new HeldCommand(options.memory);
   }
 
   /** Nothing of the last command is needed any more. */
   release(): void {
-    this.#held.release();
+    this.#giveBack?.();
+    this.#giveBack = undefined;
   }
 
   set limits(limits: CommandLimits) {
@@ -110,12 +117,17 @@ export class Incoming {
     }
   }
 
-  /** @throws Bye where the account holds too much */
+  /** @throws Bye where the account has too many long commands */
   #push(bytes: Buffer): void {
     this.#reader.push(bytes);
-    if (!this.#held.reach(this.#reader.held, this.#options.user())) {
+    const user = this.#options.user();
+    // Before a login all commands are short.
+    if (!user || this.#giveBack || this.#reader.held <= SHORT) return;
+    const slot = this.#options.longCommands.take(user);
+    if (typeof slot === 'string') {
       throw new Bye('[LIMIT] The account or its user has too many long commands at once');
     }
+    this.#giveBack = slot;
   }
 
   /** @returns the command, where the literal is a message */

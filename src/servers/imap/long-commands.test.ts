@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ImapLines } from '../../../test/support/imap-lines.ts';
 import { startImapWith } from '../../../test/support/imap-listener.ts';
-import { CommandMemory, HeldCommand } from './command-memory.ts';
 import { ImapSlots } from './imap.ts';
 
 test('an account has room for four of the longest commands, and gets it back', async () => {
@@ -41,24 +40,26 @@ test('an account has room for four of the longest commands, and gets it back', a
   await listener.close(1_000);
   for (let n = 0; n < 4; n++) {
     const user = { accountId: n, userId: `${n}`, address: '', credentialVersion: 0, expiresAt: 0 };
-    assert.ok(slots.memory.take(user, 8 * 1024 * 1024), 'all was given back');
+    for (let slot = 0; slot < 4; slot++) {
+      assert.notEqual(typeof slots.longCommands.take(user), 'string', 'all was given back');
+    }
   }
 });
 
-test('neither a user nor all together have more than their part', () => {
-  const memory = new CommandMemory();
-  const held = (accountId: number, userId: string) => {
-    const user = { accountId, userId, address: '', credentialVersion: 0, expiresAt: 0 };
-    const command = new HeldCommand(memory);
-    return command.reach(8 * 1024 * 1024, user) ? command : undefined;
-  };
-  const first = [1, 2, 3, 4].map((n) => held(n, 'u'));
-  assert.ok(first.every(Boolean));
-  assert.equal(held(5, 'u'), undefined);
-  const others = Array.from({ length: 20 }, (_, n) => held(10 + n, `other ${n}`)).filter(Boolean);
-  assert.equal(others.length, 12);
-  first[0]?.release();
-  first[0]?.release();
-  assert.ok(held(5, 'u'));
-  assert.equal(held(6, 'v'), undefined);
+test('neither a user nor all together have more than their part, and short commands need none', async () => {
+  const slots = new ImapSlots();
+  const listener = await startImapWith({ slots });
+  const user = (accountId: number, userId: string) => ({ accountId, userId });
+  const held = Array.from({ length: 16 }, (_, n) => slots.longCommands.take(user(n % 4, 'u')));
+  assert.ok(held.every((slot) => typeof slot === 'function'));
+  assert.equal(slots.longCommands.take(user(5, 'u')), 'of_user');
+  for (let n = 0; n < 48; n++) slots.longCommands.take(user(10 + n, `other ${n}`));
+  const client = await ImapLines.connect(listener.address.port);
+  await client.ok('LOGIN 7 x');
+  client.send(`x SEARCH TEXT ${'a'.repeat(60_000)}\r\n`);
+  assert.match(await client.next(), /^x BAD|^x NO/);
+  client.send(`x SEARCH TEXT ${'a'.repeat(80_000)}`);
+  assert.match(await client.next(), /^\* BYE \[LIMIT\]/);
+  client.close();
+  await listener.close(1_000);
 });
