@@ -5,24 +5,17 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import {
-  Counter,
   collectDefaultMetrics,
-  Gauge,
-  Histogram,
   type MetricObjectWithValues,
   type MetricValue,
-  Registry,
+  type Registry,
 } from 'prom-client';
 import type { AttemptReport } from '../../mail/queue/queue.ts';
-import { addImapMetrics, type ImapMetrics } from './imap-metrics.ts';
-import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
-import { addRequestMetrics, type RequestMetrics } from './request-metrics.ts';
-import {
-  addStateMetrics,
-  type MetricSources,
-  type SharedSource,
-  type StateMetrics,
-} from './state-metrics.ts';
+import { addImapMetrics } from './imap-metrics.ts';
+import { createInstruments, type Instruments } from './instruments.ts';
+import { addMailMetrics } from './mail-metrics.ts';
+import { addRequestMetrics } from './request-metrics.ts';
+import { addStateMetrics, type MetricSources, type SharedSource } from './state-metrics.ts';
 
 export type { CommitReport, MetricSources } from './state-metrics.ts';
 
@@ -31,100 +24,85 @@ export interface GaugeValue {
   readonly value: number;
 }
 
-export interface Metrics extends ImapMetrics, MailMetrics, RequestMetrics, StateMetrics {
-  /** Reads these sources from now on; before that there are no metrics. */
-  watch(sources: MetricSources): void;
-  countAttempt(report: AttemptReport): void;
-  /** The counts since the start, by the names of the operator's charts. */
-  totals(): Promise<Readonly<Record<string, number>>>;
-  /** The values that a gauge has now; none where it has none. @throws where they could not be read */
-  readGauge(name: string): Promise<readonly GaugeValue[]>;
-  /** The text that Prometheus reads. */
-  text(): Promise<string>;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
-export function createMetrics(): Metrics {
+export function createMetrics() {
   let sources: MetricSources = {
     connections: () => 0,
     queueDepths: async () => [],
     now: Date.now,
   };
-  const registry = new Registry();
-  const unread = new Set<string>();
+  const instruments = createInstruments();
+  const { registry, unread } = instruments;
   collectDefaultMetrics({ register: registry });
-  const countAttempt = addAttemptMetrics(registry);
-  addSharedMetrics(registry, () => sources.shared);
+  addSharedMetrics(instruments, () => sources.shared);
   return {
-    watch(watched) {
+    /** Reads these sources from now on; before that there are no metrics. */
+    watch(watched: MetricSources) {
       sources = watched;
     },
-    ...addImapMetrics(registry),
-    ...addMailMetrics(registry),
-    ...addRequestMetrics(registry),
-    ...addStateMetrics(registry, () => sources, unread),
-    countAttempt,
+    ...addImapMetrics(instruments),
+    ...addMailMetrics(instruments),
+    ...addRequestMetrics(instruments),
+    ...addStateMetrics(instruments, () => sources),
+    ...addAttemptMetrics(instruments),
+    /** The counts since the start, by the names of the operator's charts. */
     totals: () => readTotals(registry),
-    async readGauge(name) {
+    /** The values that a gauge has now; none where it has none. @throws where they could not be read */
+    async readGauge(name: string): Promise<readonly GaugeValue[]> {
       const values = await readValues(registry, name);
       if (unread.has(name)) throw new Error(`${name} could not be read`);
       return values;
     },
+    /** The text that Prometheus reads. */
     text: () => registry.metrics(),
   };
 }
 
 /** On a single node they have no value. */
-function addSharedMetrics(registry: Registry, source: () => SharedSource | undefined): void {
-  const registers = [registry];
-  new Gauge({
-    name: 'postroom_redis_up',
-    help: 'Whether Redis answers: 1, or 0 where this node counts alone.',
-    registers,
-    collect() {
-      const shared = source();
-      if (shared) this.set(Number(shared.isUp()));
-      else this.remove();
+function addSharedMetrics(
+  { read, amounts }: Instruments,
+  shared: () => SharedSource | undefined,
+): void {
+  read(
+    'postroom_redis_up',
+    'Whether Redis answers: 1, or 0 where this node counts alone.',
+    async () => {
+      const isUp = shared()?.isUp();
+      return isUp === undefined ? undefined : Number(isUp);
     },
-  });
-  new Counter({
-    name: 'postroom_shared_changes_total',
-    help: 'Changes between nodes: sent, received, or refused because they were none.',
-    labelNames: ['result'] as const,
-    registers,
-    collect() {
-      this.reset();
-      const counts = Object.entries(source()?.counts ?? {});
-      for (const [result, amount] of counts) this.inc({ result }, amount);
-    },
-  });
+  );
+  amounts(
+    'postroom_shared_changes_total',
+    'Changes between nodes: sent, received, or refused because they were none.',
+    'result',
+    () => shared()?.counts ?? {},
+  );
 }
 
-/** @returns what counts an attempt */
-function addAttemptMetrics(registry: Registry): (report: AttemptReport) => void {
-  const registers = [registry];
-  const attempts = new Counter({
-    name: 'postroom_delivery_attempts_total',
-    help: 'Attempts to deliver, by kind and outcome.',
-    labelNames: ['kind', 'result'] as const,
-    registers,
-  });
-  const latency = new Histogram({
-    name: 'postroom_delivery_latency_seconds',
-    help: 'From queueing to delivery.',
-    labelNames: ['kind'] as const,
-    buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 30, 300, 3600, 86_400],
-    registers,
-  });
-  const failed = new Counter({
-    name: 'postroom_deliveries_failed_total',
-    help: 'Deliveries that were given up, by kind.',
-    labelNames: ['kind'] as const,
-    registers,
-  });
-  return ({ kind, outcome, status, ageMs }) => {
-    attempts.inc({ kind, result: outcome.result });
-    if (status === 'failed') failed.inc({ kind });
-    if (outcome.result === 'delivered') latency.observe({ kind }, ageMs / 1000);
+function addAttemptMetrics({ counter, histogram }: Instruments) {
+  const attempts = counter(
+    'postroom_delivery_attempts_total',
+    'Attempts to deliver, by kind and outcome.',
+    ['kind', 'result'],
+  );
+  const latency = histogram(
+    'postroom_delivery_latency_seconds',
+    'From queueing to delivery.',
+    [0.01, 0.05, 0.1, 0.5, 1, 5, 30, 300, 3600, 86_400],
+    ['kind'],
+  );
+  const failed = counter(
+    'postroom_deliveries_failed_total',
+    'Deliveries that were given up, by kind.',
+    ['kind'],
+  );
+  return {
+    countAttempt({ kind, outcome, status, ageMs }: AttemptReport) {
+      attempts.inc({ kind, result: outcome.result });
+      if (status === 'failed') failed.inc({ kind });
+      if (outcome.result === 'delivered') latency.observe({ kind }, ageMs / 1000);
+    },
   };
 }
 
